@@ -1,0 +1,29 @@
+"""Every metric of the API, with its labels and help.
+
+Labels are bounded: never a URL, never an id, and no namespace, project or endpoint; a route is its template.
+"""
+
+from typing import Final
+
+from prometheus_client import Counter, Gauge, Histogram
+
+_FAST: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
+
+REQUESTS: Final = Counter(
+    "hookwright_api_requests", "Requests answered, by route template, method and status.", ["route", "method", "status"]
+)
+REQUEST_DURATION: Final = Histogram(
+    "hookwright_api_request_duration_seconds", "Duration of one request.", ["route"], buckets=_FAST
+)
+REJECTIONS: Final = Counter(
+    "hookwright_rate_limit_rejections", "Requests answered 429, by the limit that was used up.", ["scope"]
+)
+LIMITS_AVAILABLE: Final = Gauge(
+    "hookwright_rate_limit_storage_available", "1 while the counters' server answers, 0 while it is away."
+)
+VIEW_AGE: Final = Gauge(
+    "hookwright_api_view_age_seconds",
+    "Seconds since the API server last gave a sign of life on a watch; idle watches give one about every minute.",
+    ["resource"],
+)
+VIEW_LISTS: Final = Counter("hookwright_api_view_lists", "Lists that the view was made anew from.", ["resource"])

@@ -1,0 +1,135 @@
+"""Pure: the API's errors as RFC 9457 problem documents.
+
+Every refusal is a `ProblemError`; ``type`` is always ``about:blank``, so ``title`` is the phrase of
+the status code and ``detail`` says what is wrong here and what would be right (RFC 9457, 4.2.1).
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from pydantic_core import to_json
+
+from hookwright_api.errors import HookwrightApiError
+
+MEDIA_TYPE: Final = "application/problem+json"
+RETRY_AFTER_SECONDS: Final = 5
+"""What a client is told to wait before it tries again what was away."""
+
+TITLES: Final = {
+    400: "Bad Request",
+    401: "Unauthorized",
+    403: "Forbidden",
+    404: "Not Found",
+    405: "Method Not Allowed",
+    408: "Request Timeout",
+    409: "Conflict",
+    413: "Content Too Large",
+    415: "Unsupported Media Type",
+    422: "Unprocessable Content",
+    429: "Too Many Requests",
+    500: "Internal Server Error",
+    503: "Service Unavailable",
+}
+
+_MAX_FAULTS: Final = 50
+
+
+@dataclass(frozen=True, slots=True)
+class FieldFault:
+    """What is wrong with one field; ``field`` is its path, such as ``events[1]``."""
+
+    field: str
+    message: str
+
+
+class ProblemError(HookwrightApiError):
+    """A request is refused.
+
+    Attributes:
+        status: HTTP status code.
+        errors: the single faults, where there are several to name.
+        headers: further headers of the answer.
+        trace: id under which the log tells more; empty where there is nothing more to tell.
+    """
+
+    def __init__(
+        self,
+        status: int,
+        detail: str,
+        *,
+        errors: tuple[FieldFault, ...] = (),
+        headers: Mapping[str, str] | None = None,
+        trace: str = "",
+    ) -> None:
+        super().__init__(detail)
+        self.status = status
+        self.detail = detail
+        self.errors = errors
+        self.headers = dict(headers or {})
+        self.trace = trace
+
+    def body(self) -> bytes:
+        """Return the problem document as JSON."""
+        document: dict[str, object] = {
+            "type": "about:blank",
+            "title": TITLES.get(self.status, "Error"),
+            "status": self.status,
+            "detail": self.detail,
+        }
+        if self.errors:
+            document["errors"] = [{"field": fault.field, "message": fault.message} for fault in self.errors]
+        if self.trace:
+            document["traceId"] = self.trace
+        return to_json(document)
+
+
+def unauthenticated() -> ProblemError:
+    """401 in the one wording for every reason, so that an answer tells nothing about a credential."""
+    return ProblemError(
+        401,
+        "a valid credential is needed: an API key as X-Service-Key, or a session token as Authorization: Bearer",
+        headers={"WWW-Authenticate": 'Bearer realm="hookwright"'},
+    )
+
+
+def not_found(what: str) -> ProblemError:
+    """404, the same for what is not there and for what belongs to another project."""
+    return ProblemError(404, f"{what} does not exist")
+
+
+def unavailable(detail: str, *, retry_after: int | None = None) -> ProblemError:
+    """503 with Retry-After: nothing is wrong with the request, and it may succeed later."""
+    return ProblemError(503, detail, headers={"Retry-After": str(retry_after or RETRY_AFTER_SECONDS)})
+
+
+def invalid(*faults: FieldFault) -> ProblemError:
+    """422 with every fault named."""
+    return ProblemError(422, "the request is not valid; nothing was done", errors=faults)
+
+
+def from_validation(errors: Iterable[Mapping[str, Any]]) -> ProblemError:
+    """Return the problem that pydantic's errors amount to: 400 for malformed JSON, else 422.
+
+    What was sent is never repeated: it may be a password or a URL with a credential in it.
+    """
+    faults = []
+    for error in errors:
+        if error["type"] == "json_invalid":
+            return ProblemError(400, f"the body is not JSON: {error.get('ctx', {}).get('error', 'malformed')}")
+        faults.append(FieldFault(_path(error["loc"]), _sentence(error)))
+    return invalid(*faults[:_MAX_FAULTS])
+
+
+def _sentence(error: Mapping[str, Any]) -> str:
+    if error["type"] == "missing":
+        return "is missing"
+    if error["type"] == "extra_forbidden":
+        return "is unknown; leave it out"
+    return str(error["msg"]).removeprefix("Value error, ")
+
+
+def _path(location: Iterable[str | int]) -> str:
+    first, *rest = (*location, "")
+    parts = [part for part in (rest if first in ("body", "query", "path", "header") else [first, *rest]) if part != ""]
+    return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in parts).lstrip(".")

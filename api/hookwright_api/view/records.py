@@ -1,0 +1,185 @@
+"""Pure: what is kept of each object, frozen, and how it is read from the API server's JSON."""
+
+import base64
+import binascii
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import cached_property
+from typing import Any, Final
+
+from hookwright_crds.base import ObjectMeta
+from hookwright_crds.resources import ApiKey, Project, WebhookEndpoint
+from hookwright_crds.sessions import SessionKey, parse_session_keys
+from hookwright_crds.users import EMAIL_FIELD, ORGANIZATION_FIELD, PASSWORD_HASH_FIELD, normal_email
+
+Object = Mapping[str, Any]
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Which object it is, and which state of it.
+
+    Attributes:
+        version: the resourceVersion, which grows with every change (Kubernetes enhancement 5504).
+        deleting: it was deleted and only finalizers hold it, so to callers it is gone.
+    """
+
+    namespace: str
+    name: str
+    uid: str
+    version: int
+    created: datetime
+    deleting: bool
+
+    @classmethod
+    def of(cls, written: Object) -> "Identity":
+        """Read an object's metadata."""
+        return cls.from_meta(ObjectMeta.model_validate(written["metadata"]))
+
+    @classmethod
+    def from_meta(cls, meta: ObjectMeta) -> "Identity":
+        """Take it from metadata that was read already."""
+        return cls(
+            namespace=meta.namespace,
+            name=meta.name,
+            uid=meta.uid,
+            version=int(meta.resource_version or 0),
+            created=meta.creation_timestamp or _EPOCH,
+            deleting=meta.deletion_timestamp is not None,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectRecord:
+    """A Project."""
+
+    identity: Identity
+    display_name: str
+
+    @classmethod
+    def of(cls, written: Object) -> "ProjectRecord":
+        """Read a Project."""
+        project = Project.model_validate(written)
+        return cls(Identity.from_meta(project.metadata), project.spec.display_name)
+
+
+@dataclass(frozen=True, slots=True)
+class KeyRecord:
+    """An ApiKey.
+
+    Attributes:
+        key_id: by which a presented key is looked up; empty until the operator has made the key.
+        digest: what a presented key must match; empty likewise.
+    """
+
+    identity: Identity
+    project: str
+    display_name: str
+    key_id: str
+    digest: str = field(repr=False)
+    expires_at: datetime | None
+    last_used_at: datetime | None
+    annotations: Mapping[str, str]
+
+    @classmethod
+    def of(cls, written: Object) -> "KeyRecord":
+        """Read an ApiKey: one with a digest is its own id, one handed over is what its status says."""
+        key = ApiKey.model_validate(written)
+        declared = key.spec.digest is not None
+        return cls(
+            identity=Identity.from_meta(key.metadata),
+            project=key.spec.project_ref.name,
+            display_name=key.spec.display_name,
+            key_id=(key.metadata.name if declared else key.status.key_id) or "",
+            digest=(key.spec.digest if declared else key.status.digest) or "",
+            expires_at=key.spec.expires_at,
+            last_used_at=key.status.last_used_at,
+            annotations=key.metadata.annotations,
+        )
+
+
+@dataclass(frozen=True)
+class EndpointRecord:
+    """A WebhookEndpoint."""
+
+    identity: Identity
+    endpoint: WebhookEndpoint
+
+    @classmethod
+    def of(cls, written: Object) -> "EndpointRecord":
+        """Read a WebhookEndpoint."""
+        endpoint = WebhookEndpoint.model_validate(written)
+        return cls(Identity.from_meta(endpoint.metadata), endpoint)
+
+    @property
+    def project(self) -> str:
+        """The name of its Project."""
+        return self.endpoint.spec.project_ref.name
+
+    @cached_property
+    def rendered(self) -> bytes:
+        """How a list shows it, as JSON; made once for each state, for lists are what is asked for most."""
+        from hookwright_api.rendering import endpoint_summary  # noqa: PLC0415
+
+        return endpoint_summary(self)
+
+
+@dataclass(frozen=True, slots=True)
+class UserRecord:
+    """A user of the dashboard."""
+
+    identity: Identity
+    email: str
+    organization: str
+    password_hash: str = field(repr=False)
+
+    @classmethod
+    def of(cls, written: Object) -> "UserRecord":
+        """Read a user's Secret.
+
+        Raises:
+            ValueError: a field is missing or wrong.
+        """
+        fields = secret_fields(written)
+        missing = [name for name in (EMAIL_FIELD, ORGANIZATION_FIELD, PASSWORD_HASH_FIELD) if not fields.get(name)]
+        if missing:
+            raise ValueError(f"the user's Secret lacks {', '.join(missing)}")
+        return cls(
+            identity=Identity.of(written),
+            email=normal_email(fields[EMAIL_FIELD]),
+            organization=fields[ORGANIZATION_FIELD],
+            password_hash=fields[PASSWORD_HASH_FIELD].strip(),
+        )
+
+    @property
+    def fingerprint(self) -> str:
+        """Changes with the password, and tells nothing about it."""
+        return hashlib.sha256(self.password_hash.encode()).hexdigest()[:16]
+
+
+@dataclass(frozen=True, slots=True)
+class SessionKeysRecord:
+    """The keys that sign session tokens, the newest first."""
+
+    identity: Identity
+    keys: tuple[SessionKey, ...]
+
+    @classmethod
+    def of(cls, written: Object) -> "SessionKeysRecord":
+        """Read the Secret."""
+        return cls(Identity.of(written), parse_session_keys(secret_fields(written)))
+
+
+def secret_fields(written: Object) -> dict[str, str]:
+    """Return a Secret's content as text; fields that are none are left out."""
+    fields = {}
+    for name, encoded in (written.get("data") or {}).items():
+        try:
+            fields[name] = base64.b64decode(encoded).decode()
+        except (binascii.Error, ValueError):
+            continue
+    return fields

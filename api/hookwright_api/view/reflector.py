@@ -1,0 +1,150 @@
+"""Keeps a table like what the API server has: a list, then a watch from there, for as long as it lasts.
+
+Source: Kubernetes API concepts, "Efficient detection of changes". A watch that ends is taken up
+where it ended; only one that is too old for that (410 Gone) costs a new list, and that list also
+takes away what was deleted in the gap.
+"""
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import Any, Final, Protocol
+
+import structlog
+
+from hookwright_api.errors import KubeError
+from hookwright_api.kube import Kube
+from hookwright_api.metrics import VIEW_LISTS
+
+log = structlog.get_logger(__name__)
+
+Object = Mapping[str, Any]
+
+_PAGE: Final = "500"
+_WATCH_SECONDS: Final = (240, 300)
+_FIRST_DELAY: Final = 0.1
+_LONGEST_DELAY: Final = 5.0
+
+
+class Sink(Protocol):
+    """What a reflector feeds."""
+
+    def put(self, written: Object, /) -> object:
+        """Take an object's state."""
+
+    def remove(self, written: Object, /) -> None:
+        """Forget an object."""
+
+    def replace(self, listed: list[Object], version: int, *, namespace: str | None) -> None:
+        """Take a whole list."""
+
+
+class ExpiredError(Exception):
+    """The watch cannot go on from where it ended (410 Gone)."""
+
+
+class Reflector:
+    """Feeds one table from one path."""
+
+    def __init__(
+        self,
+        kube: Kube,
+        name: str,
+        path: str,
+        sink: Sink,
+        *,
+        params: Mapping[str, str] | None = None,
+        namespace: str | None = None,
+        choose: Callable[[float, float], float] = random.uniform,
+    ) -> None:
+        """Make one that is not running yet.
+
+        Args:
+            name: the resource, for metrics and the log.
+            params: selectors.
+            namespace: the one that the path lists, None for all.
+            choose: draws a number between two, so that replicas do not ask all at once.
+        """
+        self.name = name
+        self.synced = asyncio.Event()
+        self._kube = kube
+        self._path = path
+        self._sink = sink
+        self._params = dict(params or {})
+        self._namespace = namespace
+        self._choose = choose
+        self._version = ""
+        self._failures = 0
+        self._alive_at: float | None = None
+
+    def age(self, now: float) -> float:
+        """Return the seconds since the API server last gave a sign of life here; infinite before the first."""
+        return float("inf") if self._alive_at is None else max(0.0, now - self._alive_at)
+
+    async def run(self) -> None:
+        """Feed the table until cancelled."""
+        while True:
+            try:
+                if not self._version:
+                    await self._list()
+                await self._watch()
+                self._failures = 0
+            except ExpiredError:
+                log.info("watch expired; listing anew", resource=self.name)
+                self._version = ""
+            except KubeError as error:
+                await self._back_off(error)
+
+    async def _back_off(self, error: KubeError) -> None:
+        if error.status == 410:
+            self._version = ""
+        delay = min(_FIRST_DELAY * 2.0**self._failures, _LONGEST_DELAY)
+        self._failures = min(self._failures + 1, 10)
+        log.warning("watch failed", resource=self.name, error=str(error), again_in_seconds=round(delay, 1))
+        await asyncio.sleep(self._choose(delay / 2, delay))
+
+    def _alive(self) -> None:
+        self._alive_at = asyncio.get_running_loop().time()
+        self._failures = 0
+
+    async def _list(self) -> None:
+        listed: list[Object] = []
+        params = {**self._params, "limit": _PAGE}
+        while True:
+            page = await self._kube.get(self._path, **params)
+            listed += page.get("items") or []
+            meta = page.get("metadata") or {}
+            if not meta.get("continue"):
+                break
+            params["continue"] = meta["continue"]
+        self._version = str(meta.get("resourceVersion", ""))
+        self._sink.replace(listed, int(self._version or 0), namespace=self._namespace)
+        self._alive()
+        VIEW_LISTS.labels(self.name).inc()
+        self.synced.set()
+
+    async def _watch(self) -> None:
+        seconds = int(self._choose(*_WATCH_SECONDS))
+        params = {
+            **self._params,
+            "resourceVersion": self._version,
+            "allowWatchBookmarks": "true",
+            "timeoutSeconds": str(seconds),
+        }
+        async with self._kube.watch(self._path, params) as events:
+            self._alive()
+            await self._follow(events)
+
+    async def _follow(self, events: AsyncIterator[Object]) -> None:
+        async for event in events:
+            kind, written = event.get("type"), event.get("object") or {}
+            if kind == "ERROR":
+                if written.get("code") == 410:
+                    raise ExpiredError
+                raise KubeError(f"WATCH {self._path}: {written.get('message')}", status=int(written.get("code") or 0))
+            if kind in ("ADDED", "MODIFIED"):
+                self._sink.put(written)
+            elif kind == "DELETED":
+                self._sink.remove(written)
+            self._version = written["metadata"]["resourceVersion"]
+            self._alive()

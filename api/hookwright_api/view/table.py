@@ -1,0 +1,174 @@
+"""Pure: the objects of one kind in memory, with indices, never going back in time.
+
+Two sources feed a table: the watch, and the answers to this process's own writes. So that a caller
+reads its own writes, the newer state wins whichever source brings it, and what was deleted stays so.
+"""
+
+import asyncio
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from contextlib import contextmanager
+from collections.abc import Iterator
+from typing import Any, Generic, Protocol, TypeVar
+
+import structlog
+
+from hookwright_api.view.records import Identity
+
+log = structlog.get_logger(__name__)
+
+Object = Mapping[str, Any]
+Key = tuple[str, str]
+
+
+class Record(Protocol):
+    """What a table holds."""
+
+    @property
+    def identity(self) -> Identity:
+        """Which object it is."""
+
+
+R = TypeVar("R", bound=Record)
+
+
+class Table(Generic[R]):
+    """Objects of one kind by namespace and name."""
+
+    def __init__(
+        self, kind: str, read: Callable[[Object], R], indices: Mapping[str, Callable[[R], Hashable]] | None = None
+    ) -> None:
+        """Make an empty table.
+
+        Args:
+            kind: for the log.
+            read: makes a record of an object; ValueError where it is none.
+            indices: by name, what to look records up with.
+        """
+        self._kind = kind
+        self._read = read
+        self._indices = dict(indices or {})
+        self._records: dict[Key, R] = {}
+        self._indexed: dict[str, dict[Hashable, dict[Key, R]]] = {name: {} for name in self._indices}
+        self._gone: set[str] = set()
+        self._waiting: dict[Key, set[asyncio.Future[None]]] = {}
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    def get(self, namespace: str, name: str) -> R | None:
+        """Return an object that is not being deleted."""
+        record = self._records.get((namespace, name))
+        return None if record is None or record.identity.deleting else record
+
+    def find(self, index: str, value: Hashable) -> list[R]:
+        """Return the objects that an index has under a value, the oldest first."""
+        found = self._indexed[index].get(value)
+        if not found:
+            return []
+        return sorted(found.values(), key=lambda record: (record.identity.created, record.identity.name))
+
+    def put(self, written: Object) -> R | None:
+        """Take an object's state unless a newer one is known; return what then is the case."""
+        meta = written["metadata"]
+        key = (meta.get("namespace", ""), meta["name"])
+        known = self._records.get(key)
+        outdated = known is not None and known.identity.version >= int(meta.get("resourceVersion") or 0)
+        if not outdated and meta.get("uid") not in self._gone:
+            self._set(key, self._record(written))
+        return self.get(*key)
+
+    def remove(self, written: Object) -> None:
+        """Forget an object that the watch says is gone."""
+        meta = written["metadata"]
+        self._gone.discard(meta.get("uid", ""))
+        key = (meta.get("namespace", ""), meta["name"])
+        known = self._records.get(key)
+        if known is not None and known.identity.uid == meta.get("uid"):
+            self._set(key, None)
+
+    def forget(self, record: R) -> None:
+        """Forget an object that this process has deleted, whatever the watch may still say of it."""
+        identity = record.identity
+        self._gone.add(identity.uid)
+        known = self._records.get((identity.namespace, identity.name))
+        if known is not None and known.identity.uid == identity.uid:
+            self._set((identity.namespace, identity.name), None)
+
+    def replace(self, listed: Iterable[Object], version: int, *, namespace: str | None = None) -> None:
+        """Take a whole list: what is not in it is gone, unless it is newer than the list.
+
+        Args:
+            version: the list's resourceVersion.
+            namespace: the one that was listed; None for all.
+        """
+        seen, uids = set(), set()
+        for written in listed:
+            self.put(written)
+            seen.add((written["metadata"].get("namespace", ""), written["metadata"]["name"]))
+            uids.add(written["metadata"].get("uid", ""))
+        for key, record in list(self._records.items()):
+            if namespace in (None, key[0]) and key not in seen and record.identity.version <= version:
+                self._set(key, None)
+        if namespace is None:
+            self._gone &= uids
+
+    async def wait(
+        self, namespace: str, name: str, until: Callable[[R | None], bool], *, seconds: float
+    ) -> R | None:
+        """Return the object once ``until`` says yes of it; None is asked about where there is none.
+
+        Raises:
+            TimeoutError: that did not happen in time.
+        """
+        async with asyncio.timeout(seconds):
+            while not until(record := self.get(namespace, name)):
+                with self._notified((namespace, name)) as change:
+                    await change
+        return record
+
+    @contextmanager
+    def _notified(self, key: Key) -> Iterator[asyncio.Future[None]]:
+        change: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(key, set()).add(change)
+        try:
+            yield change
+        finally:
+            waiting = self._waiting[key]
+            waiting.discard(change)
+            if not waiting:
+                del self._waiting[key]
+
+    def _record(self, written: Object) -> R | None:
+        try:
+            return self._read(written)
+        except (ValueError, KeyError) as error:
+            # Only the kind of fault: its text may hold what is in a Secret.
+            meta = written["metadata"]
+            log.warning(
+                "unreadable object is passed over",
+                kind=self._kind,
+                namespace=meta.get("namespace"),
+                name=meta.get("name"),
+                fault=type(error).__name__,
+            )
+            return None
+
+    def _set(self, key: Key, record: R | None) -> None:
+        known = self._records.pop(key, None)
+        if known is not None and not known.identity.deleting:
+            self._unindex(key, known)
+        if record is not None:
+            self._records[key] = record
+            if not record.identity.deleting:
+                for name, value_of in self._indices.items():
+                    self._indexed[name].setdefault(value_of(record), {})[key] = record
+        for change in self._waiting.get(key, ()):
+            if not change.done():
+                change.set_result(None)
+
+    def _unindex(self, key: Key, record: R) -> None:
+        for name, value_of in self._indices.items():
+            index, value = self._indexed[name], value_of(record)
+            index[value].pop(key, None)
+            if not index[value]:
+                del index[value]

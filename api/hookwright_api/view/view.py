@@ -1,0 +1,113 @@
+"""All tables together: what requests are answered from."""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Final, TypeVar
+
+import structlog
+
+from hookwright_api.kube import Kube
+from hookwright_api.metrics import VIEW_AGE
+from hookwright_api.view.records import EndpointRecord, KeyRecord, ProjectRecord, SessionKeysRecord, UserRecord
+from hookwright_api.view.reflector import Reflector, Sink
+from hookwright_api.view.table import Record, Table
+from hookwright_crds import API_VERSION
+from hookwright_crds.sessions import SESSION_KEYS_NAME, SessionKey
+from hookwright_crds.users import USER_TYPE
+
+log = structlog.get_logger(__name__)
+
+_GROUP: Final = f"/apis/{API_VERSION}"
+
+R = TypeVar("R", bound=Record)
+
+
+def object_path(plural: str, namespace: str, name: str = "", subresource: str = "") -> str:
+    """Return the path of a custom resource at the API server, of the collection where there is no name."""
+    return "/".join(filter(None, (f"{_GROUP}/namespaces/{namespace}/{plural}", name, subresource)))
+
+
+class View:
+    """Projects, keys, endpoints, users and session keys, as the API server last told them."""
+
+    def __init__(self) -> None:
+        """Make an empty view that is not ready."""
+        self.projects: Table[ProjectRecord] = Table(
+            "Project",
+            ProjectRecord.of,
+            {
+                "uid": lambda project: (project.identity.namespace, project.identity.uid),
+                "organization": lambda project: project.identity.namespace,
+            },
+        )
+        self.keys: Table[KeyRecord] = Table(
+            "ApiKey",
+            KeyRecord.of,
+            {"key_id": lambda key: key.key_id, "project": lambda key: (key.identity.namespace, key.project)},
+        )
+        self.endpoints: Table[EndpointRecord] = Table(
+            "WebhookEndpoint",
+            EndpointRecord.of,
+            {"project": lambda endpoint: (endpoint.identity.namespace, endpoint.project)},
+        )
+        self.users: Table[UserRecord] = Table("user Secret", UserRecord.of, {"email": lambda user: user.email})
+        self._session_keys: Table[SessionKeysRecord] = Table("session keys Secret", SessionKeysRecord.of)
+        self._namespace = ""
+        self._reflectors: list[Reflector] = []
+
+    @property
+    def ready(self) -> bool:
+        """Whether everything was listed once; before that, absence proves nothing."""
+        return bool(self._reflectors) and all(reflector.synced.is_set() for reflector in self._reflectors)
+
+    @property
+    def session_keys(self) -> tuple[SessionKey, ...]:
+        """The keys of session tokens, the newest first; empty until the operator has made one."""
+        record = self._session_keys.get(self._namespace, SESSION_KEYS_NAME)
+        return record.keys if record else ()
+
+    def project(self, organization: str, name_or_uid: str) -> ProjectRecord | None:
+        """Return a project of an organization by its name or its uid."""
+        named = self.projects.get(organization, name_or_uid)
+        if named is not None:
+            return named
+        return next(iter(self.projects.find("uid", (organization, name_or_uid))), None)
+
+    def user(self, email: str) -> UserRecord | None:
+        """Return the user with a normal address; of several, the one made first."""
+        return next(iter(self.users.find("email", email)), None)
+
+    def follow(self, kube: Kube, *, namespace: str, watched: tuple[str, ...]) -> list[Coroutine[None, None, None]]:
+        """Return what keeps the view fed; each coroutine runs until cancelled.
+
+        Args:
+            namespace: the installation's own.
+            watched: the organizations' namespaces, none for all.
+        """
+        self._namespace = namespace
+        secrets = f"/api/v1/namespaces/{namespace}/secrets"
+        users, keys = f"type={USER_TYPE}", f"metadata.name={SESSION_KEYS_NAME}"
+        self._reflectors = [
+            *_resource(kube, "projects", self.projects, watched),
+            *_resource(kube, "apikeys", self.keys, watched),
+            *_resource(kube, "webhookendpoints", self.endpoints, watched),
+            Reflector(kube, "users", secrets, self.users, params={"fieldSelector": users}),
+            Reflector(kube, "sessionkeys", secrets, self._session_keys, params={"fieldSelector": keys}),
+        ]
+        self._publish_age()
+        return [reflector.run() for reflector in self._reflectors]
+
+    def _publish_age(self) -> None:
+        loop = asyncio.get_running_loop()
+        for name in {reflector.name for reflector in self._reflectors}:
+            VIEW_AGE.labels(name).set_function(self._age_of(name, loop.time))
+
+    def _age_of(self, name: str, now: Callable[[], float]) -> Callable[[], float]:
+        return lambda: max(reflector.age(now()) for reflector in self._reflectors if reflector.name == name)
+
+
+def _resource(kube: Kube, plural: str, table: Sink, watched: tuple[str, ...]) -> Iterator[Reflector]:
+    if not watched:
+        yield Reflector(kube, plural, f"{_GROUP}/{plural}", table)
+    for namespace in watched:
+        yield Reflector(kube, plural, object_path(plural, namespace), table, namespace=namespace)

@@ -1,0 +1,122 @@
+"""Pure: what every model of the contract shares: field naming, metadata, durations, timestamps."""
+
+import re
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Any, Final
+
+from pydantic import AfterValidator, AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer
+from pydantic.alias_generators import to_camel
+
+DURATION_PATTERN: Final = r"^([0-9]{1,5}h)?([0-9]{1,5}m)?([0-9]{1,5}s)?$"
+"""Five digits a unit: more than enough, and too few to overflow a number of seconds anywhere."""
+NAME_PATTERN: Final = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"
+"""RFC 1123 subdomain, the form of a Kubernetes object name."""
+
+EARLIEST: Final = datetime(1970, 1, 1, tzinfo=UTC)
+LATEST: Final = datetime(9999, 1, 1, tzinfo=UTC)
+"""The times that can be written in any zone without leaving what a datetime holds."""
+
+_DURATION: Final = re.compile(DURATION_PATTERN)
+_TIMESTAMP: Final = re.compile(
+    r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]+)?(Z|[+-][0-9]{2}:[0-9]{2})"
+)
+
+
+class Model(BaseModel):
+    """Base of the contract's models: camelCase outside, frozen, unknown fields refused."""
+
+    model_config = ConfigDict(
+        alias_generator=to_camel,
+        validate_by_name=True,
+        validate_by_alias=True,
+        extra="forbid",
+        frozen=True,
+        hide_input_in_errors=True,
+    )
+
+    def to_kubernetes(self) -> dict[str, Any]:
+        """Return the JSON form that goes to the API server: camelCase, without unset optional fields."""
+        return self.model_dump(mode="json", by_alias=True, exclude_none=True)
+
+
+class ServerModel(Model):
+    """A model of what the API server fills in: fields that we do not name are passed over."""
+
+    model_config = ConfigDict(extra="ignore")
+
+
+def parse_duration(text: str) -> timedelta:
+    """Return the length of a duration such as ``30s``, ``1h`` or ``1h30m``.
+
+    Raises:
+        ValueError: the text is no such duration.
+    """
+    match = _DURATION.fullmatch(text)
+    if not text or match is None:
+        raise ValueError(f"{text!r} is not a duration; write hours, minutes and seconds as in 15s, 2m or 1h30m")
+    hours, minutes, seconds = (int(group[:-1]) if group else 0 for group in match.groups())
+    return timedelta(hours=hours, minutes=minutes, seconds=seconds)
+
+
+def _checked_duration(text: str) -> str:
+    parse_duration(text)
+    return text
+
+
+def format_timestamp(moment: datetime) -> str:
+    """Return RFC 3339 in UTC with whole seconds and ``Z``, as Kubernetes writes times."""
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _written_as_time(written: object) -> object:
+    """Refuse the other forms, such as seconds since the epoch, that pydantic takes and the API server does not."""
+    if isinstance(written, datetime) or (isinstance(written, str) and _TIMESTAMP.fullmatch(written)):
+        return written
+    raise ValueError("must be a time with its zone (RFC 3339), such as 2030-01-31T12:00:00Z")
+
+
+def _whole_seconds_in_utc(moment: datetime) -> datetime:
+    if not EARLIEST <= moment < LATEST:
+        raise ValueError(f"must be a time from {format_timestamp(EARLIEST)} to before {format_timestamp(LATEST)}")
+    return moment.astimezone(UTC).replace(microsecond=0)
+
+
+Duration = Annotated[str, Field(max_length=18), AfterValidator(_checked_duration)]
+Timestamp = Annotated[
+    AwareDatetime,
+    BeforeValidator(_written_as_time),
+    AfterValidator(_whole_seconds_in_utc),
+    PlainSerializer(format_timestamp, return_type=str, when_used="json"),
+]
+
+
+class OwnerReference(ServerModel):
+    """The part of an ownerReference that decides who owns whom."""
+
+    api_version: str
+    kind: str
+    name: str
+    uid: str
+    controller: bool = False
+
+
+class ObjectMeta(ServerModel):
+    """The part of ``metadata`` that Hookwright reads."""
+
+    name: str
+    namespace: str = ""
+    uid: str = ""
+    generation: int = 0
+    resource_version: str = ""
+    creation_timestamp: Timestamp | None = None
+    deletion_timestamp: Timestamp | None = None
+    labels: dict[str, str] = Field(default_factory=dict)
+    annotations: dict[str, str] = Field(default_factory=dict)
+    finalizers: tuple[str, ...] = ()
+    owner_references: tuple[OwnerReference, ...] = ()
+
+
+class ProjectRef(Model):
+    """The Project, in the same namespace, that an object belongs to."""
+
+    name: str = Field(description="Name of the Project.", min_length=1, max_length=253, pattern=NAME_PATTERN)

@@ -1,0 +1,53 @@
+"""Pure: conditions after the Kubernetes API conventions (sig-architecture, "Typical status properties")."""
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import Literal
+
+from pydantic import Field
+
+from hookwright_crds.base import Model, Timestamp
+
+Status = Literal["True", "False", "Unknown"]
+
+
+class Condition(Model):
+    """One observation of an object's state, with the time it last changed."""
+
+    type: str = Field(description="What the condition is about, in CamelCase.", max_length=316)
+    status: Status = Field(description="True, False or Unknown.")
+    reason: str = Field(description="Why, as one CamelCase word for programs.", max_length=1024)
+    message: str = Field(default="", description="Why, as a sentence for people.", max_length=32768)
+    observed_generation: int = Field(default=0, description="The metadata.generation that this speaks of.")
+    last_transition_time: Timestamp = Field(description="When the status last changed.")
+
+
+def condition(
+    type_: str, status: Status, reason: str, message: str = "", *, generation: int, now: datetime
+) -> Condition:
+    """Return a new condition; ``now`` stands as its transition time until it is merged with what was."""
+    return Condition(
+        type=type_,
+        status=status,
+        reason=reason,
+        message=message,
+        observed_generation=generation,
+        last_transition_time=now,
+    )
+
+
+def find(conditions: Iterable[Condition], type_: str) -> Condition | None:
+    """Return the condition of a type, or None."""
+    return next((known for known in conditions if known.type == type_), None)
+
+
+def merge(before: Sequence[Condition], after: Sequence[Condition]) -> list[Condition]:
+    """Return ``after`` with the transition time of every condition whose status stayed as it was."""
+    merged = []
+    for new in after:
+        old = find(before, new.type)
+        unchanged = old is not None and old.status == new.status
+        merged.append(
+            new.model_copy(update={"last_transition_time": old.last_transition_time}) if old and unchanged else new
+        )
+    return merged

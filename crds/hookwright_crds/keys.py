@@ -1,0 +1,99 @@
+"""Pure: the format of an API key and its digest.
+
+``hw_<keyId>_<secret><checksum>``: a prefix that secret scanners can look for, a public id to
+look the key up by, 43 base62 characters of secret (more than 256 random bits), and six of
+checksum, so that a typing error or a truncated paste is told from an unknown key without a
+look-up. Only the SHA-256 of the whole key is ever kept.
+"""
+
+import hashlib
+import hmac
+import re
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+PREFIX: Final = "hw"
+KEY_ID_LENGTH: Final = 12
+SECRET_LENGTH: Final = 43
+CHECKSUM_LENGTH: Final = 6
+KEY_ID_PATTERN: Final = r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$"
+"""A key's public id; a declared key's id is its object's name, so this is an RFC 1123 label."""
+DIGEST_LENGTH: Final = len("sha256:") + 64
+DIGEST_PATTERN: Final = r"^sha256:[0-9a-f]{64}$"
+
+_BASE62: Final = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+_ID_ALPHABET: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
+_KEY: Final = re.compile(
+    rf"{PREFIX}_(?P<key_id>{KEY_ID_PATTERN[1:-1]})_"
+    rf"(?P<secret>[0-9A-Za-z]{{{SECRET_LENGTH}}})(?P<checksum>[0-9A-Za-z]{{{CHECKSUM_LENGTH}}})",
+)
+
+
+class MalformedKeyError(ValueError):
+    """A string that is not an API key; the message never repeats it."""
+
+    def __init__(self) -> None:
+        super().__init__(f"not an API key: expected {PREFIX}_<keyId>_<secret><checksum>, whole and unaltered")
+
+
+@dataclass(frozen=True, slots=True)
+class MintedKey:
+    """A key just made: its public id, its plaintext (to be shown once) and its digest."""
+
+    key_id: str
+    plaintext: str = field(repr=False)
+    digest: str
+
+
+def _base62(number: int, length: int) -> str:
+    digits = []
+    for _ in range(length):
+        number, remainder = divmod(number, 62)
+        digits.append(_BASE62[remainder])
+    return "".join(reversed(digits))
+
+
+def _checksum(body: str) -> str:
+    return _base62(zlib.crc32(body.encode("ascii")), CHECKSUM_LENGTH)
+
+
+def digest(plaintext: str) -> str:
+    """Return ``sha256:<64 hex digits>`` of the whole key, the only form of it that is kept."""
+    return f"sha256:{hashlib.sha256(plaintext.encode()).hexdigest()}"
+
+
+def mint(choose: Callable[[str], str], *, key_id: str | None = None) -> MintedKey:
+    """Make a new key.
+
+    Args:
+        choose: draws one character of a string, as ``secrets.choice`` does.
+        key_id: the public id to use; 12 characters of ``[a-z0-9]`` are drawn where it is None.
+
+    Raises:
+        ValueError: the key id is not an RFC 1123 label, so the key could never be presented.
+    """
+    public = "".join(choose(_ID_ALPHABET) for _ in range(KEY_ID_LENGTH)) if key_id is None else key_id
+    if not re.fullmatch(KEY_ID_PATTERN, public):
+        raise ValueError(f"key id {public!r} must be 1 to 63 of a-z, 0-9 and '-', without '-' at either end")
+    body = f"{PREFIX}_{public}_{''.join(choose(_BASE62) for _ in range(SECRET_LENGTH))}"
+    plaintext = body + _checksum(body)
+    return MintedKey(key_id=public, plaintext=plaintext, digest=digest(plaintext))
+
+
+def key_id_of(plaintext: str) -> str:
+    """Return the public id inside a presented key.
+
+    Raises:
+        MalformedKeyError: the shape or the checksum is wrong, so no such key was ever made.
+    """
+    match = _KEY.fullmatch(plaintext)
+    if match is None or _checksum(plaintext[:-CHECKSUM_LENGTH]) != match["checksum"]:
+        raise MalformedKeyError
+    return match["key_id"]
+
+
+def matches(plaintext: str, kept_digest: str) -> bool:
+    """Tell whether a presented key has the digest that was kept, in constant time."""
+    return hmac.compare_digest(digest(plaintext).encode(), kept_digest.encode())

@@ -1,0 +1,145 @@
+"""Pure: the CEL rules of the CRDs, what a schema alone cannot say or says unreadably.
+
+Each rule has a counterpart in the models, except those that compare with the object as it was, which only
+the API server knows. Values that could hold a credential are refused as ``FieldValueForbidden``, for then the
+server does not repeat them.
+
+Source: Kubernetes, "Common Expression Language in Kubernetes", with ``reason`` and ``fieldPath`` of 1.28.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from hookwright_crds.base import DURATION_PATTERN, EARLIEST, LATEST, NAME_PATTERN, format_timestamp
+from hookwright_crds.keys import DIGEST_PATTERN, KEY_ID_PATTERN
+from hookwright_crds.resources import (
+    DIGEST_NAME_SENTENCE,
+    HEADER_NAME_PATTERN,
+    HEADER_VALUE_PATTERN,
+    RESERVED_HEADERS,
+    TIMEOUT_BOUNDS,
+    TTL_BOUNDS,
+)
+from hookwright_crds.schema import Schema, cel_text
+from hookwright_crds.urls import URL_RULES, UrlRule
+
+FORBIDDEN: Final = "FieldValueForbidden"
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One entry of ``x-kubernetes-validations``."""
+
+    rule: str
+    message: str
+    """The sentence for those that break the rule; with ``computed``, a CEL expression that gives it."""
+    computed: bool = False
+    field: str = ""
+    """Which field below is at fault, such as ``.digest``; the rule's own place where empty."""
+    reason: str = ""
+
+    def to_kubernetes(self) -> Schema:
+        """Return the JSON form that stands in a schema."""
+        entry = {
+            "rule": self.rule,
+            "messageExpression" if self.computed else "message": self.message,
+            "fieldPath": self.field,
+            "reason": self.reason,
+        }
+        return {name: value for name, value in entry.items() if value}
+
+
+SENTENCES: Final[Mapping[str, Mapping[str, str]]] = {
+    NAME_PATTERN: {
+        "message": "must be a Kubernetes name: lower-case letters, digits, '-' and '.', "
+        "with a letter or digit at the start and end and around each '.'",
+    },
+    DIGEST_PATTERN: {
+        "message": "digest must be sha256: and 64 lower-case hexadecimal digits, never the key itself",
+        "reason": FORBIDDEN,
+    },
+    HEADER_NAME_PATTERN: {"message": "header names must be 1 to 256 letters, digits or any of !#$%&'*+.^_`|~-"},
+    HEADER_VALUE_PATTERN: {
+        "message": "header values must not contain line breaks, tabs, other control characters "
+        "or characters beyond ISO 8859-1",
+        "reason": FORBIDDEN,
+    },
+}
+"""For every pattern in the models, what its value must be."""
+
+
+def _kept(field: str, sentence: str) -> Rule:
+    """Return the rule that an optional field, once the object is made, is neither set, changed nor removed."""
+    same = f"(!has(self.{field}) || self.{field} == oldSelf.{field})"
+    return Rule(f"has(self.{field}) == has(oldSelf.{field}) && {same}", sentence, field=f".{field}", reason=FORBIDDEN)
+
+
+def _duration(field: str, bounds: tuple[str, str], example: str) -> Rule:
+    low, high = bounds
+    return Rule(
+        f"self != '' && self.matches({cel_text(DURATION_PATTERN)}) "
+        f"&& duration(self) >= duration('{low}') && duration(self) <= duration('{high}')",
+        f"{field} must be a duration from {low} to {high}, in hours, minutes and seconds, such as {example}",
+    )
+
+
+def _url(rule: UrlRule) -> Rule:
+    negation = "!" if rule.forbidden else ""
+    reason = FORBIDDEN if rule.revealing else ""
+    return Rule(f"{negation}self.matches({cel_text(rule.pattern)})", rule.sentence, reason=reason)
+
+
+_PROJECT_KEPT: Final = Rule(
+    "self == oldSelf", "projectRef cannot be changed; make a new object for the other project", reason=FORBIDDEN
+)
+_RESERVED: Final = "[" + ", ".join(f"'{name}'" for name in sorted(RESERVED_HEADERS)) + "]"
+
+RULES: Final[Mapping[str, Mapping[str, tuple[Rule, ...]]]] = {
+    "Project": {},
+    "ApiKey": {
+        "": (
+            Rule(
+                f"!has(self.spec.digest) || self.metadata.name.matches({cel_text(KEY_ID_PATTERN)})",
+                DIGEST_NAME_SENTENCE,
+                field=".spec.digest",
+            ),
+        ),
+        "spec": (
+            Rule("has(self.handover) != has(self.digest)", "exactly one of handover and digest must be set"),
+            _kept("handover", "handover cannot be changed once the key is made; make a new ApiKey"),
+            _kept("digest", "digest cannot be changed, for it is the key itself; make a new ApiKey"),
+        ),
+        "spec.projectRef": (_PROJECT_KEPT,),
+        "spec.handover.ttl": (_duration("ttl", TTL_BOUNDS, "30m, 1h or 1h30m"),),
+        "spec.expiresAt": (
+            Rule(
+                f"self >= timestamp('{format_timestamp(EARLIEST)}') && self < timestamp('{format_timestamp(LATEST)}')",
+                f"expiresAt must be a time from {format_timestamp(EARLIEST)} to before {format_timestamp(LATEST)}",
+            ),
+        ),
+    },
+    "WebhookEndpoint": {
+        "spec.projectRef": (_PROJECT_KEPT,),
+        "spec.url": tuple(map(_url, URL_RULES)),
+        "spec.events": (
+            Rule(
+                "self.all(event, self.exists_one(other, other == event))",
+                "'events must not name an event type twice: ' "
+                "+ self.filter(event, !self.exists_one(other, other == event))[0]",
+                computed=True,
+            ),
+        ),
+        "spec.timeout": (_duration("timeout", TIMEOUT_BOUNDS, "5s or 30s"),),
+        "spec.headers": (
+            Rule(
+                f"!self.exists(name, name.lowerAscii() in {_RESERVED})",
+                f"'headers must not set ' + self.filter(name, name.lowerAscii() in {_RESERVED})[0] "
+                "+ ', which Hookwright or HTTP itself sets'",
+                computed=True,
+                reason=FORBIDDEN,
+            ),
+        ),
+    },
+}
+"""For every kind, the rules by the place that they stand at; the empty place is the object itself."""

@@ -1,0 +1,173 @@
+"""Pure: from a pydantic model to the structural OpenAPI v3 schema of a CustomResourceDefinition.
+
+Source: Kubernetes, "Extend the Kubernetes API with CustomResourceDefinitions", section "Specifying a
+structural schema". A keyword or form that has no equal there raises, rather than to be left out: a bound
+that silently vanished would be a bound that the API server does not enforce.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final, TypeAlias
+
+from pydantic import BaseModel
+
+Schema: TypeAlias = dict[str, Any]
+"""A JSON schema, or a part of one, as the JSON object that it is."""
+
+_DROPPED: Final = frozenset({"title", "$defs"})
+_KEPT: Final = frozenset(
+    {
+        "type", "description", "enum", "required", "minLength", "maxLength", "minItems", "maxItems",
+        "minProperties", "maxProperties", "minimum", "maximum", "multipleOf",
+    }
+)  # fmt: skip
+_FIRST: Final = ("type", "description", "default")
+"""What a reader of the YAML looks for first."""
+_TYPES: Final = frozenset({"object", "array", "string", "integer", "number", "boolean"})
+_FORMATS: Final = frozenset({"date-time"})
+_NULL: Final[Schema] = {"type": "null"}
+
+
+class SchemaError(ValueError):
+    """A model that no structural schema can be made of."""
+
+    def __init__(self, path: str, fault: str) -> None:
+        super().__init__(f"{path.lstrip('.') or 'the schema'}: {fault}")
+
+
+def structural(model: type[BaseModel], *, sentences: Mapping[str, Mapping[str, str]], defaults: bool) -> Schema:
+    """Return the structural schema of a model, with ``$ref`` inlined and optional fields not nullable.
+
+    Args:
+        model: the model; its aliases become the property names.
+        sentences: for every ``pattern`` of the model, the ``message`` (and what else a CEL rule has, such
+            as ``reason``) for those whose value does not match.
+        defaults: whether the API server is to fill in the models' defaults.
+
+    Raises:
+        SchemaError: the model uses something that a structural schema does not have, or a pattern
+            without a sentence.
+    """
+    schema = model.model_json_schema(by_alias=True)
+    return _Conversion(schema.get("$defs", {}), sentences, defaults=defaults).convert(schema, "")
+
+
+class _Conversion:
+    """One walk over a JSON schema; each handler turns one keyword of a node into its structural form."""
+
+    def __init__(self, definitions: Schema, sentences: Mapping[str, Mapping[str, str]], *, defaults: bool) -> None:
+        self._definitions = definitions
+        self._sentences = sentences
+        self._defaults = defaults
+        self._open: list[str] = []
+        self._handlers: dict[str, Callable[[Any, str], Schema]] = {
+            "$ref": self._reference,
+            "anyOf": self._optional,
+            "additionalProperties": self._additional_properties,
+            "const": lambda value, _: {"enum": [value]},
+            "default": self._default,
+            "format": self._format,
+            "items": lambda items, path: {"items": self.convert(items, f"{path}[]")},
+            "pattern": self._pattern,
+            "patternProperties": self._pattern_properties,
+            "properties": self._properties,
+        }
+
+    def convert(self, node: Schema, path: str) -> Schema:
+        """Return the structural form of one node, which stands at ``path`` (for messages)."""
+        result = {keyword: _kept(value) for keyword, value in node.items() if keyword in _KEPT}
+        for keyword, value in node.items():
+            if keyword in self._handlers:
+                converted = self._handlers[keyword](value, path)
+                _refuse_clash(result, converted, path)
+                result = converted | result
+            elif keyword not in _KEPT | _DROPPED:
+                raise SchemaError(path, f"keyword {keyword!r} has no equal in a structural schema")
+        return _checked(result, path)
+
+    def _reference(self, reference: str, path: str) -> Schema:
+        name = reference.removeprefix("#/$defs/")
+        if name not in self._definitions:
+            raise SchemaError(path, f"{reference!r} refers to nothing")
+        if name in self._open:
+            raise SchemaError(path, f"{name} contains itself; a structural schema cannot be recursive")
+        self._open.append(name)
+        inlined = self.convert(self._definitions[name], path)
+        self._open.pop()
+        return inlined
+
+    def _optional(self, choices: list[Schema], path: str) -> Schema:
+        others = [choice for choice in choices if choice != _NULL]
+        if len(others) != 1 or len(others) == len(choices):
+            raise SchemaError(path, "of anyOf only 'a type or null' has an equal: a field that may be absent")
+        return self.convert(others[0], path)
+
+    def _additional_properties(self, value: Any, path: str) -> Schema:
+        if value is False:
+            return {}  # what the schema does not name is refused, or pruned, by the API server anyway
+        if value is True:
+            raise SchemaError(path, "values of any type are not structural; name their type")
+        return {"additionalProperties": self.convert(value, f"{path}{{}}")}
+
+    def _pattern_properties(self, patterns: dict[str, Schema], path: str) -> Schema:
+        if len(patterns) != 1:
+            raise SchemaError(path, "only one pattern can hold for all names of a map")
+        [(pattern, value)] = patterns.items()
+        return {
+            "additionalProperties": self.convert(value, f"{path}{{}}"),
+            **self._sentence(pattern, f"self.all(name, name.matches({cel_text(pattern)}))", path),
+        }
+
+    def _properties(self, properties: dict[str, Schema], path: str) -> Schema:
+        return {"properties": {name: self.convert(node, f"{path}.{name}") for name, node in properties.items()}}
+
+    def _default(self, value: Any, _path: str) -> Schema:
+        return {"default": value} if self._defaults and value is not None else {}
+
+    def _format(self, value: str, path: str) -> Schema:
+        if value not in _FORMATS:
+            raise SchemaError(path, f"format {value!r} is not checked by the API server")
+        return {"format": value}
+
+    def _pattern(self, pattern: str, path: str) -> Schema:
+        return self._sentence(pattern, f"self.matches({cel_text(pattern)})", path)
+
+    def _sentence(self, pattern: str, rule: str, path: str) -> Schema:
+        """Return a CEL rule for a pattern: the server's own message would be the bare pattern."""
+        if pattern not in self._sentences:
+            raise SchemaError(path, f"pattern {pattern!r} has no sentence that says what would be right")
+        return {"x-kubernetes-validations": [{"rule": rule, **self._sentences[pattern]}]}
+
+
+def cel_text(text: str) -> str:
+    r"""Return a CEL string literal; raw, for patterns are hard enough to read with one ``\`` each."""
+    if '"' not in text:
+        return f'r"{text}"'
+    if "'" not in text:
+        return f"r'{text}'"
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
+
+
+def _kept(value: Any) -> Any:
+    """Return a value as it goes into YAML: a list of its own (so no anchors), plain quotes for docstring markup."""
+    if isinstance(value, str):
+        return value.replace("``", "'")
+    return list(value) if isinstance(value, list) else value
+
+
+def _refuse_clash(outer: Schema, inner: Schema, path: str) -> None:
+    """Refuse what stands both beside a ``$ref`` or ``anyOf`` and inside; only a description may, and the outer wins."""
+    both = (outer.keys() & inner.keys()) - {"description"}
+    if both:
+        raise SchemaError(path, f"{', '.join(sorted(both))} given twice; say it once")
+
+
+def _checked(node: Schema, path: str) -> Schema:
+    kind = node.get("type")
+    if kind not in _TYPES:
+        raise SchemaError(path, f"type {kind!r} is none of {', '.join(sorted(_TYPES))}")
+    if kind == "object" and ("properties" in node) == ("additionalProperties" in node):
+        raise SchemaError(path, "an object must name either its properties or the type of any value")
+    if kind == "array" and "items" not in node:
+        raise SchemaError(path, "an array must name the type of its items")
+    return {keyword: node[keyword] for keyword in (*_FIRST, *node) if keyword in node}

@@ -1,0 +1,137 @@
+"""The operator as a child process on a cluster, with the rights that an installation gives it and no more."""
+
+import os
+import socket
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import httpx
+import yaml
+
+from hookwright_dev.cluster import Cluster
+from hookwright_dev.processes import ChildProcess
+
+MANIFESTS: Final = Path(__file__).parent / "manifests"
+SYSTEM_NAMESPACE: Final = "hookwright-system"
+AUDIENCE: Final = "hookwright"
+_HOST: Final = "127.0.0.1"
+_READY_SECONDS: Final = 60.0
+
+
+def free_port() -> int:
+    """Return a port on loopback that nobody listens on right now."""
+    with socket.create_server((_HOST, 0)) as listener:
+        return int(listener.getsockname()[1])
+
+
+def service_account_token(cluster: Cluster, account: str, *, namespace: str, audience: str | None = None) -> str:
+    """Return a token of a ServiceAccount, good for a day."""
+    audiences = [f"--audience={audience}"] if audience else []
+    return cluster.kubectl("create", "token", account, "-n", namespace, "--duration=24h", *audiences).stdout.strip()
+
+
+def service_account_kubeconfig(cluster: Cluster, account: str, folder: Path) -> Path:
+    """Write a kubeconfig with which a process acts as a ServiceAccount of the installation."""
+    token = service_account_token(cluster, account, namespace=SYSTEM_NAMESPACE)
+    config = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "default",
+        "clusters": [
+            {"name": "default", "cluster": {"server": cluster.server, "certificate-authority": str(cluster.ca)}}
+        ],
+        "users": [{"name": "default", "user": {"token": token}}],
+        "contexts": [{"name": "default", "context": {"cluster": "default", "user": "default"}}],
+    }
+    path = folder / f"{account}.kubeconfig"
+    path.touch(mode=0o600)
+    path.write_text(yaml.safe_dump(config))
+    return path
+
+
+@dataclass(slots=True)
+class OperatorProcess:
+    """An operator that can be started, killed and started again on the same ports and the same store.
+
+    Attributes:
+        settings: HOOKWRIGHT_* variables on top of those that a loopback installation needs.
+    """
+
+    cluster: Cluster
+    folder: Path
+    settings: Mapping[str, str] = field(default_factory=dict)
+    intake_port: int = field(default_factory=free_port)
+    health_port: int = field(default_factory=free_port)
+    process: ChildProcess | None = None
+
+    @property
+    def intake_url(self) -> str:
+        """Base URL of the intake."""
+        return f"http://{_HOST}:{self.intake_port}"
+
+    @property
+    def health_url(self) -> str:
+        """Base URL of /healthz, /readyz and /metrics."""
+        return f"http://{_HOST}:{self.health_port}"
+
+    @property
+    def log(self) -> Path:
+        """The operator's log file, appended to by every start."""
+        return self.folder / "operator.log"
+
+    @property
+    def running(self) -> ChildProcess:
+        """The process; it must have been started."""
+        assert self.process is not None, "the operator was not started"
+        return self.process
+
+    def start(self, *, wait: bool = True) -> None:
+        """Start the operator, and return when it is ready."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        kubeconfig = service_account_kubeconfig(self.cluster, "hookwright-operator", self.folder)
+        environment = {
+            "HOOKWRIGHT_DATABASE_URL": f"sqlite:///{self.folder / 'hookwright.db'}",
+            "HOOKWRIGHT_ALLOWED_NETWORKS": "127.0.0.0/8,::1/128",
+            "HOOKWRIGHT_ALLOW_HTTP": "true",
+            "HOOKWRIGHT_INTAKE_HOST": _HOST,
+            "HOOKWRIGHT_HEALTH_HOST": _HOST,
+            "HOOKWRIGHT_LOG_FORMAT": "console",
+        }
+        environment |= {name: value for name, value in os.environ.items() if name.startswith("HOOKWRIGHT_")}
+        environment |= self.settings
+        environment |= {
+            "KUBECONFIG": str(kubeconfig),
+            "HOOKWRIGHT_INTAKE_PORT": str(self.intake_port),
+            "HOOKWRIGHT_HEALTH_PORT": str(self.health_port),
+        }
+        argv = [sys.executable, "-m", "hookwright_operator"]
+        self.process = ChildProcess.start("operator", argv, log=self.log, env=environment)
+        if wait:
+            self.wait_ready()
+
+    def wait_ready(self) -> None:
+        """Return when the operator takes events."""
+        self.running.wait_ready(self._ready, _READY_SECONDS)
+
+    def stop(self) -> int:
+        """Send SIGTERM and return the exit code."""
+        return self.running.stop(grace=45.0)
+
+    def kill(self) -> None:
+        """Send SIGKILL."""
+        self.running.kill()
+
+    def _ready(self) -> bool:
+        try:
+            return httpx.get(f"{self.health_url}/readyz", timeout=1.0).status_code == 200
+        except httpx.TransportError:
+            return False
+
+
+def install(cluster: Cluster) -> None:
+    """Apply what an installation consists of beside the CRDs: namespace, ServiceAccounts, RBAC."""
+    for manifest in sorted(MANIFESTS.glob("*.yaml")):
+        cluster.kubectl("apply", "-f", str(manifest))

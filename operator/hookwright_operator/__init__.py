@@ -1,0 +1,1 @@
+"""The operator: reconciles the resources, takes events in, and delivers them."""

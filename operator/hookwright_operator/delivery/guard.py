@@ -1,0 +1,211 @@
+"""Which addresses deliveries may connect to: the one guard of every client that leaves the cluster.
+
+:class:`Guard` judges and does no I/O. :class:`GuardedResolver` looks names up for aiohttp's connector
+and passes on only what the guard lets through. The socket is judged once more when it is made,
+because literal addresses never come by a resolver, so what is connected to has always been judged.
+"""
+
+import asyncio
+import socket
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
+from ipaddress import IPv6Address, IPv6Network, ip_address, ip_network
+from typing import Final
+
+from aiohttp.abc import AbstractResolver, ResolveResult
+
+from hookwright_operator.delivery.ranges import Address, Network, embedded, special_range, translated
+from hookwright_operator.errors import RefusedAddressError
+
+Lookup = Callable[[str, int], Sequence[str]]
+"""Name and port to addresses as text, blocking; raises OSError (``socket.gaierror``) if there are none."""
+
+_JUDGED: Final = 4096
+_MAPPED: Final = IPv6Network("::ffff:0:0/96")
+
+
+class Guard:
+    """Judges addresses: public unicast ones pass, all others only if the installation allows them.
+
+    Denied networks and hosts win over allowed ones, allowed ones over the special ranges. There are
+    no built-in exemptions. An IPv6 form of an IPv4 address is judged as the IPv4 address that it reaches.
+
+    Args:
+        allowed: networks that pass although they are special (HOOKWRIGHT_ALLOWED_NETWORKS).
+        denied: networks that never pass, such as the cluster's own ranges.
+        allowed_hosts: host suffixes (``hooks.svc.cluster.local``) whose addresses pass although special.
+        denied_hosts: host suffixes that are never delivered to.
+
+    Raises:
+        ValueError: a network is malformed or has host bits set, or a host suffix is empty.
+    """
+
+    def __init__(
+        self,
+        allowed: Iterable[str | Network] = (),
+        denied: Iterable[str | Network] = (),
+        *,
+        allowed_hosts: Iterable[str] = (),
+        denied_hosts: Iterable[str] = (),
+    ) -> None:
+        self._allowed = tuple(_network(network) for network in allowed)
+        self._denied = tuple(_network(network) for network in denied)
+        self._allowed_hosts = tuple(_suffix(host) for host in allowed_hosts)
+        self._denied_hosts = tuple(_suffix(host) for host in denied_hosts)
+        self._refusal = lru_cache(maxsize=_JUDGED)(self._judge)
+
+    def check(self, address: str | Address, host: str = "") -> None:
+        """Let an address pass, or raise.
+
+        Args:
+            address: numeric, with or without a scope id (``fe80::1%eth0``).
+            host: the name it was found under, for the allowed host suffixes.
+
+        Raises:
+            RefusedAddressError: it is denied, special and not allowed, or no numeric address at all.
+        """
+        refusal, final = self._refusal(str(address))
+        if refusal and (final or not _matches(host, self._allowed_hosts)):
+            raise RefusedAddressError(refusal)
+
+    def check_host(self, host: str) -> None:
+        """Let a host name pass, or raise.
+
+        Raises:
+            RefusedAddressError: its suffix is denied.
+        """
+        if self._denied_hosts and _matches(host, self._denied_hosts):
+            raise RefusedAddressError(f"{host} is denied by this installation")
+
+    def _judge(self, text: str) -> tuple[str, bool]:
+        """Return why an address is refused ('' if it passes), and whether no host suffix can change that."""
+        try:
+            address = _without_scope(ip_address(text))
+        except ValueError:
+            return f"{text} is not a numeric IP address", True
+        reached = translated(address)
+        if _within(self._denied, address, *embedded(address)):
+            return f"{text} is in a network that this installation denies", True
+        if _within(self._allowed, reached):
+            return "", False
+        words = special_range(reached)
+        if not words:
+            return "", False
+        article = "an" if words[0].lower() in "aeiou" else "a"
+        return f"{text} is {article} {words} address; HOOKWRIGHT_ALLOWED_NETWORKS does not allow it", False
+
+
+class GuardedResolver(AbstractResolver):
+    """Looks names up for aiohttp's connector in threads of its own, and drops what the guard refuses.
+
+    Names that hang occupy these threads only, and not those that the rest of the process uses.
+
+    Args:
+        guard: judges every address found.
+        lookup: the look-up itself, called in a thread.
+        threads: how many look-ups may run at once.
+    """
+
+    def __init__(self, guard: Guard, lookup: Lookup, *, threads: int = 32) -> None:
+        self._guard = guard
+        self._lookup = lookup
+        self._threads = ThreadPoolExecutor(threads, thread_name_prefix="lookup")
+
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
+    ) -> list[ResolveResult]:
+        """Return the addresses of a name that the guard lets through.
+
+        Raises:
+            RefusedAddressError: the guard refuses all of them; says why it refuses the first.
+            OSError: the name has no address, or the look-up failed.
+        """
+        found = await asyncio.get_running_loop().run_in_executor(self._threads, self._lookup, host, port)
+        passed, refusal = self._sift(found, host)
+        answers = [_answer(host, port, address) for address in passed]
+        answers = [answer for answer in answers if family in (socket.AF_UNSPEC, answer["family"])]
+        if answers:
+            return answers
+        raise refusal or socket.gaierror(socket.EAI_NONAME, "the name has no address")
+
+    async def close(self) -> None:
+        """Take no more look-ups; those that run are left to end by themselves."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    def _sift(self, addresses: Sequence[str], host: str) -> tuple[list[str], RefusedAddressError | None]:
+        passed: list[str] = []
+        refusal: RefusedAddressError | None = None
+        for address in addresses:
+            try:
+                self._guard.check(address, host)
+            except RefusedAddressError as error:
+                refusal = refusal or error
+            else:
+                passed.append(address)
+        return passed, refusal
+
+
+def system_lookup(host: str, port: int) -> list[str]:
+    """Look a name up as the system is configured to (``getaddrinfo``); blocks.
+
+    It takes every spelling that the C library takes for an address, such as ``0x7f.1``, so these are
+    judged by what they mean.
+
+    Raises:
+        OSError: the name has no address, or the look-up failed.
+    """
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_ADDRCONFIG)
+    except ValueError as error:
+        # The idna codec's refusal, as for a label of more than 63 characters.
+        raise socket.gaierror(socket.EAI_NONAME, "not a valid host name") from error
+    return [_numeric(sockaddr) for *_, sockaddr in found]
+
+
+def _numeric(sockaddr: tuple[str, int] | tuple[str, int, int, int] | tuple[int, bytes]) -> str:
+    host, scope = str(sockaddr[0]), sockaddr[3] if len(sockaddr) == 4 else 0
+    return f"{host}%{scope}" if scope and "%" not in host else host
+
+
+def _answer(host: str, port: int, address: str) -> ResolveResult:
+    return ResolveResult(
+        hostname=host,
+        host=address,
+        port=port,
+        family=socket.AF_INET6 if ":" in address else socket.AF_INET,
+        proto=0,
+        flags=socket.AI_NUMERICHOST | socket.AI_NUMERICSERV,
+    )
+
+
+def _network(network: str | Network) -> Network:
+    """Return the network, as an IPv4 one if it is written in the IPv4-mapped form."""
+    parsed = ip_network(network)
+    if isinstance(parsed, IPv6Network) and parsed.subnet_of(_MAPPED):
+        return ip_network((int(parsed.network_address) & 0xFFFF_FFFF, parsed.prefixlen - 96))
+    return parsed
+
+
+def _without_scope(address: Address) -> Address:
+    return IPv6Address(int(address)) if isinstance(address, IPv6Address) else address
+
+
+def _within(networks: tuple[Network, ...], *addresses: Address) -> bool:
+    return any(address in network for network in networks for address in addresses)
+
+
+def _suffix(host: str) -> str:
+    suffix = _plain(host.strip().removeprefix("*")).lstrip(".")
+    if not suffix:
+        raise ValueError(f"{host!r} is not a host suffix; write a domain such as hooks.svc.cluster.local")
+    return suffix
+
+
+def _plain(host: str) -> str:
+    return host.rstrip(".").lower()
+
+
+def _matches(host: str, suffixes: tuple[str, ...]) -> bool:
+    name = _plain(host)
+    return any(name == suffix or name.endswith("." + suffix) for suffix in suffixes)

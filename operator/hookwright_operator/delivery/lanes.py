@@ -1,0 +1,70 @@
+"""Pure: one lane for each endpoint: what waits in memory for it, and how much is under way.
+
+A lane never holds more than its window; what exceeds it stays in the store. So a hanging endpoint costs
+the others nothing, and memory is bounded.
+"""
+
+from collections import deque
+from dataclasses import dataclass, field
+
+from hookwright_operator.registry import Endpoint
+from hookwright_operator.store.model import Claimed
+
+
+@dataclass(slots=True, eq=False)
+class Lane:
+    """The state of one endpoint's deliveries in this process.
+
+    Attributes:
+        ready: claimed and waiting for their attempt.
+        in_flight: attempts under way.
+        settling: attempts that ended and whose result is being stored.
+        reserved: places promised to events that are being accepted.
+        backlog: whether the store may have more that is due.
+        backlog_seen: rises with every event that went to the store only, so that a claim made before
+            it does not conclude that nothing is left.
+        claiming: whether a claim for this lane is under way.
+        due_ms: when the store's next delivery of this lane is due, as far as is known.
+    """
+
+    endpoint: Endpoint
+    ready: deque[Claimed] = field(default_factory=deque)
+    in_flight: int = 0
+    settling: int = 0
+    reserved: int = 0
+    backlog: bool = False
+    backlog_seen: int = 0
+    claiming: bool = False
+    due_ms: int | None = None
+    gone: bool = False
+
+    @property
+    def held(self) -> int:
+        """How many deliveries this process holds for the endpoint."""
+        return len(self.ready) + self.in_flight + self.settling + self.reserved
+
+    @property
+    def can_start(self) -> bool:
+        """Whether an attempt may begin now."""
+        return (
+            bool(self.ready)
+            and not self.gone
+            and self.endpoint.sendable
+            and self.in_flight < self.endpoint.max_in_flight
+        )
+
+    def can_take(self, window: int) -> bool:
+        """Whether a fresh event may go straight to memory: there is room, and nothing older waits in the store."""
+        return self.endpoint.sendable and not self.backlog and not self.gone and self.held < window
+
+    def wants(self, window: int) -> int:
+        """How many deliveries to claim now; none before half the window is free, so that claims are worth it."""
+        if not self.backlog or self.claiming or self.gone or not self.endpoint.sendable:
+            return 0
+        room = window - self.held
+        return room if room * 2 >= window else 0
+
+    def overflowed(self) -> None:
+        """Note that something for this lane is only in the store."""
+        self.backlog = True
+        self.backlog_seen += 1

@@ -1,0 +1,92 @@
+"""Pure: the signatures that a receiver checks, and the secrets they are made with.
+
+Two schemes sign the same bytes. ``X-Service-Signature`` is the lowercase hex HMAC-SHA256 of the
+body, keyed with the secret as it is written (``whsec_…`` as UTF-8). ``webhook-signature`` follows
+Standard Webhooks 1.0 (https://www.standardwebhooks.com): it covers id and time too, and its key is
+what the secret's base64 stands for.
+"""
+
+import hmac
+from base64 import b64decode, b64encode
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Final
+
+SECRET_PREFIX: Final = "whsec_"  # noqa: S105 - the scheme's public prefix
+SECRET_BYTES: Final = 32
+SIGNATURE_HEADER: Final = "X-Service-Signature"
+ID_HEADER: Final = "webhook-id"
+TIMESTAMP_HEADER: Final = "webhook-timestamp"
+STANDARD_SIGNATURE_HEADER: Final = "webhook-signature"
+
+_CACHED_SECRETS: Final = 4096
+
+
+def new_secret(random_bytes: Callable[[int], bytes]) -> str:
+    """Return a signing secret: ``whsec_`` and the base64 of 32 bytes taken from ``random_bytes``."""
+    return SECRET_PREFIX + b64encode(random_bytes(SECRET_BYTES)).decode()
+
+
+def hex_signature(secret: str, body: bytes) -> str:
+    """Return the value of ``X-Service-Signature``: what ``openssl dgst -sha256 -hmac SECRET`` prints.
+
+    Raises:
+        ValueError: the secret is not ``whsec_`` followed by base64; the secret is not in the message.
+    """
+    keyed = _keyed(secret)[0].copy()
+    keyed.update(body)
+    return keyed.hexdigest()
+
+
+def standard_signature(secret: str, msg_id: str, timestamp: int, body: bytes) -> str:
+    """Return one value of ``webhook-signature``, ``v1,`` and the base64 of the HMAC-SHA256.
+
+    Args:
+        secret: ``whsec_`` and the base64 of the key.
+        msg_id: the value of ``webhook-id``, the same over all attempts.
+        timestamp: of this attempt, in seconds since the epoch.
+        body: the bytes that are sent.
+
+    Raises:
+        ValueError: as for :func:`hex_signature`.
+    """
+    keyed = _keyed(secret)[1].copy()
+    keyed.update(b"%b.%d." % (msg_id.encode(), timestamp))
+    keyed.update(body)
+    return "v1," + b64encode(keyed.digest()).decode()
+
+
+def signature_headers(secrets: Sequence[str], msg_id: str, timestamp: int, body: bytes) -> dict[str, str]:
+    """Return the four headers that sign one attempt.
+
+    During a rotation's overlap there are several secrets, the newest first: ``webhook-signature``
+    then carries one value for each, separated by spaces, and ``X-Service-Signature`` that of the newest.
+
+    Raises:
+        ValueError: there is no secret, or one is malformed.
+    """
+    if not secrets:
+        raise ValueError("signing needs at least one secret")
+    return {
+        SIGNATURE_HEADER: hex_signature(secrets[0], body),
+        ID_HEADER: msg_id,
+        TIMESTAMP_HEADER: str(timestamp),
+        STANDARD_SIGNATURE_HEADER: " ".join(standard_signature(secret, msg_id, timestamp, body) for secret in secrets),
+    }
+
+
+# A copy of a keyed HMAC costs 0.8 µs, a new one 1.2 µs and the decoding; measured with 300-byte bodies.
+@lru_cache(maxsize=_CACHED_SECRETS)
+def _keyed(secret: str) -> tuple[hmac.HMAC, hmac.HMAC]:
+    """Return HMACs for both schemes that have taken in nothing but their key; only ever copied."""
+    return hmac.new(secret.encode(), digestmod="sha256"), hmac.new(_standard_key(secret), digestmod="sha256")
+
+
+def _standard_key(secret: str) -> bytes:
+    try:
+        if secret.startswith(SECRET_PREFIX):
+            return b64decode(secret.removeprefix(SECRET_PREFIX), validate=True)
+    except ValueError:
+        # Not chained: the text of a decoding error may quote what it was given.
+        pass
+    raise ValueError(f"signing secret is malformed; it must be {SECRET_PREFIX} followed by base64")

@@ -1,0 +1,127 @@
+"""Every kopf decorator: each handler takes an object in and names what is to be reconciled.
+
+kopf watches, lists and logs in; when a key's turn comes is `reconcile.queue`'s business. kopf calls the
+index functions for everything that it lists before it lets the first event handler run: that is the barrier
+behind which the cache is complete. Only index and event handlers are used, so kopf itself writes nothing:
+no finalizer, no annotation.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import kopf
+import structlog
+
+from hookwright_crds import GROUP, VERSION
+from hookwright_crds.resources import Kind
+from hookwright_operator.reconcile.cache import MODELS, Cache, owner_key
+from hookwright_operator.reconcile.paths import SELECTOR, plural
+from hookwright_operator.reconcile.plan import Key
+from hookwright_operator.reconcile.queue import WorkQueue
+
+log = structlog.get_logger(__name__)
+
+_CHILDREN_SECONDS: Final = 0.5
+"""A Project's counts are brought up to date this long after a child came or went, many at once."""
+
+
+@dataclass(slots=True)
+class Watch:
+    """What the handlers feed.
+
+    Attributes:
+        listed: whether kopf has shown everything that existed at the start.
+        synced: whether all of that has been reconciled once.
+        relisted: kinds that kopf listed anew after a gap, in which deletions may have been missed;
+            None stands for Secrets.
+    """
+
+    cache: Cache
+    queue: WorkQueue
+    listed: bool = False
+    synced: bool = False
+    relisted: set[Kind | None] = field(default_factory=set)
+
+    def see(self, kind: Kind, body: Mapping[str, Any]) -> None:
+        """Take an object in."""
+        try:
+            self.cache.see(kind, body)
+        except ValueError:
+            meta = body["metadata"]
+            log.exception("object does not fit the contract", kind=kind, namespace=meta["namespace"], name=meta["name"])
+
+    def happened(self, kind: Kind, change: str | None, body: Mapping[str, Any]) -> None:
+        """Have an object and what depends on it reconciled."""
+        self._note(kind, change)
+        meta = body["metadata"]
+        key = Key(kind, meta["namespace"], meta["name"])
+        project = self.cache.project_of(key)
+        if change == "DELETED":
+            self.cache.lose(kind, body)
+        self.queue.add(key)
+        if kind == "Project":
+            for child in self.cache.children(key.namespace, key.name):
+                self.queue.add(child)
+        elif project is not None and change != "MODIFIED":
+            self.queue.add(project, _CHILDREN_SECONDS)
+
+    def secret_happened(self, change: str | None, body: Mapping[str, Any]) -> None:
+        """Have the owner of a Secret reconciled."""
+        self._note(None, change)
+        secret = self.cache.lose_secret(body) if change == "DELETED" else self.cache.secret_of(body)
+        owner = owner_key(secret) if secret else None
+        if owner is not None:
+            self.queue.add(owner)
+
+    def _note(self, kind: Kind | None, change: str | None) -> None:
+        self.listed = True
+        if change is None and self.synced:
+            self.relisted.add(kind)
+
+
+def register(watch: Watch, loop: asyncio.AbstractEventLoop) -> kopf.OperatorRegistry:
+    """Return kopf's registry with every handler.
+
+    Args:
+        watch: what the handlers feed.
+        loop: the event loop that owns it; kopf has a thread and a loop of its own.
+    """
+    registry = kopf.OperatorRegistry()
+    for kind in MODELS:
+        _register_kind(registry, watch, loop, kind)
+
+    @kopf.index("v1", "secrets", registry=registry, id="secret-index")
+    async def index_secret(body: kopf.Body, **_: Any) -> None:
+        loop.call_soon_threadsafe(watch.cache.see_secret, dict(body))
+
+    @kopf.on.event("v1", "secrets", registry=registry, id="secret-event")
+    async def secret_event(type: str | None, body: kopf.Body, **_: Any) -> None:  # noqa: A002 - kopf's name
+        loop.call_soon_threadsafe(watch.secret_happened, type, dict(body))
+
+    @kopf.on.login(registry=registry)
+    async def login(**arguments: Any) -> kopf.ConnectionInfo | None:
+        return kopf.login_with_service_account(**arguments) or kopf.login_with_kubeconfig(**arguments)
+
+    return registry
+
+
+def _register_kind(registry: kopf.OperatorRegistry, watch: Watch, loop: asyncio.AbstractEventLoop, kind: Kind) -> None:
+    @kopf.index(GROUP, VERSION, plural(kind), registry=registry, id=f"{kind}-index")
+    async def index(body: kopf.Body, **_: Any) -> None:
+        loop.call_soon_threadsafe(watch.see, kind, dict(body))
+
+    @kopf.on.event(GROUP, VERSION, plural(kind), registry=registry, id=f"{kind}-event")
+    async def event(type: str | None, body: kopf.Body, **_: Any) -> None:  # noqa: A002 - kopf's name
+        loop.call_soon_threadsafe(watch.happened, kind, type, dict(body))
+
+
+def kopf_settings() -> kopf.OperatorSettings:
+    """Return how kopf is to work: watch what is ours, write nothing."""
+    settings = kopf.OperatorSettings()
+    settings.posting.enabled = False
+    settings.peering.standalone = True
+    settings.watching.label_selectors["v1", "secrets"] = SELECTOR
+    settings.networking.trust_env = False
+    return settings

@@ -1,0 +1,96 @@
+"""Pure: what the intake needs of the rest of the operator, as protocols."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from hookwright_operator.intake.auth import Auth
+from hookwright_operator.intake.parsing import IncomingEvent
+from hookwright_operator.registry import Endpoint, Registry
+from hookwright_operator.store.model import DeliveryRecord, State
+
+
+@dataclass(frozen=True, slots=True)
+class AcceptResult:
+    """What became of the events of one request, all of it committed.
+
+    Attributes:
+        accepted: how many events are new.
+        duplicates: how many were repetitions, which deliver nothing new.
+        deliveries: how many deliveries were written.
+    """
+
+    accepted: int
+    duplicates: int
+    deliveries: int
+
+
+class Accepter(Protocol):
+    """Makes events durable."""
+
+    async def accept(self, namespace: str, project: str, events: Sequence[IncomingEvent]) -> AcceptResult:
+        """Write the events and their deliveries in one transaction, and return after its commit.
+
+        Raises:
+            StoreUnavailable: nothing was written.
+        """
+
+
+class DeliveryLog(Protocol):
+    """The deliveries in the store."""
+
+    async def deliveries(
+        self, endpoint_uid: str, *, state: State | None, limit: int, cursor: str | None
+    ) -> tuple[Sequence[DeliveryRecord], str | None]:
+        """Return an endpoint's deliveries, the newest first, and the cursor of the next page.
+
+        Args:
+            endpoint_uid: whose.
+            state: only those in this state.
+            limit: at most that many.
+            cursor: as an earlier call returned it.
+
+        Raises:
+            ValueError: the cursor was never returned.
+        """
+
+    async def delivery(self, delivery_id: str) -> DeliveryRecord | None:
+        """Return one delivery."""
+
+    async def retry(self, delivery_id: str) -> bool:
+        """Make a failed or delivered delivery pending again; false where it is in no such state."""
+
+
+class Outcome(Protocol):
+    """What came of one attempt."""
+
+    @property
+    def status_code(self) -> int:
+        """HTTP status, 0 where there was no HTTP answer."""
+
+    @property
+    def error(self) -> str:
+        """In plain words, empty where the answer was 2xx."""
+
+
+class Tester(Protocol):
+    """Sends synthetic events."""
+
+    async def test(self, endpoint: Endpoint) -> Outcome:
+        """Send one signed ``delivered`` event through the guarded client, once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Deps:
+    """Everything that the intake works with.
+
+    Attributes:
+        ready: None when requests can be served, else why not.
+    """
+
+    registry: Registry
+    accepter: Accepter
+    auth: Auth
+    deliveries: DeliveryLog
+    tester: Tester
+    ready: Callable[[], str | None]

@@ -1,0 +1,131 @@
+"""Answers of the API server to reviews, kept for a short time so that a request rarely costs one.
+
+What was granted and what was denied are kept apart, so that a flood of wrong tokens cannot push the
+right ones out. Equal questions at the same moment share one request.
+"""
+
+import asyncio
+import math
+import time
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Hashable
+from dataclasses import dataclass, replace
+from typing import Final, Generic, TypeVar
+
+from hookwright_operator.errors import KubeUnavailable
+
+V = TypeVar("V")
+
+_HOLD_OFF_SECONDS: Final = 1.0
+"""While the API server is away, an old answer serves that long before it is asked again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer(Generic[V]):
+    """What the API server answered.
+
+    Attributes:
+        granted: whether it is to be kept as a grant or as a denial.
+        lifetime: seconds after which it must not be used, whatever the settings.
+    """
+
+    value: V
+    granted: bool
+    lifetime: float = math.inf
+
+
+@dataclass(frozen=True, slots=True)
+class Keeping:
+    """For how many seconds answers hold.
+
+    Attributes:
+        granted: a grant is used without asking again.
+        denied: a denial is used without asking again.
+        stale: a grant may still be used, counted from the answer, while the API server is away.
+        size: how many grants, and how many denials, are kept; the longest unused go first.
+    """
+
+    granted: float = 10.0
+    denied: float = 2.0
+    stale: float = 60.0
+    size: int = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept(Generic[V]):
+    value: V
+    fresh_until: float
+    usable_until: float
+
+
+class _Shelf(OrderedDict[Hashable, _Kept[V]]):
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self._size = size
+
+    def find(self, key: Hashable) -> _Kept[V] | None:
+        kept = self.get(key)
+        if kept is not None:
+            self.move_to_end(key)
+        return kept
+
+    def keep(self, key: Hashable, kept: _Kept[V]) -> None:
+        self[key] = kept
+        self.move_to_end(key)
+        if len(self) > self._size:
+            self.popitem(last=False)
+
+
+class Reviews(Generic[V]):
+    """The answers to one kind of question."""
+
+    def __init__(self, keeping: Keeping, *, now: Callable[[], float] = time.monotonic) -> None:
+        self._keeping = keeping
+        self._now = now
+        self._granted: _Shelf[V] = _Shelf(keeping.size)
+        self._denied: _Shelf[V] = _Shelf(keeping.size)
+        self._asking: dict[Hashable, asyncio.Future[V]] = {}
+
+    async def get(self, key: Hashable, ask: Callable[[], Awaitable[Answer[V]]]) -> V:
+        """Return the answer to the question ``key``, calling ``ask`` only where none is kept.
+
+        Raises:
+            KubeError: it had to be asked for, and the API server refused the question.
+            KubeUnavailable: it did not answer, and no grant is kept that may serve meanwhile.
+        """
+        kept = self._granted.find(key) or self._denied.find(key)
+        if kept is not None and self._now() < kept.fresh_until:
+            return kept.value
+        asking = self._asking.get(key)
+        if asking is None:
+            asking = self._asking[key] = asyncio.ensure_future(self._ask(key, ask))
+            asking.add_done_callback(lambda done: self._asked(key, done))
+        # One requester that hangs up must not take the answer from the others.
+        return await asyncio.shield(asking)
+
+    async def _ask(self, key: Hashable, ask: Callable[[], Awaitable[Answer[V]]]) -> V:
+        try:
+            answer = await ask()
+        except KubeUnavailable:
+            kept = self._granted.find(key)
+            now = self._now()
+            if kept is None or now >= kept.usable_until:
+                raise
+            self._granted.keep(key, replace(kept, fresh_until=min(now + _HOLD_OFF_SECONDS, kept.usable_until)))
+            return kept.value
+        self._keep(key, answer)
+        return answer.value
+
+    def _keep(self, key: Hashable, answer: Answer[V]) -> None:
+        now, keeping = self._now(), self._keeping
+        right, wrong = (self._granted, self._denied) if answer.granted else (self._denied, self._granted)
+        wrong.pop(key, None)
+        fresh = min(keeping.granted if answer.granted else keeping.denied, answer.lifetime)
+        stale = min(keeping.stale, answer.lifetime)
+        right.keep(key, _Kept(answer.value, fresh_until=now + fresh, usable_until=now + stale))
+
+    def _asked(self, key: Hashable, done: asyncio.Future[V]) -> None:
+        del self._asking[key]
+        if not done.cancelled():
+            # Retrieved even where every requester has gone, else asyncio would complain.
+            done.exception()

@@ -1,0 +1,24 @@
+"""The intake's routes, one module a resource, all below ``/v1alpha1/namespaces/{namespace}``."""
+
+from starlette.routing import Route
+
+from hookwright_operator.intake.deps import Deps
+from hookwright_operator.intake.routes.deliveries import Deliveries
+from hookwright_operator.intake.routes.endpoints import Endpoints
+from hookwright_operator.intake.routes.events import Events
+
+_NAMESPACE = "/v1alpha1/namespaces/{namespace}"
+_ENDPOINT = _NAMESPACE + "/webhookendpoints/{name}"
+
+
+def routes(deps: Deps, *, body_seconds: float) -> list[Route]:
+    """Return every route, the busiest first; ``body_seconds`` is how long a request's body may take."""
+    endpoints, deliveries = Endpoints(deps), Deliveries(deps)
+    return [
+        Route(_NAMESPACE + "/projects/{project}/events", Events(deps, body_seconds=body_seconds), methods=["POST"]),
+        Route(_ENDPOINT + "/test", endpoints.test, methods=["POST"]),
+        Route(_ENDPOINT + "/secret", endpoints.secret),
+        Route(_ENDPOINT + "/deliveries", deliveries.page),
+        Route(_ENDPOINT + "/deliveries/{delivery}", deliveries.one),
+        Route(_NAMESPACE + "/deliveries/{delivery}/retry", deliveries.retry, methods=["POST"]),
+    ]

@@ -1,0 +1,127 @@
+"""The delivery log of an endpoint, and the retry of one delivery by hand."""
+
+import re
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+
+from hookwright_operator.intake.auth import Access, permit
+from hookwright_operator.intake.deps import Deps
+from hookwright_operator.intake.problems import FieldFault, ProblemError, not_found
+from hookwright_operator.intake.routes.endpoints import endpoint_access, endpoint_of
+from hookwright_operator.registry import Endpoint
+from hookwright_operator.store.model import Attempt, DeliveryRecord, State
+
+MAX_LIMIT: Final = 250
+"""Deliveries on one page."""
+DEFAULT_LIMIT: Final = 50
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class Deliveries:
+    """Routes of the delivery log."""
+
+    def __init__(self, deps: Deps) -> None:
+        self._deps = deps
+
+    async def page(self, request: Request) -> JSONResponse:
+        """Tell an endpoint's deliveries, the newest first: ``{data, next}``."""
+        await permit(self._deps.auth, request.headers, endpoint_access(request, "get", "deliveries"))
+        endpoint = endpoint_of(self._deps.registry, request)
+        state, limit, cursor = page_of(request.query_params.get)
+        try:
+            records, following = await self._deps.deliveries.deliveries(
+                endpoint.uid, state=state, limit=limit, cursor=cursor
+            )
+        except ValueError:
+            raise _wrong_query(FieldFault("cursor", "is none that a page gave as next")) from None
+        return JSONResponse({"data": [document(record) for record in records], "next": following})
+
+    async def one(self, request: Request) -> JSONResponse:
+        """Tell one delivery of an endpoint."""
+        await permit(self._deps.auth, request.headers, endpoint_access(request, "get", "deliveries"))
+        endpoint = endpoint_of(self._deps.registry, request)
+        record = await self._deps.deliveries.delivery(request.path_params["delivery"])
+        if record is None or record.endpoint_uid != endpoint.uid:
+            raise _no_delivery(request)
+        return JSONResponse(document(record))
+
+    async def retry(self, request: Request) -> JSONResponse:
+        """Send a failed or delivered delivery again: 202 ``{id, status}``."""
+        namespace = request.path_params["namespace"]
+        caller = await self._deps.auth.authenticate(request.headers.get("authorization", ""))
+        record = await self._deps.deliveries.delivery(request.path_params["delivery"])
+        endpoint = self._endpoint_in(namespace, record)
+        # A delivery that is not there is refused like one of an endpoint that the caller may not retry.
+        name = endpoint.name if endpoint else ""
+        await self._deps.auth.authorise(caller, Access("create", "webhookendpoints", "retry", namespace, name))
+        if record is None or endpoint is None:
+            raise _no_delivery(request)
+        if not await self._deps.deliveries.retry(record.id):
+            raise ProblemError(
+                409, f"delivery {record.id} is {record.state}; only a failed or delivered one is sent again"
+            )
+        return JSONResponse({"id": record.id, "status": State.PENDING}, status_code=202)
+
+    def _endpoint_in(self, namespace: str, record: DeliveryRecord | None) -> Endpoint | None:
+        endpoint = self._deps.registry.get(record.endpoint_uid) if record else None
+        return endpoint if endpoint and endpoint.namespace == namespace else None
+
+
+def page_of(query: Callable[[str], str | None]) -> tuple[State | None, int, str | None]:
+    """Return status, limit and cursor as the query gives them.
+
+    Raises:
+        ProblemError: 422, with each fault.
+    """
+    faults = []
+    status, limit = query("status"), query("limit") or str(DEFAULT_LIMIT)
+    if status and status not in set(State):
+        faults.append(FieldFault("status", f"is unknown; give one of {', '.join(State)}"))
+    if not re.fullmatch("[0-9]{1,4}", limit) or not 1 <= int(limit) <= MAX_LIMIT:
+        faults.append(FieldFault("limit", f"is wrong; give a number from 1 to {MAX_LIMIT}"))
+    if faults:
+        raise _wrong_query(*faults)
+    return State(status) if status else None, int(limit), query("cursor") or None
+
+
+def document(record: DeliveryRecord) -> dict[str, object]:
+    """Return a delivery as the log tells it."""
+    told: dict[str, object] = {
+        "id": record.id,
+        "eventId": record.event_id,
+        "type": record.event_type,
+        "status": record.state,
+        "reason": record.reason,
+        "acceptedAt": _timestamp(record.accepted_ms),
+        "attempts": [_attempt(attempt) for attempt in record.attempts],
+    }
+    return {**told, "nextAttemptAt": _timestamp(record.due_ms)} if record.state is State.PENDING else told
+
+
+def _attempt(attempt: Attempt) -> dict[str, object]:
+    return {
+        "number": attempt.number,
+        "startedAt": _timestamp(attempt.started_ms),
+        "durationMs": attempt.duration_ms,
+        "statusCode": attempt.status_code,
+        "error": attempt.error,
+        "response": attempt.response,
+    }
+
+
+def _timestamp(epoch_ms: int) -> str:
+    moment = _EPOCH + timedelta(milliseconds=epoch_ms)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _wrong_query(*faults: FieldFault) -> ProblemError:
+    return ProblemError(422, "the query is wrong", errors=faults)
+
+
+def _no_delivery(request: Request) -> ProblemError:
+    return not_found(f'delivery "{request.path_params["delivery"]}" in namespace "{request.path_params["namespace"]}"')

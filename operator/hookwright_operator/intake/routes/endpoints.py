@@ -1,0 +1,55 @@
+"""Below /webhookendpoints/{name}: a test of the endpoint, and its signing secret."""
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+
+from hookwright_operator.intake.auth import Access, permit
+from hookwright_operator.intake.deps import Deps
+from hookwright_operator.intake.problems import not_found, unavailable
+from hookwright_operator.registry import Endpoint, Registry
+
+
+def endpoint_of(registry: Registry, request: Request) -> Endpoint:
+    """Return the endpoint that the path names.
+
+    Raises:
+        ProblemError: 404.
+    """
+    namespace, name = request.path_params["namespace"], request.path_params["name"]
+    endpoint = registry.find(namespace, name)
+    if endpoint is None:
+        raise not_found(f'WebhookEndpoint "{name}" in namespace "{namespace}"')
+    return endpoint
+
+
+def endpoint_access(request: Request, verb: str, subresource: str) -> Access:
+    """Return what a request wants of the endpoint that its path names."""
+    return Access(verb, "webhookendpoints", subresource, request.path_params["namespace"], request.path_params["name"])
+
+
+class Endpoints:
+    """Routes of one endpoint."""
+
+    def __init__(self, deps: Deps) -> None:
+        self._deps = deps
+
+    async def test(self, request: Request) -> JSONResponse:
+        """Send one synthetic event now and tell what came of it: ``{success, statusCode, error?}``."""
+        await permit(self._deps.auth, request.headers, endpoint_access(request, "create", "test"))
+        endpoint = self._with_secret(request)
+        outcome = await self._deps.tester.test(endpoint)
+        success = 200 <= outcome.status_code < 300 and not outcome.error
+        answer = {"success": success, "statusCode": outcome.status_code}
+        return JSONResponse({**answer, "error": outcome.error} if outcome.error else answer)
+
+    async def secret(self, request: Request) -> JSONResponse:
+        """Tell the newest signing secret: ``{secret}``."""
+        await permit(self._deps.auth, request.headers, endpoint_access(request, "get", "secret"))
+        endpoint = self._with_secret(request)
+        return JSONResponse({"secret": endpoint.secrets[0]}, headers={"Cache-Control": "no-store"})
+
+    def _with_secret(self, request: Request) -> Endpoint:
+        endpoint = endpoint_of(self._deps.registry, request)
+        if not endpoint.secrets:
+            raise unavailable(f'WebhookEndpoint "{endpoint.name}" has no signing secret yet; it is being made')
+        return endpoint

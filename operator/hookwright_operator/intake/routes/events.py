@@ -1,0 +1,35 @@
+"""POST /projects/{project}/events: the hot route, where events come in."""
+
+from starlette.types import Receive, Scope, Send
+
+from hookwright_operator.intake.asgi import headers_of, read_body, send_bytes
+from hookwright_operator.intake.auth import Access, permit
+from hookwright_operator.intake.deps import Deps
+from hookwright_operator.intake.parsing import MAX_BODY_BYTES, mode_of, parse
+from hookwright_operator.intake.problems import not_found
+
+
+class Events:
+    """Accepts events; plain ASGI, for a request object would cost as much as all the rest."""
+
+    def __init__(self, deps: Deps, *, body_seconds: float) -> None:
+        self._deps = deps
+        self._body_seconds = body_seconds
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer 202 ``{accepted, duplicates, deliveries}`` after the commit, else raise a `ProblemError`."""
+        namespace: str = scope["path_params"]["namespace"]
+        project: str = scope["path_params"]["project"]
+        headers = headers_of(scope)
+        await permit(self._deps.auth, headers, Access("create", "projects", "events", namespace, project))
+        if not self._deps.registry.has_project(namespace, project):
+            raise not_found(f'Project "{project}" in namespace "{namespace}"')
+        mode = mode_of(headers)
+        body = await read_body(receive, headers, limit=MAX_BODY_BYTES, within=self._body_seconds)
+        result = await self._deps.accepter.accept(namespace, project, parse(mode, body, headers))
+        answer = b'{"accepted":%d,"duplicates":%d,"deliveries":%d}' % (
+            result.accepted,
+            result.duplicates,
+            result.deliveries,
+        )
+        await send_bytes(send, 202, answer, b"application/json")

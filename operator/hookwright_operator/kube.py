@@ -1,0 +1,143 @@
+"""A thin client of the API server: the few requests the operator makes beside kopf's watches.
+
+kopf finds the credentials (in-cluster ServiceAccount or kubeconfig) and keeps its own client
+private; this one shares how kopf logs in, and speaks plain JSON, so that no object model of the
+whole Kubernetes API is loaded for five verbs.
+"""
+
+import asyncio
+import ssl
+from collections.abc import Mapping
+from typing import Any, Final, Self
+
+import aiohttp
+import kopf
+import structlog
+
+from hookwright_operator.errors import KubeError, KubeUnavailable
+
+log = structlog.get_logger(__name__)
+
+FIELD_MANAGER: Final = "hookwright-operator"
+_APPLY: Final = "application/apply-patch+yaml"
+_MERGE: Final = "application/merge-patch+json"
+_TIMEOUT: Final = aiohttp.ClientTimeout(total=10, connect=3)
+_RELOGIN_SECONDS: Final = 300.0
+"""Projected ServiceAccount tokens are replaced on disk within the hour; ours is read anew well before."""
+
+Object = dict[str, Any]
+
+
+def _login() -> kopf.ConnectionInfo:
+    settings = kopf.OperatorSettings()
+    found = kopf.login_with_service_account(settings=settings) or kopf.login_with_kubeconfig(settings=settings)
+    if found is None:
+        raise KubeError("no cluster: set KUBECONFIG, or run inside a pod that has a ServiceAccount")
+    return found
+
+
+class Kube:
+    """Requests to one API server; made by `connect`, ended by `close`."""
+
+    def __init__(self) -> None:
+        self._info = _login()
+        self._read_at = 0.0
+        self._ssl: ssl.SSLContext = self._info.as_ssl_context()
+        self._session: aiohttp.ClientSession | None = None
+
+    @classmethod
+    async def connect(cls) -> Self:
+        """Log in as kopf does and return a client; nothing is requested yet.
+
+        Raises:
+            KubeError: no credentials are to be found.
+        """
+        kube = cls()
+        kube._session = aiohttp.ClientSession(timeout=_TIMEOUT, trust_env=False)
+        kube._read_at = asyncio.get_running_loop().time()
+        return kube
+
+    async def close(self) -> None:
+        """Close the connections."""
+        if self._session is not None:
+            await self._session.close()
+
+    async def get(self, path: str, **params: str) -> Object:
+        """Return the object, or the list, at a path."""
+        return await self._request("GET", path, params=params)
+
+    async def post(self, path: str, body: Object) -> Object:
+        """Create an object, or have a review answered."""
+        return await self._request("POST", path, body=body, params={"fieldManager": FIELD_MANAGER})
+
+    async def apply(self, path: str, body: Object) -> Object:
+        """Apply our fields of an object by server-side apply; fields left out are given up."""
+        return await self._request(
+            "PATCH", path, body=body, media=_APPLY, params={"fieldManager": FIELD_MANAGER, "force": "true"}
+        )
+
+    async def merge(self, path: str, body: Object) -> Object:
+        """Apply a JSON merge patch (RFC 7396)."""
+        return await self._request("PATCH", path, body=body, media=_MERGE, params={"fieldManager": FIELD_MANAGER})
+
+    async def delete(self, path: str, *, uid: str) -> None:
+        """Delete the object if it still is the one with this uid; one that is gone already is fine."""
+        try:
+            await self._request("DELETE", path, body={"preconditions": {"uid": uid}})
+        except KubeError as error:
+            if error.status != 404:
+                raise
+
+    async def _request(
+        self,
+        method: str,
+        path: str,
+        *,
+        body: Object | None = None,
+        media: str = "application/json",
+        params: Mapping[str, str] | None = None,
+    ) -> Object:
+        for last in (False, True):
+            self._refresh()
+            try:
+                return await self._send(method, path, body, media, params)
+            except KubeError as error:
+                if error.status != 401 or last:
+                    raise
+                self._read_at = float("-inf")
+        raise AssertionError("unreachable")
+
+    def _refresh(self) -> None:
+        now = asyncio.get_running_loop().time()
+        if now - self._read_at > _RELOGIN_SECONDS:
+            self._info, self._read_at = _login(), now
+
+    async def _send(
+        self, method: str, path: str, body: Object | None, media: str, params: Mapping[str, str] | None
+    ) -> Object:
+        assert self._session is not None, "use Kube.connect()"
+        headers = {**self._info.as_http_headers(), "Content-Type": media, "Accept": "application/json"}
+        url = f"{self._info.server.rstrip('/')}{path}"
+        try:
+            async with self._session.request(
+                method, url, json=body, params=params, headers=headers, ssl=self._ssl, proxy=self._info.proxy_url
+            ) as answer:
+                content = await answer.json(content_type=None)
+                status = answer.status
+        except (aiohttp.ClientError, TimeoutError, ValueError) as error:
+            raise KubeUnavailable(
+                f"{method} {path}: the API server does not answer ({type(error).__name__})"
+            ) from error
+        if status < 400:
+            return content if isinstance(content, dict) else {}
+        raise _refusal(method, path, status, content)
+
+
+def _refusal(method: str, path: str, status: int, content: object) -> KubeError:
+    told = content if isinstance(content, dict) else {}
+    kind = KubeUnavailable if status == 429 or status >= 500 else KubeError
+    return kind(
+        f"{method} {path}: {status} {told.get('message', '')}".rstrip(),
+        status=status,
+        reason=str(told.get("reason", "")),
+    )

@@ -1,0 +1,46 @@
+"""Logs: one line an entry, JSON or for a console; kopf's and uvicorn's go the same way."""
+
+import logging
+import sys
+
+import structlog
+
+
+def configure(*, form: str, level: str) -> None:
+    """Send all logs to standard error.
+
+    Args:
+        form: ``json`` or ``console``.
+        level: the least level that is shown, as in ``info``.
+    """
+    shared: list[structlog.typing.Processor] = [
+        structlog.stdlib.add_log_level,
+        structlog.stdlib.add_logger_name,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+    ]
+    # Tracebacks without local variables: those could hold a secret.
+    render: list[structlog.typing.Processor] = (
+        [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
+        if form == "json"
+        else [
+            structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback)
+        ]
+    )
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=shared, processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *render]
+        )
+    )
+    logging.basicConfig(handlers=[handler], level=level.upper(), force=True)
+    # kopf says a line an object and event; what it does of note, the operator says itself.
+    for name in ("kopf", "aiohttp", "uvicorn", "alembic"):
+        logging.getLogger(name).setLevel(max(logging.WARNING, logging.getLevelName(level.upper())))
+    # kopf runs in a thread on purpose and is told to stop by a flag; it need not warn of signals.
+    logging.getLogger("kopf._core.reactor.running").setLevel(logging.ERROR)
+    structlog.configure(
+        processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelName(level.upper())),
+        cache_logger_on_first_use=True,
+    )

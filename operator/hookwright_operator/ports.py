@@ -1,0 +1,131 @@
+"""What the intake is given of the rest: acceptance, the delivery log, and tests of endpoints."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from pydantic_core import to_json
+from ulid import ULID
+
+from hookwright_operator import metrics
+from hookwright_operator.delivery.loops import Dispatcher
+from hookwright_operator.delivery.sender import Outcome, Sender
+from hookwright_operator.intake.deps import AcceptResult
+from hookwright_operator.intake.parsing import IncomingEvent
+from hookwright_operator.registry import Endpoint, Registry
+from hookwright_operator.store.model import Accepted, Claimed, DeliveryRecord, NewDelivery, NewEvent, State
+from hookwright_operator.store.store import Store
+
+
+def message_id() -> str:
+    """Return a new id for an event, which is also its ``webhook-id``."""
+    return f"msg_{ULID()}"
+
+
+def delivery_id() -> str:
+    """Return a new id for a delivery."""
+    return f"dlv_{ULID()}"
+
+
+@dataclass(frozen=True, slots=True)
+class EventAccepter:
+    """Accepts events: one delivery for every subscribed endpoint, all committed before anybody is told so.
+
+    Attributes:
+        held: told the uid of an endpoint whose delivery must wait, for its counts have changed.
+    """
+
+    registry: Registry
+    dispatcher: Dispatcher
+    store: Store
+    held: Callable[[str], object]
+
+    async def accept(self, namespace: str, project: str, events: Sequence[IncomingEvent]) -> AcceptResult:
+        """Write events and deliveries in one transaction; return after its commit.
+
+        Raises:
+            StoreUnavailable: nothing was written.
+        """
+        new = tuple(self._new(namespace, project, event) for event in events)
+        # Shielded: a caller who leaves must not leave deliveries that are claimed and in nobody's memory.
+        return await asyncio.shield(asyncio.ensure_future(self._write(new)))
+
+    def _new(self, namespace: str, project: str, event: IncomingEvent) -> NewEvent:
+        size = len(event.body)
+        deliveries = tuple(
+            NewDelivery(delivery_id(), endpoint.uid, self.dispatcher.reserve(endpoint.uid, size))
+            for endpoint in self.registry.subscribers(namespace, project, event.type)
+        )
+        return NewEvent(message_id(), namespace, project, event.event_id, event.type, event.body, deliveries)
+
+    async def _write(self, events: Sequence[NewEvent]) -> AcceptResult:
+        try:
+            accepted = await self.store.accept(events)
+        except BaseException:
+            for event in events:
+                self._cancel(event)
+            raise
+        for event in events:
+            if event.id in accepted.duplicate_ids:
+                self._cancel(event)
+            else:
+                self._dispatch(event, accepted)
+        duplicates = len(accepted.duplicate_ids)
+        metrics.EVENTS_ACCEPTED.inc(accepted.accepted)
+        metrics.EVENTS_DUPLICATE.inc(duplicates)
+        return AcceptResult(accepted.accepted, duplicates, accepted.deliveries)
+
+    def _cancel(self, event: NewEvent) -> None:
+        for delivery in event.deliveries:
+            if delivery.claimed:
+                self.dispatcher.cancel(delivery.endpoint_uid, len(event.body))
+
+    def _dispatch(self, event: NewEvent, accepted: Accepted) -> None:
+        self.dispatcher.accepted(
+            Claimed(delivery.id, delivery.endpoint_uid, event.id, event.type, event.body, 0, accepted.at_ms)
+            for delivery in event.deliveries
+            if delivery.claimed
+        )
+        for delivery in event.deliveries:
+            if not delivery.claimed:
+                self.dispatcher.waiting(delivery.endpoint_uid)
+                self.held(delivery.endpoint_uid)
+
+
+@dataclass(frozen=True, slots=True)
+class Deliveries:
+    """The delivery log, and the retry of one delivery by hand."""
+
+    store: Store
+    dispatcher: Dispatcher
+
+    async def deliveries(
+        self, endpoint_uid: str, *, state: State | None, limit: int, cursor: str | None
+    ) -> tuple[Sequence[DeliveryRecord], str | None]:
+        """Return a page of an endpoint's deliveries, the newest first, and the next page's cursor."""
+        return await self.store.deliveries(endpoint_uid, state=state, limit=limit, cursor=cursor)
+
+    async def delivery(self, delivery_id: str) -> DeliveryRecord | None:
+        """Return one delivery with its attempts."""
+        return await self.store.delivery(delivery_id)
+
+    async def retry(self, delivery_id: str) -> bool:
+        """Make a failed or delivered delivery pending again; false where it is in no such state."""
+        before = await self.store.retry(delivery_id)
+        record = await self.store.delivery(delivery_id)
+        if record is not None:
+            self.dispatcher.waiting(record.endpoint_uid)
+        return before in {State.FAILED, State.DELIVERED}
+
+
+@dataclass(frozen=True, slots=True)
+class EndpointTester:
+    """Sends one synthetic event, through the same guarded client as every delivery."""
+
+    sender: Sender
+    clock: Callable[[], float]
+
+    async def test(self, endpoint: Endpoint) -> Outcome:
+        """Send one signed ``delivered`` event, once; nothing of it is stored."""
+        body = to_json({"type": "delivered", "messageId": f"test_{ULID()}", "test": True})
+        return await self.sender.send(endpoint, message_id=message_id(), body=body, now=self.clock)

@@ -1,0 +1,252 @@
+"""Pure: the plan for an ApiKey.
+
+A key that the operator generates is handed over once: it is written into a Secret, which goes when its
+time to live ends. Only the digest stays. It is kept in the status and, because a status can be lost,
+in annotations of the ApiKey too.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Final
+
+from hookwright_crds.base import format_timestamp, parse_duration
+from hookwright_crds.conditions import condition, merge
+from hookwright_crds.keys import MalformedKeyError, MintedKey, digest, key_id_of
+from hookwright_crds.resources import ApiKey, ApiKeyStatus, HandoverState, HandoverStatus
+from hookwright_operator.reconcile.endpoint import RECHECK
+from hookwright_operator.reconcile.plan import (
+    Action,
+    Announce,
+    ApplyMetadata,
+    ApplyStatus,
+    CreateSecret,
+    DeleteSecret,
+    Key,
+    Parent,
+    Plan,
+    RestoreSecret,
+    Secret,
+    ours,
+    owner_reference,
+)
+
+KEY_FIELD: Final = "key"
+KEY_ID_ANNOTATION: Final = "hookwright.dev/key-id"
+DIGEST_ANNOTATION: Final = "hookwright.dev/digest"
+REMOVE_AT_ANNOTATION: Final = "hookwright.dev/remove-at"
+
+
+@dataclass(frozen=True, slots=True)
+class ObservedApiKey:
+    """An ApiKey and what it depends on; ``secret`` is the handover Secret."""
+
+    key: ApiKey
+    project: Parent | None
+    secret: Secret | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Identity:
+    """What is kept of a key for good."""
+
+    key_id: str
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    """Where the key stands once the actions are done."""
+
+    identity: _Identity | None = None
+    handover: HandoverStatus | None = None
+    fault: tuple[str, str] | None = None
+    actions: tuple[Action, ...] = ()
+    again_at: datetime | None = None
+
+
+def plan_apikey(observed: ObservedApiKey, *, now: datetime, mint: Callable[[], MintedKey]) -> Plan:
+    """Plan: an owner, the handover, the digest in the status; ``mint`` makes a new key."""
+    key = observed.key
+    if key.metadata.deletion_timestamp is not None:
+        return Plan()
+    if observed.project is None:
+        name = key.spec.project_ref.name
+        sentence = (
+            f"Project {name!r} does not exist in namespace {key.metadata.namespace!r}; "
+            "create it and this key becomes ready by itself."
+        )
+        fault = ("ProjectNotFound", sentence)
+        return Plan(tuple(_plan_status(key, replace(_as_it_was(key), fault=fault), now)))
+    outcome = _declared(key) if key.spec.digest else _plan_handover(observed, now, mint)
+    outcome = _with_expiry(key, outcome, now)
+    return Plan(
+        (*outcome.actions, *_plan_metadata(key, observed.project, outcome), *_plan_status(key, outcome, now)),
+        again_at=outcome.again_at,
+    )
+
+
+def _key(key: ApiKey) -> Key:
+    return Key("ApiKey", key.metadata.namespace, key.metadata.name)
+
+
+def _as_it_was(key: ApiKey) -> _Outcome:
+    return _Outcome(identity=_recorded(key), handover=key.status.handover)
+
+
+def _declared(key: ApiKey) -> _Outcome:
+    assert key.spec.digest is not None
+    return _Outcome(identity=_Identity(key.metadata.name, key.spec.digest))
+
+
+def _recorded(key: ApiKey) -> _Identity | None:
+    """Return what status or, where that was lost, annotations say of the key."""
+    if key.status.key_id and key.status.digest:
+        return _Identity(key.status.key_id, key.status.digest)
+    kept = key.metadata.annotations
+    if KEY_ID_ANNOTATION in kept and DIGEST_ANNOTATION in kept:
+        return _Identity(kept[KEY_ID_ANNOTATION], kept[DIGEST_ANNOTATION])
+    return None
+
+
+def _handed_over(secret: Secret | None) -> _Identity | None:
+    """Return the identity of the key that a handover Secret holds."""
+    if secret is None or secret.foreign:
+        return None
+    plaintext = secret.fields.get(KEY_FIELD, "")
+    try:
+        return _Identity(key_id_of(plaintext), digest(plaintext))
+    except MalformedKeyError:
+        return None
+
+
+def _plan_handover(observed: ObservedApiKey, now: datetime, mint: Callable[[], MintedKey]) -> _Outcome:
+    key, secret = observed.key, observed.secret
+    identity = _recorded(key) or _handed_over(secret)
+    if identity is None:
+        return _plan_new(observed, now, mint)
+    if secret is None or secret.foreign:
+        return _plan_removed(key, identity, now)
+    remove_at = _remove_at(key, secret, now)
+    if now >= remove_at:
+        removal = DeleteSecret(secret.namespace, secret.name, secret.uid)
+        status = HandoverStatus(state=HandoverState.REMOVED, remove_at=remove_at)
+        return _Outcome(identity, status, actions=(removal,))
+    status = HandoverStatus(state=HandoverState.DELIVERED, remove_at=remove_at)
+    return _Outcome(identity, status, actions=_plan_restoration(key, secret), again_at=remove_at)
+
+
+def _plan_new(observed: ObservedApiKey, now: datetime, mint: Callable[[], MintedKey]) -> _Outcome:
+    key, secret = observed.key, observed.secret
+    handover = key.spec.handover
+    assert handover is not None, "the schema lets exactly one of handover and digest be set"
+    pending = HandoverStatus(state=HandoverState.PENDING)
+    if secret is not None:
+        sentence = (
+            f"Secret {handover.secret_name!r} exists and was not made for this key; "
+            "rename or delete it, or choose another spec.handover.secretName."
+        )
+        fault = ("SecretConflict", sentence)
+        return _Outcome(handover=pending, fault=fault, again_at=now + RECHECK)
+    if key.spec.expires_at is not None and now >= key.spec.expires_at:
+        return _Outcome(handover=pending)
+    remove_at = now + parse_duration(handover.ttl)
+    minted = mint()
+    made = Secret(
+        namespace=key.metadata.namespace,
+        name=handover.secret_name,
+        fields={KEY_FIELD: minted.plaintext},
+        owner_uid=key.metadata.uid,
+        owner_references=(owner_reference("ApiKey", key.metadata, controller=True),),
+        labels=ours(key.metadata.uid),
+        annotations={REMOVE_AT_ANNOTATION: format_timestamp(remove_at)},
+    )
+    told = Announce(
+        _key(key),
+        key.metadata.uid,
+        "Normal",
+        "KeyHandedOver",
+        f"The key is in Secret {made.name!r}, field 'key', until {format_timestamp(remove_at)}.",
+    )
+    return _Outcome(
+        _Identity(minted.key_id, minted.digest),
+        HandoverStatus(state=HandoverState.DELIVERED, remove_at=remove_at),
+        actions=(CreateSecret(made), told),
+        again_at=remove_at,
+    )
+
+
+def _plan_removed(key: ApiKey, identity: _Identity, now: datetime) -> _Outcome:
+    """Report a handover whose Secret is gone, and announce it where it went before its time."""
+    before = key.status.handover
+    remove_at = before.remove_at if before else None
+    early = before is not None and before.state is HandoverState.DELIVERED and (remove_at is None or now < remove_at)
+    told = Announce(
+        _key(key),
+        key.metadata.uid,
+        "Warning",
+        "HandoverSecretGone",
+        "The handover Secret was deleted before its time. The key works on, but it cannot be handed over again: "
+        "if nobody has it, delete this ApiKey and create it anew.",
+    )
+    status = HandoverStatus(state=HandoverState.REMOVED, remove_at=remove_at)
+    return _Outcome(identity, status, actions=(told,) if early else ())
+
+
+def _remove_at(key: ApiKey, secret: Secret, now: datetime) -> datetime:
+    written = secret.annotations.get(REMOVE_AT_ANNOTATION, "")
+    try:
+        return datetime.strptime(written, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC)
+    except ValueError:
+        known = key.status.handover.remove_at if key.status.handover else None
+        ttl = key.spec.handover.ttl if key.spec.handover else "1h"
+        return known or (key.metadata.creation_timestamp or now) + parse_duration(ttl)
+
+
+def _plan_restoration(key: ApiKey, secret: Secret) -> tuple[Action, ...]:
+    meta = key.metadata
+    if secret.owned_by(meta.uid) and ours(meta.uid).items() <= secret.labels.items():
+        return ()
+    owner = owner_reference("ApiKey", meta, controller=True)
+    return (RestoreSecret(replace(secret, owner_references=(owner,), labels=ours(meta.uid), owner_uid=meta.uid)),)
+
+
+def _with_expiry(key: ApiKey, outcome: _Outcome, now: datetime) -> _Outcome:
+    expires_at = key.spec.expires_at
+    if expires_at is None:
+        return outcome
+    if now >= expires_at:
+        return replace(outcome, fault=("Expired", f"The key expired at {format_timestamp(expires_at)}."))
+    soonest = min(expires_at, outcome.again_at) if outcome.again_at else expires_at
+    return replace(outcome, again_at=soonest)
+
+
+def _plan_metadata(key: ApiKey, project: Parent, outcome: _Outcome) -> list[Action]:
+    meta = key.metadata
+    kept = {}
+    if outcome.identity is not None and key.spec.digest is None:
+        kept = {KEY_ID_ANNOTATION: outcome.identity.key_id, DIGEST_ANNOTATION: outcome.identity.digest}
+    owned = any(reference.uid == project.uid for reference in meta.owner_references)
+    if owned and kept.items() <= meta.annotations.items():
+        return []
+    reference = owner_reference("Project", project, controller=True)
+    return [ApplyMetadata(_key(key), meta.uid, owner_references=(reference,), annotations=kept)]
+
+
+def _plan_status(key: ApiKey, outcome: _Outcome, now: datetime) -> list[Action]:
+    meta, before = key.metadata, key.status
+    reason, message = outcome.fault or ("Usable", "The key opens its project.")
+    ready = condition(
+        "Ready", "False" if outcome.fault else "True", reason, message, generation=meta.generation, now=now
+    )
+    after = ApiKeyStatus(
+        observed_generation=meta.generation,
+        key_id=outcome.identity.key_id if outcome.identity else None,
+        digest=outcome.identity.digest if outcome.identity else None,
+        handover=outcome.handover,
+        conditions=tuple(merge(before.conditions, [ready])),
+    )
+    # When the key was last used is the API's to write; an apply that leaves it out leaves it alone.
+    if after == before.model_copy(update={"last_used_at": None}):
+        return []
+    return [ApplyStatus(_key(key), meta.uid, after.to_kubernetes())]

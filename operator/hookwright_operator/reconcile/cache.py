@@ -1,0 +1,187 @@
+"""Pure: what the watches have shown of the cluster, and who depends on whom.
+
+The watches feed it, and so do the answers to our own writes, so that a plan made right after a write
+does not see the world as it was before. No steady state costs a read.
+"""
+
+import base64
+import binascii
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from hookwright_crds.base import ObjectMeta
+from hookwright_crds.resources import ApiKey, Kind, Project, WebhookEndpoint
+from hookwright_operator.reconcile.plan import MANAGED_BY, MANAGER, OWNER_UID, Key, Parent, Secret
+
+Resource = Project | ApiKey | WebhookEndpoint
+Name = tuple[str, str]
+"""Namespace and name."""
+
+MODELS: Final[dict[Kind, type[Resource]]] = {"Project": Project, "ApiKey": ApiKey, "WebhookEndpoint": WebhookEndpoint}
+_REMEMBERED_DEATHS: Final = 4096
+
+
+@dataclass(slots=True)
+class Cache:
+    """Projects, keys, endpoints and our Secrets by name."""
+
+    _resources: dict[Key, Resource] = field(default_factory=dict)
+    _children: dict[Name, set[Key]] = field(default_factory=dict)
+    _secrets: dict[Name, Secret] = field(default_factory=dict)
+    _versions: dict[str, int] = field(default_factory=dict)
+    _dead: dict[str, None] = field(default_factory=dict)
+
+    def see(self, kind: Kind, body: Mapping[str, Any]) -> Key | None:
+        """Take in an object as a watch or an answer shows it; None where something newer is known.
+
+        Raises:
+            ValueError: the object does not fit the contract.
+        """
+        if not self._newer(body["metadata"]):
+            return None
+        resource = MODELS[kind].model_validate(body)
+        key = key_of(kind, resource.metadata)
+        self._detach(key)
+        self._resources[key] = resource
+        if not isinstance(resource, Project):
+            self._children.setdefault((key.namespace, resource.spec.project_ref.name), set()).add(key)
+        return key
+
+    def lose(self, kind: Kind, body: Mapping[str, Any]) -> Key:
+        """Take in that an object is gone."""
+        meta = ObjectMeta.model_validate(body["metadata"])
+        key = key_of(kind, meta)
+        known = self._resources.get(key)
+        if known is not None and known.metadata.uid == meta.uid:
+            self._detach(key)
+            del self._resources[key]
+        self._bury(meta.uid)
+        return key
+
+    def see_secret(self, body: Mapping[str, Any]) -> Secret | None:
+        """Take in a Secret; None where something newer is known."""
+        if not self._newer(body["metadata"]):
+            return None
+        secret = _secret(body)
+        self._secrets[secret.namespace, secret.name] = secret
+        return secret
+
+    def lose_secret(self, body: Mapping[str, Any]) -> Secret | None:
+        """Take in that a Secret is gone; return what was known of it."""
+        meta = ObjectMeta.model_validate(body["metadata"])
+        self._bury(meta.uid)
+        known = self._secrets.get((meta.namespace, meta.name))
+        return self._secrets.pop((meta.namespace, meta.name)) if known and known.uid == meta.uid else None
+
+    def resource(self, key: Key) -> Resource | None:
+        """Return an object."""
+        return self._resources.get(key)
+
+    def project(self, namespace: str, name: str) -> Parent | None:
+        """Return a Project that can have children: it exists and is not being deleted."""
+        known = self._resources.get(Key("Project", namespace, name))
+        if known is None or known.metadata.deletion_timestamp is not None:
+            return None
+        return Parent(known.metadata.name, known.metadata.uid)
+
+    def secret(self, namespace: str, name: str, *, owner_uid: str) -> Secret | None:
+        """Return the Secret of a name, as foreign where it was not made for this owner.
+
+        What is known of a foreign one is forgotten with the asking: it is not watched, so the next
+        asker has to find out anew.
+        """
+        known = self._secrets.get((namespace, name))
+        if known is None or known.owner_uid == owner_uid or known.owned_by(owner_uid):
+            return known
+        if known.owner_uid == "":
+            del self._secrets[namespace, name]
+        return Secret(namespace=namespace, name=name, fields={}, uid=known.uid, foreign=True)
+
+    def project_of(self, key: Key) -> Key | None:
+        """Return the key of the Project that an object names."""
+        known = self._resources.get(key)
+        if known is None or isinstance(known, Project):
+            return None
+        return Key("Project", key.namespace, known.spec.project_ref.name)
+
+    def children(self, namespace: str, project: str) -> tuple[Key, ...]:
+        """Return the keys and endpoints that name a Project, whether or not it exists."""
+        return tuple(self._children.get((namespace, project), ()))
+
+    def secret_of(self, body: Mapping[str, Any]) -> Secret | None:
+        """Return what is known of the Secret that a body shows."""
+        meta = body["metadata"]
+        return self._secrets.get((meta["namespace"], meta["name"]))
+
+    def __iter__(self) -> Iterator[Key]:
+        """Yield every object's key."""
+        yield from tuple(self._resources)
+
+    def names(self, kind: Kind | None) -> Iterator[tuple[Name, str]]:
+        """Yield name and uid of every object of a kind, or of the Secrets where kind is None."""
+        if kind is None:
+            yield from [(name, secret.uid) for name, secret in self._secrets.items()]
+            return
+        for key, resource in tuple(self._resources.items()):
+            if key.kind == kind:
+                yield (key.namespace, key.name), resource.metadata.uid
+
+    def _detach(self, key: Key) -> None:
+        known = self._resources.get(key)
+        if known is None or isinstance(known, Project):
+            return
+        parent = (key.namespace, known.spec.project_ref.name)
+        siblings = self._children.get(parent, set())
+        siblings.discard(key)
+        if not siblings:
+            self._children.pop(parent, None)
+
+    def _newer(self, metadata: Mapping[str, Any]) -> bool:
+        uid, version = metadata["uid"], int(metadata["resourceVersion"])
+        if uid in self._dead or self._versions.get(uid, -1) > version:
+            return False
+        self._versions[uid] = version
+        return True
+
+    def _bury(self, uid: str) -> None:
+        self._versions.pop(uid, None)
+        self._dead[uid] = None
+        while len(self._dead) > _REMEMBERED_DEATHS:
+            del self._dead[next(iter(self._dead))]
+
+
+def key_of(kind: Kind, meta: ObjectMeta) -> Key:
+    """Return the key of an object."""
+    return Key(kind, meta.namespace, meta.name)
+
+
+def owner_key(secret: Secret) -> Key | None:
+    """Return the key of the object that a Secret was made for."""
+    for reference in secret.owner_references:
+        if reference.api_version.startswith("hookwright.dev/") and reference.kind in MODELS:
+            return Key(reference.kind, secret.namespace, reference.name)
+    return None
+
+
+def _secret(body: Mapping[str, Any]) -> Secret:
+    meta = ObjectMeta.model_validate(body["metadata"])
+    made_by_us = meta.labels.get(MANAGED_BY) == MANAGER
+    return Secret(
+        namespace=meta.namespace,
+        name=meta.name,
+        uid=meta.uid,
+        fields={name: _decoded(value) for name, value in (body.get("data") or {}).items()},
+        owner_uid=meta.labels.get(OWNER_UID, "") if made_by_us else "",
+        owner_references=meta.owner_references,
+        labels=meta.labels,
+        annotations=meta.annotations,
+    )
+
+
+def _decoded(value: str) -> str:
+    """Return a field's text; what is not text counts as empty, and the plan reports it."""
+    try:
+        return base64.b64decode(value, validate=True).decode()
+    except (binascii.Error, UnicodeDecodeError):
+        return ""

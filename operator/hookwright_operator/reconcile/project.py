@@ -1,0 +1,37 @@
+"""Pure: the plan for a Project."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from hookwright_crds.conditions import condition, merge
+from hookwright_crds.resources import Project, ProjectStatus
+from hookwright_operator.reconcile.plan import Action, ApplyStatus, CloseProject, Key, OpenProject, Plan
+
+
+@dataclass(frozen=True, slots=True)
+class ObservedProject:
+    """A Project and how many belong to it."""
+
+    project: Project
+    api_keys: int
+    webhook_endpoints: int
+
+
+def plan_project(observed: ObservedProject, *, now: datetime) -> Plan:
+    """Plan: accept events, and report how many keys and endpoints there are."""
+    meta = observed.project.metadata
+    if meta.deletion_timestamp is not None:
+        return Plan((CloseProject(meta.namespace, meta.name),))
+    before = observed.project.status
+    ready = condition("Ready", "True", "Accepting", "Events are accepted.", generation=meta.generation, now=now)
+    after = ProjectStatus(
+        observed_generation=meta.generation,
+        api_keys=observed.api_keys,
+        webhook_endpoints=observed.webhook_endpoints,
+        conditions=tuple(merge(before.conditions, [ready])),
+    )
+    actions: list[Action] = [OpenProject(meta.namespace, meta.name)]
+    if after != before:
+        key = Key("Project", meta.namespace, meta.name)
+        actions.append(ApplyStatus(key, meta.uid, after.to_kubernetes()))
+    return Plan(tuple(actions))

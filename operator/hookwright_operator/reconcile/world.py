@@ -1,0 +1,276 @@
+"""The only I/O of reconciling: gathers what is, and carries out plans."""
+
+import asyncio
+import hashlib
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, Protocol
+
+import structlog
+
+from hookwright_crds import API_VERSION
+from hookwright_crds.base import format_timestamp
+from hookwright_crds.keys import mint
+from hookwright_crds.resources import ApiKey, Project, WebhookEndpoint
+from hookwright_operator import metrics
+from hookwright_operator.delivery.signing import new_secret
+from hookwright_operator.errors import KubeError, StoreError
+from hookwright_operator.kube import FIELD_MANAGER, Kube
+from hookwright_operator.reconcile.apikey import ObservedApiKey, plan_apikey
+from hookwright_operator.reconcile.cache import Cache
+from hookwright_operator.reconcile.endpoint import (
+    Health,
+    ObservedEndpoint,
+    plan_endpoint,
+    signing_secret_name,
+)
+from hookwright_operator.reconcile.paths import events_path, resource_path, secrets_path
+from hookwright_operator.reconcile.plan import (
+    Action,
+    Announce,
+    ApplyMetadata,
+    ApplyStatus,
+    CloseProject,
+    CreateSecret,
+    DeleteSecret,
+    DiscardDeliveries,
+    Key,
+    OpenProject,
+    Plan,
+    Register,
+    RemoveFinalizer,
+    RestoreSecret,
+    Secret,
+    Unregister,
+)
+from hookwright_operator.reconcile.project import ObservedProject, plan_project
+from hookwright_operator.registry import Registry
+
+log = structlog.get_logger(__name__)
+
+_DISCARD_SECONDS: Final = 10.0
+_REPEAT_EVENTS_AFTER: Final = timedelta(minutes=10)
+_REMEMBERED_EVENTS: Final = 2048
+
+
+class Discarder(Protocol):
+    """What reconciling needs of the store."""
+
+    async def discard(self, endpoint_uid: str, reason: str) -> int:
+        """Discard an endpoint's pending deliveries; return how many."""
+
+
+@dataclass(slots=True)
+class World:
+    """The cluster and the operator's own state as reconciling sees and changes them.
+
+    Attributes:
+        health: what is to be published of endpoints, by uid; taken out once it is in a status.
+    """
+
+    kube: Kube
+    cache: Cache
+    registry: Registry
+    store: Discarder
+    allow_http: bool
+    finalizer_grace: timedelta
+    clock: Callable[[], datetime] = lambda: datetime.now(UTC)
+    health: dict[str, Health] = field(default_factory=dict)
+    _told: dict[str, datetime] = field(default_factory=dict)
+
+    async def reconcile(self, key: Key) -> float | None:
+        """Make what is so what should be; return after how many seconds to look again, or None."""
+        now = self.clock()
+        resource = self.cache.resource(key)
+        if resource is None:
+            await self._bury(key)
+            return None
+        published = self.health.get(resource.metadata.uid)
+        plan = self._plan(resource, published, now)
+        for action in plan.actions:
+            await self._do(action)
+        if published is not None and self.health.get(resource.metadata.uid) is published:
+            del self.health[resource.metadata.uid]
+        return (plan.again_at - now).total_seconds() if plan.again_at else None
+
+    def _plan(self, resource: Project | ApiKey | WebhookEndpoint, health: Health | None, now: datetime) -> Plan:
+        meta = resource.metadata
+        if isinstance(resource, Project):
+            children = self.cache.children(meta.namespace, meta.name)
+            keys = sum(child.kind == "ApiKey" for child in children)
+            return plan_project(ObservedProject(resource, keys, len(children) - keys), now=now)
+        project = self.cache.project(meta.namespace, resource.spec.project_ref.name)
+        if isinstance(resource, ApiKey):
+            handover = resource.spec.handover
+            secret = self._secret(meta.namespace, handover.secret_name, meta.uid) if handover else None
+            return plan_apikey(ObservedApiKey(resource, project, secret), now=now, mint=lambda: mint(secrets.choice))
+        observed = ObservedEndpoint(
+            endpoint=resource,
+            project=project,
+            secret=self._secret(meta.namespace, signing_secret_name(meta.name), meta.uid),
+            health=health,
+            allow_http=self.allow_http,
+            finalizer_grace=self.finalizer_grace,
+        )
+        return plan_endpoint(observed, now=now, new_secret=lambda: new_secret(secrets.token_bytes))
+
+    def _secret(self, namespace: str, name: str, owner_uid: str) -> Secret | None:
+        return self.cache.secret(namespace, name, owner_uid=owner_uid)
+
+    async def _bury(self, key: Key) -> None:
+        """Forget an object that is gone, also one whose finalizer somebody took away."""
+        if key.kind == "Project":
+            self.registry.remove_project(key.namespace, key.name)
+            return
+        known = self.registry.find(key.namespace, key.name) if key.kind == "WebhookEndpoint" else None
+        if known is not None:
+            self.registry.remove(known.uid)
+            self.health.pop(known.uid, None)
+            await self.store.discard(known.uid, "endpoint deleted")
+
+    async def _do(self, action: Action) -> None:
+        match action:
+            case OpenProject(namespace, name):
+                self.registry.put_project(namespace, name)
+            case CloseProject(namespace, name):
+                self.registry.remove_project(namespace, name)
+            case Register(endpoint):
+                self.registry.put(endpoint)
+            case Unregister(uid):
+                self.registry.remove(uid)
+                self.health.pop(uid, None)
+            case DiscardDeliveries():
+                await self._discard(action)
+            case Announce():
+                await self._announce(action)
+            case CreateSecret() | RestoreSecret() | DeleteSecret():
+                await self._do_secret(action)
+            case ApplyMetadata() | RemoveFinalizer() | ApplyStatus():
+                await self._do_object(action)
+
+    async def _do_secret(self, action: CreateSecret | RestoreSecret | DeleteSecret) -> None:
+        match action:
+            case CreateSecret(secret):
+                await self._create(secret)
+            case RestoreSecret(secret):
+                path = secrets_path(secret.namespace, secret.name)
+                self.cache.see_secret(await self.kube.apply(path, _secret_body(secret, with_fields=False)))
+            case DeleteSecret(namespace, name, uid):
+                await self.kube.delete(secrets_path(namespace, name), uid=uid)
+
+    async def _create(self, secret: Secret) -> None:
+        try:
+            made = await self.kube.post(secrets_path(secret.namespace), _secret_body(secret, with_fields=True))
+        except KubeError as error:
+            if error.status == 409:
+                # Somebody was there before: perhaps we ourselves, before a crash. Know it, and plan anew.
+                path = secrets_path(secret.namespace, secret.name)
+                self.cache.see_secret(await self.kube.get(path))
+            raise
+        self.cache.see_secret(made)
+
+    async def _do_object(self, action: ApplyMetadata | RemoveFinalizer | ApplyStatus) -> None:
+        path, kind = resource_path(action.key), action.key.kind
+        match action:
+            case ApplyMetadata():
+                answer = await self.kube.apply(path, _metadata_body(action))
+            case RemoveFinalizer(_, remaining, version):
+                kept = {"finalizers": list(remaining), "resourceVersion": version}
+                try:
+                    await self.kube.merge(path, {"metadata": kept})
+                except KubeError as error:
+                    if error.status != 404:
+                        raise
+                return
+            case ApplyStatus(key, uid, status):
+                body = _identity(key, uid) | {"status": dict(status)}
+                answer = await self.kube.apply(f"{path}/status", body)
+        self.cache.see(kind, answer)
+
+    async def _discard(self, action: DiscardDeliveries) -> None:
+        try:
+            async with asyncio.timeout(_DISCARD_SECONDS):
+                discarded = await self.store.discard(action.uid, "endpoint deleted")
+                metrics.DELIVERIES.labels("discarded").inc(discarded)
+        except (StoreError, TimeoutError) as error:
+            if action.essential:
+                raise StoreError(f"pending deliveries could not be discarded yet: {error}") from error
+            message = (
+                "The endpoint was let go before its pending deliveries could be discarded, for the store is away; "
+                "they are discarded when it is back."
+            )
+            await self._announce(Announce(action.key, action.uid, "Warning", "DeliveriesNotDiscarded", message))
+
+    async def _announce(self, event: Announce) -> None:
+        """Write an Event; the same words about the same object are not repeated within ten minutes."""
+        now = self.clock()
+        digest = hashlib.sha256(f"{event.uid} {event.reason} {event.message}".encode()).hexdigest()[:16]
+        last = self._told.get(digest)
+        if last is not None and now - last < _REPEAT_EVENTS_AFTER:
+            return
+        self._told[digest] = now
+        while len(self._told) > _REMEMBERED_EVENTS:
+            del self._told[next(iter(self._told))]
+        try:
+            await self.kube.post(events_path(event.key.namespace), _event_body(event, now))
+        except KubeError as error:
+            log.warning("an Event could not be written", reason=event.reason, name=event.key.name, error=str(error))
+
+
+def _identity(key: Key, uid: str) -> dict[str, Any]:
+    """Return what names an object; with its uid, so that an apply never creates one anew."""
+    return {
+        "apiVersion": API_VERSION,
+        "kind": key.kind,
+        "metadata": {"name": key.name, "namespace": key.namespace, "uid": uid},
+    }
+
+
+def _references(references: tuple[Any, ...]) -> list[dict[str, Any]]:
+    return [reference.to_kubernetes() for reference in references]
+
+
+def _metadata_body(action: ApplyMetadata) -> dict[str, Any]:
+    body = _identity(action.key, action.uid)
+    body["metadata"] |= {
+        "ownerReferences": _references(action.owner_references),
+        "finalizers": list(action.finalizers),
+        "annotations": dict(action.annotations),
+    }
+    return body
+
+
+def _secret_body(secret: Secret, *, with_fields: bool) -> dict[str, Any]:
+    metadata: dict[str, Any] = {
+        "name": secret.name,
+        "namespace": secret.namespace,
+        "labels": dict(secret.labels),
+        "ownerReferences": _references(secret.owner_references),
+    }
+    if secret.uid:
+        metadata["uid"] = secret.uid
+    body: dict[str, Any] = {"apiVersion": "v1", "kind": "Secret", "metadata": metadata}
+    if with_fields:
+        metadata["annotations"] = dict(secret.annotations)
+        body["stringData"] = dict(secret.fields)
+    return body
+
+
+def _event_body(event: Announce, now: datetime) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"generateName": f"{event.key.name[:200]}.", "namespace": event.key.namespace},
+        "involvedObject": _identity(event.key, event.uid)["metadata"]
+        | {"apiVersion": API_VERSION, "kind": event.key.kind},
+        "type": event.type,
+        "reason": event.reason,
+        "message": event.message[:1024],
+        "firstTimestamp": format_timestamp(now),
+        "lastTimestamp": format_timestamp(now),
+        "count": 1,
+        "source": {"component": FIELD_MANAGER},
+        "reportingComponent": "hookwright.dev/operator",
+    }

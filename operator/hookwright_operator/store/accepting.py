@@ -1,0 +1,139 @@
+"""Writing events and their deliveries, a whole group of accept calls at once.
+
+Sync functions on a connection, inside a transaction that the caller begins and ends.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from sqlalchemy import (
+    BigInteger,
+    Connection,
+    Integer,
+    LargeBinary,
+    Text,
+    and_,
+    bindparam,
+    func,
+    literal,
+    null,
+    select,
+    true,
+    type_coerce,
+)
+from sqlalchemy.dialects.sqlite import insert
+
+from hookwright_operator.store.model import Accepted, NewEvent, State
+from hookwright_operator.store.rows import packed, rows
+from hookwright_operator.store.schema import counters, deliveries, event_ids, events
+
+_now = bindparam("now", type_=BigInteger)
+
+_keys = rows(namespace=Text, project=Text, event_id=Text, message_id=Text)
+_remember = insert(event_ids).from_select(
+    ["namespace", "project", "event_id", "message_id", "accepted_ms"], select(_keys, _now).where(true())
+)
+REMEMBER = _remember.on_conflict_do_update(
+    index_elements=list(event_ids.primary_key),
+    set_={"message_id": _remember.excluded.message_id, "accepted_ms": _remember.excluded.accepted_ms},
+    where=event_ids.c.accepted_ms <= bindparam("since", type_=BigInteger),
+)
+REPETITIONS = select(_keys.c.message_id).join(
+    event_ids,
+    and_(
+        event_ids.c.namespace == _keys.c.namespace,
+        event_ids.c.project == _keys.c.project,
+        event_ids.c.event_id == _keys.c.event_id,
+        event_ids.c.message_id != _keys.c.message_id,
+    ),
+)
+
+_events = rows(id=Text, namespace=Text, project=Text, type=Text, deliveries=Integer, start=Integer, length=Integer)
+_body = func.substr(bindparam("bodies", type_=LargeBinary), _events.c.start, _events.c.length)
+INSERT_EVENTS = insert(events).from_select(
+    ["id", "namespace", "project", "type", "deliveries", "accepted_ms", "body"],
+    select(
+        _events.c.id,
+        _events.c.namespace,
+        _events.c.project,
+        _events.c.type,
+        _events.c.deliveries,
+        _now,
+        type_coerce(_body, LargeBinary),
+    ),
+)
+
+_deliveries = rows(id=Text, event_id=Text, endpoint_uid=Text, owner=Text)
+INSERT_DELIVERIES = insert(deliveries).from_select(
+    ["id", "event_id", "endpoint_uid", "owner", "state", "reason", "due_ms", "attempts", "ended_ms"],
+    select(_deliveries, literal(State.PENDING.value), literal(""), _now, literal(0), null()),
+)
+
+_counts = rows(endpoint_uid=Text, accepted=Integer)
+_count = insert(counters).from_select(
+    ["endpoint_uid", "accepted", "delivered", "failed", "discarded"],
+    select(_counts, literal(0), literal(0), literal(0)).where(true()),
+)
+COUNT = _count.on_conflict_do_update(
+    index_elements=list(counters.primary_key),
+    set_={"accepted": counters.c.accepted + _count.excluded.accepted},
+)
+
+
+def accept(
+    connection: Connection, calls: Sequence[Sequence[NewEvent]], *, owner: str, now: int, since: int
+) -> list[Accepted]:
+    """Write the new events of all calls with their deliveries and counters; repetitions write nothing.
+
+    Args:
+        owner: the instance that has what is written as claimed.
+        since: an id that was accepted at or before this time counts as new again.
+    """
+    repeated = _remember_ids(connection, (event for call in calls for event in call), now=now, since=since)
+    new = [event for call in calls for event in call if event.id not in repeated]
+    if any(event.deliveries for event in new):
+        _write(connection, [event for event in new if event.deliveries], owner=owner, now=now)
+    return [_answer(call, repeated, now) for call in calls]
+
+
+def _answer(call: Sequence[NewEvent], repeated: set[str], now: int) -> Accepted:
+    if not repeated:
+        return Accepted(len(call), sum([len(event.deliveries) for event in call]), frozenset(), now)
+    duplicates = frozenset([event.id for event in call if event.id in repeated])
+    written = sum([len(event.deliveries) for event in call if event.id not in duplicates])
+    return Accepted(len(call) - len(duplicates), written, duplicates, now)
+
+
+def _remember_ids(connection: Connection, arrived: Iterable[NewEvent], *, now: int, since: int) -> set[str]:
+    """Enter the producers' ids, and return our ids of the events whose id is there already."""
+    first: dict[tuple[str, str, str], str] = {}
+    repeated = set()
+    for event in arrived:
+        if event.event_id is not None:
+            key = (event.namespace, event.project, event.event_id)
+            if first.setdefault(key, event.id) != event.id:
+                repeated.add(event.id)
+    if first:
+        keys = packed([(*key, message_id) for key, message_id in first.items()])
+        entered = connection.execute(REMEMBER, {"rows": keys, "now": now, "since": since}).rowcount
+        if entered < len(first):
+            repeated.update(connection.scalars(REPETITIONS, {"rows": keys}))
+    return repeated
+
+
+def _write(connection: Connection, new: Sequence[NewEvent], *, owner: str, now: int) -> None:
+    event_rows = []
+    delivery_rows = []
+    start = 1
+    for event in new:
+        length = len(event.body)
+        event_rows.append((event.id, event.namespace, event.project, event.type, len(event.deliveries), start, length))
+        start += length
+        for delivery in event.deliveries:
+            delivery_rows.append((delivery.id, event.id, delivery.endpoint_uid, owner if delivery.claimed else None))
+    bodies = b"".join([event.body for event in new])
+    connection.execute(INSERT_EVENTS, {"rows": packed(event_rows), "bodies": bodies, "now": now})
+    connection.execute(INSERT_DELIVERIES, {"rows": packed(delivery_rows), "now": now})
+    # In the order of their uids, so that two transactions never wait for each other's rows.
+    counted = Counter([row[2] for row in delivery_rows])
+    connection.execute(COUNT, {"rows": packed(sorted(counted.items()))})

@@ -1,0 +1,191 @@
+"""Opening a database: from a URL to something that runs transactions.
+
+SQLite is written by one thread, the only one that ever writes, and read by a few others. Its file belongs to one process: a
+lock on ``<file>.lock`` is held as long as the database is open, and the system takes it away with the process, however that
+ends.
+"""
+
+import asyncio
+import fcntl
+import os
+import sqlite3
+from collections.abc import Callable
+from concurrent.futures import Executor, ThreadPoolExecutor
+from pathlib import Path
+from typing import Protocol, Self, TypeVar
+
+from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
+from sqlalchemy.exc import ArgumentError, SQLAlchemyError
+
+from hookwright_operator.errors import StoreError, StoreUnavailable
+from hookwright_operator.store.faults import translated
+from hookwright_operator.store.migrations import upgrade
+
+T = TypeVar("T")
+
+BUSY_TIMEOUT = 5.0
+"""Seconds to wait for a lock on the database that somebody else holds; ``?timeout=`` in the URL changes it."""
+
+READERS = 2
+
+
+class Database(Protocol):
+    """An open database whose schema is up to date."""
+
+    exclusive: bool
+    """Whether no other process can have it open."""
+
+    async def write(self, work: Callable[[Connection], T], /) -> T:
+        """Run a function in a transaction that may write; they never overlap."""
+
+    async def read(self, work: Callable[[Connection], T], /) -> T:
+        """Run a function that only reads, beside writers and other readers."""
+
+    async def close(self) -> None:
+        """Finish what is under way and let the database go."""
+
+
+async def open_database(url: str) -> Database:
+    """Open the database at a URL, which is ``sqlite:///<path>``, and bring its schema up to date.
+
+    Raises:
+        StoreError: the URL is wrong, another operator has the file, or a newer operator wrote it.
+        StoreUnavailable: the database cannot be used right now.
+    """
+    try:
+        parsed = make_url(url)
+    except ArgumentError:
+        raise StoreError("the database URL cannot be read; expected sqlite:///<path>") from None
+    if parsed.get_backend_name() != "sqlite":
+        raise StoreError(f"no store for a {parsed.get_backend_name()} database; expected sqlite:///<path>")
+    path, busy_timeout = _sqlite_settings(parsed)
+    return await asyncio.to_thread(SqliteDatabase.open, path, busy_timeout=busy_timeout)
+
+
+def _sqlite_settings(url: URL) -> tuple[Path, float]:
+    if url.database in {None, "", ":memory:"}:
+        raise StoreError("the database URL names no file; expected sqlite:///<path>")
+    options = dict(url.query)
+    try:
+        busy_timeout = float(str(options.pop("timeout", BUSY_TIMEOUT)))
+    except ValueError:
+        raise StoreError("timeout in the database URL is not a number of seconds") from None
+    if options or url.host or url.username:
+        raise StoreError("the database URL has more than a path and a timeout; expected sqlite:///<path>")
+    return Path(str(url.database)), busy_timeout
+
+
+class SqliteDatabase:
+    """A SQLite file, owned by this process."""
+
+    exclusive = True
+
+    def __init__(self, path: Path, lock: int, *, busy_timeout: float) -> None:
+        self._lock = lock
+        self._writer = _engine(path, busy_timeout, begin="BEGIN IMMEDIATE", pool_size=1)
+        self._reader = _engine(path, busy_timeout, begin="BEGIN", pool_size=READERS, readonly=True)
+        self._writing = ThreadPoolExecutor(1, thread_name_prefix="store-writer")
+        self._reading = ThreadPoolExecutor(READERS, thread_name_prefix="store-reader")
+
+    @classmethod
+    def open(cls, path: Path, *, busy_timeout: float) -> Self:
+        """Lock the file, open it and bring its schema up to date; blocks meanwhile.
+
+        Raises:
+            StoreError: another operator has the file, its folder does not exist, or a newer operator wrote it.
+            StoreUnavailable: somebody else has locked the database, or the disk is full.
+        """
+        lock = _locked(path)
+        database = cls(path, lock, busy_timeout=busy_timeout)
+        try:
+            with database._writer.begin() as connection:
+                upgrade(connection)
+        except Exception as error:
+            database._let_go()
+            if isinstance(error, SQLAlchemyError):
+                raise type(translated(error))(f"cannot open {path}: {translated(error)}") from error
+            raise
+        return database
+
+    async def write(self, work: Callable[[Connection], T], /) -> T:
+        """Run a function in a transaction on the writer thread."""
+        return await _run(self._writing, self._writer, work)
+
+    async def read(self, work: Callable[[Connection], T], /) -> T:
+        """Run a function on a reader thread; it sees one state of the database throughout."""
+        return await _run(self._reading, self._reader, work)
+
+    async def close(self) -> None:
+        """Finish what is under way, and unlock the file."""
+        await asyncio.to_thread(self._let_go)
+
+    def _let_go(self) -> None:
+        self._writing.shutdown()
+        self._reading.shutdown()
+        self._reader.dispose()
+        # The last connection to go folds the write-ahead log into the file, which takes one that may write.
+        self._writer.dispose()
+        os.close(self._lock)
+
+
+async def _run(executor: Executor, engine: Engine, work: Callable[[Connection], T]) -> T:
+    def transact() -> T:
+        with engine.begin() as connection:
+            return work(connection)
+
+    try:
+        running = asyncio.get_running_loop().run_in_executor(executor, transact)
+    except RuntimeError as error:
+        raise StoreUnavailable(f"the store has no thread to work with: {error}") from error
+    return await running
+
+
+def _locked(path: Path) -> int:
+    """Create the file where there is none, lock it, and return the descriptor that holds the lock."""
+    try:
+        # Events are nobody else's business.
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+        lock = os.open(path.with_name(f"{path.name}.lock"), os.O_RDWR | os.O_CREAT, 0o600)
+    except OSError as error:
+        raise StoreError(f"cannot open {path}: {error.strerror}; its folder must exist and be writable") from error
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(lock)
+        raise StoreError(f"another operator has {path} open; each needs a database of its own") from error
+    return lock
+
+
+def _engine(path: Path, busy_timeout: float, *, begin: str, pool_size: int, readonly: bool = False) -> Engine:
+    engine = create_engine(
+        URL.create("sqlite", database=str(path)),
+        connect_args={"timeout": busy_timeout, "check_same_thread": False},
+        pool_size=pool_size,
+        max_overflow=0,
+        hide_parameters=True,
+    )
+
+    @event.listens_for(engine, "connect")
+    def configure(connection: sqlite3.Connection, _: object) -> None:
+        # Transactions begin where `begin` says, not where the driver guesses.
+        connection.isolation_level = None
+        for pragma in _PRAGMAS:
+            connection.execute(f"PRAGMA {pragma}")
+        if readonly:
+            connection.execute("PRAGMA query_only=ON")
+
+    @event.listens_for(engine, "begin")
+    def start(connection: Connection) -> None:
+        connection.exec_driver_sql(begin)
+
+    return engine
+
+
+_PRAGMAS = (
+    "journal_mode=WAL",
+    # Every commit is on the disk before it is answered.
+    "synchronous=FULL",
+    # Statements on many rows keep a journal of their own while they run; in a file it would cost more than their work.
+    "temp_store=MEMORY",
+    "journal_size_limit=67108864",
+)

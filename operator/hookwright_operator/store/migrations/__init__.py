@@ -1,0 +1,41 @@
+"""Bringing a database's schema up to date, with Alembic, when it is opened."""
+
+from pathlib import Path
+
+from sqlalchemy import Connection, inspect, text
+
+from hookwright_operator.errors import StoreError
+
+HEAD = "0001"
+"""The newest revision in ``versions/``."""
+
+
+def upgrade(connection: Connection) -> None:
+    """Bring the schema up to date, inside the transaction that the connection is in.
+
+    Raises:
+        StoreError: the schema is of a revision that this operator does not know.
+    """
+    if _revision(connection) == HEAD:
+        return
+    # Imported only where there is something to do, for it is half of what a start costs.
+    from alembic import command  # noqa: PLC0415
+    from alembic.config import Config  # noqa: PLC0415
+    from alembic.util import CommandError  # noqa: PLC0415
+
+    config = Config()
+    config.set_main_option("script_location", str(Path(__file__).parent).replace("%", "%%"))
+    config.attributes["connection"] = connection
+    try:
+        command.upgrade(config, "head")
+    except CommandError as error:
+        raise StoreError(
+            f"the database's schema is of revision {_revision(connection)}, which this operator does not know;"
+            f" it knows those up to {HEAD}"
+        ) from error
+
+
+def _revision(connection: Connection) -> str | None:
+    if not inspect(connection).has_table("alembic_version"):
+        return None
+    return connection.scalar(text("SELECT version_num FROM alembic_version"))

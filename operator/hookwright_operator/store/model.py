@@ -1,0 +1,152 @@
+"""Pure: what goes into the store and what comes out of it.
+
+The state machine of one delivery (one event for one endpoint)::
+
+    pending ──attempt 2xx──► delivered ──┐
+       │  ▲                              ├──retry──► pending
+       │  └──────────────retry── failed ◄┘
+       ├──attempts exhausted───► failed
+       └──endpoint deleted─────► discarded
+"""
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+
+class State(StrEnum):
+    """Where a delivery stands."""
+
+    PENDING = "pending"
+    DELIVERED = "delivered"
+    FAILED = "failed"
+    DISCARDED = "discarded"
+
+
+@dataclass(frozen=True, slots=True)
+class NewDelivery:
+    """A delivery to be written together with its event.
+
+    Attributes:
+        claimed: written as already claimed by this instance, because its endpoint's loop has room
+            for it and gets it from memory; otherwise it waits in the store to be claimed.
+    """
+
+    id: str
+    endpoint_uid: str
+    claimed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class NewEvent:
+    """An event to be accepted.
+
+    Attributes:
+        id: our id, ``msg_<ULID>``, constant over all attempts.
+        event_id: the producer's id, by which repetitions are told, or None.
+        body: the exact bytes that are signed and sent.
+    """
+
+    id: str
+    namespace: str
+    project: str
+    event_id: str | None
+    type: str
+    body: bytes
+    deliveries: tuple[NewDelivery, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """A delivery that this instance alone may attempt now.
+
+    Attributes:
+        attempts: how many attempts were made before since it last became pending by acceptance or retry by hand.
+        accepted_ms: when the event was accepted, in milliseconds since the epoch.
+    """
+
+    id: str
+    endpoint_uid: str
+    event_id: str
+    event_type: str
+    body: bytes
+    attempts: int
+    accepted_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One try to send, as it is recorded.
+
+    Attributes:
+        number: 1 for the first attempt of the delivery.
+        duration_ms: of the whole attempt.
+        status_code: HTTP status, 0 where there was no HTTP answer.
+        error: in plain words, empty where the answer was 2xx; never a secret.
+        response: the first bytes of the answer as text.
+    """
+
+    number: int
+    started_ms: int
+    duration_ms: int
+    status_code: int
+    error: str = ""
+    response: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Settlement:
+    """The result of one attempt: the record of it and the delivery's next state.
+
+    Attributes:
+        state: DELIVERED, FAILED, or PENDING to be tried again at ``due_ms``.
+    """
+
+    delivery_id: str
+    endpoint_uid: str
+    attempt: Attempt
+    state: State
+    due_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """What became of the events of one accept call, all of it committed.
+
+    Attributes:
+        accepted: how many events are new.
+        deliveries: how many deliveries were written for them.
+        duplicate_ids: our ids (``NewEvent.id``) of the events that were repetitions and were not written.
+        at_ms: the time that was written as the time of acceptance.
+    """
+
+    accepted: int
+    deliveries: int
+    duplicate_ids: frozenset[str]
+    at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """Counters of one endpoint, kept beside the deliveries and never scanned for."""
+
+    pending: int = 0
+    delivered: int = 0
+    failed: int = 0
+    discarded: int = 0
+    last_attempt_ms: int | None = None
+    last_status_code: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveryRecord:
+    """One row of the delivery log."""
+
+    id: str
+    event_id: str
+    event_type: str
+    endpoint_uid: str
+    state: State
+    reason: str
+    accepted_ms: int
+    due_ms: int
+    attempts: tuple[Attempt, ...] = field(default=())

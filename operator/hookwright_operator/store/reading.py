@@ -1,0 +1,125 @@
+"""Looking into the store without changing it: counters, what is due, the delivery log.
+
+Sync functions on a connection.
+"""
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+from sqlalchemy import Connection, Row, Select, Text, literal_column, select
+
+from hookwright_operator.store.claiming import claimable
+from hookwright_operator.store.model import Attempt, Counts, DeliveryRecord, State
+from hookwright_operator.store.rows import packed, rows
+from hookwright_operator.store.schema import attempts, counters, deliveries, events, is_pending
+
+_pending = counters.c.accepted - counters.c.delivered - counters.c.failed - counters.c.discarded
+_COUNTS = select(
+    counters.c.endpoint_uid,
+    _pending,
+    counters.c.delivered,
+    counters.c.failed,
+    counters.c.discarded,
+    counters.c.last_attempt_ms,
+    counters.c.last_status_code,
+)
+_PENDING_UIDS = select(counters.c.endpoint_uid).where(_pending > 0)
+
+# One step into the claim index for each endpoint that has anything pending, however long its backlog.
+_earliest = (
+    select(deliveries.c.due_ms)
+    .where(deliveries.c.endpoint_uid == counters.c.endpoint_uid, is_pending, claimable())
+    .order_by(deliveries.c.due_ms, deliveries.c.id)
+    .limit(1)
+    .scalar_subquery()
+)
+NEXT_DUE = select(counters.c.endpoint_uid, _earliest.label("due_ms")).where(_pending > 0)
+_uids = rows(uid=Text)
+_NEXT_DUE_OF = NEXT_DUE.where(counters.c.endpoint_uid.in_(select(_uids.c.uid)))
+
+_records = select(
+    deliveries.c.id,
+    deliveries.c.event_id,
+    events.c.type,
+    deliveries.c.endpoint_uid,
+    deliveries.c.state,
+    deliveries.c.reason,
+    events.c.accepted_ms,
+    deliveries.c.due_ms,
+).join(events, events.c.id == deliveries.c.event_id)
+
+_ids = rows(id=Text)
+_ATTEMPTS = (
+    select(attempts)
+    .where(attempts.c.delivery_id.in_(select(_ids.c.id)))
+    .order_by(attempts.c.delivery_id, attempts.c.number)
+)
+
+
+def counts(connection: Connection) -> dict[str, Counts]:
+    """Return the counters by endpoint uid, for every endpoint that a delivery was ever accepted for."""
+    return {uid: Counts(*counted) for uid, *counted in connection.execute(_COUNTS)}
+
+
+def counts_of(connection: Connection, endpoint_uid: str) -> Counts:
+    """Return one endpoint's counters, zero where nothing was ever accepted for it."""
+    row = connection.execute(_COUNTS.where(counters.c.endpoint_uid == endpoint_uid)).one_or_none()
+    return Counts(*row[1:]) if row else Counts()
+
+
+def pending_uids(connection: Connection) -> frozenset[str]:
+    """Return the endpoints that have pending deliveries."""
+    return frozenset(connection.scalars(_PENDING_UIDS))
+
+
+def next_due(connection: Connection, uids: Sequence[str] | None, *, owner: str, now: int) -> dict[str, int]:
+    """Return by endpoint uid when the earliest delivery that nobody holds is due, in the past or the future."""
+    query, which = (NEXT_DUE, {}) if uids is None else (_NEXT_DUE_OF, {"rows": packed([(uid,) for uid in uids])})
+    found = connection.execute(query, {"me": owner, "now": now, **which})
+    return {uid: due_ms for uid, due_ms in found if due_ms is not None}
+
+
+def log_page(endpoint_uid: str, *, state: State | None, limit: int, before: str | None) -> Select[*tuple[object, ...]]:
+    """Compose the query of one page of an endpoint's delivery log, the newest first."""
+    page = _records.where(deliveries.c.endpoint_uid == endpoint_uid).order_by(deliveries.c.id.desc()).limit(limit)
+    if state is not None:
+        # A constant, not a parameter: only so do the partial indexes count.
+        page = page.where(deliveries.c.state == literal_column(f"'{state.value}'"))
+    return page if before is None else page.where(deliveries.c.id < before)
+
+
+def log(
+    connection: Connection, endpoint_uid: str, *, state: State | None, limit: int, cursor: str | None
+) -> tuple[list[DeliveryRecord], str | None]:
+    """Return one page of an endpoint's delivery log, and the cursor of the next page if there is one."""
+    page = log_page(endpoint_uid, state=state, limit=limit + 1, before=cursor)
+    found = connection.execute(page).all()
+    records = _with_attempts(connection, found[:limit])
+    return records, records[-1].id if len(found) > limit else None
+
+
+def delivery(connection: Connection, delivery_id: str) -> DeliveryRecord | None:
+    """Return one delivery with its attempts, None where it is not known."""
+    found = connection.execute(_records.where(deliveries.c.id == delivery_id)).all()
+    return next(iter(_with_attempts(connection, found)), None)
+
+
+def _with_attempts(connection: Connection, found: Sequence[Row[*tuple[object, ...]]]) -> list[DeliveryRecord]:
+    made: defaultdict[str, list[Attempt]] = defaultdict(list)
+    ids = packed([(row.id,) for row in found])
+    for delivery_id, *attempt in connection.execute(_ATTEMPTS, {"rows": ids}):
+        made[delivery_id].append(Attempt(*attempt))
+    return [
+        DeliveryRecord(
+            id=row.id,
+            event_id=row.event_id,
+            event_type=row.type,
+            endpoint_uid=row.endpoint_uid,
+            state=State(row.state),
+            reason=row.reason,
+            accepted_ms=row.accepted_ms,
+            due_ms=row.due_ms,
+            attempts=tuple(made[row.id]),
+        )
+        for row in found
+    ]

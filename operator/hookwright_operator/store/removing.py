@@ -1,0 +1,119 @@
+"""Discarding and forgetting deliveries, a bounded number of rows at a time.
+
+Sync functions on a connection, inside a transaction that the caller begins and ends.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+
+from sqlalchemy import (
+    BigInteger,
+    ColumnElement,
+    Connection,
+    Integer,
+    Row,
+    Select,
+    Text,
+    bindparam,
+    delete,
+    null,
+    select,
+    tuple_,
+    update,
+)
+
+from hookwright_operator.store.model import State
+from hookwright_operator.store.rows import packed, rows
+from hookwright_operator.store.schema import (
+    attempts,
+    counters,
+    deliveries,
+    event_ids,
+    events,
+    is_done,
+    is_failed,
+    is_pending,
+)
+
+_before = bindparam("before", type_=BigInteger)
+_limit = bindparam("count", type_=Integer)
+
+_pending = select(deliveries.c.id).where(deliveries.c.endpoint_uid == bindparam("endpoint"), is_pending).limit(_limit)
+DISCARD = (
+    update(deliveries)
+    .values(
+        state=State.DISCARDED.value,
+        reason=bindparam("why", type_=Text),
+        owner=null(),
+        ended_ms=bindparam("now", type_=BigInteger),
+    )
+    .where(deliveries.c.id.in_(_pending))
+)
+
+
+def _ended(condition: ColumnElement[bool]) -> Select[str, str]:
+    return (
+        select(deliveries.c.id, deliveries.c.event_id)
+        .where(condition, deliveries.c.ended_ms < _before)
+        .order_by(deliveries.c.ended_ms)
+        .limit(_limit)
+    )
+
+
+DONE = _ended(is_done)
+FAILED = _ended(is_failed)
+
+_ids = rows(id=Text)
+_DROP_ATTEMPTS = delete(attempts).where(attempts.c.delivery_id.in_(select(_ids.c.id)))
+_DROP_DELIVERIES = delete(deliveries).where(deliveries.c.id.in_(select(_ids.c.id)))
+_shares = rows(id=Text, removed=Integer)
+_SHRINK_EVENTS = (
+    update(events).values(deliveries=events.c.deliveries - _shares.c.removed).where(events.c.id == _shares.c.id)
+)
+_DROP_EVENTS = delete(events).where(events.c.id.in_(select(_shares.c.id)), events.c.deliveries <= 0)
+
+_key = (event_ids.c.namespace, event_ids.c.project, event_ids.c.event_id)
+_old_keys = select(*_key).where(event_ids.c.accepted_ms <= _before).order_by(event_ids.c.accepted_ms).limit(_limit)
+_DROP_EVENT_IDS = delete(event_ids).where(tuple_(*_key).in_(_old_keys))
+
+
+def discard(connection: Connection, endpoint_uid: str, reason: str, *, limit: int, now: int) -> int:
+    """Discard up to a limit of the endpoint's pending deliveries, claimed ones too, and return how many there were."""
+    discarded = connection.execute(
+        DISCARD, {"endpoint": endpoint_uid, "why": reason, "count": limit, "now": now}
+    ).rowcount
+    if discarded:
+        connection.execute(
+            update(counters)
+            .where(counters.c.endpoint_uid == endpoint_uid)
+            .values(discarded=counters.c.discarded + discarded)
+        )
+    return discarded
+
+
+def prune(
+    connection: Connection, *, delivered_before_ms: int, failed_before_ms: int, accepted_before_ms: int, limit: int
+) -> int:
+    """Remove one batch of what nobody needs any more, and return how many rows that were.
+
+    Args:
+        delivered_before_ms: delivered and discarded deliveries go that ended before.
+        failed_before_ms: failed deliveries go that ended before.
+        accepted_before_ms: producers' event ids go that were accepted at this time or before.
+        limit: how many deliveries of each sort and how many ids to remove at most.
+    """
+    ended = [
+        *connection.execute(DONE, {"before": delivered_before_ms, "count": limit}),
+        *connection.execute(FAILED, {"before": failed_before_ms, "count": limit}),
+    ]
+    removed = _remove(connection, ended) if ended else 0
+    return removed + connection.execute(_DROP_EVENT_IDS, {"before": accepted_before_ms, "count": limit}).rowcount
+
+
+def _remove(connection: Connection, ended: Sequence[Row[str, str]]) -> int:
+    ids = packed([(delivery_id,) for delivery_id, _ in ended])
+    shares = packed(list(Counter([event_id for _, event_id in ended]).items()))
+    removed = connection.execute(_DROP_ATTEMPTS, {"rows": ids}).rowcount
+    removed += connection.execute(_DROP_DELIVERIES, {"rows": ids}).rowcount
+    connection.execute(_SHRINK_EVENTS, {"rows": shares})
+    return removed + connection.execute(_DROP_EVENTS, {"rows": shares}).rowcount

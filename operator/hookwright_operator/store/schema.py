@@ -1,0 +1,126 @@
+"""Pure: the tables, one definition for every engine.
+
+Times are milliseconds since the epoch. What a delivery's columns say:
+
+- ``due_ms``: when it may be attempted next; it means nothing once the delivery is not pending any more.
+- ``attempts``: attempts since it last became pending, by acceptance or by hand; the schedule goes by it.
+  The running number of an attempt is ``attempts.number``, which a retry by hand does not reset.
+- ``owner``: the instance that claimed it, NULL where nobody did. The claim holds as long as that instance's row in
+  ``instances`` has not expired; an owner without a row is dead.
+- ``ended_ms``: when it left the pending state, NULL while it is pending.
+
+An event for which nobody subscribed leaves no row in ``events``, only the id by which a repetition of it is told.
+Nothing refers by a foreign key: the transactions in this package keep the rows together, and checking it again would
+cost every delivery.
+"""
+
+from typing import Any
+
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    ColumnElement,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    Table,
+    Text,
+    literal_column,
+)
+
+metadata = MetaData()
+
+# An index-organised table saves SQLite the second tree that a text key needs; with bodies in the rows it would not pay.
+_CLUSTERED = {"sqlite_with_rowid": False}
+
+
+instances = Table(
+    "instances",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("lease_until_ms", BigInteger, nullable=False),
+    **_CLUSTERED,
+)
+
+event_ids = Table(
+    "event_ids",
+    metadata,
+    Column("namespace", Text, primary_key=True),
+    Column("project", Text, primary_key=True),
+    Column("event_id", Text, primary_key=True),
+    Column("message_id", Text, nullable=False),
+    Column("accepted_ms", BigInteger, nullable=False),
+    Index("event_ids_by_age", "accepted_ms"),
+    **_CLUSTERED,
+)
+
+events = Table(
+    "events",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("namespace", Text, nullable=False),
+    Column("project", Text, nullable=False),
+    Column("type", Text, nullable=False),
+    Column("accepted_ms", BigInteger, nullable=False),
+    Column("deliveries", Integer, nullable=False),
+    Column("body", LargeBinary, nullable=False),
+)
+
+deliveries = Table(
+    "deliveries",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("event_id", Text, nullable=False),
+    Column("endpoint_uid", Text, nullable=False),
+    Column("state", Text, nullable=False),
+    Column("reason", Text, nullable=False),
+    Column("due_ms", BigInteger, nullable=False),
+    Column("attempts", Integer, nullable=False),
+    Column("owner", Text),
+    Column("ended_ms", BigInteger),
+    Index("deliveries_log", "endpoint_uid", "id"),
+    **_CLUSTERED,
+)
+
+# Queries are written with these very conditions, for SQLite uses a partial index only where the query repeats its condition,
+# with constants and not with parameters.
+is_pending = deliveries.c.state == literal_column("'pending'")
+is_failed = deliveries.c.state == literal_column("'failed'")
+is_done = deliveries.c.state.in_([literal_column("'delivered'"), literal_column("'discarded'")])
+
+
+def _partial(name: str, *columns: Column[Any], where: ColumnElement[bool]) -> Index:
+    return Index(name, *columns, sqlite_where=where, postgresql_where=where)
+
+
+_partial("deliveries_to_claim", deliveries.c.endpoint_uid, deliveries.c.due_ms, deliveries.c.id, where=is_pending)
+_partial("deliveries_failed_log", deliveries.c.endpoint_uid, deliveries.c.id, where=is_failed)
+_partial("deliveries_failed_by_age", deliveries.c.ended_ms, where=is_failed)
+_partial("deliveries_done_by_age", deliveries.c.ended_ms, where=is_done)
+
+attempts = Table(
+    "attempts",
+    metadata,
+    Column("delivery_id", Text, primary_key=True),
+    Column("number", Integer, primary_key=True, autoincrement=False),
+    Column("started_ms", BigInteger, nullable=False),
+    Column("duration_ms", BigInteger, nullable=False),
+    Column("status_code", Integer, nullable=False),
+    Column("error", Text, nullable=False),
+    Column("response", Text, nullable=False),
+    **_CLUSTERED,
+)
+
+counters = Table(
+    "counters",
+    metadata,
+    Column("endpoint_uid", Text, primary_key=True),
+    Column("accepted", BigInteger, nullable=False),
+    Column("delivered", BigInteger, nullable=False),
+    Column("failed", BigInteger, nullable=False),
+    Column("discarded", BigInteger, nullable=False),
+    Column("last_attempt_ms", BigInteger),
+    Column("last_status_code", Integer),
+    **_CLUSTERED,
+)

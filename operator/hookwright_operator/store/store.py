@@ -1,0 +1,297 @@
+"""The store: accepted events, their deliveries, and who is at work on them."""
+
+import asyncio
+import secrets
+from collections.abc import Callable, Sequence
+from functools import partial
+from time import perf_counter
+from typing import Self, TypeVar
+
+from sqlalchemy import Connection
+
+from hookwright_operator.errors import StoreError, StoreUnavailable
+from hookwright_operator.store import accepting, claiming, reading, removing, settling
+from hookwright_operator.store.batch import Batcher, Observe, Operation
+from hookwright_operator.store.engine import Database, open_database
+from hookwright_operator.store.faults import translated
+from hookwright_operator.store.model import Accepted, Claimed, Counts, DeliveryRecord, NewEvent, Settlement, State
+from hookwright_operator.store.rows import storable
+
+T = TypeVar("T")
+
+DEDUPE_WINDOW_MS = 24 * 60 * 60 * 1000
+"""For how long a producer's event id is remembered, in milliseconds."""
+
+DISCARD_BATCH = 2000
+"""Deliveries discarded in one transaction."""
+
+_BODY_BYTES_PER_ROW = 4096
+
+
+class Store:
+    """Deliveries that survive a crash. Open it with `Store.open`; one event loop owns it.
+
+    What writes is committed together with whatever else is asked for at the time, and has been committed when the call
+    returns. Every call may raise StoreUnavailable: the database is locked, full or away, or the store is closed. A call
+    that raises has changed nothing. A cancelled call may still be carried out, as a whole; what it would have claimed is
+    released.
+
+    Times are milliseconds since the epoch.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        *,
+        instance: str,
+        lease_ms: int,
+        clock: Callable[[], int],
+        observe: Observe,
+        dedupe_window_ms: int,
+    ) -> None:
+        self.instance = instance
+        self._database = database
+        self._clock = clock
+        self._observe = observe
+        self._dedupe_window_ms = dedupe_window_ms
+        self._batcher = Batcher(database.write, observe)
+        self._closed = False
+        self._accept = Operation("accept", self._accept_all)
+        self._settle = Operation("settle", self._settle_all)
+        self._claim = Operation("claim", self._claim_all)
+        self._release = Operation("release", partial(claiming.release, owner=instance))
+        self._lease_ms = lease_ms
+
+    @classmethod
+    async def open(
+        cls,
+        url: str,
+        *,
+        instance: str,
+        lease_ms: int,
+        clock: Callable[[], int],
+        observe: Observe = lambda _operation, _seconds: None,
+        dedupe_window_ms: int = DEDUPE_WINDOW_MS,
+    ) -> Self:
+        """Open the database, bring its schema up to date and register this process as one that claims.
+
+        Args:
+            url: ``sqlite:///<path>``; ``?timeout=<seconds>`` says how long to wait for somebody else's lock.
+            instance: whose claims these are, for people to read; every opening makes it unique.
+            lease_ms: for how long claims outlive the last heartbeat.
+            observe: told on the event loop, per transaction, what took how many seconds.
+            dedupe_window_ms: for how long a producer's event id is remembered.
+
+        Raises:
+            StoreError: the URL is wrong, another operator has the file, or a newer operator wrote it.
+            StoreUnavailable: the database cannot be used right now.
+        """
+        database = await open_database(url)
+        store = cls(
+            database,
+            instance=f"{instance}/{secrets.token_hex(8)}",
+            lease_ms=lease_ms,
+            clock=clock,
+            observe=observe,
+            dedupe_window_ms=dedupe_window_ms,
+        )
+        try:
+            await store.heartbeat()
+            if database.exclusive:
+                await store._once("bury", partial(claiming.bury_others, owner=store.instance))
+        except BaseException:
+            await store.close()
+            raise
+        return store
+
+    async def close(self) -> None:
+        """Commit what was asked for so far, then refuse everything and let the database go."""
+        if not self._closed:
+            self._closed = True
+            await self._batcher.close()
+            await self._database.close()
+
+    async def accept(self, events: Sequence[NewEvent]) -> Accepted:
+        """Write events with their deliveries and counters, all of them or none.
+
+        An event whose ``event_id`` came before within the window, or earlier in the same call, is a duplicate and
+        writes nothing. An event without deliveries leaves only its id.
+
+        Raises:
+            StoreError: an ``event_id`` has a character that no database keeps, or an id of ours is taken.
+            StoreUnavailable: nothing was written, try again later.
+        """
+        for event in events:
+            if event.event_id is not None and not storable(event.event_id):
+                raise StoreError(f"event {event.id}: event_id must not contain U+0000 or lone surrogates")
+        weight = sum([1 + len(event.deliveries) + len(event.body) // _BODY_BYTES_PER_ROW for event in events])
+        answer = self._batcher.submit(self._accept, events, weight=weight)
+        return await self._unless_cancelled(
+            answer, lambda _: [delivery.id for event in events for delivery in event.deliveries if delivery.claimed]
+        )
+
+    async def claim(self, wants: Sequence[tuple[str, int]]) -> list[Claimed]:
+        """Claim what is due and held by nobody living.
+
+        Args:
+            wants: endpoint uids, each once, with how many deliveries to claim at most.
+
+        Returns:
+            The deliveries, an endpoint's in the order of their due times, then ids.
+        """
+        answer = self._batcher.submit(self._claim, wants, weight=sum([limit for _, limit in wants]))
+        return await self._unless_cancelled(answer, lambda claimed: [delivery.id for delivery in claimed])
+
+    async def settle(self, settlements: Sequence[Settlement]) -> None:
+        """Record attempts, numbering them, and move their deliveries on, each delivery at most once in a call.
+
+        A delivery moves only if it is still pending and claimed by this instance; the attempt is recorded anyway.
+        """
+        await self._batcher.submit(self._settle, settlements, weight=2 * len(settlements))
+
+    async def release(self, delivery_ids: Sequence[str]) -> None:
+        """Give claimed deliveries back, so that anybody may claim them."""
+        await self._batcher.submit(self._release, delivery_ids, weight=len(delivery_ids))
+
+    async def heartbeat(self) -> int:
+        """Renew this instance's lease, and return until when it holds."""
+        return await self._once(
+            "heartbeat",
+            lambda connection: claiming.renew_lease(
+                connection, owner=self.instance, now=self._clock(), lease_ms=self._lease_ms
+            ),
+        )
+
+    async def discard(self, endpoint_uid: str, reason: str) -> int:
+        """Discard all pending deliveries of an endpoint, claimed ones too, and return how many there were.
+
+        They go a batch at a time, so that others need not wait; if it fails halfway, calling it again does the rest.
+        """
+        total = 0
+        while True:
+            discarded = await self._once(
+                "discard",
+                lambda connection: removing.discard(
+                    connection, endpoint_uid, reason, limit=DISCARD_BATCH, now=self._clock()
+                ),
+                weight=DISCARD_BATCH,
+            )
+            total += discarded
+            if discarded < DISCARD_BATCH:
+                return total
+
+    async def retry(self, delivery_id: str) -> State | None:
+        """Make a delivered or failed delivery pending again, due now, with the schedule at its beginning.
+
+        Returns:
+            The state it had, None where it is not known. What is pending or discarded stays as it is.
+        """
+        return await self._once("retry", lambda connection: settling.retry(connection, delivery_id, now=self._clock()))
+
+    async def prune(self, *, delivered_before_ms: int, failed_before_ms: int, limit: int) -> int:
+        """Remove one batch of old rows with all that hangs on them, and of event ids older than the window.
+
+        Args:
+            delivered_before_ms: delivered and discarded deliveries go that ended before.
+            failed_before_ms: failed deliveries go that ended before.
+            limit: how many deliveries of each sort to remove at most.
+
+        Returns:
+            How many rows were removed, 0 when nothing is left to remove.
+        """
+        return await self._once(
+            "prune",
+            lambda connection: removing.prune(
+                connection,
+                delivered_before_ms=delivered_before_ms,
+                failed_before_ms=failed_before_ms,
+                accepted_before_ms=self._clock() - self._dedupe_window_ms,
+                limit=limit,
+            ),
+            weight=4 * limit,
+        )
+
+    async def ping(self) -> None:
+        """Return if the store can begin a transaction that writes, raise StoreUnavailable otherwise."""
+        await self._once("ping", lambda _: None)
+
+    async def next_due(self, endpoint_uids: Sequence[str] | None = None) -> dict[str, int]:
+        """Return by endpoint uid when the earliest delivery that nobody living holds is due.
+
+        Args:
+            endpoint_uids: whose; of every endpoint where None.
+        """
+        now = self._clock()
+        return await self._read(
+            "next_due", lambda connection: reading.next_due(connection, endpoint_uids, owner=self.instance, now=now)
+        )
+
+    async def pending_uids(self) -> frozenset[str]:
+        """Return the endpoints that have pending deliveries."""
+        return await self._read("pending_uids", reading.pending_uids)
+
+    async def counts(self) -> dict[str, Counts]:
+        """Return the counters by endpoint uid, for every endpoint that a delivery was ever accepted for."""
+        return await self._read("counts", reading.counts)
+
+    async def counts_of(self, endpoint_uid: str) -> Counts:
+        """Return one endpoint's counters, zeros where no delivery was ever accepted for it."""
+        return await self._read("counts", lambda connection: reading.counts_of(connection, endpoint_uid))
+
+    async def deliveries(
+        self, endpoint_uid: str, *, state: State | None = None, limit: int = 50, cursor: str | None = None
+    ) -> tuple[list[DeliveryRecord], str | None]:
+        """Return a page of an endpoint's delivery log with the attempts, the newest delivery first.
+
+        Args:
+            cursor: as an earlier page returned it, None for the first page.
+
+        Returns:
+            The page, and the cursor of the next one, None after the last.
+        """
+        return await self._read(
+            "deliveries",
+            lambda connection: reading.log(connection, endpoint_uid, state=state, limit=limit, cursor=cursor),
+        )
+
+    async def delivery(self, delivery_id: str) -> DeliveryRecord | None:
+        """Return one delivery with its attempts, None where it is not known."""
+        return await self._read("delivery", lambda connection: reading.delivery(connection, delivery_id))
+
+    def _accept_all(self, connection: Connection, calls: Sequence[Sequence[NewEvent]]) -> list[Accepted]:
+        now = self._clock()
+        return accepting.accept(connection, calls, owner=self.instance, now=now, since=now - self._dedupe_window_ms)
+
+    def _claim_all(self, connection: Connection, calls: Sequence[Sequence[tuple[str, int]]]) -> list[list[Claimed]]:
+        return claiming.claim(connection, calls, owner=self.instance, now=self._clock())
+
+    def _settle_all(self, connection: Connection, calls: Sequence[Sequence[Settlement]]) -> list[None]:
+        return settling.settle(connection, calls, owner=self.instance, now=self._clock())
+
+    def _once(self, name: str, work: Callable[[Connection], T], *, weight: int = 1) -> "asyncio.Future[T]":
+        """Ask for an operation that has nothing to share with other calls of its kind."""
+        operation: Operation[None, T] = Operation(name, lambda connection, _: [work(connection)])
+        return self._batcher.submit(operation, None, weight=weight)
+
+    async def _unless_cancelled(self, answer: "asyncio.Future[T]", held: Callable[[T], list[str]]) -> T:
+        """Wait for an answer; if nobody waits any more when it comes, release the deliveries that it claimed."""
+        try:
+            return await asyncio.shield(answer)
+        except asyncio.CancelledError:
+            answer.add_done_callback(partial(self._give_back, held))
+            raise
+
+    def _give_back(self, held: Callable[[T], list[str]], answer: "asyncio.Future[T]") -> None:
+        if answer.exception() is None and (ids := held(answer.result())) and not self._closed:
+            self._batcher.submit(self._release, ids, weight=len(ids))
+
+    async def _read(self, name: str, work: Callable[[Connection], T]) -> T:
+        if self._closed:
+            raise StoreUnavailable("the store is closed")
+        started = perf_counter()
+        try:
+            return await self._database.read(work)
+        except Exception as error:
+            raise translated(error) from error
+        finally:
+            self._observe(name, perf_counter() - started)

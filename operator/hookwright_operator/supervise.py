@@ -1,0 +1,61 @@
+"""Loops that must not die: each is started again after a failure, and liveness tells of one that cannot live."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+import structlog
+
+from hookwright_operator import metrics
+
+log = structlog.get_logger(__name__)
+
+_FIRST_PAUSE: Final = 0.5
+_LONGEST_PAUSE: Final = 15.0
+_LIVED: Final = 60.0
+"""Seconds after which a loop counts as having lived, and its earlier failures as over."""
+_TOLERATED: Final = 8
+
+
+@dataclass(slots=True)
+class Supervisor:
+    """Runs loops by name.
+
+    Liveness is lost when a loop fails again and again without a minute of life between.
+    """
+
+    _tasks: dict[str, asyncio.Task[None]] = field(default_factory=dict)
+    _failures: dict[str, int] = field(default_factory=dict)
+
+    def start(self, name: str, run: Callable[[], Awaitable[None]]) -> None:
+        """Run a loop until `stop`; ``run`` is called again each time it fails or ends."""
+        self._tasks[name] = asyncio.get_running_loop().create_task(self._keep(name, run), name=name)
+
+    def dying(self) -> str | None:
+        """Return the name of a loop that cannot be kept alive, or None."""
+        return next((name for name, failures in self._failures.items() if failures > _TOLERATED), None)
+
+    async def stop(self, *names: str) -> None:
+        """End the named loops, or all."""
+        tasks = [self._tasks.pop(name) for name in names or tuple(self._tasks) if name in self._tasks]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _keep(self, name: str, run: Callable[[], Awaitable[None]]) -> None:
+        clock = asyncio.get_running_loop().time
+        pause = _FIRST_PAUSE
+        while True:
+            began = clock()
+            try:
+                await run()
+                log.warning("a loop ended and is started again", loop=name)
+            except Exception:
+                log.exception("a loop failed and is started again", loop=name)
+            metrics.LOOP_RESTARTS.labels(name).inc()
+            if clock() - began > _LIVED:
+                self._failures[name], pause = 0, _FIRST_PAUSE
+            self._failures[name] = self._failures.get(name, 0) + 1
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, _LONGEST_PAUSE)

@@ -1,0 +1,298 @@
+"""The API server enforces the contract, says what would be right, and agrees with the models.
+
+Each file below ``crds/good`` and ``crds/bad`` is one case. A bad one tells, in comments at its top, what the
+refusal says; where it has two documents the first is accepted, and the second is a change that is refused.
+"""
+
+import json
+import re
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+import yaml
+from pydantic import ValidationError
+
+from hookwright_crds import API_VERSION
+from hookwright_crds.base import ServerModel
+from hookwright_crds.conditions import condition
+from hookwright_crds.resources import (
+    KINDS,
+    ApiKey,
+    ApiKeyStatus,
+    DeliveryCounts,
+    HandoverState,
+    HandoverStatus,
+    Project,
+    ProjectStatus,
+    SecretKeyRef,
+    WebhookEndpoint,
+    WebhookEndpointStatus,
+)
+from hookwright_dev.cluster import Cluster, Kubectl
+
+CASES = Path(__file__).parent / "crds"
+NOW = datetime(2030, 1, 31, 12, 0, 0, tzinfo=UTC)
+READY = condition("Ready", "True", "Prepared", "All is well.", generation=3, now=NOW)
+UNREACHABLE = condition("Reachable", "False", "Answered500", "It answered 500.", generation=3, now=NOW)
+
+
+def cases(folder: str) -> list[Any]:
+    """Return the case files of a folder, each as a parameter named after its file."""
+    found = sorted((CASES / folder).glob("*.yaml"))
+    assert found, f"no cases in {folder}"
+    return [pytest.param(path, id=path.stem) for path in found]
+
+
+def model_of(manifest: dict[str, Any]) -> type[Project | ApiKey | WebhookEndpoint]:
+    """Return the model of a manifest's kind."""
+    return next(kind for kind in KINDS if kind.names.kind == manifest["kind"])
+
+
+@pytest.fixture(scope="module")
+def shared(control_plane: Cluster) -> Iterator[str]:
+    """A namespace for all cases: no two accepted objects have the same name, and the refused ones leave nothing."""
+    name = f"test-crds-{uuid4().hex[:8]}"
+    control_plane.kubectl("create", "namespace", name)
+    yield name
+    control_plane.kubectl("delete", "namespace", name, "--wait=false")
+
+
+def endpoint(name: str, **spec: object) -> dict[str, Any]:
+    """Return the manifest of an endpoint."""
+    least = {"projectRef": {"name": "billing"}, "url": "https://example.com/hooks", "events": ["delivered"]}
+    return {"apiVersion": API_VERSION, "kind": "WebhookEndpoint", "metadata": {"name": name}, "spec": least | spec}
+
+
+def apikey(name: str, **spec: object) -> dict[str, Any]:
+    """Return the manifest of a key that is handed over."""
+    least = {"projectRef": {"name": "billing"}, "handover": {"secretName": f"{name}-key"}}
+    return {"apiVersion": API_VERSION, "kind": "ApiKey", "metadata": {"name": name}, "spec": least | spec}
+
+
+def project(name: str) -> dict[str, Any]:
+    """Return the manifest of a project."""
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "Project",
+        "metadata": {"name": name},
+        "spec": {"displayName": "Billing"},
+    }
+
+
+def apply(kubectl: Kubectl, namespace: str, *manifests: dict[str, Any]) -> None:
+    """Apply manifests that must be accepted."""
+    kubectl("apply", "-n", namespace, "-f", "-", stdin=yaml.safe_dump_all(manifests))
+
+
+def report(kubectl: Kubectl, namespace: str, name: str, status: ServerModel) -> dict[str, Any]:
+    """Write a status, as the operator does, and return what the API server kept of it."""
+    patch = json.dumps({"status": status.to_kubernetes()})
+    answer = kubectl("patch", name, "-n", namespace, "--subresource=status", "--type=merge", "-p", patch, "-o", "json")
+    kept: dict[str, Any] = json.loads(answer.stdout)["status"]
+    return kept
+
+
+def rows(printed: str) -> list[dict[str, str]]:
+    """Return a table of ``kubectl get`` as one dictionary a row, by the columns' positions."""
+    header, *lines = printed.splitlines()
+    starts = [found.start() for found in re.finditer(r"(?<!\S)\S+(?: \S+)*", header)]
+    spans = list(zip(starts, [*starts[1:], None], strict=True))
+    return [{header[a:b].strip(): line[a:b].strip() for a, b in spans} for line in lines]
+
+
+@pytest.mark.parametrize("path", cases("good"))
+def test_a_good_manifest_is_accepted_and_the_models_read_it_as_the_server_stores_it(
+    kubectl: Kubectl, shared: str, path: Path
+) -> None:
+    """Server and models accept the same, and fill in the same defaults."""
+    manifest = yaml.safe_load(path.read_text(encoding="utf-8"))
+    stored = json.loads(kubectl("apply", "-n", shared, "-f", str(path), "-o", "json").stdout)
+    model = model_of(manifest)
+    assert model.model_validate(stored).spec == model.model_validate(manifest).spec
+
+
+@pytest.mark.parametrize("path", cases("bad"))
+def test_a_bad_manifest_is_refused_with_its_sentence_and_by_the_models_too(
+    kubectl: Kubectl, shared: str, path: Path
+) -> None:
+    """What the API server refuses, the models refuse; changes are the server's to judge, for models see one state."""
+    text = path.read_text(encoding="utf-8")
+    *before, last = text.split("---\n")
+    for document in before:
+        kubectl("apply", "-n", shared, "-f", "-", stdin=document)
+    refused = kubectl("apply", "-n", shared, "-f", "-", stdin=last, check=False)
+    expected = re.findall(r"^# refused: (.+)$", text, re.MULTILINE)
+    assert expected, "the case does not tell what the refusal says"
+    assert refused.returncode == 1, refused.stdout
+    for sentence in expected:
+        assert sentence in refused.stderr
+    manifest = yaml.safe_load(last)
+    if before:
+        model_of(manifest).model_validate(manifest)
+    else:
+        with pytest.raises(ValidationError):
+            model_of(manifest).model_validate(manifest)
+
+
+@pytest.mark.parametrize(
+    "manifest",
+    [
+        endpoint("userinfo", url="https://user:hunter2@example.com/"),
+        endpoint("header", headers={"Authorization": "Bearer hunter2\n"}),
+        apikey("plaintext", handover=None, digest="hw_k7qx2m0v9abc_hunter2"),
+    ],
+    ids=lambda manifest: manifest["metadata"]["name"],
+)
+def test_a_refusal_does_not_repeat_what_could_be_a_credential(
+    kubectl: Kubectl, shared: str, manifest: dict[str, Any]
+) -> None:
+    """Refusals end in terminals, CI logs and audit logs; so neither the server's nor the models' tell the value."""
+    refused = kubectl("apply", "-n", shared, "-f", "-", stdin=yaml.safe_dump(manifest), check=False)
+    assert "Forbidden" in refused.stderr
+    assert "hunter2" not in refused.stderr
+    with pytest.raises(ValidationError) as error:
+        model_of(manifest).model_validate(manifest)
+    assert "hunter2" not in str(error.value)
+
+
+def test_what_is_not_an_identity_can_be_changed(kubectl: Kubectl, namespace: str) -> None:
+    """An endpoint's target, events and bounds and a key's expiry follow the manifest."""
+    apply(kubectl, namespace, endpoint("orders"), apikey("ci"))
+    apply(
+        kubectl,
+        namespace,
+        endpoint("orders", url="https://example.org/", events=["failed"], suspend=True, timeout="5s", maxInFlight=2),
+        apikey("ci", expiresAt="2031-01-01T00:00:00Z", displayName="CI"),
+    )
+    listed = json.loads(kubectl("get", "hookwright", "-n", namespace, "-o", "json").stdout)["items"]
+    specs = {item["kind"]: item["spec"] for item in listed}
+    assert specs["WebhookEndpoint"]["url"] == "https://example.org/"
+    assert specs["WebhookEndpoint"]["suspend"] is True
+    assert specs["ApiKey"]["expiresAt"] == "2031-01-01T00:00:00Z"
+
+
+def test_get_hookwright_lists_every_kind(kubectl: Kubectl, namespace: str) -> None:
+    """One category shows all that Hookwright manages in a namespace."""
+    apply(kubectl, namespace, project("billing"), apikey("ci"), endpoint("orders"))
+    listed = kubectl("get", "hookwright", "-n", namespace, "-o", "name").stdout.split()
+    assert sorted(listed) == [
+        "apikey.hookwright.dev/ci",
+        "project.hookwright.dev/billing",
+        "webhookendpoint.hookwright.dev/orders",
+    ]
+
+
+def test_a_project_row_tells_whether_it_is_well(kubectl: Kubectl, namespace: str) -> None:
+    """The columns of a Project: readiness and how much belongs to it."""
+    apply(kubectl, namespace, project("billing"))
+    report(kubectl, namespace, "hwproj/billing", ProjectStatus(api_keys=1, webhook_endpoints=2, conditions=(READY,)))
+    [row] = rows(kubectl("get", "hwproj", "-n", namespace).stdout)
+    assert row.pop("AGE")
+    assert row == {"NAME": "billing", "READY": "True", "KEYS": "1", "ENDPOINTS": "2"}
+
+
+def test_a_key_row_tells_whether_it_is_well(kubectl: Kubectl, namespace: str) -> None:
+    """The columns of an ApiKey; an expiry to come stands there in full, not as an invalid age."""
+    apply(kubectl, namespace, apikey("ci", expiresAt="2099-01-01T00:00:00Z"))
+    handover = HandoverStatus(state=HandoverState.DELIVERED, remove_at=NOW)
+    status = ApiKeyStatus(key_id="k7qx2m0v9abc", digest=f"sha256:{'a' * 64}", handover=handover, conditions=(READY,))
+    report(kubectl, namespace, "hwkey/ci", status)
+    [row] = rows(kubectl("get", "hwkey", "-n", namespace).stdout)
+    assert row.pop("AGE")
+    assert row == {
+        "NAME": "ci",
+        "PROJECT": "billing",
+        "KEY ID": "k7qx2m0v9abc",
+        "HANDOVER": "Delivered",
+        "EXPIRES": "2099-01-01T00:00:00Z",
+        "READY": "True",
+    }
+
+
+def test_an_endpoint_row_tells_whether_it_is_well(kubectl: Kubectl, namespace: str) -> None:
+    """The columns of a WebhookEndpoint, and with -o wide where it goes and why it is as it is."""
+    apply(kubectl, namespace, endpoint("orders"))
+    counts = DeliveryCounts(pending=3, delivered=10, failed=1)
+    status = WebhookEndpointStatus(deliveries=counts, conditions=(READY, UNREACHABLE))
+    report(kubectl, namespace, "hwep/orders", status)
+    [row] = rows(kubectl("get", "hwep", "-n", namespace, "-o", "wide").stdout)
+    assert row.pop("AGE")
+    narrow = {
+        "NAME": "orders", "PROJECT": "billing", "READY": "True", "REACHABLE": "False", "PENDING": "3", "FAILED": "1",
+    }  # fmt: skip
+    wide = {
+        "URL": "https://example.com/hooks", "SUSPENDED": "false", "REASON": "Prepared", "MESSAGE": "All is well.",
+    }  # fmt: skip
+    assert row == narrow | wide
+    [row] = rows(kubectl("get", "hwep", "-n", namespace).stdout)
+    assert row.keys() == narrow.keys() | {"AGE"}
+
+
+def test_a_status_comes_back_as_it_was_written(kubectl: Kubectl, namespace: str) -> None:
+    """The server keeps every field of every status model: a field missing in the schema would be pruned."""
+    ready = (READY, UNREACHABLE)
+    handover = HandoverStatus(state=HandoverState.REMOVED, remove_at=NOW)
+    counts = DeliveryCounts(
+        pending=1, delivered=2, failed=3, discarded=4, last_attempt_time=NOW, last_status_code=503
+    )  # fmt: skip
+    secret = SecretKeyRef(name="orders-signing", key="secret")
+    full: dict[str, ServerModel] = {
+        "hwproj/billing": ProjectStatus(observed_generation=1, api_keys=1, webhook_endpoints=2, conditions=ready),
+        "hwkey/ci": ApiKeyStatus(
+            observed_generation=1, key_id="k7q", digest="sha256:00", handover=handover, last_used_at=NOW,
+            conditions=ready,
+        ),
+        "hwep/orders": WebhookEndpointStatus(
+            observed_generation=1, signing_secret_ref=secret, deliveries=counts, conditions=ready
+        ),
+    }  # fmt: skip
+    apply(kubectl, namespace, project("billing"), apikey("ci"), endpoint("orders"))
+    for name, status in full.items():
+        assert set(status.to_kubernetes()) == {field.alias for field in type(status).model_fields.values()}
+        assert report(kubectl, namespace, name, status) == status.to_kubernetes()
+
+
+def test_a_manifest_cannot_write_a_status(kubectl: Kubectl, namespace: str) -> None:
+    """The status is a subresource: whoever may only write endpoints cannot declare one Ready."""
+    apply(kubectl, namespace, endpoint("orders") | {"status": {"observedGeneration": 7}})
+    stored = json.loads(kubectl("get", "hwep/orders", "-n", namespace, "-o", "json").stdout)
+    assert "status" not in stored
+
+
+def test_an_object_has_one_condition_of_a_type(kubectl: Kubectl, namespace: str) -> None:
+    """Conditions are a map by type, so two field managers can each own theirs."""
+    apply(kubectl, namespace, endpoint("orders"))
+    patch = json.dumps({"status": WebhookEndpointStatus(conditions=(READY, READY)).to_kubernetes()})
+    refused = kubectl(
+        "patch", "hwep/orders", "-n", namespace, "--subresource=status", "--type=merge", "-p", patch, check=False
+    )
+    assert 'Duplicate value: {"type":"Ready"}' in refused.stderr
+
+
+def test_endpoints_of_one_project_can_be_selected(kubectl: Kubectl, namespace: str) -> None:
+    """``--field-selector spec.projectRef.name=…`` finds what belongs to a project."""
+    apply(kubectl, namespace, endpoint("orders"), endpoint("newsletter", projectRef={"name": "marketing"}))
+    found = kubectl("get", "hwep", "-n", namespace, "--field-selector=spec.projectRef.name=marketing", "-o", "name")
+    assert found.stdout.split() == ["webhookendpoint.hookwright.dev/newsletter"]
+
+
+def test_explain_tells_what_a_field_is_for(kubectl: Kubectl) -> None:
+    """The models' descriptions are what ``kubectl explain`` prints, warnings about secrets included."""
+    url = " ".join(kubectl("explain", "webhookendpoint.spec.url").stdout.split())
+    assert "an absolute https URL without userinfo and fragment" in url
+    headers = " ".join(kubectl("explain", "webhookendpoint.spec.headers").stdout.split())
+    assert "Not a place for secrets" in headers
+
+
+def test_the_schemas_are_structural(kubectl: Kubectl) -> None:
+    """The API server has nothing to say against the CRDs: each is established, and none is non-structural."""
+    names = [f"crd/{kind.names.plural}.hookwright.dev" for kind in KINDS]
+    items = json.loads(kubectl("get", *names, "-o", "json").stdout)["items"]
+    for item in items:
+        states = {entry["type"]: entry["status"] for entry in item["status"]["conditions"]}
+        assert states["Established"] == "True"
+        assert "NonStructuralSchema" not in states

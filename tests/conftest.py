@@ -1,0 +1,97 @@
+"""What every test may use: one cluster for the whole session, a namespace for each test, and evidence when one fails.
+
+The cluster is a control plane started here, or the one that ``HOOKWRIGHT_TEST_KUBECONFIG`` names.
+"""
+
+import os
+from collections.abc import Generator, Iterator
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+from _pytest.capture import CaptureManager
+
+from hookwright_dev.assets import Assets, acquire
+from hookwright_dev.cluster import Cluster, Kubectl
+from hookwright_dev.controlplane import ControlPlane
+from hookwright_dev.processes import tail
+
+CRDS = Path(__file__).resolve().parents[1] / "crds"
+KUBECONFIG_VARIABLE = "HOOKWRIGHT_TEST_KUBECONFIG"
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Fetch or build the binaries before the first test: that can take minutes, and no test's time limit covers it."""
+    wanted = any("assets" in getattr(item, "fixturenames", ()) for item in session.items)
+    if wanted and not session.config.option.collectonly:
+        with uncaptured(session.config):
+            acquire()
+
+
+@pytest.fixture(scope="session")
+def assets() -> Assets:
+    """The control plane's binaries."""
+    return acquire()
+
+
+@pytest.fixture(scope="session")
+def control_plane(
+    assets: Assets, pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Cluster]:
+    """The session's cluster, serving the kinds of ``crds/``."""
+    crds = CRDS if any(CRDS.glob("*.yaml")) else None
+    if kubeconfig := os.environ.get(KUBECONFIG_VARIABLE):
+        cluster = Cluster.existing(Path(kubeconfig), tmp_path_factory.mktemp("cluster"))
+        if crds:
+            cluster.apply_crds(crds)
+        yield cluster
+        return
+    with uncaptured(pytestconfig):
+        plane = ControlPlane.start(assets=assets, crds=crds)
+    with plane:
+        yield plane
+
+
+@pytest.fixture
+def kubectl(control_plane: Cluster) -> Kubectl:
+    """Run kubectl on the session's cluster, as its administrator."""
+    return control_plane.kubectl
+
+
+@pytest.fixture
+def namespace(kubectl: Kubectl) -> Iterator[str]:
+    """The name of a namespace that this test has to itself."""
+    name = f"test-{uuid4().hex[:8]}"
+    kubectl("create", "namespace", name)
+    yield name
+    kubectl("delete", "namespace", name, "--wait=false")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Add the control plane's logs and the namespace's objects to the report of a failed test."""
+    report = yield
+    arguments: dict[str, object] = getattr(item, "funcargs", {})
+    cluster = arguments.get("control_plane")
+    if report.failed and isinstance(cluster, Cluster):
+        report.sections += [(f"end of {name}.log", tail(log)) for name, log in cluster.logs.items()]
+        if isinstance(namespace := arguments.get("namespace"), str):
+            report.sections.append((f"objects in namespace {namespace}", _objects(cluster, namespace)))
+    return report
+
+
+def _objects(cluster: Cluster, namespace: str) -> str:
+    listed = [
+        cluster.kubectl("get", kinds, "-n", namespace, "-o", "wide", check=False)
+        for kinds in ("hookwright", "secrets,events")
+    ]
+    return "\n".join(result.stdout + result.stderr for result in listed)
+
+
+def uncaptured(config: pytest.Config) -> AbstractContextManager[None]:
+    """Let a progress display through to the terminal."""
+    capture = config.pluginmanager.getplugin("capturemanager")
+    return capture.global_and_fixture_disabled() if isinstance(capture, CaptureManager) else nullcontext()

@@ -1,0 +1,35 @@
+"""What the delivery tests share: a real receiver, and a sender that may reach loopback."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+
+import pytest
+import uvloop
+
+from hookwright_dev.receiver import Receiver
+from hookwright_operator.delivery.guard import Guard
+from hookwright_operator.delivery.sender import Sender
+
+ON_BOTH_LOOPS = ("test_sender", "test_guard")
+
+
+def pytest_asyncio_loop_factories(item: pytest.Item) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
+    """Run on uvloop as the operator does, and what touches sockets on asyncio's own loop as well."""
+    factories: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {"uvloop": uvloop.new_event_loop}
+    if item.path.name.startswith(ON_BOTH_LOOPS):
+        factories["asyncio"] = asyncio.new_event_loop
+    return factories
+
+
+@pytest.fixture
+async def receiver() -> AsyncIterator[Receiver]:
+    """A receiver on loopback that answers 200 until told otherwise."""
+    async with Receiver() as receiver:
+        yield receiver
+
+
+@pytest.fixture
+async def sender() -> AsyncIterator[Sender]:
+    """A sender whose guard lets loopback through."""
+    async with Sender(Guard(["127.0.0.0/8", "::1/128"]), user_agent="Hookwright/test", allow_http=True) as sender:
+        yield sender

@@ -1,0 +1,134 @@
+"""What the intake's tests share: a real intake on loopback, whose callers a real API server judges."""
+
+import json
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass, field
+from uuid import uuid4
+
+import httpx
+import pytest
+
+from hookwright_dev.cluster import Cluster
+from hookwright_operator.intake.app import create_app
+from hookwright_operator.intake.auth import ReviewAuth
+from hookwright_operator.intake.deps import Deps
+from hookwright_operator.intake.server import Server
+from hookwright_operator.kube import Kube
+from hookwright_operator.registry import Endpoint, Registry
+from intake.recorder import Line, Log, Recorder, Tester
+
+ORDERS = "uid-orders"
+
+
+@dataclass(frozen=True, slots=True)
+class Tokens:
+    """ServiceAccount tokens of the test's organization.
+
+    Attributes:
+        namespace: where their accounts and the granted permissions are.
+        sender: may do everything with the projects ``billing`` and ``ghost`` and with every endpoint.
+        stranger: may do nothing.
+        misdirected: the sender's, made for another audience.
+    """
+
+    namespace: str
+    sender: str = field(repr=False)
+    stranger: str = field(repr=False)
+    misdirected: str = field(repr=False)
+
+
+@dataclass(slots=True)
+class Intake:
+    """A running intake and all that it stands on."""
+
+    server: Server
+    client: httpx.AsyncClient
+    registry: Registry
+    line: Line
+    recorder: Recorder
+    log: Log
+    tester: Tester
+    unready: str | None = None
+
+
+@pytest.fixture(scope="session")
+def tokens(control_plane: Cluster) -> Iterator[Tokens]:
+    """Accounts, permissions and tokens, made once."""
+    kubectl, namespace = control_plane.kubectl, f"intake-{uuid4().hex[:8]}"
+    kubectl("create", "namespace", namespace)
+    for account in ("sender", "stranger"):
+        kubectl("create", "serviceaccount", account, "-n", namespace)
+    kubectl("apply", "-n", namespace, "-f", "-", stdin=json.dumps(_permissions(namespace)))
+
+    def token(account: str, audience: str = "hookwright") -> str:
+        return kubectl("create", "token", account, "-n", namespace, "--audience", audience).stdout.strip()
+
+    yield Tokens(namespace, token("sender"), token("stranger"), token("sender", "elsewhere"))
+    kubectl("delete", "namespace", namespace, "--wait=false")
+
+
+def _permissions(namespace: str) -> dict[str, object]:
+    def rule(verb: str, resource: str, *names: str) -> dict[str, object]:
+        named = {"resourceNames": names} if names else {}
+        return {"apiGroups": ["hookwright.dev"], "resources": [resource], "verbs": [verb], **named}
+
+    role = {
+        "rules": [
+            rule("create", "projects/events", "billing", "ghost"),
+            rule("create", "webhookendpoints/test"),
+            rule("get", "webhookendpoints/secret"),
+            rule("get", "webhookendpoints/deliveries"),
+            rule("create", "webhookendpoints/retry"),
+        ]
+    }
+    binding = {
+        "subjects": [{"kind": "ServiceAccount", "name": "sender", "namespace": namespace}],
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "sender"},
+    }
+    common = {"apiVersion": "rbac.authorization.k8s.io/v1", "metadata": {"name": "sender"}}
+    items = [{**common, "kind": "Role", **role}, {**common, "kind": "RoleBinding", **binding}]
+    return {"apiVersion": "v1", "kind": "List", "items": items}
+
+
+@pytest.fixture
+async def line(control_plane: Cluster, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Line]:
+    """A line to the real API server."""
+    monkeypatch.setenv("KUBECONFIG", str(control_plane.kubeconfig))
+    kube = await Kube.connect()
+    yield Line(kube)
+    await kube.close()
+
+
+@pytest.fixture
+async def intake(line: Line, tokens: Tokens) -> AsyncIterator[Intake]:
+    """An intake with project ``billing`` and endpoint ``orders``, and a client that is the sender."""
+    registry, recorder, log, tester = Registry(), Recorder(), Log(), Tester()
+    registry.put_project(tokens.namespace, "billing")
+    registry.put(
+        Endpoint(
+            uid=ORDERS,
+            namespace=tokens.namespace,
+            name="orders",
+            project="billing",
+            url="https://example.com/hooks",
+            events=frozenset({"delivered"}),
+            secrets=("whsec_new", "whsec_old"),
+        )
+    )
+
+    def ready() -> str | None:
+        return running.unready
+
+    app = create_app(
+        Deps(registry=registry, accepter=recorder, auth=ReviewAuth(line), deliveries=log, tester=tester, ready=ready),
+        max_requests=4,
+        body_seconds=0.5,
+        new_trace=lambda: "trace-1",
+    )
+    server = await Server.start(app, host="127.0.0.1", port=0, grace=2)
+    base = f"http://127.0.0.1:{server.port}/v1alpha1/namespaces/{tokens.namespace}"
+    bearer = {"Authorization": f"Bearer {tokens.sender}"}
+    async with httpx.AsyncClient(base_url=base, headers=bearer, trust_env=False) as client:
+        running = Intake(server, client, registry, line, recorder, log, tester)
+        yield running
+    await server.stop()

@@ -1,0 +1,256 @@
+"""The events route over real HTTP: what is accepted, what is refused, and with which answer."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import httpx
+import pytest
+
+from intake.conftest import Intake, Tokens
+
+EVENT = {"id": "e-1", "type": "delivered", "messageId": "m-1"}
+ROUTE = "/projects/billing/events"
+
+
+def refused(response: httpx.Response, status: int) -> dict[str, Any]:
+    """Check that an answer is a problem document of RFC 9457, and return it."""
+    assert response.headers["content-type"] == "application/problem+json"
+    problem: dict[str, Any] = response.json()
+    assert (response.status_code, problem["status"]) == (status, status)
+    assert problem["type"] == "about:blank"
+    assert problem["title"]
+    assert problem["detail"]
+    return problem
+
+
+async def test_an_accepted_event_is_answered_202_with_counts(intake: Intake, tokens: Tokens) -> None:
+    """The producer learns what became of its events, a repetition included."""
+    first = await intake.client.post(ROUTE, json=EVENT)
+    again = await intake.client.post(ROUTE, json=[EVENT, {**EVENT, "id": "e-2"}])
+    assert (first.status_code, first.json()) == (202, {"accepted": 1, "duplicates": 0, "deliveries": 2})
+    assert (again.status_code, again.json()) == (202, {"accepted": 1, "duplicates": 1, "deliveries": 2})
+    assert [(where, which, event.event_id) for where, which, event in intake.recorder.events] == [
+        (tokens.namespace, "billing", "e-1"),
+        (tokens.namespace, "billing", "e-2"),
+    ]
+    assert "server" not in first.headers
+
+
+async def test_every_cloudevents_mode_is_accepted(intake: Intake) -> None:
+    """Binary, structured and batched content arrive as the same bytes."""
+    common = {"specversion": "1.0", "source": "/m", "type": "dev.hookwright.wa_sent"}
+    data = {"messageId": "m"}
+    binary = {f"ce-{name}": value for name, value in common.items()}
+    requests: list[tuple[dict[str, str], object]] = [
+        ({"content-type": "application/json", "ce-id": "e-0", **binary}, data),
+        ({"content-type": "application/cloudevents+json"}, {**common, "id": "e-1", "data": data}),
+        ({"content-type": "application/cloudevents-batch+json"}, [{**common, "id": "e-2", "data": data}]),
+    ]
+    for headers, body in requests:
+        answer = await intake.client.post(ROUTE, content=json.dumps(body), headers=headers)
+        assert answer.status_code == 202, answer.text
+    assert [event.body for _, _, event in intake.recorder.events] == [b'{"type":"wa_sent","messageId":"m"}'] * 3
+    assert [event.event_id for _, _, event in intake.recorder.events] == ["e-0", "e-1", "e-2"]
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        (b"{", 400),
+        (b"[" * 100_000, 400),
+        (b'{"type":"vanished","messageId":"m"}', 422),
+        (b'{"type":"delivered"}', 422),
+        (b"[]", 422),
+        (b'{"type":"delivered","messageId":"m","pad":"' + b"x" * 300 * 1024 + b'"}', 413),
+        (b" " * (4 * 1024 * 1024), 413),
+    ],
+    ids=["malformed", "a depth bomb", "unknown type", "no messageId", "empty array", "300 KiB", "4 MiB"],
+)
+async def test_a_wrong_body_is_refused_and_nothing_is_written(intake: Intake, body: bytes, status: int) -> None:
+    """The store is unchanged, and the answer says what is wrong."""
+    answer = await intake.client.post(ROUTE, content=body, headers={"content-type": "application/json"})
+    refused(answer, status)
+    assert intake.recorder.events == []
+
+
+async def test_a_batch_with_one_fault_is_refused_whole(intake: Intake) -> None:
+    """All or nothing; the fault is named by its index."""
+    answer = await intake.client.post(ROUTE, json=[EVENT, {"type": "delivered"}])
+    faults = refused(answer, 422)["errors"]
+    assert [fault["field"] for fault in faults] == ["[1].messageId"]
+    assert intake.recorder.events == []
+
+
+async def test_a_wrong_media_type_is_415(intake: Intake) -> None:
+    """Told with the media types that are right."""
+    answer = await intake.client.post(ROUTE, content=b"a=1", headers={"content-type": "text/csv"})
+    assert "application/cloudevents+json" in refused(answer, 415)["detail"]
+
+
+async def test_an_unknown_project_is_404(intake: Intake) -> None:
+    """Also to a sender whom RBAC would let send to it."""
+    refused(await intake.client.post("/projects/ghost/events", json=EVENT), 404)
+    assert intake.recorder.events == []
+
+
+async def test_the_order_of_refusals_tells_a_stranger_nothing(intake: Intake, tokens: Tokens) -> None:
+    """401 before 403 before 404 before anything about the body."""
+    stranger = {"Authorization": f"Bearer {tokens.stranger}"}
+    answers = [
+        await intake.client.post(path, content=b"{", headers={"content-type": "x/y", **headers})
+        for path, headers in [
+            ("/projects/ghost/events", {"Authorization": "Bearer wrong"}),
+            ("/projects/ghost/events", stranger),
+            ("/projects/ghost/events", {}),
+            (ROUTE, {}),
+        ]
+    ]
+    assert [answer.status_code for answer in answers] == [401, 403, 404, 415]
+
+
+async def test_reading_stops_at_the_limit_of_a_body_without_length(intake: Intake, tokens: Tokens) -> None:
+    """An endless body is refused at the limit, and the connection closed soon after."""
+    reader, writer = await open_request(intake, tokens, "Transfer-Encoding: chunked")
+    piece = b"%x\r\n%s\r\n" % (65536, b" " * 65536)
+    for _ in range(17):
+        writer.write(piece)
+        await writer.drain()
+    assert (await reader.readline()).split()[1] == b"413"
+    with pytest.raises(ConnectionError):
+        for _ in range(10_000):
+            writer.write(piece)
+            await writer.drain()
+    writer.close()
+
+
+async def test_a_declared_length_beyond_the_limit_is_refused_unread(intake: Intake, tokens: Tokens) -> None:
+    """413 comes although not one byte of the body was sent."""
+    reader, writer = await open_request(intake, tokens, f"Content-Length: {2**40}")
+    assert (await reader.readline()).split()[1] == b"413"
+    writer.close()
+
+
+async def test_a_dripping_body_is_cut_off(intake: Intake, tokens: Tokens) -> None:
+    """A client that sends a byte now and then does not hold a place for ever."""
+    reader, writer = await open_request(intake, tokens, "Content-Length: 1000")
+    answer = asyncio.create_task(reader.readline())
+    for _ in range(100):
+        writer.write(b" ")
+        if (await asyncio.wait({answer}, timeout=0.05))[0]:
+            break
+    assert (await answer).split()[1] == b"408"
+    assert intake.recorder.events == []
+    writer.close()
+
+
+async def test_a_client_that_hangs_up_half_way_leaves_nothing(intake: Intake, tokens: Tokens) -> None:
+    """No event, and the next request is served."""
+    _, writer = await open_request(intake, tokens, "Content-Length: 100")
+    writer.write(b"{")
+    await writer.drain()
+    writer.close()
+    await writer.wait_closed()
+    assert (await intake.client.post(ROUTE, json=EVENT)).status_code == 202
+    assert len(intake.recorder.events) == 1
+
+
+async def open_request(
+    intake: Intake, tokens: Tokens, length: str
+) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """Begin a request whose body is still to come."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", intake.server.port)
+    writer.write(
+        f"POST /v1alpha1/namespaces/{tokens.namespace}{ROUTE} HTTP/1.1\r\nHost: intake\r\n"
+        f"Authorization: Bearer {tokens.sender}\r\nContent-Type: application/json\r\n{length}\r\n\r\n".encode()
+    )
+    return reader, writer
+
+
+async def test_a_store_that_is_away_is_503_with_retry_after(intake: Intake) -> None:
+    """Never a 202 that could be lost."""
+    intake.recorder.away = True
+    answer = await intake.client.post(ROUTE, json=EVENT)
+    refused(answer, 503)
+    assert int(answer.headers["retry-after"]) > 0
+
+
+async def test_an_unexpected_fault_is_500_with_a_trace_and_leaks_nothing(
+    intake: Intake, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The answer and the log share an id; only the log tells more."""
+    intake.recorder.broken = True
+    answer = await intake.client.post(ROUTE, json=EVENT)
+    assert refused(answer, 500)["traceId"] == "trace-1"
+    assert "secret" not in answer.text
+    logged = capsys.readouterr().out
+    assert "trace-1" in logged
+    assert "ZeroDivisionError" in logged
+
+
+async def test_an_intake_that_is_not_ready_answers_503_on_every_route(intake: Intake) -> None:
+    """With the reason, before anything else is looked at."""
+    intake.unready = "the store is being migrated"
+    for path in (ROUTE, "/webhookendpoints/orders/secret", "/nowhere"):
+        answer = await intake.client.post(path, json=EVENT)
+        assert "being migrated" in refused(answer, 503)["detail"]
+        assert int(answer.headers["retry-after"]) > 0
+
+
+async def test_too_many_requests_at_once_are_sent_away(intake: Intake) -> None:
+    """Memory is bounded: those beyond the limit get 503 and may come again."""
+
+    async def slow() -> AsyncIterator[bytes]:
+        yield b"{"
+        await asyncio.sleep(0.3)
+        yield b"}"
+
+    headers = {"content-type": "application/json"}
+    answers = await asyncio.gather(
+        *(intake.client.post(ROUTE, content=slow(), headers=headers) for _ in range(8)),
+    )
+    assert sorted(answer.status_code for answer in answers) == [422] * 4 + [503] * 4
+    assert (await intake.client.post(ROUTE, json=EVENT)).status_code == 202
+
+
+async def test_unknown_paths_and_methods_are_problems_too(intake: Intake) -> None:
+    """404 and 405, the latter with Allow."""
+    refused(await intake.client.get("/nowhere"), 404)
+    refused(await intake.client.post(f"{ROUTE}/", json=EVENT), 404)
+    answer = await intake.client.get(ROUTE)
+    refused(answer, 405)
+    assert answer.headers["allow"] == "POST"
+
+
+async def test_stopping_lets_a_request_under_way_finish(intake: Intake) -> None:
+    """A request that was taken is answered, although no new one is taken."""
+    half, rest = asyncio.Event(), asyncio.Event()
+
+    async def body() -> AsyncIterator[bytes]:
+        yield b'{"type":"delivered",'
+        half.set()
+        await rest.wait()
+        yield b'"messageId":"m"}'
+
+    headers = {"content-type": "application/json"}
+    await intake.client.post(ROUTE, json=EVENT)
+    request = asyncio.create_task(intake.client.post(ROUTE, content=body(), headers=headers))
+    await half.wait()
+    stopping = asyncio.create_task(intake.server.stop())
+    async with asyncio.timeout(5):
+        while await _connects(intake.server.port):
+            await asyncio.sleep(0.02)
+        rest.set()
+        assert (await request).status_code == 202
+        await stopping
+
+
+async def _connects(port: int) -> bool:
+    try:
+        _, writer = await asyncio.open_connection("127.0.0.1", port)
+    except ConnectionRefusedError:
+        return False
+    writer.close()
+    await writer.wait_closed()
+    return True

@@ -1,0 +1,257 @@
+"""What the guard lets through and what it refuses, judged without any network."""
+
+import ipaddress
+from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address, ip_network
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hookwright_operator.delivery.guard import Guard
+from hookwright_operator.delivery.ranges import special_range
+from hookwright_operator.errors import RefusedAddressError
+
+REFUSED = {
+    "127.0.0.1": "loopback",
+    "127.255.255.254": "loopback",
+    "0.0.0.0": "unspecified",
+    "0.1.2.3": "this network",
+    "10.1.2.3": "private",
+    "172.16.0.1": "private",
+    "172.31.255.255": "private",
+    "192.168.1.1": "private",
+    "100.64.0.1": "carrier-grade NAT",
+    "100.127.255.255": "carrier-grade NAT",
+    "169.254.1.1": "link-local",
+    "169.254.169.254": "cloud metadata",
+    "168.63.129.16": "cloud metadata",
+    "192.0.0.1": "IETF protocol assignments",
+    "192.0.2.1": "documentation",
+    "198.51.100.7": "documentation",
+    "203.0.113.7": "documentation",
+    "192.88.99.1": "6to4 relay",
+    "198.18.0.1": "benchmarking",
+    "198.19.255.255": "benchmarking",
+    "224.0.0.1": "multicast",
+    "239.255.255.255": "multicast",
+    "240.0.0.1": "reserved",
+    "255.255.255.255": "broadcast",
+    "::": "unspecified",
+    "::1": "loopback",
+    "::1%lo": "loopback",
+    "::127.0.0.1": "IPv4-compatible",
+    "::ffff:127.0.0.1": "loopback",
+    "::ffff:10.0.0.1": "private",
+    "::ffff:169.254.169.254": "cloud metadata",
+    "::ffff:0:127.0.0.1": "reserved",
+    "64:ff9b::127.0.0.1": "loopback",
+    "64:ff9b::a9fe:a9fe": "cloud metadata",
+    "64:ff9b:1::8.8.8.8": "local NAT64",
+    "100::1": "discard-only",
+    "100:0:0:1::1": "dummy prefix",
+    "2001::1": "Teredo",
+    "2001:2::1": "benchmarking",
+    "2001:10::1": "IETF protocol assignments",
+    "2001:20::1": "IETF protocol assignments",
+    "2001:db8::1": "documentation",
+    "3fff::1": "documentation",
+    "2002:7f00:1::": "6to4",
+    "2002:808:808::": "6to4",
+    "5f00::1": "segment routing",
+    "fc00::1": "private",
+    "fd12:3456::1": "private",
+    "fd00:ec2::254": "cloud metadata",
+    "fd20:ce::254": "cloud metadata",
+    "fe80::1": "link-local",
+    "fe80::1%eth0": "link-local",
+    "fec0::1": "site-local",
+    "ff02::1": "multicast",
+    "4000::1": "reserved",
+    "1000::1": "reserved",
+}
+PUBLIC = [
+    "1.1.1.1",
+    "8.8.8.8",
+    "9.255.255.255",
+    "11.0.0.0",
+    "100.63.255.255",
+    "100.128.0.0",
+    "172.15.255.255",
+    "172.32.0.0",
+    "198.17.255.255",
+    "198.20.0.0",
+    "223.255.255.255",
+    "2606:4700:4700::1111",
+    "2a00:1450:4001::1",
+    "2001:200::1",
+    "::ffff:8.8.8.8",
+    "64:ff9b::8.8.8.8",
+]
+
+v4_addresses = st.integers(min_value=0, max_value=2**32 - 1).map(IPv4Address)
+v6_addresses = st.one_of(
+    st.integers(min_value=0, max_value=2**128 - 1),
+    # Most of IPv6 is reserved: look more closely where addresses are.
+    st.integers(min_value=0x2000 << 112, max_value=(0x4000 << 112) - 1),
+    st.integers(min_value=0x2001 << 112, max_value=(0x2001_0400 << 96) - 1),
+    st.integers(min_value=0, max_value=2**56 - 1),
+    st.integers(min_value=0x64_FF9B << 96, max_value=(0x64_FF9C << 96) - 1),
+    st.integers(min_value=0xFC00 << 112, max_value=2**128 - 1),
+).map(IPv6Address)
+
+# Refused here although ipaddress calls them global (depending on its version): protocol anycast,
+# ORCHID, the 6to4 relay, the metadata service of Azure, NAT64 (judged by what it embeds) and site-local.
+STRICTER = [
+    ip_network(network)
+    for network in (
+        "192.0.0.0/24",
+        "192.88.99.0/24",
+        "168.63.129.16/32",
+        "224.0.0.0/4",
+        "::/3",
+        "2001::/23",
+        "2002::/16",
+        "3fff::/20",
+        "4000::/2",
+        "8000::/1",
+    )
+]
+
+
+@pytest.mark.parametrize(("address", "kind"), REFUSED.items())
+def test_special_addresses_are_refused_by_class(address: str, kind: str) -> None:
+    """The refusal names the address, what kind it is and the setting that would let it through."""
+    with pytest.raises(RefusedAddressError) as caught:
+        Guard().check(address)
+    assert str(caught.value).startswith(f"{address} is a")
+    assert f" {kind} address" in str(caught.value)
+    assert "HOOKWRIGHT_ALLOWED_NETWORKS" in str(caught.value)
+
+
+@pytest.mark.parametrize("address", PUBLIC)
+def test_public_addresses_pass(address: str) -> None:
+    """What lies just outside a special range, and NAT64 of public addresses, can be delivered to."""
+    Guard().check(address)
+
+
+@pytest.mark.parametrize("text", ["", "example.com", "2130706433", "0x7f.1", "127.1", "017700000001", "1.2.3.4/32"])
+def test_what_is_no_numeric_address_never_passes(text: str) -> None:
+    """A spelling that only the C library understands is not taken for anything here, whatever is allowed."""
+    with pytest.raises(RefusedAddressError, match="not a numeric IP address"):
+        Guard(["0.0.0.0/0", "::/0"], allowed_hosts=["example.com"]).check(text, "example.com")
+
+
+@given(st.one_of(v4_addresses, v6_addresses))
+def test_nothing_passes_that_python_does_not_call_global_unicast(address: IPv4Address | IPv6Address) -> None:
+    """The own table is never laxer than ipaddress, and stricter only where it says so."""
+    usual = address.is_global and not address.is_multicast
+    if not special_range(address):
+        assert usual or _known_better(address)
+    elif usual:
+        assert any(address in network for network in STRICTER)
+
+
+def _known_better(address: IPv4Address | IPv6Address) -> bool:
+    """Whether ipaddress is wrong: old patch releases call 2001:200::/23 and the like private."""
+    return address in IPv6Network("2001:200::/23") and ipaddress.ip_address("2001:200::").is_private
+
+
+@given(v4_addresses)
+def test_every_ipv6_form_of_an_address_is_judged_no_laxer_than_the_address(address: IPv4Address) -> None:
+    """No way of writing IPv4 in IPv6 gets past a refusal."""
+    refused = bool(special_range(address))
+    bits = int(address)
+    for form in (0xFFFF << 32 | bits, 0x64_FF9B << 96 | bits):
+        assert _refuses(Guard(), ip_address(form.to_bytes(16))) is refused
+    teredo = 0x2001 << 112 | bits ^ 0xFFFF_FFFF
+    for form in (bits, 0x2002 << 112 | bits << 80, teredo, 0x64_FF9B_0001 << 80 | bits, 0xFFFF << 48 | bits):
+        assert _refuses(Guard(), ip_address(form.to_bytes(16)))
+
+
+@given(v4_addresses)
+def test_a_denied_address_is_denied_in_every_form(address: IPv4Address) -> None:
+    """The deny list wins over an allow list of everything, through tunnels and translators too."""
+    guard = Guard(["0.0.0.0/0", "::/0"], [str(address)], allowed_hosts=["example.com"])
+    bits = int(address)
+    teredo_client, teredo_server = 0x2001 << 112 | bits ^ 0xFFFF_FFFF, 0x2001 << 112 | bits << 64
+    forms = (
+        0xFFFF << 32 | bits,
+        0x64_FF9B << 96 | bits,
+        bits,
+        0x2002 << 112 | bits << 80,
+        teredo_client,
+        teredo_server,
+    )
+    for form in (address, *(ip_address(form.to_bytes(16)) for form in forms)):
+        with pytest.raises(RefusedAddressError, match="denies"):
+            guard.check(form, "example.com")
+
+
+def test_allowed_networks_win_over_special_ranges_and_reach_no_further() -> None:
+    """Allowing loopback allows loopback, in its mapped form too, and nothing beside it."""
+    guard = Guard(["127.0.0.0/8"])
+    guard.check("127.0.0.1")
+    guard.check("::ffff:127.0.0.1")
+    assert _refuses(guard, ip_address("::1"))
+    assert _refuses(guard, ip_address("10.0.0.1"))
+
+
+def test_allowing_all_of_ipv6_does_not_allow_ipv4_in_disguise() -> None:
+    """A mapped address is IPv4 to the kernel, so an IPv6 network does not cover it."""
+    assert _refuses(Guard(["::/0"]), ip_address("::ffff:127.0.0.1"))
+
+
+def test_networks_may_be_written_in_the_mapped_form() -> None:
+    """::ffff:10.0.0.0/104 means 10.0.0.0/8 in both lists."""
+    Guard(["::ffff:10.0.0.0/104"]).check("10.1.2.3")
+    assert _refuses(Guard(denied=["::ffff:8.0.0.0/104"]), ip_address("8.8.8.8"))
+
+
+def test_a_public_address_can_be_denied() -> None:
+    """A cluster's own public ranges can be closed to deliveries, and the message does not promise otherwise."""
+    with pytest.raises(RefusedAddressError, match=r"^8\.8\.8\.8 is in a network that this installation denies$"):
+        Guard(["8.8.8.8/32"], ["8.8.0.0/16"]).check("8.8.8.8")
+
+
+@pytest.mark.parametrize("host", ["hooks.example.com", "a.hooks.example.com.", "HOOKS.example.COM"])
+def test_an_allowed_host_suffix_lets_its_private_addresses_through(host: str) -> None:
+    """Receivers inside the cluster can be allowed by name, however the suffix is written."""
+    for suffix in ("hooks.example.com", ".hooks.example.com", "*.hooks.example.com", "Hooks.Example.com."):
+        Guard(allowed_hosts=[suffix]).check("10.0.0.1", host)
+
+
+@pytest.mark.parametrize("host", ["", "example.com", "evilhooks.example.com", "hooks.example.com.evil.net"])
+def test_other_hosts_do_not_profit_from_an_allowed_suffix(host: str) -> None:
+    """A suffix ends at a dot, and no name at all matches none."""
+    with pytest.raises(RefusedAddressError):
+        Guard(allowed_hosts=["hooks.example.com"]).check("10.0.0.1", host)
+
+
+def test_a_denied_host_suffix_is_refused_by_name() -> None:
+    """Denied hosts are refused before anything is looked up; others are not."""
+    guard = Guard(denied_hosts=["internal.example.com"])
+    guard.check_host("example.com")
+    with pytest.raises(RefusedAddressError, match="denied by this installation"):
+        guard.check_host("a.Internal.example.com.")
+
+
+@pytest.mark.parametrize("suffix", ["", ".", "*", "*."])
+def test_an_empty_host_suffix_is_refused(suffix: str) -> None:
+    """A stray comma in a setting cannot exempt every host."""
+    with pytest.raises(ValueError, match="not a host suffix"):
+        Guard(allowed_hosts=[suffix])
+
+
+@pytest.mark.parametrize("network", ["10.0.0.1/8", "loopback", "10.0.0.0/33"])
+def test_a_malformed_network_is_refused(network: str) -> None:
+    """A typing mistake in a setting does not become another network."""
+    with pytest.raises(ValueError, match=r"10\.0\.0|loopback"):
+        Guard([network])
+
+
+def _refuses(guard: Guard, address: IPv4Address | IPv6Address) -> bool:
+    try:
+        guard.check(address)
+    except RefusedAddressError:
+        return True
+    return False

@@ -1,0 +1,319 @@
+"""What a request's body must look like, and what becomes of it."""
+
+import base64
+import json
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+from cloudevents.core.bindings import http
+from cloudevents.core.v1.event import CloudEvent
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hookwright_crds.events import CLOUDEVENT_PREFIX, EVENT_TYPES
+from hookwright_operator.intake.parsing import MAX_BODY_BYTES, MAX_EVENT_BYTES, IncomingEvent, mode_of, parse
+from hookwright_operator.intake.problems import ProblemError
+
+PLAIN = {"content-type": "application/json"}
+STRUCTURED = {"content-type": "application/cloudevents+json"}
+BATCH = {"content-type": "application/cloudevents-batch+json"}
+BINARY = {
+    **PLAIN,
+    "ce-specversion": "1.0",
+    "ce-id": "e-1",
+    "ce-source": "/mailer",
+    "ce-type": "dev.hookwright.bounced",
+}
+EVENT = {"id": "e-1", "type": "delivered", "messageId": "m-1"}
+CLOUD = {
+    "specversion": "1.0",
+    "id": "e-1",
+    "source": "/mailer",
+    "type": "dev.hookwright.bounced",
+    "data": {"messageId": "m-1", "n": 1},
+}
+
+
+def read(body: bytes | object, headers: dict[str, str] = PLAIN) -> tuple[IncomingEvent, ...]:
+    """Parse a body, given raw or as a value."""
+    raw = body if isinstance(body, bytes) else json.dumps(body).encode()
+    return parse(mode_of(headers), raw, headers)
+
+
+def refusal(body: bytes | object, headers: dict[str, str] = PLAIN) -> ProblemError:
+    """Parse a body that must be refused."""
+    with pytest.raises(ProblemError) as caught:
+        read(body, headers)
+    return caught.value
+
+
+def fields(problem: ProblemError) -> list[str]:
+    """The fields that a refusal names."""
+    return [fault.field for fault in problem.errors]
+
+
+def without(event: dict[str, Any], *names: str, **changes: object) -> dict[str, Any]:
+    """An event changed."""
+    return {name: value for name, value in event.items() if name not in names} | changes
+
+
+def test_a_plain_event_is_sent_with_type_and_message_id_first() -> None:
+    """Receivers find what they switch on at the start, then everything the producer gave."""
+    body = '{"to":"ä@example.org","id":"e-1","messageId":"m-1","n":1.50,"type":"dev.hookwright.wa_read"}'.encode()
+    (event,) = read(body)
+    assert event == IncomingEvent(
+        "e-1",
+        "wa_read",
+        "m-1",
+        '{"type":"wa_read","messageId":"m-1","to":"ä@example.org","id":"e-1","n":1.5}'.encode(),
+    )
+
+
+def test_an_event_without_id_has_none() -> None:
+    """An id is the producer's choice; null counts as none."""
+    assert read(without(EVENT, "id"))[0].event_id is None
+    assert read(without(EVENT, id=None))[0].event_id is None
+
+
+def test_an_array_keeps_its_order() -> None:
+    """Events are accepted in the order in which they were given."""
+    events = read([without(EVENT, id=f"e-{number}") for number in range(1000)])
+    assert [event.event_id for event in events] == [f"e-{number}" for number in range(1000)]
+
+
+def test_a_long_number_is_sent_as_it_came() -> None:
+    """A payload is data that is not ours to round."""
+    (event,) = read(b'{"type":"clicked","messageId":"m","amount":12345678901234567.89}')
+    assert event.body == b'{"type":"clicked","messageId":"m","amount":12345678901234567.89}'
+
+
+NAMES = st.text(st.characters(exclude_categories=("Cs", "Cc", "Cf", "Co", "Cn", "Z")), min_size=1, max_size=256)
+FIELDS = st.dictionaries(
+    st.text().filter(lambda name: name not in ("id", "type", "messageId")),
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    max_size=5,
+)
+TYPES = st.sampled_from([*EVENT_TYPES, *(CLOUDEVENT_PREFIX + name for name in EVENT_TYPES)])
+
+
+@given(given_id=NAMES, kind=TYPES, message_id=NAMES, more=FIELDS)
+def test_every_accepted_body_holds_type_message_id_and_the_producers_fields(
+    given_id: str, kind: str, message_id: str, more: dict[str, Any]
+) -> None:
+    """Nothing that a producer gave is lost or altered, whatever it is."""
+    sent = {**more, "messageId": message_id, "type": kind, "id": given_id}
+    (event,) = read(sent)
+    bare = kind.removeprefix(CLOUDEVENT_PREFIX)
+    assert (event.event_id, event.type, event.message_id) == (given_id, bare, message_id)
+    assert json.loads(event.body) == {**sent, "type": bare}
+    assert list(json.loads(event.body))[:2] == ["type", "messageId"]
+
+
+@given(given_id=NAMES, kind=TYPES, source=NAMES, message_id=NAMES, more=FIELDS)
+def test_the_cloudevents_sdk_can_send_in_binary_and_structured_mode(
+    given_id: str, kind: str, source: str, message_id: str, more: dict[str, Any]
+) -> None:
+    """What the SDK serialises arrives as the same event in both modes."""
+    data = {**more, "messageId": message_id}
+    attributes = {"id": given_id, "type": kind, "source": source, "datacontenttype": "application/json"}
+    cloud = CloudEvent(attributes=attributes, data=data)
+    bare = kind.removeprefix(CLOUDEVENT_PREFIX)
+    for message in (http.to_binary_event(cloud), http.to_structured_event(cloud)):
+        headers = {name.lower(): value for name, value in message.headers.items()}
+        (event,) = read(message.body, headers)
+        assert (event.event_id, event.type, event.message_id) == (given_id, bare, message_id)
+        assert json.loads(event.body) == {"type": bare, **data}
+
+
+@given(st.lists(st.tuples(NAMES, TYPES, NAMES), min_size=1, max_size=5))
+def test_the_cloudevents_sdk_can_send_batches(drawn: list[tuple[str, str, str]]) -> None:
+    """A batch is an array of structured events (JSON event format, section 4)."""
+    events = [
+        http.to_structured_event(CloudEvent({"id": name, "type": kind, "source": "/m"}, {"messageId": message_id})).body
+        for name, kind, message_id in drawn
+    ]
+    found = read(b"[" + b",".join(events) + b"]", BATCH)
+    assert [(event.event_id, event.message_id) for event in found] == [(name, last) for name, _, last in drawn]
+
+
+@pytest.mark.parametrize(
+    ("header", "wanted"),
+    [
+        ("e%20%C3%A9", "e é"),
+        ("%E2%82%AC", "€"),
+        ("100%2525", "100%25"),
+        ("50%", "50%"),
+        ('"a \\"b\\" c"', 'a "b" c'),
+        ('"Euro %E2%82%AC"', "Euro €"),
+        ("a+b", "a+b"),
+        ("é".encode().decode("latin-1"), "é"),
+    ],
+)
+def test_header_values_are_unquoted_and_percent_decoded_once(header: str, wanted: str) -> None:
+    """CloudEvents HTTP binding, 3.1.3.2, old quoted strings included."""
+    (event,) = read({"messageId": "m"}, {**BINARY, "ce-id": header})
+    assert event.event_id == wanted
+
+
+@given(NAMES)
+def test_every_encoded_header_value_is_decoded(name: str) -> None:
+    """Encoding what the binding says and decoding gives the same."""
+    (event,) = read({"messageId": "m"}, {**BINARY, "ce-id": quote(name, safe="")})
+    assert event.event_id == name
+
+
+def test_base64_data_is_decoded() -> None:
+    """Producers that only know bytes can send."""
+    data = base64.b64encode(b'{"messageId":"m-1","n":1.0000000000000000001}').decode()
+    (event,) = read(without(CLOUD, "data", data_base64=data), STRUCTURED)
+    assert event.body == b'{"type":"bounced","messageId":"m-1","n":1.0000000000000000001}'
+
+
+def test_a_cloudevent_may_repeat_its_type_in_its_data() -> None:
+    """With or without the prefix, as long as it is the same."""
+    (event,) = read(without(CLOUD, data={"type": "bounced", "messageId": "m"}), STRUCTURED)
+    assert event.body == b'{"type":"bounced","messageId":"m"}'
+
+
+@pytest.mark.parametrize(
+    ("headers", "word"),
+    [
+        ({}, "missing"),
+        ({"content-type": "text/plain"}, "text/plain"),
+        ({"content-type": "application/cloudevents+avro"}, "avro"),
+        ({"content-type": "application/json; charset=latin-1"}, "utf-8"),
+        ({"content-type": 'application/cloudevents+json; charset="utf-16"'}, "utf-8"),
+        ({**PLAIN, "content-encoding": "gzip"}, "gzip"),
+    ],
+)
+def test_other_media_types_are_refused_with_what_is_right(headers: dict[str, str], word: str) -> None:
+    """415, told before the body is looked at."""
+    problem = refusal(b"", headers)
+    assert problem.status == 415
+    assert word in problem.detail
+
+
+@pytest.mark.parametrize(
+    "content_type",
+    ["application/json", "APPLICATION/JSON", "application/json;charset=UTF-8", 'application/json ; charset="utf-8"'],
+)
+def test_a_content_type_may_be_written_in_any_way(content_type: str) -> None:
+    """Letter case, spaces and quotes do not matter (RFC 9110, 8.3.1)."""
+    assert len(read(EVENT, {"content-type": content_type})) == 1
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"[" * 200_000, b'{"type":NaN}', b'{"type":"\\ud800"}', b"\xff"])
+@pytest.mark.parametrize("headers", [PLAIN, STRUCTURED, BATCH, BINARY])
+def test_malformed_json_is_400(body: bytes, headers: dict[str, str]) -> None:
+    """In every mode."""
+    assert refusal(body, headers).status == 400
+
+
+FAULTS: dict[str, tuple[object, dict[str, str], list[str]]] = {
+    "an unknown type": (without(EVENT, type="vanished"), PLAIN, ["type"]),
+    "no type": (without(EVENT, "type"), PLAIN, ["type"]),
+    "a type that is no string": (without(EVENT, type=1), PLAIN, ["type"]),
+    "the prefix twice": (without(EVENT, type=f"{CLOUDEVENT_PREFIX * 2}delivered"), PLAIN, ["type"]),
+    "no messageId": (without(EVENT, "messageId"), PLAIN, ["messageId"]),
+    "an empty messageId": (without(EVENT, messageId=""), PLAIN, ["messageId"]),
+    "a messageId too long": (without(EVENT, messageId="m" * 257), PLAIN, ["messageId"]),
+    "an id with a line break": (without(EVENT, id="a\nb"), PLAIN, ["id"]),
+    "an empty id": (without(EVENT, id=""), PLAIN, ["id"]),
+    "an id that is a long number": (b'{"id":1.0000000000000000001,"type":"sms_sent","messageId":"m"}', PLAIN, ["id"]),
+    "everything at once": ({"id": 7}, PLAIN, ["id", "type", "messageId"]),
+    "no object": ("delivered", PLAIN, [""]),
+    "an empty array": ([], PLAIN, [""]),
+    "too many events": ([EVENT] * 1001, PLAIN, [""]),
+    "faults deep in an array": (
+        [EVENT, EVENT, 3, without(EVENT, "messageId", type="x")],
+        PLAIN,
+        ["[2]", "[3].type", "[3].messageId"],
+    ),
+    "an array in an array": ([[EVENT]], PLAIN, ["[0]"]),
+    "another specversion": (without(CLOUD, specversion="0.3"), STRUCTURED, ["specversion"]),
+    "no specversion": (without(CLOUD, "specversion"), STRUCTURED, ["specversion"]),
+    "no source and no id": (without(CLOUD, "source", "id"), STRUCTURED, ["source", "id"]),
+    "no data": (without(CLOUD, "data"), STRUCTURED, ["data"]),
+    "data that is no object": (without(CLOUD, data="text"), STRUCTURED, ["data"]),
+    "data without messageId": (without(CLOUD, data={}), STRUCTURED, ["data.messageId"]),
+    "data of another type": (without(CLOUD, data={"type": "opened", "messageId": "m"}), STRUCTURED, ["data.type"]),
+    "data of an unknown type": (without(CLOUD, data={"type": "x", "messageId": "m"}), STRUCTURED, ["data.type"]),
+    "data twice": (without(CLOUD, data_base64="e30="), STRUCTURED, ["data_base64", "data"]),
+    "data that is no base64": (without(CLOUD, "data", data_base64="*"), STRUCTURED, ["data_base64", "data"]),
+    "data that is no text": (without(CLOUD, "data", data_base64=5), STRUCTURED, ["data_base64", "data"]),
+    "base64 of no JSON": (without(CLOUD, "data", data_base64="e3s="), STRUCTURED, ["data_base64", "data"]),
+    "an array where one is due": ([CLOUD], STRUCTURED, [""]),
+    "one where an array is due": (CLOUD, BATCH, [""]),
+    "an empty batch": ([], BATCH, [""]),
+    "a fault in a batch": ([CLOUD, without(CLOUD, type="x")], BATCH, ["[1].type"]),
+    "no data in a batch": ([CLOUD, without(CLOUD, "data")], BATCH, ["[1].data"]),
+    "binary of another version": ({"messageId": "m"}, {**BINARY, "ce-specversion": "2.0"}, ["ce-specversion"]),
+    "binary without a version": ({"messageId": "m"}, without(BINARY, "ce-specversion"), ["ce-specversion"]),
+    "binary with a broken id": ({"messageId": "m"}, {**BINARY, "ce-id": "%FF"}, ["ce-id"]),
+    "binary without messageId": ({}, BINARY, ["messageId"]),
+    "binary with an array": ([], BINARY, [""]),
+    "binary of two types": ({"type": "opened", "messageId": "m"}, BINARY, ["type"]),
+}
+
+
+@pytest.mark.parametrize("case", FAULTS)
+def test_each_fault_is_422_and_named_by_its_field(case: str) -> None:
+    """A producer's developer sees at once which field of which event to change."""
+    body, headers, wanted = FAULTS[case]
+    problem = refusal(body, headers)
+    assert (problem.status, fields(problem)) == (422, wanted)
+
+
+def test_a_wrong_specversion_is_told_the_right_one() -> None:
+    """The message names what would be right."""
+    (fault,) = refusal(without(CLOUD, specversion="0.3"), STRUCTURED).errors
+    assert '"1.0"' in fault.message
+
+
+def test_an_answer_names_a_bounded_number_of_faults() -> None:
+    """A thousand wrong events do not make an answer of megabytes."""
+    problem = refusal([{}] * 1000)
+    assert len(problem.errors) == 50
+    assert "1950 more" in problem.detail
+
+
+def test_an_event_may_be_as_large_as_the_limit_and_no_larger() -> None:
+    """The limit counts the bytes that will be sent."""
+    bare = len(read(without(EVENT, pad=""))[0].body)
+    assert len(read(without(EVENT, pad="x" * (MAX_EVENT_BYTES - bare)))[0].body) == MAX_EVENT_BYTES
+    problem = refusal([EVENT, without(EVENT, pad="x" * (MAX_EVENT_BYTES - bare + 1))])
+    assert (problem.status, fields(problem)) == (413, ["[1]"])
+
+
+def test_a_body_beyond_the_limit_is_413() -> None:
+    """Before it is parsed."""
+    assert refusal(b" " * (MAX_BODY_BYTES + 1)).status == 413
+
+
+@given(st.binary(max_size=200), st.sampled_from([PLAIN, STRUCTURED, BATCH, BINARY]))
+def test_no_bytes_do_worse_than_a_refusal(body: bytes, headers: dict[str, str]) -> None:
+    """Whatever comes, the answer is a problem or events."""
+    try:
+        assert read(body, headers)
+    except ProblemError as problem:
+        assert problem.status in (400, 422)
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.floats() | st.text(max_size=5) | st.sampled_from(EVENT_TYPES),
+        lambda inner: (
+            st.lists(inner, max_size=3)
+            | st.dictionaries(st.sampled_from([*CLOUD, "messageId", "data_base64"]), inner, max_size=6)
+        ),
+        max_leaves=20,
+    ),
+    st.sampled_from([PLAIN, STRUCTURED, BATCH, BINARY]),
+)
+def test_no_shape_does_worse_than_a_refusal(value: object, headers: dict[str, str]) -> None:
+    """Values of any type under the names that matter are refused, never a crash."""
+    try:
+        assert read(value, headers)
+    except ProblemError as problem:
+        assert problem.status in (400, 422)

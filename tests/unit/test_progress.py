@@ -1,0 +1,63 @@
+"""Whatever takes long shows that it is alive, and whatever does not is silent."""
+
+import io
+import time
+from collections.abc import Callable
+
+import pytest
+
+from hookwright_dev.progress import progress
+
+
+def eventually(true: Callable[[], bool]) -> None:
+    """Poll until ``true`` holds; fail after five seconds."""
+    deadline = time.monotonic() + 5
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_what_is_quick_prints_nothing() -> None:
+    """Below the threshold there is no output at all."""
+    stream = io.StringIO()
+    with progress("quick", stream=stream, quiet=60):
+        pass
+    assert stream.getvalue() == ""
+
+
+def test_without_a_terminal_each_sign_of_life_is_a_line() -> None:
+    """A log gets plain lines with the elapsed seconds and the detail, and a last one."""
+    stream = io.StringIO()
+    with progress("building [etcd]", stream=stream, quiet=0, every=0.01) as show:
+        show("7 packages")
+        eventually(lambda: stream.getvalue().count("(7 packages)\n") >= 2)
+    assert "building [etcd]: 0 s (7 packages)\n" in stream.getvalue()
+    assert stream.getvalue().endswith("building [etcd]: 0 s, done\n")
+    assert "\x1b" not in stream.getvalue()
+
+
+def test_a_failure_is_not_called_done() -> None:
+    """The last line tells how it ended."""
+    stream = io.StringIO()
+
+    def look() -> None:
+        with progress("looking", stream=stream, quiet=0):
+            eventually(lambda: stream.getvalue() != "")
+            raise LookupError
+
+    with pytest.raises(LookupError):
+        look()
+    assert stream.getvalue().endswith("looking: 0 s, failed\n")
+
+
+def test_on_a_terminal_a_spinner_turns() -> None:
+    """A terminal gets a line that is drawn anew."""
+
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    stream = Terminal()
+    with progress("turning", stream=stream, quiet=0):
+        eventually(lambda: stream.getvalue().count("turning") >= 2)
+    assert "\x1b[2K" in stream.getvalue()
