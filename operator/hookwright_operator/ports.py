@@ -9,7 +9,8 @@ from ulid import ULID
 
 from hookwright_operator import metrics
 from hookwright_operator.delivery.loops import Dispatcher
-from hookwright_operator.delivery.sender import Outcome, Sender
+from hookwright_operator.delivery.outcome import Outcome
+from hookwright_operator.delivery.sender import Sender
 from hookwright_operator.intake.deps import AcceptResult
 from hookwright_operator.intake.parsing import IncomingEvent
 from hookwright_operator.registry import Endpoint, Registry

@@ -12,6 +12,7 @@ import structlog
 from prometheus_client import REGISTRY
 
 from hookwright_operator import metrics
+from hookwright_operator.audit import audit, is_empty
 from hookwright_operator.delivery.guard import Guard
 from hookwright_operator.delivery.health import HealthPublisher, delivery_counts
 from hookwright_operator.delivery.loops import Bounds, Dispatcher
@@ -26,13 +27,11 @@ from hookwright_operator.intake.reviews import Keeping
 from hookwright_operator.intake.server import Server
 from hookwright_operator.kube import Kube
 from hookwright_operator.ports import Deliveries, EndpointTester, EventAccepter
-from hookwright_operator.reconcile.audit import audit, is_empty
 from hookwright_operator.reconcile.cache import Cache
-from hookwright_operator.reconcile.endpoint import Health
 from hookwright_operator.reconcile.plan import Key
 from hookwright_operator.reconcile.queue import WorkQueue
 from hookwright_operator.reconcile.world import World
-from hookwright_operator.registry import Endpoint, Registry
+from hookwright_operator.registry import Endpoint, Health, Registry
 from hookwright_operator.settings import Settings
 from hookwright_operator.store.store import Store
 from hookwright_operator.supervise import Supervisor

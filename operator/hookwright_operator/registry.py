@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from hookwright_crds.resources import DeliveryCounts
+
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
@@ -38,6 +40,20 @@ class Endpoint:
     def sendable(self) -> bool:
         """Whether deliveries may go out now."""
         return bool(self.secrets) and not self.suspend and not self.blocked
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """What deliveries have shown of an endpoint, as it is to be published.
+
+    Attributes:
+        error: of the last attempt, in plain words; empty after a 2xx answer.
+        failures: how many deliveries were given up since the last time this was published.
+    """
+
+    counts: DeliveryCounts
+    error: str = ""
+    failures: int = 0
 
 
 class Listener(Protocol):

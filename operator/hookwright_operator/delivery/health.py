@@ -12,8 +12,7 @@ from typing import Final, Protocol
 
 from hookwright_crds.resources import DeliveryCounts
 from hookwright_operator import metrics
-from hookwright_operator.reconcile.endpoint import Health
-from hookwright_operator.registry import Endpoint, Registry
+from hookwright_operator.registry import Endpoint, Health, Registry
 from hookwright_operator.store.model import Counts, Settlement, State
 
 _SOON: Final = 1.0

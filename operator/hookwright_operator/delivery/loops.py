@@ -14,8 +14,8 @@ import structlog
 
 from hookwright_operator import metrics
 from hookwright_operator.delivery.lanes import Lane
+from hookwright_operator.delivery.outcome import Outcome
 from hookwright_operator.delivery.schedule import RetrySchedule
-from hookwright_operator.delivery.sender import Outcome
 from hookwright_operator.delivery.verdict import judge
 from hookwright_operator.errors import StoreError
 from hookwright_operator.registry import Endpoint

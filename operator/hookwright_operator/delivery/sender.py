@@ -25,6 +25,7 @@ from hookwright_crds.resources import RESERVED_HEADERS
 from hookwright_operator.delivery.answers import excerpt, retry_after_ms
 from hookwright_operator.delivery.faults import Step, fault_words, status_words, timeout_words
 from hookwright_operator.delivery.guard import Guard, GuardedResolver, Lookup, system_lookup
+from hookwright_operator.delivery.outcome import Outcome
 from hookwright_operator.delivery.signing import signature_headers
 from hookwright_operator.errors import RefusedAddressError
 from hookwright_operator.registry import Endpoint
@@ -40,32 +41,6 @@ _KEEPALIVE: Final = 30.0
 _PREPARED: Final = 4096
 _NO_TIMEOUT: Final = aiohttp.ClientTimeout(total=None, connect=None, sock_connect=None, sock_read=None)
 """aiohttp's own timeouts stay off: theirs are rounded up to seconds, and one deadline covers all."""
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What became of one attempt.
-
-    Attributes:
-        status_code: HTTP status, 0 where there was no HTTP answer.
-        error: in plain words, empty if and only if the attempt delivered; never a secret.
-        response: the beginning of the answer as text.
-        duration_ms: of the whole attempt, rounded up.
-        started_ms: when it began, in milliseconds since the epoch.
-        retry_after_ms: how long a 429 or 503 asked to be left alone, None where it did not.
-    """
-
-    status_code: int
-    error: str
-    response: str
-    duration_ms: int
-    started_ms: int
-    retry_after_ms: int | None = None
-
-    @property
-    def delivered(self) -> bool:
-        """Whether the receiver answered 2xx, and answered whole."""
-        return not self.error
 
 
 class Sender:

@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
+from hookwright_operator.delivery.outcome import Outcome
 from hookwright_operator.delivery.schedule import RetrySchedule
-from hookwright_operator.delivery.sender import Outcome
 from hookwright_operator.store.model import Attempt, Claimed, Settlement, State
 
 

@@ -35,7 +35,7 @@ from hookwright_operator.reconcile.plan import (
     ours,
     owner_reference,
 )
-from hookwright_operator.registry import Endpoint
+from hookwright_operator.registry import Endpoint, Health
 
 SECRET_FIELD: Final = "secret"  # noqa: S105 - the name of a field
 PREVIOUS_FIELD: Final = "previous"
@@ -45,20 +45,6 @@ RECHECK: Final = timedelta(seconds=30)
 
 _SUFFIX: Final = "-signing"
 _LONGEST_NAME: Final = 253
-
-
-@dataclass(frozen=True, slots=True)
-class Health:
-    """What deliveries have shown of an endpoint, as it is to be published.
-
-    Attributes:
-        error: of the last attempt, in plain words; empty after a 2xx answer.
-        failures: how many deliveries were given up since the last time this was published.
-    """
-
-    counts: DeliveryCounts
-    error: str = ""
-    failures: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,6 @@ from hookwright_operator.kube import FIELD_MANAGER, Kube
 from hookwright_operator.reconcile.apikey import ObservedApiKey, plan_apikey
 from hookwright_operator.reconcile.cache import Cache
 from hookwright_operator.reconcile.endpoint import (
-    Health,
     ObservedEndpoint,
     plan_endpoint,
     signing_secret_name,
@@ -46,7 +45,7 @@ from hookwright_operator.reconcile.plan import (
     Unregister,
 )
 from hookwright_operator.reconcile.project import ObservedProject, plan_project
-from hookwright_operator.registry import Registry
+from hookwright_operator.registry import Health, Registry
 
 log = structlog.get_logger(__name__)
 

@@ -1,0 +1,43 @@
+# Hookwright. On a fresh machine `make demo` and `make test` do everything; they need Python 3.11 to 3.13 and Go.
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+PYTHON ?= $(firstword $(foreach candidate,python3.13 python3.12 python3.11 python3,$(shell command -v $(candidate) >/dev/null 2>&1 && $(candidate) -c 'import sys, venv, ensurepip; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' 2>/dev/null && echo $(candidate))))
+BIN := .venv/bin
+
+.PHONY: help demo up test check bench crds lock
+
+help: ## show these targets
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1\t/' | expand -t 8
+
+demo: .venv/ready ## tell the main job for real, then stay up until Ctrl-C (ONCE=1: end after the story)
+	@$(BIN)/python -m hookwright_dev demo $(if $(ONCE),--once)
+
+up: .venv/ready ## the same without the story
+	@$(BIN)/python -m hookwright_dev up
+
+test: .venv/ready ## every test, on a real control plane
+	$(BIN)/pytest $(ARGS)
+
+check: .venv/ready ## format, lint, types, import arrows, generated files
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python -m hookwright_crds --check
+
+bench: .venv/ready ## measure throughput, latency and cost, as shares of the loader's own ceiling
+	@$(BIN)/python -m hookwright_dev.bench $(ARGS)
+
+crds: .venv/ready ## write crds/*.yaml from the models
+	$(BIN)/python -m hookwright_crds
+
+lock: .venv/ready ## resolve requirements.lock anew from pyproject.toml
+	$(BIN)/uv pip compile --universal --python-version 3.11 --extra dev --generate-hashes --no-header --no-annotate --upgrade pyproject.toml -o requirements.lock
+
+.venv/ready: requirements.lock pyproject.toml
+	@test -n "$(PYTHON)" || { echo "Hookwright needs Python 3.11, 3.12 or 3.13 with the venv module (Debian: apt-get install python3-venv)"; exit 1; }
+	@echo "installing into .venv (once)"
+	@$(PYTHON) -m venv .venv
+	@$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	@$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@

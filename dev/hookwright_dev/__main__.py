@@ -1,0 +1,56 @@
+"""``python -m hookwright_dev up`` and ``python -m hookwright_dev demo [--once]``; ``make`` calls both."""
+
+import argparse
+import asyncio
+import signal
+import sys
+from types import FrameType
+
+from hookwright_dev import demo, stack
+from hookwright_dev.errors import DevError
+
+
+def main() -> int:
+    """Run one command; return the exit code."""
+    parser = argparse.ArgumentParser(prog="hookwright_dev", description="Hookwright on this machine.")
+    commands = parser.add_subparsers(dest="command", required=True)
+    commands.add_parser("up", help="start control plane and operator, and stay up until Ctrl-C")
+    story = commands.add_parser("demo", help="the same, and tell the main job step by step")
+    story.add_argument("--once", action="store_true", help="end after the story, with exit code 0 if all was verified")
+    options = parser.parse_args()
+    signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        if options.command == "demo":
+            return asyncio.run(demo.tell(once=options.once))
+        return _up()
+    except DevError as error:
+        print(f"\n{options.command} failed: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("\nstopped")
+        return 0
+
+
+def _up() -> int:
+    with stack.running({}) as running:
+        running.write_env()
+        print(stack_hint())
+        signal.sigwait({signal.SIGINT, signal.SIGTERM})
+        print("\nstopping")
+    return 0
+
+
+def stack_hint() -> str:
+    """Return what a person needs to know of a running stack."""
+    return (
+        f"Hookwright is up. In another shell:\n\n    . {stack.ENV_FILE.relative_to(stack.ROOT)}\n"
+        "    kubectl apply -f examples/\n    kubectl get hookwright -A\n\nCtrl-C stops it."
+    )
+
+
+def _interrupt(_number: int, _frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

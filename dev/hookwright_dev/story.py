@@ -1,0 +1,60 @@
+"""How the demo speaks: numbered steps, the commands a reader can repeat, and a check behind every claim."""
+
+import asyncio
+import textwrap
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from rich.console import Console
+from rich.markup import escape
+
+from hookwright_dev.errors import DevError
+
+
+class ClaimError(DevError):
+    """The demo claimed something that did not turn out so."""
+
+
+@dataclass(slots=True)
+class Story:
+    """Prints to standard output, and counts what was verified."""
+
+    console: Console = field(default_factory=lambda: Console(highlight=False, soft_wrap=True))
+    steps: int = 0
+    verified: int = 0
+
+    def step(self, title: str) -> None:
+        """Begin a step."""
+        self.steps += 1
+        self.console.print(f"\n[bold cyan]{self.steps}. {escape(title)}[/]")
+
+    def say(self, text: str) -> None:
+        """Print a sentence."""
+        self.console.print(f"   {escape(text)}")
+
+    def command(self, line: str) -> None:
+        """Print a command that the reader can repeat."""
+        self.console.print(f"   [bold]$ {escape(line)}[/]")
+
+    def output(self, text: str) -> None:
+        """Print what a command wrote."""
+        self.console.print(f"[dim]{escape(textwrap.indent(text.rstrip(), '     '))}[/]")
+
+    def check(self, claim: str, *, holds: bool, otherwise: str = "") -> None:
+        """Print a claim that holds, or end the story.
+
+        Raises:
+            ClaimError: it does not hold; says what was found instead.
+        """
+        if not holds:
+            raise ClaimError(f"not so: {claim}" + (f" ({otherwise})" if otherwise else ""))
+        self.verified += 1
+        self.console.print(f"   [green]✓[/] {escape(claim)}")
+
+    async def wait_for(self, claim: str, holds: Callable[[], bool], *, within: float) -> None:
+        """Check a claim again and again for ``within`` seconds, blocking calls in a thread."""
+        deadline = time.monotonic() + within
+        while not (held := await asyncio.to_thread(holds)) and time.monotonic() < deadline:  # noqa: ASYNC110 - it asks others
+            await asyncio.sleep(0.1)
+        self.check(claim, holds=held, otherwise=f"not within {within:g} s")
