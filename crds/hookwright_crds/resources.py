@@ -27,6 +27,7 @@ from hookwright_crds.urls import MAX_URL_LENGTH, check_url
 
 MAX_HEADERS: Final = 32
 TIMEOUT_BOUNDS: Final = ("1s", "30s")
+OVERLAP_BOUNDS: Final = ("0s", "168h")
 TTL_BOUNDS: Final = ("1m", "168h")
 RESERVED_HEADERS: Final = frozenset(
     {
@@ -183,6 +184,34 @@ HeaderName = Annotated[str, StringConstraints(pattern=HEADER_NAME_PATTERN)]
 HeaderValue = Annotated[str, StringConstraints(max_length=4096, pattern=HEADER_VALUE_PATTERN)]
 
 
+class RateLimit(Model):
+    """How fast an endpoint may be sent to."""
+
+    per_minute: StrictInt = Field(
+        description="Attempts a minute at most, spread evenly, from 1 to 60000.", ge=1, le=60_000
+    )
+
+
+class Signing(Model):
+    """How the signing secret is kept."""
+
+    rotation: StrictInt = Field(
+        default=0,
+        description="Raise it to have a new signing secret made; the old one signs beside it for the overlap.",
+        ge=0,
+        le=1_000_000,
+    )
+    overlap: Duration = Field(
+        default="24h", description="How long a replaced secret still signs beside the new one, from 0s to 168h."
+    )
+
+    @model_validator(mode="after")
+    def _overlap_within_bounds(self) -> Self:
+        if parse_duration(self.overlap) > parse_duration(OVERLAP_BOUNDS[1]):
+            raise ValueError(f"overlap must be from {OVERLAP_BOUNDS[0]} to {OVERLAP_BOUNDS[1]}")
+        return self
+
+
 class WebhookEndpointSpec(Model):
     """What is declared of an endpoint: where to deliver which events, and how."""
 
@@ -207,6 +236,10 @@ class WebhookEndpointSpec(Model):
         "Not a place for secrets: whoever may read this object, with kubectl describe too, sees the values.",
         max_length=MAX_HEADERS,
     )
+    rate_limit: RateLimit | None = Field(
+        default=None, description="How fast this endpoint may be sent to; no limit where not set."
+    )
+    signing: Signing = Field(default=Signing(), description="How the signing secret is kept.")
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

@@ -17,6 +17,7 @@ from hookwright_crds.resources import (
     DIGEST_NAME_SENTENCE,
     HEADER_NAME_PATTERN,
     HEADER_VALUE_PATTERN,
+    OVERLAP_BOUNDS,
     RESERVED_HEADERS,
     TIMEOUT_BOUNDS,
     TTL_BOUNDS,
@@ -131,6 +132,7 @@ RULES: Final[Mapping[str, Mapping[str, tuple[Rule, ...]]]] = {
             ),
         ),
         "spec.timeout": (_duration("timeout", TIMEOUT_BOUNDS, "5s or 30s"),),
+        "spec.signing.overlap": (_duration("overlap", OVERLAP_BOUNDS, "1h or 24h"),),
         "spec.headers": (
             Rule(
                 f"!self.exists(name, name.lowerAscii() in {_RESERVED})",

@@ -86,8 +86,6 @@ class _Conversion:
 
     def _reference(self, reference: str, path: str) -> Schema:
         name = reference.removeprefix("#/$defs/")
-        if name not in self._definitions:
-            raise SchemaError(path, f"{reference!r} refers to nothing")
         if name in self._open:
             raise SchemaError(path, f"{name} contains itself; a structural schema cannot be recursive")
         self._open.append(name)
@@ -166,7 +164,7 @@ def _checked(node: Schema, path: str) -> Schema:
     kind = node.get("type")
     if kind not in _TYPES:
         raise SchemaError(path, f"type {kind!r} is none of {', '.join(sorted(_TYPES))}")
-    if kind == "object" and ("properties" in node) == ("additionalProperties" in node):
+    if kind == "object" and bool(node.get("properties")) == ("additionalProperties" in node):
         raise SchemaError(path, "an object must name either its properties or the type of any value")
     if kind == "array" and "items" not in node:
         raise SchemaError(path, "an array must name the type of its items")

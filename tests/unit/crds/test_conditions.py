@@ -1,0 +1,61 @@
+"""Conditions keep their transition times for as long as their status stays."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from hookwright_crds.conditions import Condition, Status, condition, find, merge
+
+THEN = datetime(2030, 1, 31, 12, tzinfo=UTC)
+NOW = THEN + timedelta(hours=1)
+
+
+def ready(status: Status, now: datetime, *, reason: str = "Prepared", generation: int = 1) -> Condition:
+    """Return a Ready condition."""
+    return condition("Ready", status, reason, f"Because {reason}.", generation=generation, now=now)
+
+
+def test_an_unchanged_status_keeps_its_transition_time_and_takes_all_else_anew() -> None:
+    """The reason may change under the same status; "since when" then stays."""
+    [merged] = merge([ready("False", THEN)], [ready("False", NOW, reason="ProjectNotFound", generation=2)])
+    assert merged.last_transition_time == THEN
+    assert (merged.reason, merged.message, merged.observed_generation) == (
+        "ProjectNotFound",
+        "Because ProjectNotFound.",
+        2,
+    )
+
+
+@pytest.mark.parametrize(("before", "after"), [("True", "False"), ("False", "True"), ("True", "Unknown")])
+def test_a_changed_status_takes_the_new_time(before: Status, after: Status) -> None:
+    """A transition is what the time speaks of."""
+    [merged] = merge([ready(before, THEN)], [ready(after, NOW)])
+    assert merged.last_transition_time == NOW
+
+
+def test_merging_the_same_again_changes_nothing() -> None:
+    """A steady state gives an equal status, so there is nothing to write."""
+    before = [ready("True", THEN)]
+    assert merge(before, [ready("True", NOW)]) == before
+
+
+def test_a_condition_is_merged_with_its_own_type_only() -> None:
+    """Another type's time is not taken over; what is no longer reported goes."""
+    other = condition("Reachable", "True", "Answered", generation=1, now=THEN)
+    [merged] = merge([other], [ready("True", NOW)])
+    assert merged.type == "Ready"
+    assert merged.last_transition_time == NOW
+
+
+def test_the_order_is_that_of_the_new_conditions() -> None:
+    """A status does not change by being reordered."""
+    other = condition("Reachable", "True", "Answered", generation=1, now=THEN)
+    merged = merge([other, ready("True", THEN)], [ready("True", NOW), other])
+    assert [known.type for known in merged] == ["Ready", "Reachable"]
+
+
+def test_find_returns_the_condition_of_a_type_or_none() -> None:
+    """The reader's way to a condition."""
+    known = ready("True", THEN)
+    assert find([known], "Ready") is known
+    assert find([known], "Reachable") is None

@@ -1,0 +1,163 @@
+"""The CRDs are current, complete, cheap to evaluate, and the same whenever they are made."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from hookwright_crds.__main__ import check, main, write
+from hookwright_crds.generate import HEADER, Kind, attach, definition, files
+from hookwright_crds.resources import KINDS
+from hookwright_crds.rules import RULES, Rule
+from hookwright_crds.schema import SchemaError
+
+CRDS = Path(__file__).resolve().parents[3] / "crds"
+
+every_kind = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.names.kind)
+
+
+def schema_of(kind: Kind) -> dict[str, Any]:
+    """Return the schema of a kind's only version."""
+    [version] = definition(kind)["spec"]["versions"]
+    schema: dict[str, Any] = version["schema"]["openAPIV3Schema"]
+    return schema
+
+
+def nodes(schema: dict[str, Any], path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield every node of a schema with its path."""
+    yield path, schema
+    for name, below in schema.get("properties", {}).items():
+        yield from nodes(below, f"{path}.{name}")
+    for keyword in ("items", "additionalProperties"):
+        if keyword in schema:
+            yield from nodes(schema[keyword], f"{path}[]")
+
+
+def test_the_files_are_what_the_models_generate() -> None:
+    """No model or rule changes without its CRD: run `make crds`."""
+    assert {path.name: path.read_text(encoding="utf-8") for path in CRDS.glob("*.yaml")} == files()
+
+
+def test_generating_in_another_process_gives_the_same_bytes() -> None:
+    """No order depends on hash seeds, so a diff of the files is a change of the contract."""
+    program = "import sys; from hookwright_crds.generate import files; sys.stdout.write(''.join(files().values()))"
+    for seed in ("1", "2"):
+        made = subprocess.run(
+            [sys.executable, "-c", program], env={"PYTHONHASHSEED": seed}, capture_output=True, check=True
+        )
+        assert made.stdout.decode() == "".join(files().values())
+
+
+def test_the_files_say_that_they_are_generated_and_have_no_anchors() -> None:
+    """A reader who opens a file learns at once where to change it."""
+    for text in files().values():
+        assert text.startswith(HEADER)
+        assert "&id" not in text
+
+
+@every_kind
+def test_a_kind_has_names_category_and_status(kind: Kind) -> None:
+    """What ``kubectl get hookwright``, the short names and the status subresource rest on."""
+    crd = definition(kind)
+    assert crd["metadata"]["name"] == f"{kind.names.plural}.hookwright.dev"
+    assert crd["spec"]["names"]["categories"] == ["hookwright"]
+    assert crd["spec"]["names"]["shortNames"] == [kind.names.short]
+    assert crd["spec"]["scope"] == "Namespaced"
+    assert crd["spec"]["versions"][0]["subresources"] == {"status": {}}
+
+
+@every_kind
+def test_whatever_a_rule_reads_is_bounded(kind: Kind) -> None:
+    """Every string, list and map of a spec has its maximum: CEL's cost is estimated by it, and etcd's too."""
+    spec = schema_of(kind)["properties"]["spec"]
+    bounds = {"string": {"maxLength", "enum", "format"}, "array": {"maxItems"}, "object": {"maxProperties"}}
+    for path, node in nodes(spec, "spec"):
+        if "properties" not in node and node["type"] in bounds:
+            assert bounds[node["type"]] & node.keys(), f"{path} has no maximum"
+
+
+@every_kind
+def test_every_field_is_described(kind: Kind) -> None:
+    """``kubectl explain`` has something to say of each field of spec and status."""
+    for part in ("spec", "status"):
+        for path, node in nodes(schema_of(kind)["properties"][part], part):
+            assert path.endswith("[]") or node.get("description"), f"{path} has no description"
+
+
+@every_kind
+def test_a_status_has_no_defaults_and_its_conditions_are_a_map(kind: Kind) -> None:
+    """The server puts no word into the operator's mouth; conditions merge by type."""
+    status = schema_of(kind)["properties"]["status"]
+    assert [path for path, node in nodes(status) if "default" in node] == []
+    conditions = status["properties"]["conditions"]
+    assert conditions["x-kubernetes-list-type"] == "map"
+    assert conditions["x-kubernetes-list-map-keys"] == ["type"]
+
+
+@every_kind
+def test_every_rule_has_a_readable_message(kind: Kind) -> None:
+    """No refusal shows a pattern or an expression instead of a sentence."""
+    for path, node in nodes(schema_of(kind)):
+        for rule in node.get("x-kubernetes-validations", []):
+            sentence = rule.get("message") or rule.get("messageExpression")
+            assert sentence, f"{path}: {rule['rule']}"
+            assert "[A-Z" not in sentence.upper(), f"{path} shows a pattern: {sentence}"
+        assert "pattern" not in node, f"{path} would be refused with the bare pattern"
+
+
+def test_every_kind_has_rules_and_every_rule_a_kind() -> None:
+    """A misspelt kind would leave its rules behind in silence."""
+    assert set(RULES) == {kind.names.kind for kind in KINDS}
+
+
+@pytest.mark.parametrize("path", ["spec.uri", "spec.url.host", "other"])
+def test_a_rule_whose_place_is_gone_raises(path: str) -> None:
+    """Renaming a field in the models cannot drop its rules in silence."""
+    schema = {"properties": {"spec": {"properties": {"url": {"type": "string"}}}}}
+    with pytest.raises(SchemaError, match="the models have no field"):
+        attach(schema, {path: (Rule("self != ''", "must not be empty"),)})
+
+
+def test_a_rule_is_added_to_those_that_stand_there() -> None:
+    """A pattern's own rule and the table's rules hold together."""
+    first = {"rule": "a", "message": "b"}
+    schema: dict[str, Any] = {"properties": {"url": {"x-kubernetes-validations": [first]}}}
+    attach(schema, {"url": (Rule("c", "d", computed=True, field=".e", reason="f"),)})
+    second = {"rule": "c", "messageExpression": "d", "fieldPath": ".e", "reason": "f"}
+    assert schema["properties"]["url"]["x-kubernetes-validations"] == [first, second]
+
+
+def test_written_files_are_current(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What the command writes, --check accepts without a word."""
+    folder = tmp_path / "made" / "here"
+    assert main([str(folder)]) == 0
+    assert main(["--check", str(folder)]) == 0
+    assert capsys.readouterr().err == ""
+    assert all(yaml.safe_load(path.read_text())["kind"] == "CustomResourceDefinition" for path in folder.iterdir())
+
+
+def test_stale_files_are_told_with_their_difference(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """--check exits with 1, shows what differs, and writes nothing."""
+    write(tmp_path)
+    stale = tmp_path / "projects.yaml"
+    stale.write_text(stale.read_text().replace("hwproj", "hwprj"))
+    assert check(tmp_path) == 1
+    told = capsys.readouterr().err
+    assert "-    - hwprj" in told
+    assert "+    - hwproj" in told
+    assert "make crds" in told
+    assert "hwprj" in stale.read_text()
+
+
+def test_missing_and_surplus_files_are_stale(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A kind that came or went shows in --check as well."""
+    write(tmp_path)
+    (tmp_path / "apikeys.yaml").rename(tmp_path / "tokens.yaml")
+    assert check(tmp_path) == 1
+    told = capsys.readouterr().err
+    assert "+  name: apikeys.hookwright.dev" in told
+    assert "tokens.yaml: no model generates this file" in told

@@ -1,0 +1,148 @@
+"""API keys: their format, their checksum, and how they are compared."""
+
+import hashlib
+import hmac
+import random
+import re
+import string
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hookwright_crds import keys
+from hookwright_crds.keys import MalformedKeyError, digest, key_id_of, matches, mint
+
+SEEDS = st.integers(min_value=0, max_value=2**64)
+KEY_IDS = st.from_regex(keys.KEY_ID_PATTERN[:-1] + r"\Z")
+
+
+def minted(seed: int, key_id: str | None = None) -> keys.MintedKey:
+    """Return the key that a seeded source of randomness gives."""
+    return mint(random.Random(seed).choice, key_id=key_id)
+
+
+@given(SEEDS)
+def test_a_minted_key_has_the_documented_form(seed: int) -> None:
+    """``hw_<keyId>_<secret><checksum>``: 12, 43 and 6 characters, nothing that a double click would split."""
+    assert re.fullmatch(r"hw_[a-z0-9]{12}_[0-9A-Za-z]{49}", minted(seed).plaintext)
+
+
+@given(SEEDS, st.none() | KEY_IDS)
+def test_a_minted_key_tells_its_id_and_has_its_digest(seed: int, key_id: str | None) -> None:
+    """Every key that can be made can be presented, those with a chosen id too."""
+    key = minted(seed, key_id)
+    assert key_id_of(key.plaintext) == key.key_id
+    assert key_id in {None, key.key_id}
+    assert matches(key.plaintext, key.digest)
+    assert re.fullmatch(keys.DIGEST_PATTERN, key.digest)
+    assert len(key.digest) == keys.DIGEST_LENGTH
+
+
+@given(SEEDS)
+def test_every_alteration_of_one_character_is_refused(seed: int) -> None:
+    """A typing error anywhere is told from an unknown key, without looking anything up."""
+    plaintext = minted(seed).plaintext
+    strange = random.Random(seed).choice(string.ascii_letters + string.digits + "_- ")
+    for place, character in enumerate(plaintext):
+        if strange != character:
+            with pytest.raises(MalformedKeyError):
+                key_id_of(plaintext[:place] + strange + plaintext[place + 1 :])
+
+
+def test_every_character_at_every_place_matters() -> None:
+    """The same for one key, with every printable character."""
+    plaintext = minted(1).plaintext
+    for place, character in enumerate(plaintext):
+        for strange in set(string.printable) - {character}:
+            with pytest.raises(MalformedKeyError):
+                key_id_of(plaintext[:place] + strange + plaintext[place + 1 :])
+
+
+@given(SEEDS, st.data())
+def test_a_truncated_key_is_refused(seed: int, data: st.DataObject) -> None:
+    """A paste that lost its end, or its beginning, is no key."""
+    plaintext = minted(seed).plaintext
+    length = data.draw(st.integers(min_value=0, max_value=len(plaintext) - 1))
+    for part in (plaintext[:length], plaintext[len(plaintext) - length :]):
+        with pytest.raises(MalformedKeyError):
+            key_id_of(part)
+
+
+@given(st.text())
+def test_any_text_is_a_key_or_malformed(text: str) -> None:
+    """No input raises anything else, whatever a client sends."""
+    with pytest.raises(MalformedKeyError):
+        key_id_of(text)
+
+
+@pytest.mark.parametrize("around", ["{}\n", " {}", "{} ", "\t{}", "{}\0"])
+def test_a_key_with_anything_around_it_is_refused(around: str) -> None:
+    """A key is its whole text; a trailing newline is not passed over."""
+    with pytest.raises(MalformedKeyError):
+        key_id_of(around.format(minted(1).plaintext))
+
+
+def test_an_error_or_a_repr_does_not_tell_the_key() -> None:
+    """Neither reaches a log with the secret in it."""
+    key = minted(1)
+    with pytest.raises(MalformedKeyError) as error:
+        key_id_of(key.plaintext[:-1])
+    secret = key.plaintext.split("_")[2]
+    assert secret[:8] not in str(error.value)
+    assert secret[:8] not in repr(key)
+
+
+@pytest.mark.parametrize("key_id", ["", "a_b", "Upper", "a.b", "-a", "a-", "a" * 64, "ü", "a\n"])
+def test_a_key_is_not_minted_with_an_id_that_could_not_be_presented(key_id: str) -> None:
+    """An id is a label, as an object's name that stands for it."""
+    with pytest.raises(ValueError, match="must be 1 to 63 of"):
+        minted(1, key_id)
+
+
+def test_two_keys_differ_in_everything() -> None:
+    """Other randomness gives another id, secret and digest."""
+    first, second = minted(1), minted(2)
+    assert first.key_id != second.key_id
+    assert first.plaintext != second.plaintext
+    assert first.digest != second.digest
+
+
+def test_the_secret_has_at_least_256_random_bits() -> None:
+    """43 characters of 62 are more than 2**256 possibilities, each drawn from the whole alphabet."""
+    assert 62**keys.SECRET_LENGTH > 2**256
+    drawn = {character for seed in range(50) for character in minted(seed).plaintext.split("_")[2][:-6]}
+    assert drawn == set(string.ascii_letters + string.digits)
+
+
+def test_a_digest_is_the_sha256_of_the_whole_key() -> None:
+    """Anyone can make a digest with ``printf %s KEY | sha256sum``."""
+    key = minted(1)
+    assert key.digest == digest(key.plaintext) == f"sha256:{hashlib.sha256(key.plaintext.encode()).hexdigest()}"
+
+
+@given(SEEDS, SEEDS)
+def test_only_the_key_itself_matches_its_digest(seed: int, other: int) -> None:
+    """Another key, well-formed though it is, does not match."""
+    assert matches(minted(seed).plaintext, minted(other).digest) is (minted(seed).plaintext == minted(other).plaintext)
+
+
+@pytest.mark.parametrize("kept", ["", "sha256:", "sha256:é", "md5:00"])
+def test_nothing_matches_a_digest_that_is_none(kept: str) -> None:
+    """A lost or mangled digest opens nothing and raises nothing."""
+    assert not matches(minted(1).plaintext, kept)
+
+
+def test_digests_are_compared_in_constant_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The comparison is hmac.compare_digest of the two whole digests, and its answer is the answer."""
+    compared: list[tuple[bytes, bytes]] = []
+    genuine = hmac.compare_digest
+
+    def watched(first: bytes, second: bytes) -> bool:
+        compared.append((first, second))
+        return genuine(first, second)
+
+    monkeypatch.setattr(hmac, "compare_digest", watched)
+    key = minted(1)
+    assert matches(key.plaintext, key.digest)
+    assert compared == [(key.digest.encode(), key.digest.encode())]

@@ -1,0 +1,174 @@
+"""The three kinds: what their models accept, fill in and refuse.
+
+That the API server agrees is shown, over many more cases, by tests/cluster/test_crds.py.
+"""
+
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from hookwright_crds.base import ObjectMeta, ProjectRef
+from hookwright_crds.events import EVENT_TYPES
+from hookwright_crds.resources import (
+    KINDS,
+    RESERVED_HEADERS,
+    ApiKey,
+    ApiKeySpec,
+    Handover,
+    Project,
+    Signing,
+    WebhookEndpoint,
+    WebhookEndpointSpec,
+)
+
+DIGEST = "sha256:" + "0" * 64
+
+
+def endpoint(**spec: object) -> WebhookEndpointSpec:
+    """Return the spec of an endpoint, from its JSON form."""
+    least = {"projectRef": {"name": "billing"}, "url": "https://example.com/hooks", "events": ["delivered"]}
+    return WebhookEndpointSpec.model_validate(least | spec)
+
+
+def apikey(**spec: object) -> ApiKeySpec:
+    """Return the spec of a key, from its JSON form."""
+    return ApiKeySpec.model_validate({"projectRef": {"name": "billing"}} | spec)
+
+
+def test_an_endpoint_has_sensible_defaults() -> None:
+    """Project, URL and events are enough."""
+    least = endpoint()
+    assert (least.suspend, least.timeout, least.max_in_flight, least.headers) == (False, "15s", 8, {})
+    assert (least.rate_limit, least.signing) == (None, Signing(rotation=0, overlap="24h"))
+
+
+def test_an_endpoint_may_say_everything() -> None:
+    """Every event, the bounds' ends, and headers of one's own."""
+    full = endpoint(
+        events=list(EVENT_TYPES), suspend=True, timeout="30s", maxInFlight=64, headers={"X-Team": "billing"}
+    )
+    assert full.events == EVENT_TYPES
+    assert full.headers == {"X-Team": "billing"}
+
+
+@pytest.mark.parametrize(
+    ("spec", "place", "message"),
+    [
+        ({"events": []}, "events", "at least 1 item"),
+        ({"events": ["delivered", "failed", "delivered"]}, "", "events must not name an event type twice: delivered"),
+        ({"events": ["deliverd"]}, "events.0", "unknown event type; known are delivered, bounced"),
+        ({"events": "delivered"}, "events", "valid tuple"),
+        ({"url": "ftp://example.com"}, "url", "url must be an absolute https URL"),
+        ({"url": "https://example.com/" + "a" * 2048}, "url", "at most 2048"),
+        ({"timeout": "31s"}, "", "timeout must be from 1s to 30s"),
+        ({"timeout": "0s"}, "", "timeout must be from 1s to 30s"),
+        ({"timeout": "soon"}, "timeout", "is not a duration"),
+        ({"timeout": 15}, "timeout", "valid string"),
+        ({"maxInFlight": 0}, "maxInFlight", "greater than or equal to 1"),
+        ({"maxInFlight": 65}, "maxInFlight", "less than or equal to 64"),
+        ({"maxInFlight": "8"}, "maxInFlight", "valid integer"),
+        ({"maxInFlight": True}, "maxInFlight", "valid integer"),
+        ({"suspend": "true"}, "suspend", "valid boolean"),
+        ({"suspend": 1}, "suspend", "valid boolean"),
+        ({"headers": {"Content-Type": "a"}}, "", "headers must not set Content-Type"),
+        ({"headers": {f"X-{number}": "a" for number in range(33)}}, "headers", "at most 32"),
+        ({"headers": {"X-Team": "a\r\nX-Injected: b"}}, "headers.X-Team", "match pattern"),
+        ({"projectRef": {"name": "Billing"}}, "projectRef.name", "match pattern"),
+        ({"projectRef": {"name": "billing", "namespace": "other"}}, "projectRef.namespace", "not permitted"),
+        ({"maxInflight": 8}, "maxInflight", "not permitted"),
+        ({"rateLimit": {"perMinute": 0}}, "rateLimit.perMinute", "greater than or equal to 1"),
+        ({"rateLimit": {}}, "rateLimit.perMinute", "Field required"),
+        ({"signing": {"rotation": -1}}, "signing.rotation", "greater than or equal to 0"),
+        ({"signing": {"overlap": "169h"}}, "signing", "overlap must be from 0s to 168h"),
+    ],
+)
+def test_a_bad_endpoint_is_refused_at_its_field(spec: dict[str, Any], place: str, message: str) -> None:
+    """The error's place is the field's name as people write it, for a 422 to point at."""
+    with pytest.raises(ValidationError) as refused:
+        endpoint(**spec)
+    error = refused.value.errors()[0]
+    assert ".".join(map(str, error["loc"])) == place
+    assert message in error["msg"]
+
+
+@pytest.mark.parametrize("name", sorted(RESERVED_HEADERS))
+def test_a_reserved_header_is_refused_however_it_is_written(name: str) -> None:
+    """Header names have no case (RFC 9110, section 5.1)."""
+    for written in (name, name.upper(), name.title()):
+        with pytest.raises(ValidationError, match="which Hookwright or HTTP itself sets"):
+            endpoint(headers={written: "mine"})
+
+
+def test_every_header_of_a_delivery_is_reserved() -> None:
+    """No endpoint can replace a signature, an id or the body's length and type."""
+    set_by_us = {
+        "content-length", "content-type", "host", "transfer-encoding", "user-agent", "webhook-id", "webhook-signature",
+        "webhook-timestamp", "x-service-signature",
+    }  # fmt: skip
+    assert set_by_us <= RESERVED_HEADERS
+
+
+def test_a_key_is_handed_over_or_declared_by_its_digest() -> None:
+    """Either origin alone is enough; a handover lasts an hour unless told otherwise."""
+    assert apikey(handover={"secretName": "ci-key"}).handover == Handover(secret_name="ci-key", ttl="1h")
+    assert apikey(digest=DIGEST).digest == DIGEST
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ({}, "exactly one of handover and digest must be set"),
+        ({"handover": None, "digest": None}, "exactly one of handover and digest must be set"),
+        ({"handover": {"secretName": "a"}, "digest": DIGEST}, "exactly one of handover and digest must be set"),
+        ({"handover": {}}, "Field required"),
+        ({"handover": {"secretName": "a/b"}}, "match pattern"),
+        ({"handover": {"secretName": "a", "ttl": "59s"}}, "ttl must be from 1m to 168h"),
+        ({"handover": {"secretName": "a", "ttl": "169h"}}, "ttl must be from 1m to 168h"),
+        ({"digest": "sha256:" + "A" * 64}, "match pattern"),
+        ({"digest": "hw_k7qx2m0v9abc_secret"}, "match pattern"),
+        ({"digest": DIGEST, "expiresAt": "2030-01-31"}, "a time with its zone"),
+        ({"digest": DIGEST, "expiresAt": 1735689600}, "a time with its zone"),
+    ],
+)
+def test_a_bad_key_is_refused(spec: dict[str, Any], message: str) -> None:
+    """And the message says what would be right."""
+    with pytest.raises(ValidationError, match=message):
+        apikey(**spec)
+
+
+@pytest.mark.parametrize("name", ["team.ci", "k" * 64])
+def test_a_declared_key_is_named_after_its_id(name: str) -> None:
+    """A key with a digest is looked up by its object's name, so a name that is no key id would never be found."""
+    declared, handed_over = apikey(digest=DIGEST), apikey(handover={"secretName": "ci"})
+    with pytest.raises(ValidationError, match="the name of an ApiKey with a digest is its keyId"):
+        ApiKey(metadata=ObjectMeta(name=name), spec=declared)
+    assert ApiKey(metadata=ObjectMeta(name=name), spec=handed_over)
+    assert ApiKey(metadata=ObjectMeta(name="k7qx2m0v9abc"), spec=declared)
+
+
+def test_a_project_needs_nothing_but_its_name() -> None:
+    """A bare Project is valid."""
+    assert Project.model_validate({"metadata": {"name": "billing"}}).spec.display_name == ""
+
+
+def test_an_object_is_read_as_the_server_gives_it() -> None:
+    """apiVersion, kind, managedFields and a newer version's status are passed over."""
+    read = WebhookEndpoint.model_validate(
+        {
+            "apiVersion": "hookwright.dev/v1alpha1",
+            "kind": "WebhookEndpoint",
+            "metadata": {"name": "orders", "namespace": "acme", "uid": "u", "generation": 2, "managedFields": []},
+            "spec": endpoint().to_kubernetes(),
+            "status": {"observedGeneration": 1, "fromTheFuture": True},
+        }
+    )
+    assert read.metadata.generation == 2
+    assert read.status.observed_generation == 1
+    assert read.spec.project_ref == ProjectRef(name="billing")
+
+
+def test_the_names_of_kinds_are_distinct() -> None:
+    """Plural, singular and short names are resolved in one space."""
+    names = [name for kind in KINDS for name in (kind.names.plural, kind.names.singular, kind.names.short)]
+    assert len(set(names)) == len(names)
