@@ -86,7 +86,10 @@ def accept(
     """Write the new events of all calls with their deliveries and counters; repetitions write nothing.
 
     Args:
+        connection: in a transaction.
+        calls: the events of each accept call.
         owner: the instance that has what is written as claimed.
+        now: the time of acceptance.
         since: an id that was accepted at or before this time counts as new again.
     """
     repeated = _remember_ids(connection, (event for call in calls for event in call), now=now, since=since)
@@ -129,8 +132,10 @@ def _write(connection: Connection, new: Sequence[NewEvent], *, owner: str, now: 
         length = len(event.body)
         event_rows.append((event.id, event.namespace, event.project, event.type, len(event.deliveries), start, length))
         start += length
-        for delivery in event.deliveries:
-            delivery_rows.append((delivery.id, event.id, delivery.endpoint_uid, owner if delivery.claimed else None))
+        delivery_rows += [
+            (delivery.id, event.id, delivery.endpoint_uid, owner if delivery.claimed else None)
+            for delivery in event.deliveries
+        ]
     bodies = b"".join([event.body for event in new])
     connection.execute(INSERT_EVENTS, {"rows": packed(event_rows), "bodies": bodies, "now": now})
     connection.execute(INSERT_DELIVERIES, {"rows": packed(delivery_rows), "now": now})

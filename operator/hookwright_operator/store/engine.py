@@ -1,8 +1,8 @@
 """Opening a database: from a URL to something that runs transactions.
 
-SQLite is written by one thread, the only one that ever writes, and read by a few others. Its file belongs to one process: a
-lock on ``<file>.lock`` is held as long as the database is open, and the system takes it away with the process, however that
-ends.
+SQLite is written by one thread, the only one that ever writes, and read by a few others. Its file belongs to one
+process: a lock on ``<file>.lock`` is held as long as the database is open, and the system takes it away with the
+process, however that ends.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
 from hookwright_operator.errors import StoreError, StoreUnavailable
-from hookwright_operator.store.faults import translated
+from hookwright_operator.store.faults import cause, translated
 from hookwright_operator.store.migrations import upgrade
 
 T = TypeVar("T")
@@ -103,7 +103,7 @@ class SqliteDatabase:
         except Exception as error:
             database._let_go()
             if isinstance(error, SQLAlchemyError):
-                raise type(translated(error))(f"cannot open {path}: {translated(error)}") from error
+                raise type(translated(error))(f"cannot open {path}: {cause(error)}") from error
             raise
         return database
 

@@ -16,13 +16,13 @@ def translated(error: Exception) -> Exception:
     if isinstance(error, StoreError):
         return type(error)(*error.args)
     if isinstance(error, _REFUSED):
-        return StoreError(f"the store refused a transaction: {_cause(error)}")
+        return StoreError(f"the store refused a transaction: {cause(error)}")
     if isinstance(error, SQLAlchemyError | OSError):
-        return StoreUnavailable(f"the store cannot be used right now: {_cause(error)}")
+        return StoreUnavailable(f"the store cannot be used right now: {cause(error)}")
     return error
 
 
-def _cause(error: Exception) -> str:
-    """The driver's own words; SQLAlchemy's would add the statement."""
-    cause = error.orig if isinstance(error, DBAPIError) else error
-    return str(cause) or type(cause).__name__
+def cause(error: Exception) -> str:
+    """Return the driver's own words; SQLAlchemy's would add the statement."""
+    origin = error.orig if isinstance(error, DBAPIError) else error
+    return str(origin) or type(origin).__name__

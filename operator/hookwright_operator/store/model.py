@@ -78,7 +78,8 @@ class Attempt:
     """One try to send, as it is recorded.
 
     Attributes:
-        number: 1 for the first attempt of the delivery.
+        number: 1 for the first attempt of the delivery, retries by hand counted on; the store assigns it when
+            the attempt is settled, whatever the settlement says.
         duration_ms: of the whole attempt.
         status_code: HTTP status, 0 where there was no HTTP answer.
         error: in plain words, empty where the answer was 2xx; never a secret.

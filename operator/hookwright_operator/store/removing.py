@@ -74,7 +74,7 @@ _DROP_EVENTS = delete(events).where(events.c.id.in_(select(_shares.c.id)), event
 
 _key = (event_ids.c.namespace, event_ids.c.project, event_ids.c.event_id)
 _old_keys = select(*_key).where(event_ids.c.accepted_ms <= _before).order_by(event_ids.c.accepted_ms).limit(_limit)
-_DROP_EVENT_IDS = delete(event_ids).where(tuple_(*_key).in_(_old_keys))
+DROP_EVENT_IDS = delete(event_ids).where(tuple_(*_key).in_(_old_keys))
 
 
 def discard(connection: Connection, endpoint_uid: str, reason: str, *, limit: int, now: int) -> int:
@@ -97,6 +97,7 @@ def prune(
     """Remove one batch of what nobody needs any more, and return how many rows that were.
 
     Args:
+        connection: in a transaction.
         delivered_before_ms: delivered and discarded deliveries go that ended before.
         failed_before_ms: failed deliveries go that ended before.
         accepted_before_ms: producers' event ids go that were accepted at this time or before.
@@ -107,7 +108,7 @@ def prune(
         *connection.execute(FAILED, {"before": failed_before_ms, "count": limit}),
     ]
     removed = _remove(connection, ended) if ended else 0
-    return removed + connection.execute(_DROP_EVENT_IDS, {"before": accepted_before_ms, "count": limit}).rowcount
+    return removed + connection.execute(DROP_EVENT_IDS, {"before": accepted_before_ms, "count": limit}).rowcount
 
 
 def _remove(connection: Connection, ended: Sequence[Row[str, str]]) -> int:

@@ -1,14 +1,14 @@
 """Pure: many rows as one parameter.
 
-A statement takes its rows as one JSON array of arrays and works through them in a single step of the database. Binding row
-by row would do as well for the database, but the driver gives up and takes back Python's global lock at each row, and beside
-a busy event loop that waiting, not the work, is what a transaction costs: 64 rows take 3 times as long.
+A statement takes its rows as one JSON array of arrays and works through them in a single step of the database. Binding
+row by row would do as well for the database, but the driver gives up and takes back Python's global lock at each row,
+and beside a busy event loop that waiting, not the work, is what a transaction costs: 64 rows took 3 times as long.
 """
 
 import json
 from collections.abc import Iterable, Sequence
 
-from sqlalchemy import Subquery, Text, bindparam, column, literal_column, select
+from sqlalchemy import Subquery, Text, bindparam, column, literal_column, select, type_coerce
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
@@ -56,8 +56,7 @@ def rows(parameter: str = "rows", /, **fields: type[TypeEngine[str]] | type[Type
     columns = []
     for position, (name, kind) in enumerate(fields.items()):
         field = _Field(source.c.value, literal_column(str(position)))
-        field.type = kind()
-        columns.append(field.label(name))
+        columns.append(type_coerce(field, kind()).label(name))
     return select(*columns).subquery(parameter)
 
 

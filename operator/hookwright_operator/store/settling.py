@@ -5,7 +5,21 @@ Sync functions on a connection, inside a transaction that the caller begins and 
 
 from collections.abc import Sequence
 
-from sqlalchemy import BigInteger, Connection, Integer, Text, and_, bindparam, case, func, literal, null, select, update
+from sqlalchemy import (
+    BigInteger,
+    ColumnElement,
+    Connection,
+    Integer,
+    Text,
+    and_,
+    bindparam,
+    case,
+    func,
+    literal,
+    null,
+    select,
+    update,
+)
 from sqlalchemy.dialects.sqlite import insert
 
 from hookwright_operator.store.model import Settlement, State
@@ -47,7 +61,7 @@ INSERT_ATTEMPTS = insert(attempts).from_select(
 )
 
 
-def _ended_as(state: State) -> "func.sum[int]":
+def _ended_as(state: State) -> ColumnElement[int]:
     return func.sum(case((and_(_settled.c.state == state.value, _moves), 1), else_=0))
 
 

@@ -8,6 +8,7 @@ from time import perf_counter
 from typing import Self, TypeVar
 
 from sqlalchemy import Connection
+from sqlalchemy.exc import SQLAlchemyError
 
 from hookwright_operator.errors import StoreError, StoreUnavailable
 from hookwright_operator.store import accepting, claiming, reading, removing, settling
@@ -33,8 +34,8 @@ class Store:
 
     What writes is committed together with whatever else is asked for at the time, and has been committed when the call
     returns. Every call may raise StoreUnavailable: the database is locked, full or away, or the store is closed. A call
-    that raises has changed nothing. A cancelled call may still be carried out, as a whole; what it would have claimed is
-    released.
+    that raises has changed nothing. A cancelled call may still be carried out, as a whole; what it would have claimed
+    is released.
 
     Times are milliseconds since the epoch.
     """
@@ -78,6 +79,7 @@ class Store:
         Args:
             url: ``sqlite:///<path>``; ``?timeout=<seconds>`` says how long to wait for somebody else's lock.
             instance: whose claims these are, for people to read; every opening makes it unique.
+            clock: tells the time, in any thread.
             lease_ms: for how long claims outlive the last heartbeat.
             observe: told on the event loop, per transaction, what took how many seconds.
             dedupe_window_ms: for how long a producer's event id is remembered.
@@ -244,6 +246,9 @@ class Store:
         """Return a page of an endpoint's delivery log with the attempts, the newest delivery first.
 
         Args:
+            endpoint_uid: whose log.
+            state: only deliveries in this state.
+            limit: how many deliveries at most.
             cursor: as an earlier page returned it, None for the first page.
 
         Returns:
@@ -291,7 +296,7 @@ class Store:
         started = perf_counter()
         try:
             return await self._database.read(work)
-        except Exception as error:
+        except (SQLAlchemyError, OSError) as error:
             raise translated(error) from error
         finally:
             self._observe(name, perf_counter() - started)

@@ -38,4 +38,5 @@ def upgrade(connection: Connection) -> None:
 def _revision(connection: Connection) -> str | None:
     if not inspect(connection).has_table("alembic_version"):
         return None
-    return connection.scalar(text("SELECT version_num FROM alembic_version"))
+    revision: str | None = connection.scalar(text("SELECT version_num FROM alembic_version"))
+    return revision

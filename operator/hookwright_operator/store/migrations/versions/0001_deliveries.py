@@ -13,7 +13,6 @@ def upgrade() -> None:
         "instances",
         sa.Column("id", sa.Text, primary_key=True),
         sa.Column("lease_until_ms", sa.BigInteger, nullable=False),
-        sqlite_with_rowid=False,
     )
     op.create_table(
         "event_ids",
@@ -56,7 +55,6 @@ def upgrade() -> None:
         sa.Column("discarded", sa.BigInteger, nullable=False),
         sa.Column("last_attempt_ms", sa.BigInteger),
         sa.Column("last_status_code", sa.Integer),
-        sqlite_with_rowid=False,
     )
 
 

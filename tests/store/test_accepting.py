@@ -1,0 +1,151 @@
+"""Events come in whole and once."""
+
+import asyncio
+
+import pytest
+from store.making import Clock, Observed, accept_one, all_rows, claimed_ids, event, ids, rows_of, state_of
+
+from hookwright_operator.errors import StoreError
+from hookwright_operator.store.model import Counts, State
+from hookwright_operator.store.store import DEDUPE_WINDOW_MS, Store
+
+
+async def test_accepting_writes_a_pending_delivery_for_each_endpoint(store: Store, clock: Clock) -> None:
+    """An event for two endpoints is two pending deliveries, due at once, counted for each endpoint."""
+    new = event("orders", "audit")
+
+    accepted = await store.accept([new])
+
+    assert (accepted.accepted, accepted.deliveries, accepted.at_ms) == (1, 2, clock.now)
+    assert not accepted.duplicate_ids
+    assert [await state_of(store, delivery_id) for delivery_id in ids([new])] == [State.PENDING] * 2
+    assert await store.next_due() == {"orders": clock.now, "audit": clock.now}
+    assert await store.counts() == {"orders": Counts(pending=1), "audit": Counts(pending=1)}
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"", b"\x00\xff not text", b'{"emoji": "\xf0\x9f\x98\x80"}', b"x" * 300_000],
+    ids=["empty", "binary", "json", "big"],
+)
+async def test_a_body_comes_back_as_the_bytes_that_were_accepted(store: Store, body: bytes) -> None:
+    """What is signed and sent is what the producer gave, byte for byte, also between other bodies of the same call."""
+    bodies = [b"before", body, b"after"]
+    await store.accept([event("orders", body=each) for each in bodies])
+
+    claimed = await store.claim([("orders", 3)])
+
+    assert [delivery.body for delivery in claimed] == bodies
+
+
+async def test_a_delivery_accepted_as_claimed_is_not_claimed_again(store: Store, neighbour: Store) -> None:
+    """A delivery that goes from the commit straight to its loop is nobody else's meanwhile."""
+    await accept_one(store, claimed=True)
+
+    assert await claimed_ids(store) == []
+    assert await claimed_ids(neighbour) == []
+    assert await store.next_due() == {}
+
+
+async def test_an_event_id_repeated_within_the_window_is_a_duplicate(store: Store, clock: Clock) -> None:
+    """The repetition is told, counted nowhere and written nowhere."""
+    await store.accept([event("orders", event_id="e-1")])
+    before = await all_rows(store)
+    clock.advance(DEDUPE_WINDOW_MS - 1)
+    repeated = event("orders", event_id="e-1")
+
+    accepted = await store.accept([repeated])
+
+    assert (accepted.accepted, accepted.deliveries) == (0, 0)
+    assert accepted.duplicate_ids == {repeated.id}
+    assert await all_rows(store) == before
+    assert await store.counts_of("orders") == Counts(pending=1)
+
+
+async def test_an_event_id_counts_as_new_after_the_window(store: Store, clock: Clock) -> None:
+    """After 24 hours the id may come again, and from then on it is remembered for another 24 hours."""
+    await store.accept([event("orders", event_id="e-1")])
+    clock.advance(DEDUPE_WINDOW_MS)
+
+    assert (await store.accept([event("orders", event_id="e-1")])).accepted == 1
+
+    clock.advance(DEDUPE_WINDOW_MS - 1)
+    assert (await store.accept([event("orders", event_id="e-1")])).accepted == 0
+    assert await rows_of(store, "event_ids") == 1
+
+
+async def test_a_repetition_within_one_call_is_a_duplicate(store: Store) -> None:
+    """The first of a batch counts, the others do not."""
+    batch = [event("orders", event_id="e-1"), event("orders", event_id="e-2"), event("orders", event_id="e-1")]
+
+    accepted = await store.accept(batch)
+
+    assert (accepted.accepted, accepted.deliveries) == (2, 2)
+    assert accepted.duplicate_ids == {batch[2].id}
+    assert await claimed_ids(store) == ids(batch[:2])
+
+
+async def test_of_concurrent_repetitions_one_is_accepted(store: Store) -> None:
+    """Ten callers with the same id at the same time make one delivery."""
+    answers = await asyncio.gather(*[store.accept([event("orders", event_id="e-1")]) for _ in range(10)])
+
+    assert sorted(answer.accepted for answer in answers) == [0] * 9 + [1]
+    assert await store.counts_of("orders") == Counts(pending=1)
+
+
+async def test_event_ids_are_the_projects_own(store: Store) -> None:
+    """Two projects may use the same id, and events without an id never repeat one another."""
+    answers = [
+        await store.accept([event("orders", event_id="e-1", project="billing")]),
+        await store.accept([event("orders", event_id="e-1", project="shipping")]),
+        await store.accept([event("orders"), event("orders")]),
+    ]
+
+    assert [answer.accepted for answer in answers] == [1, 1, 2]
+
+
+async def test_an_event_nobody_subscribes_to_leaves_only_its_id(store: Store) -> None:
+    """Its body is of no use to anybody, but its repetition is still a duplicate."""
+    accepted = await store.accept([event(event_id="e-1")])
+
+    assert (accepted.accepted, accepted.deliveries) == (1, 0)
+    assert (await store.accept([event(event_id="e-1")])).accepted == 0
+    assert (await rows_of(store, "events"), await rows_of(store, "event_ids")) == (0, 1)
+
+
+async def test_a_call_is_accepted_as_a_whole_or_not_at_all(store: Store) -> None:
+    """One impossible event undoes the whole call, and the ids that came with it are free again."""
+    taken = event("orders")
+    await store.accept([taken])
+    before = await all_rows(store)
+
+    with pytest.raises(StoreError, match="refused"):
+        await store.accept([event("orders", event_id="e-1"), taken])
+
+    assert await all_rows(store) == before
+    assert (await store.accept([event("orders", event_id="e-1")])).accepted == 1
+
+
+@pytest.mark.parametrize("event_id", ["nul\0", "\0", "lone \ud800 surrogate"])
+async def test_an_event_id_that_no_database_keeps_is_refused(store: Store, event_id: str) -> None:
+    """Cut off by the database, it would be taken for another id, and its event for a duplicate."""
+    with pytest.raises(StoreError, match="event_id must not contain"):
+        await store.accept([event("orders", event_id=event_id)])
+
+
+@pytest.mark.parametrize("event_id", ["", " ", "line\nbreak", 'quo"te\\', "größe 😀", "x" * 5000])
+async def test_any_other_event_id_is_kept_apart_from_similar_ones(store: Store, event_id: str) -> None:
+    """Only the very same id is a repetition."""
+    accepted = await store.accept([event(event_id=event_id), event(event_id=f"{event_id}!"), event(event_id=event_id)])
+
+    assert accepted.accepted == 2
+
+
+async def test_concurrent_accepts_share_a_transaction(store: Store, observed: Observed) -> None:
+    """A hundred callers at once cost a few commits, not a hundred, and each gets its own answer."""
+    before = observed.commits
+
+    answers = await asyncio.gather(*[store.accept([event(*["orders"] * n)]) for n in range(100)])
+
+    assert [answer.deliveries for answer in answers] == list(range(100))
+    assert observed.commits - before <= 5

@@ -1,0 +1,166 @@
+"""What is due is given to one instance at a time."""
+
+import asyncio
+
+from store.making import LEASE_MS, Clock, accept_one, claimed_ids, event, eventually, ids, rows_of, settlement
+
+from hookwright_operator.store.model import State
+from hookwright_operator.store.store import Store
+
+
+async def test_a_claim_brings_all_that_an_attempt_needs(store: Store, clock: Clock) -> None:
+    """The event's id, type and body come with the delivery."""
+    new = event("orders", body=b'{"type":"delivered"}')
+    await store.accept([new])
+    accepted_ms = clock.now
+    clock.advance(5)
+
+    [claimed] = await store.claim([("orders", 1)])
+
+    assert (claimed.id, claimed.endpoint_uid) == (new.deliveries[0].id, "orders")
+    assert (claimed.event_id, claimed.event_type, claimed.body) == (new.id, "delivered", new.body)
+    assert (claimed.attempts, claimed.accepted_ms) == (0, accepted_ms)
+
+
+async def test_the_oldest_due_comes_first_and_no_more_than_wanted(store: Store, clock: Clock) -> None:
+    """A backlog goes out in the order of age, as much at a time as its endpoint takes."""
+    old = [await accept_one(store) for _ in range(2)]
+    clock.advance(1)
+    young = [await accept_one(store) for _ in range(3)]
+    wanted = [delivery.id for delivery in (*old, *young)]
+
+    assert await claimed_ids(store, limit=3) == wanted[:3]
+    assert await claimed_ids(store, limit=3) == wanted[3:]
+
+
+async def test_one_claim_serves_several_endpoints(store: Store) -> None:
+    """Each endpoint gets up to its own limit, and endpoints that were not asked for get nothing."""
+    new = event("orders", "orders", "audit", "audit", "other")
+    await store.accept([new])
+
+    claimed = await store.claim([("orders", 1), ("audit", 5), ("unknown", 5)])
+
+    assert sorted(delivery.endpoint_uid for delivery in claimed) == ["audit", "audit", "orders"]
+
+
+async def test_concurrent_claims_never_share_a_delivery(store: Store, neighbour: Store) -> None:
+    """However many ask at once, each delivery is given out once."""
+    new = event(*["orders"] * 20)
+    await store.accept([new])
+
+    claims = await asyncio.gather(*[one.claim([("orders", 3)]) for one in (store, neighbour) * 5])
+
+    assert sorted(delivery.id for claim in claims for delivery in claim) == sorted(ids([new]))
+
+
+async def test_what_is_not_due_yet_is_not_claimed(store: Store, clock: Clock) -> None:
+    """A delivery that is to be tried again waits for its time, and next_due says when that is."""
+    delivery = await accept_one(store, claimed=True)
+    await store.settle([settlement(delivery, State.PENDING, status=500, due_ms=clock.now + 30_000)])
+
+    clock.advance(29_999)
+    assert await claimed_ids(store) == []
+    assert await store.next_due() == {"orders": clock.now + 1}
+    clock.advance(1)
+    [claimed] = await store.claim([("orders", 1)])
+    assert claimed.attempts == 1
+
+
+async def test_an_expired_lease_frees_what_was_claimed(store: Store, neighbour: Store, clock: Clock) -> None:
+    """When an instance's heartbeats end, others take over by the same query that claims everything else."""
+    delivery = await accept_one(neighbour, claimed=True)
+    clock.advance(LEASE_MS - 1)
+    assert await claimed_ids(store) == []
+    clock.advance(1)
+
+    assert await store.next_due() == {"orders": clock.now - LEASE_MS}
+    assert await claimed_ids(store) == [delivery.id]
+
+
+async def test_a_heartbeat_keeps_what_was_claimed(store: Store, neighbour: Store, clock: Clock) -> None:
+    """A lease that was renewed in time holds on, and the answer says until when."""
+    await accept_one(neighbour, claimed=True)
+    clock.advance(LEASE_MS - 1)
+
+    assert await neighbour.heartbeat() == clock.now + LEASE_MS
+
+    clock.advance(LEASE_MS - 1)
+    assert await claimed_ids(store) == []
+
+
+async def test_an_instance_never_takes_its_own_claims_again(store: Store, clock: Clock) -> None:
+    """An instance that was late with its heartbeat knows itself what it has in flight."""
+    await accept_one(store, claimed=True)
+    clock.advance(2 * LEASE_MS)
+
+    assert await claimed_ids(store) == []
+    assert await store.next_due() == {}
+
+
+async def test_an_instance_that_is_long_dead_is_forgotten(store: Store, neighbour: Store, clock: Clock) -> None:
+    """Its row goes, and what it had claimed stays free for others."""
+    delivery = await accept_one(neighbour, claimed=True)
+    clock.advance(100 * LEASE_MS)
+
+    await store.heartbeat()
+
+    assert await rows_of(store, "instances") == 1
+    assert await claimed_ids(store) == [delivery.id]
+
+
+async def test_released_deliveries_can_be_claimed_by_others(store: Store, neighbour: Store) -> None:
+    """What is given back is due as before."""
+    delivery = await accept_one(store, claimed=True)
+
+    await store.release([delivery.id])
+
+    assert await claimed_ids(neighbour) == [delivery.id]
+
+
+async def test_only_the_owner_can_release(store: Store, neighbour: Store) -> None:
+    """Giving back what somebody else has taken over changes nothing."""
+    delivery = await accept_one(neighbour, claimed=True)
+
+    await store.release([delivery.id])
+
+    assert await claimed_ids(store) == []
+
+
+async def test_next_due_tells_of_the_endpoints_one_asks_for(store: Store, clock: Clock) -> None:
+    """Asked about some endpoints it answers for those alone, and leaves out those with nothing to claim."""
+    await store.accept([event("orders", "audit")])
+    await accept_one(store, claimed=True, uid="busy")
+
+    assert await store.next_due(["orders", "busy", "unknown"]) == {"orders": clock.now}
+
+
+async def test_a_cancelled_claim_gives_back_what_it_took(store: Store) -> None:
+    """Nobody is left to send it, so it must be there for the next claim."""
+    delivery = await accept_one(store)
+    claim = asyncio.create_task(store.claim([("orders", 1)]))
+    await asyncio.sleep(0)
+    claim.cancel()
+    await asyncio.wait([claim])
+
+    assert claim.cancelled()
+
+    async def is_back() -> bool:
+        return await claimed_ids(store) == [delivery.id]
+
+    await eventually(is_back)
+
+
+async def test_a_cancelled_accept_gives_back_what_it_wrote_as_claimed(store: Store) -> None:
+    """The event may have been committed for a caller who has gone; then it waits for a claim, not for nobody."""
+    new = event("orders", claimed=True)
+    accept = asyncio.create_task(store.accept([new]))
+    await asyncio.sleep(0)
+    accept.cancel()
+    await asyncio.wait([accept])
+
+    assert accept.cancelled()
+
+    async def is_back() -> bool:
+        return await claimed_ids(store) == ids([new])
+
+    await eventually(is_back)

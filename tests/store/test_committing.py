@@ -1,0 +1,249 @@
+"""Calls share transactions, and none pays for another's fault."""
+
+import asyncio
+import threading
+import time
+from collections.abc import Sequence
+
+import pytest
+from sqlalchemy import Connection, text
+from store.making import Observed, accept_one, claimed_ids, event, eventually, settlement, state_of
+
+from hookwright_operator.errors import StoreError, StoreUnavailable
+from hookwright_operator.store.batch import CROWD, MAX_WEIGHT, SPACING, Batcher, Operation
+from hookwright_operator.store.model import State
+from hookwright_operator.store.store import Store
+
+
+async def test_whatever_gathers_during_a_transaction_goes_into_the_next(store: Store, observed: Observed) -> None:
+    """Accepts, settlements, claims and releases that come while one runs are one transaction together."""
+    first, second = await accept_one(store, claimed=True), await accept_one(store, claimed=True)
+    await accept_one(store, uid="audit")
+    begun, go_on = threading.Event(), threading.Event()
+
+    def hold(_connection: Connection) -> None:
+        begun.set()
+        assert go_on.wait(5)
+
+    holding = store._once("hold", hold)
+    assert await asyncio.to_thread(begun.wait, 5)
+    observed.operations.clear()
+    gathered = asyncio.gather(
+        store.accept([event("other")]),
+        store.settle([settlement(first, State.DELIVERED)]),
+        store.claim([("audit", 1)]),
+        store.accept([event("other")]),
+        store.release([second.id]),
+    )
+    await asyncio.sleep(0)
+    go_on.set()
+    await gathered
+
+    await holding
+    assert observed.operations == ["hold", "commit", "accept", "settle", "claim", "release", "commit"]
+
+
+async def test_only_the_call_at_fault_fails(store: Store) -> None:
+    """Calls that share a transaction with an impossible one are committed all the same."""
+    taken = event("orders")
+    await store.accept([taken])
+    before = [event("orders"), event("orders")]
+
+    answers = await asyncio.gather(
+        store.accept(before[:1]), store.accept([taken]), store.accept(before[1:]), return_exceptions=True
+    )
+
+    assert [type(answer).__name__ for answer in answers] == ["Accepted", "StoreError", "Accepted"]
+    assert (await store.counts_of("orders")).pending == 3
+
+
+async def test_an_error_of_our_own_reaches_its_caller_as_it_is(store: Store) -> None:
+    """It is undone and raised, and those beside it are committed."""
+    new = event("orders")
+
+    def fail(connection: Connection) -> None:
+        connection.execute(text("DELETE FROM deliveries"))
+        raise ZeroDivisionError
+
+    asked = (store._batcher.submit(store._accept, [new]), store._once("fail", fail))
+    accepted, failed = await asyncio.gather(*asked, return_exceptions=True)
+
+    assert isinstance(failed, ZeroDivisionError)
+    assert not isinstance(accepted, BaseException)
+    assert await state_of(store, new.deliveries[0].id) == State.PENDING
+
+
+async def test_each_caller_gets_an_exception_of_its_own(store: Store) -> None:
+    """One exception raised in two tasks would mix their tracebacks up."""
+
+    def fail(_connection: Connection) -> None:
+        raise StoreUnavailable("away")
+
+    asked = (store._once("fail", fail), store._batcher.submit(store._accept, [event("orders")]))
+    first, second = await asyncio.gather(*asked, return_exceptions=True)
+
+    assert isinstance(first, StoreUnavailable)
+    assert isinstance(second, StoreUnavailable)
+    assert first is not second
+
+
+async def test_a_transaction_takes_no_more_than_its_weight(store: Store, observed: Observed) -> None:
+    """However much is waiting, a transaction stays short enough for those who come later."""
+    groups: list[Sequence[int]] = []
+
+    def work(_connection: Connection, payloads: Sequence[int]) -> Sequence[int]:
+        groups.append(payloads)
+        return payloads
+
+    heavy = Operation("heavy", work)
+    observed.operations.clear()
+
+    answers = await asyncio.gather(*[store._batcher.submit(heavy, n, weight=MAX_WEIGHT // 2) for n in range(6)])
+
+    assert answers == list(range(6))
+    assert groups == [[0, 1], [2, 3], [4, 5]]
+    assert observed.commits == 3
+
+
+async def test_a_call_heavier_than_a_transaction_goes_alone(store: Store, observed: Observed) -> None:
+    """It is not stuck for being too big."""
+    observed.operations.clear()
+
+    await store.accept([event(*["orders"] * (MAX_WEIGHT + 1))])
+
+    assert observed.operations == ["accept", "commit"]
+
+
+async def test_under_load_transactions_keep_a_distance(store: Store) -> None:
+    """After a crowded transaction the next one waits a little, for it will be the fuller and the cheaper for it."""
+    began = time.perf_counter()
+    await asyncio.gather(*[store.accept([event("orders")]) for _ in range(CROWD)])
+
+    await store.accept([event("orders")])
+
+    assert time.perf_counter() - began >= SPACING
+
+
+async def test_a_cancelled_caller_does_not_disturb_the_others(store: Store) -> None:
+    """Those who share its transaction get their answers, and what it asked for is done as a whole."""
+    leaving, staying = event("orders"), event("orders")
+    tasks = [asyncio.create_task(store.accept([new])) for new in (leaving, staying)]
+    await asyncio.sleep(0)
+    tasks[0].cancel()
+
+    assert (await tasks[1]).accepted == 1
+    assert await claimed_ids(store) == [leaving.deliveries[0].id, staying.deliveries[0].id]
+
+
+async def test_a_cancelled_settlement_is_stored_all_the_same(store: Store) -> None:
+    """The attempt was made, so it is recorded, and the writer goes on."""
+    delivery = await accept_one(store, claimed=True)
+    settling = asyncio.create_task(store.settle([settlement(delivery, State.DELIVERED)]))
+    await asyncio.sleep(0)
+    settling.cancel()
+    await asyncio.wait([settling])
+
+    assert settling.cancelled()
+
+    async def is_delivered() -> bool:
+        return await state_of(store, delivery.id) == State.DELIVERED
+
+    await eventually(is_delivered)
+    await store.ping()
+
+
+async def test_closing_finishes_what_was_asked_for_and_then_refuses(store: Store) -> None:
+    """Nothing that was asked for before is lost, and nothing is taken after."""
+    asked = [asyncio.create_task(store.accept([event("orders")])) for _ in range(20)]
+    await asyncio.sleep(0)
+
+    await store.close()
+
+    assert [(await accepted).accepted for accepted in asked] == [1] * 20
+    for call in (store.accept([event("orders")]), store.claim([("orders", 1)]), store.ping(), store.counts()):
+        with pytest.raises(StoreUnavailable, match="closed"):
+            await call
+    await store.close()
+
+
+async def test_nothing_is_taken_while_the_store_closes(store: Store) -> None:
+    """What is under way is finished, but a busy caller cannot keep the store open."""
+    begun, go_on = threading.Event(), threading.Event()
+
+    def hold(_connection: Connection) -> str:
+        begun.set()
+        assert go_on.wait(5)
+        return "done"
+
+    under_way = store._once("hold", hold)
+    assert await asyncio.to_thread(begun.wait, 5)
+    closing = asyncio.create_task(store.close())
+    await asyncio.sleep(0)
+
+    with pytest.raises(StoreUnavailable, match="closed"):
+        await store.accept([event("orders")])
+
+    go_on.set()
+    assert await under_way == "done"
+    await closing
+
+
+async def test_a_batcher_closed_at_once_still_does_what_it_was_asked(store: Store) -> None:
+    """Closing never overtakes what was asked for before it."""
+    batcher = Batcher(store._database.write, lambda _operation, _seconds: None)
+    echo: Operation[str, str] = Operation("echo", lambda _, payloads: payloads)
+    answer = batcher.submit(echo, "hello")
+
+    await batcher.close()
+
+    assert await answer == "hello"
+
+
+async def test_a_dead_writer_refuses_instead_of_hanging(store: Store) -> None:
+    """Whoever waits when the writer dies, and whoever comes later, is told so at once."""
+    begun, go_on = threading.Event(), threading.Event()
+
+    def hold(_connection: Connection) -> None:
+        begun.set()
+        assert go_on.wait(5)
+
+    under_way = store._once("hold", hold)
+    assert await asyncio.to_thread(begun.wait, 5)
+    waiting = asyncio.create_task(store.accept([event("orders")]))
+    await asyncio.sleep(0)
+    store._batcher._writer.cancel()
+
+    async with asyncio.timeout(5):
+        for call in (under_way, waiting, store.ping()):
+            with pytest.raises(StoreUnavailable, match="writer was stopped"):
+                await call
+    go_on.set()
+
+
+async def test_a_writer_that_dies_of_a_fault_says_which(store: Store) -> None:
+    """The fault that ended the writer is in the error that everybody gets."""
+
+    def fail(_operation: str, _seconds: float) -> None:
+        raise ZeroDivisionError
+
+    batcher = Batcher(store._database.write, fail)
+    ping: Operation[int, int] = Operation("ping", lambda _, payloads: payloads)
+    assert await batcher.submit(ping, 1) == 1
+    await asyncio.wait([batcher._writer])
+
+    with pytest.raises(StoreUnavailable, match="ZeroDivisionError"):
+        await batcher.submit(ping, 2)
+
+
+async def test_refused_transactions_do_not_show_what_was_in_them(store: Store) -> None:
+    """The error says what the database objected to, and nothing of anybody's events."""
+    taken = event("orders", project="secret-project")
+    await store.accept([taken])
+
+    with pytest.raises(StoreError, match="UNIQUE constraint failed") as caught:
+        await store.accept([taken])
+
+    shown = f"{caught.value!r} {caught.value.__cause__!r} {caught.value.__cause__}"
+    assert "INSERT INTO events" in shown
+    assert "secret" not in shown
+    assert taken.id not in shown

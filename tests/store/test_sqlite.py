@@ -1,0 +1,310 @@
+"""What is particular to SQLite: its file, its lock, its limits, and what its planner makes of the queries."""
+
+import asyncio
+import re
+import sqlite3
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import ClauseElement, Connection, create_engine
+from sqlalchemy.dialects import sqlite
+from sqlalchemy.sql.compiler import SQLCompiler
+from store.making import LEASE_MS, Clock, accept_one, all_rows, claimed_ids, event
+
+from hookwright_operator.errors import StoreError, StoreUnavailable
+from hookwright_operator.store import accepting, claiming, migrations, reading, removing, settling
+from hookwright_operator.store.model import Counts, State
+from hookwright_operator.store.schema import metadata
+from hookwright_operator.store.store import Store
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Where the database is to be."""
+    return tmp_path / "deliveries.db"
+
+
+async def opened(path: Path, *, options: str = "") -> Store:
+    """A store on a file."""
+    return await Store.open(f"sqlite:///{path}{options}", instance="test", lease_ms=LEASE_MS, clock=Clock())
+
+
+@pytest_asyncio.fixture
+async def store(path: Path) -> AsyncIterator[Store]:
+    """A store that waits no time for other people's locks."""
+    store = await opened(path, options="?timeout=0.05")
+    yield store
+    await store.close()
+
+
+@pytest.mark.parametrize(
+    ("url", "says"),
+    [
+        ("", "cannot be read"),
+        ("deliveries.db", "cannot be read"),
+        ("mysql://user:hush@db/hookwright", "no store for a mysql database"),
+        ("sqlite://", "names no file"),
+        ("sqlite:///:memory:", "names no file"),
+        ("sqlite:////tmp/x.db?mode=ro", "more than a path and a timeout"),
+        ("sqlite:////tmp/x.db?timeout=soon", "timeout in the database URL is not a number"),
+        ("sqlite:////no/such/folder/x.db", "cannot open /no/such/folder/x.db: No such file or directory"),
+    ],
+)
+async def test_a_wrong_url_is_refused_with_what_is_wrong_about_it(url: str, says: str) -> None:
+    """The sentence helps whoever made the setting, and shows no password."""
+    with pytest.raises(StoreError, match=re.escape(says)) as caught:
+        await Store.open(url, instance="test", lease_ms=LEASE_MS, clock=Clock())
+
+    assert "hush" not in str(caught.value)
+
+
+@pytest.fixture
+def letter(path: Path) -> Path:
+    """A file that is no database."""
+    path.write_bytes(b"a letter to a friend, nothing else" * 100)
+    return path
+
+
+async def test_a_file_that_is_no_database_is_refused(letter: Path) -> None:
+    """It is named, and not locked any longer."""
+    for _ in range(2):
+        with pytest.raises(StoreError, match=f"cannot open {re.escape(str(letter))}: file is not a database"):
+            await opened(letter)
+
+
+async def test_a_second_opener_is_refused(store: Store, path: Path) -> None:
+    """Two operators never share a file, for each would take the other's claims for those of the dead."""
+    with pytest.raises(StoreError, match=f"another operator has {re.escape(str(path))} open"):
+        await opened(path)
+
+    await store.close()
+    again = await opened(path)
+    await again.close()
+
+
+async def test_the_files_are_for_the_owner_alone(store: Store, path: Path) -> None:
+    """Events are nobody else's business, in none of SQLite's files."""
+    await accept_one(store)
+
+    files = sorted(path.parent.iterdir())
+
+    assert [file.name for file in files] == [
+        "deliveries.db",
+        "deliveries.db-shm",
+        "deliveries.db-wal",
+        "deliveries.db.lock",
+    ]
+    assert {file.stat().st_mode & 0o777 for file in files} == {0o600}
+
+
+async def test_a_commit_is_on_the_disk_before_it_is_answered(store: Store) -> None:
+    """A power cut loses nothing that was answered: write-ahead log, synced at every commit."""
+
+    def pragmas(connection: Connection) -> tuple[object, object]:
+        journal, synchronous = (
+            connection.exec_driver_sql(f"PRAGMA {name}").scalar() for name in ("journal_mode", "synchronous")
+        )
+        return journal, synchronous
+
+    assert await store._database.write(pragmas) == ("wal", 2)
+
+
+async def test_what_was_stored_is_there_after_reopening(path: Path) -> None:
+    """Deliveries, counters and the ids that tell duplicates survive, and claims of the closed store are free."""
+    store = await opened(path)
+    await store.accept([event("orders", claimed=True, event_id="e-1")])
+    before = await all_rows(store)
+    await store.close()
+
+    store = await opened(path)
+    assert await all_rows(store) == before
+    assert (await store.accept([event("orders", event_id="e-1")])).accepted == 0
+    assert await store.counts_of("orders") == Counts(pending=1)
+    assert len(await claimed_ids(store)) == 1
+    await store.close()
+
+
+_ACCEPTS_AND_WAITS = """
+import asyncio, sys
+from hookwright_operator.store.model import NewDelivery, NewEvent
+from hookwright_operator.store.store import Store
+
+async def main():
+    store = await Store.open(sys.argv[1], instance="test", lease_ms=3_600_000, clock=lambda: 1_800_000_000_000)
+    for n in range(100):
+        deliveries = (NewDelivery(f"dlv_{n}", "orders", n % 2 == 0),)
+        await store.accept([NewEvent(f"msg_{n}", "acme", "billing", None, "delivered", b"{}", deliveries)])
+    print(len(await store.claim([("orders", 10)])), flush=True)
+    await asyncio.sleep(60)
+
+asyncio.run(main())
+"""
+
+
+@pytest.fixture
+def orphaned(path: Path) -> Path:
+    """A database whose process was killed after it had accepted 100 deliveries, half of them as claimed."""
+    command = [sys.executable, "-c", _ACCEPTS_AND_WAITS, f"sqlite:///{path}"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "10\n"
+        process.kill()
+    return path
+
+
+async def test_a_killed_process_loses_nothing_that_was_accepted(orphaned: Path) -> None:
+    """SIGKILL leaves no lock, and everything accepted can be claimed at once, claimed before or not."""
+    store = await opened(orphaned)
+    assert sorted(await claimed_ids(store)) == sorted(f"dlv_{n}" for n in range(100))
+    await store.close()
+
+
+async def test_a_full_disk_is_unavailable_and_passes(store: Store) -> None:
+    """Nothing is half written, what was accepted is still read and claimed, and with room again all goes on."""
+    kept = await accept_one(store)
+    before = await all_rows(store)
+
+    def limit_pages(connection: Connection, more: int) -> None:
+        pages = connection.exec_driver_sql("PRAGMA page_count").scalar_one()
+        connection.exec_driver_sql(f"PRAGMA max_page_count={pages + more}")
+
+    await store._database.write(lambda connection: limit_pages(connection, 2))
+    for _ in range(2):
+        with pytest.raises(StoreUnavailable, match="full"):
+            await store.accept([event("orders", body=b"x" * 100_000, event_id="e-1")])
+        assert await all_rows(store) == before
+    assert await claimed_ids(store) == [kept.id]
+
+    await store._database.write(lambda connection: limit_pages(connection, 1_000_000))
+    assert (await store.accept([event("orders", body=b"x" * 100_000, event_id="e-1")])).accepted == 1
+
+
+async def test_a_locked_database_is_unavailable_and_passes(store: Store, path: Path) -> None:
+    """Whoever holds the database too long costs callers a refusal each, not a hang, and reads go on."""
+    await accept_one(store)
+    with sqlite3.connect(path, isolation_level=None) as intruder:
+        intruder.execute("BEGIN IMMEDIATE")
+        answers = await asyncio.gather(
+            store.accept([event("orders")]), store.claim([("orders", 1)]), store.ping(), return_exceptions=True
+        )
+        assert [type(answer) for answer in answers] == [StoreUnavailable] * 3
+        assert "locked" in str(answers[0])
+        with pytest.raises(StoreUnavailable, match="locked"):
+            await store.ping()
+        assert await store.counts_of("orders") == Counts(pending=1)
+        intruder.execute("ROLLBACK")
+    intruder.close()
+
+    await store.ping()
+    assert (await store.accept([event("orders")])).accepted == 1
+
+
+async def test_a_lost_writer_thread_is_unavailable(path: Path) -> None:
+    """Without the thread there is nobody to wait for."""
+    store = await opened(path)
+    store._database._writing.shutdown()  # type: ignore[attr-defined]
+
+    with pytest.raises(StoreUnavailable, match="no thread"):
+        await store.ping()
+    await store.close()
+
+
+async def test_a_schema_of_the_future_is_refused(path: Path) -> None:
+    """An older operator must not write into what a newer one has changed."""
+    await (await opened(path)).close()
+    with sqlite3.connect(path) as connection:
+        connection.execute("UPDATE alembic_version SET version_num = '9999'")
+    connection.close()
+
+    with pytest.raises(StoreError, match="schema is of revision 9999, which this operator does not know"):
+        await opened(path)
+
+
+async def test_the_migrations_make_what_the_tables_say(store: Store, tmp_path: Path) -> None:
+    """A migrated database differs in nothing from one made of the definitions, partial indexes included."""
+    engine = create_engine(f"sqlite:///{tmp_path}/defined.db")
+    with engine.begin() as connection:
+        metadata.create_all(connection)
+        defined = _schema(connection)
+    engine.dispose()
+
+    migrated = await store._database.read(_schema)
+    assert {name: sql for name, sql in migrated.items() if "alembic" not in name} == defined
+    assert (
+        await store._database.read(
+            lambda connection: compare_metadata(MigrationContext.configure(connection), metadata)
+        )
+        == []
+    )
+
+
+def _schema(connection: Connection) -> dict[str, str]:
+    rows = connection.exec_driver_sql("SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL")
+    return {name: " ".join(sql.split()) for name, sql in rows}
+
+
+def test_the_newest_migration_is_the_one_that_opening_looks_for() -> None:
+    """Opening takes the database for current without loading Alembic, so the constant must be current too."""
+    assert ScriptDirectory(str(Path(migrations.__file__).parent)).get_current_head() == migrations.HEAD
+
+
+TABLE_SCAN = re.compile(r"SCAN (?!rows_json|sums|instances|counters)")
+
+PLANS = {
+    "claim": (claiming.CLAIM, "deliveries_to_claim (endpoint_uid=? AND due_ms<?)"),
+    "own": (claiming.OWN, "deliveries USING PRIMARY KEY (id=?)"),
+    "release": (claiming.RELEASE, "deliveries USING PRIMARY KEY (id=?)"),
+    "next_due": (reading.NEXT_DUE, "deliveries_to_claim (endpoint_uid=?)"),
+    "discard": (removing.DISCARD, "deliveries_to_claim (endpoint_uid=?)"),
+    "settle": (settling.MOVE, "deliveries USING PRIMARY KEY (id=?)"),
+    "count": (settling.COUNT, "deliveries USING PRIMARY KEY (id=?)"),
+    "repetitions": (accepting.REPETITIONS, "event_ids USING PRIMARY KEY"),
+    "prune delivered": (removing.DONE, "deliveries_done_by_age (ended_ms<?)"),
+    "prune failed": (removing.FAILED, "deliveries_failed_by_age (ended_ms<?)"),
+    "prune event ids": (removing.DROP_EVENT_IDS, "event_ids_by_age (accepted_ms<?)"),
+    "log": (reading.log_page("orders", state=None, limit=5, before="x"), "deliveries_log (endpoint_uid=? AND id<?)"),
+    "failed log": (
+        reading.log_page("orders", state=State.FAILED, limit=5, before="x"),
+        "deliveries_failed_log (endpoint_uid=? AND id<?)",
+    ),
+}
+
+
+PARTIAL = {
+    "claim": (claiming.CLAIM, "deliveries.state = 'pending'"),
+    "release": (claiming.RELEASE, "deliveries.state = 'pending'"),
+    "settle": (settling.MOVE, "deliveries.state = 'pending'"),
+    "next_due": (reading.NEXT_DUE, "deliveries.state = 'pending'"),
+    "failed log": (reading.log_page("orders", state=State.FAILED, limit=5, before="x"), "deliveries.state = 'failed'"),
+}
+
+
+@pytest.mark.parametrize(("statement", "condition"), PARTIAL.values(), ids=PARTIAL.keys())
+def test_the_conditions_of_partial_indexes_are_constants(statement: ClauseElement, condition: str) -> None:
+    """With a parameter there SQLite would prepare the statement anew each time, which costs more than to run it."""
+    assert condition in str(statement.compile(dialect=sqlite.dialect()))
+
+
+@pytest.mark.parametrize(("statement", "uses"), PLANS.values(), ids=PLANS.keys())
+async def test_queries_go_by_their_index(store: Store, statement: ClauseElement, uses: str) -> None:
+    """No query's cost grows with what it does not touch, and none sorts what an index has in order."""
+    compiled = statement.compile(
+        dialect=sqlite.dialect(paramstyle="qmark"), compile_kwargs={"render_postcompile": True}
+    )
+    assert isinstance(compiled, SQLCompiler)
+    parameters = tuple(compiled.params[name] or 1 for name in compiled.positiontup or ())
+
+    def explain(connection: Connection) -> list[str]:
+        return [row[3] for row in connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {compiled}", parameters)]
+
+    plan = await store._database.read(explain)
+
+    assert any(uses in step for step in plan), plan
+    assert not any(TABLE_SCAN.match(step) or "ORDER BY" in step for step in plan), plan
