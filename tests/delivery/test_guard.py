@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 
 import pytest
-
+from delivery.attempts import endpoint, guarded, send
 from delivery.receivers import serve
-from delivery.test_sender import endpoint, send
+
 from hookwright_dev.receiver import Receiver
 from hookwright_operator.delivery.guard import Guard, GuardedResolver, system_lookup
 from hookwright_operator.delivery.sender import Sender
@@ -20,12 +20,9 @@ class Lookup:
         self.asked: list[str] = []
 
     def __call__(self, host: str, port: int) -> Sequence[str]:
+        """Look up."""
         self.asked.append(f"{host}:{port}")
         return self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
-
-
-def guarded(guard: Guard, lookup: Lookup | None = None) -> Sender:
-    return Sender(guard, user_agent="Hookwright/test", allow_http=True, lookup=lookup or system_lookup)
 
 
 @pytest.mark.parametrize(
@@ -90,7 +87,7 @@ async def test_a_name_that_is_rebound_is_judged_at_each_connection(receiver: Rec
     guard = Guard()
     for address in lookup("hooks.example.com", receiver.port):
         guard.check(address)
-    async with guarded(guard, lookup) as sender:
+    async with guarded(guard, lookup=lookup) as sender:
         outcome = await send(sender, endpoint(f"http://hooks.example.com:{receiver.port}/"))
     assert outcome.error == (
         "address refused: 127.0.0.1 is a loopback address; HOOKWRIGHT_ALLOWED_NETWORKS does not allow it"
@@ -117,7 +114,7 @@ async def test_the_socket_is_judged_even_if_the_resolver_was_fooled(
 async def test_refused_addresses_of_a_name_are_dropped_and_the_rest_used(receiver: Receiver) -> None:
     """One bad record among good ones does not stop a delivery, and is never connected to."""
     lookup = Lookup(["10.0.0.1", "::1", "127.0.0.1"])
-    async with guarded(Guard(["127.0.0.0/8"]), lookup) as sender:
+    async with guarded(Guard(["127.0.0.0/8"]), lookup=lookup) as sender:
         outcome = await send(sender, endpoint(f"http://hooks.example.com:{receiver.port}/"))
     assert outcome.delivered
     assert len(receiver.received) == 1
@@ -125,14 +122,14 @@ async def test_refused_addresses_of_a_name_are_dropped_and_the_rest_used(receive
 
 async def test_a_name_with_refused_addresses_alone_fails_with_the_refusal() -> None:
     """The words say why, and name the address."""
-    async with guarded(Guard(), Lookup(["10.0.0.1", "::1"])) as sender:
+    async with guarded(Guard(), lookup=Lookup(["10.0.0.1", "::1"])) as sender:
         outcome = await send(sender, endpoint("http://hooks.example.com/"))
     assert outcome.error.startswith("address refused: 10.0.0.1 is a private address")
 
 
 async def test_a_name_without_addresses_is_not_found() -> None:
     """An empty answer is no refusal."""
-    async with guarded(Guard(), Lookup([])) as sender:
+    async with guarded(Guard(), lookup=Lookup([])) as sender:
         outcome = await send(sender, endpoint("http://hooks.example.com/"))
     assert outcome.error == "name not found: hooks.example.com"
 
@@ -163,7 +160,7 @@ async def test_denied_networks_win_at_the_connection_too(receiver: Receiver) -> 
 async def test_an_allowed_host_suffix_opens_only_that_host(receiver: Receiver) -> None:
     """Receivers in the cluster can be allowed by name; the same address under another name stays refused."""
     guard = Guard(allowed_hosts=["hooks.svc.cluster.local"])
-    async with guarded(guard, Lookup(["127.0.0.1"])) as sender:
+    async with guarded(guard, lookup=Lookup(["127.0.0.1"])) as sender:
         own = await send(sender, endpoint(f"http://orders.hooks.svc.cluster.local:{receiver.port}/"))
         other = await send(sender, endpoint(f"http://evil.example.com:{receiver.port}/"))
         literal = await send(sender, endpoint(f"http://127.0.0.1:{receiver.port}/"))
@@ -176,7 +173,7 @@ async def test_an_allowed_host_suffix_opens_only_that_host(receiver: Receiver) -
 async def test_a_denied_host_is_not_even_looked_up(receiver: Receiver) -> None:
     """A denied suffix ends the attempt before anything leaves the machine."""
     lookup = Lookup(["127.0.0.1"])
-    async with guarded(Guard(["127.0.0.0/8"], denied_hosts=["example.com"]), lookup) as sender:
+    async with guarded(Guard(["127.0.0.0/8"], denied_hosts=["example.com"]), lookup=lookup) as sender:
         outcome = await send(sender, endpoint(f"http://hooks.example.com:{receiver.port}/"))
     assert outcome.error == "address refused: hooks.example.com is denied by this installation"
     assert lookup.asked == []

@@ -3,18 +3,18 @@
 import asyncio
 import socket
 import ssl
+import threading
 import time
 import tracemalloc
-from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from delivery import receivers
+from delivery.attempts import SECRET, endpoint, guarded, loopback, send
+from delivery.receivers import answers, certificate, serve
 from structlog.testing import capture_logs
 
-from delivery import receivers
-from delivery.receivers import answers, certificate, serve
-from delivery.test_sender import SECRET, endpoint, send
 from hookwright_dev.receiver import Received, Receiver
 from hookwright_operator.delivery.guard import Guard
 from hookwright_operator.delivery.sender import Sender
@@ -22,16 +22,8 @@ from hookwright_operator.delivery.sender import Sender
 OK = b"HTTP/1.1 200 OK\r\n"
 
 
-def loopback_sender(
-    *, lookup: Callable[[str, int], Sequence[str]] | None = None, tls: ssl.SSLContext | None = None
-) -> Sender:
-    guard = Guard(["127.0.0.0/8"])
-    if lookup is None:
-        return Sender(guard, user_agent="Hookwright/test", allow_http=True, tls=tls)
-    return Sender(guard, user_agent="Hookwright/test", allow_http=True, tls=tls, lookup=lookup)
-
-
 def closed_port() -> int:
+    """Return a port that nobody listens on."""
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         return int(unused.getsockname()[1])
@@ -160,29 +152,28 @@ async def test_a_name_server_that_fails_is_not_a_missing_name() -> None:
     def fails(_host: str, _port: int) -> list[str]:
         raise socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution")
 
-    async with loopback_sender(lookup=fails) as sender:
+    async with loopback(lookup=fails) as sender:
         outcome = await send(sender, endpoint("http://example.com/"))
     assert outcome.error == "name lookup failed: example.com"
 
 
-async def test_a_lookup_that_hangs_times_out_and_starves_nobody(receiver: Receiver) -> None:
-    """Looking up counts in the timeout, and other names are found meanwhile."""
-    done = asyncio.Event()
-    loop = asyncio.get_running_loop()
+async def test_lookups_that_hang_time_out_and_starve_nobody(receiver: Receiver) -> None:
+    """Looking up counts in the timeout; twenty names that hang keep neither other names nor other threads waiting."""
+    done = threading.Event()
 
     def lookup(host: str, _port: int) -> list[str]:
-        if host == "hangs.example.com":
-            asyncio.run_coroutine_threadsafe(done.wait(), loop).result()
+        if host.startswith("hangs"):
+            done.wait(10)
         return ["127.0.0.1"]
 
-    async with loopback_sender(lookup=lookup) as sender:
-        hanging = endpoint("http://hangs.example.com/", timeout=0.5)
-        attempts = [asyncio.create_task(send(sender, hanging)) for _ in range(50)]
+    async with loopback(lookup=lookup) as sender:
+        hanging = [endpoint(f"http://hangs-{number}.example.com/", timeout=0.5) for number in range(20)]
+        attempts = [asyncio.create_task(send(sender, to)) for to in hanging for _ in range(3)]
         try:
             await asyncio.sleep(0)
-            quick = await send(sender, endpoint(f"http://works.example.com:{receiver.port}/"))
+            quick = await send(sender, endpoint(f"http://works.example.com:{receiver.port}/", timeout=0.5))
+            await asyncio.wait_for(asyncio.to_thread(int), 0.5)
             assert quick.delivered
-            assert quick.duration_ms < 400
             for outcome in await asyncio.gather(*attempts):
                 assert outcome.error == "timed out after 0.5 s while looking up the name"
         finally:
@@ -197,7 +188,7 @@ async def test_a_name_is_looked_up_once_for_many_attempts(receiver: Receiver) ->
         asked.append(host)
         return ["127.0.0.1"]
 
-    async with loopback_sender(lookup=lookup) as sender:
+    async with loopback(lookup=lookup) as sender:
         to = endpoint(f"http://works.example.com:{receiver.port}/")
         outcomes = await asyncio.gather(*(send(sender, to) for _ in range(20)))
     assert all(outcome.delivered for outcome in outcomes)
@@ -208,7 +199,7 @@ async def test_tls_works_and_its_faults_are_told(sender: Sender, tmp_path: Path)
     """A trusted certificate delivers; an unknown issuer, a wrong name and an expired one each say so."""
     server = certificate(tmp_path)
     trusting = ssl.create_default_context(cafile=tmp_path / "server.pem")
-    async with Receiver(tls=server) as receiver, loopback_sender(tls=trusting) as knowing:
+    async with Receiver(tls=server) as receiver, loopback(tls=trusting) as knowing:
         assert (await send(knowing, endpoint(receiver.url))).delivered
         unknown = await send(sender, endpoint(receiver.url))
     assert unknown.error.startswith("TLS: certificate verify failed: self")
@@ -217,7 +208,7 @@ async def test_tls_works_and_its_faults_are_told(sender: Sender, tmp_path: Path)
     for name, days, complaint in (("127.0.0.9", 1, "not valid for '127.0.0.1'"), ("127.0.0.1", -1, "has expired")):
         server = certificate(tmp_path, name=name, valid_days=days)
         trusting = ssl.create_default_context(cafile=tmp_path / "server.pem")
-        async with Receiver(tls=server) as receiver, loopback_sender(tls=trusting) as knowing:
+        async with Receiver(tls=server) as receiver, loopback(tls=trusting) as knowing:
             outcome = await send(knowing, endpoint(receiver.url))
         assert outcome.error.startswith("TLS: certificate verify failed: ")
         assert complaint in outcome.error
@@ -231,15 +222,32 @@ async def test_https_to_a_plain_server_is_a_tls_fault(sender: Sender, receiver: 
     assert outcome.status_code == 0
 
 
-async def test_a_client_certificate_that_is_asked_for_is_a_tls_fault(tmp_path: Path) -> None:
-    """With TLS 1.3 the alert comes after the handshake, and still is told as TLS."""
-    server = certificate(tmp_path)
+async def test_a_receiver_that_hangs_up_amid_the_handshake_is_a_tls_fault(tmp_path: Path) -> None:
+    """A receiver that insists on a certificate of ours, or just hangs up, is told as TLS and not as a closed port."""
+    asking = certificate(tmp_path)
     trusting = ssl.create_default_context(cafile=tmp_path / "server.pem")
-    server.verify_mode = ssl.CERT_REQUIRED
-    async with serve(answers(b""), tls=server) as served, loopback_sender(tls=trusting) as sender:
-        outcome = await send(sender, endpoint(served.url))
-    assert outcome.error.startswith("TLS: ")
-    assert "certificate required" in outcome.error
+    asking.verify_mode = ssl.CERT_REQUIRED
+    asking.maximum_version = ssl.TLSVersion.TLSv1_2  # with 1.3 its refusal comes after the handshake
+
+    async def hangs_up(reader: asyncio.StreamReader, _: asyncio.StreamWriter) -> None:
+        await reader.read(10)
+
+    async with loopback(tls=trusting) as sender:
+        async with serve(answers(b""), tls=asking) as served:
+            assert (await send(sender, endpoint(served.url))).error.startswith("TLS: ")
+        async with serve(hangs_up) as served:
+            outcome = await send(sender, endpoint(served.url.replace("http:", "https:")))
+    assert outcome.error == "TLS: connection closed during the handshake"
+
+
+async def test_addresses_that_fail_in_different_ways_are_told_as_one() -> None:
+    """With several addresses no single cause is made up for all of them."""
+    guard = Guard(["127.0.0.0/8", "ff00::/8"])
+    sender = guarded(guard, lookup=lambda _host, _port: ["ff0e::1", "127.0.0.2"])
+    async with serve(receivers.hangs) as served, sender:
+        port = served.url.rpartition(":")[2]
+        outcome = await send(sender, endpoint(f"http://hooks.example.com:{port}"))
+    assert outcome.error == "cannot connect: no address of the host answers"
 
 
 async def test_a_hundred_megabytes_are_not_read(sender: Sender) -> None:
@@ -328,13 +336,12 @@ async def test_a_failed_attempt_leaves_the_next_one_alone(sender: Sender) -> Non
 
 async def test_what_nobody_expects_is_recorded_and_logged_without_its_text() -> None:
     """A fault of the program itself fails the attempt and not the lane, and quotes nothing."""
-
     value = str(10**6)
 
     def breaks(_host: str, _port: int) -> list[str]:
         raise ZeroDivisionError(value)
 
-    async with loopback_sender(lookup=breaks) as sender:
+    async with loopback(lookup=breaks) as sender:
         with capture_logs() as logs:
             outcome = await send(sender, endpoint("http://example.com/"))
     assert outcome.error == "internal error: ZeroDivisionError"

@@ -108,11 +108,17 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
 
 
 def _socket_words(error: OSError, step: Step) -> str:
-    code = error.errno
-    if isinstance(error, ConnectionResetError):
-        code = errno.ECONNRESET
-    if code is None:
-        # aiohttp's way of saying that several addresses failed differently.
-        return "cannot connect: no address of the host answers"
-    words = _ERRNO_WORDS.get(code) or f"network error: {os.strerror(code).lower()}"
-    return words if step in (Step.LOOKUP, Step.CONNECT) else f"{words} while {step}"
+    connected = step not in (Step.LOOKUP, Step.CONNECT)
+    if error.errno is None:
+        return f"connection closed while {step}" if connected else _unconnected_words(error)
+    words = _ERRNO_WORDS.get(error.errno) or f"network error: {os.strerror(error.errno).lower()}"
+    return f"{words} while {step}" if connected else words
+
+
+def _unconnected_words(error: OSError) -> str:
+    """Return the words for a connection that was not made and whose error has no errno."""
+    if any(isinstance(cause, ConnectionError) for cause in _causes(error)):
+        # What both event loops raise if the peer hangs up amid the handshake; they lose its alert, if it sent one.
+        return "TLS: connection closed during the handshake"
+    # aiohttp's way of saying that several addresses failed differently.
+    return "cannot connect: no address of the host answers"

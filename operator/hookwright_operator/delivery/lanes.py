@@ -24,6 +24,7 @@ class Lane:
         backlog_seen: rises with every event that went to the store only, so that a claim made before
             it does not conclude that nothing is left.
         claiming: whether a claim for this lane is under way.
+        paced_until: in seconds of the event loop's clock; before then the endpoint's rate limit lets no attempt begin.
         due_ms: when the store's next delivery of this lane is due, as far as is known.
     """
 
@@ -35,6 +36,7 @@ class Lane:
     backlog: bool = False
     backlog_seen: int = 0
     claiming: bool = False
+    paced_until: float = 0.0
     due_ms: int | None = None
     gone: bool = False
 
@@ -52,6 +54,21 @@ class Lane:
             and self.endpoint.sendable
             and self.in_flight < self.endpoint.max_in_flight
         )
+
+    def pause(self, now: float) -> float:
+        """Return for how many seconds the rate limit still lets no attempt begin; ``now`` never goes back."""
+        return max(0.0, self.paced_until - now)
+
+    def started(self, now: float) -> None:
+        """Note that an attempt begins, so that the next keeps the distance of the rate limit."""
+        if self.endpoint.per_minute:
+            self.paced_until = max(self.paced_until, now) + 60 / self.endpoint.per_minute
+
+    def change(self, endpoint: Endpoint) -> None:
+        """Go by a new snapshot from now on."""
+        if endpoint.per_minute != self.endpoint.per_minute:
+            self.paced_until = 0.0
+        self.endpoint = endpoint
 
     def can_take(self, window: int) -> bool:
         """Whether a fresh event may go straight to memory: there is room, and nothing older waits in the store."""

@@ -6,16 +6,15 @@ claim of what waits in the store. Either way it is this process's alone until it
 
 import asyncio
 import heapq
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Final, Protocol
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from typing import Final
 
 import structlog
 
 from hookwright_operator import metrics
 from hookwright_operator.delivery.lanes import Lane
-from hookwright_operator.delivery.outcome import Outcome
 from hookwright_operator.delivery.schedule import RetrySchedule
+from hookwright_operator.delivery.seams import Bounds, Observer, Sends, Store
 from hookwright_operator.delivery.verdict import judge
 from hookwright_operator.errors import StoreError
 from hookwright_operator.registry import Endpoint
@@ -26,43 +25,6 @@ log = structlog.get_logger(__name__)
 _LANES_PER_CLAIM: Final = 64
 _FIRST_BACKOFF: Final = 0.1
 _LONGEST_BACKOFF: Final = 5.0
-
-
-class Store(Protocol):
-    """What the loops need of the store."""
-
-    async def claim(self, wants: Sequence[tuple[str, int]]) -> list[Claimed]: ...  # noqa: D102
-    async def settle(self, settlements: Sequence[Settlement]) -> None: ...  # noqa: D102
-    async def release(self, delivery_ids: Sequence[str]) -> None: ...  # noqa: D102
-    async def next_due(self, endpoint_uids: Sequence[str] | None = None) -> Mapping[str, int]: ...  # noqa: D102
-
-
-class Sends(Protocol):
-    """What makes one attempt."""
-
-    async def send(  # noqa: D102
-        self, endpoint: Endpoint, *, message_id: str, body: bytes, now: Callable[[], float]
-    ) -> Outcome: ...
-
-
-class Observer(Protocol):
-    """Whoever wants to know what became of attempts."""
-
-    def attempted(self, endpoint: Endpoint, settlement: Settlement) -> None:
-        """An attempt's result is in the store."""
-
-
-@dataclass(frozen=True, slots=True)
-class Bounds:
-    """How much may be held in memory.
-
-    Attributes:
-        window: deliveries of one endpoint.
-        memory: bytes of bodies of all endpoints; beyond it a lane gets only what keeps it going.
-    """
-
-    window: int
-    memory: int
 
 
 class Dispatcher:
@@ -83,6 +45,7 @@ class Dispatcher:
         self._lanes: dict[str, Lane] = {}
         self._waiting: dict[str, int] = {}
         self._hungry: set[Lane] = set()
+        self._paced: set[Lane] = set()
         self._due: list[tuple[int, str]] = []
         self._alarm: asyncio.TimerHandle | None = None
         self._wake = asyncio.Event()
@@ -103,7 +66,7 @@ class Dispatcher:
                 self._schedule_due(lane, due_ms)
         else:
             resumed = endpoint.sendable and not lane.endpoint.sendable
-            lane.endpoint = endpoint
+            lane.change(endpoint)
             if resumed:
                 lane.overflowed()
         if not endpoint.sendable:
@@ -306,13 +269,27 @@ class Dispatcher:
         """Start what may start, and ask for more where there is room."""
         if self._closing:
             return
+        now = asyncio.get_running_loop().time()
         while lane.can_start and self._lease_covers(lane.endpoint):
+            if (pause := lane.pause(now)) > 0:
+                self._pump_later(lane, pause)
+                break
             delivery = lane.ready.popleft()
             lane.in_flight += 1
+            lane.started(now)
             self._spawn(self._attempt(lane, delivery))
         if lane.wants(self._bounds.window):
             self._hungry.add(lane)
             self._wake.set()
+
+    def _pump_later(self, lane: Lane, delay: float) -> None:
+        if lane not in self._paced:
+            self._paced.add(lane)
+            asyncio.get_running_loop().call_later(delay, self._pump_paced, lane)
+
+    def _pump_paced(self, lane: Lane) -> None:
+        self._paced.discard(lane)
+        self._pump(lane)
 
     def _lease_covers(self, endpoint: Endpoint) -> bool:
         return self._clock_ms() + endpoint.timeout * 1000 < self._lease_until_ms

@@ -1,0 +1,46 @@
+"""Pure: what the loops need of the rest, as protocols, and the bounds they keep."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from hookwright_operator.delivery.outcome import Outcome
+from hookwright_operator.registry import Endpoint
+from hookwright_operator.store.model import Claimed, Settlement
+
+
+class Store(Protocol):
+    """What the loops need of the store."""
+
+    async def claim(self, wants: Sequence[tuple[str, int]]) -> list[Claimed]: ...  # noqa: D102
+    async def settle(self, settlements: Sequence[Settlement]) -> None: ...  # noqa: D102
+    async def release(self, delivery_ids: Sequence[str]) -> None: ...  # noqa: D102
+    async def next_due(self, endpoint_uids: Sequence[str] | None = None) -> Mapping[str, int]: ...  # noqa: D102
+
+
+class Sends(Protocol):
+    """What makes one attempt."""
+
+    async def send(  # noqa: D102
+        self, endpoint: Endpoint, *, message_id: str, body: bytes, now: Callable[[], float]
+    ) -> Outcome: ...
+
+
+class Observer(Protocol):
+    """Whoever wants to know what became of attempts."""
+
+    def attempted(self, endpoint: Endpoint, settlement: Settlement) -> None:
+        """An attempt's result is in the store."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """How much may be held in memory.
+
+    Attributes:
+        window: deliveries of one endpoint.
+        memory: bytes of bodies of all endpoints; beyond it a lane gets only what keeps it going.
+    """
+
+    window: int
+    memory: int

@@ -1,0 +1,45 @@
+"""One attempt, as the tests of the sender and of the guard make it."""
+
+import ssl
+import time
+from collections.abc import Callable
+
+from hookwright_operator.delivery.guard import Guard, Lookup, system_lookup
+from hookwright_operator.delivery.outcome import Outcome
+from hookwright_operator.delivery.sender import Sender
+from hookwright_operator.registry import Endpoint
+
+SECRET = "whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="
+OLDER = "whsec_ZmVkY2JhOTg3NjU0MzIxMGZlZGNiYTk4NzY1NDMyMTA="
+BODY = b'{"type":"delivered","messageId":"m-1"}'
+MESSAGE = "msg_01JD3ZZZZZZZZZZZZZZZZZZZZZ"
+
+
+def endpoint(url: str, *, timeout: float = 5.0, headers: tuple[tuple[str, str], ...] = ()) -> Endpoint:
+    """Return an endpoint that is ready to be sent to; ``timeout`` in seconds."""
+    return Endpoint(
+        uid="uid-1",
+        namespace="acme",
+        name="orders",
+        project="billing",
+        url=url,
+        events=frozenset({"delivered"}),
+        timeout=timeout,
+        headers=headers,
+        secrets=(SECRET,),
+    )
+
+
+def guarded(guard: Guard, *, lookup: Lookup = system_lookup, tls: ssl.SSLContext | None = None) -> Sender:
+    """Return a sender with this guard, yet to be started, that may send to plain http."""
+    return Sender(guard, user_agent="Hookwright/test", allow_http=True, tls=tls, lookup=lookup)
+
+
+def loopback(*, lookup: Lookup = system_lookup, tls: ssl.SSLContext | None = None) -> Sender:
+    """Return a sender, yet to be started, that may reach IPv4 loopback."""
+    return guarded(Guard(["127.0.0.0/8"]), lookup=lookup, tls=tls)
+
+
+async def send(sender: Sender, to: Endpoint, *, now: Callable[[], float] = time.time) -> Outcome:
+    """Make one attempt with a fixed message."""
+    return await sender.send(to, message_id=MESSAGE, body=BODY, now=now)
