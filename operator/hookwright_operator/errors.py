@@ -9,6 +9,9 @@
     ├── StoreError               the store refused or failed
     │   └── StoreUnavailable     it cannot take or give anything right now
     └── RefusedAddressError      the guard does not let an attempt connect there
+
+The intake answers HTTP requests with problem documents; its `intake.problems.ProblemError` stands apart,
+for it never leaves the intake.
 """
 
 

@@ -1,12 +1,14 @@
 """What the intake's tests share: a real intake on loopback, whose callers a real API server judges."""
 
+import asyncio
 import json
-from collections.abc import AsyncIterator, Iterator
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from uuid import uuid4
 
 import httpx
 import pytest
+import uvloop
+from intake.recorder import ORDERS, Intake, Line, Log, Recorder, Tester, Tokens, await_permission
 
 from hookwright_dev.cluster import Cluster
 from hookwright_operator.intake.app import create_app
@@ -15,40 +17,11 @@ from hookwright_operator.intake.deps import Deps
 from hookwright_operator.intake.server import Server
 from hookwright_operator.kube import Kube
 from hookwright_operator.registry import Endpoint, Registry
-from intake.recorder import Line, Log, Recorder, Tester
-
-ORDERS = "uid-orders"
 
 
-@dataclass(frozen=True, slots=True)
-class Tokens:
-    """ServiceAccount tokens of the test's organization.
-
-    Attributes:
-        namespace: where their accounts and the granted permissions are.
-        sender: may do everything with the projects ``billing`` and ``ghost`` and with every endpoint.
-        stranger: may do nothing.
-        misdirected: the sender's, made for another audience.
-    """
-
-    namespace: str
-    sender: str = field(repr=False)
-    stranger: str = field(repr=False)
-    misdirected: str = field(repr=False)
-
-
-@dataclass(slots=True)
-class Intake:
-    """A running intake and all that it stands on."""
-
-    server: Server
-    client: httpx.AsyncClient
-    registry: Registry
-    line: Line
-    recorder: Recorder
-    log: Log
-    tester: Tester
-    unready: str | None = None
+def pytest_asyncio_loop_factories() -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
+    """Run on uvloop, as the operator does."""
+    return {"uvloop": uvloop.new_event_loop}
 
 
 @pytest.fixture(scope="session")
@@ -59,6 +32,7 @@ def tokens(control_plane: Cluster) -> Iterator[Tokens]:
     for account in ("sender", "stranger"):
         kubectl("create", "serviceaccount", account, "-n", namespace)
     kubectl("apply", "-n", namespace, "-f", "-", stdin=json.dumps(_permissions(namespace)))
+    await_permission(kubectl, namespace, f"system:serviceaccount:{namespace}:sender")
 
     def token(account: str, audience: str = "hookwright") -> str:
         return kubectl("create", "token", account, "-n", namespace, "--audience", audience).stdout.strip()

@@ -38,7 +38,7 @@ READ_LIMIT: Final = 64 * 1024
 """How many bytes of an answer are read so that its connection can be used again."""
 
 _KEEPALIVE: Final = 4.0
-"""Seconds; below the 5 s after which Node, uvicorn and Apache close an idle connection, which could cut an attempt short."""
+"""Seconds, below the 5 after which Node, uvicorn and Apache close an idle connection and could cut an attempt short."""
 _PREPARED: Final = 4096
 _NO_TIMEOUT: Final = aiohttp.ClientTimeout(total=None, connect=None, sock_connect=None, sock_read=None)
 """aiohttp's own timeouts stay off: theirs are rounded up to seconds, and one deadline covers all."""

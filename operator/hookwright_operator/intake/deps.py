@@ -49,9 +49,6 @@ class DeliveryLog(Protocol):
             state: only those in this state.
             limit: at most that many.
             cursor: as an earlier call returned it.
-
-        Raises:
-            ValueError: the cursor was never returned.
         """
 
     async def delivery(self, delivery_id: str) -> DeliveryRecord | None:

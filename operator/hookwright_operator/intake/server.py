@@ -52,6 +52,7 @@ class Server:
         """
         config = uvicorn.Config(
             app,
+            interface="asgi3",
             loop="none",
             http="httptools",
             ws="none",

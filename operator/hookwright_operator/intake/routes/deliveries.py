@@ -19,6 +19,8 @@ MAX_LIMIT: Final = 250
 """Deliveries on one page."""
 DEFAULT_LIMIT: Final = 50
 
+_ID: Final = re.compile(r"[0-9A-Za-z_.=-]{1,128}")
+"""What ids and cursors are made of; nothing else is worth asking the store for."""
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -33,19 +35,16 @@ class Deliveries:
         await permit(self._deps.auth, request.headers, endpoint_access(request, "get", "deliveries"))
         endpoint = endpoint_of(self._deps.registry, request)
         state, limit, cursor = page_of(request.query_params.get)
-        try:
-            records, following = await self._deps.deliveries.deliveries(
-                endpoint.uid, state=state, limit=limit, cursor=cursor
-            )
-        except ValueError:
-            raise _wrong_query(FieldFault("cursor", "is none that a page gave as next")) from None
+        records, following = await self._deps.deliveries.deliveries(
+            endpoint.uid, state=state, limit=limit, cursor=cursor
+        )
         return JSONResponse({"data": [document(record) for record in records], "next": following})
 
     async def one(self, request: Request) -> JSONResponse:
         """Tell one delivery of an endpoint."""
         await permit(self._deps.auth, request.headers, endpoint_access(request, "get", "deliveries"))
         endpoint = endpoint_of(self._deps.registry, request)
-        record = await self._deps.deliveries.delivery(request.path_params["delivery"])
+        record = await self._find(request)
         if record is None or record.endpoint_uid != endpoint.uid:
             raise _no_delivery(request)
         return JSONResponse(document(record))
@@ -54,7 +53,7 @@ class Deliveries:
         """Send a failed or delivered delivery again: 202 ``{id, status}``."""
         namespace = request.path_params["namespace"]
         caller = await self._deps.auth.authenticate(request.headers.get("authorization", ""))
-        record = await self._deps.deliveries.delivery(request.path_params["delivery"])
+        record = await self._find(request)
         endpoint = self._endpoint_in(namespace, record)
         # A delivery that is not there is refused like one of an endpoint that the caller may not retry.
         name = endpoint.name if endpoint else ""
@@ -66,6 +65,10 @@ class Deliveries:
                 409, f"delivery {record.id} is {record.state}; only a failed or delivered one is sent again"
             )
         return JSONResponse({"id": record.id, "status": State.PENDING}, status_code=202)
+
+    async def _find(self, request: Request) -> DeliveryRecord | None:
+        wanted = request.path_params["delivery"]
+        return await self._deps.deliveries.delivery(wanted) if _ID.fullmatch(wanted) else None
 
     def _endpoint_in(self, namespace: str, record: DeliveryRecord | None) -> Endpoint | None:
         endpoint = self._deps.registry.get(record.endpoint_uid) if record else None
@@ -79,14 +82,16 @@ def page_of(query: Callable[[str], str | None]) -> tuple[State | None, int, str 
         ProblemError: 422, with each fault.
     """
     faults = []
-    status, limit = query("status"), query("limit") or str(DEFAULT_LIMIT)
+    status, limit, cursor = query("status"), query("limit") or str(DEFAULT_LIMIT), query("cursor")
     if status and status not in set(State):
         faults.append(FieldFault("status", f"is unknown; give one of {', '.join(State)}"))
     if not re.fullmatch("[0-9]{1,4}", limit) or not 1 <= int(limit) <= MAX_LIMIT:
         faults.append(FieldFault("limit", f"is wrong; give a number from 1 to {MAX_LIMIT}"))
+    if cursor and not _ID.fullmatch(cursor):
+        faults.append(FieldFault("cursor", "is none that a page gave as next"))
     if faults:
-        raise _wrong_query(*faults)
-    return State(status) if status else None, int(limit), query("cursor") or None
+        raise ProblemError(422, "the query is wrong", errors=tuple(faults))
+    return State(status) if status else None, int(limit), cursor or None
 
 
 def document(record: DeliveryRecord) -> dict[str, object]:
@@ -117,10 +122,6 @@ def _attempt(attempt: Attempt) -> dict[str, object]:
 def _timestamp(epoch_ms: int) -> str:
     moment = _EPOCH + timedelta(milliseconds=epoch_ms)
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
-def _wrong_query(*faults: FieldFault) -> ProblemError:
-    return ProblemError(422, "the query is wrong", errors=faults)
 
 
 def _no_delivery(request: Request) -> ProblemError:

@@ -1,0 +1,197 @@
+"""Who may call, judged by a real API server."""
+
+import asyncio
+import time
+
+import pytest
+from intake.recorder import Intake, Line, Tokens, await_permission, refused
+
+from hookwright_dev.cluster import Kubectl
+from hookwright_operator.errors import KubeUnavailable
+from hookwright_operator.intake.auth import Access, Caller, ReviewAuth, expiry_of
+from hookwright_operator.intake.problems import ProblemError
+from hookwright_operator.intake.reviews import Keeping
+
+EVENT = {"type": "delivered", "messageId": "m-1"}
+ROUTE = "/projects/billing/events"
+ALWAYS_ASK = Keeping(granted=0, denied=0, stale=0)
+
+
+def as_bearer(token: str) -> dict[str, str]:
+    """The header that carries a token."""
+    return {"Authorization": f"Bearer {token}"}
+
+
+def altered(token: str) -> str:
+    """A token whose signature is not the API server's."""
+    head, claims, signature = token.split(".")
+    return f"{head}.{claims}.{signature[:-8]}{signature[-8:][::-1]}"
+
+
+async def test_every_wrong_credential_gets_the_same_401(intake: Intake, tokens: Tokens) -> None:
+    """Missing, malformed, forged or made for another audience: the answer tells no difference."""
+    credentials = [
+        "",
+        "Bearer",
+        f"Basic {tokens.sender}",
+        tokens.sender,
+        "Bearer nonsense",
+        "Bearer a b",
+        "Bearer é",
+        f"Bearer {altered(tokens.sender)}",
+        f"Bearer {tokens.misdirected}",
+        f"Bearer {'x' * 20_000}",
+    ]
+    answers = [
+        await intake.client.post(ROUTE, json=EVENT, headers={b"Authorization": credential.encode()})
+        for credential in credentials
+    ]
+    assert [answer.status_code for answer in answers] == [401] * len(credentials)
+    assert len({answer.text for answer in answers}) == 1
+    for answer in answers:
+        refused(answer, 401)
+        assert answer.headers["www-authenticate"] == "Bearer"
+    assert intake.recorder.events == []
+
+
+@pytest.mark.parametrize("scheme", ["Bearer", "bearer", "BEARER "])
+async def test_the_scheme_may_be_written_in_any_way(intake: Intake, tokens: Tokens, scheme: str) -> None:
+    """Letter case does not matter (RFC 9110, 11.1)."""
+    headers = {"Authorization": f"{scheme} {tokens.sender}"}
+    assert (await intake.client.post(ROUTE, json=EVENT, headers=headers)).status_code == 202
+
+
+async def test_a_token_without_permission_is_403(intake: Intake, tokens: Tokens) -> None:
+    """The refusal names who may not do what."""
+    answer = await intake.client.post(ROUTE, json=EVENT, headers=as_bearer(tokens.stranger))
+    detail = refused(answer, 403)["detail"]
+    assert f"system:serviceaccount:{tokens.namespace}:stranger" in detail
+    assert "projects/events" in detail
+    assert intake.recorder.events == []
+
+
+async def test_a_permission_is_good_for_its_namespace_and_project_alone(
+    intake: Intake, tokens: Tokens, namespace: str
+) -> None:
+    """Another organization, and another project of this one, are out of reach."""
+    intake.registry.put_project(namespace, "billing")
+    intake.registry.put_project(tokens.namespace, "payroll")
+    abroad = f"http://127.0.0.1:{intake.server.port}/v1alpha1/namespaces/{namespace}{ROUTE}"
+    refused(await intake.client.post(abroad, json=EVENT), 403)
+    refused(await intake.client.post("/projects/payroll/events", json=EVENT), 403)
+    assert intake.recorder.events == []
+
+
+async def test_a_permission_may_come_by_group(intake: Intake, tokens: Tokens, kubectl: Kubectl, namespace: str) -> None:
+    """Groups of the token's user count, as in every other check of Kubernetes."""
+    intake.registry.put_project(namespace, "billing")
+    role = ("role", "senders", "-n", namespace)
+    kubectl("create", *role, "--verb=create", "--resource=projects.hookwright.dev/events")
+    group = f"--group=system:serviceaccounts:{tokens.namespace}"
+    kubectl("create", "rolebinding", "senders", "-n", namespace, "--role=senders", group)
+    await_permission(kubectl, namespace, "nobody", group=f"system:serviceaccounts:{tokens.namespace}")
+    route = f"http://127.0.0.1:{intake.server.port}/v1alpha1/namespaces/{namespace}{ROUTE}"
+    assert (await intake.client.post(route, json=EVENT, headers=as_bearer(tokens.stranger))).status_code == 202
+    review = intake.line.bodies["subjectaccessreviews"]["spec"]
+    assert review["uid"]
+    assert review["groups"]
+    assert "authentication.kubernetes.io/credential-id" in review["extra"]
+
+
+async def test_reviews_are_kept_for_a_short_time(intake: Intake) -> None:
+    """Ten requests of one sender cost one review of each kind, four at once included."""
+    await asyncio.gather(*(intake.client.post(ROUTE, json=EVENT) for _ in range(4)))
+    for _ in range(6):
+        assert (await intake.client.post(ROUTE, json=EVENT)).status_code == 202
+    assert sorted(intake.line.posts) == ["subjectaccessreviews", "tokenreviews"]
+
+
+async def test_a_caller_is_the_tokens_user_and_does_not_show_the_token(line: Line, tokens: Tokens) -> None:
+    """What is passed around and perhaps logged is the name, never the credential or its digest."""
+    caller = await ReviewAuth(line).authenticate(f"Bearer {tokens.sender}")
+    assert caller.username == f"system:serviceaccount:{tokens.namespace}:sender"
+    assert repr(caller) == f"Caller(username='{caller.username}')"
+
+
+async def test_a_withdrawn_permission_is_refused_as_soon_as_it_is_asked_about(
+    line: Line, kubectl: Kubectl, tokens: Tokens, namespace: str
+) -> None:
+    """RBAC alone decides, each time it is asked."""
+    auth = ReviewAuth(line, keeping=ALWAYS_ASK)
+    caller = await auth.authenticate(f"Bearer {tokens.stranger}")
+    access = Access("create", "projects", "events", namespace, "billing")
+    kubectl("create", "role", "r", "-n", namespace, "--verb=create", "--resource=projects.hookwright.dev/events")
+    user = f"--serviceaccount={tokens.namespace}:stranger"
+    kubectl("create", "rolebinding", "r", "-n", namespace, "--role=r", user)
+    await until(auth, caller_may=True, caller=caller, access=access)
+    kubectl("delete", "rolebinding", "r", "-n", namespace)
+    await until(auth, caller_may=False, caller=caller, access=access)
+
+
+async def test_while_the_api_server_is_away_only_known_senders_are_served(
+    intake: Intake, tokens: Tokens, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A stranger gets 503 and may come again; nobody is let in unasked, and no token reaches the log."""
+    assert (await intake.client.post(ROUTE, json=EVENT)).status_code == 202
+    intake.line.cut = True
+    assert (await intake.client.post(ROUTE, json=EVENT)).status_code == 202
+    answer = await intake.client.post(ROUTE, json=EVENT, headers=as_bearer(tokens.stranger))
+    refused(answer, 503)
+    assert int(answer.headers["retry-after"]) > 0
+    assert len(intake.recorder.events) == 2
+    written = "".join(capsys.readouterr())
+    assert "review failed" in written
+    assert tokens.stranger not in written
+    intake.line.cut = False
+    refused(await intake.client.post(ROUTE, json=EVENT, headers=as_bearer(tokens.stranger)), 403)
+
+
+async def test_an_expired_answer_serves_for_a_minute_while_the_api_server_is_away(line: Line, tokens: Tokens) -> None:
+    """A restart of the API server costs known senders nothing; then the door closes."""
+    now = 0.0
+    auth = ReviewAuth(line, now=lambda: now)
+    await auth.authenticate(f"Bearer {tokens.sender}")
+    line.cut = True
+    now = 59.9
+    await auth.authenticate(f"Bearer {tokens.sender}")
+    now = 60.0
+    with pytest.raises(KubeUnavailable):
+        await auth.authenticate(f"Bearer {tokens.sender}")
+
+
+async def test_no_answer_outlives_the_token(line: Line, tokens: Tokens) -> None:
+    """What a token's own end says goes before every setting."""
+    expiry, now, wall = expiry_of(tokens.sender), 0.0, time.time()
+    auth = ReviewAuth(line, now=lambda: now, wall=lambda: wall)
+    wall = expiry - 5
+    await auth.authenticate(f"Bearer {tokens.sender}")
+    line.cut = True
+    now = 4.9
+    await auth.authenticate(f"Bearer {tokens.sender}")
+    now = 5.0
+    with pytest.raises(KubeUnavailable):
+        await auth.authenticate(f"Bearer {tokens.sender}")
+
+
+async def test_the_expiry_of_a_real_token_is_read(tokens: Tokens) -> None:
+    """Kubectl makes tokens for an hour."""
+    assert 0 < expiry_of(tokens.sender) - time.time() <= 3601
+    assert expiry_of("opaque") == float("inf")
+    assert expiry_of("a.b.c") == float("inf")
+
+
+async def until(auth: ReviewAuth, *, caller_may: bool, caller: Caller, access: Access) -> None:
+    """Wait until the API server's authorizer has seen a change of RBAC."""
+    deadline = time.monotonic() + 10
+    while await may(auth, caller, access) is not caller_may:
+        assert time.monotonic() < deadline, "the API server's answer does not change"
+        await asyncio.sleep(0.05)
+
+
+async def may(auth: ReviewAuth, caller: Caller, access: Access) -> bool:
+    """Whether a caller is let pass."""
+    try:
+        await auth.authorise(caller, access)
+    except ProblemError as problem:
+        return problem.status != 403
+    return True

@@ -1,0 +1,168 @@
+"""How long an answer of the API server holds, and what happens while none comes."""
+
+import asyncio
+import math
+
+import pytest
+
+from hookwright_operator.errors import KubeError, KubeUnavailable
+from hookwright_operator.intake.reviews import Answer, Keeping, Reviews
+
+
+class Clock:
+    """A clock that stands until it is moved."""
+
+    def __init__(self) -> None:
+        self.time = 1000.0
+
+    def __call__(self) -> float:
+        """Tell the time."""
+        return self.time
+
+
+class Oracle:
+    """Answers questions, counts them, and may be away."""
+
+    def __init__(self, *, granted: bool = True, lifetime: float = math.inf) -> None:
+        self.granted = granted
+        self.lifetime = lifetime
+        self.fault: KubeError | None = None
+        self.asked = 0
+        self.open = asyncio.Event()
+        self.open.set()
+
+    async def __call__(self) -> Answer[bool]:
+        """Answer."""
+        self.asked += 1
+        await self.open.wait()
+        if self.fault:
+            raise self.fault
+        return Answer(self.granted, granted=self.granted, lifetime=self.lifetime)
+
+
+KEEPING = Keeping(granted=10, denied=2, stale=60, size=3)
+
+
+@pytest.fixture
+def clock() -> Clock:
+    """A clock that stands."""
+    return Clock()
+
+
+@pytest.fixture
+def reviews(clock: Clock) -> Reviews[bool]:
+    """Nothing kept yet."""
+    return Reviews(KEEPING, now=clock)
+
+
+@pytest.mark.parametrize(("oracle", "holds"), [(Oracle(granted=True), 10.0), (Oracle(granted=False), 2.0)])
+async def test_an_answer_holds_for_its_time_and_no_longer(
+    reviews: Reviews[bool],
+    clock: Clock,
+    oracle: Oracle,
+    holds: float,
+) -> None:
+    """A grant for ten seconds, a denial for two."""
+    for moment, asked in ((0, 1), (holds - 0.001, 1), (0.001, 2)):
+        clock.time += moment
+        assert await reviews.get("key", oracle) is oracle.granted
+        assert oracle.asked == asked
+
+
+async def test_an_expiring_token_is_not_kept_beyond_its_end(reviews: Reviews[bool], clock: Clock) -> None:
+    """Neither fresh nor while the API server is away."""
+    oracle = Oracle(lifetime=3)
+    await reviews.get("key", oracle)
+    clock.time += 3
+    oracle.fault = KubeUnavailable("away")
+    with pytest.raises(KubeUnavailable):
+        await reviews.get("key", oracle)
+
+
+async def test_equal_questions_at_once_share_one_request(reviews: Reviews[bool]) -> None:
+    """A burst of a new producer costs one review; another key has its own."""
+    oracle, other = Oracle(), Oracle(granted=False)
+    questions = [reviews.get("key", oracle) for _ in range(50)]
+    assert await asyncio.gather(*questions, reviews.get("other", other)) == [True] * 50 + [False]
+    assert (oracle.asked, other.asked) == (1, 1)
+
+
+async def test_a_requester_that_leaves_does_not_take_the_answer_from_the_others(reviews: Reviews[bool]) -> None:
+    """Cancelling one waiter cancels nothing but its waiting."""
+    oracle = Oracle()
+    oracle.open.clear()
+    leaving = asyncio.create_task(reviews.get("key", oracle))
+    staying = asyncio.create_task(reviews.get("key", oracle))
+    await asyncio.sleep(0)
+    leaving.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await leaving
+    oracle.open.set()
+    assert await staying is True
+    assert oracle.asked == 1
+
+
+async def test_while_the_api_server_is_away_a_recent_grant_serves(reviews: Reviews[bool], clock: Clock) -> None:
+    """For a minute from the answer, and the API server is asked once a second, not for every request."""
+    oracle = Oracle()
+    await reviews.get("key", oracle)
+    oracle.fault = KubeUnavailable("away")
+    clock.time += 10
+    assert await reviews.get("key", oracle) is True
+    assert await reviews.get("key", oracle) is True
+    assert oracle.asked == 2
+    clock.time += 49.999
+    assert await reviews.get("key", oracle) is True
+    clock.time += 0.001
+    with pytest.raises(KubeUnavailable):
+        await reviews.get("key", oracle)
+
+
+async def test_after_the_api_server_came_back_a_revocation_counts(reviews: Reviews[bool], clock: Clock) -> None:
+    """An old grant is forgotten as soon as there is a denial."""
+    oracle = Oracle()
+    await reviews.get("key", oracle)
+    clock.time += 10
+    oracle.granted = False
+    assert await reviews.get("key", oracle) is False
+    oracle.fault = KubeUnavailable("away")
+    clock.time += 2
+    with pytest.raises(KubeUnavailable):
+        await reviews.get("key", oracle)
+
+
+async def test_a_refused_question_is_never_taken_for_a_grant(reviews: Reviews[bool], clock: Clock) -> None:
+    """Losing the right to ask (403) is no outage: it fails closed at once."""
+    oracle = Oracle()
+    await reviews.get("key", oracle)
+    clock.time += 10
+    oracle.fault = KubeError("tokenreviews is forbidden", status=403)
+    with pytest.raises(KubeError):
+        await reviews.get("key", oracle)
+
+
+async def test_a_flood_of_denials_pushes_no_grant_out(reviews: Reviews[bool]) -> None:
+    """Wrong tokens cost their senders, not the others."""
+    oracle = Oracle()
+    await reviews.get("key", oracle)
+    for number in range(100):
+        await reviews.get(number, Oracle(granted=False))
+    await reviews.get("key", oracle)
+    assert oracle.asked == 1
+
+
+async def test_what_was_not_used_for_longest_goes_first(reviews: Reviews[bool]) -> None:
+    """Memory is bounded by the size, and use keeps an answer in."""
+    oracles = {key: Oracle() for key in "abcd"}
+    for key in "abcadabcd":
+        await reviews.get(key, oracles[key])
+    assert {key: oracle.asked for key, oracle in oracles.items()} == {"a": 1, "b": 2, "c": 2, "d": 2}
+
+
+async def test_zero_seconds_keep_nothing(clock: Clock) -> None:
+    """A setting of 0 has every request reviewed."""
+    reviews: Reviews[bool] = Reviews(Keeping(granted=0, denied=0), now=clock)
+    oracle = Oracle()
+    for _ in range(3):
+        await reviews.get("key", oracle)
+    assert oracle.asked == 3
