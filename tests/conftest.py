@@ -11,6 +11,7 @@ from uuid import uuid4
 
 import pytest
 from _pytest.capture import CaptureManager
+from hypothesis import settings
 
 from hookwright_dev.assets import Assets, acquire
 from hookwright_dev.cluster import Cluster, Kubectl
@@ -19,6 +20,10 @@ from hookwright_dev.processes import tail
 
 CRDS = Path(__file__).resolve().parents[1] / "crds"
 KUBECONFIG_VARIABLE = "HOOKWRIGHT_TEST_KUBECONFIG"
+
+# A busy machine is no fault: what must be fast has a benchmark.
+settings.register_profile("unhurried", deadline=None)
+settings.load_profile("unhurried")
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
