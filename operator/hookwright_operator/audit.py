@@ -1,7 +1,8 @@
 """Finds deletions that the watches missed.
 
 When a watch was away too long the API server no longer knows what it missed; kopf then lists anew and
-shows what is there, but nobody tells what is not. So after such a gap one list of names is read here.
+shows what is there, but nobody tells what is not. So after such a gap every kind is listed once more here,
+also those of which nothing was shown: perhaps nothing is left of them.
 """
 
 from collections.abc import Collection, Mapping
@@ -10,6 +11,7 @@ from typing import Any
 from hookwright_crds.resources import Kind
 from hookwright_operator.handlers import Watch
 from hookwright_operator.kube import Kube
+from hookwright_operator.reconcile.cache import MODELS
 from hookwright_operator.reconcile.paths import SELECTOR, resources_path, secrets_path
 
 
@@ -23,32 +25,44 @@ async def _listed(kube: Kube, kind: Kind | None, namespaces: Collection[str]) ->
 
 
 async def audit(kube: Kube, watch: Watch, namespaces: Collection[str]) -> int:
-    """Take in the deletions missed for the kinds that were listed anew; return how many there were.
+    """Take in the deletions missed where something was listed anew; return how many there were.
 
     Args:
         kube: asked for one list a kind.
-        watch: whose ``relisted`` kinds are audited, and told of what is gone.
+        watch: tells whether something was listed anew, and is told of what is gone.
         namespaces: those that are served, all where empty.
+
+    Raises:
+        KubeError: the lists cannot be had; the audit stays due.
     """
+    if not watch.relisted:
+        return 0
+    watch.relisted = False
+    try:
+        return sum([await _audit_kind(kube, watch, kind, namespaces) for kind in (*MODELS, None)])
+    except BaseException:
+        watch.relisted = True
+        raise
+
+
+async def _audit_kind(kube: Kube, watch: Watch, kind: Kind | None, namespaces: Collection[str]) -> int:
     missed = 0
-    while watch.relisted:
-        kind = watch.relisted.pop()
-        before = list(watch.cache.names(kind))
-        present = {body["metadata"]["uid"] for body in await _listed(kube, kind, namespaces)}
-        for (namespace, name), uid in before:
-            if uid not in present:
-                missed += 1
-                body = {"metadata": {"namespace": namespace, "name": name, "uid": uid}}
-                if kind is None:
-                    watch.secret_happened("DELETED", body)
-                else:
-                    watch.happened(kind, "DELETED", body)
+    before = list(watch.cache.names(kind))
+    present = {body["metadata"]["uid"] for body in await _listed(kube, kind, namespaces)}
+    for (namespace, name), uid in before:
+        if uid not in present:
+            missed += 1
+            body = {"metadata": {"namespace": namespace, "name": name, "uid": uid}}
+            if kind is None:
+                watch.secret_happened("DELETED", body)
+            else:
+                watch.happened(kind, "DELETED", body)
     return missed
 
 
 async def is_empty(kube: Kube, namespaces: Collection[str]) -> bool:
     """Tell whether the cluster has nothing of ours, in which case no watch will ever say a word."""
-    for kind in ("Project", "ApiKey", "WebhookEndpoint"):
+    for kind in MODELS:
         for namespace in namespaces or (None,):
             if (await kube.get(resources_path(kind, namespace), limit="1"))["items"]:
                 return False

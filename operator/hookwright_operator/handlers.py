@@ -8,7 +8,7 @@ no finalizer, no annotation.
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final
 
 import kopf
@@ -16,7 +16,8 @@ import structlog
 
 from hookwright_crds import GROUP, VERSION
 from hookwright_crds.resources import Kind
-from hookwright_operator.reconcile.cache import MODELS, Cache, owner_key
+from hookwright_operator.pulse import RENEWED, Pulse
+from hookwright_operator.reconcile.cache import MODELS, Cache
 from hookwright_operator.reconcile.paths import SELECTOR, plural
 from hookwright_operator.reconcile.plan import Key
 from hookwright_operator.reconcile.queue import WorkQueue
@@ -34,15 +35,14 @@ class Watch:
     Attributes:
         listed: whether kopf has shown everything that existed at the start.
         synced: whether all of that has been reconciled once.
-        relisted: kinds that kopf listed anew after a gap, in which deletions may have been missed;
-            None stands for Secrets.
+        relisted: whether kopf listed something anew after a gap, in which deletions may have been missed.
     """
 
     cache: Cache
     queue: WorkQueue
     listed: bool = False
     synced: bool = False
-    relisted: set[Kind | None] = field(default_factory=set)
+    relisted: bool = False
 
     def see(self, kind: Kind, body: Mapping[str, Any]) -> None:
         """Take an object in."""
@@ -54,7 +54,7 @@ class Watch:
 
     def happened(self, kind: Kind, change: str | None, body: Mapping[str, Any]) -> None:
         """Have an object and what depends on it reconciled."""
-        self._note(kind, change)
+        self._note(change)
         meta = body["metadata"]
         key = Key(kind, meta["namespace"], meta["name"])
         project = self.cache.project_of(key)
@@ -69,16 +69,16 @@ class Watch:
 
     def secret_happened(self, change: str | None, body: Mapping[str, Any]) -> None:
         """Have the owner of a Secret reconciled."""
-        self._note(None, change)
+        self._note(change)
         secret = self.cache.lose_secret(body) if change == "DELETED" else self.cache.secret_of(body)
-        owner = owner_key(secret) if secret else None
+        owner = self.cache.owner_of(secret) if secret else None
         if owner is not None:
             self.queue.add(owner)
 
-    def _note(self, kind: Kind | None, change: str | None) -> None:
+    def _note(self, change: str | None) -> None:
         self.listed = True
         if change is None and self.synced:
-            self.relisted.add(kind)
+            self.relisted = True
 
 
 def register(watch: Watch, loop: asyncio.AbstractEventLoop) -> kopf.OperatorRegistry:
@@ -89,6 +89,7 @@ def register(watch: Watch, loop: asyncio.AbstractEventLoop) -> kopf.OperatorRegi
         loop: the event loop that owns it; kopf has a thread and a loop of its own.
     """
     registry = kopf.OperatorRegistry()
+    pulse = Pulse([*map(plural, MODELS), "secrets"])
     for kind in MODELS:
         _register_kind(registry, watch, loop, kind)
 
@@ -101,8 +102,9 @@ def register(watch: Watch, loop: asyncio.AbstractEventLoop) -> kopf.OperatorRegi
         loop.call_soon_threadsafe(watch.secret_happened, type, dict(body))
 
     @kopf.on.login(registry=registry)
-    async def login(**arguments: Any) -> kopf.ConnectionInfo | None:
-        return kopf.login_with_service_account(**arguments) or kopf.login_with_kubeconfig(**arguments)
+    async def login(**arguments: Any) -> kopf.AiohttpSession | None:
+        found = kopf.login_with_service_account(**arguments) or kopf.login_with_kubeconfig(**arguments)
+        return pulse.session(found) if found else None
 
     return registry
 
@@ -123,5 +125,6 @@ def kopf_settings() -> kopf.OperatorSettings:
     settings.posting.enabled = False
     settings.peering.standalone = True
     settings.watching.label_selectors["v1", "secrets"] = SELECTOR
+    settings.watching.server_timeout = RENEWED
     settings.networking.trust_env = False
     return settings

@@ -1,8 +1,10 @@
 """Every metric of the operator, with its labels and help.
 
-Labels are bounded: never a URL, never an id, and no namespace, project or endpoint.
+Labels are bounded: never a URL, never an id, and no namespace, project or endpoint. Every label's values exist
+from the start, at 0, for a rate over a counter that begins with its first event would miss that event.
 """
 
+from importlib.metadata import version
 from typing import Final
 
 from prometheus_client import Counter, Gauge, Histogram
@@ -20,14 +22,26 @@ ATTEMPT_DURATION: Final = Histogram(
     "hookwright_delivery_attempt_duration_seconds", "Duration of one whole attempt.", buckets=_FAST
 )
 LATENCY: Final = Histogram(
-    "hookwright_delivery_latency_seconds", "From an event's acceptance to the end of its first attempt.", buckets=_SLOW
+    "hookwright_delivery_latency_seconds",
+    "From an event's acceptance to the end of its first attempt; a retry by hand has a first attempt again.",
+    buckets=_SLOW,
 )
 PENDING: Final = Gauge("hookwright_deliveries_pending", "Deliveries not yet delivered, failed or discarded.")
 OLDEST_PENDING: Final = Gauge(
-    "hookwright_deliveries_oldest_pending_age_seconds", "Age of the oldest delivery that is due and still pending."
+    "hookwright_deliveries_oldest_pending_age_seconds",
+    "For how long the longest waiting delivery has been due, of the endpoints that may be sent to now.",
+)
+OLDEST_LATE: Final = Gauge(
+    "hookwright_deliveries_oldest_late_age_seconds",
+    "The same of endpoints that take what they are sent and have no rate limit: what is late for no reason of theirs.",
 )
 IN_FLIGHT: Final = Gauge("hookwright_deliveries_in_flight", "Attempts under way.")
-ENDPOINTS: Final = Gauge("hookwright_endpoints", "Endpoints known, by state.", ["state"])
+ENDPOINTS: Final = Gauge(
+    "hookwright_endpoints",
+    "Endpoints known, each in one state: active, unreachable (the last attempt failed), suspended, "
+    "or blocked (not Ready).",
+    ["state"],
+)
 RECONCILES: Final = Counter("hookwright_reconcile", "Reconciliations, by kind and result.", ["kind", "result"])
 RECONCILE_DURATION: Final = Histogram(
     "hookwright_reconcile_duration_seconds", "Duration of one reconciliation.", ["kind"], buckets=_FAST
@@ -38,3 +52,37 @@ STORE_DURATION: Final = Histogram(
 LOOP_RESTARTS: Final = Counter(
     "hookwright_loop_restarts", "Supervised loops that ended and were started again.", ["loop"]
 )
+LEASE_UNTIL: Final = Gauge(
+    "hookwright_lease_until_timestamp_seconds", "Until when this process holds its deliveries, in seconds of the epoch."
+)
+MEASURED: Final = Gauge(
+    "hookwright_gauges_timestamp_seconds", "When the gauges of deliveries and endpoints were last brought up to date."
+)
+STORE_ERRORS: Final = Counter(
+    "hookwright_store_errors",
+    "Operations that the store could not do (unavailable) or would not do (refused), each time one was tried.",
+    ["reason"],
+)
+WATCH_AGE: Final = Gauge(
+    "hookwright_watch_age_seconds",
+    "Seconds since the API server last answered a watch of this kind; healthy watches are renewed within 2 minutes.",
+    ["resource"],
+)
+BUILD_INFO: Final = Gauge("hookwright_build_info", "1, with the operator's version.", ["version"])
+
+STATES: Final = ("active", "unreachable", "suspended", "blocked")
+"""Values of ``hookwright_endpoints``'s label."""
+
+BUILD_INFO.labels(version("hookwright")).set(1)
+for _outcome in ("delivered", "failed", "discarded"):
+    DELIVERIES.labels(_outcome)
+for _result in ("delivered", "failed"):
+    ATTEMPTS.labels(_result)
+for _reason in ("unavailable", "refused"):
+    STORE_ERRORS.labels(_reason)
+for _state in STATES:
+    ENDPOINTS.labels(_state)
+for _kind in ("Project", "ApiKey", "WebhookEndpoint"):
+    RECONCILE_DURATION.labels(_kind)
+    for _result in ("ok", "error"):
+        RECONCILES.labels(_kind, _result)

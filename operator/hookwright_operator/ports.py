@@ -3,7 +3,9 @@
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Final
 
+import structlog
 from pydantic_core import to_json
 from ulid import ULID
 
@@ -11,11 +13,19 @@ from hookwright_operator import metrics
 from hookwright_operator.delivery.loops import Dispatcher
 from hookwright_operator.delivery.outcome import Outcome
 from hookwright_operator.delivery.sender import Sender
+from hookwright_operator.errors import StoreError
 from hookwright_operator.intake.deps import AcceptResult
 from hookwright_operator.intake.parsing import IncomingEvent
 from hookwright_operator.registry import Endpoint, Registry
-from hookwright_operator.store.model import Accepted, Claimed, DeliveryRecord, NewDelivery, NewEvent, State
+from hookwright_operator.store.model import Accepted, Claimed, DeliveryRecord, NewDelivery, NewEvent, Recovery, State
 from hookwright_operator.store.store import Store
+
+RECOVERED_AT_ONCE: Final = 200
+"""Deliveries of one endpoint that a recovery lets be due at once; a fresh event waits behind them."""
+_RECOVERY_STEP: Final = 0.1
+_RECOVERY_POLL: Final = 1.0
+
+log = structlog.get_logger(__name__)
 
 
 def message_id() -> str:
@@ -71,10 +81,21 @@ class EventAccepter:
                 self._cancel(event)
             else:
                 self._dispatch(event, accepted)
+        await self._discard_for_the_gone(events)
         duplicates = len(accepted.duplicate_ids)
         metrics.EVENTS_ACCEPTED.inc(accepted.accepted)
         metrics.EVENTS_DUPLICATE.inc(duplicates)
         return AcceptResult(accepted.accepted, duplicates, accepted.deliveries)
+
+    async def _discard_for_the_gone(self, events: Sequence[NewEvent]) -> None:
+        """Discard what was written for an endpoint that was deleted while it was being written."""
+        for uid in {delivery.endpoint_uid for event in events for delivery in event.deliveries}:
+            if self.registry.get(uid) is None:
+                try:
+                    metrics.DELIVERIES.labels("discarded").inc(await self.store.discard(uid, "endpoint deleted"))
+                except StoreError as error:
+                    # The events are committed, so their producer is told so; reconciling discards as well.
+                    log.warning("deliveries of a deleted endpoint wait to be discarded", endpoint=uid, error=str(error))
 
     def _cancel(self, event: NewEvent) -> None:
         for delivery in event.deliveries:
@@ -117,6 +138,42 @@ class Deliveries:
         if record is not None:
             self.dispatcher.waiting(record.endpoint_uid)
         return before in {State.FAILED, State.DELIVERED}
+
+
+@dataclass(frozen=True, slots=True)
+class Recoveries:
+    """Jobs that make an endpoint's failed deliveries pending again; `drive` does them."""
+
+    registry: Registry
+    dispatcher: Dispatcher
+    store: Store
+    clock_ms: Callable[[], int]
+
+    def now_ms(self) -> int:
+        """Return milliseconds since the epoch, by the store's clock."""
+        return self.clock_ms()
+
+    async def begin(self, endpoint_uid: str, *, since_ms: int, until_ms: int | None) -> tuple[Recovery, bool]:
+        """Begin a job, or return the one that runs for the endpoint and false."""
+        wanted = f"rec_{ULID()}"
+        job = await self.store.begin_recovery(wanted, endpoint_uid, since_ms=since_ms, until_ms=until_ms)
+        if self.registry.get(endpoint_uid) is None:
+            metrics.DELIVERIES.labels("discarded").inc(await self.store.discard(endpoint_uid, "endpoint deleted"))
+        return job, job.id == wanted
+
+    async def find(self, recovery_id: str) -> Recovery | None:
+        """Return one job."""
+        return await self.store.recovery(recovery_id)
+
+    async def drive(self) -> None:
+        """Take every running job a step on, again and again, until cancelled."""
+        while True:
+            jobs = await self.store.running_recoveries()
+            steps = [self.store.advance_recovery(job.id, limit=RECOVERED_AT_ONCE) for job in jobs]
+            for job, recovered in zip(jobs, await asyncio.gather(*steps), strict=True):
+                if recovered:
+                    self.dispatcher.waiting(job.endpoint_uid)
+            await asyncio.sleep(_RECOVERY_STEP if jobs else _RECOVERY_POLL)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,8 @@ from hookwright_operator import metrics
 from hookwright_operator.audit import audit, is_empty
 from hookwright_operator.delivery.guard import Guard
 from hookwright_operator.delivery.health import HealthPublisher, delivery_counts
-from hookwright_operator.delivery.loops import Bounds, Dispatcher
+from hookwright_operator.delivery.loops import Dispatcher
+from hookwright_operator.delivery.seams import Bounds
 from hookwright_operator.delivery.sender import Sender
 from hookwright_operator.errors import KubeError
 from hookwright_operator.handlers import Watch
@@ -26,12 +27,14 @@ from hookwright_operator.intake.health import create_health
 from hookwright_operator.intake.reviews import Keeping
 from hookwright_operator.intake.server import Server
 from hookwright_operator.kube import Kube
-from hookwright_operator.ports import Deliveries, EndpointTester, EventAccepter
+from hookwright_operator.measuring import measure
+from hookwright_operator.ports import Deliveries, EndpointTester, EventAccepter, Recoveries
 from hookwright_operator.reconcile.cache import Cache
 from hookwright_operator.reconcile.plan import Key
 from hookwright_operator.reconcile.queue import WorkQueue
 from hookwright_operator.reconcile.world import World
 from hookwright_operator.registry import Endpoint, Health, Registry
+from hookwright_operator.sessions import Rotation, SessionKeys
 from hookwright_operator.settings import Settings
 from hookwright_operator.store.store import Store
 from hookwright_operator.supervise import Supervisor
@@ -83,9 +86,17 @@ class Operator:
             store=store,
             allow_http=settings.allow_http,
             finalizer_grace=timedelta(seconds=settings.finalizer_grace),
+            counts_lost=self._health.changed,
         )
         self._queue = WorkQueue(self._world.reconcile)
         self._watch = Watch(self._world.cache, self._queue)
+        self._sessions = SessionKeys(
+            kube,
+            self._world.cache,
+            namespace=settings.namespace,
+            rotation=Rotation(settings.session_key_rotation * 86_400, settings.session_key_overlap * 86_400),
+            clock=time.time,
+        )
         self._servers: list[Server] = []
 
     @property
@@ -106,6 +117,7 @@ class Operator:
         await self._sender.start()
         self._dispatcher.renewed(await self._store.heartbeat())
         await self._dispatcher.recover()
+        recoveries = Recoveries(self._registry, self._dispatcher, self._store, now_ms)
         for name, run in (
             ("heartbeat", self._heartbeat),
             ("claim", self._dispatcher.run),
@@ -114,6 +126,7 @@ class Operator:
             ("sync", self._sync),
             ("audit", self._audit),
             ("health", self._health.run),
+            ("recovery", recoveries.drive),
             ("retention", self._prune),
             ("gauges", self._measure),
         ):
@@ -124,6 +137,7 @@ class Operator:
                 accepter=EventAccepter(self._registry, self._dispatcher, self._store, self._health.changed),
                 auth=ReviewAuth(self._kube, keeping=Keeping(granted=settings.review_cache)),
                 deliveries=Deliveries(self._store, self._dispatcher),
+                recoveries=recoveries,
                 tester=EndpointTester(self._sender, time.time),
                 ready=self._unready,
             )
@@ -137,7 +151,7 @@ class Operator:
         log.info("stopping", attempts_under_way=self._dispatcher.in_flight)
         for server in self._servers[1:]:
             await server.stop()
-        await self._loops.stop("claim", "health", "retention", "gauges", "audit", "sync")
+        await self._loops.stop("claim", "recovery", "health", "retention", "gauges", "audit", "sync")
         await self._dispatcher.drain(self._settings.shutdown_grace)
         with suppress(Exception):
             async with asyncio.timeout(3):
@@ -165,7 +179,7 @@ class Operator:
                     self._watch.synced = True
                     log.info("ready", endpoints=len(self._registry))
             await asyncio.sleep(0.1)
-        await self._forever()
+        await self._sessions.run()
 
     async def _first_pass(self) -> None:
         """Reconcile everything once: an event that came before an endpoint is known would pass it by."""
@@ -186,15 +200,18 @@ class Operator:
         """Discard what waits for endpoints that went while nobody watched."""
         live = {endpoint.uid for endpoint in self._registry}
         live.update(uid for _, uid in self._world.cache.names("WebhookEndpoint"))
-        for uid in await self._store.pending_uids():
+        recovering = {job.endpoint_uid for job in await self._store.running_recoveries()}
+        for uid in await self._store.pending_uids() | recovering:
             if uid not in live:
                 discarded = await self._store.discard(uid, "endpoint deleted")
+                metrics.DELIVERIES.labels("discarded").inc(discarded)
                 log.warning("deliveries of a deleted endpoint were discarded", endpoint=uid, deliveries=discarded)
 
     # ---- loops
 
     async def _run_kopf(self) -> None:
-        await watch_cluster(self._watch, self._settings.watch_namespaces)
+        served = self._settings.watch_namespaces
+        await watch_cluster(self._watch, {*served, self._settings.namespace} if served else ())
 
     async def _heartbeat(self) -> None:
         while True:
@@ -221,21 +238,8 @@ class Operator:
 
     async def _measure(self) -> None:
         while True:
-            counts = await self._store.counts()
-            metrics.PENDING.set(sum(count.pending for count in counts.values()))
-            dues = await self._store.next_due()
-            oldest = min(dues.values(), default=now_ms())
-            metrics.OLDEST_PENDING.set(max(0, now_ms() - oldest) / 1000)
-            states = {"active": 0, "suspended": 0, "blocked": 0}
-            for endpoint in self._registry:
-                state = "blocked" if endpoint.blocked else "suspended" if endpoint.suspend else "active"
-                states[state] += 1
-            for state, number in states.items():
-                metrics.ENDPOINTS.labels(state).set(number)
+            await measure(self._store, self._registry, self._world.cache, now_ms=now_ms())
             await asyncio.sleep(_GAUGES_PAUSE)
-
-    async def _forever(self) -> None:
-        await asyncio.Event().wait()
 
     def _publish(self, endpoint: Endpoint, health: Health) -> None:
         self._world.health[endpoint.uid] = health

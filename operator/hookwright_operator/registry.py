@@ -17,6 +17,7 @@ class Endpoint:
 
     Attributes:
         timeout: seconds for one whole attempt.
+        per_minute: attempts a minute at most, evenly spread; no limit where None.
         secrets: signing secrets, the newest first, older ones only during a rotation's overlap;
             empty until the operator has made the first, and then nothing is sent yet.
         blocked: why nothing may be sent although it is not suspended (say, its url is plain http
@@ -33,6 +34,7 @@ class Endpoint:
     timeout: float = 15.0
     max_in_flight: int = 8
     headers: tuple[tuple[str, str], ...] = ()
+    per_minute: int | None = None
     secrets: tuple[str, ...] = field(default=(), repr=False)
     blocked: str = ""
 
@@ -47,7 +49,8 @@ class Health:
     """What deliveries have shown of an endpoint, as it is to be published.
 
     Attributes:
-        error: of the last attempt, in plain words; empty after a 2xx answer.
+        error: of the last attempt, in plain words; empty after a 2xx answer, and where no attempt was
+            made since the last time this was published.
         failures: how many deliveries were given up since the last time this was published.
     """
 

@@ -41,6 +41,15 @@ class Settings(BaseSettings):
         default="sqlite:////var/lib/hookwright/hookwright.db",
         description="Where deliveries are kept: sqlite:////absolute/path.",
     )
+    namespace: str = Field(
+        default="hookwright-system", description="The installation's own namespace, with users and session keys."
+    )
+    session_key_rotation: float = Field(
+        default=30.0, gt=0, description="Days after which session tokens are signed with a new key."
+    )
+    session_key_overlap: float = Field(
+        default=7.0, gt=0, description="Days for which tokens signed with the key before it still hold."
+    )
     watch_namespaces: Listed = Field(
         default=(), description="Namespaces to serve, separated by commas; all of them where empty."
     )

@@ -8,6 +8,7 @@ from typing import Final
 import structlog
 
 from hookwright_operator import metrics
+from hookwright_operator.errors import KubeUnavailable, StoreUnavailable
 
 log = structlog.get_logger(__name__)
 
@@ -22,7 +23,8 @@ _TOLERATED: Final = 8
 class Supervisor:
     """Runs loops by name.
 
-    Liveness is lost when a loop fails again and again without a minute of life between.
+    Liveness is lost when a loop fails again and again without a minute of life between; that the store
+    or the API server is away is no such failure.
     """
 
     _tasks: dict[str, asyncio.Task[None]] = field(default_factory=dict)
@@ -30,6 +32,7 @@ class Supervisor:
 
     def start(self, name: str, run: Callable[[], Awaitable[None]]) -> None:
         """Run a loop until `stop`; ``run`` is called again each time it fails or ends."""
+        metrics.LOOP_RESTARTS.labels(name)
         self._tasks[name] = asyncio.get_running_loop().create_task(self._keep(name, run), name=name)
 
     def dying(self) -> str | None:
@@ -47,15 +50,19 @@ class Supervisor:
         clock = asyncio.get_running_loop().time
         pause = _FIRST_PAUSE
         while True:
-            began = clock()
+            began, failed = clock(), 1
             try:
                 await run()
                 log.warning("a loop ended and is started again", loop=name)
+            except (KubeUnavailable, StoreUnavailable) as error:
+                # Not the loop's fault, and nothing that a new process would mend: it is alive and waits.
+                log.warning("a loop waits for what is away", loop=name, error=str(error))
+                failed = 0
             except Exception:
                 log.exception("a loop failed and is started again", loop=name)
             metrics.LOOP_RESTARTS.labels(name).inc()
             if clock() - began > _LIVED:
                 self._failures[name], pause = 0, _FIRST_PAUSE
-            self._failures[name] = self._failures.get(name, 0) + 1
+            self._failures[name] = self._failures.get(name, 0) + failed
             await asyncio.sleep(pause)
             pause = min(pause * 2, _LONGEST_PAUSE)

@@ -10,10 +10,14 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final, Protocol
 
+import structlog
+
 from hookwright_crds.resources import DeliveryCounts
 from hookwright_operator import metrics
 from hookwright_operator.registry import Endpoint, Health, Registry
 from hookwright_operator.store.model import Counts, Settlement, State
+
+log = structlog.get_logger(__name__)
 
 _SOON: Final = 1.0
 _FAILURE_INTERVAL: Final = 5.0
@@ -67,6 +71,11 @@ class HealthPublisher:
         pulse = self.changed(endpoint.uid)
         pulse.error = attempt.error
         if settlement.state is State.FAILED:
+            log.warning(
+                "delivery given up",
+                delivery=settlement.delivery_id, namespace=endpoint.namespace, endpoint=endpoint.name,
+                attempts=attempt.number, status=attempt.status_code, error=attempt.error,
+            )  # fmt: skip
             pulse.failures += 1
             soonest = max(self._clock() + _SOON, self._last.get(endpoint.uid, 0.0) + _FAILURE_INTERVAL)
             pulse.due_at = min(pulse.due_at, soonest)

@@ -19,6 +19,7 @@ class Lane:
         ready: claimed and waiting for their attempt.
         in_flight: attempts under way.
         settling: attempts that ended and whose result is being stored.
+        refused: those among the settling whose result the store has refused so far.
         reserved: places promised to events that are being accepted.
         backlog: whether the store may have more that is due.
         backlog_seen: rises with every event that went to the store only, so that a claim made before
@@ -32,6 +33,7 @@ class Lane:
     ready: deque[Claimed] = field(default_factory=deque)
     in_flight: int = 0
     settling: int = 0
+    refused: int = 0
     reserved: int = 0
     backlog: bool = False
     backlog_seen: int = 0
@@ -47,11 +49,12 @@ class Lane:
 
     @property
     def can_start(self) -> bool:
-        """Whether an attempt may begin now."""
+        """Whether an attempt may begin now; none while the store refuses results, for a crash would repeat them all."""
         return (
             bool(self.ready)
             and not self.gone
             and self.endpoint.sendable
+            and not self.refused
             and self.in_flight < self.endpoint.max_in_flight
         )
 

@@ -28,7 +28,18 @@ _LONGEST_BACKOFF: Final = 5.0
 
 
 class Dispatcher:
-    """The lanes of all endpoints, and the loops that feed them."""
+    """The lanes of all endpoints, and the loops that feed them.
+
+    Args:
+        store: where deliveries are claimed and settled.
+        sender: makes the attempts.
+        schedule: of retries.
+        bounds: how much is held in memory.
+        clock_ms: tells the time.
+        observer: told of every result that is stored.
+        sweep: seconds between two looks for deliveries that nobody was told of, such as those whose
+            holder died.
+    """
 
     def __init__(
         self,
@@ -39,9 +50,10 @@ class Dispatcher:
         *,
         clock_ms: Callable[[], int],
         observer: Observer,
+        sweep: float = 15.0,
     ) -> None:
         self._store, self._sender, self._schedule, self._bounds = store, sender, schedule, bounds
-        self._clock_ms, self._observer = clock_ms, observer
+        self._clock_ms, self._observer, self._sweep = clock_ms, observer, sweep
         self._lanes: dict[str, Lane] = {}
         self._waiting: dict[str, int] = {}
         self._hungry: set[Lane] = set()
@@ -112,7 +124,7 @@ class Dispatcher:
                 continue
             lane.reserved -= 1
             lane.ready.append(delivery)
-            if not lane.endpoint.sendable:
+            if self._closing or not lane.endpoint.sendable:
                 self._give_back(lane)
             self._pump(lane)
 
@@ -132,23 +144,37 @@ class Dispatcher:
     # ---- life
 
     async def recover(self) -> None:
-        """Learn what waits in the store from before this process; lanes take it up as they appear."""
-        self._waiting.update(await self._store.next_due())
+        """Learn what waits in the store and nobody living holds; lanes take it up, those to come as they appear."""
+        self._waiting = dict(await self._store.next_due())
         for uid in [uid for uid in self._waiting if uid in self._lanes]:
             self._schedule_due(self._lanes[uid], self._waiting.pop(uid))
 
     def renewed(self, lease_until_ms: int) -> None:
         """Hold everything until a new time; where the lease had lapsed meanwhile, hold nothing and claim anew."""
-        if self._lease_until_ms and self._clock_ms() > self._lease_until_ms:
+        if self._lease_until_ms and self._clock_ms() >= self._lease_until_ms:
             log.warning("the lease had lapsed; what was held is claimed anew")
             for lane in self._lanes.values():
                 self._give_back(lane)
         self._lease_until_ms = lease_until_ms
+        metrics.LEASE_UNTIL.set(lease_until_ms / 1000)
         for lane in tuple(self._lanes.values()):
             self._pump(lane)
 
     async def run(self) -> None:
-        """Claim what lanes ask for, until cancelled."""
+        """Claim what lanes ask for and look for what nobody was told of, until cancelled."""
+        async with asyncio.TaskGroup() as loops:
+            loops.create_task(self._claim_on_demand())
+            loops.create_task(self._recover_again_and_again())
+
+    async def _recover_again_and_again(self) -> None:
+        while True:
+            await asyncio.sleep(self._sweep)
+            try:
+                await self.recover()
+            except StoreError as error:
+                log.warning("the store does not tell what waits right now", error=str(error))
+
+    async def _claim_on_demand(self) -> None:
         backoff = _FIRST_BACKOFF
         while True:
             await self._wake.wait()
@@ -305,16 +331,25 @@ class Dispatcher:
             metrics.IN_FLIGHT.dec()
             lane.in_flight -= 1
             self._bytes -= len(delivery.body)
+        if delivery.attempts == 0:
+            metrics.LATENCY.observe((outcome.started_ms + outcome.duration_ms - delivery.accepted_ms) / 1000)
         lane.settling += 1
         self._pump(lane)
         try:
-            await self._settle(endpoint, judge(delivery, outcome, self._schedule))
+            await self._settle(lane, endpoint, judge(delivery, outcome, self._schedule))
         finally:
             lane.settling -= 1
             self._pump(lane)
 
-    async def _settle(self, endpoint: Endpoint, settlement: Settlement) -> None:
-        await self._persist(lambda: self._store.settle((settlement,)), "a result waits to be stored")
+    async def _settle(self, lane: Lane, endpoint: Endpoint, settlement: Settlement) -> None:
+        try:
+            await self._store.settle((settlement,))
+        except StoreError:
+            lane.refused += 1
+            try:
+                await self._persist(lambda: self._store.settle((settlement,)), "a result waits to be stored")
+            finally:
+                lane.refused -= 1
         if settlement.state is State.PENDING:
             self.due(settlement.endpoint_uid, settlement.due_ms)
         else:

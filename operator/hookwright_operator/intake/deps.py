@@ -7,7 +7,7 @@ from typing import Protocol
 from hookwright_operator.intake.auth import Auth
 from hookwright_operator.intake.parsing import IncomingEvent
 from hookwright_operator.registry import Endpoint, Registry
-from hookwright_operator.store.model import DeliveryRecord, State
+from hookwright_operator.store.model import DeliveryRecord, Recovery, State
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +58,23 @@ class DeliveryLog(Protocol):
         """Make a failed or delivered delivery pending again; false where it is in no such state."""
 
 
+class Recoveries(Protocol):
+    """Jobs that make what failed pending again."""
+
+    def now_ms(self) -> int:
+        """Return milliseconds since the epoch, by the store's clock."""
+
+    async def begin(self, endpoint_uid: str, *, since_ms: int, until_ms: int | None) -> tuple[Recovery, bool]:
+        """Begin a job for what ended from ``since_ms`` to ``until_ms``, both included; until now where None.
+
+        Returns:
+            The job, and whether it is new: where one runs for the endpoint already, it is that one.
+        """
+
+    async def find(self, recovery_id: str) -> Recovery | None:
+        """Return one job."""
+
+
 class Outcome(Protocol):
     """What came of one attempt."""
 
@@ -89,5 +106,6 @@ class Deps:
     accepter: Accepter
     auth: Auth
     deliveries: DeliveryLog
+    recoveries: Recoveries
     tester: Tester
     ready: Callable[[], str | None]

@@ -14,7 +14,6 @@ from hookwright_crds.base import format_timestamp, parse_duration
 from hookwright_crds.conditions import condition, merge
 from hookwright_crds.keys import MalformedKeyError, MintedKey, digest, key_id_of
 from hookwright_crds.resources import ApiKey, ApiKeyStatus, HandoverState, HandoverStatus
-from hookwright_operator.reconcile.endpoint import RECHECK
 from hookwright_operator.reconcile.plan import (
     Action,
     Announce,
@@ -30,6 +29,7 @@ from hookwright_operator.reconcile.plan import (
     ours,
     owner_reference,
 )
+from hookwright_operator.reconcile.signing import RECHECK
 
 KEY_FIELD: Final = "key"
 KEY_ID_ANNOTATION: Final = "hookwright.dev/key-id"
@@ -56,12 +56,17 @@ class _Identity:
 
 @dataclass(frozen=True, slots=True)
 class _Outcome:
-    """Where the key stands once the actions are done."""
+    """Where the key stands once the actions are done.
+
+    Attributes:
+        removal: comes after the identity was written down, for the Secret may be all that tells it.
+    """
 
     identity: _Identity | None = None
     handover: HandoverStatus | None = None
     fault: tuple[str, str] | None = None
     actions: tuple[Action, ...] = ()
+    removal: tuple[Action, ...] = ()
     again_at: datetime | None = None
 
 
@@ -80,9 +85,9 @@ def plan_apikey(observed: ObservedApiKey, *, now: datetime, mint: Callable[[], M
         return Plan(tuple(_plan_status(key, replace(_as_it_was(key), fault=fault), now)))
     outcome = _declared(key) if key.spec.digest else _plan_handover(observed, now, mint)
     outcome = _with_expiry(key, outcome, now)
+    kept = _plan_metadata(key, observed.project, outcome)
     return Plan(
-        (*outcome.actions, *_plan_metadata(key, observed.project, outcome), *_plan_status(key, outcome, now)),
-        again_at=outcome.again_at,
+        (*outcome.actions, *kept, *outcome.removal, *_plan_status(key, outcome, now)), again_at=outcome.again_at
     )
 
 
@@ -131,7 +136,7 @@ def _plan_handover(observed: ObservedApiKey, now: datetime, mint: Callable[[], M
     if now >= remove_at:
         removal = DeleteSecret(secret.namespace, secret.name, secret.uid)
         status = HandoverStatus(state=HandoverState.REMOVED, remove_at=remove_at)
-        return _Outcome(identity, status, actions=(removal,))
+        return _Outcome(identity, status, removal=(removal,))
     status = HandoverStatus(state=HandoverState.DELIVERED, remove_at=remove_at)
     return _Outcome(identity, status, actions=_plan_restoration(key, secret), again_at=remove_at)
 

@@ -29,8 +29,9 @@ class Cache:
     _resources: dict[Key, Resource] = field(default_factory=dict)
     _children: dict[Name, set[Key]] = field(default_factory=dict)
     _secrets: dict[Name, Secret] = field(default_factory=dict)
+    _keys: dict[str, Key] = field(default_factory=dict)
     _versions: dict[str, int] = field(default_factory=dict)
-    _dead: dict[str, None] = field(default_factory=dict)
+    _dead: dict[str, int] = field(default_factory=dict)
 
     def see(self, kind: Kind, body: Mapping[str, Any]) -> Key | None:
         """Take in an object as a watch or an answer shows it; None where something newer is known.
@@ -44,6 +45,7 @@ class Cache:
         key = key_of(kind, resource.metadata)
         self._detach(key)
         self._resources[key] = resource
+        self._keys[resource.metadata.uid] = key
         if not isinstance(resource, Project):
             self._children.setdefault((key.namespace, resource.spec.project_ref.name), set()).add(key)
         return key
@@ -56,7 +58,7 @@ class Cache:
         if known is not None and known.metadata.uid == meta.uid:
             self._detach(key)
             del self._resources[key]
-        self._bury(meta.uid)
+        self._bury(meta)
         return key
 
     def see_secret(self, body: Mapping[str, Any]) -> Secret | None:
@@ -68,9 +70,9 @@ class Cache:
         return secret
 
     def lose_secret(self, body: Mapping[str, Any]) -> Secret | None:
-        """Take in that a Secret is gone; return what was known of it."""
+        """Take in that a Secret is gone, or has lost the labels by which it is watched; return what was known of it."""
         meta = ObjectMeta.model_validate(body["metadata"])
-        self._bury(meta.uid)
+        self._bury(meta)
         known = self._secrets.get((meta.namespace, meta.name))
         return self._secrets.pop((meta.namespace, meta.name)) if known and known.uid == meta.uid else None
 
@@ -109,10 +111,21 @@ class Cache:
         """Return the keys and endpoints that name a Project, whether or not it exists."""
         return tuple(self._children.get((namespace, project), ()))
 
+    def secret_at(self, namespace: str, name: str) -> Secret | None:
+        """Return the Secret of a name, whoever made it."""
+        return self._secrets.get((namespace, name))
+
     def secret_of(self, body: Mapping[str, Any]) -> Secret | None:
         """Return what is known of the Secret that a body shows."""
         meta = body["metadata"]
         return self._secrets.get((meta["namespace"], meta["name"]))
+
+    def owner_of(self, secret: Secret) -> Key | None:
+        """Return the key of the object that a Secret was made for, found by its ownerReference or else by its label."""
+        for reference in secret.owner_references:
+            if reference.api_version.startswith("hookwright.dev/") and reference.kind in MODELS:
+                return Key(reference.kind, secret.namespace, reference.name)
+        return self._keys.get(secret.owner_uid)
 
     def __iter__(self) -> Iterator[Key]:
         """Yield every object's key."""
@@ -139,14 +152,19 @@ class Cache:
 
     def _newer(self, metadata: Mapping[str, Any]) -> bool:
         uid, version = metadata["uid"], int(metadata["resourceVersion"])
-        if uid in self._dead or self._versions.get(uid, -1) > version:
+        if max(self._dead.get(uid, -1), self._versions.get(uid, -1)) > version:
             return False
         self._versions[uid] = version
         return True
 
-    def _bury(self, uid: str) -> None:
-        self._versions.pop(uid, None)
-        self._dead[uid] = None
+    def _bury(self, meta: ObjectMeta) -> None:
+        """Remember at which version an object was last seen, so that an answer from before does not bring it back.
+
+        A Secret that lost its labels is gone for the watch only: what is read of it later is as new or newer.
+        """
+        known = self._versions.pop(meta.uid, -1)
+        self._keys.pop(meta.uid, None)
+        self._dead[meta.uid] = int(meta.resource_version) if meta.resource_version else known
         while len(self._dead) > _REMEMBERED_DEATHS:
             del self._dead[next(iter(self._dead))]
 
@@ -154,14 +172,6 @@ class Cache:
 def key_of(kind: Kind, meta: ObjectMeta) -> Key:
     """Return the key of an object."""
     return Key(kind, meta.namespace, meta.name)
-
-
-def owner_key(secret: Secret) -> Key | None:
-    """Return the key of the object that a Secret was made for."""
-    for reference in secret.owner_references:
-        if reference.api_version.startswith("hookwright.dev/") and reference.kind in MODELS:
-            return Key(reference.kind, secret.namespace, reference.name)
-    return None
 
 
 def _secret(body: Mapping[str, Any]) -> Secret:
@@ -176,6 +186,7 @@ def _secret(body: Mapping[str, Any]) -> Secret:
         owner_references=meta.owner_references,
         labels=meta.labels,
         annotations=meta.annotations,
+        resource_version=meta.resource_version,
     )
 
 

@@ -1,12 +1,8 @@
 """Pure: the plan for a WebhookEndpoint."""
 
-import base64
-import binascii
-import hashlib
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Final
 
 from hookwright_crds.base import parse_duration
 from hookwright_crds.conditions import Condition, condition, find, merge
@@ -22,29 +18,24 @@ from hookwright_operator.reconcile.plan import (
     Announce,
     ApplyMetadata,
     ApplyStatus,
-    CreateSecret,
     DiscardDeliveries,
     Key,
     Parent,
     Plan,
     Register,
     RemoveFinalizer,
-    RestoreSecret,
     Secret,
     Unregister,
-    ours,
     owner_reference,
 )
+from hookwright_operator.reconcile.signing import (
+    SECRET_FIELD,
+    plan_signing,
+    signing_secret_name,
+    signing_secrets,
+    valid_secret,
+)
 from hookwright_operator.registry import Endpoint, Health
-
-SECRET_FIELD: Final = "secret"  # noqa: S105 - the name of a field
-PREVIOUS_FIELD: Final = "previous"
-SECRET_PREFIX: Final = "whsec_"  # noqa: S105
-RECHECK: Final = timedelta(seconds=30)
-"""How soon a name that a foreign Secret occupies is looked at again; nothing tells when it is free."""
-
-_SUFFIX: Final = "-signing"
-_LONGEST_NAME: Final = 253
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,39 +54,23 @@ class ObservedEndpoint:
     finalizer_grace: timedelta
 
 
-def signing_secret_name(endpoint: str) -> str:
-    """Return the name of an endpoint's signing Secret, shortened with a hash where it would be too long."""
-    if len(endpoint) + len(_SUFFIX) <= _LONGEST_NAME:
-        return endpoint + _SUFFIX
-    digest = hashlib.sha256(endpoint.encode()).hexdigest()[:12]
-    return f"{endpoint[: _LONGEST_NAME - len(_SUFFIX) - 13].rstrip('-.')}-{digest}{_SUFFIX}"
-
-
-def valid_secret(text: str) -> bool:
-    """Tell whether text is a signing secret: ``whsec_`` and base64 of 24 to 64 bytes (Standard Webhooks)."""
-    try:
-        return text.startswith(SECRET_PREFIX) and 24 <= len(base64.b64decode(text[6:], validate=True)) <= 64
-    except (binascii.Error, ValueError):
-        return False
-
-
 def plan_endpoint(observed: ObservedEndpoint, *, now: datetime, new_secret: Callable[[], str]) -> Plan:
     """Plan: a finalizer, an owner, a signing Secret, a place in the registry, and the truth in the status."""
     if observed.endpoint.metadata.deletion_timestamp is not None:
         return _plan_deletion(observed, now)
     if observed.project is None:
         return _plan_orphan(observed, now)
-    secret, making = _plan_secret(observed, new_secret)
+    signing = plan_signing(observed.endpoint, observed.secret, now=now, new_secret=new_secret)
+    secret = signing.secret
     verdict = _verdict(observed, secret)
-    actions: list[Action] = _plan_metadata(observed, observed.project)
-    if making and FINALIZER in observed.endpoint.metadata.finalizers:
-        # Known before its Secret is mended, so that no event passes it by if the mending fails.
-        actions.append(Register(_snapshot(observed.endpoint, observed.secret, verdict)))
-    actions.extend(making)
-    actions.append(Register(_snapshot(observed.endpoint, secret, verdict)))
+    actions: list[Action] = [*_plan_metadata(observed, observed.project), *signing.actions]
+    if actions and FINALIZER in observed.endpoint.metadata.finalizers:
+        # Known before anything is mended, so that no event passes it by if the mending fails.
+        actions.insert(0, Register(_snapshot(observed.endpoint, observed.secret, verdict, now)))
+    actions.append(Register(_snapshot(observed.endpoint, secret, verdict, now)))
     actions.extend(_plan_status(observed, verdict, now))
     actions.extend(_plan_failures(observed))
-    return Plan(tuple(actions), again_at=now + RECHECK if secret is not None and secret.foreign else None)
+    return Plan(tuple(actions), again_at=signing.again_at)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +107,7 @@ def _plan_orphan(observed: ObservedEndpoint, now: datetime) -> Plan:
         message=f"Project {name!r} does not exist in namespace {endpoint.metadata.namespace!r}; "
         "create it and this endpoint becomes ready by itself.",
     )
-    return Plan((Register(_snapshot(endpoint, observed.secret, verdict)), *_plan_status(observed, verdict, now)))
+    return Plan((Register(_snapshot(endpoint, observed.secret, verdict, now)), *_plan_status(observed, verdict, now)))
 
 
 def _plan_metadata(observed: ObservedEndpoint, project: Parent) -> list[Action]:
@@ -148,40 +123,6 @@ def _plan_metadata(observed: ObservedEndpoint, project: Parent) -> list[Action]:
             finalizers=(FINALIZER,),
         )
     ]
-
-
-def _plan_secret(observed: ObservedEndpoint, new_secret: Callable[[], str]) -> tuple[Secret, list[Action]]:
-    endpoint, known = observed.endpoint, observed.secret
-    meta = endpoint.metadata
-    owner = owner_reference("WebhookEndpoint", meta, controller=True)
-    if known is None:
-        made = Secret(
-            namespace=meta.namespace,
-            name=signing_secret_name(meta.name),
-            fields={SECRET_FIELD: new_secret()},
-            owner_uid=meta.uid,
-            owner_references=(owner,),
-            labels=ours(meta.uid),
-        )
-        lost = endpoint.status.signing_secret_ref is not None
-        return made, [CreateSecret(made), *([_announce_new_secret(endpoint, made.name)] if lost else [])]
-    if known.foreign:
-        return known, []
-    if known.owned_by(meta.uid) and ours(meta.uid).items() <= known.labels.items():
-        return known, []
-    mended = replace(known, owner_references=(owner,), labels=ours(meta.uid), owner_uid=meta.uid)
-    return mended, [RestoreSecret(mended)]
-
-
-def _announce_new_secret(endpoint: WebhookEndpoint, name: str) -> Announce:
-    return Announce(
-        _key(endpoint),
-        endpoint.metadata.uid,
-        "Warning",
-        "SigningSecretRecreated",
-        f"Secret {name!r} was gone and a new signing secret was made; the receiver must learn of it, "
-        "for signatures made from now on do not match the old one.",
-    )
 
 
 def _verdict(observed: ObservedEndpoint, secret: Secret) -> _Verdict:
@@ -211,10 +152,9 @@ def _verdict(observed: ObservedEndpoint, secret: Secret) -> _Verdict:
     return _Verdict(ready=True, reason="Delivering", message="Deliveries are signed and sent.")
 
 
-def _snapshot(endpoint: WebhookEndpoint, secret: Secret | None, verdict: _Verdict) -> Endpoint:
+def _snapshot(endpoint: WebhookEndpoint, secret: Secret | None, verdict: _Verdict, now: datetime) -> Endpoint:
     spec, meta = endpoint.spec, endpoint.metadata
-    usable = secret is not None and not secret.foreign
-    kept = [secret.fields.get(name, "") for name in (SECRET_FIELD, PREVIOUS_FIELD)] if secret and usable else []
+    kept = signing_secrets(secret, now=now) if secret is not None and not secret.foreign else []
     return Endpoint(
         uid=meta.uid,
         namespace=meta.namespace,
@@ -226,6 +166,7 @@ def _snapshot(endpoint: WebhookEndpoint, secret: Secret | None, verdict: _Verdic
         timeout=parse_duration(spec.timeout).total_seconds(),
         max_in_flight=spec.max_in_flight,
         headers=tuple(spec.headers.items()),
+        per_minute=spec.rate_limit.per_minute if spec.rate_limit else None,
         secrets=tuple(text for text in kept if valid_secret(text)),
         blocked="" if verdict.ready else verdict.reason,
     )
@@ -269,15 +210,22 @@ def _plan_failures(observed: ObservedEndpoint) -> list[Action]:
 
 def _reachable(observed: ObservedEndpoint, now: datetime) -> Condition:
     generation = observed.endpoint.metadata.generation
-    if observed.health is None or observed.health.counts.last_attempt_time is None:
-        known = find(observed.endpoint.status.conditions, "Reachable")
+    known = find(observed.endpoint.status.conditions, "Reachable")
+    health = observed.health
+    if health is None or health.counts.last_attempt_time is None:
         if known is not None:
             return known.model_copy(update={"observed_generation": generation})
         return condition(
             "Reachable", "Unknown", "NotTried", "Nothing was sent here yet.", generation=generation, now=now
         )
-    if observed.health.error:
-        return condition("Reachable", "False", "AttemptFailed", observed.health.error, generation=generation, now=now)
+    code = health.counts.last_status_code or 0
+    if not health.error and 200 <= code < 300:
+        return condition(
+            "Reachable", "True", "Delivered", "The last attempt was answered 2xx.", generation=generation, now=now
+        )
+    # Without an attempt since the last time there is no new error, and what was said of the last one holds.
+    said = known.message if known is not None and known.status == "False" else ""
+    answer = f"The last attempt was answered {code}." if code else "The last attempt had no HTTP answer."
     return condition(
-        "Reachable", "True", "Delivered", "The last attempt was answered 2xx.", generation=generation, now=now
+        "Reachable", "False", "AttemptFailed", health.error or said or answer, generation=generation, now=now
     )

@@ -46,6 +46,7 @@ class Secret:
     owner_references: tuple[OwnerReference, ...] = ()
     labels: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
+    resource_version: str = ""
     foreign: bool = False
 
     def owned_by(self, uid: str) -> bool:
@@ -65,6 +66,18 @@ class RestoreSecret:
     """Give a Secret its labels and ownerReferences back, its content untouched."""
 
     secret: Secret
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateSecret:
+    """Write a Secret's fields and annotations, if nobody changed it meanwhile.
+
+    Attributes:
+        gone: fields to be removed.
+    """
+
+    secret: Secret
+    gone: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,13 +124,18 @@ class ApplyStatus:
 
 @dataclass(frozen=True, slots=True)
 class Announce:
-    """Write a Kubernetes Event about an object."""
+    """Write a Kubernetes Event about an object.
+
+    Attributes:
+        always: also where the same words were written a short while ago.
+    """
 
     key: Key
     uid: str
     type: Literal["Normal", "Warning"]
     reason: str
     message: str
+    always: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +184,7 @@ class DiscardDeliveries:
 Action = (
     CreateSecret
     | RestoreSecret
+    | UpdateSecret
     | DeleteSecret
     | ApplyMetadata
     | RemoveFinalizer

@@ -19,12 +19,8 @@ from hookwright_operator.delivery.signing import new_secret
 from hookwright_operator.errors import KubeError, StoreError
 from hookwright_operator.kube import FIELD_MANAGER, Kube
 from hookwright_operator.reconcile.apikey import ObservedApiKey, plan_apikey
-from hookwright_operator.reconcile.cache import Cache
-from hookwright_operator.reconcile.endpoint import (
-    ObservedEndpoint,
-    plan_endpoint,
-    signing_secret_name,
-)
+from hookwright_operator.reconcile.cache import Cache, Resource
+from hookwright_operator.reconcile.endpoint import ObservedEndpoint, plan_endpoint
 from hookwright_operator.reconcile.paths import events_path, resource_path, secrets_path
 from hookwright_operator.reconcile.plan import (
     Action,
@@ -43,8 +39,10 @@ from hookwright_operator.reconcile.plan import (
     RestoreSecret,
     Secret,
     Unregister,
+    UpdateSecret,
 )
 from hookwright_operator.reconcile.project import ObservedProject, plan_project
+from hookwright_operator.reconcile.signing import signing_secret_name
 from hookwright_operator.registry import Health, Registry
 
 log = structlog.get_logger(__name__)
@@ -67,6 +65,7 @@ class World:
 
     Attributes:
         health: what is to be published of endpoints, by uid; taken out once it is in a status.
+        counts_lost: told the uid of an endpoint whose status has no counts of deliveries.
     """
 
     kube: Kube
@@ -77,24 +76,32 @@ class World:
     finalizer_grace: timedelta
     clock: Callable[[], datetime] = lambda: datetime.now(UTC)
     health: dict[str, Health] = field(default_factory=dict)
+    counts_lost: Callable[[str], object] = lambda _: None
+    _undiscarded: dict[Key, set[str]] = field(default_factory=dict)
     _told: dict[str, datetime] = field(default_factory=dict)
 
     async def reconcile(self, key: Key) -> float | None:
         """Make what is so what should be; return after how many seconds to look again, or None."""
-        now = self.clock()
         resource = self.cache.resource(key)
-        if resource is None:
-            await self._bury(key)
-            return None
+        uid = resource.metadata.uid if resource is not None else ""
+        self._unregister_gone(key, uid)
+        again = await self._carry_out(resource) if resource is not None else None
+        await self._discard_for_gone(key, uid)
+        return again
+
+    async def _carry_out(self, resource: Resource) -> float | None:
+        now = self.clock()
         published = self.health.get(resource.metadata.uid)
         plan = self._plan(resource, published, now)
         for action in plan.actions:
             await self._do(action)
+        if isinstance(resource, WebhookEndpoint) and resource.status.deliveries is None:
+            self.counts_lost(resource.metadata.uid)
         if published is not None and self.health.get(resource.metadata.uid) is published:
             del self.health[resource.metadata.uid]
         return (plan.again_at - now).total_seconds() if plan.again_at else None
 
-    def _plan(self, resource: Project | ApiKey | WebhookEndpoint, health: Health | None, now: datetime) -> Plan:
+    def _plan(self, resource: Resource, health: Health | None, now: datetime) -> Plan:
         meta = resource.metadata
         if isinstance(resource, Project):
             children = self.cache.children(meta.namespace, meta.name)
@@ -118,16 +125,30 @@ class World:
     def _secret(self, namespace: str, name: str, owner_uid: str) -> Secret | None:
         return self.cache.secret(namespace, name, owner_uid=owner_uid)
 
-    async def _bury(self, key: Key) -> None:
-        """Forget an object that is gone, also one whose finalizer somebody took away."""
-        if key.kind == "Project":
+    def _unregister_gone(self, key: Key, uid: str) -> None:
+        """Forget what had this key but is gone, also where its finalizer was taken away or its name is in use again."""
+        if key.kind == "Project" and not uid:
             self.registry.remove_project(key.namespace, key.name)
-            return
         known = self.registry.find(key.namespace, key.name) if key.kind == "WebhookEndpoint" else None
+        if known is not None and known.uid != uid:
+            self._unregister(known.uid)
+
+    def _unregister(self, uid: str) -> None:
+        known = self.registry.get(uid)
         if known is not None:
-            self.registry.remove(known.uid)
-            self.health.pop(known.uid, None)
-            await self.store.discard(known.uid, "endpoint deleted")
+            key = Key("WebhookEndpoint", known.namespace, known.name)
+            self._undiscarded.setdefault(key, set()).add(uid)
+        self.registry.remove(uid)
+        self.health.pop(uid, None)
+
+    async def _discard_for_gone(self, key: Key, living: str) -> None:
+        """Discard what could not be discarded before an endpoint went, or came in while it went."""
+        waiting = self._undiscarded.get(key, set())
+        for uid in waiting - {living}:
+            metrics.DELIVERIES.labels("discarded").inc(await self.store.discard(uid, "endpoint deleted"))
+            waiting.discard(uid)
+        if not waiting:
+            self._undiscarded.pop(key, None)
 
     async def _do(self, action: Action) -> None:
         match action:
@@ -138,24 +159,26 @@ class World:
             case Register(endpoint):
                 self.registry.put(endpoint)
             case Unregister(uid):
-                self.registry.remove(uid)
-                self.health.pop(uid, None)
+                self._unregister(uid)
             case DiscardDeliveries():
                 await self._discard(action)
             case Announce():
                 await self._announce(action)
-            case CreateSecret() | RestoreSecret() | DeleteSecret():
+            case CreateSecret() | RestoreSecret() | UpdateSecret() | DeleteSecret():
                 await self._do_secret(action)
             case ApplyMetadata() | RemoveFinalizer() | ApplyStatus():
                 await self._do_object(action)
 
-    async def _do_secret(self, action: CreateSecret | RestoreSecret | DeleteSecret) -> None:
+    async def _do_secret(self, action: CreateSecret | RestoreSecret | UpdateSecret | DeleteSecret) -> None:
         match action:
             case CreateSecret(secret):
                 await self._create(secret)
             case RestoreSecret(secret):
                 path = secrets_path(secret.namespace, secret.name)
                 self.cache.see_secret(await self.kube.apply(path, _secret_body(secret, with_fields=False)))
+            case UpdateSecret(secret, gone):
+                path = secrets_path(secret.namespace, secret.name)
+                self.cache.see_secret(await self.kube.merge(path, _update_body(secret, gone)))
             case DeleteSecret(namespace, name, uid):
                 await self.kube.delete(secrets_path(namespace, name), uid=uid)
 
@@ -196,6 +219,7 @@ class World:
         except (StoreError, TimeoutError) as error:
             if action.essential:
                 raise StoreError(f"pending deliveries could not be discarded yet: {error}") from error
+            self._undiscarded.setdefault(action.key, set()).add(action.uid)
             message = (
                 "The endpoint was let go before its pending deliveries could be discarded, for the store is away; "
                 "they are discarded when it is back."
@@ -207,7 +231,7 @@ class World:
         now = self.clock()
         digest = hashlib.sha256(f"{event.uid} {event.reason} {event.message}".encode()).hexdigest()[:16]
         last = self._told.get(digest)
-        if last is not None and now - last < _REPEAT_EVENTS_AFTER:
+        if last is not None and now - last < _REPEAT_EVENTS_AFTER and not event.always:
             return
         self._told[digest] = now
         while len(self._told) > _REMEMBERED_EVENTS:
@@ -255,6 +279,14 @@ def _secret_body(secret: Secret, *, with_fields: bool) -> dict[str, Any]:
         metadata["annotations"] = dict(secret.annotations)
         body["stringData"] = dict(secret.fields)
     return body
+
+
+def _update_body(secret: Secret, gone: tuple[str, ...]) -> dict[str, Any]:
+    return {
+        "metadata": {"annotations": dict(secret.annotations), "resourceVersion": secret.resource_version},
+        "stringData": dict(secret.fields),
+        "data": dict.fromkeys(gone),
+    }
 
 
 def _event_body(event: Announce, now: datetime) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from sqlalchemy import Connection
 
+from hookwright_operator import metrics
 from hookwright_operator.errors import StoreUnavailable
 from hookwright_operator.store.faults import translated
 
@@ -180,9 +181,15 @@ def _perform(
     return done
 
 
+def counted(refusal: Exception) -> Exception:
+    """Count what an operation was refused with, and return it."""
+    metrics.STORE_ERRORS.labels("unavailable" if isinstance(refusal, StoreUnavailable) else "refused").inc()
+    return refusal
+
+
 def _refuse(call: _Call, error: Exception) -> None:
     if not call.answer.done():
         # Each caller gets an exception of its own, for raising one in several tasks would mix their tracebacks up.
-        refusal = translated(error)
+        refusal = counted(translated(error))
         refusal.__cause__ = None if refusal is error else error
         call.answer.set_exception(refusal)

@@ -22,6 +22,15 @@ class State(StrEnum):
     DISCARDED = "discarded"
 
 
+class RecoveryState(StrEnum):
+    """Where a recovery stands."""
+
+    RUNNING = "running"
+    COMPLETED = "completed"
+    CANCELLED = "cancelled"
+    """Its endpoint was deleted."""
+
+
 @dataclass(frozen=True, slots=True)
 class NewDelivery:
     """A delivery to be written together with its event.
@@ -151,3 +160,28 @@ class DeliveryRecord:
     accepted_ms: int
     due_ms: int
     attempts: tuple[Attempt, ...] = field(default=())
+
+
+@dataclass(frozen=True, slots=True)
+class Recovery:
+    """A job that makes an endpoint's failed deliveries pending again.
+
+    Attributes:
+        since_ms: it takes what failed at this time or later.
+        until_ms: it takes what failed at this time or before.
+        total: how many there were when it began.
+        done: how many of them are pending again or have been since. In the end it is less than ``total`` where some
+            were retried by hand or removed with age meanwhile.
+        begun_ms: when it began.
+        ended_ms: when it ended, None while it is running.
+    """
+
+    id: str
+    endpoint_uid: str
+    state: RecoveryState
+    since_ms: int
+    until_ms: int
+    total: int
+    done: int
+    begun_ms: int
+    ended_ms: int | None = None

@@ -16,12 +16,15 @@ from sqlalchemy import (
     Text,
     bindparam,
     delete,
+    exists,
     null,
     select,
     tuple_,
     update,
 )
+from sqlalchemy.dialects.sqlite import insert
 
+from hookwright_operator.store import recovering
 from hookwright_operator.store.model import State
 from hookwright_operator.store.rows import packed, rows
 from hookwright_operator.store.schema import (
@@ -30,9 +33,11 @@ from hookwright_operator.store.schema import (
     deliveries,
     event_ids,
     events,
+    gone_endpoints,
     is_done,
     is_failed,
     is_pending,
+    recoveries,
 )
 
 _before = bindparam("before", type_=BigInteger)
@@ -76,9 +81,21 @@ _key = (event_ids.c.namespace, event_ids.c.project, event_ids.c.event_id)
 _old_keys = select(*_key).where(event_ids.c.accepted_ms <= _before).order_by(event_ids.c.accepted_ms).limit(_limit)
 DROP_EVENT_IDS = delete(event_ids).where(tuple_(*_key).in_(_old_keys))
 
+_OLD_RECOVERIES = delete(recoveries).where(recoveries.c.ended_ms < _before)
+_REMEMBER_GONE = insert(gone_endpoints).values(endpoint_uid=bindparam("endpoint", type_=Text)).on_conflict_do_nothing()
+FORGETTABLE = select(gone_endpoints.c.endpoint_uid).where(
+    ~exists().where(deliveries.c.endpoint_uid == gone_endpoints.c.endpoint_uid)
+)
+_uids = rows(uid=Text)
+
 
 def discard(connection: Connection, endpoint_uid: str, reason: str, *, limit: int, now: int) -> int:
-    """Discard up to a limit of the endpoint's pending deliveries, claimed ones too, and return how many there were."""
+    """Discard up to a limit of a deleted endpoint's pending deliveries, and return how many there were.
+
+    Claimed ones go too, and a recovery that is running for the endpoint ends.
+    """
+    connection.execute(_REMEMBER_GONE, {"endpoint": endpoint_uid})
+    recovering.cancel(connection, endpoint_uid, now=now)
     discarded = connection.execute(
         DISCARD, {"endpoint": endpoint_uid, "why": reason, "count": limit, "now": now}
     ).rowcount
@@ -96,10 +113,12 @@ def prune(
 ) -> int:
     """Remove one batch of what nobody needs any more, and return how many rows that were.
 
+    Deleted endpoints are forgotten when there is no full batch of deliveries.
+
     Args:
         connection: in a transaction.
         delivered_before_ms: delivered and discarded deliveries go that ended before.
-        failed_before_ms: failed deliveries go that ended before.
+        failed_before_ms: failed deliveries and recoveries go that ended before.
         accepted_before_ms: producers' event ids go that were accepted at this time or before.
         limit: how many deliveries of each sort and how many ids to remove at most.
     """
@@ -108,7 +127,18 @@ def prune(
         *connection.execute(FAILED, {"before": failed_before_ms, "count": limit}),
     ]
     removed = _remove(connection, ended) if ended else 0
-    return removed + connection.execute(DROP_EVENT_IDS, {"before": accepted_before_ms, "count": limit}).rowcount
+    removed += connection.execute(DROP_EVENT_IDS, {"before": accepted_before_ms, "count": limit}).rowcount
+    removed += connection.execute(_OLD_RECOVERIES, {"before": failed_before_ms}).rowcount
+    return removed + (forget(connection) if len(ended) < limit else 0)
+
+
+def forget(connection: Connection) -> int:
+    """Remove what is left of deleted endpoints that have no delivery any more, and return how many rows that were."""
+    uids = packed([(uid,) for uid in connection.scalars(FORGETTABLE)])
+    return sum(
+        connection.execute(delete(table).where(table.c.endpoint_uid.in_(select(_uids.c.uid))), {"rows": uids}).rowcount
+        for table in (counters, recoveries, gone_endpoints)
+    )
 
 
 def _remove(connection: Connection, ended: Sequence[Row[str, str]]) -> int:

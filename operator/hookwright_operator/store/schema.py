@@ -9,6 +9,9 @@ Times are milliseconds since the epoch. What a delivery's columns say:
   ``instances`` has not expired; an owner without a row is dead.
 - ``ended_ms``: when it left the pending state, NULL while it is pending.
 
+A recovery goes through failed deliveries in the order of ``ended_ms`` and ``id``; ``reached_ms`` and ``reached_id`` are
+those of the last one that it made pending. ``gone_endpoints`` holds who was deleted and has counters still.
+
 An event for which nobody subscribed leaves no row in ``events``, only the id by which a repetition of it is told.
 Nothing refers by a foreign key: the transactions in this package keep the rows together, and checking it again would
 cost every delivery. Without a rowid, SQLite keeps the rows in the tree of their key and needs no second one, and takes
@@ -86,12 +89,13 @@ is_failed = deliveries.c.state == literal_column("'failed'")
 is_done = deliveries.c.state.in_([literal_column("'delivered'"), literal_column("'discarded'")])
 
 
-def _partial(name: str, *columns: Column[Any], where: ColumnElement[bool]) -> Index:
-    return Index(name, *columns, sqlite_where=where, postgresql_where=where)
+def _partial(name: str, *columns: Column[Any], where: ColumnElement[bool], unique: bool = False) -> Index:
+    return Index(name, *columns, unique=unique, sqlite_where=where, postgresql_where=where)
 
 
 _partial("deliveries_to_claim", deliveries.c.endpoint_uid, deliveries.c.due_ms, deliveries.c.id, where=is_pending)
 _partial("deliveries_failed_log", deliveries.c.endpoint_uid, deliveries.c.id, where=is_failed)
+_partial("deliveries_to_recover", deliveries.c.endpoint_uid, deliveries.c.ended_ms, deliveries.c.id, where=is_failed)
 _partial("deliveries_failed_by_age", deliveries.c.ended_ms, where=is_failed)
 _partial("deliveries_done_by_age", deliveries.c.ended_ms, where=is_done)
 
@@ -118,4 +122,31 @@ counters = Table(
     Column("discarded", BigInteger, nullable=False),
     Column("last_attempt_ms", BigInteger),
     Column("last_status_code", Integer),
+)
+
+recoveries = Table(
+    "recoveries",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("endpoint_uid", Text, nullable=False),
+    Column("state", Text, nullable=False),
+    Column("since_ms", BigInteger, nullable=False),
+    Column("until_ms", BigInteger, nullable=False),
+    Column("total", BigInteger, nullable=False),
+    Column("done", BigInteger, nullable=False),
+    Column("begun_ms", BigInteger, nullable=False),
+    Column("ended_ms", BigInteger),
+    Column("reached_ms", BigInteger, nullable=False),
+    Column("reached_id", Text, nullable=False),
+    sqlite_with_rowid=False,
+)
+
+is_running = recoveries.c.state == literal_column("'running'")
+_partial("recoveries_running", recoveries.c.endpoint_uid, where=is_running, unique=True)
+
+gone_endpoints = Table(
+    "gone_endpoints",
+    metadata,
+    Column("endpoint_uid", Text, primary_key=True),
+    sqlite_with_rowid=False,
 )

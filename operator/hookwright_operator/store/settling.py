@@ -115,11 +115,11 @@ MOVE = (
 )
 
 _STATE = select(deliveries.c.state, deliveries.c.endpoint_uid).where(deliveries.c.id == bindparam("id"))
-_RENEW = (
-    update(deliveries)
-    .values(state=State.PENDING.value, reason="", due_ms=_now, attempts=0, owner=null(), ended_ms=null())
-    .where(deliveries.c.id == bindparam("delivery_id"))
+# Makes ended deliveries pending again: due now, with the schedule at its beginning.
+RENEW = update(deliveries).values(
+    state=State.PENDING.value, reason="", due_ms=_now, attempts=0, owner=null(), ended_ms=null()
 )
+_RENEW_ONE = RENEW.where(deliveries.c.id == bindparam("delivery_id"))
 
 
 def settle(connection: Connection, calls: Sequence[Sequence[Settlement]], *, owner: str, now: int) -> list[None]:
@@ -159,7 +159,7 @@ def retry(connection: Connection, delivery_id: str, *, now: int) -> State | None
         return None
     state = State(found.state)
     if state in {State.DELIVERED, State.FAILED}:
-        connection.execute(_RENEW, {"delivery_id": delivery_id, "now": now})
+        connection.execute(_RENEW_ONE, {"delivery_id": delivery_id, "now": now})
         column = counters.c[state.value]
         connection.execute(
             update(counters).where(counters.c.endpoint_uid == found.endpoint_uid).values({column: column - 1})

@@ -11,11 +11,20 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import SQLAlchemyError
 
 from hookwright_operator.errors import StoreError, StoreUnavailable
-from hookwright_operator.store import accepting, claiming, reading, removing, settling
-from hookwright_operator.store.batch import Batcher, Observe, Operation
+from hookwright_operator.store import accepting, claiming, reading, recovering, removing, settling
+from hookwright_operator.store.batch import Batcher, Observe, Operation, counted
 from hookwright_operator.store.engine import Database, open_database
 from hookwright_operator.store.faults import translated
-from hookwright_operator.store.model import Accepted, Claimed, Counts, DeliveryRecord, NewEvent, Settlement, State
+from hookwright_operator.store.model import (
+    Accepted,
+    Claimed,
+    Counts,
+    DeliveryRecord,
+    NewEvent,
+    Recovery,
+    Settlement,
+    State,
+)
 from hookwright_operator.store.rows import storable
 
 T = TypeVar("T")
@@ -165,9 +174,10 @@ class Store:
         )
 
     async def discard(self, endpoint_uid: str, reason: str) -> int:
-        """Discard all pending deliveries of an endpoint, claimed ones too, and return how many there were.
+        """Discard all pending deliveries of a deleted endpoint, claimed ones too, and return how many there were.
 
-        They go a batch at a time, so that others need not wait; if it fails halfway, calling it again does the rest.
+        A recovery that is running for it ends, and its counters go with the last of its deliveries. The deliveries are
+        discarded a batch at a time, so that others need not wait; if it fails halfway, calling it again does the rest.
         """
         total = 0
         while True:
@@ -190,12 +200,52 @@ class Store:
         """
         return await self._once("retry", lambda connection: settling.retry(connection, delivery_id, now=self._clock()))
 
+    async def begin_recovery(
+        self, recovery_id: str, endpoint_uid: str, *, since_ms: int, until_ms: int | None = None
+    ) -> Recovery:
+        """Begin a recovery of what failed within a time; `advance_recovery` does it then.
+
+        Args:
+            recovery_id: an id for it.
+            endpoint_uid: whose failed deliveries.
+            since_ms: what ended before stays failed.
+            until_ms: what ended after stays failed; now where None or later than now.
+
+        Returns:
+            The recovery; where one was running for the endpoint already, that one, and none was begun.
+        """
+        return await self._once(
+            "begin_recovery",
+            lambda connection: recovering.begin(
+                connection, recovery_id, endpoint_uid, since_ms=since_ms, until_ms=until_ms, now=self._clock()
+            ),
+        )
+
+    async def advance_recovery(self, recovery_id: str, *, limit: int) -> int:
+        """Make the next failed deliveries of a running recovery pending, due now, the longest failed first.
+
+        Args:
+            recovery_id: which recovery; one that does not run does nothing.
+            limit: how many of its endpoint's deliveries may be due then; while more than half as many are due anyway,
+                nothing is done.
+
+        Returns:
+            How many became pending. The recovery is completed when nothing more is to be found.
+        """
+        return await self._once(
+            "advance_recovery",
+            lambda connection: recovering.advance(connection, recovery_id, limit=limit, now=self._clock()),
+            weight=limit,
+        )
+
     async def prune(self, *, delivered_before_ms: int, failed_before_ms: int, limit: int) -> int:
         """Remove one batch of old rows with all that hangs on them, and of event ids older than the window.
 
+        A deleted endpoint's counters and recoveries go when none of its deliveries is left.
+
         Args:
             delivered_before_ms: delivered and discarded deliveries go that ended before.
-            failed_before_ms: failed deliveries go that ended before.
+            failed_before_ms: failed deliveries and recoveries go that ended before.
             limit: how many deliveries of each sort to remove at most.
 
         Returns:
@@ -263,6 +313,14 @@ class Store:
         """Return one delivery with its attempts, None where it is not known."""
         return await self._read("delivery", lambda connection: reading.delivery(connection, delivery_id))
 
+    async def running_recoveries(self) -> list[Recovery]:
+        """Return every recovery that is running."""
+        return await self._read("recoveries", recovering.running)
+
+    async def recovery(self, recovery_id: str) -> Recovery | None:
+        """Return a recovery, None where it is not known."""
+        return await self._read("recoveries", lambda connection: recovering.one(connection, recovery_id))
+
     def _accept_all(self, connection: Connection, calls: Sequence[Sequence[NewEvent]]) -> list[Accepted]:
         now = self._clock()
         return accepting.accept(connection, calls, owner=self.instance, now=now, since=now - self._dedupe_window_ms)
@@ -297,6 +355,6 @@ class Store:
         try:
             return await self._database.read(work)
         except (SQLAlchemyError, OSError) as error:
-            raise translated(error) from error
+            raise counted(translated(error)) from error
         finally:
             self._observe(name, perf_counter() - started)

@@ -6,6 +6,7 @@ from hookwright_operator.intake.deps import Deps
 from hookwright_operator.intake.routes.deliveries import Deliveries
 from hookwright_operator.intake.routes.endpoints import Endpoints
 from hookwright_operator.intake.routes.events import Events
+from hookwright_operator.intake.routes.recoveries import Recoveries
 
 _NAMESPACE = "/v1alpha1/namespaces/{namespace}"
 _ENDPOINT = _NAMESPACE + "/webhookendpoints/{name}"
@@ -14,11 +15,14 @@ _ENDPOINT = _NAMESPACE + "/webhookendpoints/{name}"
 def routes(deps: Deps, *, body_seconds: float) -> list[Route]:
     """Return every route, the busiest first; ``body_seconds`` is how long a request's body may take."""
     endpoints, deliveries = Endpoints(deps), Deliveries(deps)
+    recoveries = Recoveries(deps, body_seconds=body_seconds)
     return [
         Route(_NAMESPACE + "/projects/{project}/events", Events(deps, body_seconds=body_seconds), methods=["POST"]),
         Route(_ENDPOINT + "/test", endpoints.test, methods=["POST"]),
         Route(_ENDPOINT + "/secret", endpoints.secret),
         Route(_ENDPOINT + "/deliveries", deliveries.page),
         Route(_ENDPOINT + "/deliveries/{delivery}", deliveries.one),
+        Route(_ENDPOINT + "/recover", recoveries.begin, methods=["POST"]),
+        Route(_ENDPOINT + "/recoveries/{recovery}", recoveries.one),
         Route(_NAMESPACE + "/deliveries/{delivery}/retry", deliveries.retry, methods=["POST"]),
     ]

@@ -102,16 +102,16 @@ def document(record: DeliveryRecord) -> dict[str, object]:
         "type": record.event_type,
         "status": record.state,
         "reason": record.reason,
-        "acceptedAt": _timestamp(record.accepted_ms),
+        "acceptedAt": timestamp(record.accepted_ms),
         "attempts": [_attempt(attempt) for attempt in record.attempts],
     }
-    return {**told, "nextAttemptAt": _timestamp(record.due_ms)} if record.state is State.PENDING else told
+    return {**told, "nextAttemptAt": timestamp(record.due_ms)} if record.state is State.PENDING else told
 
 
 def _attempt(attempt: Attempt) -> dict[str, object]:
     return {
         "number": attempt.number,
-        "startedAt": _timestamp(attempt.started_ms),
+        "startedAt": timestamp(attempt.started_ms),
         "durationMs": attempt.duration_ms,
         "statusCode": attempt.status_code,
         "error": attempt.error,
@@ -119,7 +119,8 @@ def _attempt(attempt: Attempt) -> dict[str, object]:
     }
 
 
-def _timestamp(epoch_ms: int) -> str:
+def timestamp(epoch_ms: int) -> str:
+    """Return RFC 3339 in UTC with milliseconds."""
     moment = _EPOCH + timedelta(milliseconds=epoch_ms)
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 

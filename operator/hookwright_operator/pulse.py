@@ -1,0 +1,64 @@
+"""Tells when the API server last answered a watch.
+
+kopf renews a watch when it has run for `RENEWED`, and sooner where it fell silent; each renewal that is answered is a
+sign of life here. kopf takes an HTTP session that somebody else made, and the session tells of its answers.
+"""
+
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Final
+
+import aiohttp
+import kopf
+
+from hookwright_operator import metrics
+
+RENEWED: Final = 120.0
+"""Seconds after which the API server ends a watch, for kopf to renew it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TracedSession(kopf.AiohttpSession):
+    """A session that is equal to another one with the same credentials: so kopf takes none twice that were refused."""
+
+    credentials: kopf.ConnectionInfo = field(repr=False)
+    aiohttp_session: aiohttp.ClientSession = field(compare=False)
+
+
+class Pulse:
+    """Signs of life of watches by resource, in its plural; of one resource in several namespaces, the latest counts.
+
+    kopf's thread writes it and the scrape reads it: one assignment and one look-up.
+    """
+
+    def __init__(self, resources: Iterable[str], clock: Callable[[], float] = time.monotonic) -> None:
+        """Begin now: a watch that is never answered grows old from here."""
+        self._clock = clock
+        self._alive_at = dict.fromkeys(resources, clock())
+        for resource in self._alive_at:
+            metrics.WATCH_AGE.labels(resource).set_function(self._age_of(resource))
+
+    def session(self, info: kopf.ConnectionInfo) -> kopf.AiohttpSession:
+        """Return a session for kopf, with these credentials, that tells of its watches; kopf closes it."""
+        trace = aiohttp.TraceConfig()
+        trace.on_request_end.append(self._answered)
+        session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=0, ssl=info.as_ssl_context()),
+            headers=info.as_http_headers(),
+            proxy=info.proxy_url,
+            trace_configs=[trace],
+        )
+        return TracedSession(
+            server=info.server, default_namespace=info.default_namespace, credentials=info, aiohttp_session=session
+        )
+
+    async def _answered(
+        self, _: aiohttp.ClientSession, __: SimpleNamespace, answered: aiohttp.TraceRequestEndParams
+    ) -> None:
+        if answered.response.status == 200 and "watch" in answered.url.query and answered.url.name in self._alive_at:
+            self._alive_at[answered.url.name] = self._clock()
+
+    def _age_of(self, resource: str) -> Callable[[], float]:
+        return lambda: max(0.0, self._clock() - self._alive_at[resource])

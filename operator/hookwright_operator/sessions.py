@@ -1,0 +1,115 @@
+"""Makes and rotates the keys that sign the dashboard's session tokens; the API only reads them."""
+
+import asyncio
+import secrets
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import structlog
+
+from hookwright_crds.sessions import (
+    SESSION_KEY_LENGTH,
+    SESSION_KEYS_NAME,
+    SESSION_KEYS_TYPE,
+    SessionKey,
+    format_session_key,
+    parse_session_keys,
+    session_key_field,
+)
+from hookwright_operator.errors import KubeError
+from hookwright_operator.kube import Kube
+from hookwright_operator.reconcile.cache import Cache
+from hookwright_operator.reconcile.paths import secrets_path
+from hookwright_operator.reconcile.plan import MANAGED_BY, MANAGER
+
+log = structlog.get_logger(__name__)
+
+_LOOK_SECONDS: Final = 2.0
+"""How often the cache is looked at, which costs no request."""
+_PAUSE_SECONDS: Final = 15.0
+
+
+@dataclass(frozen=True, slots=True)
+class Rotation:
+    """When keys come and go, in seconds.
+
+    Attributes:
+        every: the age at which the newest key gets a successor.
+        keep: how long a succeeded key still verifies; at least as long as a session lasts.
+    """
+
+    every: float
+    keep: float
+
+
+def wants_new(keys: Sequence[SessionKey], rotation: Rotation, now: float) -> bool:
+    """Tell whether a key has to be made: there is none, or the newest has served its time."""
+    return not keys or now - keys[0].made_at >= rotation.every
+
+
+def outlived(keys: Sequence[SessionKey], rotation: Rotation, now: float) -> tuple[str, ...]:
+    """Return the names of keys, the newest first in ``keys``, none of whose tokens can be valid any more."""
+    successors = zip(keys[1:], keys, strict=False)
+    return tuple(key.kid for key, successor in successors if now - successor.made_at >= rotation.keep)
+
+
+class SessionKeys:
+    """Keeps the Secret of the session keys as it should be."""
+
+    def __init__(
+        self, kube: Kube, cache: Cache, *, namespace: str, rotation: Rotation, clock: Callable[[], float]
+    ) -> None:
+        self._kube, self._cache = kube, cache
+        self._namespace, self._rotation, self._clock = namespace, rotation, clock
+
+    async def run(self) -> None:
+        """Look again and again, until cancelled."""
+        while True:
+            try:
+                await self.ensure()
+                pause = _LOOK_SECONDS
+            except KubeError as error:
+                log.warning("session keys could not be written", error=str(error))
+                pause = _PAUSE_SECONDS
+            await asyncio.sleep(pause)
+
+    async def ensure(self) -> None:
+        """Make a key where one is wanted, and drop those that are outlived.
+
+        Raises:
+            KubeError: the API server refused, or is away.
+        """
+        now = self._clock()
+        known = self._cache.secret_at(self._namespace, SESSION_KEYS_NAME)
+        keys = parse_session_keys(known.fields) if known else ()
+        made: dict[str, str | None] = {}
+        if wants_new(keys, self._rotation, now):
+            made[session_key_field(int(now))] = format_session_key(secrets.token_bytes(SESSION_KEY_LENGTH))
+        if known is None:
+            await self._create(made)
+            return
+        drop: dict[str, str | None] = dict.fromkeys(outlived(keys, self._rotation, now))
+        if made or drop:
+            path = secrets_path(self._namespace, SESSION_KEYS_NAME)
+            self._cache.see_secret(await self._kube.merge(path, {"stringData": made, "data": drop}))
+            log.info("session keys rotated", made=list(made), dropped=list(drop))
+
+    async def _create(self, fields: dict[str, str | None]) -> None:
+        metadata = {"name": SESSION_KEYS_NAME, "namespace": self._namespace, "labels": {MANAGED_BY: MANAGER}}
+        body = {
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "type": SESSION_KEYS_TYPE,
+            "metadata": metadata,
+            "stringData": fields,
+        }
+        try:
+            self._cache.see_secret(await self._kube.post(secrets_path(self._namespace), body))
+        except KubeError as error:
+            if error.status != 409:
+                raise
+            # It stands there without our label, or the watch has not shown it yet: keep what it has.
+            label = {"metadata": {"labels": metadata["labels"]}}
+            path = secrets_path(self._namespace, SESSION_KEYS_NAME)
+            self._cache.see_secret(await self._kube.merge(path, label))

@@ -1,0 +1,176 @@
+"""Recoveries: everything of an endpoint that failed within a time becomes pending again, a batch at a time.
+
+Sync functions on a connection, inside a transaction that the caller begins and ends.
+
+A batch is made pending only once most of what the endpoint has due is gone. So a fresh event waits behind one batch
+of old ones at most, and behind none where its endpoint cannot keep up as it is; a suspended endpoint's job waits with
+it. What fails again is due later and holds nothing up.
+"""
+
+from collections.abc import Sequence
+
+from sqlalchemy import (
+    BigInteger,
+    Connection,
+    Integer,
+    Row,
+    Text,
+    bindparam,
+    func,
+    insert,
+    literal_column,
+    select,
+    tuple_,
+    update,
+)
+
+from hookwright_operator.store.model import Recovery, RecoveryState
+from hookwright_operator.store.rows import packed, rows
+from hookwright_operator.store.schema import counters, deliveries, is_failed, is_pending, is_running, recoveries
+from hookwright_operator.store.settling import RENEW
+
+_now = bindparam("now", type_=BigInteger)
+_uid = bindparam("endpoint", type_=Text)
+_count = bindparam("count", type_=Integer)
+_until = bindparam("until", type_=BigInteger)
+_reached = (bindparam("reached_ms", type_=BigInteger), bindparam("reached_id", type_=Text))
+
+_shown = select(
+    recoveries.c.id,
+    recoveries.c.endpoint_uid,
+    recoveries.c.state,
+    recoveries.c.since_ms,
+    recoveries.c.until_ms,
+    recoveries.c.total,
+    recoveries.c.done,
+    recoveries.c.begun_ms,
+    recoveries.c.ended_ms,
+)
+_RUNNING_FOR = _shown.where(recoveries.c.endpoint_uid == _uid, is_running)
+_RUNNING = _shown.where(is_running)
+_ONE = _shown.where(recoveries.c.id == bindparam("id", type_=Text))
+_TAKEN_UP = (
+    select(recoveries)
+    .where(recoveries.c.id == bindparam("id", type_=Text), is_running)
+    .with_for_update(skip_locked=True)
+)
+
+_failed = (deliveries.c.endpoint_uid == _uid, is_failed, deliveries.c.ended_ms <= _until)
+TOTAL = (
+    select(func.count())
+    .select_from(deliveries)
+    .where(*_failed, deliveries.c.ended_ms >= bindparam("since", type_=BigInteger))
+)
+NEXT = (
+    select(deliveries.c.id, deliveries.c.ended_ms)
+    .where(*_failed, tuple_(deliveries.c.ended_ms, deliveries.c.id) > tuple_(*_reached))
+    .order_by(deliveries.c.ended_ms, deliveries.c.id)
+    .limit(_count)
+    .with_for_update()
+)
+DUE = select(func.count()).select_from(
+    select(literal_column("1"))
+    .where(deliveries.c.endpoint_uid == _uid, is_pending, deliveries.c.due_ms <= _now)
+    .limit(_count)
+    .subquery("due")
+)
+_ids = rows(id=Text)
+_RENEW_MANY = RENEW.where(deliveries.c.id.in_(select(_ids.c.id)))
+
+
+def begin(
+    connection: Connection, recovery_id: str, endpoint_uid: str, *, since_ms: int, until_ms: int | None, now: int
+) -> Recovery:
+    """Begin a recovery, unless one is running for the endpoint, and return the one that is running then.
+
+    Args:
+        connection: in a transaction.
+        recovery_id: the id of the new one.
+        endpoint_uid: whose failed deliveries.
+        since_ms: what failed before stays failed.
+        until_ms: what failed after stays failed, and so does what fails after the recovery began.
+        now: the time at which it begins.
+    """
+    running = connection.execute(_RUNNING_FOR, {"endpoint": endpoint_uid}).one_or_none()
+    if running is not None:
+        return _recovery(running)
+    until = now if until_ms is None else min(until_ms, now)
+    total = connection.scalar(TOTAL, {"endpoint": endpoint_uid, "since": since_ms, "until": until}) or 0
+    begun = Recovery(recovery_id, endpoint_uid, RecoveryState.RUNNING, since_ms, until, total, 0, now)
+    connection.execute(
+        insert(recoveries).values(
+            id=begun.id,
+            endpoint_uid=begun.endpoint_uid,
+            state=begun.state.value,
+            since_ms=begun.since_ms,
+            until_ms=begun.until_ms,
+            total=begun.total,
+            done=begun.done,
+            begun_ms=begun.begun_ms,
+            ended_ms=begun.ended_ms,
+            reached_ms=since_ms,
+            reached_id="",
+        )
+    )
+    return begun
+
+
+def advance(connection: Connection, recovery_id: str, *, limit: int, now: int) -> int:
+    """Make the next failed deliveries pending, the longest failed first, and return how many those are.
+
+    Args:
+        connection: in a transaction.
+        recovery_id: which recovery; one that is not running does nothing.
+        limit: how many of the endpoint's deliveries may be due when this is done; nothing happens while more than half
+            as many are due anyway.
+        now: when the deliveries are due.
+    """
+    job = connection.execute(_TAKEN_UP, {"id": recovery_id}).one_or_none()
+    if job is None:
+        return 0
+    due = connection.scalar(DUE, {"endpoint": job.endpoint_uid, "now": now, "count": limit}) or 0
+    if due * 2 > limit:
+        return 0
+    position = {"until": job.until_ms, "reached_ms": job.reached_ms, "reached_id": job.reached_id}
+    batch = connection.execute(NEXT, {"endpoint": job.endpoint_uid, "count": limit - due, **position}).all()
+    if batch:
+        _renew(connection, job.endpoint_uid, batch, now=now)
+    done = job.done + len(batch)
+    moved = {"done": done, "total": max(job.total, done)}
+    if batch:
+        moved |= {"reached_ms": batch[-1].ended_ms, "reached_id": batch[-1].id}
+    if len(batch) < limit - due:
+        moved |= {"state": RecoveryState.COMPLETED.value, "ended_ms": now}
+    connection.execute(update(recoveries).where(recoveries.c.id == recovery_id).values(moved))
+    return len(batch)
+
+
+def _renew(connection: Connection, endpoint_uid: str, batch: Sequence[Row[str, int | None]], *, now: int) -> None:
+    connection.execute(_RENEW_MANY, {"rows": packed([(row.id,) for row in batch]), "now": now})
+    connection.execute(
+        update(counters).where(counters.c.endpoint_uid == endpoint_uid).values(failed=counters.c.failed - len(batch))
+    )
+
+
+def cancel(connection: Connection, endpoint_uid: str, *, now: int) -> None:
+    """End the recovery that is running for an endpoint, if there is one."""
+    connection.execute(
+        update(recoveries)
+        .where(recoveries.c.endpoint_uid == endpoint_uid, is_running)
+        .values(state=RecoveryState.CANCELLED.value, ended_ms=now)
+    )
+
+
+def running(connection: Connection) -> list[Recovery]:
+    """Return every recovery that is running."""
+    return [_recovery(row) for row in connection.execute(_RUNNING)]
+
+
+def one(connection: Connection, recovery_id: str) -> Recovery | None:
+    """Return a recovery, None where it is not known."""
+    row = connection.execute(_ONE, {"id": recovery_id}).one_or_none()
+    return _recovery(row) if row else None
+
+
+def _recovery(row: Row[*tuple[object, ...]]) -> Recovery:
+    return Recovery(**{**row._mapping, "state": RecoveryState(row.state)})  # noqa: SLF001 - SQLAlchemy's public face

@@ -1,0 +1,254 @@
+"""What the cache promises of what the watches have shown."""
+
+import base64
+from typing import Any
+
+import pytest
+
+from hookwright_crds.resources import WebhookEndpoint
+from hookwright_operator.reconcile.cache import Cache
+from hookwright_operator.reconcile.plan import Key, Secret, ours
+
+PROJECT = Key("Project", "acme", "billing")
+ORDERS = Key("WebhookEndpoint", "acme", "orders")
+CI = Key("ApiKey", "acme", "ci")
+
+
+def meta(name: str, version: int, **more: Any) -> dict[str, Any]:
+    """Return metadata as a watch shows it."""
+    return {"name": name, "namespace": "acme", "uid": f"uid-{name}", "resourceVersion": str(version), **more}
+
+
+def project(version: int = 1, **more: Any) -> dict[str, Any]:
+    """Return a Project as a watch shows it."""
+    return {"metadata": meta("billing", version, **more), "spec": {}}
+
+
+def endpoint(version: int = 1, *, name: str = "orders", url: str = "https://a.example/", **more: Any) -> dict[str, Any]:
+    """Return a WebhookEndpoint as a watch shows it."""
+    spec = {"projectRef": {"name": "billing"}, "url": url, "events": ["delivered"]}
+    return {"metadata": meta(name, version, **more), "spec": spec}
+
+
+def apikey(version: int = 1) -> dict[str, Any]:
+    """Return an ApiKey as a watch shows it."""
+    return {
+        "metadata": meta("ci", version),
+        "spec": {"projectRef": {"name": "billing"}, "handover": {"secretName": "ci-key", "ttl": "1h"}},
+    }
+
+
+def secret(version: int = 1, *, labelled: str = "uid-orders", owned: str = "uid-orders", **more: Any) -> dict[str, Any]:
+    """Return a Secret as a watch shows it; an empty owner leaves label or ownerReference out."""
+    metadata = meta("orders-signing", version, **more)
+    if labelled:
+        metadata["labels"] = ours(labelled)
+    if owned:
+        reference = {"apiVersion": "hookwright.dev/v1alpha1", "kind": "WebhookEndpoint", "name": "orders", "uid": owned}
+        metadata["ownerReferences"] = [reference]
+    return {"metadata": metadata, "data": {"secret": base64.b64encode(b"whsec_x").decode()}}
+
+
+def url_of(cache: Cache) -> str:
+    """Return the URL of the endpoint that the cache knows."""
+    known = cache.resource(ORDERS)
+    assert isinstance(known, WebhookEndpoint)
+    return known.spec.url
+
+
+def signing_secret(cache: Cache, owner: str = "uid-orders") -> Secret | None:
+    """Return what the cache tells an endpoint of its Secret."""
+    return cache.secret("acme", "orders-signing", owner_uid=owner)
+
+
+def test_an_older_version_does_not_replace_a_newer_one() -> None:
+    """A watch that lags behind the answer to our own write must not bring the past back."""
+    cache = Cache()
+    assert cache.see("WebhookEndpoint", endpoint(7, url="https://new.example/")) == ORDERS
+    assert cache.see("WebhookEndpoint", endpoint(5, url="https://old.example/")) is None
+    assert url_of(cache) == "https://new.example/"
+    assert cache.see("WebhookEndpoint", endpoint(7, url="https://same.example/")) == ORDERS
+    assert cache.see("WebhookEndpoint", endpoint(10, url="https://newer.example/")) == ORDERS
+    assert url_of(cache) == "https://newer.example/"
+
+
+def test_versions_are_compared_as_numbers() -> None:
+    """10 is newer than 9."""
+    cache = Cache()
+    cache.see("WebhookEndpoint", endpoint(9))
+    assert cache.see("WebhookEndpoint", endpoint(10)) == ORDERS
+
+
+def test_an_object_that_is_gone_is_not_brought_back_by_an_answer_from_before() -> None:
+    """The answer to our last write may come after the watch told of the deletion."""
+    cache = Cache()
+    cache.see("WebhookEndpoint", endpoint(5))
+    assert cache.lose("WebhookEndpoint", endpoint(8)) == ORDERS
+    assert cache.see("WebhookEndpoint", endpoint(7)) is None
+    assert cache.resource(ORDERS) is None
+    assert list(cache) == []
+
+
+def test_the_deletion_of_a_predecessor_leaves_the_successor_alone() -> None:
+    """A name may be in use again before the watch tells that the old object went."""
+    cache = Cache()
+    cache.see("WebhookEndpoint", endpoint(5))
+    cache.see("WebhookEndpoint", endpoint(9, uid="uid-successor", url="https://new.example/"))
+    cache.lose("WebhookEndpoint", endpoint(6))
+    assert url_of(cache) == "https://new.example/"
+
+
+def test_an_object_that_does_not_fit_the_contract_is_refused_and_the_last_good_one_kept() -> None:
+    """A fault in one object is told to whoever feeds the cache, and costs nothing else."""
+    cache = Cache()
+    cache.see("WebhookEndpoint", endpoint(1))
+    with pytest.raises(ValueError, match="events"):
+        cache.see("WebhookEndpoint", {**endpoint(2), "spec": {**endpoint()["spec"], "events": ["nonsense"]}})
+    assert url_of(cache) == "https://a.example/"
+
+
+def test_a_project_knows_its_children_whether_it_exists_or_not() -> None:
+    """Children that came first are found when their project appears, and are forgotten when they go."""
+    cache = Cache()
+    cache.see("WebhookEndpoint", endpoint())
+    cache.see("ApiKey", apikey())
+    assert set(cache.children("acme", "billing")) == {ORDERS, CI}
+    assert cache.children("other", "billing") == ()
+    assert cache.project_of(ORDERS) == PROJECT
+    cache.lose("WebhookEndpoint", endpoint())
+    cache.lose("ApiKey", apikey())
+    assert cache.children("acme", "billing") == ()
+    assert cache.project_of(ORDERS) is None
+
+
+def test_a_child_seen_again_is_one_child() -> None:
+    """Updates do not count twice."""
+    cache = Cache()
+    for version in range(1, 4):
+        cache.see("WebhookEndpoint", endpoint(version))
+    assert cache.children("acme", "billing") == (ORDERS,)
+
+
+def test_a_project_that_is_being_deleted_takes_no_children() -> None:
+    """Nothing new is made to belong to what is on its way out."""
+    cache = Cache()
+    assert cache.project("acme", "billing") is None
+    cache.see("Project", project(1))
+    parent = cache.project("acme", "billing")
+    assert parent is not None
+    assert parent.uid == "uid-billing"
+    cache.see("Project", project(2, deletionTimestamp="2030-01-01T12:00:00Z"))
+    assert cache.project("acme", "billing") is None
+
+
+OWNERSHIP = {
+    "labelled and owned": (secret(), False),
+    "labelled for us, its ownerReference lost": (secret(owned=""), False),
+    "owned by us, its labels lost": (secret(labelled=""), False),
+    "owned by us, labelled for another": (secret(labelled="uid-other"), False),
+    "labelled and owned by another endpoint": (secret(labelled="uid-other", owned="uid-other"), True),
+    "nobody's": (secret(labelled="", owned=""), True),
+}
+
+
+@pytest.mark.parametrize(("body", "foreign"), OWNERSHIP.values(), ids=OWNERSHIP.keys())
+def test_whose_a_secret_is(body: dict[str, Any], foreign: bool) -> None:  # noqa: FBT001 - one column of the table
+    """Label or ownerReference is enough to know ours; a foreign one's content is not shown."""
+    cache = Cache()
+    cache.see_secret(body)
+    known = signing_secret(cache)
+    assert known is not None
+    assert known.foreign is foreign
+    assert known.fields == ({} if foreign else {"secret": "whsec_x"})
+
+
+def test_a_foreign_secret_is_forgotten_with_the_asking_for_it_is_not_watched() -> None:
+    """The next asker has to find out anew whether it is still there."""
+    cache = Cache()
+    cache.see_secret(secret(labelled="", owned=""))
+    known = signing_secret(cache)
+    assert known is not None
+    assert known.foreign
+    assert signing_secret(cache) is None
+
+
+def test_a_secret_that_lost_its_labels_is_found_again_when_it_is_read() -> None:
+    """For a watch by label it is deleted; it stands there all the same, and a read shows it as it is."""
+    cache = Cache()
+    cache.see_secret(secret(3))
+    cache.lose_secret(secret(5, labelled=""))
+    assert signing_secret(cache) is None
+    assert cache.see_secret(secret(5, labelled="")) is not None
+    known = signing_secret(cache)
+    assert known is not None
+    assert not known.foreign
+
+
+def test_a_secret_that_an_audit_missed_is_found_again_when_it_is_read() -> None:
+    """An audit knows no version of what is gone; it counts as gone at the version last seen."""
+    cache = Cache()
+    cache.see_secret(secret(5))
+    cache.lose_secret({"metadata": {"name": "orders-signing", "namespace": "acme", "uid": "uid-orders-signing"}})
+    assert cache.see_secret(secret(4)) is None
+    assert cache.see_secret(secret(6, labelled="")) is not None
+
+
+def test_a_deleted_secret_is_not_brought_back_by_an_answer_from_before() -> None:
+    """The answer to a restoration may come after the watch told of the deletion."""
+    cache = Cache()
+    cache.see_secret(secret(3))
+    lost = cache.lose_secret(secret(9))
+    assert lost is not None
+    assert lost.uid == "uid-orders-signing"
+    assert cache.see_secret(secret(7)) is None
+    assert signing_secret(cache) is None
+
+
+@pytest.mark.parametrize(
+    ("body", "owner"),
+    [
+        (secret(), ORDERS),
+        (secret(owned=""), ORDERS),
+        (secret(labelled=""), ORDERS),
+        (secret(labelled="uid-unknown", owned=""), None),
+        (secret(labelled="", owned=""), None),
+    ],
+)
+def test_a_secret_leads_to_its_owner(body: dict[str, Any], owner: Key | None) -> None:
+    """By ownerReference or, where that was taken away, by label: someone must mend it."""
+    cache = Cache()
+    cache.see("WebhookEndpoint", endpoint())
+    seen = cache.see_secret(body)
+    assert seen is not None
+    assert cache.owner_of(seen) == owner
+
+
+@pytest.mark.parametrize("value", ["%%%", base64.b64encode(b"\xff\xfe").decode()])
+def test_what_is_no_text_counts_as_empty(value: str) -> None:
+    """The plan reports an empty field; the cache does not fall over a binary one."""
+    cache = Cache()
+    cache.see_secret({**secret(), "data": {"secret": value}})
+    known = signing_secret(cache)
+    assert known is not None
+    assert known.fields == {"secret": ""}
+
+
+def test_names_tell_what_exists_by_kind() -> None:
+    """For an audit: name and uid of every object, of Secrets where no kind is given."""
+    cache = Cache()
+    cache.see("Project", project())
+    cache.see("WebhookEndpoint", endpoint())
+    cache.see_secret(secret())
+    assert list(cache.names("WebhookEndpoint")) == [(("acme", "orders"), "uid-orders")]
+    assert list(cache.names("ApiKey")) == []
+    assert list(cache.names(None)) == [(("acme", "orders-signing"), "uid-orders-signing")]
+    assert set(cache) == {PROJECT, ORDERS}
+
+
+def test_the_dead_are_remembered_in_bounded_number() -> None:
+    """Years of deletions do not fill the memory."""
+    cache = Cache()
+    for number in range(5000):
+        cache.lose("WebhookEndpoint", endpoint(number + 1, name=f"e{number}", uid=f"uid-{number}"))
+    assert len(cache._dead) <= 4096
+    assert cache.see("WebhookEndpoint", endpoint(1, name="e4999", uid="uid-4999")) is None

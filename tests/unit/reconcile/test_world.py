@@ -1,0 +1,271 @@
+"""What carrying plans out promises where the store or the API server refuses; the rest is shown on a real cluster."""
+
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from prometheus_client import REGISTRY
+from unit.reconcile.test_cache import ORDERS, PROJECT, endpoint, project, secret
+
+from hookwright_crds.resources import WebhookEndpoint
+from hookwright_operator.errors import KubeError, StoreError, StoreUnavailable
+from hookwright_operator.kube import Kube, Object
+from hookwright_operator.reconcile.cache import Cache
+from hookwright_operator.reconcile.plan import FINALIZER
+from hookwright_operator.reconcile.world import World
+from hookwright_operator.registry import Registry
+
+NOW = datetime(2030, 1, 1, 12, tzinfo=UTC)
+DELETED_AT = "2030-01-01T12:00:00Z"
+
+
+class ApiServer(Kube):
+    """Keeps what is asked for, and answers with what was sent and a new resourceVersion."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, str, Object]] = []
+        self.refuse: Callable[[str, str], KubeError | None] = lambda _method, _path: None
+        self.stored: Object = {}
+        self.endpoint: Object = endpoint()
+        self._version = 1000
+
+    async def _request(self, method: str, path: str, *, body: Object | None = None, **_: Any) -> Object:
+        self.asked.append((method, path, body or {}))
+        refusal = self.refuse(method, path)
+        if refusal is not None:
+            raise refusal
+        if method == "GET":
+            return self.stored
+        self._version += 1
+        sent = dict(body or {})
+        defaults = {"uid": "uid-made", "resourceVersion": str(self._version)}
+        metadata = defaults | dict(sent.get("metadata", {}))
+        if "webhookendpoints" not in path:
+            return {**sent, "metadata": metadata}
+        self.endpoint |= {name: sent[name] for name in ("status",) if name in sent}
+        self.endpoint["metadata"] = {**self.endpoint["metadata"], **metadata}
+        return dict(self.endpoint)
+
+    def events(self) -> list[str]:
+        """Return the reasons of the Events written."""
+        return [body["reason"] for _, path, body in self.asked if path.endswith("/events")]
+
+    def finalizers_written(self) -> list[list[str]]:
+        """Return the lists of finalizers that were written to let an object go."""
+        patches = [body for method, path, body in self.asked if method == "PATCH" and path.endswith("/orders")]
+        return [body["metadata"]["finalizers"] for body in patches if "resourceVersion" in body["metadata"]]
+
+
+class Deliveries:
+    """A store that can be away."""
+
+    def __init__(self) -> None:
+        self.away = False
+        self.discarded: list[str] = []
+
+    async def discard(self, endpoint_uid: str, reason: str) -> int:
+        """Discard three deliveries."""
+        assert reason == "endpoint deleted"
+        if self.away:
+            raise StoreUnavailable("the database is locked")
+        self.discarded.append(endpoint_uid)
+        return 3
+
+
+class Stage:
+    """A world over an API server and a store that the test controls."""
+
+    def __init__(self) -> None:
+        self.now = NOW
+        self.server, self.store, self.cache, self.registry = ApiServer(), Deliveries(), Cache(), Registry()
+        self.counts_lost: list[str] = []
+        self.world = World(
+            kube=self.server,
+            cache=self.cache,
+            registry=self.registry,
+            store=self.store,
+            allow_http=False,
+            finalizer_grace=timedelta(seconds=30),
+            clock=lambda: self.now,
+            counts_lost=self.counts_lost.append,
+        )
+        self.cache.see("Project", project())
+
+    def sees(self, version: int, **more: Any) -> None:
+        """Let the endpoint be seen at a version, with its finalizer."""
+        self.cache.see("WebhookEndpoint", endpoint(version, **{"finalizers": [FINALIZER], **more}))
+
+    async def ready(self) -> None:
+        """Let an endpoint be known to delivery."""
+        self.sees(1)
+        self.cache.see_secret(secret())
+        await self.world.reconcile(ORDERS)
+        assert self.registry.get("uid-orders") is not None
+        self.server.asked.clear()
+
+
+@pytest.fixture
+def stage() -> Stage:
+    """A project, and nothing else."""
+    return Stage()
+
+
+@pytest.fixture
+def discarded() -> Iterator[Callable[[], float]]:
+    """How many deliveries were counted as discarded since the test began."""
+
+    def count() -> float:
+        return REGISTRY.get_sample_value("hookwright_deliveries_total", {"outcome": "discarded"}) or 0.0
+
+    before = count()
+    yield lambda: count() - before  # noqa: PT022 - counted to the end of the test
+
+
+async def test_a_deleted_endpoint_waits_for_the_store_and_no_longer_than_the_grace(
+    stage: Stage, discarded: Callable[[], float]
+) -> None:
+    """Within the grace the finalizer stays; after it the endpoint goes, with an Event, and its deliveries later."""
+    await stage.ready()
+    stage.sees(2000, deletionTimestamp=DELETED_AT)
+    stage.store.away = True
+    with pytest.raises(StoreError, match="could not be discarded yet"):
+        await stage.world.reconcile(ORDERS)
+    assert stage.server.finalizers_written() == []
+    assert stage.registry.get("uid-orders") is None
+
+    stage.now = NOW + timedelta(seconds=31)
+    await stage.world.reconcile(ORDERS)
+    assert stage.server.finalizers_written() == [[]]
+    assert stage.server.events() == ["DeliveriesNotDiscarded"]
+
+    stage.cache.lose("WebhookEndpoint", endpoint(2001))
+    with pytest.raises(StoreUnavailable):
+        await stage.world.reconcile(ORDERS)
+    stage.store.away = False
+    await stage.world.reconcile(ORDERS)
+    assert stage.store.discarded == ["uid-orders"]
+    assert discarded() == 3
+
+
+async def test_an_endpoint_found_in_deletion_at_the_start_is_not_forgotten_either(stage: Stage) -> None:
+    """It never was in the registry; its deliveries are discarded all the same, if need be after it went."""
+    stage.store.away = True
+    stage.now = NOW + timedelta(minutes=5)
+    stage.sees(2000, deletionTimestamp=DELETED_AT)
+    await stage.world.reconcile(ORDERS)
+    stage.cache.lose("WebhookEndpoint", endpoint(2001))
+    stage.store.away = False
+    await stage.world.reconcile(ORDERS)
+    assert stage.store.discarded == ["uid-orders"]
+
+
+async def test_an_endpoint_whose_finalizer_was_taken_away_loses_its_deliveries_too(
+    stage: Stage, discarded: Callable[[], float]
+) -> None:
+    """However it went, nothing is sent for it any more, and a store that is away does not make that forgotten."""
+    await stage.ready()
+    stage.cache.lose("WebhookEndpoint", endpoint(2000))
+    stage.store.away = True
+    with pytest.raises(StoreUnavailable):
+        await stage.world.reconcile(ORDERS)
+    assert stage.registry.get("uid-orders") is None
+    stage.store.away = False
+    await stage.world.reconcile(ORDERS)
+    assert stage.store.discarded == ["uid-orders"]
+    assert discarded() == 3
+    await stage.world.reconcile(ORDERS)
+    assert stage.store.discarded == ["uid-orders"]
+
+
+async def test_a_name_in_use_again_takes_nothing_over_from_its_predecessor(stage: Stage) -> None:
+    """The old endpoint gets no more events and its deliveries are discarded; the new one starts from nothing."""
+    await stage.ready()
+    stage.sees(2000, uid="uid-successor")
+    await stage.world.reconcile(ORDERS)
+    assert stage.registry.get("uid-orders") is None
+    assert [known.uid for known in stage.registry] == ["uid-successor"]
+    assert stage.store.discarded == ["uid-orders"]
+
+
+async def test_a_store_that_is_away_does_not_hold_up_the_successor(stage: Stage) -> None:
+    """The new endpoint is known to delivery even while the old one's deliveries cannot be discarded."""
+    await stage.ready()
+    stage.store.away = True
+    stage.sees(2000, uid="uid-successor")
+    with pytest.raises(StoreUnavailable):
+        await stage.world.reconcile(ORDERS)
+    assert [known.uid for known in stage.registry] == ["uid-successor"]
+    stage.store.away = False
+    await stage.world.reconcile(ORDERS)
+    assert stage.store.discarded == ["uid-orders"]
+
+
+async def test_a_secret_that_is_in_the_way_is_read_and_then_judged(stage: Stage) -> None:
+    """A 409 is told apart: ours from before a crash is taken up, a foreign one is a conflict."""
+    stage.sees(1)
+    stage.server.stored = secret(500)
+    stage.server.refuse = lambda method, _: KubeError("exists", status=409) if method == "POST" else None
+    with pytest.raises(KubeError):
+        await stage.world.reconcile(ORDERS)
+    await stage.world.reconcile(ORDERS)
+    known = stage.registry.get("uid-orders")
+    assert known is not None
+    assert known.blocked == "SigningSecretInvalid", "the Secret of the test holds no valid secret, but it was taken up"
+    assert [method for method, *_ in stage.server.asked].count("POST") == 1
+
+
+async def test_an_event_that_cannot_be_written_does_not_hold_up_the_rest(stage: Stage) -> None:
+    """Events are for people; in a namespace that is being deleted they are refused."""
+    await stage.ready()
+    stage.store.away = True
+    stage.now = NOW + timedelta(minutes=1)
+    stage.sees(2000, deletionTimestamp=DELETED_AT)
+    stage.server.refuse = lambda _, path: KubeError("forbidden", status=403) if path.endswith("/events") else None
+    await stage.world.reconcile(ORDERS)
+    assert stage.server.finalizers_written() == [[]]
+
+
+async def test_the_same_words_are_not_repeated_within_ten_minutes(stage: Stage) -> None:
+    """A key that fails again and again does not fill the namespace with Events."""
+    await stage.ready()
+    stage.store.away = True
+    stage.now = NOW + timedelta(minutes=1)
+    for version in (2000, 2001, 2002):
+        stage.sees(version, deletionTimestamp=DELETED_AT)
+        await stage.world.reconcile(ORDERS)
+    assert stage.server.events() == ["DeliveriesNotDiscarded"]
+    stage.now = NOW + timedelta(minutes=12)
+    await stage.world.reconcile(ORDERS)
+    assert stage.server.events() == ["DeliveriesNotDiscarded"] * 2
+
+
+async def test_every_new_signing_secret_is_announced(stage: Stage) -> None:
+    """The receiver must learn of the second one within ten minutes as well as of the first."""
+    await stage.ready()
+    for _ in range(2):
+        known = stage.cache.secret("acme", "orders-signing", owner_uid="uid-orders")
+        assert known is not None
+        stage.cache.lose_secret({"metadata": {"name": known.name, "namespace": "acme", "uid": known.uid}})
+        await stage.world.reconcile(ORDERS)
+    assert stage.server.events() == ["SigningSecretRecreated"] * 2
+
+
+async def test_a_status_without_counts_has_them_looked_up(stage: Stage) -> None:
+    """Counts live in the store; whoever publishes them is told that a status lost them, and only then."""
+    await stage.ready()
+    assert stage.counts_lost == ["uid-orders"]
+    await stage.world.reconcile(ORDERS)
+    known = stage.cache.resource(ORDERS)
+    assert isinstance(known, WebhookEndpoint)
+    assert known.status.deliveries is not None
+    assert stage.counts_lost == ["uid-orders"]
+
+
+async def test_a_project_that_is_gone_accepts_nothing(stage: Stage) -> None:
+    """As soon as it is reconciled: there, open; gone, closed."""
+    await stage.world.reconcile(PROJECT)
+    assert stage.registry.has_project("acme", "billing")
+    stage.cache.lose("Project", project(3000))
+    await stage.world.reconcile(PROJECT)
+    assert not stage.registry.has_project("acme", "billing")
