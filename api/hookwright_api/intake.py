@@ -14,6 +14,7 @@ import structlog
 from pydantic_core import from_json
 
 from hookwright_api.errors import OperatorError, OperatorUnavailable
+from hookwright_api.faults import NO_ANSWER
 
 log = structlog.get_logger(__name__)
 
@@ -55,7 +56,7 @@ class Intake:
     async def test(self, namespace: str, endpoint: str) -> dict[str, Any]:
         """Have one synthetic event sent and return ``{success, statusCode, error?}``."""
         path = _path(namespace, "webhookendpoints", endpoint, "test")
-        return _document(await self._request("POST", path, timeout=_TEST_TIMEOUT))
+        return _document(await self._request("POST", path, within=_TEST_TIMEOUT))
 
     async def secret(self, namespace: str, endpoint: str) -> str:
         """Return an endpoint's signing secret."""
@@ -71,7 +72,9 @@ class Intake:
         """Have a delivery sent again and return the JSON answer of the 202.
 
         Args:
+            namespace: the organization.
             project: the operator refuses a delivery of another project; None lets every one of the namespace pass.
+            delivery: its id.
         """
         params = {"project": project} if project else {}
         return (await self._request("POST", _path(namespace, "deliveries", delivery, "retry"), params=params)).content
@@ -83,16 +86,16 @@ class Intake:
         *,
         content: bytes | None = None,
         params: Mapping[str, str] | None = None,
-        timeout: httpx.Timeout = _TIMEOUT,
+        within: httpx.Timeout = _TIMEOUT,
     ) -> httpx.Response:
         headers = {"Authorization": f"Bearer {self._read_token()}", "Accept": "application/json"}
         if content is not None:
             headers["Content-Type"] = "application/json"
         try:
             answer = await self._client.request(
-                method, path, content=content, params=params, headers=headers, timeout=timeout
+                method, path, content=content, params=params, headers=headers, timeout=within
             )
-        except httpx.HTTPError as error:
+        except NO_ANSWER as error:
             raise OperatorUnavailable(f"the operator does not answer ({type(error).__name__})") from error
         if answer.status_code >= 400:
             raise self._refusal(answer)
@@ -118,9 +121,7 @@ class Intake:
             log.error("the operator refuses the API's token", status=status, detail=problem.get("detail"))
         if status in (401, 403, 408) or status >= 500:
             return OperatorUnavailable(f"the operator answered {status}", status=status, retry_after=retry_after)
-        return OperatorError(
-            f"the operator answered {status}", status=status, problem=problem, retry_after=retry_after
-        )
+        return OperatorError(f"the operator answered {status}", status=status, problem=problem, retry_after=retry_after)
 
 
 def _path(namespace: str, *parts: str) -> str:

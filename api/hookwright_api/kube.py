@@ -14,11 +14,12 @@ import httpx
 import kopf
 
 from hookwright_api.errors import KubeError, KubeUnavailable
+from hookwright_api.faults import NO_ANSWER
 
 FIELD_MANAGER: Final = "hookwright-api"
 _APPLY: Final = "application/apply-patch+yaml"
 _RELOGIN_SECONDS: Final = 60.0
-_TIMEOUT: Final = httpx.Timeout(10.0, connect=3.0)
+_TIMEOUT: Final = httpx.Timeout(5.0, connect=3.0)
 _SILENCE_SECONDS: Final = 90.0
 """A watch is sent a bookmark about every minute; one silent for longer hangs on a dead connection."""
 
@@ -150,7 +151,7 @@ class Kube:
             answer = await self._client.request(
                 method, path, content=content, params=params, headers=self._headers(media)
             )
-        except httpx.HTTPError as error:
+        except NO_ANSWER as error:
             raise KubeUnavailable(
                 f"{method} {path}: the API server does not answer ({type(error).__name__})"
             ) from error

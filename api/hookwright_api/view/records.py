@@ -9,6 +9,9 @@ from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any, Final
 
+from pydantic_core import to_json
+
+from hookwright_api.rendering import endpoint_summary
 from hookwright_crds.base import ObjectMeta
 from hookwright_crds.resources import ApiKey, Project, WebhookEndpoint
 from hookwright_crds.sessions import SessionKey, parse_session_keys
@@ -123,9 +126,7 @@ class EndpointRecord:
     @cached_property
     def rendered(self) -> bytes:
         """How a list shows it, as JSON; made once for each state, for lists are what is asked for most."""
-        from hookwright_api.rendering import endpoint_summary  # noqa: PLC0415
-
-        return endpoint_summary(self)
+        return to_json(endpoint_summary(self.endpoint))
 
 
 @dataclass(frozen=True, slots=True)

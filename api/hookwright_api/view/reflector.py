@@ -60,6 +60,9 @@ class Reflector:
         """Make one that is not running yet.
 
         Args:
+            kube: where from.
+            path: what is listed and watched.
+            sink: what is fed.
             name: the resource, for metrics and the log.
             params: selectors.
             namespace: the one that the path lists, None for all.
@@ -93,14 +96,19 @@ class Reflector:
                 log.info("watch expired; listing anew", resource=self.name)
                 self._version = ""
             except KubeError as error:
-                await self._back_off(error)
+                if error.status == 410:
+                    self._version = ""
+                log.warning("watch failed", resource=self.name, error=str(error))
+                await self._back_off()
+            except Exception:
+                # A watch that has ended for good would leave revoked keys working: whatever it was, begin anew.
+                log.exception("watch failed unexpectedly", resource=self.name)
+                self._version = ""
+                await self._back_off()
 
-    async def _back_off(self, error: KubeError) -> None:
-        if error.status == 410:
-            self._version = ""
+    async def _back_off(self) -> None:
         delay = min(_FIRST_DELAY * 2.0**self._failures, _LONGEST_DELAY)
         self._failures = min(self._failures + 1, 10)
-        log.warning("watch failed", resource=self.name, error=str(error), again_in_seconds=round(delay, 1))
         await asyncio.sleep(self._choose(delay / 2, delay))
 
     def _alive(self) -> None:

@@ -1,13 +1,12 @@
-"""Pure: the objects of one kind in memory, with indices, never going back in time.
+"""The objects of one kind in memory, with indices, never going back in time.
 
 Two sources feed a table: the watch, and the answers to this process's own writes. So that a caller
 reads its own writes, the newer state wins whichever source brings it, and what was deleted stays so.
 """
 
 import asyncio
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from collections.abc import Iterator
 from typing import Any, Generic, Protocol, TypeVar
 
 import structlog
@@ -98,6 +97,7 @@ class Table(Generic[R]):
         """Take a whole list: what is not in it is gone, unless it is newer than the list.
 
         Args:
+            listed: the objects.
             version: the list's resourceVersion.
             namespace: the one that was listed; None for all.
         """
@@ -112,9 +112,7 @@ class Table(Generic[R]):
         if namespace is None:
             self._gone &= uids
 
-    async def wait(
-        self, namespace: str, name: str, until: Callable[[R | None], bool], *, seconds: float
-    ) -> R | None:
+    async def wait(self, namespace: str, name: str, until: Callable[[R | None], bool], *, seconds: float) -> R | None:
         """Return the object once ``until`` says yes of it; None is asked about where there is none.
 
         Raises:

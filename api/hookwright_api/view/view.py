@@ -81,6 +81,7 @@ class View:
         """Return what keeps the view fed; each coroutine runs until cancelled.
 
         Args:
+            kube: where from.
             namespace: the installation's own.
             watched: the organizations' namespaces, none for all.
         """

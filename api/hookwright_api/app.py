@@ -1,0 +1,124 @@
+"""The application: routes, errors, the OpenAPI description, and what runs beside them."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
+from importlib.metadata import version
+from typing import Any, Final
+
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+
+from hookwright_api.auth.passwords import Passwords
+from hookwright_api.description import describe, methods_of
+from hookwright_api.errors import LimitsUnavailable
+from hookwright_api.front import Front
+from hookwright_api.intake import Intake
+from hookwright_api.keyuse import KeyUse
+from hookwright_api.kube import Kube
+from hookwright_api.limits import Limiter
+from hookwright_api.problems import MEDIA_TYPE, ProblemError, from_validation, unavailable
+from hookwright_api.routes import routers
+from hookwright_api.services import Services, utc_now
+from hookwright_api.settings import Settings
+from hookwright_api.view.view import View
+
+DESCRIPTION: Final = (
+    "Webhooks, the API keys that open them, and the events they deliver. An organization's projects are declared in "
+    "Kubernetes; what is made here is a Kubernetes resource too, of the same name as its `id`."
+)
+
+Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
+
+
+@asynccontextmanager
+async def running(settings: Settings) -> AsyncIterator[Services]:
+    """Connect, keep the view fed while the block runs, then close everything."""
+    async with AsyncExitStack() as stack:
+        kube = await Kube.connect()
+        stack.push_async_callback(kube.close)
+        intake = Intake(settings.operator_url, settings.operator_token_file)
+        stack.push_async_callback(intake.close)
+        limiter = Limiter(settings)
+        stack.push_async_callback(limiter.close)
+        passwords = Passwords()
+        stack.callback(passwords.close)
+        view = View()
+        key_use = KeyUse(kube, view.keys, interval=settings.key_used_interval, now=utc_now)
+        feeding = view.follow(kube, namespace=settings.namespace, watched=settings.watch_namespaces)
+        tasks = [asyncio.create_task(work) for work in (*feeding, key_use.run())]
+        stack.push_async_callback(_end, tasks)
+        yield Services(settings, view, kube, intake, limiter, passwords, key_use)
+
+
+async def _end(tasks: list[asyncio.Task[None]]) -> None:
+    for task in tasks:
+        task.cancel()
+    for task in tasks:
+        with suppress(asyncio.CancelledError):
+            await task
+
+
+def create_app(settings: Settings) -> FastAPI:
+    """Return the application; it connects to the cluster when it is started."""
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        async with running(settings) as services:
+            app.state.services = services
+            yield
+
+    return assemble(settings, lifespan)
+
+
+def assemble(settings: Settings, lifespan: Lifespan | None = None) -> FastAPI:
+    """Return the application with its routes; ``lifespan`` sets ``app.state.services``."""
+    app = FastAPI(
+        title="Hookwright",
+        version=version("hookwright"),
+        description=DESCRIPTION,
+        lifespan=lifespan,
+        redirect_slashes=False,
+        redoc_url=None,
+        license_info={"name": "Apache-2.0"},
+    )
+    for router in routers():
+        app.include_router(router)
+    app.add_exception_handler(ProblemError, _on_problem)
+    app.add_exception_handler(LimitsUnavailable, _on_limits_unavailable)
+    app.add_exception_handler(RequestValidationError, _on_invalid)
+    app.add_exception_handler(HTTPException, _on_http)
+    app.add_middleware(Front, limiter=lambda: app.state.services.limiter, trusted=settings.trusted_proxies)
+    app.openapi = lambda: describe(app)  # type: ignore[method-assign]
+    return app
+
+
+def _answer(problem: ProblemError) -> Response:
+    return Response(problem.body(), problem.status, problem.headers, media_type=MEDIA_TYPE)
+
+
+async def _on_problem(_: Request, error: Any) -> Response:
+    return _answer(error)
+
+
+async def _on_limits_unavailable(_: Request, error: Any) -> Response:
+    return _answer(unavailable(str(error)))
+
+
+async def _on_invalid(_: Request, error: Any) -> Response:
+    return _answer(from_validation(error.errors()))
+
+
+async def _on_http(request: Request, error: Any) -> Response:
+    """Answer what the framework refuses: no such route, another method, a body that it cannot read."""
+    details = {
+        400: "the body cannot be read",
+        404: f"there is no {request.url.path}",
+        405: f"{request.url.path} does not take {request.method}",
+    }
+    detail = details.get(error.status_code, str(error.detail))
+    headers = dict(error.headers or {})
+    if error.status_code == 405:
+        headers["Allow"] = ", ".join(methods_of(request.app, request.url.path)) or headers.get("Allow", "GET")
+    return _answer(ProblemError(error.status_code, detail, headers=headers))

@@ -1,0 +1,69 @@
+"""From the headers of a request to who calls."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import Enum
+
+from hookwright_api.auth.keys import find_key
+from hookwright_api.auth.sessions import read_token
+from hookwright_api.problems import ProblemError, unauthenticated
+from hookwright_api.view.records import KeyRecord, UserRecord
+from hookwright_api.view.view import View
+
+KEY_HEADER = "X-Service-Key"
+
+
+class Credential(Enum):
+    """The two kinds of credential."""
+
+    KEY = "an API key (X-Service-Key)"
+    SESSION = "a session token (Authorization: Bearer)"
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who calls.
+
+    Attributes:
+        organization: the namespace.
+        key: the API key, which opens one project; None for a session.
+        user: whose session it is; None for a key.
+        expires_at: when the session ends.
+    """
+
+    organization: str
+    key: KeyRecord | None = field(default=None, repr=False)
+    user: UserRecord | None = field(default=None, repr=False)
+    expires_at: datetime | None = None
+
+    @property
+    def credential(self) -> Credential:
+        """The kind of credential that was shown."""
+        return Credential.KEY if self.key else Credential.SESSION
+
+
+def authenticate(view: View, header: Callable[[str], str | None], now: datetime) -> Caller:
+    """Return who calls.
+
+    Args:
+        view: where credentials are looked up.
+        header: returns a header by its name.
+        now: the present moment.
+
+    Raises:
+        ProblemError: 401 in one wording for everything that is not a valid credential; 400 for two at once.
+    """
+    key, authorization = header(KEY_HEADER), header("authorization")
+    if key is not None and authorization is not None:
+        raise ProblemError(400, f"send one credential: {KEY_HEADER}, or Authorization, not both")
+    if key is not None:
+        record = find_key(view, key, now)
+        if record is None:
+            raise unauthenticated()
+        return Caller(record.identity.namespace, key=record)
+    scheme, _, token = (authorization or "").partition(" ")
+    session = read_token(view, token.strip(), now) if scheme.lower() == "bearer" else None
+    if session is None:
+        raise unauthenticated()
+    return Caller(session.user.organization, user=session.user, expires_at=session.expires_at)

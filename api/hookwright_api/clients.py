@@ -1,0 +1,56 @@
+"""Pure: which client a request comes from, for the limit per address."""
+
+import ipaddress
+from collections.abc import Iterable, Sequence
+
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+UNKNOWN = "unknown"
+"""Stands for every client whose address cannot be told; they share one count."""
+_IPV6_PREFIX = 64
+"""A client gets at least a /64 (RFC 6177), so one address of it says nothing about the next."""
+
+
+def client_of(peer: str | None, forwarded: Iterable[str], trusted: Sequence[Network]) -> str:
+    """Return whom to count a request for: an IPv4 address, or the /64 of an IPv6 one.
+
+    ``X-Forwarded-For`` is read from its right end, where the nearest proxy wrote, for as long as the
+    writer is a trusted proxy. Whatever stands left of the first untrusted address anybody could have
+    sent, so it counts for nothing.
+
+    Args:
+        peer: the address at the other end of the connection.
+        forwarded: the X-Forwarded-For headers, in their order.
+        trusted: the proxies' networks.
+    """
+    client = _parse(peer or "")
+    if client is None:
+        return UNKNOWN
+    hops = [part.strip() for header in forwarded for part in header.split(",")] if trusted else []
+    while hops and any(client.version == network.version and client in network for network in trusted):
+        hop = _parse(hops.pop())
+        if hop is None:
+            break
+        client = hop
+    return _counted(client)
+
+
+def _counted(client: Address) -> str:
+    if client.version == 4:
+        return str(client)
+    return str(ipaddress.ip_network((client, _IPV6_PREFIX), strict=False))
+
+
+def _parse(written: str) -> Address | None:
+    text = written.strip()
+    if text.startswith("["):
+        text = text[1:].partition("]")[0]
+    elif text.count(":") == 1:
+        text = text.partition(":")[0]
+    try:
+        address = ipaddress.ip_address(text.partition("%")[0])
+    except ValueError:
+        return None
+    mapped = address.ipv4_mapped if address.version == 6 else None
+    return mapped or address

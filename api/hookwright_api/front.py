@@ -1,0 +1,142 @@
+"""What stands before every route: the limit per address, rate-limit headers, metrics, unexpected faults.
+
+Plain ASGI, for it is on the path of every request.
+"""
+
+import secrets
+import time
+from collections.abc import Callable
+from typing import Final, cast
+
+import structlog
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from hookwright_api import metrics
+from hookwright_api.clients import client_of
+from hookwright_api.errors import LimitsUnavailable
+from hookwright_api.limits import Limiter, Verdict, nearest
+from hookwright_api.limits import Scope as LimitScope
+from hookwright_api.problems import MEDIA_TYPE, ProblemError, unavailable
+from hookwright_api.settings import Network
+
+log = structlog.get_logger(__name__)
+
+TALLY: Final = "hookwright.tally"
+CLIENT: Final = "hookwright.client"
+"""Keys of the ASGI scope: the verdicts on this request, and whom it was counted for."""
+
+_METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+
+
+def tally_of(scope: Scope) -> list[Verdict]:
+    """Return the verdicts on a request, to which limits counted later add theirs."""
+    return cast("list[Verdict]", scope[TALLY])
+
+
+class Front:
+    """Serves every request, whatever becomes of it."""
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        limiter: Callable[[], Limiter],
+        *,
+        trusted: tuple[Network, ...],
+        new_trace: Callable[[], str] = lambda: secrets.token_hex(8),
+    ) -> None:
+        """Stand before an application.
+
+        Args:
+            app: the application.
+            limiter: returns the limiter; it is made only when the application starts.
+            trusted: networks of the proxies whose X-Forwarded-For counts.
+            new_trace: draws the id that a client and the log share of an unexpected fault.
+        """
+        self._app = app
+        self._limiter = limiter
+        self._trusted = trusted
+        self._new_trace = new_trace
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        answer = _Answer(scope, send)
+        began = time.perf_counter()
+        try:
+            await self._count(scope)
+            await self._app(scope, receive, answer.send)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the client gets a problem document
+            if not answer.started:
+                await answer.problem(self._problem(error, scope))
+        finally:
+            _measure(scope, answer.status, time.perf_counter() - began)
+
+    async def _count(self, scope: Scope) -> None:
+        scope[TALLY] = tally = []
+        peer = scope.get("client")
+        forwarded = Headers(scope=scope).getlist("x-forwarded-for") if self._trusted else ()
+        scope[CLIENT] = client_of(peer[0] if peer else None, forwarded, self._trusted)
+        verdict = await self._limiter().hit(LimitScope.IP, scope[CLIENT])
+        if verdict is not None:
+            tally.append(verdict)
+            if not verdict.allowed:
+                raise verdict.refusal()
+
+    def _problem(self, error: Exception, scope: Scope) -> ProblemError:
+        if isinstance(error, ProblemError):
+            return error
+        if isinstance(error, LimitsUnavailable):
+            return unavailable(str(error))
+        trace = self._new_trace()
+        log.error("unexpected fault", trace=trace, method=scope["method"], route=_route(scope), exc_info=error)
+        return ProblemError(500, f"unexpected fault; the log tells more under {trace}", trace=trace)
+
+
+class _Answer:
+    """The answer to one request on its way out."""
+
+    def __init__(self, scope: Scope, send: Send) -> None:
+        self._scope = scope
+        self._send = send
+        self.started = False
+        self.status = 500
+
+    async def send(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.started, self.status = True, message["status"]
+            message["headers"] = [*message.get("headers", ()), *self._headers()]
+        await self._send(message)
+
+    def _headers(self) -> list[tuple[bytes, bytes]]:
+        headers = [(b"x-content-type-options", b"nosniff")]
+        if self._scope["path"].startswith("/v1"):
+            headers.append((b"cache-control", b"no-store"))
+        verdict = nearest(self._scope.get(TALLY, []))
+        if verdict is not None:
+            headers += [
+                (b"x-ratelimit-limit", b"%d" % verdict.limit),
+                (b"x-ratelimit-remaining", b"%d" % verdict.remaining),
+                (b"x-ratelimit-reset", b"%d" % verdict.reset),
+            ]
+        return headers
+
+    async def problem(self, problem: ProblemError) -> None:
+        body = problem.body()
+        headers = {**problem.headers, "Content-Type": MEDIA_TYPE, "Content-Length": str(len(body))}
+        raw = [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
+        await self.send({"type": "http.response.start", "status": problem.status, "headers": raw})
+        await self._send({"type": "http.response.body", "body": body})
+
+
+def _route(scope: Scope) -> str:
+    return getattr(scope.get("route"), "path", "unmatched")
+
+
+def _measure(scope: Scope, status: int, seconds: float) -> None:
+    route = _route(scope)
+    method = scope["method"] if scope["method"] in _METHODS else "other"
+    metrics.REQUESTS.labels(route, method, str(status)).inc()
+    metrics.REQUEST_DURATION.labels(route).observe(seconds)

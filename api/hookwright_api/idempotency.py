@@ -1,0 +1,125 @@
+"""Pure: POSTs that can be repeated for 24 hours, without a memory of their own.
+
+What a POST with an ``Idempotency-Key`` makes gets a name that follows from the key, so that two
+replicas cannot make it twice: the API server refuses the second. The object itself carries the digest
+of the request, by which a repetition is told from another request with the same key.
+
+Source: draft-ietf-httpapi-idempotency-key-header-07; another request with the same key is a 422 (2.7).
+"""
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from hookwright_api.problems import FieldFault, invalid
+
+HEADER: Final = "Idempotency-Key"
+REQUEST_ANNOTATION: Final = "hookwright.dev/idempotency-request"
+"""On what was made: the SHA-256 of the request that made it."""
+LIFETIME: Final = timedelta(hours=24)
+GENERATIONS: Final = 8
+"""How often a key may be taken for something new, each time a day later, while what it made before is still there."""
+
+_ID_ALPHABET: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
+_KEY: Final = re.compile(r"[\x21-\x7e]([\x20-\x7e]{0,253}[\x21-\x7e])?")
+
+
+def check_key(written: str | None) -> str | None:
+    """Return the header's value; None where there is none.
+
+    Raises:
+        ProblemError: 422, it is empty, too long or not printable ASCII.
+    """
+    if written is None or _KEY.fullmatch(written):
+        return written
+    raise invalid(FieldFault(HEADER, "must be 1 to 255 printable ASCII characters"))
+
+
+def derived_id(length: int, *parts: str) -> str:
+    """Return an id of ``[a-z0-9]`` that follows from the parts, 5 bits a character."""
+    number = int.from_bytes(hashlib.sha256("\0".join(parts).encode()).digest())
+    characters = []
+    for _ in range(length):
+        number, rest = divmod(number, len(_ID_ALPHABET))
+        characters.append(_ID_ALPHABET[rest])
+    return "".join(characters)
+
+
+def request_digest(body: Mapping[str, Any]) -> str:
+    """Return what tells one request from another: the SHA-256 of its content, in whatever order it was written."""
+    return hashlib.sha256(json.dumps(body, sort_keys=True, default=str).encode()).hexdigest()
+
+
+def expired(created: datetime, now: datetime) -> bool:
+    """Tell whether a key that made something at ``created`` may be taken for something new."""
+    return now - created >= LIFETIME
+
+
+def check_same(annotations: Mapping[str, str], digest: str) -> None:
+    """Let a repetition pass.
+
+    Raises:
+        ProblemError: 422, it is another request.
+    """
+    if annotations.get(REQUEST_ANNOTATION) != digest:
+        raise invalid(FieldFault(HEADER, "was used within 24 hours for another request; take a new one"))
+
+
+class EventsShapeError(ValueError):
+    """The text is no event and no array of events, so there is nothing to give ids to."""
+
+
+def with_event_ids(body: bytes, *parts: str) -> bytes:
+    """Return the JSON of events with an id for each that has none, so that a repetition is told as one.
+
+    The id follows from the parts, the event's place and its content: another request with the same key is
+    other events, and none of them is lost. The text is kept as it is but for the ids, so that no number in
+    it is read and written differently.
+
+    Raises:
+        EventsShapeError: it is no JSON object and no array of them.
+    """
+    try:
+        text = body.decode()
+        spans = list(_objects(text))
+    except (ValueError, RecursionError) as error:
+        raise EventsShapeError("the body must be one event or an array of events") from error
+    pieces, at = [], 0
+    for index, (start, event) in enumerate(spans):
+        if "id" in event:
+            continue
+        canonical = json.dumps(event, sort_keys=True)
+        event_id = f"idem-{derived_id(40, *parts, str(index), canonical)}"
+        pieces += [text[at : start + 1], f'"id":"{event_id}"', "," if event else ""]
+        at = start + 1
+    return "".join((*pieces, text[at:])).encode()
+
+
+def _objects(text: str) -> list[tuple[int, dict[str, Any]]]:
+    """Return each event with the place of its opening brace."""
+    decoder = json.JSONDecoder()
+    at = _skip(text, 0)
+    if text[at : at + 1] == "{":
+        event, _ = decoder.raw_decode(text, at)
+        return [(at, event)]
+    if text[at : at + 1] != "[":
+        raise EventsShapeError("neither an object nor an array")
+    found = []
+    at = _skip(text, at + 1)
+    while text[at : at + 1] != "]":
+        event, end = decoder.raw_decode(text, at)
+        if not isinstance(event, dict):
+            raise EventsShapeError("not an object")
+        found.append((at, event))
+        at = _skip(text, end)
+        if text[at : at + 1] == ",":
+            at = _skip(text, at + 1)
+    return found
+
+
+def _skip(text: str, at: int) -> int:
+    match = re.compile(r"[ \t\n\r]*").match(text, at)
+    return match.end() if match else at

@@ -1,0 +1,196 @@
+"""Rate limits over the `limits` library: a moving window, counted here or in Redis or Valkey.
+
+The window moves: a request is let through if fewer than the limit were let through in the 60 seconds
+before it, at whatever second of whatever minute. So there is no edge at which twice as many pass. A
+request that is refused does not count, so a client that keeps trying is let in as soon as its oldest
+request is a minute old; that moment is what ``reset`` tells.
+"""
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+import structlog
+from limits import RateLimitItem, RateLimitItemPerSecond
+from limits.aio.storage import MemoryStorage, RedisStorage
+from limits.aio.strategies import MovingWindowRateLimiter
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+from redis.exceptions import RedisError
+
+from hookwright_api.errors import LimitsUnavailable
+from hookwright_api.metrics import LIMITS_AVAILABLE, REJECTIONS
+from hookwright_api.problems import ProblemError
+from hookwright_api.settings import Settings
+
+log = structlog.get_logger(__name__)
+
+WINDOW_SECONDS: Final = 60
+_ANSWER_SECONDS: Final = 0.5
+"""How long the counters' server may take."""
+_HOLD_OFF_SECONDS: Final = 1.0
+"""While it is away, it is tried that often, and no request waits for it in between."""
+
+
+class Scope(StrEnum):
+    """What is counted together."""
+
+    IP = "ip"
+    ORGANIZATION = "organization"
+    LOGIN = "login"
+
+
+_TOLD: Final = {
+    Scope.IP: "requests a minute from one address",
+    Scope.ORGANIZATION: "requests a minute of one organization",
+    Scope.LOGIN: "failed logins a minute",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Where a client stands with one limit.
+
+    Attributes:
+        allowed: whether the request is let through.
+        limit: requests in the window.
+        remaining: how many more are let through now.
+        reset: when the oldest counted request leaves the window, in seconds since the epoch, rounded up.
+        retry_after: seconds until then, at least 1.
+    """
+
+    scope: Scope
+    allowed: bool
+    limit: int
+    remaining: int
+    reset: int
+    retry_after: int
+
+    def refusal(self) -> ProblemError:
+        """Return the 429."""
+        detail = f"{self.limit} {_TOLD[self.scope]} are let through; try again in {self.retry_after} s"
+        return ProblemError(429, detail, headers={"Retry-After": str(self.retry_after)})
+
+
+def nearest(verdicts: list[Verdict]) -> Verdict | None:
+    """Return the limit that a client will hit first: the fewest remaining, then the later reset."""
+    return min(verdicts, key=lambda verdict: (verdict.remaining, -verdict.reset), default=None)
+
+
+class Limiter:
+    """Counts requests against the limits of the settings; a limit of 0 is lifted."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        window: int = WINDOW_SECONDS,
+        now: Callable[[], float] = time.time,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Make one over the storage of the settings; nothing is connected yet.
+
+        Args:
+            settings: the limits, and where requests are counted.
+            window: seconds.
+            now: seconds since the epoch.
+            clock: seconds that never go back.
+        """
+        amounts = {
+            Scope.IP: settings.rate_limit_ip,
+            Scope.ORGANIZATION: settings.rate_limit_organization,
+            Scope.LOGIN: settings.rate_limit_login,
+        }
+        self._items: dict[Scope, RateLimitItem] = {
+            scope: RateLimitItemPerSecond(amount, window, namespace="hookwright")
+            for scope, amount in amounts.items()
+            if amount
+        }
+        self._fail_open = settings.rate_limit_fail_open
+        self._now = now
+        self._clock = clock
+        self._local = MovingWindowRateLimiter(MemoryStorage())
+        self._redis = _redis(settings.rate_limit_url)
+        self._shared = MovingWindowRateLimiter(self._redis) if self._redis else None
+        self._away_until = float("-inf")
+        LIMITS_AVAILABLE.set(1)
+
+    async def close(self) -> None:
+        """Close the connections."""
+        if self._redis is not None:
+            await self._redis.bridge.storage.aclose()  # type: ignore[attr-defined]
+
+    async def hit(self, scope: Scope, identity: str) -> Verdict | None:
+        """Count a request and return where it stands; None where the limit is lifted.
+
+        Raises:
+            LimitsUnavailable: it cannot be counted, and the settings let nobody in then.
+        """
+        return await self._ask(scope, identity, count=True)
+
+    async def peek(self, scope: Scope, identity: str) -> Verdict | None:
+        """Return where one more request would stand, without counting it; else as `hit`."""
+        return await self._ask(scope, identity, count=False)
+
+    async def _ask(self, scope: Scope, identity: str, *, count: bool) -> Verdict | None:
+        item = self._items.get(scope)
+        if item is None:
+            return None
+        verdict = await self._shared_verdict(scope, item, identity, count=count)
+        if verdict is None:
+            verdict = await self._verdict(self._local, scope, item, identity, count=count)
+        if not verdict.allowed:
+            REJECTIONS.labels(scope.value).inc()
+        return verdict
+
+    async def _shared_verdict(self, scope: Scope, item: RateLimitItem, identity: str, *, count: bool) -> Verdict | None:
+        """Ask the counters' server; None where there is none to be asked and this process counts."""
+        if self._shared is None:
+            return None
+        if self._clock() >= self._away_until:
+            try:
+                verdict = await self._verdict(self._shared, scope, item, identity, count=count)
+            except (RedisError, OSError, TimeoutError) as error:
+                self._away_until = self._clock() + _HOLD_OFF_SECONDS
+                LIMITS_AVAILABLE.set(0)
+                log.warning("the counters of the rate limits are away", error=type(error).__name__)
+            else:
+                LIMITS_AVAILABLE.set(1)
+                return verdict
+        if not self._fail_open:
+            raise LimitsUnavailable("requests cannot be counted right now")
+        return None
+
+    async def _verdict(
+        self, window: MovingWindowRateLimiter, scope: Scope, item: RateLimitItem, identity: str, *, count: bool
+    ) -> Verdict:
+        key = (scope.value, identity)
+        allowed = await (window.hit(item, *key) if count else window.test(item, *key))
+        stats = await window.get_window_stats(item, *key)
+        now = self._now()
+        reset = stats.reset_time if allowed or stats.reset_time > now else now
+        return Verdict(
+            scope=scope,
+            allowed=allowed,
+            limit=item.amount,
+            remaining=max(0, stats.remaining) if allowed else 0,
+            reset=math.ceil(reset),
+            retry_after=max(1, math.ceil(reset - now)),
+        )
+
+
+def _redis(url: str) -> RedisStorage | None:
+    """Return the storage of a URL, None for memory; Valkey speaks Redis's protocol."""
+    if url.startswith("memory:"):
+        return None
+    return RedisStorage(
+        "async+" + url.replace("valkey", "redis", 1),
+        implementation="redispy",
+        # What redis-py takes; limits passes it on.
+        socket_timeout=_ANSWER_SECONDS,
+        socket_connect_timeout=_ANSWER_SECONDS,
+        retry=Retry(NoBackoff(), 1),  # type: ignore[arg-type]
+    )

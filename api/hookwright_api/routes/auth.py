@@ -1,0 +1,81 @@
+"""Logging in, and who one is."""
+
+from fastapi import APIRouter, Request, Response
+
+from hookwright_api.answers import answer
+from hookwright_api.auth.sessions import issue_token
+from hookwright_api.front import tally_of
+from hookwright_api.limits import Scope
+from hookwright_api.problems import ProblemError, unavailable
+from hookwright_api.rendering import timestamp
+from hookwright_api.routing import OpenRoute, SessionRoute, caller_of, client_of_request
+from hookwright_api.schemas import LoginAnswer, LoginRequest, MeAnswer
+from hookwright_api.services import services_of
+from hookwright_api.view.records import UserRecord
+
+public = APIRouter(prefix="/v1/auth", tags=["auth"], route_class=OpenRoute)
+router = APIRouter(prefix="/v1/auth", tags=["auth"], route_class=SessionRoute)
+
+
+@public.post("/login", response_model=LoginAnswer, operation_id="login")
+async def log_in(request: Request, body: LoginRequest) -> Response:
+    """Give a session token for an email and its password.
+
+    Failed logins have a limit of their own, per address and per email.
+    """
+    services = services_of(request)
+    keys = services.view.session_keys
+    if not keys:
+        raise unavailable("the operator has not made a session key yet")
+    async with services.passwords.turn:
+        user = await _verified(request, body)
+    token, expires_at = issue_token(keys[0], user, now=services.now(), ttl=services.settings.session_ttl)
+    return answer(
+        {
+            "token": token,
+            "tokenType": "Bearer",
+            "expiresAt": timestamp(expires_at),
+            "user": {"email": user.email, "organization": user.organization},
+        }
+    )
+
+
+async def _verified(request: Request, body: LoginRequest) -> UserRecord:
+    services = services_of(request)
+    counted = (f"ip:{client_of_request(request)}", f"email:{body.email}")
+    for identity in counted:
+        verdict = await services.limiter.peek(Scope.LOGIN, identity)
+        if verdict is not None and not verdict.allowed:
+            tally_of(request.scope).append(verdict)
+            raise verdict.refusal()
+    user = services.view.user(body.email)
+    if user is not None and await services.passwords.verify(user, body.password.get_secret_value()):
+        return user
+    if user is None:
+        await services.passwords.verify(None, body.password.get_secret_value())
+    for identity in counted:
+        await services.limiter.hit(Scope.LOGIN, identity)
+    raise ProblemError(
+        401,
+        "email or password is wrong",
+        headers={"WWW-Authenticate": 'Bearer realm="hookwright"'},
+    )
+
+
+@router.get("/me", response_model=MeAnswer, operation_id="me")
+async def me(request: Request) -> Response:
+    """Tell whose session it is, and the projects of the organization."""
+    caller = caller_of(request)
+    assert caller.user is not None
+    projects = services_of(request).view.projects.find("organization", caller.organization)
+    return answer(
+        {
+            "email": caller.user.email,
+            "organization": caller.organization,
+            "projects": [
+                {"name": project.identity.name, "displayName": project.display_name}
+                for project in sorted(projects, key=lambda project: project.identity.name)
+            ],
+            "expiresAt": timestamp(caller.expires_at),
+        }
+    )

@@ -1,0 +1,148 @@
+"""API keys of a project: made here with their digest alone, listed, revoked."""
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Header, Request, Response
+
+from hookwright_api.answers import answer, from_kube
+from hookwright_api.errors import KubeError
+from hookwright_api.idempotency import (
+    GENERATIONS,
+    HEADER,
+    REQUEST_ANNOTATION,
+    check_key,
+    check_same,
+    derived_id,
+    expired,
+    request_digest,
+)
+from hookwright_api.problems import FieldFault, ProblemError, invalid, not_found
+from hookwright_api.rendering import timestamp
+from hookwright_api.routes.scoping import project_named
+from hookwright_api.routing import SessionRoute, caller_of
+from hookwright_api.schemas import KeyRequest, KeysAnswer, NewKeyAnswer
+from hookwright_api.services import Services, services_of
+from hookwright_api.view.records import KeyRecord
+from hookwright_api.view.view import object_path
+from hookwright_crds import API_VERSION
+from hookwright_crds.keys import KEY_ID_LENGTH, MintedKey, mint
+
+router = APIRouter(prefix="/v1/projects/{project}/keys", tags=["keys"], route_class=SessionRoute)
+
+IdempotencyKey = Annotated[
+    str | None, Header(alias=HEADER, description="Makes the request repeatable for 24 hours.", max_length=255)
+]
+
+
+@router.post("", status_code=201, response_model=NewKeyAnswer, operation_id="createKey")
+async def create_key(
+    request: Request, project: str, body: KeyRequest, idempotency_key: IdempotencyKey = None
+) -> Response:
+    """Make a key. Its plaintext is in this answer only; what is kept is its SHA-256.
+
+    A repetition with the same Idempotency-Key makes no second key and is answered 409, for the key
+    cannot be shown again.
+    """
+    services = services_of(request)
+    project = project_named(request, project)
+    if body.expires_at is not None and body.expires_at <= services.now():
+        raise invalid(FieldFault("expires_at", "must be a time to come"))
+    organization = caller_of(request).organization
+    digest = request_digest(body.model_dump(mode="json"))
+    key_id = _fresh_id(services, organization, project, check_key(idempotency_key), digest)
+    minted = mint(services.choose, key_id=key_id)
+    manifest = _manifest(organization, project, body, minted, digest if idempotency_key else None)
+    try:
+        made = await services.kube.create(object_path("apikeys", organization), manifest)
+    except KubeError as error:
+        if error.reason == "AlreadyExists":
+            raise _made_before(minted.key_id) from None
+        raise from_kube(error, "the key") from None
+    services.view.keys.put(made)
+    document = {
+        "id": minted.key_id,
+        "name": body.name,
+        "key": minted.plaintext,
+        "created_at": made["metadata"]["creationTimestamp"],
+    }
+    return answer(document, 201, Location=f"/v1/projects/{project}/keys")
+
+
+def _fresh_id(
+    services: Services, organization: str, project: str, idempotency_key: str | None, digest: str
+) -> str | None:
+    """Return the id that follows from an Idempotency-Key; None, to have one drawn, where there is none."""
+    if idempotency_key is None:
+        return None
+    for generation in range(GENERATIONS):
+        key_id = derived_id(KEY_ID_LENGTH, "key", organization, project, idempotency_key, str(generation))
+        known = services.view.keys.get(organization, key_id)
+        if known is None:
+            return key_id
+        if not expired(known.identity.created, services.now()):
+            check_same(known.annotations, digest)
+            raise _made_before(key_id)
+    raise ProblemError(409, f"this {HEADER} was used too often; take a new one")
+
+
+def _made_before(key_id: str) -> ProblemError:
+    return ProblemError(
+        409,
+        f"the key {key_id} was made by an earlier request with this {HEADER} and cannot be shown again; "
+        f"if that answer is lost, delete the key and make another with a new {HEADER}",
+    )
+
+
+def _manifest(
+    organization: str, project: str, body: KeyRequest, minted: MintedKey, digest: str | None
+) -> dict[str, Any]:
+    spec: dict[str, Any] = {
+        "projectRef": {"name": project},
+        "displayName": body.name,
+        "digest": minted.digest,
+    }
+    if body.expires_at is not None:
+        spec["expiresAt"] = timestamp(body.expires_at)
+    annotations = {REQUEST_ANNOTATION: digest} if digest else {}
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "ApiKey",
+        "metadata": {"name": minted.key_id, "namespace": organization, "annotations": annotations},
+        "spec": spec,
+    }
+
+
+@router.get("", response_model=KeysAnswer, operation_id="listKeys")
+async def list_keys(request: Request, project: str) -> Response:
+    """List the keys of a project, those declared in YAML too; never a key or its digest."""
+    project = project_named(request, project)
+    keys = services_of(request).view.keys.find("project", (caller_of(request).organization, project))
+    return answer({"data": [_shown(key) for key in keys]})
+
+
+def _shown(key: KeyRecord) -> dict[str, str | None]:
+    return {
+        "id": key.identity.name,
+        "name": key.display_name or key.identity.name,
+        "created_at": timestamp(key.identity.created),
+        "last_used_at": timestamp(key.last_used_at),
+        "expires_at": timestamp(key.expires_at),
+    }
+
+
+@router.delete("/{id}", status_code=204, operation_id="deleteKey")
+async def delete_key(request: Request, project: str, id: str) -> Response:  # noqa: A002 - the contract's name
+    """Revoke a key; it stops working at once."""
+    services = services_of(request)
+    project = project_named(request, project)
+    key = services.view.keys.get(caller_of(request).organization, id)
+    if key is None or key.project != project:
+        raise not_found("the key")
+    identity = key.identity
+    try:
+        await services.kube.delete(object_path("apikeys", identity.namespace, identity.name), uid=identity.uid)
+    except KubeError as error:
+        if error.status not in (404, 409):
+            raise from_kube(error, "the key") from None
+    services.view.keys.forget(key)
+    return Response(status_code=204)

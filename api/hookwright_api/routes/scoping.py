@@ -1,0 +1,66 @@
+"""Which project a request is about, and what of it may be seen."""
+
+from typing import Annotated
+
+from fastapi import Query, Request
+
+from hookwright_api.auth.callers import Caller
+from hookwright_api.problems import FieldFault, invalid, not_found
+from hookwright_api.routing import caller_of
+from hookwright_api.services import services_of
+from hookwright_api.view.records import EndpointRecord
+
+ProjectQuery = Annotated[
+    str | None,
+    Query(description="The Project's name or uid. With a session token only: a key carries its project."),
+]
+
+
+def project_named(request: Request, name_or_uid: str) -> str:
+    """Return the name of a project of the caller's organization.
+
+    Raises:
+        ProblemError: 404.
+    """
+    record = services_of(request).view.project(caller_of(request).organization, name_or_uid)
+    if record is None:
+        raise not_found("the project")
+    return record.identity.name
+
+
+def optional_project(request: Request, project: str | None) -> str | None:
+    """Return the name of the project that a request is limited to; None for all of a session's organization.
+
+    Raises:
+        ProblemError: 404 no such project; 422 a project beside a key.
+    """
+    caller: Caller = caller_of(request)
+    if caller.key is not None:
+        if project is not None:
+            raise invalid(FieldFault("project", "is not to be sent with a key, which carries its project"))
+        return caller.key.project
+    return None if project is None else project_named(request, project)
+
+
+def one_project(request: Request, project: str | None) -> str:
+    """Return the name of the project that a request is about.
+
+    Raises:
+        ProblemError: 404 no such project; 422 a project beside a key, or none beside a session.
+    """
+    name = optional_project(request, project)
+    if name is None:
+        raise invalid(FieldFault("project", "is missing; say which project, as ?project=<name>"))
+    return name
+
+
+def endpoint_named(request: Request, name: str, project: str | None) -> EndpointRecord:
+    """Return an endpoint, of a project or, where that is None, of the organization.
+
+    Raises:
+        ProblemError: 404, also for another project's.
+    """
+    found = services_of(request).view.endpoints.get(caller_of(request).organization, name)
+    if found is None or (project is not None and found.project != project):
+        raise not_found("the webhook")
+    return found

@@ -1,0 +1,169 @@
+"""Routes that let nothing in before its caller is known: credential, limit, permission, then the body.
+
+FastAPI reads and checks a body before any dependency runs, so that an anonymous caller would be told
+what is wrong with a body; these routes ask for the credential first.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any, ClassVar, Final
+
+from fastapi import Response
+from fastapi.routing import APIRoute
+from starlette.requests import ClientDisconnect, Request
+from starlette.types import Message, Receive
+
+from hookwright_api.auth.callers import Caller, Credential, authenticate
+from hookwright_api.description import route_options
+from hookwright_api.front import CLIENT, tally_of
+from hookwright_api.limits import Scope
+from hookwright_api.problems import ProblemError, unavailable
+from hookwright_api.services import Services, services_of
+
+_BODY_SECONDS: Final = 30.0
+"""How long a body may take, so that a client that drips holds nothing for long."""
+BODY_LIMIT: Final = 256 * 1024
+EVENTS_BODY_LIMIT: Final = 1024 * 1024
+_CALLER: Final = "hookwright.caller"
+
+
+def caller_of(request: Request) -> Caller:
+    """Return who calls a route that wants a credential."""
+    caller: Caller = request.scope[_CALLER]
+    return caller
+
+
+def client_of_request(request: Request) -> str:
+    """Return whom the limit per address counts a request for."""
+    client: str = request.scope[CLIENT]
+    return client
+
+
+class OpenRoute(APIRoute):
+    """A route that wants no credential.
+
+    Attributes:
+        accepts: the credentials that may call; none wanted where empty.
+        body_limit: bytes of the body.
+        raw_body: it has a body that the route reads itself.
+    """
+
+    accepts: ClassVar[tuple[Credential, ...]] = ()
+    body_limit: ClassVar[int] = BODY_LIMIT
+    raw_body: ClassVar[bool] = False
+
+    def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
+        """Make a route, with its refusals and credentials in the OpenAPI description."""
+        described = route_options(
+            path, methods=options.get("methods") or (), accepts=self.accepts, body_limit=self.body_limit
+        )
+        options["responses"] = {**described.responses, **(options.get("responses") or {})}
+        options["openapi_extra"] = {**described.extra, **(options.get("openapi_extra") or {})}
+        super().__init__(path, endpoint, **options)
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """Return what serves a request."""
+        handler = super().get_route_handler()
+        reads_body = self.raw_body or self.body_field is not None
+
+        async def guarded(request: Request) -> Response:
+            services = services_of(request)
+            if not services.view.ready:
+                raise unavailable("the API is starting; it has not yet heard from the API server")
+            if self.accepts:
+                request.scope[_CALLER] = await _admit(request, services, self.accepts)
+            return await handler(await _with_body(request, self.body_limit) if reads_body else request)
+
+        return guarded
+
+
+class SessionRoute(OpenRoute):
+    """A route for sessions."""
+
+    accepts = (Credential.SESSION,)
+
+
+class KeyRoute(OpenRoute):
+    """A route for API keys."""
+
+    accepts = (Credential.KEY,)
+
+
+class EventsRoute(KeyRoute):
+    """The route for events: a key, and a larger body that goes on as it is."""
+
+    body_limit = EVENTS_BODY_LIMIT
+    raw_body = True
+
+
+class KeyOrSessionRoute(OpenRoute):
+    """A route for both."""
+
+    accepts = (Credential.KEY, Credential.SESSION)
+
+
+async def _admit(request: Request, services: Services, accepts: tuple[Credential, ...]) -> Caller:
+    caller = authenticate(services.view, request.headers.get, services.now())
+    verdict = await services.limiter.hit(Scope.ORGANIZATION, caller.organization)
+    if verdict is not None:
+        tally_of(request.scope).append(verdict)
+        if not verdict.allowed:
+            raise verdict.refusal()
+    if caller.key is not None:
+        services.key_use.note(caller.key)
+    if caller.credential not in accepts:
+        raise ProblemError(403, f"this is not for {caller.credential.value}; it takes {accepts[0].value}")
+    return caller
+
+
+async def _with_body(request: Request, limit: int) -> Request:
+    """Return the request with its body read, of the right type and size."""
+    media = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if media != "application/json":
+        raise ProblemError(415, "send the body as Content-Type: application/json")
+    if request.headers.get("content-encoding", "identity").lower() != "identity":
+        raise ProblemError(415, "send the body as it is, without a Content-Encoding")
+    try:
+        async with asyncio.timeout(_BODY_SECONDS):
+            body = await _read(request, limit)
+    except TimeoutError:
+        raise ProblemError(
+            408, f"the body was not complete within {_BODY_SECONDS:g} s", headers={"Connection": "close"}
+        ) from None
+    except ClientDisconnect:
+        # Nobody is left to read this.
+        raise ProblemError(400, "the body is not complete") from None
+    if not body:
+        raise ProblemError(400, "the body is empty; send JSON")
+    return Request(request.scope, _replay(body, request.receive))
+
+
+async def _read(request: Request, limit: int) -> bytes:
+    declared = request.headers.get("content-length", "")
+    size, chunks = int(declared) if declared.isdecimal() else 0, []
+    if size > limit:
+        raise _too_large(limit)
+    size = 0
+    async for chunk in request.stream():
+        size += len(chunk)
+        if size > limit:
+            raise _too_large(limit)
+        chunks.append(chunk)
+    return b"".join(chunks)
+
+
+def _too_large(limit: int) -> ProblemError:
+    return ProblemError(413, f"the body has more than {limit} bytes", headers={"Connection": "close"})
+
+
+def _replay(body: bytes, receive: Receive) -> Receive:
+    sent = False
+
+    async def again() -> Message:
+        nonlocal sent
+        if sent:
+            return await receive()
+        sent = True
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return again

@@ -1,0 +1,234 @@
+"""The API as a child process on a cluster, as its own ServiceAccount, and what tests do with it."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+from uuid import uuid4
+
+import httpx
+
+from hookwright_api.auth.passwords import hash_password
+from hookwright_crds.users import user_secret
+from hookwright_dev.cluster import Cluster
+from hookwright_dev.installation import (
+    AUDIENCE,
+    SYSTEM_NAMESPACE,
+    free_port,
+    service_account_kubeconfig,
+    service_account_token,
+)
+from hookwright_dev.processes import ChildProcess
+
+PASSWORD: Final = "correct horse battery staple"
+_HOST: Final = "127.0.0.1"
+
+
+@dataclass(slots=True)
+class ApiProcess:
+    """An API that can be started, killed and started again on the same ports.
+
+    Attributes:
+        settings: HOOKWRIGHT_* variables on top of those that a loopback installation needs.
+    """
+
+    cluster: Cluster
+    folder: Path
+    operator_url: str
+    settings: Mapping[str, str] = field(default_factory=dict)
+    port: int = field(default_factory=free_port)
+    health_port: int = field(default_factory=free_port)
+    process: ChildProcess | None = None
+
+    @property
+    def url(self) -> str:
+        """Base URL of /v1."""
+        return f"http://{_HOST}:{self.port}"
+
+    @property
+    def health_url(self) -> str:
+        """Base URL of /healthz, /readyz and /metrics."""
+        return f"http://{_HOST}:{self.health_port}"
+
+    @property
+    def log(self) -> Path:
+        """The log file, appended to by every start."""
+        return self.folder / "api.log"
+
+    @property
+    def running(self) -> ChildProcess:
+        """The process; it must have been started."""
+        assert self.process is not None, "the API was not started"
+        return self.process
+
+    def environment(self) -> dict[str, str]:
+        """Return the variables that the process is started with."""
+        token = self.folder / "operator-token"
+        token.touch(mode=0o600)
+        token.write_text(
+            service_account_token(self.cluster, "hookwright-api", namespace=SYSTEM_NAMESPACE, audience=AUDIENCE)
+        )
+        return {
+            "HOOKWRIGHT_API_HOST": _HOST,
+            "HOOKWRIGHT_API_HEALTH_HOST": _HOST,
+            "HOOKWRIGHT_ALLOW_HTTP": "true",
+            "HOOKWRIGHT_LOG_FORMAT": "console",
+            **self.settings,
+            "KUBECONFIG": str(service_account_kubeconfig(self.cluster, "hookwright-api", self.folder)),
+            "HOOKWRIGHT_API_PORT": str(self.port),
+            "HOOKWRIGHT_API_HEALTH_PORT": str(self.health_port),
+            "HOOKWRIGHT_OPERATOR_URL": self.operator_url,
+            "HOOKWRIGHT_OPERATOR_TOKEN_FILE": str(token),
+        }
+
+    def start(self, *, wait: bool = True) -> None:
+        """Start the API, and return when it is ready."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        argv = [sys.executable, "-m", "hookwright_api"]
+        self.process = ChildProcess.start("api", argv, log=self.log, env=self.environment())
+        if wait:
+            self.running.wait_ready(lambda: self.ready() == 200, 30.0)
+
+    def ready(self) -> int:
+        """Return the status of /readyz, 0 where nobody answers."""
+        try:
+            return httpx.get(f"{self.health_url}/readyz", timeout=2.0, trust_env=False).status_code
+        except httpx.TransportError:
+            return 0
+
+    def metric(self, line: str) -> float:
+        """Return the value of a metric by its name and labels as they are written; 0 where it is not there."""
+        text = httpx.get(f"{self.health_url}/metrics", timeout=5.0, trust_env=False).text
+        values = [row.rpartition(" ")[2] for row in text.splitlines() if row.rpartition(" ")[0] == line]
+        return float(values[0]) if values else 0.0
+
+    def stop(self) -> int:
+        """Send SIGTERM and return the exit code."""
+        return self.running.stop(grace=15.0)
+
+
+@contextmanager
+def running(api: ApiProcess) -> Iterator[ApiProcess]:
+    """Start an API for a block."""
+    api.start()
+    try:
+        yield api
+    finally:
+        api.stop()
+
+
+def eventually(met: Callable[[], bool], what: str, *, seconds: float = 10.0) -> None:
+    """Return as soon as ``met`` says yes; fail after some seconds."""
+    deadline = time.monotonic() + seconds
+    while not met():
+        assert time.monotonic() < deadline, f"not within {seconds:g} s: {what}"
+        time.sleep(0.05)
+
+
+def write_user(cluster: Cluster, organization: str, email: str, password: str = PASSWORD) -> str:
+    """Run hookwright-user as the administrator and return what it printed."""
+    result = subprocess.run(
+        [sys.executable, "-m", "hookwright_api.user", "--organization", organization, "--email", email],
+        input=f"{password}\n",
+        env={**os.environ, "KUBECONFIG": str(cluster.kubeconfig)},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    return result.stdout
+
+
+@cache
+def _password_hash() -> str:
+    return hash_password(PASSWORD)
+
+
+@dataclass(slots=True)
+class Organization:
+    """A namespace with a user of its own, seen through one API."""
+
+    cluster: Cluster
+    client: httpx.Client
+    name: str
+    email: str = ""
+    _token: str = ""
+
+    def apply(self, *objects: Mapping[str, Any]) -> None:
+        """Apply objects as the administrator, in this namespace."""
+        documents = [
+            {"apiVersion": "hookwright.dev/v1alpha1", **one, "metadata": {"namespace": self.name, **one["metadata"]}}
+            for one in objects
+        ]
+        listed = {"apiVersion": "v1", "kind": "List", "items": documents}
+        self.cluster.kubectl("apply", "-f", "-", stdin=json.dumps(listed))
+
+    def project(self, name: str = "billing", display_name: str = "Billing") -> str:
+        """Declare a project and return its name once a session sees it."""
+        self.apply({"kind": "Project", "metadata": {"name": name}, "spec": {"displayName": display_name}})
+        eventually(lambda: name in self.projects(), f"project {name} visible")
+        return name
+
+    def projects(self) -> list[str]:
+        """Return what /v1/auth/me lists."""
+        answer = self.client.get("/v1/auth/me", headers=self.session())
+        return [project["name"] for project in answer.json()["projects"]] if answer.is_success else []
+
+    def session(self) -> dict[str, str]:
+        """Return the header of a session of this organization's user, who is made on first use."""
+        if not self._token:
+            self.email = f"ada-{uuid4().hex[:6]}@{self.name}.example"
+            secret = user_secret(
+                SYSTEM_NAMESPACE, email=self.email, organization=self.name, password_hash=_password_hash()
+            )
+            self.cluster.kubectl("apply", "-f", "-", stdin=json.dumps(secret))
+            eventually(self._log_in, f"{self.email} can log in")
+        return {"Authorization": f"Bearer {self._token}"}
+
+    def _log_in(self) -> bool:
+        answer = self.client.post("/v1/auth/login", json={"email": self.email, "password": PASSWORD})
+        if answer.is_success:
+            self._token = answer.json()["token"]
+        return answer.is_success
+
+    def key(self, project: str = "billing", **extra: str) -> dict[str, Any]:
+        """Make a key and return the answer of the 201."""
+        answer = self.client.post(
+            f"/v1/projects/{project}/keys", json={"name": "test", **extra}, headers=self.session()
+        )
+        assert answer.status_code == 201, answer.text
+        made: dict[str, Any] = answer.json()
+        return made
+
+    def service_key(self, project: str = "billing") -> dict[str, str]:
+        """Make a key and return the header that carries it."""
+        return {"X-Service-Key": self.key(project)["key"]}
+
+    def webhook(
+        self, headers: Mapping[str, str], url: str = "https://example.com/hooks", **extra: Any
+    ) -> dict[str, Any]:
+        """Register an endpoint and return the answer of the 201."""
+        body = {"url": url, "events": ["delivered"], **extra}
+        answer = self.client.post("/v1/webhooks", json=body, headers=dict(headers))
+        assert answer.status_code == 201, answer.text
+        made: dict[str, Any] = answer.json()
+        return made
+
+
+def problem_of(answer: httpx.Response, status: int) -> dict[str, Any]:
+    """Return a refusal's problem document, checked to be one."""
+    assert answer.status_code == status, f"{answer.status_code} {answer.text}"
+    assert answer.headers["content-type"] == "application/problem+json"
+    problem: dict[str, Any] = answer.json()
+    assert problem["status"] == status
+    assert problem["type"] == "about:blank"
+    assert problem["title"]
+    assert problem["detail"]
+    return problem

@@ -1,0 +1,48 @@
+"""A receiver of deliveries in a thread, for tests that are not asynchronous."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+
+
+@dataclass(slots=True)
+class Received:
+    """What came, and what is answered.
+
+    Attributes:
+        requests: path, headers by lower-case name, and body of each.
+    """
+
+    url: str
+    status: int = 200
+    requests: list[tuple[str, dict[str, str], bytes]] = field(default_factory=list)
+
+
+@contextmanager
+def receiving() -> Iterator[Received]:
+    """Receive on loopback while the block runs."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers.get("content-length", 0)))
+            headers = {name.lower(): value for name, value in self.headers.items()}
+            received.requests.append((self.path, headers, body))
+            self.send_response(received.status)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            """Say nothing."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    received = Received(f"http://127.0.0.1:{server.server_port}")
+    thread = Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield received
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()

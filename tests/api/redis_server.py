@@ -1,0 +1,58 @@
+"""A real Redis or Valkey server for tests, installed where it is missing and that can be done."""
+
+import os
+import shutil
+import socket
+import subprocess
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import redis
+
+from hookwright_dev.installation import free_port
+from hookwright_dev.processes import ChildProcess
+
+_PROGRAMS = ("redis-server", "valkey-server")
+
+
+def program() -> str:
+    """Return the server's executable, installing Debian's package where there is none and we are root."""
+    found = next(filter(None, map(shutil.which, _PROGRAMS)), None)
+    if found is None and os.geteuid() == 0 and shutil.which("apt-get"):
+        environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+        for command in (["update", "-q"], ["install", "-q", "-y", "--no-install-recommends", "redis-server"]):
+            subprocess.run(["apt-get", *command], env=environment, check=True, capture_output=True, timeout=170)
+        found = shutil.which("redis-server")
+    assert found, "neither redis-server nor valkey-server is installed: install one of them (Debian: redis-server)"
+    return found
+
+
+@dataclass(slots=True)
+class RedisServer:
+    """A server that can be killed and started again on the same port; it keeps nothing on disk."""
+
+    folder: Path
+    port: int = field(default_factory=free_port)
+    process: ChildProcess | None = None
+
+    @property
+    def url(self) -> str:
+        """What HOOKWRIGHT_RATE_LIMIT_URL takes."""
+        return f"redis://127.0.0.1:{self.port}/0"
+
+    def start(self) -> None:
+        """Start it and return when it answers."""
+        argv = [program(), "--port", str(self.port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]
+        self.process = ChildProcess.start("redis", argv, log=self.folder / "redis.log", cwd=self.folder)
+        self.process.wait_ready(self._answers, 10.0)
+
+    def kill(self) -> None:
+        """Send SIGKILL."""
+        assert self.process is not None
+        self.process.kill()
+
+    def _answers(self) -> bool:
+        with socket.create_connection(("127.0.0.1", self.port), 1):
+            pass
+        with redis.Redis(port=self.port) as client:
+            return bool(client.ping())

@@ -1,0 +1,59 @@
+"""What the API's ServiceAccount may do, asked of the real API server."""
+
+import pytest
+from api.processes import Organization
+
+from hookwright_dev.cluster import Cluster
+from hookwright_dev.installation import SYSTEM_NAMESPACE, OperatorProcess
+
+ACCOUNT = f"system:serviceaccount:{SYSTEM_NAMESPACE}:hookwright-api"
+
+
+def may(cluster: Cluster, verb: str, resource: str, *options: str) -> bool:
+    """Ask whether the API's ServiceAccount may do something."""
+    asked = cluster.kubectl("auth", "can-i", verb, resource, f"--as={ACCOUNT}", *options, check=False)
+    answer = asked.stdout.strip().splitlines()[-1]
+    assert answer in ("yes", "no"), asked.stdout + asked.stderr
+    return answer == "yes"
+
+
+@pytest.mark.parametrize("verb", ["get", "list", "watch", "create", "update", "patch", "delete"])
+def test_it_reads_no_secret_outside_the_installations_namespace(
+    acme: Organization, control_plane: Cluster, verb: str
+) -> None:
+    """Neither in an organization's namespace nor in all at once, and it writes none anywhere."""
+    assert not may(control_plane, verb, "secrets", "-n", acme.name)
+    assert not may(control_plane, verb, "secrets", "--all-namespaces")
+    assert may(control_plane, verb, "secrets", "-n", SYSTEM_NAMESPACE) == (verb in ("list", "watch"))
+
+
+def test_a_webhooks_secret_is_refused_to_it_in_person(acme: Organization, control_plane: Cluster) -> None:
+    """Impersonated, reading a signing secret that is there is forbidden; the caller got it all the same."""
+    made = acme.webhook(acme.service_key())
+    refused = control_plane.kubectl(
+        "get", "secret", f"{made['id']}-signing", "-n", acme.name, f"--as={ACCOUNT}", check=False
+    )
+    assert refused.returncode != 0
+    assert "forbidden" in refused.stderr.lower()
+
+
+@pytest.mark.parametrize(
+    ("verb", "resource", "allowed"),
+    [
+        ("list", "projects.hookwright.dev", True),
+        ("create", "projects.hookwright.dev", False),
+        ("delete", "projects.hookwright.dev", False),
+        ("create", "apikeys.hookwright.dev", True),
+        ("update", "apikeys.hookwright.dev", False),
+        ("patch", "webhookendpoints.hookwright.dev", False),
+        ("list", "namespaces", False),
+        ("create", "tokenreviews.authentication.k8s.io", False),
+        ("list", "customresourcedefinitions.apiextensions.k8s.io", False),
+    ],
+)
+def test_it_may_do_what_it_does_and_no_more(
+    operator: OperatorProcess, control_plane: Cluster, verb: str, resource: str, *, allowed: bool
+) -> None:
+    """The least that works."""
+    assert operator.running.running
+    assert may(control_plane, verb, resource, "--all-namespaces") is allowed

@@ -1,0 +1,142 @@
+"""What every answer has, whatever becomes of the request: the application without a cluster."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, cast
+
+import httpx
+import pytest
+from fastapi import FastAPI
+
+from hookwright_api.app import assemble
+from hookwright_api.limits import Limiter
+from hookwright_api.services import Services
+from hookwright_api.settings import Settings
+from hookwright_api.view.view import View
+
+
+class ReadyView(View):
+    """A view that is complete, with nothing in it."""
+
+    ready = True
+
+
+@pytest.fixture
+def app() -> FastAPI:
+    """The application, with a route that fails."""
+    settings = Settings()
+    made = assemble(settings)
+    nothing = cast("Any", None)
+    made.state.services = Services(
+        settings=settings,
+        view=ReadyView(),
+        kube=nothing,
+        intake=nothing,
+        limiter=Limiter(settings),
+        passwords=nothing,
+        key_use=nothing,
+        now=lambda: datetime.now(UTC),
+    )
+
+    @made.get("/v1/broken")
+    async def broken() -> None:
+        raise RuntimeError("the secret is whsec_abc")
+
+    return made
+
+
+@pytest.fixture
+def client(app: FastAPI) -> httpx.AsyncClient:
+    """A client of it."""
+    transport = httpx.ASGITransport(app, raise_app_exceptions=False)
+    return httpx.AsyncClient(transport=transport, base_url="http://api")
+
+
+async def test_an_unexpected_fault_is_a_500_that_leaks_nothing_and_leads_to_the_log(
+    client: httpx.AsyncClient, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The trace id of the answer stands in the log beside the traceback."""
+    answer = await client.get("/v1/broken")
+    assert answer.status_code == 500
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert answer.headers["x-ratelimit-limit"] == "100"
+    problem = answer.json()
+    assert "whsec" not in answer.text
+    assert "RuntimeError" not in answer.text
+    assert problem["traceId"] in problem["detail"]
+    logged = capsys.readouterr()
+    assert problem["traceId"] in logged.out + logged.err
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("GET", "/nowhere", 404),
+        ("GET", "/v1/webhooks/", 404),
+        ("PUT", "/v1/webhooks", 405),
+        ("GET", "/v1/webhooks", 401),
+    ],
+)
+async def test_the_frameworks_refusals_are_problem_documents_too(
+    client: httpx.AsyncClient, method: str, path: str, status: int
+) -> None:
+    """404 and 405 are FastAPI's own; they look like all others, and 405 says what is allowed."""
+    answer = await client.request(method, path)
+    assert answer.status_code == status
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert answer.json()["status"] == status
+    assert answer.headers["x-ratelimit-remaining"]
+    assert answer.headers["cache-control" if path.startswith("/v1") else "x-content-type-options"]
+    if status == 405:
+        assert answer.headers["allow"]
+
+
+async def test_an_anonymous_caller_is_not_told_what_is_wrong_with_a_body(client: httpx.AsyncClient) -> None:
+    """The credential is asked for before the body is read, whatever it is."""
+    for content in (b"{", b"{}", b"x" * 300_000):
+        answer = await client.post("/v1/webhooks", content=content, headers={"Content-Type": "application/json"})
+        assert answer.status_code == 401
+
+
+async def test_login_is_a_503_while_the_operator_has_made_no_session_key(client: httpx.AsyncClient) -> None:
+    """Nobody could be given a session."""
+    answer = await client.post("/v1/auth/login", json={"email": "a@b.example", "password": "x"})
+    assert answer.status_code == 503
+    assert answer.headers["retry-after"]
+
+
+async def test_a_wrong_login_body_repeats_nothing_of_it(client: httpx.AsyncClient) -> None:
+    """It may hold a password."""
+    answer = await client.post("/v1/auth/login", json={"email": "ada", "password": ["hunter2"]})
+    assert answer.status_code == 422
+    assert "hunter2" not in answer.text
+    assert {error["field"] for error in answer.json()["errors"]} == {"email", "password"}
+
+
+def test_the_exported_openapi_document_is_current() -> None:
+    """`python -m hookwright_api.openapi` was run after the last change."""
+    from hookwright_api.openapi import main  # noqa: PLC0415 - imports the whole application
+
+    assert main(["--check", str(Path(__file__).resolve().parents[3] / "docs" / "openapi.json")]) == 0
+
+
+def test_every_operation_tells_its_credentials_its_refusals_and_the_rate_headers(app: FastAPI) -> None:
+    """The description is complete."""
+    document = app.openapi()
+    assert set(document["components"]["securitySchemes"]) == {"ServiceKey", "Session"}
+    operations = [
+        (path, operation)
+        for path, item in document["paths"].items()
+        if path != "/v1/broken"
+        for operation in item.values()
+    ]
+    assert len(operations) == 13
+    for path, operation in operations:
+        assert operation["operationId"]
+        assert operation["description"]
+        assert bool(operation["security"]) is (path != "/v1/auth/login")
+        assert {"401", "422", "429", "500", "503"} <= set(operation["responses"])
+        for status, response in operation["responses"].items():
+            assert {"X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset"} <= set(response["headers"])
+            if int(status) >= 400:
+                assert list(response["content"]) == ["application/problem+json"]

@@ -1,0 +1,113 @@
+"""Names and ids that follow from an Idempotency-Key."""
+
+import json
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hookwright_api.idempotency import (
+    REQUEST_ANNOTATION,
+    EventsShapeError,
+    check_key,
+    check_same,
+    derived_id,
+    expired,
+    request_digest,
+    with_event_ids,
+)
+from hookwright_api.problems import ProblemError
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=8,
+)
+EVENTS = st.dictionaries(st.text(max_size=4), JSON, max_size=4)
+
+
+@given(st.lists(EVENTS, max_size=4), st.sampled_from([None, 1]))
+def test_every_event_gets_an_id_and_keeps_all_else(events: list[dict[str, object]], indent: int | None) -> None:
+    """Ids are added where there are none; the rest of the JSON says the same as before."""
+    given_ids = [event.get("id") for event in events]
+    changed = json.loads(with_event_ids(json.dumps(events, indent=indent).encode(), "key"))
+    assert all("id" in event for event in changed)
+    for before, after, given_id in zip(events, changed, given_ids, strict=True):
+        assert {name: value for name, value in after.items() if name != "id"} == {
+            name: value for name, value in before.items() if name != "id"
+        }
+        if "id" in before:
+            assert after["id"] == given_id
+    ids = [after["id"] for before, after in zip(events, changed, strict=True) if "id" not in before]
+    assert len(set(ids)) == len(ids)
+
+
+@given(EVENTS)
+def test_one_event_is_treated_like_a_list_of_it(event: dict[str, object]) -> None:
+    """An object by itself gets an id as well, the same each time."""
+    body = json.dumps(event).encode()
+    assert with_event_ids(body, "key") == with_event_ids(body, "key")
+    assert "id" in json.loads(with_event_ids(body, "key"))
+
+
+def test_numbers_keep_their_text() -> None:
+    """What is signed and sent later is what the producer wrote."""
+    body = b'[{"type":"delivered","messageId":"m","price":1.10,"big":12345678901234567890123}]'
+    assert b'"price":1.10,"big":12345678901234567890123}]' in with_event_ids(body, "key")
+
+
+def test_the_id_follows_from_key_place_and_content() -> None:
+    """The order of fields makes no difference; everything else does."""
+
+    def id_of(body: bytes, key: str = "k") -> str:
+        return str(json.loads(with_event_ids(body, key))["id"])
+
+    assert id_of(b'{"a":1,"b":2}') == id_of(b'{ "b": 2, "a": 1 }')
+    assert id_of(b'{"a":1}') != id_of(b'{"a":2}')
+    assert id_of(b'{"a":1}') != id_of(b'{"a":1}', "other")
+
+
+@pytest.mark.parametrize("body", [b"", b"7", b'"x"', b"[1]", b"{", b"[{}", b"\xff", b"[" * 100_000])
+def test_what_is_no_event_is_left_to_the_operator(body: bytes) -> None:
+    """No id can be given; the operator names the fault."""
+    with pytest.raises(EventsShapeError):
+        with_event_ids(body, "key")
+
+
+def test_derived_ids_are_lower_case_names_without_visible_order() -> None:
+    """They are names of Kubernetes objects."""
+    ids = {derived_id(12, "a", str(number)) for number in range(1000)}
+    assert len(ids) == 1000
+    assert all(len(made) == 12 and made.isalnum() and made == made.lower() for made in ids)
+
+
+@pytest.mark.parametrize("written", ["", " a", "a ", "\u00e4", "a" * 256, "a\nb"])
+def test_a_key_that_is_no_printable_text_is_refused(written: str) -> None:
+    """422, naming the header."""
+    with pytest.raises(ProblemError) as caught:
+        check_key(written)
+    assert caught.value.status == 422
+
+
+def test_a_key_is_taken_as_it_is() -> None:
+    """UUIDs, and whatever else is printable."""
+    assert check_key("8e03978e-40d5 x") == "8e03978e-40d5 x"
+    assert check_key(None) is None
+
+
+def test_another_request_with_the_same_key_is_refused() -> None:
+    """The digest of the request stands on what it made."""
+    digest = request_digest({"a": 1, "b": 2})
+    check_same({REQUEST_ANNOTATION: digest}, request_digest({"b": 2, "a": 1}))
+    with pytest.raises(ProblemError):
+        check_same({REQUEST_ANNOTATION: digest}, request_digest({"a": 1}))
+    with pytest.raises(ProblemError):
+        check_same({}, digest)
+
+
+def test_a_key_is_good_for_a_day() -> None:
+    """To the second."""
+    made = datetime(2026, 1, 1, tzinfo=UTC)
+    assert not expired(made, made + timedelta(hours=24, seconds=-1))
+    assert expired(made, made + timedelta(hours=24))
