@@ -4,7 +4,7 @@ SHELL := /bin/bash
 PYTHON ?= $(firstword $(foreach candidate,python3.13 python3.12 python3.11 python3,$(shell command -v $(candidate) >/dev/null 2>&1 && $(candidate) -c 'import sys, venv, ensurepip; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' 2>/dev/null && echo $(candidate))))
 BIN := .venv/bin
 
-.PHONY: help demo up test check bench crds docs lock
+.PHONY: help demo up test chaos check bench crds docs lock
 
 help: ## show these targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1\t/' | expand -t 8
@@ -18,6 +18,9 @@ up: .venv/ready ## the same without the story
 test: .venv/ready ## every test, on a real control plane
 	$(BIN)/pytest $(ARGS)
 
+chaos: .venv/ready ## the chaos tests in their long form: 50 kills, the API server away for minutes (some 10 minutes)
+	HOOKWRIGHT_CHAOS=long $(BIN)/pytest tests/chaos $(ARGS)
+
 check: .venv/ready ## format, lint, types, import arrows, generated files
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
@@ -25,6 +28,7 @@ check: .venv/ready ## format, lint, types, import arrows, generated files
 	$(BIN)/lint-imports
 	$(BIN)/python -m hookwright_crds --check
 	$(BIN)/python -m hookwright_dev.reference --check
+	$(BIN)/python -m hookwright_api.openapi --check docs/openapi.json
 
 bench: .venv/ready ## measure throughput, latency and cost, as shares of the loader's own ceiling
 	@$(BIN)/python -m hookwright_dev.bench $(ARGS)
@@ -34,6 +38,7 @@ crds: .venv/ready ## write crds/*.yaml from the models
 
 docs: .venv/ready ## write the references in docs/ from the code
 	$(BIN)/python -m hookwright_dev.reference
+	$(BIN)/python -m hookwright_api.openapi docs/openapi.json
 
 lock: .venv/ready ## resolve requirements.lock anew from pyproject.toml
 	$(BIN)/uv pip compile --universal --python-version 3.11 --extra dev --generate-hashes --no-header --no-annotate --upgrade pyproject.toml -o requirements.lock

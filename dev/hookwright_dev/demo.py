@@ -9,6 +9,7 @@ from typing import Final
 
 import httpx
 
+from hookwright_dev.demo_api import ApiDemo
 from hookwright_dev.errors import DevError
 from hookwright_dev.receiver import Received, Receiver, verdict
 from hookwright_dev.stack import ENV_FILE, EXAMPLES, ROOT, Stack, running
@@ -27,7 +28,7 @@ async def tell(*, once: bool) -> int:
     """Tell the story, then stay up until Ctrl-C unless ``once``; return the exit code."""
     story = Story()
     story.console.print("[bold]Hookwright: from YAML to signed deliveries, on a real control plane[/]")
-    story.step("Start a control plane, the operator, and a receiver")
+    story.step("Start a control plane, the operator, the API, and a receiver")
     interrupted = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, interrupted.set)
@@ -76,6 +77,7 @@ class Demo:
             await self._repeat()
             await self._retry()
             await self._discard()
+            await ApiDemo(self.stack, self.story, self.receiver, ORGANIZATION, PROJECT).tell()
         finally:
             await self.receiver.stop()
 

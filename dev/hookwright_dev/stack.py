@@ -1,16 +1,24 @@
-"""Hookwright on this machine: a real control plane with the operator on it, and `.dev/env` to find it by."""
+"""Hookwright on this machine: a real control plane with operator and API on it, and `.dev/env` to find them by."""
 
 import contextlib
 import os
 import shlex
 import shutil
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from hookwright_dev.controlplane import ControlPlane
-from hookwright_dev.installation import AUDIENCE, SYSTEM_NAMESPACE, OperatorProcess, install, service_account_token
+from hookwright_dev.installation import (
+    AUDIENCE,
+    SYSTEM_NAMESPACE,
+    ApiProcess,
+    OperatorProcess,
+    install,
+    service_account_token,
+)
 from hookwright_dev.progress import progress
 
 ROOT: Final = Path(__file__).resolve().parents[2]
@@ -30,6 +38,7 @@ class Stack:
 
     plane: ControlPlane
     operator: OperatorProcess
+    api: ApiProcess
     token: str
 
     def environment(self) -> dict[str, str]:
@@ -40,6 +49,10 @@ class Stack:
             "HOOKWRIGHT_INTAKE_TOKEN": self.token,
             "HOOKWRIGHT_METRICS_URL": f"{self.operator.health_url}/metrics",
             "HOOKWRIGHT_PID": str(self.operator.running.pid),
+            "HOOKWRIGHT_API_URL": self.api.url,
+            "HOOKWRIGHT_API_METRICS_URL": f"{self.api.health_url}/metrics",
+            "HOOKWRIGHT_API_PID": str(self.api.running.pid),
+            "HOOKWRIGHT_USER_COMMAND": str(Path(sys.executable).with_name("hookwright-user")),
         }
 
     def write_env(self) -> None:
@@ -64,15 +77,19 @@ def running(settings: Mapping[str, str]) -> Iterator[Stack]:
     with ControlPlane.start(DEV / "controlplane", crds=CRDS) as plane:
         ENV_FILE.unlink(missing_ok=True)
         install(plane)
-        folder = DEV / "operator"
-        shutil.rmtree(folder, ignore_errors=True)
         chosen = {name: value for name, value in settings.items() if name not in os.environ}
-        operator = OperatorProcess(plane, folder, chosen)
-        with progress("starting the operator"):
-            operator.start()
+        for folder in (DEV / "operator", DEV / "api"):
+            shutil.rmtree(folder, ignore_errors=True)
+        operator = OperatorProcess(plane, DEV / "operator", chosen)
+        api = ApiProcess(plane, DEV / "api", operator.intake_url, chosen)
         try:
+            with progress("starting operator and API"):
+                operator.start()
+                api.start()
             token = service_account_token(plane, "hookwright-producer", namespace=SYSTEM_NAMESPACE, audience=AUDIENCE)
-            yield Stack(plane, operator, token)
+            yield Stack(plane, operator, api, token)
         finally:
             ENV_FILE.unlink(missing_ok=True)
-            operator.stop()
+            for process in (api, operator):
+                if process.process is not None:
+                    process.stop()

@@ -1,8 +1,10 @@
 """What the intake is given of the rest: acceptance, the delivery log, and tests of endpoints."""
 
 import asyncio
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Final
 from typing import Final
 
 import structlog
@@ -26,6 +28,10 @@ _RECOVERY_STEP: Final = 0.1
 _RECOVERY_POLL: Final = 1.0
 
 log = structlog.get_logger(__name__)
+
+
+_CURSOR: Final = re.compile(r"dlv_[0-9A-HJKMNP-TV-Z]{26}")
+"""A page ends with a delivery, whose id is the cursor of the next."""
 
 
 def message_id() -> str:
@@ -124,7 +130,13 @@ class Deliveries:
     async def deliveries(
         self, endpoint_uid: str, *, state: State | None, limit: int, cursor: str | None
     ) -> tuple[Sequence[DeliveryRecord], str | None]:
-        """Return a page of an endpoint's deliveries, the newest first, and the next page's cursor."""
+        """Return a page of an endpoint's deliveries, the newest first, and the next page's cursor.
+
+        Raises:
+            ValueError: the cursor was never returned by a page.
+        """
+        if cursor is not None and not _CURSOR.fullmatch(cursor):
+            raise ValueError("the cursor is none that a page gave as next")
         return await self.store.deliveries(endpoint_uid, state=state, limit=limit, cursor=cursor)
 
     async def delivery(self, delivery_id: str) -> DeliveryRecord | None:

@@ -8,11 +8,11 @@ from uuid import uuid4
 
 import httpx
 import pytest
-from api.processes import ApiProcess, Organization, running
+from api.processes import Organization, running
 from api.receiver import Received, receiving
 
 from hookwright_dev.cluster import Cluster
-from hookwright_dev.installation import OperatorProcess, install
+from hookwright_dev.installation import ApiProcess, OperatorProcess, install
 from hookwright_dev.processes import tail
 
 LIFTED = {

@@ -7,9 +7,8 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from typing import Any, Final
 from uuid import uuid4
 
@@ -18,100 +17,9 @@ import httpx
 from hookwright_api.auth.passwords import hash_password
 from hookwright_crds.users import user_secret
 from hookwright_dev.cluster import Cluster
-from hookwright_dev.installation import (
-    AUDIENCE,
-    SYSTEM_NAMESPACE,
-    free_port,
-    service_account_kubeconfig,
-    service_account_token,
-)
-from hookwright_dev.processes import ChildProcess
+from hookwright_dev.installation import SYSTEM_NAMESPACE, ApiProcess
 
 PASSWORD: Final = "correct horse battery staple"
-_HOST: Final = "127.0.0.1"
-
-
-@dataclass(slots=True)
-class ApiProcess:
-    """An API that can be started, killed and started again on the same ports.
-
-    Attributes:
-        settings: HOOKWRIGHT_* variables on top of those that a loopback installation needs.
-    """
-
-    cluster: Cluster
-    folder: Path
-    operator_url: str
-    settings: Mapping[str, str] = field(default_factory=dict)
-    port: int = field(default_factory=free_port)
-    health_port: int = field(default_factory=free_port)
-    process: ChildProcess | None = None
-
-    @property
-    def url(self) -> str:
-        """Base URL of /v1."""
-        return f"http://{_HOST}:{self.port}"
-
-    @property
-    def health_url(self) -> str:
-        """Base URL of /healthz, /readyz and /metrics."""
-        return f"http://{_HOST}:{self.health_port}"
-
-    @property
-    def log(self) -> Path:
-        """The log file, appended to by every start."""
-        return self.folder / "api.log"
-
-    @property
-    def running(self) -> ChildProcess:
-        """The process; it must have been started."""
-        assert self.process is not None, "the API was not started"
-        return self.process
-
-    def environment(self) -> dict[str, str]:
-        """Return the variables that the process is started with."""
-        token = self.folder / "operator-token"
-        token.touch(mode=0o600)
-        token.write_text(
-            service_account_token(self.cluster, "hookwright-api", namespace=SYSTEM_NAMESPACE, audience=AUDIENCE)
-        )
-        return {
-            "HOOKWRIGHT_API_HOST": _HOST,
-            "HOOKWRIGHT_API_HEALTH_HOST": _HOST,
-            "HOOKWRIGHT_ALLOW_HTTP": "true",
-            "HOOKWRIGHT_LOG_FORMAT": "console",
-            **self.settings,
-            "KUBECONFIG": str(service_account_kubeconfig(self.cluster, "hookwright-api", self.folder)),
-            "HOOKWRIGHT_API_PORT": str(self.port),
-            "HOOKWRIGHT_API_HEALTH_PORT": str(self.health_port),
-            "HOOKWRIGHT_OPERATOR_URL": self.operator_url,
-            "HOOKWRIGHT_OPERATOR_TOKEN_FILE": str(token),
-        }
-
-    def start(self, *, wait: bool = True) -> None:
-        """Start the API, and return when it is ready."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        argv = [sys.executable, "-m", "hookwright_api"]
-        self.process = ChildProcess.start("api", argv, log=self.log, env=self.environment())
-        if wait:
-            self.running.wait_ready(lambda: self.ready() == 200, 30.0)
-
-    def ready(self) -> int:
-        """Return the status of /readyz, 0 where nobody answers."""
-        try:
-            return httpx.get(f"{self.health_url}/readyz", timeout=2.0, trust_env=False).status_code
-        except httpx.TransportError:
-            return 0
-
-    def metric(self, line: str) -> float:
-        """Return the value of a metric by its name and labels as they are written; 0 where it is not there."""
-        text = httpx.get(f"{self.health_url}/metrics", timeout=5.0, trust_env=False).text
-        values = [row.rpartition(" ")[2] for row in text.splitlines() if row.rpartition(" ")[0] == line]
-        return float(values[0]) if values else 0.0
-
-    def stop(self) -> int:
-        """Send SIGTERM and return the exit code."""
-        return self.running.stop(grace=15.0)
 
 
 @contextmanager

@@ -5,11 +5,11 @@ import time
 from datetime import UTC, datetime, timedelta
 
 import httpx
-from api.processes import ApiProcess, Organization, eventually, problem_of
+from api.processes import Organization, eventually, problem_of
 
 from hookwright_dev.cluster import Cluster
 from hookwright_dev.controlplane import ControlPlane
-from hookwright_dev.installation import OperatorProcess
+from hookwright_dev.installation import ApiProcess, OperatorProcess
 
 
 def test_the_plaintext_of_a_key_is_kept_nowhere(

@@ -10,12 +10,12 @@ from pathlib import Path
 import httpx
 import pytest
 from api.conftest import LIFTED
-from api.processes import ApiProcess, Organization, eventually, problem_of, running
+from api.processes import Organization, eventually, problem_of, running
 
 from hookwright_dev.assets import Assets
 from hookwright_dev.components import kube_apiserver
 from hookwright_dev.controlplane import ControlPlane
-from hookwright_dev.installation import OperatorProcess, install
+from hookwright_dev.installation import ApiProcess, OperatorProcess, install
 from hookwright_dev.processes import ChildProcess
 
 CRDS = Path(__file__).resolve().parents[2] / "crds"

@@ -9,9 +9,10 @@ import time
 
 import httpx
 from api.conftest import StartApi
-from api.processes import ApiProcess, Organization, eventually
+from api.processes import Organization, eventually
 
 from hookwright_dev.cluster import Cluster
+from hookwright_dev.installation import ApiProcess
 
 
 def test_sigterm_finishes_requests_under_way_and_exits_with_0(acme: Organization, start_api: StartApi) -> None:

@@ -8,8 +8,10 @@ from pathlib import Path
 import httpx
 import pytest
 from api.conftest import PROXY, Organizations, StartApi
-from api.processes import ApiProcess, eventually, problem_of
+from api.processes import eventually, problem_of
 from api.redis_server import RedisServer
+
+from hookwright_dev.installation import ApiProcess
 
 HEADERS = ("x-ratelimit-limit", "x-ratelimit-remaining", "x-ratelimit-reset")
 

@@ -6,7 +6,9 @@ from pathlib import Path
 
 import httpx
 import pytest
-from api.processes import ApiProcess, Organization
+from api.processes import Organization
+
+from hookwright_dev.installation import ApiProcess
 
 # Not missing_required_header: a credential of the wrong kind is a 403 here, where schemathesis wants a 401.
 CHECKS = (

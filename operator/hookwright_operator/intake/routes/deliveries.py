@@ -50,11 +50,11 @@ class Deliveries:
         return JSONResponse(document(record))
 
     async def retry(self, request: Request) -> JSONResponse:
-        """Send a failed or delivered delivery again: 202 ``{id, status}``."""
+        """Send a failed or delivered delivery again: 202 ``{id, status}``; with ``?project=`` only one of that project."""
         namespace = request.path_params["namespace"]
         caller = await self._deps.auth.authenticate(request.headers.get("authorization", ""))
         record = await self._find(request)
-        endpoint = self._endpoint_in(namespace, record)
+        endpoint = self._endpoint_in(namespace, record, request.query_params.get("project"))
         # A delivery that is not there is refused like one of an endpoint that the caller may not retry.
         name = endpoint.name if endpoint else ""
         await self._deps.auth.authorise(caller, Access("create", "webhookendpoints", "retry", namespace, name))
@@ -70,9 +70,12 @@ class Deliveries:
         wanted = request.path_params["delivery"]
         return await self._deps.deliveries.delivery(wanted) if _ID.fullmatch(wanted) else None
 
-    def _endpoint_in(self, namespace: str, record: DeliveryRecord | None) -> Endpoint | None:
+    def _endpoint_in(self, namespace: str, record: DeliveryRecord | None, project: str | None) -> Endpoint | None:
+        """Return the endpoint of a delivery, if it is in the namespace and, where one is named, of the project."""
         endpoint = self._deps.registry.get(record.endpoint_uid) if record else None
-        return endpoint if endpoint and endpoint.namespace == namespace else None
+        if endpoint is None or endpoint.namespace != namespace or project not in (None, endpoint.project):
+            return None
+        return endpoint
 
 
 def page_of(query: Callable[[str], str | None]) -> tuple[State | None, int, str | None]:

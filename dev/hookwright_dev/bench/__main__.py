@@ -1,0 +1,96 @@
+"""``python -m hookwright_dev.bench [CASE ...] [--full]``; ``make bench`` calls it."""
+
+import argparse
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from importlib.resources import files
+from types import FrameType
+from typing import Final
+
+from rich.console import Console
+
+from hookwright_dev.bench import page
+from hookwright_dev.bench.cases import CASES, REPEATED, Options
+from hookwright_dev.bench.measures import Measure, medians
+from hookwright_dev.bench.results import Results, machine
+from hookwright_dev.bench.usage import Noise, wait_calm
+from hookwright_dev.errors import DevError
+from hookwright_dev.progress import progress
+from hookwright_dev.stack import ROOT
+
+RESULTS: Final = ROOT / "bench-results"
+DOCUMENT: Final = ROOT / "docs" / "performance.md"
+_FULL_RUNS: Final = 3
+
+
+def main() -> int:
+    """Measure, print the table, write the files; 1 where a case gave no figures."""
+    parser = _parser()
+    chosen = parser.parse_args()
+    if unknown := set(chosen.cases) - set(CASES):
+        parser.error(f"no case is called {', '.join(sorted(unknown))}; there are {', '.join(CASES)}")
+    signal.signal(signal.SIGTERM, _interrupt)
+    console = Console()
+    try:
+        results = _measured(chosen)
+    except KeyboardInterrupt:
+        print("\nstopped")
+        return 130
+    console.print(page.table(results.measures))
+    for case, cores in results.noise.items():
+        console.print(f"{case}: other processes kept {cores:.2f} cores busy")
+    for case, fault in results.faults.items():
+        console.print(f"[red]{case} failed:[/] {fault}", markup=True, highlight=False)
+    console.print(f"written: {results.write(RESULTS).relative_to(ROOT)}")
+    if not results.faults and set(chosen.cases) >= set(CASES):
+        template = (files("hookwright_dev.bench") / "page.md").read_text()
+        DOCUMENT.write_text(page.document(template, results, CASES))
+        console.print(f"written: {DOCUMENT.relative_to(ROOT)}")
+    return 1 if results.faults else 0
+
+
+def _measured(chosen: argparse.Namespace) -> Results:
+    began, clock = datetime.now(UTC), time.monotonic()
+    options = Options(full=chosen.full, seconds=chosen.seconds)
+    found: list[Measure] = []
+    faults: dict[str, str] = {}
+    noise: dict[str, float] = {}
+    for case in chosen.cases:
+        runs = chosen.runs or (_FULL_RUNS if options.full and case in REPEATED else 1)
+        with progress(f"measuring {case}"):
+            wait_calm(chosen.patience)
+            heard = Noise()
+            try:
+                found += _case(case, options, runs)
+            except DevError as fault:
+                faults[case] = str(fault)
+            noise[case] = heard.cores()
+    command = " ".join(["make bench", *(["ARGS=" + repr(" ".join(sys.argv[1:]))] if sys.argv[1:] else [])])
+    return Results(began, time.monotonic() - clock, command, machine(), found, faults, noise)
+
+
+def _case(case: str, options: Options, runs: int) -> Sequence[Measure]:
+    return medians([CASES[case](options) for _ in range(runs)])
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="make bench", description="Measure Hookwright on this machine.")
+    parser.add_argument(
+        "cases", nargs="*", default=list(CASES), metavar="CASE", help=f"everything by default: {', '.join(CASES)}"
+    )
+    parser.add_argument("--full", action="store_true", help="10,000 endpoints, ten minutes of load, medians of three")
+    parser.add_argument("--seconds", type=float, default=10.0, help="of load where throughput is measured (10)")
+    parser.add_argument("--runs", type=int, default=0, help="of each case, of which the median counts")
+    parser.add_argument("--patience", type=float, default=20.0, help="seconds to wait for a quiet machine before each")
+    return parser
+
+
+def _interrupt(_number: int, _frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,26 @@
+"""What is measured, one module a subject; each case starts its own site and returns its figures."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+from hookwright_dev.bench.cases import api, backlog, growth, hang, latency, memory, reconcile, throughput
+from hookwright_dev.bench.cases.options import Options
+from hookwright_dev.bench.measures import Measure
+
+Case = Callable[[Options], Sequence[Measure]]
+
+CASES: Final[Mapping[str, Case]] = {
+    "throughput": throughput.measure,
+    "latency": latency.measure,
+    "hang": hang.measure,
+    "memory": memory.measure,
+    "backlog": backlog.measure,
+    "reconcile": reconcile.measure,
+    "growth": growth.measure,
+    "api": api.measure,
+}
+"""By the name that the command line knows."""
+REPEATED: Final = frozenset({"throughput", "latency", "hang", "api"})
+"""Cases of which `--full` takes the median of several runs."""
+
+__all__ = ["CASES", "REPEATED", "Case", "Options"]

@@ -1,0 +1,73 @@
+"""Whether an event costs more where there are more endpoints, and whether making endpoints costs the events."""
+
+import threading
+from collections.abc import Sequence
+
+from hookwright_dev.bench.cases.backlog import PENDING, fill
+from hookwright_dev.bench.cases.latency import at_calm_rate, quantiles
+from hookwright_dev.bench.cases.options import RATE, Options
+from hookwright_dev.bench.cases.reconcile import restart
+from hookwright_dev.bench.cases.throughput import at_full_speed
+from hookwright_dev.bench.loader import Target
+from hookwright_dev.bench.measures import MEBIBYTES, PER_SECOND, Measure
+from hookwright_dev.bench.site import Site, running
+
+_REPORTED = (".share", ".rate", ".cpu_operator")
+
+
+def measure(options: Options) -> list[Measure]:
+    """Measure with 10 and with 1,000 endpoints, in a full run with 10,000 as well."""
+    found: list[Measure] = []
+    with running() as site:
+        targets, _ = site.endpoints(options.sizes[0])
+        found += _at_size(site, targets, options)
+        for size in options.sizes[1:]:
+            made, figures = _grow(site, targets, size, options)
+            targets += made
+            found += [*figures, *_at_size(site, targets, options)]
+        if options.full:
+            found += _loaded(site, len(targets))
+    return found
+
+
+def _at_size(site: Site, targets: Sequence[Target], options: Options) -> list[Measure]:
+    size = len(targets)
+    speed = at_full_speed(site, f"growth.{size}", f"{size:,} endpoints", targets, options)
+    return [
+        *(figure for figure in speed if figure.key.endswith(_REPORTED)),
+        *at_calm_rate(site, f"growth.{size}", f"post → arrival at 50/s, {size:,} endpoints", targets, options),
+        Measure(f"memory.{size}.endpoints", f"memory with {size:,} endpoints", site.resident(), MEBIBYTES),
+    ]
+
+
+def _grow(site: Site, targets: list[Target], size: int, options: Options) -> tuple[list[Target], list[Measure]]:
+    """Create endpoints while events go on at 50/s to those that are there."""
+    more = size - len(targets)
+    made: list[Target] = []
+    took: list[float] = []
+
+    def create() -> None:
+        created, seconds = site.endpoints(more, first=len(targets))
+        made.extend(created)
+        took.append(seconds)
+
+    creating = threading.Thread(target=create)
+    creating.start()
+    # At least the guessed time of the creation: calm seconds after it would flatter the percentile.
+    seconds = max(options.latency_seconds / 4, more / 250)
+    report = site.loader.load(targets, seconds=seconds, token=site.token, rate=RATE).clean()
+    creating.join()
+    title = f"post → arrival at 50/s while {more:,} endpoints are made"
+    return made, [
+        *quantiles(f"latency.creating.{size}", title, report.arrival_ms.p50, report.arrival_ms.p99),
+        Measure(f"latency.creating.{size}.rate", "endpoints made meanwhile", more / took[0], PER_SECOND),
+    ]
+
+
+def _loaded(site: Site, size: int) -> list[Measure]:
+    """Restart with every endpoint in place, then let deliveries wait at new endpoints."""
+    figures = restart(site, size)
+    held, _ = site.endpoints(10, first=size, suspend=True)
+    fill(site, held)
+    title = f"memory with {size:,} endpoints and {PENDING:,} pending"
+    return [*figures, Measure("memory.loaded", title, site.resident(), MEBIBYTES)]

@@ -1,0 +1,45 @@
+"""What one endpoint of ten that hangs costs the other nine."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from hookwright_dev.bench.cases.latency import quantiles
+from hookwright_dev.bench.cases.options import RATE, Options
+from hookwright_dev.bench.loader import Target
+from hookwright_dev.bench.measures import Measure
+from hookwright_dev.bench.site import Site, running
+
+_HANGING: Final = 0
+_HANG_SECONDS: Final = 15.0
+# The attempt outlives the hang, so that nothing is sent again and what arrives can be counted exactly.
+_TIMEOUT: Final = "30s"
+
+
+def measure(options: Options) -> list[Measure]:
+    """Measure with each event for all ten, and with each event for one."""
+    with running() as site:
+        all_ten = site.fan(10, timeout=_TIMEOUT)
+        one_each, _ = site.endpoints(10, timeout=_TIMEOUT)
+        return [
+            *_hanging(site, "hang.all", "one of ten hangs, each event to all: the others", all_ten, options, fan=10),
+            *_hanging(site, "hang.one", "one of ten hangs, each event to one: the others", one_each, options, fan=1),
+        ]
+
+
+def _hanging(
+    site: Site, key: str, title: str, targets: Sequence[Target], options: Options, *, fan: int
+) -> list[Measure]:
+    site.loader.load(targets, seconds=1.0, token=site.token, fan=fan, rate=RATE)
+    site.loader.hang(_HANGING, seconds=_HANG_SECONDS)
+    site.loader.load(
+        targets,
+        seconds=options.latency_seconds,
+        token=site.token,
+        fan=fan,
+        rate=RATE,
+        hanging=[_HANGING],
+        wait_seconds=1,
+    )
+    site.loader.hang()
+    report = site.loader.wait(60).clean()
+    return quantiles(key, title, report.arrival_ms.p50, report.arrival_ms.p99)

@@ -1,0 +1,202 @@
+"""The loader and receiver: the Go program of ``dev/bench``, built once, started for each case."""
+
+import hashlib
+import os
+import shutil
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+import httpx
+from pydantic import BaseModel, ConfigDict
+
+from hookwright_dev.assets import GO_VERSION
+from hookwright_dev.bench.errors import BenchError
+from hookwright_dev.errors import BuildError
+from hookwright_dev.installation import free_port
+from hookwright_dev.processes import ChildProcess
+from hookwright_dev.progress import progress
+
+MODULE: Final = Path(__file__).resolve().parents[2] / "bench"
+"""The Go module."""
+
+_HOST: Final = "127.0.0.1"
+_LONGEST: Final = 2000.0
+
+
+class Quantiles(BaseModel):
+    """Of durations, in milliseconds."""
+
+    model_config = ConfigDict(frozen=True)
+
+    count: int
+    p50: float
+    p90: float
+    p99: float
+    max: float
+
+
+class Report(BaseModel):
+    """What one load came to; see ``dev/bench/run.go``."""
+
+    model_config = ConfigDict(frozen=True)
+
+    sent: int
+    accepted: int
+    refused: Mapping[int, int]
+    fault: str
+    expected: int
+    arrived: int
+    duplicates: int
+    post_seconds: float
+    seconds: float
+    accepted_per_second: float
+    arrived_per_second: float
+    answer_ms: Quantiles
+    arrival_ms: Quantiles
+
+    def clean(self) -> Self:
+        """Return the report of a load of which nothing was refused, lost or delivered twice.
+
+        Raises:
+            BenchError: something was.
+        """
+        if self.refused:
+            refused = ", ".join(f"{number} with {status or self.fault}" for status, number in self.refused.items())
+            raise BenchError(f"of {self.sent} events were refused: {refused}")
+        if self.arrived < self.expected or self.duplicates:
+            raise BenchError(
+                f"of {self.expected} deliveries {self.arrived} arrived in time, and {self.duplicates} came again"
+            )
+        return self
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where events of a type are posted; target N of a load leads to endpoint N."""
+
+    url: str
+    type: str = "delivered"
+
+
+class Loader:
+    """A running loader; made by `start`, a context manager that stops it."""
+
+    def __init__(self, process: ChildProcess, receiver: str, control: str) -> None:
+        """Wrap a running process; use `start` instead."""
+        self.process = process
+        self.receiver = receiver
+        self._client = httpx.Client(base_url=control, timeout=_LONGEST, trust_env=False)
+
+    @classmethod
+    def start(cls, folder: Path) -> Self:
+        """Build the program where it is not built yet, start it, and return when it listens.
+
+        Raises:
+            BuildError: there is no Go, or it does not compile.
+            ProcessError: it does not start.
+        """
+        receiver, control = f"{_HOST}:{free_port()}", f"{_HOST}:{free_port()}"
+        argv: list[str | Path] = [build(), "serve", "-receiver", receiver, "-control", control]
+        process = ChildProcess.start("loader", argv, log=folder / "loader.log")
+        loader = cls(process, f"http://{receiver}", f"http://{control}")
+        process.wait_ready(lambda: loader._client.get("/strays").is_success, 10.0)
+        return loader
+
+    def __enter__(self) -> Self:
+        """Return the loader; leaving the block stops it."""
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        """Stop the loader."""
+        self._client.close()
+        self.process.stop()
+
+    def url(self, endpoint: int) -> str:
+        """Return the URL at which an endpoint's deliveries are counted."""
+        return f"{self.receiver}/e/{endpoint}"
+
+    def load(self, targets: Sequence[Target], *, seconds: float, token: str = "", **how: object) -> Report:
+        """Post events and return when they have arrived, or ``wait_seconds`` are over.
+
+        Args:
+            targets: one event goes to one of them, in turn.
+            seconds: how long to post.
+            token: bearer token of the intake.
+            how: other fields of a Spec; see ``dev/bench/spec.go``.
+
+        Raises:
+            BenchError: the loader refuses the order.
+        """
+        spec: dict[str, object] = {
+            "targets": [{"url": target.url, "type": target.type} for target in targets],
+            "seconds": seconds,
+            "fan": 1,
+            "wait_seconds": 120,
+            **how,
+        }
+        if token:
+            spec["headers"] = {"Authorization": f"Bearer {token}"}
+        return Report.model_validate(self._order("POST", "/load", spec))
+
+    def wait(self, seconds: float) -> Report:
+        """Return the last load's report when all that was accepted has arrived, or after so many seconds."""
+        return Report.model_validate(self._order("POST", "/await", {"seconds": seconds}))
+
+    def report(self) -> Report:
+        """Return the last load's report as it stands."""
+        return Report.model_validate(self._order("GET", "/report"))
+
+    def hang(self, *endpoints: int, seconds: float = 0.0) -> None:
+        """Have these endpoints take so long to answer, all others none; whatever hangs now is let go."""
+        self._order("PUT", "/behaviours", {str(endpoint): {"seconds": seconds} for endpoint in endpoints})
+
+    def direct(self, *, fan: int = 1, seconds: float = 2.0) -> float:
+        """Return how many posts a second reach the receiver when nothing is in between: the ceiling."""
+        targets = [Target(self.url(endpoint)) for endpoint in range(fan)]
+        return self.load(targets, seconds=seconds, fan=fan, copies=fan).clean().arrived_per_second
+
+    def _order(self, method: str, path: str, body: object = None) -> object:
+        answer = self._client.request(method, path, json=body)
+        if not answer.is_success:
+            raise BenchError(f"loader: {path}: {answer.status_code} {answer.text.strip()}")
+        return answer.json()
+
+
+def build(environ: Mapping[str, str] = os.environ) -> Path:
+    """Return the program, compiling it first where its sources are new.
+
+    Raises:
+        BuildError: there is no Go, or it does not compile.
+    """
+    digest = hashlib.sha256()
+    for source in sorted([*MODULE.glob("*.go"), MODULE / "go.mod"]):
+        digest.update(source.read_bytes())
+    home = Path(environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    program = home / "hookwright" / f"bench-{digest.hexdigest()[:8]}"
+    if not program.exists():
+        program.parent.mkdir(parents=True, exist_ok=True)
+        _compile(program, environ)
+    return program
+
+
+def _compile(program: Path, environ: Mapping[str, str]) -> None:
+    go = shutil.which("go", path=environ.get("PATH"))
+    if go is None:
+        raise BuildError(f"build: there is no `go` on the PATH; install Go {GO_VERSION} or later (https://go.dev/dl)")
+    draft = program.with_suffix(f".{os.getpid()}")
+    with progress("building the loader"):
+        done = subprocess.run(
+            [go, "build", "-trimpath", "-buildvcs=false", "-o", draft, "."],
+            cwd=MODULE,
+            env={**environ, "CGO_ENABLED": "0", "GOWORK": "off"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    if done.returncode != 0:
+        raise BuildError(f"build: go build failed:\n{done.stderr}")
+    draft.rename(program)

@@ -1,0 +1,56 @@
+"""Pure: the figures that the delivery engine is held to, on a machine of two cores."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from hookwright_dev.bench.measures import Measure
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A bound on one figure."""
+
+    bound: float
+    at_least: bool
+
+    def met_by(self, value: float) -> bool:
+        """Tell whether a value keeps the bound."""
+        return value >= self.bound if self.at_least else value <= self.bound
+
+    def __str__(self) -> str:
+        return f"{'≥' if self.at_least else '≤'} {self.bound:,g}"
+
+
+def _least(bound: float) -> Mark:
+    return Mark(bound, at_least=True)
+
+
+def _most(bound: float) -> Mark:
+    return Mark(bound, at_least=False)
+
+
+MARKS: Final[Mapping[str, Mark]] = {
+    "throughput.1.share": _least(8),
+    "throughput.100.share": _least(8),
+    "throughput.fan.share": _least(16),
+    "throughput.1.cpu": _most(0.45),
+    "throughput.100.cpu": _most(0.45),
+    "throughput.fan.cpu": _most(0.25),
+    "latency.p50": _most(4),
+    "latency.p99": _most(10),
+    "hang.all.p99": _most(15),
+    "hang.one.p99": _most(15),
+    "memory.idle": _most(180),
+    "memory.loaded": _most(350),
+    "api.rate": _least(1000),
+}
+"""By the key of the figure."""
+
+
+def verdict(measure: Measure) -> str:
+    """Return whether a figure keeps its mark, in a word; empty where it has none."""
+    mark = MARKS.get(measure.key)
+    if mark is None:
+        return ""
+    return "met" if mark.met_by(measure.value) else "missed"

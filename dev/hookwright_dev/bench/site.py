@@ -1,0 +1,195 @@
+"""One control plane with an operator and a loader on it, for one case: nothing is left over from the one before."""
+
+import json
+import ssl
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import httpx
+
+from hookwright_dev.bench import objects
+from hookwright_dev.bench.errors import BenchError
+from hookwright_dev.bench.loader import Loader, Target
+from hookwright_dev.bench.usage import Meter, resident
+from hookwright_dev.controlplane import ControlPlane
+from hookwright_dev.installation import AUDIENCE, SYSTEM_NAMESPACE, OperatorProcess, install, service_account_token
+from hookwright_dev.stack import CRDS
+
+NAMESPACE: Final = "bench"
+_AT_ONCE: Final = 16
+_API: Final = f"/apis/{objects.API_VERSION}/namespaces/{NAMESPACE}"
+_PATHS: Final = {"Project": f"{_API}/projects", "WebhookEndpoint": f"{_API}/webhookendpoints"}
+
+
+@dataclass(slots=True)
+class Site:
+    """What runs for one case.
+
+    Attributes:
+        token: may send events for every project.
+    """
+
+    plane: ControlPlane
+    operator: OperatorProcess
+    loader: Loader
+    token: str
+    client: httpx.Client = field(repr=False)
+
+    def meter(self) -> Meter:
+        """Start to measure what every process of the site uses."""
+        pids = {process.name: process.pid for process in self.plane.processes}
+        return Meter({**pids, "operator": self.operator.running.pid, "loader": self.loader.process.pid})
+
+    def resident(self) -> float:
+        """Return the operator's resident memory in MiB."""
+        return resident(self.operator.running.pid)
+
+    def intake(self, project: str) -> str:
+        """Return the URL that takes a project's events."""
+        return f"{self.operator.intake_url}/v1alpha1/namespaces/{NAMESPACE}/projects/{project}/events"
+
+    def endpoints(self, count: int, *, first: int = 0, **spec: Any) -> tuple[list[Target], float]:
+        """Create endpoints to each of which one kind of event leads, and return when all are Ready.
+
+        Args:
+            count: how many.
+            first: the first one's number.
+            spec: fields of each endpoint's spec.
+
+        Returns:
+            Where to post what for each, and the seconds from the first request to the last Ready.
+        """
+        numbers = range(first, first + count)
+        places = {number: objects.place(number) for number in numbers}
+        self.create([objects.project(NAMESPACE, name) for name in dict.fromkeys(name for name, _ in places.values())])
+        made = [
+            objects.endpoint(NAMESPACE, f"e-{number}", project=name, url=self.loader.url(number), events=[kind], **spec)
+            for number, (name, kind) in places.items()
+        ]
+        seconds = self.create_ready(made)
+        return [Target(self.intake(name), kind) for name, kind in places.values()], seconds
+
+    def fan(self, count: int, **spec: Any) -> list[Target]:
+        """Create endpoints that all subscribe to the same events; return where to post these."""
+        self.create([objects.project(NAMESPACE, "fan")])
+        self.create_ready(
+            [
+                objects.endpoint(
+                    NAMESPACE, f"f-{number}", project="fan", url=self.loader.url(number), events=["delivered"], **spec
+                )
+                for number in range(count)
+            ]
+        )
+        return [Target(self.intake("fan"))]
+
+    def create(self, wanted: Sequence[Mapping[str, Any]]) -> None:
+        """Create objects, some at a time; a Project that is there already will do."""
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            list(pool.map(self._create, wanted))
+
+    def create_ready(self, wanted: Sequence[Mapping[str, Any]]) -> float:
+        """Create endpoints and return the seconds until the last is Ready."""
+        names = {str(one["metadata"]["name"]) for one in wanted}
+        watch = _ReadyWatch(self.client, names)
+        began = time.monotonic()
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            list(pool.map(self._create, wanted))
+        watch.wait(60 + len(names) * 0.05)
+        return time.monotonic() - began
+
+    def patch(self, name: str, spec: Mapping[str, Any]) -> None:
+        """Change fields of an endpoint's spec."""
+        self.client.patch(
+            f"{_PATHS['WebhookEndpoint']}/{name}",
+            content=json.dumps({"spec": dict(spec)}),
+            headers={"Content-Type": "application/merge-patch+json"},
+        ).raise_for_status()
+
+    def writes(self) -> dict[str, int]:
+        """Return how often objects of ours, Secrets and Events were written since the API server began."""
+        return objects.writes(self.client.get("/metrics").raise_for_status().text)
+
+    def _create(self, wanted: Mapping[str, Any]) -> None:
+        answer = self.client.post(_PATHS[str(wanted["kind"])], json=wanted)
+        there_already = answer.status_code == 409 and wanted["kind"] == "Project"
+        if not answer.is_success and not there_already:
+            raise BenchError(f"{wanted['kind']} {wanted['metadata']['name']}: {answer.text}")
+
+
+class _ReadyWatch:
+    """Follows endpoints from now on until all of some names are Ready."""
+
+    def __init__(self, client: httpx.Client, names: set[str]) -> None:
+        listed = client.get(_PATHS["WebhookEndpoint"], params={"limit": 1}).raise_for_status().json()
+        self._client, self._missing = client, set(names)
+        self._version = str(listed["metadata"]["resourceVersion"])
+        self._thread = threading.Thread(target=self._follow, daemon=True)
+        self._thread.start()
+
+    def wait(self, seconds: float) -> None:
+        """Return when all are Ready.
+
+        Raises:
+            BenchError: some are not, after so many seconds.
+        """
+        self._thread.join(seconds)
+        if self._missing:
+            raise BenchError(f"{len(self._missing)} endpoints were not Ready after {seconds:g} s")
+
+    def _follow(self) -> None:
+        query = {"watch": "true", "resourceVersion": self._version}
+        # The end of the site ends the stream under a watch that was given up.
+        with (
+            suppress(httpx.TransportError),
+            self._client.stream("GET", _PATHS["WebhookEndpoint"], params=query, timeout=None) as answer,
+        ):
+            for line in answer.iter_lines():
+                # Most lines tell of steps before readiness; they need no parsing.
+                if '"Ready"' in line:
+                    self._see(json.loads(line)["object"])
+                if not self._missing:
+                    return
+
+    def _see(self, seen: Mapping[str, Any]) -> None:
+        conditions = seen.get("status", {}).get("conditions", ())
+        if any(one["type"] == "Ready" and one["status"] == "True" for one in conditions):
+            self._missing.discard(seen["metadata"]["name"])
+
+
+@contextmanager
+def running(settings: Mapping[str, str] | None = None) -> Iterator[Site]:
+    """Start a site for a block.
+
+    Args:
+        settings: HOOKWRIGHT_* variables of the operator, on top of what a loopback installation needs.
+    """
+    with (
+        tempfile.TemporaryDirectory(prefix="hookwright-bench-") as name,
+        ControlPlane.start(crds=CRDS) as plane,
+        Loader.start(Path(name)) as loader,
+        _administrator(plane) as client,
+    ):
+        install(plane)
+        plane.kubectl("create", "namespace", NAMESPACE)
+        operator = OperatorProcess(plane, Path(name) / "operator", settings or {})
+        operator.start()
+        try:
+            token = service_account_token(plane, "hookwright-producer", namespace=SYSTEM_NAMESPACE, audience=AUDIENCE)
+            yield Site(plane, operator, loader, token, client)
+        finally:
+            operator.stop()
+
+
+def _administrator(plane: ControlPlane) -> httpx.Client:
+    context = ssl.create_default_context(cafile=plane.ca)
+    pki = plane.folder / "pki"
+    context.load_cert_chain(pki / "admin.crt", pki / "admin.key")
+    limits = httpx.Limits(max_connections=2 * _AT_ONCE)
+    return httpx.Client(base_url=plane.server, verify=context, trust_env=False, timeout=30.0, limits=limits)

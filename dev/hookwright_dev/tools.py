@@ -1,0 +1,152 @@
+"""Command-line tools that the tests and the chart need: helm and kubeconform built from Go's module proxy, promtool.
+
+A Go tool is built once at a pinned version, verified by Go's checksum database, and lands in the cache whole or not at
+all. promtool comes with Debian's ``prometheus`` package, for its Go module cannot be installed by version.
+"""
+
+import fcntl
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from hookwright_dev.errors import DevError
+from hookwright_dev.processes import ChildProcess
+from hookwright_dev.progress import progress
+
+_INSTALL_SECONDS: Final = 600.0
+
+
+class ToolError(DevError):
+    """A tool could not be had; the message says what to install or to set."""
+
+
+@dataclass(frozen=True, slots=True)
+class GoTool:
+    """A program that `go install` builds.
+
+    Attributes:
+        name: the executable's name.
+        package: Go's path of its main package.
+        version: the pinned version, ``v`` included.
+        ldflags: the linker's flags; without them helm does not know its own version.
+    """
+
+    name: str
+    package: str
+    version: str
+    ldflags: str = "-s -w"
+
+
+HELM: Final = GoTool(
+    "helm", "helm.sh/helm/v4/cmd/helm", "v4.3.1", "-s -w -X helm.sh/helm/v4/internal/version.version=v4.3.1"
+)
+KUBECONFORM: Final = GoTool("kubeconform", "github.com/yannh/kubeconform/cmd/kubeconform", "v0.8.0")
+
+
+def acquire_tool(tool: GoTool, environ: Mapping[str, str] = os.environ) -> Path:
+    """Return the executable of ``tool``, building it first where the cache lacks it (helm: some 2 minutes).
+
+    ``HOOKWRIGHT_HELM`` and ``HOOKWRIGHT_KUBECONFORM`` may name executables to take instead. Raises `ToolError` when
+    such a path is no executable, Go is missing, or the build fails.
+    """
+    if named := environ.get(_variable(tool)):
+        if not os.access(named, os.X_OK):
+            raise ToolError(f"{_variable(tool)}: {named} is no executable file; name one, or unset it")
+        return Path(named).resolve()
+    folder = tools_folder(environ) / f"{tool.name}-{tool.version}"
+    executable = folder / tool.name
+    if not os.access(executable, os.X_OK):
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with _locked(folder.with_name(f"{folder.name}.lock"), tool):
+            if not os.access(executable, os.X_OK):  # another process may have built it while this one waited
+                _build(tool, folder, environ)
+    return executable
+
+
+def tools_folder(environ: Mapping[str, str] = os.environ) -> Path:
+    """Return the folder of the cache that holds the tools, each in a folder named after its version."""
+    home = Path(environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return home / "hookwright" / "tools"
+
+
+def acquire_promtool(environ: Mapping[str, str] = os.environ) -> Path:
+    """Return promtool, from the PATH or else installed with Debian's ``prometheus`` package, which takes root.
+
+    Raises `ToolError`, saying what to install, where that cannot be done.
+    """
+    found = shutil.which("promtool", path=environ.get("PATH"))
+    if found is None:
+        _apt_install("prometheus", "promtool", environ)
+        found = shutil.which("promtool", path=environ.get("PATH"))
+    if found is None:
+        raise ToolError("promtool: the package prometheus was installed, but no promtool is on the PATH")
+    return Path(found)
+
+
+def _variable(tool: GoTool) -> str:
+    return f"HOOKWRIGHT_{tool.name.upper()}"
+
+
+@contextmanager
+def _locked(path: Path, tool: GoTool) -> Iterator[None]:
+    with path.open("w") as lock:
+        with progress(f"waiting for another process that prepares {tool.name}"):
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _build(tool: GoTool, folder: Path, environ: Mapping[str, str]) -> None:
+    go = shutil.which("go", path=environ.get("PATH"))
+    if go is None:
+        raise ToolError(
+            f"{tool.name}: there is no `go` on the PATH; install Go, or put {tool.name} {tool.version} there"
+        )
+    scratch = folder.with_name(f"{folder.name}.part")
+    shutil.rmtree(scratch, ignore_errors=True)
+    scratch.mkdir()
+    try:
+        _go_install(go, tool, scratch, environ)
+        shutil.rmtree(folder, ignore_errors=True)
+        scratch.rename(folder)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _go_install(go: str, tool: GoTool, scratch: Path, environ: Mapping[str, str]) -> None:
+    argv = [go, "install", "-v", "-trimpath", "-ldflags", tool.ldflags, f"{tool.package}@{tool.version}"]
+    with (
+        progress(f"building {tool.name} {tool.version}, a few minutes the first time") as show,
+        ChildProcess.start(
+            "go install",
+            argv,
+            log=scratch / "build.log",
+            env={**environ, "GOBIN": str(scratch), "CGO_ENABLED": "0", "GOWORK": "off", "GOFLAGS": ""},
+            cwd=scratch,
+        ) as compiler,
+    ):
+        while compiler.running:
+            show(f"{len(compiler.log.read_bytes().splitlines())} packages")
+            time.sleep(0.2)
+    if compiler.returncode != 0:
+        raise ToolError(f"{tool.name}: go install {tool.package}@{tool.version} failed:\n{compiler.tail(10)}")
+
+
+def _apt_install(package: str, tool: str, environ: Mapping[str, str]) -> None:
+    apt = shutil.which("apt-get", path=environ.get("PATH"))
+    if apt is None or os.geteuid() != 0:
+        why = "there is no apt-get here" if apt is None else "only root may install packages"
+        raise ToolError(f"{tool}: not on the PATH, and {why}; install it yourself (Debian: apt-get install {package})")
+    quiet = {**environ, "DEBIAN_FRONTEND": "noninteractive"}
+    with progress(f"installing {tool} with apt-get"):
+        for argv in ([apt, "update", "-qq"], [apt, "install", "-y", "-qq", "--no-install-recommends", package]):
+            done = subprocess.run(
+                argv, env=quiet, capture_output=True, text=True, timeout=_INSTALL_SECONDS, check=False
+            )
+            if done.returncode != 0:
+                raise ToolError(f"{tool}: {' '.join(argv[1:])} failed:\n{done.stderr.strip()}")
