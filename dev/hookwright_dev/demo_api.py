@@ -172,4 +172,4 @@ class ApiDemo:
 
 def _brief(answer: dict[str, Any], secret: str) -> str:
     """Return an answer for reading, with most of its secret left out."""
-    return json.dumps(answer | {secret: f"{answer[secret][:16]}…"})
+    return json.dumps(answer | {secret: f"{answer[secret][:8]}…"}, ensure_ascii=False)
