@@ -5,7 +5,6 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
-from typing import Final
 
 import structlog
 from pydantic_core import to_json

@@ -12,11 +12,45 @@ from concurrent.futures import Future
 from typing import Final
 
 import kopf
+import structlog
 import uvloop
 
+from hookwright_crds import API_VERSION, GROUP
+from hookwright_operator.errors import KubeError
 from hookwright_operator.handlers import Watch, kopf_settings, register
+from hookwright_operator.kube import Kube
+from hookwright_operator.reconcile.cache import MODELS
+from hookwright_operator.reconcile.paths import plural
+
+log = structlog.get_logger(__name__)
 
 _STOP_SECONDS: Final = 5.0
+_SERVED_SECONDS: Final = 0.5
+
+
+async def until_served(kube: Kube) -> None:
+    """Return when the API server announces every kind.
+
+    kopf asks once, at its start, which kinds there are; one that is announced later, as happens for a moment after
+    the CRDs were applied, it would not watch.
+    """
+    wanted = {plural(kind) for kind in MODELS}
+    told = False
+    while True:
+        try:
+            groups = {group["name"] for group in (await kube.get("/apis"))["groups"]}
+            served = {one["name"] for one in (await kube.get(f"/apis/{API_VERSION}"))["resources"]}
+            missing = wanted - served if GROUP in groups else wanted
+        except KubeError as error:
+            if error.status != 404:
+                raise
+            missing = wanted
+        if not missing:
+            return
+        if not told:
+            log.warning("waiting for the CustomResourceDefinitions: apply crds/*.yaml", missing=sorted(missing))
+            told = True
+        await asyncio.sleep(_SERVED_SECONDS)
 
 
 async def watch_cluster(watch: Watch, namespaces: Collection[str]) -> None:
