@@ -38,7 +38,7 @@ from hookwright_operator.sessions import Rotation, SessionKeys
 from hookwright_operator.settings import Settings
 from hookwright_operator.store.store import Store
 from hookwright_operator.supervise import Supervisor
-from hookwright_operator.watching import watch_cluster
+from hookwright_operator.watching import until_served, watch_cluster
 
 log = structlog.get_logger(__name__)
 
@@ -210,6 +210,7 @@ class Operator:
     # ---- loops
 
     async def _run_kopf(self) -> None:
+        await until_served(self._kube)
         served = self._settings.watch_namespaces
         await watch_cluster(self._watch, {*served, self._settings.namespace} if served else ())
 

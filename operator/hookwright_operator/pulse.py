@@ -15,8 +15,8 @@ import kopf
 
 from hookwright_operator import metrics
 
-RENEWED: Final = 120.0
-"""Seconds after which the API server ends a watch, for kopf to renew it."""
+RENEWED: Final = 120
+"""Seconds after which the API server ends a watch, for kopf to renew it; whole, for kopf hands the number on."""
 
 
 @dataclass(frozen=True, kw_only=True)

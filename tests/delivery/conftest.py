@@ -1,14 +1,19 @@
 """What the delivery tests share: a real receiver, and a sender that may reach loopback."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from pathlib import Path
 
 import pytest
 import uvloop
+from delivery.engine import Engine, Plan
 
 from hookwright_dev.receiver import Receiver
 from hookwright_operator.delivery.guard import Guard
 from hookwright_operator.delivery.sender import Sender
+from hookwright_operator.store.store import Store
+
+Start = Callable[..., Awaitable[Engine]]
 
 ON_BOTH_LOOPS = ("test_sender", "test_guard")
 
@@ -33,3 +38,23 @@ async def sender() -> AsyncIterator[Sender]:
     """A sender whose guard lets loopback through."""
     async with Sender(Guard(["127.0.0.0/8", "::1/128"]), user_agent="Hookwright/test", allow_http=True) as sender:
         yield sender
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Path:
+    """Where the test's store is."""
+    return tmp_path / "deliveries.db"
+
+
+@pytest.fixture
+async def start(database: Path) -> AsyncIterator[Start]:
+    """Start an engine; at the end of the test it is stopped."""
+    started: list[Engine] = []
+
+    async def start_one(plan: Plan | None = None, store: Store | None = None) -> Engine:
+        started.append(await Engine.start(store or database, plan))
+        return started[-1]
+
+    yield start_one
+    for engine in started:
+        await engine.stop(grace=1)

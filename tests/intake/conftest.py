@@ -8,7 +8,7 @@ from uuid import uuid4
 import httpx
 import pytest
 import uvloop
-from intake.recorder import ORDERS, Intake, Line, Log, Recorder, Tester, Tokens, await_permission
+from intake.recorder import ORDERS, Intake, Jobs, Line, Log, Recorder, Tester, Tokens, await_permission
 
 from hookwright_dev.cluster import Cluster
 from hookwright_operator.intake.app import create_app
@@ -76,7 +76,7 @@ async def line(control_plane: Cluster, monkeypatch: pytest.MonkeyPatch) -> Async
 @pytest.fixture
 async def intake(line: Line, tokens: Tokens) -> AsyncIterator[Intake]:
     """An intake with project ``billing`` and endpoint ``orders``, and a client that is the sender."""
-    registry, recorder, log, tester = Registry(), Recorder(), Log(), Tester()
+    registry, recorder, log, tester, jobs = Registry(), Recorder(), Log(), Tester(), Jobs()
     registry.put_project(tokens.namespace, "billing")
     registry.put(
         Endpoint(
@@ -94,7 +94,15 @@ async def intake(line: Line, tokens: Tokens) -> AsyncIterator[Intake]:
         return running.unready
 
     app = create_app(
-        Deps(registry=registry, accepter=recorder, auth=ReviewAuth(line), deliveries=log, tester=tester, ready=ready),
+        Deps(
+            registry=registry,
+            accepter=recorder,
+            auth=ReviewAuth(line),
+            deliveries=log,
+            recoveries=jobs,
+            tester=tester,
+            ready=ready,
+        ),
         max_requests=4,
         body_seconds=0.5,
         new_trace=lambda: "trace-1",
@@ -103,6 +111,6 @@ async def intake(line: Line, tokens: Tokens) -> AsyncIterator[Intake]:
     base = f"http://127.0.0.1:{server.port}/v1alpha1/namespaces/{tokens.namespace}"
     bearer = {"Authorization": f"Bearer {tokens.sender}"}
     async with httpx.AsyncClient(base_url=base, headers=bearer, trust_env=False) as client:
-        running = Intake(server, client, registry, line, recorder, log, tester)
+        running = Intake(server, client, registry, line, recorder, log, tester, jobs)
         yield running
     await server.stop()

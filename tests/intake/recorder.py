@@ -14,7 +14,7 @@ from hookwright_operator.intake.deps import AcceptResult
 from hookwright_operator.intake.parsing import IncomingEvent
 from hookwright_operator.intake.server import Server
 from hookwright_operator.registry import Endpoint, Registry
-from hookwright_operator.store.model import DeliveryRecord, State
+from hookwright_operator.store.model import DeliveryRecord, Recovery, RecoveryState, State
 
 ORDERS = "uid-orders"
 """The uid of the endpoint that every test finds."""
@@ -96,6 +96,32 @@ class Log:
         return True
 
 
+@dataclass(slots=True)
+class Jobs:
+    """Recoveries in memory, all of them running, at a time that stands still."""
+
+    known: dict[str, Recovery] = field(default_factory=dict)
+    now: int = 1_767_225_600_000
+
+    def now_ms(self) -> int:
+        """Return the time."""
+        return self.now
+
+    async def begin(self, endpoint_uid: str, *, since_ms: int, until_ms: int | None) -> tuple[Recovery, bool]:
+        """Keep a job, unless the endpoint has one."""
+        for job in self.known.values():
+            if job.endpoint_uid == endpoint_uid:
+                return job, False
+        until = self.now if until_ms is None else until_ms
+        job = Recovery("rec_1", endpoint_uid, RecoveryState.RUNNING, since_ms, until, 7, 0, self.now)
+        self.known[job.id] = job
+        return job, True
+
+    async def find(self, recovery_id: str) -> Recovery | None:
+        """Return one."""
+        return self.known.get(recovery_id)
+
+
 @dataclass(frozen=True, slots=True)
 class Result:
     """What came of a test."""
@@ -145,6 +171,7 @@ class Intake:
     recorder: Recorder
     log: Log
     tester: Tester
+    jobs: Jobs
     unready: str | None = None
 
 

@@ -1,13 +1,15 @@
 """What the store's tests share: stores on real databases, one engine after the other."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 
 import pytest
 import pytest_asyncio
-from store.making import LEASE_MS, Clock, Observed
+from store.making import EMPTY, LEASE_MS, Clock, Observed, left, migrated, neighbour_of
 
-from hookwright_operator.store.store import DEDUPE_WINDOW_MS, Store
+from hookwright_dev.postgres import FAST, PostgresServer, programs
+from hookwright_operator.store.store import Store
 
 Open = Callable[[], Awaitable[Store]]
 
@@ -24,11 +26,37 @@ def observed() -> Observed:
     return Observed()
 
 
-@pytest.fixture(params=["sqlite"])
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Install what is missing before the first test: that can take a minute, and no test's time limit covers it."""
+    if session.items and not session.config.option.collectonly:
+        programs()
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[PostgresServer]:
+    """The session's PostgreSQL server."""
+    server = PostgresServer(FAST)
+    server.start()
+    yield server
+    server.remove()
+
+
+@pytest.fixture(scope="session")
+def postgres_url(postgres: PostgresServer) -> str:
+    """A database with the schema in it, which tests use one after the other."""
+    url = postgres.new_database("contract")
+    asyncio.run(migrated(url))
+    return url
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """An empty database of each engine."""
-    assert request.param == "sqlite"
-    return f"sqlite:///{tmp_path}/deliveries.db"
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path}/deliveries.db"
+    url = str(request.getfixturevalue("postgres_url"))
+    request.getfixturevalue("postgres").execute(EMPTY, database="contract")
+    return url
 
 
 @pytest_asyncio.fixture
@@ -52,16 +80,8 @@ async def store(open_store: Open) -> Store:
 
 
 @pytest_asyncio.fixture
-async def neighbour(store: Store, clock: Clock) -> AsyncIterator[Store]:
+async def neighbour(store: Store, url: str, clock: Clock) -> AsyncIterator[Store]:
     """Another instance on the same database, as several replicas would have it."""
-    other = Store(
-        store._database,
-        instance="neighbour",
-        lease_ms=LEASE_MS,
-        clock=clock,
-        observe=lambda _operation, _seconds: None,
-        dedupe_window_ms=DEDUPE_WINDOW_MS,
-    )
-    await other.heartbeat()
+    other = await neighbour_of(store, url, clock)
     yield other
-    await other._batcher.close()
+    await left(other)

@@ -1,19 +1,23 @@
 """What the store's tests are made of: a clock to turn, events, settlements, and a look at the rows themselves."""
 
 import asyncio
+import threading
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
-from sqlalchemy import func, select
+import asyncpg
+from sqlalchemy import Connection, func, select
 from ulid import ULID
 
 from hookwright_operator.store.model import Attempt, Claimed, NewDelivery, NewEvent, Settlement, State
-from hookwright_operator.store.schema import attempts, counters, deliveries, event_ids, events, instances
-from hookwright_operator.store.store import Store
+from hookwright_operator.store.schema import metadata
+from hookwright_operator.store.store import DEDUPE_WINDOW_MS, Store
 
 LEASE_MS = 10_000
-TABLES = {table.name: table for table in (attempts, counters, deliveries, event_ids, events, instances)}
+TABLES = {name: table for name, table in metadata.tables.items() if name != "compatibility"}
+EMPTY = f"TRUNCATE {', '.join(TABLES)}"
 
 
 @dataclass(slots=True)
@@ -46,6 +50,69 @@ class Observed:
     def commits(self) -> int:
         """How many transactions were committed."""
         return self.operations.count("commit")
+
+
+@asynccontextmanager
+async def held(store: Store, url: str) -> AsyncIterator["asyncio.Future[str]"]:
+    """A transaction that is under way for as long as the block runs; it answers "done"."""
+    begun, go_on = threading.Event(), threading.Event()
+
+    def wait_here(_connection: Connection) -> str:
+        begun.set()
+        assert go_on.wait(5)
+        return "done"
+
+    def wait_for_the_lock(connection: Connection) -> str:
+        begun.set()
+        connection.execute(select(func.pg_advisory_xact_lock(7)))
+        return "done"
+
+    if store._database.exclusive:
+        under_way = store._once("hold", wait_here)
+        try:
+            assert await asyncio.to_thread(begun.wait, 5)
+            yield under_way
+        finally:
+            go_on.set()
+        return
+    holder = await asyncpg.connect(url)
+    await holder.execute("SELECT pg_advisory_lock(7)")
+    under_way = store._once("hold", wait_for_the_lock)
+    try:
+        await eventually(lambda: asyncio.sleep(0, begun.is_set()))
+        yield under_way
+    finally:
+        await holder.close()
+
+
+async def migrated(url: str) -> None:
+    """Make the schema."""
+    await (await Store.open(url, instance="migration", lease_ms=1, clock=lambda: 0)).close()
+
+
+async def neighbour_of(store: Store, url: str, clock: Clock) -> Store:
+    """Open another instance on a store's database; on SQLite, where that cannot be, it shares what is open."""
+    if not store._database.exclusive:
+        return await Store.open(url, instance="neighbour", lease_ms=LEASE_MS, clock=clock)
+    other = Store(
+        store._database,
+        instance="neighbour",
+        lease_ms=LEASE_MS,
+        clock=clock,
+        observe=lambda _operation, _seconds: None,
+        dedupe_window_ms=DEDUPE_WINDOW_MS,
+    )
+    other._slot = 1
+    await other.heartbeat()
+    return other
+
+
+async def left(neighbour: Store) -> None:
+    """Close a neighbour, and leave the database open where it is shared."""
+    if neighbour._database.exclusive:
+        await neighbour._batcher.close()
+    else:
+        await neighbour.close()
 
 
 def event(

@@ -1,13 +1,13 @@
 """Calls share transactions, and none pays for another's fault."""
 
 import asyncio
-import threading
 import time
+import traceback
 from collections.abc import Sequence
 
 import pytest
 from sqlalchemy import Connection, text
-from store.making import Observed, accept_one, claimed_ids, event, eventually, settlement, state_of
+from store.making import Observed, accept_one, claimed_ids, event, eventually, held, settlement, state_of
 
 from hookwright_operator.errors import StoreError, StoreUnavailable
 from hookwright_operator.store.batch import CROWD, MAX_WEIGHT, SPACING, Batcher, Operation
@@ -15,28 +15,22 @@ from hookwright_operator.store.model import State
 from hookwright_operator.store.store import Store
 
 
-async def test_whatever_gathers_during_a_transaction_goes_into_the_next(store: Store, observed: Observed) -> None:
+async def test_whatever_gathers_during_a_transaction_goes_into_the_next(
+    store: Store, url: str, observed: Observed
+) -> None:
     """Accepts, settlements, claims and releases that come while one runs are one transaction together."""
     first, second = await accept_one(store, claimed=True), await accept_one(store, claimed=True)
     await accept_one(store, uid="audit")
-    begun, go_on = threading.Event(), threading.Event()
-
-    def hold(_connection: Connection) -> None:
-        begun.set()
-        assert go_on.wait(5)
-
-    holding = store._once("hold", hold)
-    assert await asyncio.to_thread(begun.wait, 5)
-    observed.operations.clear()
-    gathered = asyncio.gather(
-        store.accept([event("other")]),
-        store.settle([settlement(first, State.DELIVERED)]),
-        store.claim([("audit", 1)]),
-        store.accept([event("other")]),
-        store.release([second.id]),
-    )
-    await asyncio.sleep(0)
-    go_on.set()
+    async with held(store, url) as holding:
+        observed.operations.clear()
+        gathered = asyncio.gather(
+            store.accept([event("other")]),
+            store.settle([settlement(first, State.DELIVERED)]),
+            store.claim([("audit", 1)]),
+            store.accept([event("other")]),
+            store.release([second.id]),
+        )
+        await asyncio.sleep(0)
     await gathered
 
     await holding
@@ -166,24 +160,15 @@ async def test_closing_finishes_what_was_asked_for_and_then_refuses(store: Store
     await store.close()
 
 
-async def test_nothing_is_taken_while_the_store_closes(store: Store) -> None:
+async def test_nothing_is_taken_while_the_store_closes(store: Store, url: str) -> None:
     """What is under way is finished, but a busy caller cannot keep the store open."""
-    begun, go_on = threading.Event(), threading.Event()
+    async with held(store, url) as under_way:
+        closing = asyncio.create_task(store.close())
+        await asyncio.sleep(0)
 
-    def hold(_connection: Connection) -> str:
-        begun.set()
-        assert go_on.wait(5)
-        return "done"
+        with pytest.raises(StoreUnavailable, match="closed"):
+            await store.accept([event("orders")])
 
-    under_way = store._once("hold", hold)
-    assert await asyncio.to_thread(begun.wait, 5)
-    closing = asyncio.create_task(store.close())
-    await asyncio.sleep(0)
-
-    with pytest.raises(StoreUnavailable, match="closed"):
-        await store.accept([event("orders")])
-
-    go_on.set()
     assert await under_way == "done"
     await closing
 
@@ -199,25 +184,17 @@ async def test_a_batcher_closed_at_once_still_does_what_it_was_asked(store: Stor
     assert await answer == "hello"
 
 
-async def test_a_dead_writer_refuses_instead_of_hanging(store: Store) -> None:
+async def test_a_dead_writer_refuses_instead_of_hanging(store: Store, url: str) -> None:
     """Whoever waits when the writer dies, and whoever comes later, is told so at once."""
-    begun, go_on = threading.Event(), threading.Event()
+    async with held(store, url) as under_way:
+        waiting = asyncio.create_task(store.accept([event("orders")]))
+        await asyncio.sleep(0)
+        store._batcher._writer.cancel()
 
-    def hold(_connection: Connection) -> None:
-        begun.set()
-        assert go_on.wait(5)
-
-    under_way = store._once("hold", hold)
-    assert await asyncio.to_thread(begun.wait, 5)
-    waiting = asyncio.create_task(store.accept([event("orders")]))
-    await asyncio.sleep(0)
-    store._batcher._writer.cancel()
-
-    async with asyncio.timeout(5):
-        for call in (under_way, waiting, store.ping()):
-            with pytest.raises(StoreUnavailable, match="writer was stopped"):
-                await call
-    go_on.set()
+        async with asyncio.timeout(5):
+            for call in (under_way, waiting, store.ping()):
+                with pytest.raises(StoreUnavailable, match="writer was stopped"):
+                    await call
 
 
 async def test_a_writer_that_dies_of_a_fault_says_which(store: Store) -> None:
@@ -240,10 +217,9 @@ async def test_refused_transactions_do_not_show_what_was_in_them(store: Store) -
     taken = event("orders", project="secret-project")
     await store.accept([taken])
 
-    with pytest.raises(StoreError, match="UNIQUE constraint failed") as caught:
+    with pytest.raises(StoreError, match=r"UNIQUE constraint failed: events|duplicate key .*events_pkey") as caught:
         await store.accept([taken])
 
-    shown = f"{caught.value!r} {caught.value.__cause__!r} {caught.value.__cause__}"
-    assert "INSERT INTO events" in shown
+    shown = "".join(traceback.format_exception(caught.value))
     assert "secret" not in shown
     assert taken.id not in shown

@@ -126,3 +126,36 @@ async def test_a_delivery_retried_by_hand_is_safe_from_pruning(store: Store, clo
     await store.prune(delivered_before_ms=clock.now, failed_before_ms=clock.now, limit=10)
 
     assert await state_of(store, delivery_id) == State.PENDING
+
+
+async def test_a_deleted_endpoint_is_forgotten_with_its_last_delivery(store: Store, clock: Clock) -> None:
+    """Its counters and recoveries stay as long as a delivery of it does, and then go, others' stay."""
+    for uid in ("orders", "kept"):
+        delivery = await accept_one(store, claimed=True, uid=uid)
+        await store.settle([settlement(delivery, State.FAILED)])
+        await store.begin_recovery(f"rec_{uid}", uid, since_ms=clock.now + 1)
+    await store.discard("orders", "endpoint deleted")
+    clock.advance(1)
+
+    assert await store.prune(delivered_before_ms=0, failed_before_ms=0, limit=10) == 0
+    assert (await store.counts()).keys() == {"orders", "kept"}
+    while await store.prune(delivered_before_ms=clock.now, failed_before_ms=clock.now, limit=10):
+        pass
+
+    assert (await store.counts()).keys() == {"kept"}
+    assert [job.endpoint_uid for job in await store.running_recoveries()] == ["kept"]
+    assert await store.recovery("rec_orders") is None
+    assert await rows_of(store, "gone_endpoints") == 0
+
+
+async def test_ended_recoveries_go_with_age(store: Store, clock: Clock) -> None:
+    """As failed deliveries do; one that is running never goes."""
+    for uid in ("orders", "audit"):
+        await store.begin_recovery(f"rec_{uid}", uid, since_ms=0)
+    await store.advance_recovery("rec_orders", limit=1)
+    clock.advance(1)
+
+    assert await store.prune(delivered_before_ms=clock.now, failed_before_ms=clock.now, limit=10) == 1
+
+    assert await store.recovery("rec_orders") is None
+    assert await store.recovery("rec_audit") is not None

@@ -6,6 +6,7 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import AsyncIterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,7 @@ from sqlalchemy.sql.compiler import SQLCompiler
 from store.making import LEASE_MS, Clock, accept_one, all_rows, claimed_ids, event
 
 from hookwright_operator.errors import StoreError, StoreUnavailable
-from hookwright_operator.store import accepting, claiming, migrations, reading, removing, settling
+from hookwright_operator.store import accepting, claiming, migrations, reading, recovering, removing, settling
 from hookwright_operator.store.model import Counts, State
 from hookwright_operator.store.schema import metadata
 from hookwright_operator.store.store import Store
@@ -219,12 +220,23 @@ async def test_a_lost_writer_thread_is_unavailable(path: Path) -> None:
 async def test_a_schema_of_the_future_is_refused(path: Path) -> None:
     """An older operator must not write into what a newer one has changed."""
     await (await opened(path)).close()
-    with sqlite3.connect(path) as connection:
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.execute("UPDATE alembic_version SET version_num = '9999'")
-    connection.close()
+        connection.execute("UPDATE compatibility SET oldest = '9998'")
 
     with pytest.raises(StoreError, match="schema is of revision 9999, which this operator does not know"):
         await opened(path)
+
+
+async def test_a_schema_of_the_future_that_still_serves_is_used_as_it_is(path: Path) -> None:
+    """Old and new replicas can start side by side as long as the new one's changes do no harm to the old one."""
+    await (await opened(path)).close()
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("UPDATE alembic_version SET version_num = '9999'")
+
+    store = await opened(path)
+    await accept_one(store)
+    await store.close()
 
 
 async def test_the_migrations_make_what_the_tables_say(store: Store, tmp_path: Path) -> None:
@@ -255,7 +267,7 @@ def test_the_newest_migration_is_the_one_that_opening_looks_for() -> None:
     assert ScriptDirectory(str(Path(migrations.__file__).parent)).get_current_head() == migrations.HEAD
 
 
-TABLE_SCAN = re.compile(r"SCAN (?!rows_json|sums|instances|counters)")
+TABLE_SCAN = re.compile(r"SCAN (?!rows_json|sums|instances|counters|busy|gone_endpoints|due)")
 
 PLANS = {
     "claim": (claiming.CLAIM, "deliveries_to_claim (endpoint_uid=? AND due_ms<?)"),
@@ -266,6 +278,10 @@ PLANS = {
     "settle": (settling.MOVE, "deliveries USING PRIMARY KEY (id=?)"),
     "count": (settling.COUNT, "deliveries USING PRIMARY KEY (id=?)"),
     "repetitions": (accepting.REPETITIONS, "event_ids USING PRIMARY KEY"),
+    "recover": (recovering.NEXT, "deliveries_to_recover (endpoint_uid=? AND (ended_ms,id)>(?,?) AND ended_ms<?)"),
+    "recover how many": (recovering.TOTAL, "deliveries_to_recover (endpoint_uid=? AND ended_ms>? AND ended_ms<?)"),
+    "recover when": (recovering.DUE, "deliveries_to_claim (endpoint_uid=? AND due_ms<?)"),
+    "forget": (removing.FORGETTABLE, "deliveries_log (endpoint_uid=?)"),
     "prune delivered": (removing.DONE, "deliveries_done_by_age (ended_ms<?)"),
     "prune failed": (removing.FAILED, "deliveries_failed_by_age (ended_ms<?)"),
     "prune event ids": (removing.DROP_EVENT_IDS, "event_ids_by_age (accepted_ms<?)"),
@@ -279,9 +295,8 @@ PLANS = {
 
 PARTIAL = {
     "claim": (claiming.CLAIM, "deliveries.state = 'pending'"),
-    "release": (claiming.RELEASE, "deliveries.state = 'pending'"),
-    "settle": (settling.MOVE, "deliveries.state = 'pending'"),
     "next_due": (reading.NEXT_DUE, "deliveries.state = 'pending'"),
+    "recover": (recovering.NEXT, "deliveries.state = 'failed'"),
     "failed log": (reading.log_page("orders", state=State.FAILED, limit=5, before="x"), "deliveries.state = 'failed'"),
 }
 

@@ -4,17 +4,20 @@ import asyncio
 import tempfile
 from collections import Counter
 from collections.abc import Coroutine
+from contextlib import ExitStack
 from dataclasses import dataclass
 from random import Random
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from sqlalchemy import Connection, select
-from store.making import LEASE_MS, Clock, event, settlement
+from store.making import EMPTY, LEASE_MS, Clock, event, left, neighbour_of, settlement
 
-from hookwright_operator.store.model import NewDelivery, State
+from hookwright_dev.postgres import PostgresServer
+from hookwright_operator.store.model import NewDelivery, RecoveryState, State
 from hookwright_operator.store.schema import deliveries
 from hookwright_operator.store.store import DEDUPE_WINDOW_MS, Store
 
@@ -36,6 +39,17 @@ class Expected:
     state: State = State.PENDING
     attempts: int = 0
     made: int = 0
+    ended_ms: int | None = None
+
+
+@dataclass(slots=True)
+class Job:
+    """What the model knows of a recovery that is running."""
+
+    id: str
+    until_ms: int
+    reached: tuple[int, str]
+    done: int = 0
 
 
 class Deliveries(RuleBasedStateMachine):
@@ -44,11 +58,13 @@ class Deliveries(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.runner = asyncio.Runner()
-        self.folder = tempfile.TemporaryDirectory()
+        self.clean_up = ExitStack()
         self.clock = Clock()
         self.known: dict[str, Expected] = {}
         self.remembered: dict[str, int] = {}
         self.in_hand: dict[int, list[str]] = {0: [], 1: []}
+        self.jobs: dict[str, Job] = {}
+        self.begun = 0
 
     def run(self, work: Coroutine[object, object, T]) -> T:
         """Let the stores work."""
@@ -57,30 +73,24 @@ class Deliveries(RuleBasedStateMachine):
     @initialize()
     def open(self) -> None:
         """Begin with an empty database."""
-        self.stores = self.run(self._open())
+        self.stores = self.run(self._open(self.empty_database()))
         self.leases = dict.fromkeys((0, 1), self.clock.now + LEASE_MS)
 
-    async def _open(self) -> tuple[Store, Store]:
-        url = f"sqlite:///{self.folder.name}/deliveries.db"
+    def empty_database(self) -> str:
+        """The URL of an empty database."""
+        raise NotImplementedError
+
+    async def _open(self, url: str) -> tuple[Store, Store]:
         first = await Store.open(url, instance="first", lease_ms=LEASE_MS, clock=self.clock)
-        second = Store(
-            first._database,
-            instance="second",
-            lease_ms=LEASE_MS,
-            clock=self.clock,
-            observe=lambda _operation, _seconds: None,
-            dedupe_window_ms=DEDUPE_WINDOW_MS,
-        )
-        await second.heartbeat()
-        return first, second
+        return first, await neighbour_of(first, url, self.clock)
 
     def teardown(self) -> None:
         """Close everything."""
         if hasattr(self, "stores"):
-            self.run(self.stores[1]._batcher.close())
+            self.run(left(self.stores[1]))
             self.run(self.stores[0].close())
         self.runner.close()
-        self.folder.cleanup()
+        self.clean_up.close()
 
     @rule(
         instance=INSTANCES,
@@ -137,6 +147,7 @@ class Deliveries(RuleBasedStateMachine):
             expected.state, expected.owner = state, None
             expected.attempts += 1
             expected.due_ms = due_ms if state == State.PENDING else expected.due_ms
+            expected.ended_ms = None if state == State.PENDING else self.clock.now
 
     @precondition(lambda self: self.in_hand[0])
     @rule()
@@ -166,6 +177,8 @@ class Deliveries(RuleBasedStateMachine):
         assert self.run(self.stores[0].discard(uid, "endpoint deleted")) == len(pending)
         for expected in pending:
             expected.state, expected.owner = State.DISCARDED, None
+        if job := self.jobs.pop(uid, None):
+            self.has_ended(job, RecoveryState.CANCELLED)
 
     @precondition(lambda self: self.known)
     @rule(pick=st.randoms(use_true_random=False))
@@ -175,8 +188,61 @@ class Deliveries(RuleBasedStateMachine):
         expected = self.known[delivery_id]
         assert self.run(self.stores[1].retry(delivery_id)) == expected.state
         if expected.state in {State.DELIVERED, State.FAILED}:
-            expected.state, expected.owner = State.PENDING, None
-            expected.due_ms, expected.attempts = self.clock.now, 0
+            self.renew(expected)
+
+    def renew(self, expected: Expected) -> None:
+        """The delivery is pending anew."""
+        expected.state, expected.owner, expected.ended_ms = State.PENDING, None, None
+        expected.due_ms, expected.attempts = self.clock.now, 0
+
+    @rule(uid=ENDPOINTS, ago=st.sampled_from([0, 1, 30_000, DEDUPE_WINDOW_MS]))
+    def begin_recovery(self, uid: str, ago: int) -> None:
+        """Somebody wants all back that failed since a time."""
+        self.begun += 1
+        since_ms = self.clock.now - ago
+        found = self.run(self.stores[0].begin_recovery(f"rec_{self.begun}", uid, since_ms=since_ms))
+        job = self.jobs.setdefault(uid, Job(f"rec_{self.begun}", self.clock.now, (since_ms, "")))
+        assert (found.id, found.done, found.state) == (job.id, job.done, RecoveryState.RUNNING)
+        if job.id == f"rec_{self.begun}":
+            assert found.total == len(self.recoverable(uid, job))
+
+    def recoverable(self, uid: str, job: Job) -> list[tuple[int, str]]:
+        """What the job has still to do, in its order."""
+        ended = [(e.ended_ms, delivery_id) for delivery_id, e in self.known.items() if e.state == State.FAILED]
+        return sorted(
+            (at, delivery_id)
+            for at, delivery_id in ended
+            if self.known[delivery_id].new.endpoint_uid == uid
+            and at is not None
+            and at <= job.until_ms
+            and (at, delivery_id) > job.reached
+        )
+
+    @precondition(lambda self: self.jobs)
+    @rule(pick=st.randoms(use_true_random=False), instance=INSTANCES, limit=st.integers(1, 4))
+    def advance_recovery(self, pick: Random, instance: int, limit: int) -> None:
+        """A job goes on, where its endpoint has not too much to do anyway."""
+        uid = pick.choice(list(self.jobs))
+        job = self.jobs[uid]
+        due = sum(
+            e.new.endpoint_uid == uid and e.state == State.PENDING and e.due_ms <= self.clock.now
+            for e in self.known.values()
+        )
+        room = 0 if due * 2 > limit else limit - due
+        batch = self.recoverable(uid, job)[:room]
+        assert self.run(self.stores[instance].advance_recovery(job.id, limit=limit)) == len(batch)
+        for reached in batch:
+            self.renew(self.known[reached[1]])
+            job.reached = reached
+            job.done += 1
+        if len(batch) < room:
+            self.has_ended(self.jobs.pop(uid), RecoveryState.COMPLETED)
+
+    def has_ended(self, job: Job, state: RecoveryState) -> None:
+        """The job tells that it ended, and how."""
+        told = self.run(self.stores[1].recovery(job.id))
+        assert told is not None
+        assert (told.state, told.done, told.ended_ms) == (state, job.done, self.clock.now)
 
     @invariant()
     def the_rows_are_as_expected(self) -> None:
@@ -192,6 +258,14 @@ class Deliveries(RuleBasedStateMachine):
 
         assert self.run(self.stores[0]._database.read(rows)) == {
             delivery_id: (expected.state, expected.owner) for delivery_id, expected in self.known.items()
+        }
+
+    @invariant()
+    def the_running_recoveries_are_as_expected(self) -> None:
+        """One for an endpoint at most, with as much done as was."""
+        running = self.run(self.stores[1].running_recoveries())
+        assert {job.endpoint_uid: (job.id, job.done) for job in running} == {
+            uid: (job.id, job.done) for uid, job in self.jobs.items()
         }
 
     @invariant()
@@ -221,8 +295,35 @@ class Deliveries(RuleBasedStateMachine):
                 assert [attempt.number for attempt in record.attempts] == list(range(1, made + 1))
 
 
-TestDeliveries = Deliveries.TestCase
-TestDeliveries.settings = settings(
+class OnSqlite(Deliveries):
+    """The machine on a file."""
+
+    def empty_database(self) -> str:
+        """The URL of a new file."""
+        folder = self.clean_up.enter_context(tempfile.TemporaryDirectory())
+        return f"sqlite:///{folder}/deliveries.db"
+
+
+class OnPostgres(Deliveries):
+    """The machine on the session's PostgreSQL server."""
+
+    server: ClassVar[PostgresServer]
+
+    def empty_database(self) -> str:
+        """The URL of the database that tests share, emptied."""
+        self.server.execute(EMPTY, database="contract")
+        return self.server.url("contract")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _server(postgres: PostgresServer, postgres_url: str) -> None:
+    assert postgres_url == postgres.url("contract")
+    OnPostgres.server = postgres
+
+
+TestOnSqlite = OnSqlite.TestCase
+TestOnPostgres = OnPostgres.TestCase
+TestOnSqlite.settings = TestOnPostgres.settings = settings(
     max_examples=30,
     stateful_step_count=25,
     deadline=None,

@@ -49,13 +49,18 @@ class Lane:
 
     @property
     def can_start(self) -> bool:
-        """Whether an attempt may begin now; none while the store refuses results, for a crash would repeat them all."""
+        """Whether an attempt may begin now.
+
+        A crash repeats what has no stored result. So there are at most as many results on their way to the store
+        as attempts may be under way, and while the store refuses one, nothing begins.
+        """
         return (
             bool(self.ready)
             and not self.gone
             and self.endpoint.sendable
             and not self.refused
             and self.in_flight < self.endpoint.max_in_flight
+            and self.in_flight + self.settling < 2 * self.endpoint.max_in_flight
         )
 
     def pause(self, now: float) -> float:

@@ -6,6 +6,7 @@ claim of what waits in the store. Either way it is this process's alone until it
 
 import asyncio
 import heapq
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from typing import Final
 
@@ -56,7 +57,7 @@ class Dispatcher:
         self._clock_ms, self._observer, self._sweep = clock_ms, observer, sweep
         self._lanes: dict[str, Lane] = {}
         self._waiting: dict[str, int] = {}
-        self._hungry: set[Lane] = set()
+        self._hungry: OrderedDict[Lane, None] = OrderedDict()
         self._paced: set[Lane] = set()
         self._due: list[tuple[int, str]] = []
         self._alarm: asyncio.TimerHandle | None = None
@@ -207,7 +208,7 @@ class Dispatcher:
     # ---- claiming
 
     async def _claim_for_hungry(self) -> None:
-        lanes = [self._hungry.pop() for _ in range(min(_LANES_PER_CLAIM, len(self._hungry)))]
+        lanes = [self._hungry.popitem(last=False)[0] for _ in range(min(_LANES_PER_CLAIM, len(self._hungry)))]
         if not self._hungry:
             self._wake.clear()
         wants = [(lane, self._affordable(lane), lane.backlog_seen) for lane in lanes]
@@ -221,7 +222,7 @@ class Dispatcher:
             short = self._take_in(wants, claimed)
             dues = await self._store.next_due([lane.endpoint.uid for lane in short]) if short else {}
         except StoreError:
-            self._hungry.update(lane for lane, _, _ in wants)
+            self._hungry.update((lane, None) for lane, _, _ in wants)
             self._wake.set()
             raise
         finally:
@@ -305,7 +306,7 @@ class Dispatcher:
             lane.started(now)
             self._spawn(self._attempt(lane, delivery))
         if lane.wants(self._bounds.window):
-            self._hungry.add(lane)
+            self._hungry.setdefault(lane)
             self._wake.set()
 
     def _pump_later(self, lane: Lane, delay: float) -> None:

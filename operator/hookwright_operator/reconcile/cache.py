@@ -29,6 +29,7 @@ class Cache:
     _resources: dict[Key, Resource] = field(default_factory=dict)
     _children: dict[Name, set[Key]] = field(default_factory=dict)
     _secrets: dict[Name, Secret] = field(default_factory=dict)
+    _unfit: dict[Key, str] = field(default_factory=dict)
     _keys: dict[str, Key] = field(default_factory=dict)
     _versions: dict[str, int] = field(default_factory=dict)
     _dead: dict[str, int] = field(default_factory=dict)
@@ -41,8 +42,11 @@ class Cache:
         """
         if not self._newer(body["metadata"]):
             return None
+        meta = ObjectMeta.model_validate(body["metadata"])
+        key = key_of(kind, meta)
+        self._unfit[key] = meta.uid
         resource = MODELS[kind].model_validate(body)
-        key = key_of(kind, resource.metadata)
+        del self._unfit[key]
         self._detach(key)
         self._resources[key] = resource
         self._keys[resource.metadata.uid] = key
@@ -58,6 +62,8 @@ class Cache:
         if known is not None and known.metadata.uid == meta.uid:
             self._detach(key)
             del self._resources[key]
+        if self._unfit.get(key) == meta.uid:
+            del self._unfit[key]
         self._bury(meta)
         return key
 
@@ -132,13 +138,19 @@ class Cache:
         yield from tuple(self._resources)
 
     def names(self, kind: Kind | None) -> Iterator[tuple[Name, str]]:
-        """Yield name and uid of every object of a kind, or of the Secrets where kind is None."""
+        """Yield name and uid of every object of a kind, or of the Secrets where kind is None.
+
+        Those too that do not fit the contract: they exist, and what waits for them must not be taken for orphaned.
+        """
         if kind is None:
             yield from [(name, secret.uid) for name, secret in self._secrets.items()]
             return
         for key, resource in tuple(self._resources.items()):
             if key.kind == kind:
                 yield (key.namespace, key.name), resource.metadata.uid
+        for key, uid in tuple(self._unfit.items()):
+            if key.kind == kind and key not in self._resources:
+                yield (key.namespace, key.name), uid
 
     def _detach(self, key: Key) -> None:
         known = self._resources.get(key)

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Final
 
 from hookwright_crds.base import parse_duration
 from hookwright_crds.conditions import Condition, condition, find, merge
@@ -36,6 +37,8 @@ from hookwright_operator.reconcile.signing import (
     valid_secret,
 )
 from hookwright_operator.registry import Endpoint, Health
+
+_CONFLICT: Final = "SecretConflict"
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +133,7 @@ def _verdict(observed: ObservedEndpoint, secret: Secret) -> _Verdict:
     if secret.foreign:
         return _Verdict(
             ready=False,
-            reason="SecretConflict",
+            reason=_CONFLICT,
             message=f"Secret {secret.name!r} exists and was not made for this endpoint; rename or delete it.",
         )
     if not valid_secret(secret.fields.get(SECRET_FIELD, "")):
@@ -184,7 +187,7 @@ def _plan_status(observed: ObservedEndpoint, verdict: _Verdict, now: datetime) -
         now=now,
     )
     kept = before.signing_secret_ref
-    if observed.project is not None:
+    if observed.project is not None and verdict.reason != _CONFLICT:
         kept = SecretKeyRef(name=signing_secret_name(meta.name), key=SECRET_FIELD)
     after = WebhookEndpointStatus(
         observed_generation=meta.generation,

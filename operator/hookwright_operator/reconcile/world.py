@@ -11,9 +11,9 @@ from typing import Any, Final, Protocol
 import structlog
 
 from hookwright_crds import API_VERSION
-from hookwright_crds.base import format_timestamp
+from hookwright_crds.base import ObjectMeta, format_timestamp
 from hookwright_crds.keys import mint
-from hookwright_crds.resources import ApiKey, Project, WebhookEndpoint
+from hookwright_crds.resources import ApiKey, HandoverState, Project, WebhookEndpoint
 from hookwright_operator import metrics
 from hookwright_operator.delivery.signing import new_secret
 from hookwright_operator.errors import KubeError, StoreError
@@ -23,6 +23,7 @@ from hookwright_operator.reconcile.cache import Cache, Resource
 from hookwright_operator.reconcile.endpoint import ObservedEndpoint, plan_endpoint
 from hookwright_operator.reconcile.paths import events_path, resource_path, secrets_path
 from hookwright_operator.reconcile.plan import (
+    FINALIZER,
     Action,
     Announce,
     ApplyMetadata,
@@ -92,16 +93,16 @@ class World:
     async def _carry_out(self, resource: Resource) -> float | None:
         now = self.clock()
         published = self.health.get(resource.metadata.uid)
-        plan = self._plan(resource, published, now)
+        plan = await self._plan(resource, published, now)
         for action in plan.actions:
             await self._do(action)
-        if isinstance(resource, WebhookEndpoint) and resource.status.deliveries is None:
+        if isinstance(resource, WebhookEndpoint) and _lost_counts(resource):
             self.counts_lost(resource.metadata.uid)
         if published is not None and self.health.get(resource.metadata.uid) is published:
             del self.health[resource.metadata.uid]
         return (plan.again_at - now).total_seconds() if plan.again_at else None
 
-    def _plan(self, resource: Resource, health: Health | None, now: datetime) -> Plan:
+    async def _plan(self, resource: Resource, health: Health | None, now: datetime) -> Plan:
         meta = resource.metadata
         if isinstance(resource, Project):
             children = self.cache.children(meta.namespace, meta.name)
@@ -110,20 +111,32 @@ class World:
         project = self.cache.project(meta.namespace, resource.spec.project_ref.name)
         if isinstance(resource, ApiKey):
             handover = resource.spec.handover
-            secret = self._secret(meta.namespace, handover.secret_name, meta.uid) if handover else None
+            told = resource.status.handover
+            expected = told is not None and told.state is HandoverState.DELIVERED
+            secret = await self._secret(meta, handover.secret_name, expected=expected) if handover else None
             return plan_apikey(ObservedApiKey(resource, project, secret), now=now, mint=lambda: mint(secrets.choice))
+        expected = resource.status.signing_secret_ref is not None and meta.deletion_timestamp is None
         observed = ObservedEndpoint(
             endpoint=resource,
             project=project,
-            secret=self._secret(meta.namespace, signing_secret_name(meta.name), meta.uid),
+            secret=await self._secret(meta, signing_secret_name(meta.name), expected=expected),
             health=health,
             allow_http=self.allow_http,
             finalizer_grace=self.finalizer_grace,
         )
         return plan_endpoint(observed, now=now, new_secret=lambda: new_secret(secrets.token_bytes))
 
-    def _secret(self, namespace: str, name: str, owner_uid: str) -> Secret | None:
-        return self.cache.secret(namespace, name, owner_uid=owner_uid)
+    async def _secret(self, owner: ObjectMeta, name: str, *, expected: bool) -> Secret | None:
+        known = self.cache.secret(owner.namespace, name, owner_uid=owner.uid)
+        if known is not None or not expected:
+            return known
+        # A watch by labels shows a Secret that lost them as deleted; only a read tells what is the case.
+        try:
+            self.cache.see_secret(await self.kube.get(secrets_path(owner.namespace, name)))
+        except KubeError as error:
+            if error.status != 404:
+                raise
+        return self.cache.secret(owner.namespace, name, owner_uid=owner.uid)
 
     def _unregister_gone(self, key: Key, uid: str) -> None:
         """Forget what had this key but is gone, also where its finalizer was taken away or its name is in use again."""
@@ -240,6 +253,11 @@ class World:
             await self.kube.post(events_path(event.key.namespace), _event_body(event, now))
         except KubeError as error:
             log.warning("an Event could not be written", reason=event.reason, name=event.key.name, error=str(error))
+
+
+def _lost_counts(endpoint: WebhookEndpoint) -> bool:
+    """Tell whether the status was wiped; a new endpoint has none either, but no finalizer yet."""
+    return endpoint.status.deliveries is None and FINALIZER in endpoint.metadata.finalizers
 
 
 def _identity(key: Key, uid: str) -> dict[str, Any]:

@@ -21,11 +21,14 @@ from sqlalchemy import (
     true,
     type_coerce,
 )
-from sqlalchemy.dialects.sqlite import insert
 
+# Of the two engines' identical spellings the one that both compile.
+from sqlalchemy.dialects.postgresql import insert
+
+from hookwright_operator.store import counting
 from hookwright_operator.store.model import Accepted, NewEvent, State
 from hookwright_operator.store.rows import packed, rows
-from hookwright_operator.store.schema import counters, deliveries, event_ids, events
+from hookwright_operator.store.schema import deliveries, event_ids, events
 
 _now = bindparam("now", type_=BigInteger)
 
@@ -69,19 +72,9 @@ INSERT_DELIVERIES = insert(deliveries).from_select(
     select(_deliveries, literal(State.PENDING.value), literal(""), _now, literal(0), null()),
 )
 
-_counts = rows(endpoint_uid=Text, accepted=Integer)
-_count = insert(counters).from_select(
-    ["endpoint_uid", "accepted", "delivered", "failed", "discarded"],
-    select(_counts, literal(0), literal(0), literal(0)).where(true()),
-)
-COUNT = _count.on_conflict_do_update(
-    index_elements=list(counters.primary_key),
-    set_={"accepted": counters.c.accepted + _count.excluded.accepted},
-)
-
 
 def accept(
-    connection: Connection, calls: Sequence[Sequence[NewEvent]], *, owner: str, now: int, since: int
+    connection: Connection, calls: Sequence[Sequence[NewEvent]], *, owner: str, slot: int, now: int, since: int
 ) -> list[Accepted]:
     """Write the new events of all calls with their deliveries and counters; repetitions write nothing.
 
@@ -89,13 +82,14 @@ def accept(
         connection: in a transaction.
         calls: the events of each accept call.
         owner: the instance that has what is written as claimed.
+        slot: of its counters.
         now: the time of acceptance.
         since: an id that was accepted at or before this time counts as new again.
     """
     repeated = _remember_ids(connection, (event for call in calls for event in call), now=now, since=since)
     new = [event for call in calls for event in call if event.id not in repeated]
     if any(event.deliveries for event in new):
-        _write(connection, [event for event in new if event.deliveries], owner=owner, now=now)
+        _write(connection, [event for event in new if event.deliveries], owner=owner, slot=slot, now=now)
     return [_answer(call, repeated, now) for call in calls]
 
 
@@ -117,14 +111,15 @@ def _remember_ids(connection: Connection, arrived: Iterable[NewEvent], *, now: i
             if first.setdefault(key, event.id) != event.id:
                 repeated.add(event.id)
     if first:
-        keys = packed([(*key, message_id) for key, message_id in first.items()])
+        # In the order of the ids, so that two transactions never wait for each other's rows.
+        keys = packed([(*key, message_id) for key, message_id in sorted(first.items())])
         entered = connection.execute(REMEMBER, {"rows": keys, "now": now, "since": since}).rowcount
         if entered < len(first):
             repeated.update(connection.scalars(REPETITIONS, {"rows": keys}))
     return repeated
 
 
-def _write(connection: Connection, new: Sequence[NewEvent], *, owner: str, now: int) -> None:
+def _write(connection: Connection, new: Sequence[NewEvent], *, owner: str, slot: int, now: int) -> None:
     event_rows = []
     delivery_rows = []
     start = 1
@@ -139,6 +134,5 @@ def _write(connection: Connection, new: Sequence[NewEvent], *, owner: str, now: 
     bodies = b"".join([event.body for event in new])
     connection.execute(INSERT_EVENTS, {"rows": packed(event_rows), "bodies": bodies, "now": now})
     connection.execute(INSERT_DELIVERIES, {"rows": packed(delivery_rows), "now": now})
-    # In the order of their uids, so that two transactions never wait for each other's rows.
     counted = Counter([row[2] for row in delivery_rows])
-    connection.execute(COUNT, {"rows": packed(sorted(counted.items()))})
+    counting.add(connection, slot, [(uid, number, 0, 0, 0) for uid, number in counted.items()])

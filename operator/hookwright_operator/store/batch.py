@@ -11,7 +11,7 @@ gathers for each: at 4,000 deliveries a second that is a third less work for 4 m
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from time import perf_counter
@@ -21,7 +21,7 @@ from sqlalchemy import Connection
 
 from hookwright_operator import metrics
 from hookwright_operator.errors import StoreUnavailable
-from hookwright_operator.store.faults import translated
+from hookwright_operator.store.faults import OutcomeUnknown, translated
 
 P = TypeVar("P")
 R = TypeVar("R")
@@ -137,6 +137,9 @@ class Batcher:
         started = perf_counter()
         try:
             done = await self._transact(partial(_perform, work))
+        except OutcomeUnknown as error:
+            self._leave_open(group, error)
+            return
         except Exception as error:  # noqa: BLE001 - whatever it is belongs to the callers
             await self._recover(calls, error)
             return
@@ -148,6 +151,14 @@ class Batcher:
             self._observe(operation.name, seconds)
             rest -= seconds
         self._observe("commit", rest)
+
+    @staticmethod
+    def _leave_open(group: Mapping[Operation[Any, Any], Sequence[_Call]], error: OutcomeUnknown) -> None:
+        """Tell each caller what its answer would have been, for it may have to be made undone."""
+        done: Any = error.result
+        for asked, (answers, _) in zip(group.values(), done, strict=True):
+            for call, answer in zip(asked, answers, strict=True):
+                _refuse(call, OutcomeUnknown(str(error), answer))
 
     async def _recover(self, calls: Sequence[_Call], error: Exception) -> None:
         if len(calls) == 1 or isinstance(translated(error), StoreUnavailable):

@@ -1,15 +1,15 @@
 """Opening a database: from a URL to something that runs transactions.
 
-SQLite is written by one thread, the only one that ever writes, and read by a few others. Its file belongs to one
-process: a lock on ``<file>.lock`` is held as long as the database is open, and the system takes it away with the
-process, however that ends.
+PostgreSQL has a module of its own, `postgres`. SQLite is written by one thread, the only one that ever writes, and read
+by a few others. Its file belongs to one process: a lock on ``<file>.lock`` is held as long as the database is open, and
+the system takes it away with the process, however that ends.
 """
 
 import asyncio
 import fcntl
 import os
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Executor, ThreadPoolExecutor
 from pathlib import Path
 from typing import Protocol, Self, TypeVar
@@ -20,6 +20,7 @@ from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 from hookwright_operator.errors import StoreError, StoreUnavailable
 from hookwright_operator.store.faults import cause, translated
 from hookwright_operator.store.migrations import upgrade
+from hookwright_operator.store.postgres import PostgresDatabase
 
 T = TypeVar("T")
 
@@ -27,6 +28,9 @@ BUSY_TIMEOUT = 5.0
 """Seconds to wait for a lock on the database that somebody else holds; ``?timeout=`` in the URL changes it."""
 
 READERS = 2
+
+_EXPECTED = "sqlite:///<path> or postgresql://<user>:<password>@<host>:<port>/<database>"
+_POSTGRESQL = ("postgresql", "postgres", "postgresql+asyncpg")
 
 
 class Database(Protocol):
@@ -36,28 +40,49 @@ class Database(Protocol):
     """Whether no other process can have it open."""
 
     async def write(self, work: Callable[[Connection], T], /) -> T:
-        """Run a function in a transaction that may write; they never overlap."""
+        """Run a function in a transaction that may write.
+
+        Raises:
+            OutcomeUnknown: it may have been committed.
+        """
 
     async def read(self, work: Callable[[Connection], T], /) -> T:
         """Run a function that only reads, beside writers and other readers."""
+
+    def announce(self, endpoint_uids: Iterable[str], /) -> None:
+        """Tell other processes that these endpoints have deliveries that nobody holds."""
+
+    def listen(self, hears: Callable[[str], None], /) -> None:
+        """Call back with each endpoint uid that other processes announce."""
 
     async def close(self) -> None:
         """Finish what is under way and let the database go."""
 
 
+def has_company(connection: Connection) -> bool:
+    """Whether other transactions may write while this one does."""
+    return connection.dialect.name != "sqlite"
+
+
 async def open_database(url: str) -> Database:
-    """Open the database at a URL, which is ``sqlite:///<path>``, and bring its schema up to date.
+    """Open the database at a URL and bring its schema up to date.
+
+    Args:
+        url: ``sqlite:///<path>``, or ``postgresql://<user>:<password>@<host>:<port>/<database>``.
 
     Raises:
         StoreError: the URL is wrong, another operator has the file, or a newer operator wrote it.
         StoreUnavailable: the database cannot be used right now.
     """
+    scheme, _, rest = url.partition("://")
+    if scheme in _POSTGRESQL:
+        return await PostgresDatabase.open(f"postgresql://{rest}")
     try:
         parsed = make_url(url)
-    except ArgumentError:
-        raise StoreError("the database URL cannot be read; expected sqlite:///<path>") from None
-    if parsed.get_backend_name() != "sqlite":
-        raise StoreError(f"no store for a {parsed.get_backend_name()} database; expected sqlite:///<path>")
+    except (ArgumentError, ValueError):
+        raise StoreError(f"the database URL cannot be read; expected {_EXPECTED}") from None
+    if parsed.drivername != "sqlite":
+        raise StoreError(f"no store for a {parsed.drivername} database; expected {_EXPECTED}")
     path, busy_timeout = _sqlite_settings(parsed)
     return await asyncio.to_thread(SqliteDatabase.open, path, busy_timeout=busy_timeout)
 
@@ -114,6 +139,12 @@ class SqliteDatabase:
     async def read(self, work: Callable[[Connection], T], /) -> T:
         """Run a function on a reader thread; it sees one state of the database throughout."""
         return await _run(self._reading, self._reader, work)
+
+    def announce(self, endpoint_uids: Iterable[str], /) -> None:
+        """There is nobody to tell."""
+
+    def listen(self, hears: Callable[[str], None], /) -> None:
+        """There is nobody to hear."""
 
     async def close(self) -> None:
         """Finish what is under way, and unlock the file."""

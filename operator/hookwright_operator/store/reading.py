@@ -6,36 +6,30 @@ Sync functions on a connection.
 from collections import defaultdict
 from collections.abc import Sequence
 
-from sqlalchemy import Connection, Row, Select, Text, literal_column, select
+from sqlalchemy import Connection, Row, Select, Subquery, Text, literal_column, select
 
 from hookwright_operator.store.claiming import claimable
+from hookwright_operator.store.counting import BUSY, SUMS
 from hookwright_operator.store.model import Attempt, Counts, DeliveryRecord, State
 from hookwright_operator.store.rows import packed, rows
 from hookwright_operator.store.schema import attempts, counters, deliveries, events, is_pending
 
-_pending = counters.c.accepted - counters.c.delivered - counters.c.failed - counters.c.discarded
-_COUNTS = select(
-    counters.c.endpoint_uid,
-    _pending,
-    counters.c.delivered,
-    counters.c.failed,
-    counters.c.discarded,
-    counters.c.last_attempt_ms,
-    counters.c.last_status_code,
-)
-_PENDING_UIDS = select(counters.c.endpoint_uid).where(_pending > 0)
 
-# One step into the claim index for each endpoint that has anything pending, however long its backlog.
-_earliest = (
-    select(deliveries.c.due_ms)
-    .where(deliveries.c.endpoint_uid == counters.c.endpoint_uid, is_pending, claimable())
-    .order_by(deliveries.c.due_ms, deliveries.c.id)
-    .limit(1)
-    .scalar_subquery()
-)
-NEXT_DUE = select(counters.c.endpoint_uid, _earliest.label("due_ms")).where(_pending > 0)
+def _next_due(busy: Subquery) -> Select[str, int | None]:
+    """One step into the claim index for each endpoint that has anything pending, however long its backlog."""
+    earliest = (
+        select(deliveries.c.due_ms)
+        .where(deliveries.c.endpoint_uid == busy.c.endpoint_uid, is_pending, claimable())
+        .order_by(deliveries.c.due_ms, deliveries.c.id)
+        .limit(1)
+        .scalar_subquery()
+    )
+    return select(busy.c.endpoint_uid, earliest)
+
+
 _uids = rows(uid=Text)
-_NEXT_DUE_OF = NEXT_DUE.where(counters.c.endpoint_uid.in_(select(_uids.c.uid)))
+NEXT_DUE = _next_due(BUSY.subquery("busy"))
+_NEXT_DUE_OF = _next_due(BUSY.where(counters.c.endpoint_uid.in_(select(_uids.c.uid))).subquery("busy"))
 
 _records = select(
     deliveries.c.id,
@@ -58,18 +52,18 @@ _ATTEMPTS = (
 
 def counts(connection: Connection) -> dict[str, Counts]:
     """Return the counters by endpoint uid, for every endpoint that a delivery was ever accepted for."""
-    return {uid: Counts(*counted) for uid, *counted in connection.execute(_COUNTS)}
+    return {row[0]: Counts(*row[1:]) for row in connection.execute(SUMS)}
 
 
 def counts_of(connection: Connection, endpoint_uid: str) -> Counts:
     """Return one endpoint's counters, zero where nothing was ever accepted for it."""
-    row = connection.execute(_COUNTS.where(counters.c.endpoint_uid == endpoint_uid)).one_or_none()
+    row = connection.execute(SUMS.where(counters.c.endpoint_uid == endpoint_uid)).one_or_none()
     return Counts(*row[1:]) if row else Counts()
 
 
 def pending_uids(connection: Connection) -> frozenset[str]:
     """Return the endpoints that have pending deliveries."""
-    return frozenset(connection.scalars(_PENDING_UIDS))
+    return frozenset(connection.scalars(BUSY))
 
 
 def next_due(connection: Connection, uids: Sequence[str] | None, *, owner: str, now: int) -> dict[str, int]:

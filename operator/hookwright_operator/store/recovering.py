@@ -7,8 +7,6 @@ of old ones at most, and behind none where its endpoint cannot keep up as it is;
 it. What fails again is due later and holds nothing up.
 """
 
-from collections.abc import Sequence
-
 from sqlalchemy import (
     BigInteger,
     Connection,
@@ -17,16 +15,19 @@ from sqlalchemy import (
     Text,
     bindparam,
     func,
-    insert,
     literal_column,
     select,
     tuple_,
     update,
 )
 
+# Of the two engines' identical spellings the one that both compile.
+from sqlalchemy.dialects.postgresql import insert
+
+from hookwright_operator.store import counting
 from hookwright_operator.store.model import Recovery, RecoveryState
 from hookwright_operator.store.rows import packed, rows
-from hookwright_operator.store.schema import counters, deliveries, is_failed, is_pending, is_running, recoveries
+from hookwright_operator.store.schema import deliveries, is_failed, is_pending, is_running, recoveries
 from hookwright_operator.store.settling import RENEW
 
 _now = bindparam("now", type_=BigInteger)
@@ -91,14 +92,12 @@ def begin(
         until_ms: what failed after stays failed, and so does what fails after the recovery began.
         now: the time at which it begins.
     """
-    running = connection.execute(_RUNNING_FOR, {"endpoint": endpoint_uid}).one_or_none()
-    if running is not None:
-        return _recovery(running)
     until = now if until_ms is None else min(until_ms, now)
     total = connection.scalar(TOTAL, {"endpoint": endpoint_uid, "since": since_ms, "until": until}) or 0
     begun = Recovery(recovery_id, endpoint_uid, RecoveryState.RUNNING, since_ms, until, total, 0, now)
-    connection.execute(
-        insert(recoveries).values(
+    written = connection.execute(
+        insert(recoveries)
+        .values(
             id=begun.id,
             endpoint_uid=begun.endpoint_uid,
             state=begun.state.value,
@@ -111,30 +110,36 @@ def begin(
             reached_ms=since_ms,
             reached_id="",
         )
+        .on_conflict_do_nothing()
     )
-    return begun
+    return begun if written.rowcount else _recovery(connection.execute(_RUNNING_FOR, {"endpoint": endpoint_uid}).one())
 
 
-def advance(connection: Connection, recovery_id: str, *, limit: int, now: int) -> int:
-    """Make the next failed deliveries pending, the longest failed first, and return how many those are.
+def advance(connection: Connection, recovery_id: str, *, limit: int, slot: int, now: int) -> tuple[int, str]:
+    """Make the next failed deliveries pending, the longest failed first.
 
     Args:
         connection: in a transaction.
         recovery_id: which recovery; one that is not running does nothing.
         limit: how many of the endpoint's deliveries may be due when this is done; nothing happens while more than half
             as many are due anyway.
+        slot: of this process's counters.
         now: when the deliveries are due.
+
+    Returns:
+        How many became pending, and their endpoint's uid.
     """
     job = connection.execute(_TAKEN_UP, {"id": recovery_id}).one_or_none()
     if job is None:
-        return 0
+        return 0, ""
     due = connection.scalar(DUE, {"endpoint": job.endpoint_uid, "now": now, "count": limit}) or 0
     if due * 2 > limit:
-        return 0
+        return 0, job.endpoint_uid
     position = {"until": job.until_ms, "reached_ms": job.reached_ms, "reached_id": job.reached_id}
     batch = connection.execute(NEXT, {"endpoint": job.endpoint_uid, "count": limit - due, **position}).all()
     if batch:
-        _renew(connection, job.endpoint_uid, batch, now=now)
+        connection.execute(_RENEW_MANY, {"rows": packed([(row.id,) for row in batch]), "now": now})
+        counting.add(connection, slot, [(job.endpoint_uid, 0, 0, -len(batch), 0)])
     done = job.done + len(batch)
     moved = {"done": done, "total": max(job.total, done)}
     if batch:
@@ -142,14 +147,7 @@ def advance(connection: Connection, recovery_id: str, *, limit: int, now: int) -
     if len(batch) < limit - due:
         moved |= {"state": RecoveryState.COMPLETED.value, "ended_ms": now}
     connection.execute(update(recoveries).where(recoveries.c.id == recovery_id).values(moved))
-    return len(batch)
-
-
-def _renew(connection: Connection, endpoint_uid: str, batch: Sequence[Row[str, int | None]], *, now: int) -> None:
-    connection.execute(_RENEW_MANY, {"rows": packed([(row.id,) for row in batch]), "now": now})
-    connection.execute(
-        update(counters).where(counters.c.endpoint_uid == endpoint_uid).values(failed=counters.c.failed - len(batch))
-    )
+    return len(batch), job.endpoint_uid
 
 
 def cancel(connection: Connection, endpoint_uid: str, *, now: int) -> None:

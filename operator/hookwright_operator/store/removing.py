@@ -22,9 +22,11 @@ from sqlalchemy import (
     tuple_,
     update,
 )
-from sqlalchemy.dialects.sqlite import insert
 
-from hookwright_operator.store import recovering
+# Of the two engines' identical spellings the one that both compile.
+from sqlalchemy.dialects.postgresql import insert
+
+from hookwright_operator.store import counting, recovering
 from hookwright_operator.store.model import State
 from hookwright_operator.store.rows import packed, rows
 from hookwright_operator.store.schema import (
@@ -43,7 +45,12 @@ from hookwright_operator.store.schema import (
 _before = bindparam("before", type_=BigInteger)
 _limit = bindparam("count", type_=Integer)
 
-_pending = select(deliveries.c.id).where(deliveries.c.endpoint_uid == bindparam("endpoint"), is_pending).limit(_limit)
+_pending = (
+    select(deliveries.c.id)
+    .where(deliveries.c.endpoint_uid == bindparam("endpoint"), is_pending)
+    .limit(_limit)
+    .with_for_update(key_share=True)
+)
 DISCARD = (
     update(deliveries)
     .values(
@@ -62,6 +69,7 @@ def _ended(condition: ColumnElement[bool]) -> Select[str, str]:
         .where(condition, deliveries.c.ended_ms < _before)
         .order_by(deliveries.c.ended_ms)
         .limit(_limit)
+        .with_for_update(skip_locked=True)
     )
 
 
@@ -78,7 +86,13 @@ _SHRINK_EVENTS = (
 _DROP_EVENTS = delete(events).where(events.c.id.in_(select(_shares.c.id)), events.c.deliveries <= 0)
 
 _key = (event_ids.c.namespace, event_ids.c.project, event_ids.c.event_id)
-_old_keys = select(*_key).where(event_ids.c.accepted_ms <= _before).order_by(event_ids.c.accepted_ms).limit(_limit)
+_old_keys = (
+    select(*_key)
+    .where(event_ids.c.accepted_ms <= _before)
+    .order_by(event_ids.c.accepted_ms)
+    .limit(_limit)
+    .with_for_update(skip_locked=True)
+)
 DROP_EVENT_IDS = delete(event_ids).where(tuple_(*_key).in_(_old_keys))
 
 _OLD_RECOVERIES = delete(recoveries).where(recoveries.c.ended_ms < _before)
@@ -89,10 +103,18 @@ FORGETTABLE = select(gone_endpoints.c.endpoint_uid).where(
 _uids = rows(uid=Text)
 
 
-def discard(connection: Connection, endpoint_uid: str, reason: str, *, limit: int, now: int) -> int:
+def discard(connection: Connection, endpoint_uid: str, reason: str, *, limit: int, slot: int, now: int) -> int:
     """Discard up to a limit of a deleted endpoint's pending deliveries, and return how many there were.
 
     Claimed ones go too, and a recovery that is running for the endpoint ends.
+
+    Args:
+        connection: in a transaction.
+        endpoint_uid: of the endpoint that was deleted.
+        reason: why, for the delivery log.
+        limit: how many to discard at most.
+        slot: of this process's counters.
+        now: when they end.
     """
     connection.execute(_REMEMBER_GONE, {"endpoint": endpoint_uid})
     recovering.cancel(connection, endpoint_uid, now=now)
@@ -100,11 +122,7 @@ def discard(connection: Connection, endpoint_uid: str, reason: str, *, limit: in
         DISCARD, {"endpoint": endpoint_uid, "why": reason, "count": limit, "now": now}
     ).rowcount
     if discarded:
-        connection.execute(
-            update(counters)
-            .where(counters.c.endpoint_uid == endpoint_uid)
-            .values(discarded=counters.c.discarded + discarded)
-        )
+        counting.add(connection, slot, [(endpoint_uid, 0, 0, 0, discarded)])
     return discarded
 
 
@@ -143,7 +161,7 @@ def forget(connection: Connection) -> int:
 
 def _remove(connection: Connection, ended: Sequence[Row[str, str]]) -> int:
     ids = packed([(delivery_id,) for delivery_id, _ in ended])
-    shares = packed(list(Counter([event_id for _, event_id in ended]).items()))
+    shares = packed(sorted(Counter([event_id for _, event_id in ended]).items()))
     removed = connection.execute(_DROP_ATTEMPTS, {"rows": ids}).rowcount
     removed += connection.execute(_DROP_DELIVERIES, {"rows": ids}).rowcount
     connection.execute(_SHRINK_EVENTS, {"rows": shares})

@@ -5,12 +5,16 @@ Times are milliseconds since the epoch. What a delivery's columns say:
 - ``due_ms``: when it may be attempted next; it means nothing once the delivery is not pending any more.
 - ``attempts``: attempts since it last became pending, by acceptance or by hand; the schedule goes by it.
   The running number of an attempt is ``attempts.number``, which a retry by hand does not reset.
-- ``owner``: the instance that claimed it, NULL where nobody did. The claim holds as long as that instance's row in
+- ``owner``: the instance that claimed it, NULL where nobody did, and once it is not pending any more. The claim holds as long as that instance's row in
   ``instances`` has not expired; an owner without a row is dead.
 - ``ended_ms``: when it left the pending state, NULL while it is pending.
 
 A recovery goes through failed deliveries in the order of ``ended_ms`` and ``id``; ``reached_ms`` and ``reached_id`` are
 those of the last one that it made pending. ``gone_endpoints`` holds who was deleted and has counters still.
+
+Counters are kept by ``slot``: each process that is at work at the same time as others has one of its own, for two that
+update one row would wait for each other's commits. What counts is the sum; one slot's numbers may well be negative.
+``compatibility.oldest`` is the oldest revision of the schema whose operators can still use it as it is now.
 
 An event for which nobody subscribed leaves no row in ``events``, only the id by which a repetition of it is told.
 Nothing refers by a foreign key: the transactions in this package keep the rows together, and checking it again would
@@ -35,19 +39,23 @@ from sqlalchemy import (
 
 metadata = MetaData()
 
+# What is looked up and put in order: byte by byte everywhere, whatever a PostgreSQL database's own order of words is.
+Key = Text().with_variant(Text(collation="C"), "postgresql")
+
 instances = Table(
     "instances",
     metadata,
-    Column("id", Text, primary_key=True),
+    Column("id", Key, primary_key=True),
     Column("lease_until_ms", BigInteger, nullable=False),
+    Column("slot", Integer, nullable=False),
 )
 
 event_ids = Table(
     "event_ids",
     metadata,
-    Column("namespace", Text, primary_key=True),
-    Column("project", Text, primary_key=True),
-    Column("event_id", Text, primary_key=True),
+    Column("namespace", Key, primary_key=True),
+    Column("project", Key, primary_key=True),
+    Column("event_id", Key, primary_key=True),
     Column("message_id", Text, nullable=False),
     Column("accepted_ms", BigInteger, nullable=False),
     Index("event_ids_by_age", "accepted_ms"),
@@ -57,7 +65,7 @@ event_ids = Table(
 events = Table(
     "events",
     metadata,
-    Column("id", Text, primary_key=True),
+    Column("id", Key, primary_key=True),
     Column("namespace", Text, nullable=False),
     Column("project", Text, nullable=False),
     Column("type", Text, nullable=False),
@@ -69,14 +77,14 @@ events = Table(
 deliveries = Table(
     "deliveries",
     metadata,
-    Column("id", Text, primary_key=True),
-    Column("event_id", Text, nullable=False),
-    Column("endpoint_uid", Text, nullable=False),
+    Column("id", Key, primary_key=True),
+    Column("event_id", Key, nullable=False),
+    Column("endpoint_uid", Key, nullable=False),
     Column("state", Text, nullable=False),
     Column("reason", Text, nullable=False),
     Column("due_ms", BigInteger, nullable=False),
     Column("attempts", Integer, nullable=False),
-    Column("owner", Text),
+    Column("owner", Key),
     Column("ended_ms", BigInteger),
     Index("deliveries_log", "endpoint_uid", "id"),
     sqlite_with_rowid=False,
@@ -102,7 +110,7 @@ _partial("deliveries_done_by_age", deliveries.c.ended_ms, where=is_done)
 attempts = Table(
     "attempts",
     metadata,
-    Column("delivery_id", Text, primary_key=True),
+    Column("delivery_id", Key, primary_key=True),
     Column("number", Integer, primary_key=True, autoincrement=False),
     Column("started_ms", BigInteger, nullable=False),
     Column("duration_ms", BigInteger, nullable=False),
@@ -115,20 +123,22 @@ attempts = Table(
 counters = Table(
     "counters",
     metadata,
-    Column("endpoint_uid", Text, primary_key=True),
+    Column("endpoint_uid", Key, primary_key=True),
+    Column("slot", Integer, primary_key=True, autoincrement=False),
     Column("accepted", BigInteger, nullable=False),
     Column("delivered", BigInteger, nullable=False),
     Column("failed", BigInteger, nullable=False),
     Column("discarded", BigInteger, nullable=False),
     Column("last_attempt_ms", BigInteger),
     Column("last_status_code", Integer),
+    sqlite_with_rowid=False,
 )
 
 recoveries = Table(
     "recoveries",
     metadata,
-    Column("id", Text, primary_key=True),
-    Column("endpoint_uid", Text, nullable=False),
+    Column("id", Key, primary_key=True),
+    Column("endpoint_uid", Key, nullable=False),
     Column("state", Text, nullable=False),
     Column("since_ms", BigInteger, nullable=False),
     Column("until_ms", BigInteger, nullable=False),
@@ -137,7 +147,7 @@ recoveries = Table(
     Column("begun_ms", BigInteger, nullable=False),
     Column("ended_ms", BigInteger),
     Column("reached_ms", BigInteger, nullable=False),
-    Column("reached_id", Text, nullable=False),
+    Column("reached_id", Key, nullable=False),
     sqlite_with_rowid=False,
 )
 
@@ -147,6 +157,8 @@ _partial("recoveries_running", recoveries.c.endpoint_uid, where=is_running, uniq
 gone_endpoints = Table(
     "gone_endpoints",
     metadata,
-    Column("endpoint_uid", Text, primary_key=True),
+    Column("endpoint_uid", Key, primary_key=True),
     sqlite_with_rowid=False,
 )
+
+compatibility = Table("compatibility", metadata, Column("oldest", Text, nullable=False))

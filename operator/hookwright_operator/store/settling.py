@@ -20,11 +20,15 @@ from sqlalchemy import (
     select,
     update,
 )
-from sqlalchemy.dialects.sqlite import insert
 
+# Of the two engines' identical spellings the one that both compile.
+from sqlalchemy.dialects.postgresql import insert
+
+from hookwright_operator.store import counting
+from hookwright_operator.store.engine import has_company
 from hookwright_operator.store.model import Settlement, State
 from hookwright_operator.store.rows import packed, plain, rows
-from hookwright_operator.store.schema import attempts, counters, deliveries, is_pending
+from hookwright_operator.store.schema import attempts, counters, deliveries
 
 _now = bindparam("now", type_=BigInteger)
 _me = bindparam("me", type_=Text)
@@ -44,8 +48,17 @@ _last_number = (
     .where(attempts.c.delivery_id == deliveries.c.id)
     .scalar_subquery()
 )
+# Where others may write meanwhile, what is settled is held still before it is counted and moved.
+HOLD = (
+    select(deliveries.c.id)
+    .where(deliveries.c.id.in_(select(_settled.c.delivery_id)))
+    .order_by(deliveries.c.id)
+    .with_for_update(key_share=True)
+)
 _known = _settled.join(deliveries, deliveries.c.id == _settled.c.delivery_id)
-_moves = and_(is_pending, deliveries.c.owner == _me)
+# Who has an owner is pending. To say so as well would lead PostgreSQL to the index of what is pending, which is full of
+# what no longer is.
+_moves = deliveries.c.owner == _me
 
 INSERT_ATTEMPTS = insert(attempts).from_select(
     ["delivery_id", "number", "started_ms", "duration_ms", "status_code", "error", "response"],
@@ -80,9 +93,10 @@ _sums = (
     .subquery("sums")
 )
 _count = insert(counters).from_select(
-    ["endpoint_uid", "accepted", "delivered", "failed", "discarded", "last_attempt_ms", "last_status_code"],
+    ["endpoint_uid", "slot", "accepted", "delivered", "failed", "discarded", "last_attempt_ms", "last_status_code"],
     select(
         _sums.c.endpoint_uid,
+        bindparam("slot", type_=Integer),
         literal(0),
         _sums.c.delivered,
         _sums.c.failed,
@@ -114,7 +128,9 @@ MOVE = (
     .where(deliveries.c.id == _settled.c.delivery_id, _moves)
 )
 
-_STATE = select(deliveries.c.state, deliveries.c.endpoint_uid).where(deliveries.c.id == bindparam("id"))
+_STATE = (
+    select(deliveries.c.state, deliveries.c.endpoint_uid).where(deliveries.c.id == bindparam("id")).with_for_update()
+)
 # Makes ended deliveries pending again: due now, with the schedule at its beginning.
 RENEW = update(deliveries).values(
     state=State.PENDING.value, reason="", due_ms=_now, attempts=0, owner=null(), ended_ms=null()
@@ -122,15 +138,26 @@ RENEW = update(deliveries).values(
 _RENEW_ONE = RENEW.where(deliveries.c.id == bindparam("delivery_id"))
 
 
-def settle(connection: Connection, calls: Sequence[Sequence[Settlement]], *, owner: str, now: int) -> list[None]:
+def settle(
+    connection: Connection, calls: Sequence[Sequence[Settlement]], *, owner: str, slot: int, now: int
+) -> list[None]:
     """Record every attempt, and move on the deliveries that are still pending and claimed by the owner.
 
     An attempt for a delivery that is not known any more is dropped. The store numbers the attempts.
+
+    Args:
+        connection: in a transaction.
+        calls: the settlements of each call.
+        owner: the instance that made the attempts.
+        slot: of its counters.
+        now: when the deliveries ended.
     """
     settled = packed([_row(settlement) for call in calls for settlement in call])
+    if has_company(connection):
+        connection.execute(HOLD, {"rows": settled})
     connection.execute(INSERT_ATTEMPTS, {"rows": settled})
     # Before the deliveries move, for it counts those that will.
-    connection.execute(COUNT, {"rows": settled, "me": owner})
+    connection.execute(COUNT, {"rows": settled, "me": owner, "slot": slot})
     connection.execute(MOVE, {"rows": settled, "me": owner, "now": now})
     return [None] * len(calls)
 
@@ -149,8 +176,8 @@ def _row(settlement: Settlement) -> tuple[str | int, ...]:
     )
 
 
-def retry(connection: Connection, delivery_id: str, *, now: int) -> State | None:
-    """Make an ended delivery pending again, and return the state it had.
+def retry(connection: Connection, delivery_id: str, *, slot: int, now: int) -> tuple[State, str] | None:
+    """Make an ended delivery pending again, and return the state it had and its endpoint's uid.
 
     What is pending already or was discarded stays as it is.
     """
@@ -160,8 +187,6 @@ def retry(connection: Connection, delivery_id: str, *, now: int) -> State | None
     state = State(found.state)
     if state in {State.DELIVERED, State.FAILED}:
         connection.execute(_RENEW_ONE, {"delivery_id": delivery_id, "now": now})
-        column = counters.c[state.value]
-        connection.execute(
-            update(counters).where(counters.c.endpoint_uid == found.endpoint_uid).values({column: column - 1})
-        )
-    return state
+        delivered = int(state is State.DELIVERED)
+        counting.add(connection, slot, [(found.endpoint_uid, 0, -delivered, delivered - 1, 0)])
+    return state, found.endpoint_uid

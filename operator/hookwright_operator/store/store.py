@@ -5,16 +5,16 @@ import secrets
 from collections.abc import Callable, Sequence
 from functools import partial
 from time import perf_counter
-from typing import Self, TypeVar
+from typing import Final, Self, TypeVar, cast
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, select
 from sqlalchemy.exc import SQLAlchemyError
 
 from hookwright_operator.errors import StoreError, StoreUnavailable
 from hookwright_operator.store import accepting, claiming, reading, recovering, removing, settling
 from hookwright_operator.store.batch import Batcher, Observe, Operation, counted
 from hookwright_operator.store.engine import Database, open_database
-from hookwright_operator.store.faults import translated
+from hookwright_operator.store.faults import OutcomeUnknown, translated
 from hookwright_operator.store.model import (
     Accepted,
     Claimed,
@@ -36,6 +36,8 @@ DISCARD_BATCH = 2000
 """Deliveries discarded in one transaction."""
 
 _BODY_BYTES_PER_ROW = 4096
+_FIRST_BACKOFF: Final = 0.05
+_LONGEST_BACKOFF: Final = 5.0
 
 
 class Store:
@@ -60,12 +62,14 @@ class Store:
         dedupe_window_ms: int,
     ) -> None:
         self.instance = instance
+        self._slot = 0
         self._database = database
         self._clock = clock
         self._observe = observe
         self._dedupe_window_ms = dedupe_window_ms
         self._batcher = Batcher(database.write, observe)
         self._closed = False
+        self._releasing: set[asyncio.Task[None]] = set()
         self._accept = Operation("accept", self._accept_all)
         self._settle = Operation("settle", self._settle_all)
         self._claim = Operation("claim", self._claim_all)
@@ -86,7 +90,8 @@ class Store:
         """Open the database, bring its schema up to date and register this process as one that claims.
 
         Args:
-            url: ``sqlite:///<path>``; ``?timeout=<seconds>`` says how long to wait for somebody else's lock.
+            url: ``sqlite:///<path>``; ``?timeout=<seconds>`` says how long to wait for somebody else's lock. Or
+                ``postgresql://<user>:<password>@<host>:<port>/<database>`` with the parameters of libpq.
             instance: whose claims these are, for people to read; every opening makes it unique.
             clock: tells the time, in any thread.
             lease_ms: for how long claims outlive the last heartbeat.
@@ -97,9 +102,8 @@ class Store:
             StoreError: the URL is wrong, another operator has the file, or a newer operator wrote it.
             StoreUnavailable: the database cannot be used right now.
         """
-        database = await open_database(url)
         store = cls(
-            database,
+            await open_database(url),
             instance=f"{instance}/{secrets.token_hex(8)}",
             lease_ms=lease_ms,
             clock=clock,
@@ -107,18 +111,30 @@ class Store:
             dedupe_window_ms=dedupe_window_ms,
         )
         try:
-            await store.heartbeat()
-            if database.exclusive:
-                await store._once("bury", partial(claiming.bury_others, owner=store.instance))
+            await store._register()
         except BaseException:
             await store.close()
             raise
         return store
 
+    async def _register(self) -> None:
+        self._slot = await self._once(
+            "register",
+            lambda connection: claiming.register(
+                connection,
+                owner=self.instance,
+                now=self._clock(),
+                lease_ms=self._lease_ms,
+                alone=self._database.exclusive,
+            ),
+        )
+
     async def close(self) -> None:
         """Commit what was asked for so far, then refuse everything and let the database go."""
         if not self._closed:
             self._closed = True
+            for task in self._releasing:
+                task.cancel()
             await self._batcher.close()
             await self._database.close()
 
@@ -137,9 +153,14 @@ class Store:
                 raise StoreError(f"event {event.id}: event_id must not contain U+0000 or lone surrogates")
         weight = sum([1 + len(event.deliveries) + len(event.body) // _BODY_BYTES_PER_ROW for event in events])
         answer = self._batcher.submit(self._accept, events, weight=weight)
-        return await self._unless_cancelled(
+        accepted = await self._unless_lost(
             answer, lambda _: [delivery.id for event in events for delivery in event.deliveries if delivery.claimed]
         )
+        if waiting := {
+            delivery.endpoint_uid for event in events for delivery in event.deliveries if not delivery.claimed
+        }:
+            self._database.announce(waiting)
+        return accepted
 
     async def claim(self, wants: Sequence[tuple[str, int]]) -> list[Claimed]:
         """Claim what is due and held by nobody living.
@@ -151,7 +172,7 @@ class Store:
             The deliveries, an endpoint's in the order of their due times, then ids.
         """
         answer = self._batcher.submit(self._claim, wants, weight=sum([limit for _, limit in wants]))
-        return await self._unless_cancelled(answer, lambda claimed: [delivery.id for delivery in claimed])
+        return await self._unless_lost(answer, lambda claimed: [delivery.id for delivery in claimed])
 
     async def settle(self, settlements: Sequence[Settlement]) -> None:
         """Record attempts, numbering them, and move their deliveries on, each delivery at most once in a call.
@@ -162,14 +183,15 @@ class Store:
 
     async def release(self, delivery_ids: Sequence[str]) -> None:
         """Give claimed deliveries back, so that anybody may claim them."""
-        await self._batcher.submit(self._release, delivery_ids, weight=len(delivery_ids))
+        endpoint_uids = await self._batcher.submit(self._release, delivery_ids, weight=len(delivery_ids))
+        self._database.announce(endpoint_uids)
 
     async def heartbeat(self) -> int:
         """Renew this instance's lease, and return until when it holds."""
         return await self._once(
             "heartbeat",
             lambda connection: claiming.renew_lease(
-                connection, owner=self.instance, now=self._clock(), lease_ms=self._lease_ms
+                connection, owner=self.instance, slot=self._slot, now=self._clock(), lease_ms=self._lease_ms
             ),
         )
 
@@ -184,7 +206,7 @@ class Store:
             discarded = await self._once(
                 "discard",
                 lambda connection: removing.discard(
-                    connection, endpoint_uid, reason, limit=DISCARD_BATCH, now=self._clock()
+                    connection, endpoint_uid, reason, limit=DISCARD_BATCH, slot=self._slot, now=self._clock()
                 ),
                 weight=DISCARD_BATCH,
             )
@@ -198,7 +220,15 @@ class Store:
         Returns:
             The state it had, None where it is not known. What is pending or discarded stays as it is.
         """
-        return await self._once("retry", lambda connection: settling.retry(connection, delivery_id, now=self._clock()))
+        found = await self._once(
+            "retry",
+            lambda connection: settling.retry(connection, delivery_id, slot=self._slot, now=self._clock()),
+        )
+        if found is None:
+            return None
+        state, endpoint_uid = found
+        self._database.announce([endpoint_uid])
+        return state
 
     async def begin_recovery(
         self, recovery_id: str, endpoint_uid: str, *, since_ms: int, until_ms: int | None = None
@@ -232,11 +262,16 @@ class Store:
         Returns:
             How many became pending. The recovery is completed when nothing more is to be found.
         """
-        return await self._once(
+        recovered, endpoint_uid = await self._once(
             "advance_recovery",
-            lambda connection: recovering.advance(connection, recovery_id, limit=limit, now=self._clock()),
+            lambda connection: recovering.advance(
+                connection, recovery_id, limit=limit, slot=self._slot, now=self._clock()
+            ),
             weight=limit,
         )
+        if recovered:
+            self._database.announce([endpoint_uid])
+        return recovered
 
     async def prune(self, *, delivered_before_ms: int, failed_before_ms: int, limit: int) -> int:
         """Remove one batch of old rows with all that hangs on them, and of event ids older than the window.
@@ -265,7 +300,14 @@ class Store:
 
     async def ping(self) -> None:
         """Return if the store can begin a transaction that writes, raise StoreUnavailable otherwise."""
-        await self._once("ping", lambda _: None)
+        await self._once("ping", lambda connection: connection.scalar(select(1)))
+
+    def listen(self, hears: Callable[[str], None]) -> None:
+        """Call back, on the event loop, with each endpoint uid for which others have put deliveries into the store.
+
+        It saves the wait for the next look into the store, and is no promise.
+        """
+        self._database.listen(hears)
 
     async def next_due(self, endpoint_uids: Sequence[str] | None = None) -> dict[str, int]:
         """Return by endpoint uid when the earliest delivery that nobody living holds is due.
@@ -323,30 +365,51 @@ class Store:
 
     def _accept_all(self, connection: Connection, calls: Sequence[Sequence[NewEvent]]) -> list[Accepted]:
         now = self._clock()
-        return accepting.accept(connection, calls, owner=self.instance, now=now, since=now - self._dedupe_window_ms)
+        since = now - self._dedupe_window_ms
+        return accepting.accept(connection, calls, owner=self.instance, slot=self._slot, now=now, since=since)
 
     def _claim_all(self, connection: Connection, calls: Sequence[Sequence[tuple[str, int]]]) -> list[list[Claimed]]:
         return claiming.claim(connection, calls, owner=self.instance, now=self._clock())
 
     def _settle_all(self, connection: Connection, calls: Sequence[Sequence[Settlement]]) -> list[None]:
-        return settling.settle(connection, calls, owner=self.instance, now=self._clock())
+        return settling.settle(connection, calls, owner=self.instance, slot=self._slot, now=self._clock())
 
     def _once(self, name: str, work: Callable[[Connection], T], *, weight: int = 1) -> "asyncio.Future[T]":
         """Ask for an operation that has nothing to share with other calls of its kind."""
         operation: Operation[None, T] = Operation(name, lambda connection, _: [work(connection)])
         return self._batcher.submit(operation, None, weight=weight)
 
-    async def _unless_cancelled(self, answer: "asyncio.Future[T]", held: Callable[[T], list[str]]) -> T:
-        """Wait for an answer; if nobody waits any more when it comes, release the deliveries that it claimed."""
+    async def _unless_lost(self, answer: "asyncio.Future[T]", held: Callable[[T], list[str]]) -> T:
+        """Wait for an answer; release what it claimed if nobody waits any more, or if nobody knows whether it did."""
         try:
             return await asyncio.shield(answer)
         except asyncio.CancelledError:
             answer.add_done_callback(partial(self._give_back, held))
             raise
+        except OutcomeUnknown:
+            self._give_back(held, answer)
+            raise
 
     def _give_back(self, held: Callable[[T], list[str]], answer: "asyncio.Future[T]") -> None:
-        if answer.exception() is None and (ids := held(answer.result())) and not self._closed:
-            self._batcher.submit(self._release, ids, weight=len(ids))
+        error = answer.exception()
+        if error is None or isinstance(error, OutcomeUnknown):
+            ids = held(cast("T", error.result) if error else answer.result())
+            if ids and not self._closed:
+                task = asyncio.create_task(self._release_until_done(ids))
+                self._releasing.add(task)
+                task.add_done_callback(self._releasing.discard)
+
+    async def _release_until_done(self, ids: Sequence[str]) -> None:
+        """Release, however long the store is away; with this instance's lease the claims end anyway."""
+        backoff = _FIRST_BACKOFF
+        while not self._closed:
+            try:
+                await self.release(ids)
+            except StoreError:
+                await asyncio.sleep(backoff)
+                backoff = min(backoff * 2, _LONGEST_BACKOFF)
+            else:
+                return
 
     async def _read(self, name: str, work: Callable[[Connection], T]) -> T:
         if self._closed:

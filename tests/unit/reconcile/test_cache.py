@@ -107,6 +107,22 @@ def test_an_object_that_does_not_fit_the_contract_is_refused_and_the_last_good_o
     assert url_of(cache) == "https://a.example/"
 
 
+def test_an_object_that_does_not_fit_the_contract_still_exists() -> None:
+    """An upgrade may meet objects from before a rule: their deliveries wait, and are not discarded as orphaned."""
+    cache = Cache()
+    unfit = {**endpoint(1), "spec": {"url": "gopher://a"}}
+    with pytest.raises(ValueError, match="spec"):
+        cache.see("WebhookEndpoint", unfit)
+    assert cache.resource(ORDERS) is None
+    assert list(cache.names("WebhookEndpoint")) == [(("acme", "orders"), "uid-orders")]
+    cache.see("WebhookEndpoint", endpoint(2))
+    assert list(cache.names("WebhookEndpoint")) == [(("acme", "orders"), "uid-orders")]
+    with pytest.raises(ValueError, match="spec"):
+        cache.see("WebhookEndpoint", {**unfit, "metadata": meta("orders", 3)})
+    cache.lose("WebhookEndpoint", endpoint(4))
+    assert list(cache.names("WebhookEndpoint")) == []
+
+
 def test_a_project_knows_its_children_whether_it_exists_or_not() -> None:
     """Children that came first are found when their project appears, and are forgotten when they go."""
     cache = Cache()

@@ -24,7 +24,6 @@ from unit.reconcile.scenes import (
     writes,
 )
 
-from hookwright_crds.conditions import condition
 from hookwright_crds.resources import DeliveryCounts
 from hookwright_operator.reconcile.plan import (
     FINALIZER,
@@ -50,14 +49,6 @@ def health(code: int, *, error: str = "", failures: int = 0, attempted: datetime
     """Return what deliveries have shown."""
     counts = DeliveryCounts(delivered=3, failed=failures, last_attempt_time=attempted, last_status_code=code)
     return Health(counts, error, failures)
-
-
-def with_condition(scene: EndpointScene, status: str, message: str) -> EndpointScene:
-    """Return the scene with another Reachable condition in the endpoint's status."""
-    reachable = condition("Reachable", status, "AttemptFailed", message, generation=1, now=NOW)  # type: ignore[arg-type]
-    before = scene.endpoint.status
-    known = before.model_copy(update={"conditions": (before.conditions[0], reachable)})
-    return replace(scene, endpoint=scene.endpoint.model_copy(update={"status": known}))
 
 
 CASES: dict[str, tuple[EndpointScene, list[str]]] = {
@@ -317,6 +308,15 @@ def test_an_orphan_does_not_claim_to_have_a_secret() -> None:
     assert status_of(replace(STEADY, parent=None).plan())["signingSecretRef"]["name"] == "orders-signing"
 
 
+def test_somebody_else_s_secret_is_not_claimed() -> None:
+    """While the name is taken the status points to no Secret, so that the first one made later is no second one."""
+    conflict = replace(NEW, secret=signing_secret(foreign=True))
+    assert "signingSecretRef" not in status_of(conflict.plan())
+    healed = replace(conflict.settled(), secret=None)
+    assert "Warning Event SigningSecretRecreated" not in in_words(healed.plan())
+    assert healed.settled().endpoint.status.signing_secret_ref is not None
+
+
 def test_counts_stay_in_the_status_until_new_ones_come() -> None:
     """A change of the spec does not set the counts back."""
     counted = replace(STEADY, health=health(200)).settled()
@@ -324,57 +324,6 @@ def test_counts_stay_in_the_status_until_new_ones_come() -> None:
     assert status["deliveries"]["delivered"] == 3
     assert status["deliveries"]["lastAttemptTime"] == "2030-01-01T12:00:00Z"
     assert status["conditions"][1]["status"] == "True"
-
-
-FAILED = with_condition(STEADY, "False", "500 Internal Server Error")
-
-REACHABLE: dict[str, tuple[EndpointScene, str, str]] = {
-    "unreachable stays unreachable, with the newest error": (
-        replace(FAILED, health=health(0, error="connection refused")),
-        "False",
-        "connection refused",
-    ),
-    "unreachable keeps its error where nothing was tried since": (
-        replace(FAILED, health=health(500)),
-        "False",
-        "500 Internal Server Error",
-    ),
-    "unreachable becomes reachable with the next 2xx": (
-        replace(FAILED, health=health(204)),
-        "True",
-        "The last attempt was answered 2xx.",
-    ),
-    "counts of an endpoint that was never tried say nothing of it": (
-        replace(STEADY, health=health(0, attempted=None)),
-        "Unknown",
-        "Nothing was sent here yet.",
-    ),
-    "a lost condition is told from the last status code": (
-        replace(without_status(STEADY), health=health(503)),
-        "False",
-        "The last attempt was answered 503.",
-    ),
-    "a lost condition is told from the missing answer": (
-        replace(without_status(STEADY), health=health(0)),
-        "False",
-        "The last attempt had no HTTP answer.",
-    ),
-}
-
-
-@pytest.mark.parametrize(("scene", "status", "message"), REACHABLE.values(), ids=REACHABLE.keys())
-def test_reachable_follows_the_last_attempt(scene: EndpointScene, status: str, message: str) -> None:
-    """Each case's name says what is promised."""
-    reachable = status_of(scene.plan())["conditions"][1]
-    assert (reachable["status"], reachable["message"]) == (status, message)
-
-
-def test_since_when_an_endpoint_is_unreachable_does_not_move_with_each_error() -> None:
-    """The transition time is that of the first failure."""
-    later = replace(FAILED, health=health(502, error="502 Bad Gateway"))
-    assert status_of(later.plan(after(minutes=5)))["conditions"][1]["lastTransitionTime"] == "2030-01-01T12:00:00Z"
-    healed = replace(FAILED, health=health(200))
-    assert status_of(healed.plan(after(minutes=5)))["conditions"][1]["lastTransitionTime"] == "2030-01-01T12:05:00Z"
 
 
 @pytest.mark.parametrize(("failures", "told"), [(1, "1 delivery was given up"), (12, "12 deliveries were given up")])

@@ -36,6 +36,8 @@ class ApiServer(Kube):
         if refusal is not None:
             raise refusal
         if method == "GET":
+            if not self.stored:
+                raise KubeError("not found", status=404)
             return self.stored
         self._version += 1
         sent = dict(body or {})
@@ -215,6 +217,20 @@ async def test_a_secret_that_is_in_the_way_is_read_and_then_judged(stage: Stage)
     assert [method for method, *_ in stage.server.asked].count("POST") == 1
 
 
+async def test_a_secret_that_fell_out_of_the_watch_is_read_before_it_counts_as_gone(stage: Stage) -> None:
+    """Without its labels a Secret is deleted for the watch; it is found and restored, and no new one made."""
+    await stage.ready()
+    await stage.world.reconcile(ORDERS)
+    stage.server.asked.clear()
+    stage.cache.lose_secret(secret(500, labelled=""))
+    stage.server.stored = secret(500, labelled="")
+    await stage.world.reconcile(ORDERS)
+    assert [(method, path.rpartition("/")[2]) for method, path, _ in stage.server.asked] == [
+        ("GET", "orders-signing"),
+        ("PATCH", "orders-signing"),
+    ]
+
+
 async def test_an_event_that_cannot_be_written_does_not_hold_up_the_rest(stage: Stage) -> None:
     """Events are for people; in a namespace that is being deleted they are refused."""
     await stage.ready()
@@ -260,6 +276,14 @@ async def test_a_status_without_counts_has_them_looked_up(stage: Stage) -> None:
     assert isinstance(known, WebhookEndpoint)
     assert known.status.deliveries is not None
     assert stage.counts_lost == ["uid-orders"]
+
+
+async def test_a_new_endpoint_has_no_counts_to_look_up(stage: Stage) -> None:
+    """Five hundred new endpoints must not keep the counts of the others waiting."""
+    stage.sees(1, finalizers=[])
+    await stage.world.reconcile(ORDERS)
+    assert stage.registry.get("uid-orders") is not None
+    assert stage.counts_lost == []
 
 
 async def test_a_project_that_is_gone_accepts_nothing(stage: Stage) -> None:

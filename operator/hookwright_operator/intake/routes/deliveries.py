@@ -50,7 +50,7 @@ class Deliveries:
         return JSONResponse(document(record))
 
     async def retry(self, request: Request) -> JSONResponse:
-        """Send a failed or delivered delivery again: 202 ``{id, status}``; ``?project=`` takes only one of that project."""
+        """Send a failed or delivered delivery again (``?project=``: only of that project): 202 ``{id, status}``."""
         namespace = request.path_params["namespace"]
         caller = await self._deps.auth.authenticate(request.headers.get("authorization", ""))
         record = await self._find(request)

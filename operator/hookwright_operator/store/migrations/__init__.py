@@ -13,10 +13,13 @@ HEAD = "0002"
 def upgrade(connection: Connection) -> None:
     """Bring the schema up to date, inside the transaction that the connection is in.
 
+    A schema that a newer operator has changed is left as it is, where it says that it still serves this one: so old and
+    new replicas can start side by side.
+
     Raises:
-        StoreError: the schema is of a revision that this operator does not know.
+        StoreError: the schema is of a revision that this operator does not know, and does not serve it.
     """
-    if _revision(connection) == HEAD:
+    if _revision(connection) == HEAD or _serves(connection):
         return
     # Imported only where there is something to do, for it is half of what a start costs.
     from alembic import command  # noqa: PLC0415
@@ -33,6 +36,14 @@ def upgrade(connection: Connection) -> None:
             f"the database's schema is of revision {_revision(connection)}, which this operator does not know;"
             f" it knows those up to {HEAD}"
         ) from error
+
+
+def _serves(connection: Connection) -> bool:
+    """Whether the schema is newer than this operator and can be used by it all the same."""
+    if (_revision(connection) or "") < HEAD:
+        return False
+    oldest: str | None = connection.scalar(text("SELECT oldest FROM compatibility"))
+    return oldest is not None and oldest <= HEAD
 
 
 def _revision(connection: Connection) -> str | None:

@@ -6,13 +6,15 @@ from alembic import op
 revision = "0002"
 down_revision = "0001"
 
+Key = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
+
 
 def upgrade() -> None:
     """Create the tables, and the index by which a recovery finds what failed."""
     op.create_table(
         "recoveries",
-        sa.Column("id", sa.Text, primary_key=True),
-        sa.Column("endpoint_uid", sa.Text, nullable=False),
+        sa.Column("id", Key, primary_key=True),
+        sa.Column("endpoint_uid", Key, nullable=False),
         sa.Column("state", sa.Text, nullable=False),
         sa.Column("since_ms", sa.BigInteger, nullable=False),
         sa.Column("until_ms", sa.BigInteger, nullable=False),
@@ -21,7 +23,7 @@ def upgrade() -> None:
         sa.Column("begun_ms", sa.BigInteger, nullable=False),
         sa.Column("ended_ms", sa.BigInteger),
         sa.Column("reached_ms", sa.BigInteger, nullable=False),
-        sa.Column("reached_id", sa.Text, nullable=False),
+        sa.Column("reached_id", Key, nullable=False),
         sqlite_with_rowid=False,
     )
     running = sa.text("state = 'running'")
@@ -35,7 +37,7 @@ def upgrade() -> None:
     )
     op.create_table(
         "gone_endpoints",
-        sa.Column("endpoint_uid", sa.Text, primary_key=True),
+        sa.Column("endpoint_uid", Key, primary_key=True),
         sqlite_with_rowid=False,
     )
     failed = sa.text("state = 'failed'")

@@ -1,0 +1,3 @@
+module hookwright.dev/bench
+
+go 1.26.0

@@ -1,0 +1,82 @@
+"""The counters of endpoints: adding to them and summing them up.
+
+Sync functions on a connection, inside a transaction that the caller begins and ends.
+"""
+
+from collections.abc import Iterable
+
+from sqlalchemy import (
+    BigInteger,
+    ColumnElement,
+    Connection,
+    Integer,
+    Label,
+    Select,
+    Text,
+    bindparam,
+    cast,
+    func,
+    literal,
+    select,
+    true,
+)
+
+# Of the two engines' identical spellings the one that both compile.
+from sqlalchemy.dialects.postgresql import insert
+
+from hookwright_operator.store.rows import packed, rows
+from hookwright_operator.store.schema import counters
+
+_added = rows(endpoint_uid=Text, accepted=Integer, delivered=Integer, failed=Integer, discarded=Integer)
+_add = insert(counters).from_select(
+    ["endpoint_uid", "slot", "accepted", "delivered", "failed", "discarded"],
+    select(
+        _added.c.endpoint_uid,
+        bindparam("slot", type_=Integer),
+        _added.c.accepted,
+        _added.c.delivered,
+        _added.c.failed,
+        _added.c.discarded,
+    ).where(true()),
+)
+ADD = _add.on_conflict_do_update(
+    index_elements=list(counters.primary_key),
+    set_={name: counters.c[name] + _add.excluded[name] for name in ("accepted", "delivered", "failed", "discarded")},
+)
+
+
+def _sum(column: ColumnElement[int]) -> Label[int]:
+    return cast(func.sum(column), BigInteger).label(None)
+
+
+pending = func.sum(counters.c.accepted - counters.c.delivered - counters.c.failed - counters.c.discarded)
+"""An aggregate: how many deliveries of an endpoint are pending."""
+
+# Time and status of the latest attempt as one number, so that one max() finds both.
+_latest = func.max(counters.c.last_attempt_ms * 1000 + counters.c.last_status_code)
+
+SUMS: Select[str, int, int, int, int, int | None, int | None] = select(
+    counters.c.endpoint_uid,
+    cast(pending, BigInteger),
+    _sum(counters.c.delivered),
+    _sum(counters.c.failed),
+    _sum(counters.c.discarded),
+    _latest // literal(1000),
+    _latest % literal(1000),
+).group_by(counters.c.endpoint_uid)
+"""By endpoint uid what `model.Counts` has."""
+
+BUSY: Select[str] = select(counters.c.endpoint_uid).group_by(counters.c.endpoint_uid).having(pending > 0)
+"""The endpoints that have pending deliveries."""
+
+
+def add(connection: Connection, slot: int, changes: Iterable[tuple[str, int, int, int, int]]) -> None:
+    """Change counters in a slot.
+
+    Args:
+        connection: in a transaction.
+        slot: of this process.
+        changes: endpoint uid, then what to add to accepted, delivered, failed and discarded; each endpoint once.
+    """
+    # In the order of their uids, so that two transactions never wait for each other's rows.
+    connection.execute(ADD, {"rows": packed(sorted(changes)), "slot": slot})

@@ -1,0 +1,249 @@
+"""From an accepted event to a signed delivery, on a real cluster, with a real operator and real receivers."""
+
+import asyncio
+import json
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from itertools import pairwise
+
+import httpx
+import pytest
+from cluster.acting import Organization, delivered, endpoint, eventually, manifest, message_ids, receiving, row_counts
+from cluster.conftest import SCHEDULE
+
+from hookwright_dev.installation import AUDIENCE, service_account_token
+from hookwright_dev.receiver import Received
+from hookwright_operator.delivery.schedule import RetrySchedule
+
+DELAYS = [delay / 1000 for delay in RetrySchedule.parse(SCHEDULE).delays_ms]
+BODY = '{"type":"delivered","messageId":"m1","größe":1.50}'
+
+
+async def hang(_: Received) -> int:
+    """Answer too late for everybody."""
+    await asyncio.sleep(60)
+    return 200
+
+
+def test_an_event_arrives_signed_byte_for_byte_as_openssl_computes_it(org: Organization) -> None:
+    """The receiver's check is one line of shell over the raw body and the Secret's field."""
+    with receiving() as receiver:
+        org.with_endpoint(endpoint("orders", receiver.url))
+        answer = org.post(BODY.encode())
+        assert (answer.status_code, answer.json()) == (202, {"accepted": 1, "duplicates": 0, "deliveries": 1})
+        (request,) = eventually(lambda: receiver.received, "the delivery")
+    assert json.loads(request.body) == json.loads(BODY)
+    field = org.kubectl("get", "secret", "orders-signing", "-o", "jsonpath={.data.secret}")
+    computed = subprocess.run(
+        ["bash", "-c", 'openssl dgst -sha256 -hmac "$(printf %s "$FIELD" | base64 -d)"'],
+        input=request.body,
+        env={"FIELD": field, "PATH": "/usr/bin:/bin:/usr/local/bin"},
+        capture_output=True,
+        check=True,
+    )
+    assert computed.stdout.decode().split()[-1] == request.headers["X-Service-Signature"]
+    assert request.headers["Content-Type"] == "application/json"
+    assert request.headers["webhook-id"].startswith("msg_")
+    assert request.headers["User-Agent"].startswith("Hookwright/")
+
+
+def test_a_failing_receiver_sees_every_attempt_at_the_schedule_s_delays_and_then_no_more(org: Organization) -> None:
+    """1 + 5 attempts with one ``webhook-id``; then the delivery is failed, in the status, as an Event and a metric."""
+    failed = org.metric("hookwright_deliveries_total", outcome="failed")
+    with receiving(lambda _: 500) as receiver:
+        org.with_endpoint(endpoint("flaky", receiver.url))
+        org.send(delivered(1))
+        eventually(lambda: org.status("hwep", "flaky")["deliveries"]["failed"] == 1, "the status tells that it failed")
+        arrivals = [request.at for request in receiver.received]
+        assert len(arrivals) == 1 + len(DELAYS)
+        assert len({request.id for request in receiver.received}) == 1
+        for (sooner, later), delay in zip(pairwise(arrivals), DELAYS, strict=True):
+            assert delay - 0.02 <= later - sooner <= delay + 0.75
+        (told,) = eventually(lambda: org.events("DeliveryFailed"), "an Event")
+        assert told["type"] == "Warning"
+        assert "500" in told["message"]
+        assert org.metric("hookwright_deliveries_total", outcome="failed") - failed == 1
+        assert org.condition("hwep", "flaky", "Reachable") == "False AttemptFailed"
+        assert len(receiver.received) == 1 + len(DELAYS), "nothing is sent after the last attempt"
+        receiver.answer = lambda _: 200
+        org.send(delivered(2))
+        org.wait_for("hwep", "flaky", "True Delivered", type_="Reachable")
+
+
+def test_suspending_holds_deliveries_and_resuming_lets_them_go_in_order_of_age(org: Organization) -> None:
+    """Nothing goes out meanwhile, nothing is lost, and the oldest goes first."""
+    with receiving() as receiver:
+        org.with_endpoint(endpoint("orders", receiver.url, maxInFlight=1))
+        org.patch("hwep", "orders", {"spec": {"suspend": True}})
+        org.wait_for("hwep", "orders", "True Suspended")
+        for number in range(100):
+            assert org.send(delivered(number))["deliveries"] == 1
+        eventually(lambda: org.status("hwep", "orders")["deliveries"]["pending"] == 100, "the status tells of them")
+        assert receiver.received == []
+        org.patch("hwep", "orders", {"spec": {"suspend": False}})
+        eventually(lambda: len(receiver.received) == 100, "all are delivered")
+        assert message_ids(receiver.received) == [str(number) for number in range(100)]
+
+
+def test_a_repeated_event_is_answered_as_a_duplicate_and_delivered_once(org: Organization) -> None:
+    """By its id, within one request and over several; another project has ids of its own."""
+    with receiving() as receiver:
+        org.with_endpoint(endpoint("orders", receiver.url))
+        org.apply(manifest("Project", "shipping"), endpoint("other", receiver.url, project="shipping"))
+        org.wait_for("hwep", "other", "True Delivering")
+        event = delivered(1, id="e-1")
+        assert org.send(event) == {"accepted": 1, "duplicates": 0, "deliveries": 1}
+        assert org.send(event) == {"accepted": 0, "duplicates": 1, "deliveries": 0}
+        assert org.send(delivered(2, id="e-2"), event, delivered(2, id="e-2")) == {
+            "accepted": 1,
+            "duplicates": 2,
+            "deliveries": 1,
+        }
+        elsewhere = org.post(json.dumps(event), project="shipping")
+        assert elsewhere.json() == {"accepted": 1, "duplicates": 0, "deliveries": 1}
+        org.send(delivered("last"))
+        eventually(lambda: "last" in message_ids(receiver.received), "the last event arrives")
+        eventually(lambda: len(receiver.received) >= 4, "every delivery arrives")
+        assert sorted(message_ids(receiver.received)) == ["1", "1", "2", "last"]
+
+
+# ----------------------------------------------------------------------------------------- bad input
+
+REFUSALS = {
+    "malformed JSON": (b'{"type":', 400),
+    "no JSON at all": (b"type=delivered", 400),
+    "an unknown type": (b'{"type":"exploded","messageId":"1"}', 422),
+    "no messageId": (b'{"type":"delivered"}', 422),
+    "an empty array": (b"[]", 422),
+    "one bad event among good ones": (b'[{"type":"delivered","messageId":"1"},{"type":"delivered"}]', 422),
+    "300 KiB": (json.dumps(delivered(1, text="x" * 300 * 1024)).encode(), 413),
+    "2 MiB": (json.dumps([delivered(1, text="x" * 200 * 1024)] * 10).encode(), 413),
+}
+
+
+def assert_problem(answer: httpx.Response, status: int) -> None:
+    """Check that an answer is a problem document of RFC 9457 with this status."""
+    assert answer.status_code == status, answer.text
+    assert answer.headers["Content-Type"] == "application/problem+json"
+    problem = answer.json()
+    assert problem["status"] == status
+    assert problem["title"]
+    assert problem["detail"]
+
+
+def test_bad_input_is_refused_as_a_problem_and_leaves_the_store_as_it_was(org: Organization) -> None:
+    """400, 413, 422 for what is sent; 401, 403, 404 for who sends it and where: no row is written for any."""
+    org.with_endpoint(endpoint("orders", "http://127.0.0.1:9/", suspend=False))
+    good = json.dumps(delivered(1))
+    org.kubectl("create", "serviceaccount", "nobody")
+    powerless = service_account_token(org.cluster, "nobody", namespace=org.namespace, audience=AUDIENCE)
+    other_audience = service_account_token(org.cluster, "nobody", namespace=org.namespace)
+    before = row_counts(org.operator)
+    for what, (content, status) in REFUSALS.items():
+        answer = org.post(content)
+        assert answer.status_code == status, f"{what}: {answer.text}"
+        assert_problem(answer, status)
+    assert_problem(org.post(good, token="nonsense"), 401)
+    assert_problem(org.post(good, token=other_audience), 401)
+    assert_problem(org.post(good, token=powerless), 403)
+    assert_problem(org.post(good, project="unknown"), 404)
+    assert_problem(org.post(good, namespace="nowhere"), 404)
+    assert row_counts(org.operator) == before
+    assert org.send(delivered(1))["accepted"] == 1
+    assert row_counts(org.operator) != before
+
+
+def test_rbac_alone_decides_who_may_send(org: Organization) -> None:
+    """A RoleBinding in the namespace opens it for a ServiceAccount, and no other namespace."""
+    org.apply(manifest("Project", "billing"))
+    org.wait_for("hwproj", "billing", "True Accepting")
+    org.kubectl("create", "serviceaccount", "mailer")
+    token = service_account_token(org.cluster, "mailer", namespace=org.namespace, audience=AUDIENCE)
+    assert_problem(org.post(json.dumps(delivered(1)), token=token), 403)
+    org.kubectl(
+        "create", "rolebinding", "mailer", "--clusterrole=hookwright-producer",
+        f"--serviceaccount={org.namespace}:mailer",
+    )  # fmt: skip
+    eventually(lambda: org.post(json.dumps(delivered(1)), token=token).status_code == 202, "the mailer may send")
+    assert_problem(org.post(json.dumps(delivered(1)), token=token, namespace="default"), 403)
+
+
+# ---------------------------------------------------------------------------------------- isolation
+
+
+def test_a_hanging_endpoint_costs_the_others_nothing(org: Organization) -> None:
+    """One receiver never answers and gets no more at once than its bound; the other gets everything meanwhile."""
+    with receiving(hang) as slow, receiving() as fast:
+        org.apply(
+            manifest("Project", "billing"),
+            endpoint("slow", slow.url, timeout="30s", maxInFlight=3),
+            endpoint("fast", fast.url),
+        )
+        org.wait_for("hwep", "slow", "True Delivering")
+        org.wait_for("hwep", "fast", "True Delivering")
+        began = time.monotonic()
+        for batch in range(5):
+            org.send(*(delivered(batch * 100 + number) for number in range(100)))
+        eventually(lambda: len(fast.received) >= 500, "the fast one has everything", within=10)
+        assert time.monotonic() - began < 10
+        assert len(slow.received) == 3
+        assert sorted(map(int, message_ids(fast.received))) == list(range(500))
+
+
+def test_many_producers_at_once_lose_and_repeat_nothing(org: Organization) -> None:
+    """Requests side by side share transactions; each event is delivered once to each subscriber, and to no other."""
+    with receiving() as orders, receiving() as audits, receiving() as bounces:
+        org.apply(
+            manifest("Project", "billing"),
+            endpoint("orders", orders.url),
+            endpoint("audits", audits.url, events=["delivered", "bounced"]),
+            endpoint("bounces", bounces.url, events=["bounced"]),
+        )
+        for name in ("orders", "audits", "bounces"):
+            org.wait_for("hwep", name, "True Delivering")
+        for thread in (threads := list(producers(org))):
+            thread.start()
+        for thread in threads:
+            thread.join(30)
+        eventually(lambda: len(audits.received) >= 200, "the audits have everything")
+        eventually(lambda: len(orders.received) >= 200, "the orders have everything")
+        assert sorted(map(int, message_ids(orders.received))) == list(range(200))
+        assert sorted(map(int, message_ids(audits.received))) == list(range(200))
+        assert bounces.received == []
+
+
+def producers(org: Organization) -> Iterator[threading.Thread]:
+    """Yield eight threads that send 25 events each."""
+
+    def produce(first: int) -> None:
+        for number in range(first, first + 25):
+            org.send(delivered(number))
+
+    for first in range(0, 200, 25):
+        yield threading.Thread(target=produce, args=(first,))
+
+
+def test_an_endpoint_that_nobody_can_connect_to_is_reported_in_plain_words(org: Organization) -> None:
+    """A closed port is an attempt like any other: recorded, retried, and told in the condition."""
+    org.with_endpoint(endpoint("gone", "http://127.0.0.1:9/"))
+    org.send(delivered(1))
+    org.wait_for("hwep", "gone", "False AttemptFailed", type_="Reachable")
+    message = next(
+        known["message"] for known in org.status("hwep", "gone")["conditions"] if known["type"] == "Reachable"
+    )
+    assert "refused" in message.lower()
+    assert org.status("hwep", "gone")["deliveries"]["lastStatusCode"] == 0
+
+
+@pytest.mark.parametrize("url", ["http://169.254.169.254/latest/meta-data", "http://10.0.0.1/"])
+def test_the_guard_lets_nothing_out_to_special_networks(org: Organization, url: str) -> None:
+    """The endpoint is accepted, for reachability is no admission gate; the attempt is refused and says so."""
+    org.with_endpoint(endpoint("inside", url))
+    org.send(delivered(1))
+    org.wait_for("hwep", "inside", "False AttemptFailed", type_="Reachable")
+    message = next(
+        known["message"] for known in org.status("hwep", "inside")["conditions"] if known["type"] == "Reachable"
+    )
+    assert "HOOKWRIGHT_ALLOWED_NETWORKS" in message

@@ -1,0 +1,221 @@
+"""What people, scripts and accidents change behind the operator's back is mended, or reported where it cannot be."""
+
+import base64
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+import yaml
+from cluster.acting import Object, Organization, apikey, delivered, endpoint, eventually, manifest, receiving
+
+from hookwright_crds.keys import matches
+from hookwright_dev.cluster import Cluster
+from hookwright_dev.installation import OperatorProcess
+from hookwright_dev.receiver import verdict
+
+NOWHERE = "http://127.0.0.1:9/"
+FINALIZER = "hookwright.dev/deliveries"
+REMOVE_OWNERS = [{"op": "remove", "path": "/metadata/ownerReferences"}]
+REMOVE_STATUS = [{"op": "remove", "path": "/status"}]
+
+
+@dataclass(frozen=True)
+class Conflict:
+    """What was to be seen while foreign Secrets stood in the way; they are gone by now."""
+
+    org: Organization
+    secrets: list[dict[str, str] | None]
+    endpoint: Object
+    key: Object
+
+
+@pytest.fixture(scope="module", autouse=True)
+def conflict(control_plane: Cluster, operator: OperatorProcess) -> Iterator[Conflict]:
+    """A conflict that was over before the first test: it takes half a minute to heal, in which others can run."""
+    with Organization(control_plane, operator, "test-conflict") as org:
+        control_plane.kubectl("create", "namespace", org.namespace)
+        names = ("orders-signing", "ci-key")
+        for name in names:
+            org.kubectl(
+                "create", "secret", "generic", name, "--from-literal=secret=theirs", "--from-literal=key=theirs"
+            )
+        org.apply(manifest("Project", "billing"), endpoint("orders", NOWHERE), apikey("ci"))
+        org.wait_for("hwep", "orders", "False SecretConflict")
+        org.wait_for("hwkey", "ci", "False SecretConflict")
+        seen = Conflict(
+            org, [org.secret(name) for name in names], org.status("hwep", "orders"), org.status("hwkey", "ci")
+        )
+        org.kubectl("delete", "secret", *names)
+        yield seen
+        control_plane.kubectl("delete", "namespace", org.namespace, "--wait=false")
+
+
+def signing_secret(org: Organization) -> str:
+    """Return the signing secret of the endpoint ``orders``, '' while there is none."""
+    return (org.secret("orders-signing") or {}).get("secret", "")
+
+
+def owners(org: Organization, kind: str, name: str) -> list[str]:
+    """Return the names of an object's owners."""
+    metadata = (org.get(kind, name) or {"metadata": {}})["metadata"]
+    return [reference["name"] for reference in metadata.get("ownerReferences", [])]
+
+
+def test_a_deleted_signing_secret_is_made_anew_and_the_receiver_s_owner_warned(org: Organization) -> None:
+    """Deliveries are signed with the new one, the status stays right, and a Warning Event tells of it, each time."""
+    with receiving() as receiver:
+        org.with_endpoint(endpoint("orders", receiver.url))
+        first, status = signing_secret(org), org.status("hwep", "orders")
+        org.kubectl("delete", "secret", "orders-signing")
+        second = eventually(lambda: signing_secret(org), "a new signing secret")
+        assert second != first
+        (told,) = eventually(lambda: org.events("SigningSecretRecreated"), "an Event")
+        assert told["type"] == "Warning"
+        assert told["involvedObject"]["name"] == "orders"
+        assert org.status("hwep", "orders") == status
+        org.send(delivered(1))
+        (request,) = eventually(lambda: receiver.received, "a delivery")
+        assert verdict(request.headers, request.body, [second]) == ""
+        org.kubectl("delete", "secret", "orders-signing")
+        eventually(lambda: len(org.events("SigningSecretRecreated")) == 2, "an Event for the third one too")
+
+
+def test_a_handover_secret_that_is_deleted_early_is_reported(org: Organization) -> None:
+    """The key works on and cannot be handed over again: that is said, and no other key is made."""
+    org.apply(manifest("Project", "billing"), apikey("ci"))
+    org.wait_for("hwkey", "ci", "True Usable")
+    before = org.status("hwkey", "ci")
+    org.kubectl("delete", "secret", "ci-key")
+    eventually(lambda: org.status("hwkey", "ci")["handover"]["state"] == "Removed", "the status tells that it is gone")
+    (told,) = eventually(lambda: org.events("HandoverSecretGone"), "an Event")
+    assert told["type"] == "Warning"
+    after = org.status("hwkey", "ci")
+    assert (after["keyId"], after["digest"]) == (before["keyId"], before["digest"])
+    assert org.get("secret", "ci-key") is None
+    assert org.condition("hwkey", "ci") == "True Usable"
+
+
+def test_lost_ownerreferences_and_labels_come_back_and_contents_stay(org: Organization) -> None:
+    """Garbage collection and the operator's own watch rely on them; no new secret is made for their sake."""
+    org.with_endpoint(endpoint("orders", NOWHERE))
+    org.apply(apikey("ci"))
+    org.wait_for("hwkey", "ci", "True Usable")
+    kept = {name: org.get("secret", name) for name in ("orders-signing", "ci-key")}
+    org.patch("hwep", "orders", REMOVE_OWNERS)
+    org.patch("hwkey", "ci", REMOVE_OWNERS)
+    org.patch("secret", "ci-key", REMOVE_OWNERS)
+    org.patch("secret", "orders-signing", REMOVE_OWNERS)
+    for kind, name, owner in (
+        ("hwep", "orders", "billing"),
+        ("hwkey", "ci", "billing"),
+        ("secret", "ci-key", "ci"),
+        ("secret", "orders-signing", "orders"),
+    ):
+        eventually(lambda: owners(org, kind, name) == [owner], f"{kind} {name} is owned again")  # noqa: B023
+    for name in kept:
+        org.patch("secret", name, {"metadata": {"labels": None}})
+    for name, before in kept.items():
+        assert before is not None
+
+        def restored(name: str = name, labels: object = before["metadata"]["labels"]) -> bool:
+            return bool((org.get("secret", name) or {})["metadata"].get("labels") == labels)
+
+        eventually(restored, f"Secret {name} has its labels again")
+        now = org.get("secret", name) or {}
+        assert (now["metadata"]["uid"], now["data"]) == (before["metadata"]["uid"], before["data"])
+    assert org.events("SigningSecretRecreated") == org.events("HandoverSecretGone") == []
+
+
+def test_a_wiped_status_comes_back(org: Organization) -> None:
+    """All of it: conditions, where the secret is, counts of deliveries; a key's id and digest; counts of children."""
+    with receiving() as receiver:
+        org.with_endpoint(endpoint("orders", receiver.url))
+        org.apply(apikey("ci"))
+        org.wait_for("hwkey", "ci", "True Usable")
+        org.send(delivered(1))
+        org.wait_for("hwep", "orders", "True Delivered", type_="Reachable")
+        eventually(lambda: org.status("hwproj", "billing").get("webhookEndpoints") == 1, "the project counts")
+        objects = [("hwep", "orders"), ("hwkey", "ci"), ("hwproj", "billing")]
+        before = {key: without_times(org.status(*key)) for key in objects}
+        assert before["hwep", "orders"]["deliveries"]["delivered"] == 1
+        for kind, name in objects:
+            org.patch(kind, name, REMOVE_STATUS, "--subresource=status")
+        for key, status in before.items():
+            eventually(lambda: without_times(org.status(*key)) == status, f"{key} has its status again")  # noqa: B023
+
+
+def without_times(status: Object) -> Object:
+    """Return a status without since when its conditions hold."""
+    conditions = [
+        {name: value for name, value in known.items() if name != "lastTransitionTime"}
+        for known in status.get("conditions", [])
+    ]
+    return {**status, "conditions": conditions}
+
+
+def test_a_status_lost_together_with_the_annotations_is_told_from_the_handover_secret(org: Organization) -> None:
+    """As long as the plaintext is there, the key is that key and no other."""
+    org.apply(manifest("Project", "billing"), apikey("ci"))
+    org.wait_for("hwkey", "ci", "True Usable")
+    before = org.status("hwkey", "ci")
+    org.patch("hwkey", "ci", {"metadata": {"annotations": None}})
+    org.patch("hwkey", "ci", REMOVE_STATUS, "--subresource=status")
+    eventually(lambda: org.status("hwkey", "ci").get("digest") == before["digest"], "the digest is back")
+    assert matches((org.secret("ci-key") or {})["key"], before["digest"])
+
+
+def test_a_signing_secret_that_was_spoilt_is_reported_and_deliveries_wait_until_it_is_mended(org: Organization) -> None:
+    """Nothing is sent with a wrong signature; whoever mends the Secret lets the deliveries go."""
+    with receiving() as receiver:
+        org.with_endpoint(endpoint("orders", receiver.url))
+        good = signing_secret(org)
+        org.patch("secret", "orders-signing", {"data": {"secret": base64.b64encode(b"hunter2").decode()}})
+        org.wait_for("hwep", "orders", "False SigningSecretInvalid")
+        assert org.send(delivered(1))["deliveries"] == 1
+        eventually(lambda: org.status("hwep", "orders")["deliveries"]["pending"] == 1, "the delivery waits")
+        assert receiver.received == []
+        org.patch("secret", "orders-signing", {"data": {"secret": base64.b64encode(good.encode()).decode()}})
+        org.wait_for("hwep", "orders", "True Delivering")
+        (request,) = eventually(lambda: receiver.received, "the delivery goes out")
+        assert verdict(request.headers, request.body, [good]) == ""
+
+
+def test_an_endpoint_that_loses_its_finalizer_gets_it_back(org: Organization) -> None:
+    """Without it nobody would discard what is pending when the endpoint goes."""
+    org.with_endpoint(endpoint("orders", NOWHERE))
+    org.patch("hwep", "orders", {"metadata": {"finalizers": None}})
+    eventually(
+        lambda: (org.get("hwep", "orders") or {})["metadata"].get("finalizers") == [FINALIZER], "the finalizer is back"
+    )
+
+
+def test_a_name_in_use_again_at_once_starts_from_nothing(org: Organization) -> None:
+    """An endpoint deleted and made anew has a secret of its own and none of its predecessor's deliveries."""
+    with receiving() as receiver:
+        declared = endpoint("orders", receiver.url, suspend=True)
+        org.apply(manifest("Project", "billing"), declared)
+        org.wait_for("hwep", "orders", "True Suspended")
+        first = signing_secret(org)
+        org.send(delivered("old"))
+        org.kubectl("replace", "--force", "-f", "-", stdin=yaml.safe_dump(endpoint("orders", receiver.url)))
+        org.wait_for("hwep", "orders", "True Delivering")
+        second = eventually(lambda: signing_secret(org).replace(first, ""), "a secret of its own", within=30)
+        # The old Secret has the same name, and goes by garbage collection while the new endpoint waits for it.
+        assert org.send(delivered("new"))["deliveries"] == 1
+        eventually(lambda: receiver.received, "the new delivery")
+        (request,) = receiver.received
+        assert b'"new"' in request.body
+        assert verdict(request.headers, request.body, [second]) == ""
+
+
+def test_a_foreign_secret_is_left_alone_reported_and_replaced_when_it_goes(conflict: Conflict) -> None:
+    """Neither endpoint nor key touches what is not theirs; both heal by themselves once the name is free."""
+    org = conflict.org
+    theirs = {"secret": "theirs", "key": "theirs"}
+    assert conflict.secrets == [theirs, theirs]
+    assert "signingSecretRef" not in conflict.endpoint
+    assert "keyId" not in conflict.key
+    org.wait_for("hwep", "orders", "True Delivering", within=40)
+    org.wait_for("hwkey", "ci", "True Usable", within=40)
+    assert signing_secret(org).startswith("whsec_")
+    assert org.events("SigningSecretRecreated") == []

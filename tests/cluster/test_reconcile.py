@@ -1,0 +1,239 @@
+"""What people declare becomes so, stays so, and goes without a trace, on a real cluster and with a real operator."""
+
+import asyncio
+import json
+import time
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import yaml
+from cluster.acting import (
+    Organization,
+    apikey,
+    condition,
+    delivered,
+    endpoint,
+    eventually,
+    locked,
+    manifest,
+    receiving,
+)
+from cluster.conftest import FINALIZER_GRACE
+
+from hookwright_crds.base import format_timestamp
+from hookwright_crds.keys import key_id_of, matches
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+NOWHERE = "http://127.0.0.1:9/"
+
+
+def examples() -> list[dict[str, Any]]:
+    """Return what ``examples/`` declares, but for the namespace itself."""
+    documents = [
+        document for path in sorted(EXAMPLES.glob("*.yaml")) for document in yaml.safe_load_all(path.read_text())
+    ]
+    for document in documents:
+        document["metadata"].pop("namespace", None)
+    return [document for document in documents if document["kind"] != "Namespace"]
+
+
+def discarded(org: Organization) -> float:
+    """Return how many deliveries the operator has discarded."""
+    return org.metric("hookwright_deliveries_total", outcome="discarded")
+
+
+def test_the_examples_are_ready_within_two_seconds(org: Organization) -> None:
+    """Applying what the README shows gives Ready, and kubectl get tells how many there are of each."""
+    org.apply(*examples())
+    applied = time.monotonic()
+    eventually(
+        lambda: all(condition(known).startswith("True") for known in org.objects("hwep,hwkey,hwproj")),
+        "everything in examples/ is ready",
+        within=2.0,
+    )
+    assert time.monotonic() - applied < 2.5
+    assert org.condition("hwep", "archive") == "True Suspended"
+    eventually(
+        lambda: (
+            (status := org.status("hwproj", "billing")) and (status["apiKeys"], status["webhookEndpoints"]) == (1, 3)
+        ),
+        "the project counts its children",
+    )
+
+
+def test_an_endpoint_without_its_project_waits_for_it_and_then_delivers(org: Organization) -> None:
+    """The order in which objects are applied does not matter."""
+    with receiving() as receiver:
+        org.apply(endpoint("orders", receiver.url), apikey("ci"))
+        org.wait_for("hwep", "orders", "False ProjectNotFound")
+        org.wait_for("hwkey", "ci", "False ProjectNotFound")
+        assert org.objects("secrets") == []
+        org.apply(manifest("Project", "billing"))
+        org.wait_for("hwep", "orders", "True Delivering")
+        org.wait_for("hwkey", "ci", "True Usable")
+        eventually(lambda: org.post(json.dumps(delivered(1))).json().get("deliveries") == 1, "the project accepts")
+        eventually(lambda: receiver.received, "the delivery arrives")
+
+
+def test_deleting_a_project_takes_keys_endpoints_and_secrets(org: Organization) -> None:
+    """The garbage collector takes the children with the project, and what was made for them with them."""
+    org.apply(manifest("Project", "billing"), apikey("ci"), endpoint("a", NOWHERE), endpoint("b", NOWHERE))
+    eventually(lambda: len(org.objects("secrets")) == 3, "two signing Secrets and a handover Secret")
+    org.wait_for("hwkey", "ci", "True Usable")
+    org.wait_for("hwep", "b", "True Delivering")
+    org.kubectl("delete", "hwproj", "billing")
+    assert org.post(json.dumps(delivered(1))).status_code == 404
+    eventually(lambda: org.objects("hookwright,secrets") == [], "nothing of the project is left", within=40)
+
+
+def test_deleting_an_endpoint_takes_its_secret_and_discards_its_pending_deliveries(org: Organization) -> None:
+    """What waits is discarded and counted as such, and an event after that finds no subscriber."""
+    org.apply(manifest("Project", "billing"), endpoint("held", NOWHERE, suspend=True))
+    org.wait_for("hwep", "held", "True Suspended")
+    for number in range(5):
+        assert org.send(delivered(number))["deliveries"] == 1
+    eventually(lambda: org.status("hwep", "held")["deliveries"]["pending"] == 5, "the status tells of what waits")
+    before = discarded(org)
+    org.kubectl("delete", "hwep", "held", "--timeout=5s")
+    assert discarded(org) - before == 5
+    assert org.send(delivered(6))["deliveries"] == 0
+    eventually(lambda: org.get("secret", "held-signing") is None, "the signing Secret is gone", within=30)
+
+
+def test_an_endpoint_whose_receiver_hangs_is_deleted_at_once(org: Organization) -> None:
+    """Attempts under way are nobody's reason to wait: the object goes, and they end by themselves."""
+
+    async def hang(_: object) -> int:
+        await asyncio.sleep(60)
+        return 200
+
+    with receiving(hang) as receiver:
+        org.with_endpoint(endpoint("slow", receiver.url, timeout="30s", maxInFlight=2))
+        org.send(*(delivered(number) for number in range(6)))
+        eventually(lambda: len(receiver.received) == 2, "attempts are under way")
+        before = discarded(org)
+        org.kubectl("delete", "hwep", "slow", "--timeout=5s")
+        assert discarded(org) - before == 6
+        assert len(receiver.received) == 2
+
+
+def test_deletion_does_not_hang_when_the_store_is_away(org: Organization) -> None:
+    """After the grace period the endpoint is let go with an Event, and its deliveries are discarded later."""
+    org.apply(manifest("Project", "billing"), endpoint("held", NOWHERE, suspend=True))
+    org.wait_for("hwep", "held", "True Suspended")
+    org.send(delivered(1), delivered(2))
+    before = discarded(org)
+    with locked(org.operator):
+        began = time.monotonic()
+        org.kubectl("delete", "hwep", "held", "--wait=false")
+        refused = org.post(json.dumps(delivered(3)))
+        assert refused.status_code == 503, "an event that cannot be stored must not be answered 202"
+        assert int(refused.headers["Retry-After"]) > 0
+        eventually(lambda: org.get("hwep", "held") is None, "the endpoint is gone", within=FINALIZER_GRACE + 10)
+        assert time.monotonic() - began >= FINALIZER_GRACE - 1, "the store was given its time"
+        assert len(org.events("DeliveriesNotDiscarded")) == 1
+        assert discarded(org) == before
+    eventually(lambda: discarded(org) - before == 2, "the deliveries are discarded when the store is back", within=30)
+
+
+# ------------------------------------------------------------------------------------------ handover
+
+
+def with_key(org: Organization, declared: dict[str, Any]) -> str:
+    """Apply the project and a key, and return the plaintext that is handed over."""
+    org.apply(manifest("Project", "billing"), declared)
+    name = declared["metadata"]["name"]
+    org.wait_for("hwkey", name, "True Usable")
+    handed_over = org.secret(f"{name}-key")
+    assert handed_over is not None
+    return handed_over["key"]
+
+
+def test_a_key_is_handed_over_once_and_only_its_digest_kept(org: Organization) -> None:
+    """The Secret holds a valid key, the status its id and digest, and an Event tells where it is."""
+    plaintext = with_key(org, apikey("ci"))
+    status = org.status("hwkey", "ci")
+    assert key_id_of(plaintext) == status["keyId"]
+    assert matches(plaintext, status["digest"])
+    assert status["handover"]["state"] == "Delivered"
+    (told,) = org.events("KeyHandedOver")
+    assert told["involvedObject"]["name"] == "ci"
+    assert "ci-key" in told["message"]
+
+
+def test_neither_a_key_nor_a_signing_secret_is_anywhere_but_in_its_own_secret(org: Organization) -> None:
+    """Not in the log, in no metric, in no other object, and no other Secret."""
+    with receiving() as receiver:
+        org.with_endpoint(endpoint("orders", receiver.url))
+        plaintext = with_key(org, apikey("ci"))
+        signing = (org.secret("orders-signing") or {})["secret"]
+        org.send(delivered(1))
+        eventually(lambda: receiver.received, "a delivery went out")
+    elsewhere = {
+        "the log": org.operator.log.read_text(),
+        "the metrics": httpx.get(f"{org.operator.health_url}/metrics", trust_env=False).text,
+        "our objects": org.kubectl("get", "hookwright,events", "-o", "yaml", "--show-managed-fields"),
+    }
+    for found in org.objects("secrets"):
+        if found["metadata"]["name"] not in {"orders-signing", "ci-key"}:
+            elsewhere[f"Secret {found['metadata']['name']}"] = json.dumps(found)
+    for place, content in elsewhere.items():
+        assert plaintext not in content, place
+        assert plaintext.split("_")[2] not in content, place
+        assert signing not in content, place
+        assert signing.removeprefix("whsec_") not in content, place
+
+
+def test_the_handover_secret_goes_at_its_time_and_the_key_stays(org: Organization) -> None:
+    """At the time that the Secret names it is removed; id and digest stay, and the key works on."""
+    with_key(org, apikey("ci", ttl="1m"))
+    before = org.status("hwkey", "ci")
+    org.kubectl("annotate", "--overwrite", "secret", "ci-key", "hookwright.dev/remove-at=2020-01-01T00:00:00Z")
+    eventually(lambda: org.get("secret", "ci-key") is None, "the Secret is gone")
+    eventually(lambda: org.status("hwkey", "ci")["handover"]["state"] == "Removed", "the status tells so")
+    after = org.status("hwkey", "ci")
+    assert (after["keyId"], after["digest"]) == (before["keyId"], before["digest"])
+    assert org.condition("hwkey", "ci") == "True Usable"
+    assert org.events("HandoverSecretGone") == []
+
+
+def test_a_key_expires_at_its_time_without_anybody_touching_it(org: Organization) -> None:
+    """The condition turns by the clock alone."""
+    expires_at = datetime.now(UTC) + timedelta(seconds=4)
+    with_key(org, apikey("ci", expiresAt=format_timestamp(expires_at)))
+    org.wait_for("hwkey", "ci", "False Expired", within=10)
+    assert datetime.now(UTC) >= expires_at.replace(microsecond=0)
+
+
+def test_a_key_made_elsewhere_brings_its_digest(org: Organization) -> None:
+    """Nothing is handed over, and the status repeats what was declared."""
+    digest = "sha256:" + "ab" * 32
+    declared = manifest("ApiKey", "k7q", {"projectRef": {"name": "billing"}, "digest": digest})
+    org.apply(manifest("Project", "billing"), declared)
+    org.wait_for("hwkey", "k7q", "True Usable")
+    status = org.status("hwkey", "k7q")
+    assert (status["keyId"], status["digest"]) == ("k7q", digest)
+    assert org.objects("secrets") == []
+
+
+# ------------------------------------------------------------------------------------------- changes
+
+
+@pytest.mark.parametrize(
+    ("change", "wanted"),
+    [({"suspend": True}, "True Suspended"), ({"events": ["bounced"]}, "True Delivering")],
+)
+def test_a_change_of_the_spec_is_acknowledged(org: Organization, change: dict[str, Any], wanted: str) -> None:
+    """ObservedGeneration follows generation, and the condition the spec."""
+    org.with_endpoint(endpoint("orders", NOWHERE))
+    org.patch("hwep", "orders", {"spec": change})
+
+    def acknowledged() -> bool:
+        known = org.get("hwep", "orders") or {}
+        return bool(known["status"]["observedGeneration"] == known["metadata"]["generation"] == 2)
+
+    eventually(acknowledged, "the new generation is observed")
+    assert org.condition("hwep", "orders") == wanted

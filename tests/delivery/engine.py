@@ -1,0 +1,233 @@
+"""The delivery engine without Kubernetes: real store, sender and loops, wired as the operator wires them."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Self
+
+from delivery.attempts import SECRET
+
+from hookwright_dev.receiver import Received, Receiver
+from hookwright_operator.delivery.guard import Guard
+from hookwright_operator.delivery.loops import Dispatcher
+from hookwright_operator.delivery.schedule import RetrySchedule
+from hookwright_operator.delivery.seams import Bounds, Sends
+from hookwright_operator.delivery.sender import Sender
+from hookwright_operator.intake.deps import AcceptResult
+from hookwright_operator.intake.parsing import IncomingEvent
+from hookwright_operator.ports import EventAccepter
+from hookwright_operator.registry import Endpoint, Registry
+from hookwright_operator.store.model import Counts, DeliveryRecord, Settlement, State
+from hookwright_operator.store.store import Store
+from hookwright_operator.supervise import Supervisor
+
+
+def now_ms() -> int:
+    """The time in milliseconds since the epoch."""
+    return time.time_ns() // 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How an engine is set up.
+
+    Attributes:
+        schedule: of retries.
+        lease_ms: of claims, in milliseconds; it must outlive the endpoints' timeouts.
+        window: deliveries of one endpoint kept in memory.
+        memory: bytes of bodies kept in memory.
+        clock_ms: the time for store, loops and signatures.
+        heartbeats: whether the lease is renewed.
+        sweep: seconds between two looks at the whole store.
+    """
+
+    schedule: str = "100ms,100ms,100ms"
+    lease_ms: int = 60_000
+    window: int = 64
+    memory: int = 64 * 1024 * 1024
+    clock_ms: Callable[[], int] = now_ms
+    heartbeats: bool = True
+    sweep: float = 10.0
+
+
+@dataclass(slots=True)
+class Busy:
+    """A receiver's answer: it holds every request until it is opened, and measures how many it holds at once."""
+
+    open: asyncio.Event = field(default_factory=asyncio.Event)
+    now: int = 0
+    peak: int = 0
+
+    async def __call__(self, _: Received) -> int:
+        """Hold a request, then answer 200."""
+        self.now += 1
+        self.peak = max(self.peak, self.now)
+        try:
+            await self.open.wait()
+        finally:
+            self.now -= 1
+        return 200
+
+
+@dataclass(slots=True)
+class Watcher:
+    """Notes what became of attempts."""
+
+    settled: list[Settlement] = field(default_factory=list)
+
+    def attempted(self, endpoint: Endpoint, settlement: Settlement) -> None:
+        """Take note."""
+        assert endpoint.uid == settlement.endpoint_uid
+        self.settled.append(settlement)
+
+
+@dataclass(slots=True)
+class Engine:
+    """A running engine; made by `start`, ended by `stop`."""
+
+    plan: Plan
+    store: Store
+    sender: Sends
+    registry: Registry
+    dispatcher: Dispatcher
+    accepter: EventAccepter
+    watcher: Watcher
+    loops: Supervisor = field(default_factory=Supervisor)
+    _own_sender: Sender | None = None
+
+    @classmethod
+    async def start(cls, database: Path | Store, plan: Plan | None = None, *, sender: Sends | None = None) -> Self:
+        """Open the store, or take one that is open, and start the loops."""
+        plan = plan or Plan()
+        store = database if isinstance(database, Store) else await open_store(database, plan)
+        own = None
+        if sender is None:
+            sender = own = Sender(Guard(["127.0.0.0/8"]), user_agent="Hookwright/test", allow_http=True)
+            await own.start()
+        registry, watcher = Registry(), Watcher()
+        dispatcher = Dispatcher(
+            store,
+            sender,
+            RetrySchedule.parse(plan.schedule),
+            Bounds(plan.window, plan.memory),
+            clock_ms=plan.clock_ms,
+            observer=watcher,
+            sweep=plan.sweep,
+        )
+        registry.listen(dispatcher)
+        registry.put_project("acme", "billing")
+        accepter = EventAccepter(registry, dispatcher, store, lambda _: None)
+        engine = cls(plan, store, sender, registry, dispatcher, accepter, watcher, _own_sender=own)
+        dispatcher.renewed(await store.heartbeat())
+        await dispatcher.recover()
+        engine.loops.start("claim", dispatcher.run)
+        if plan.heartbeats:
+            engine.loops.start("heartbeat", engine.beat)
+        return engine
+
+    async def beat(self) -> None:
+        """Renew the lease again and again, as the operator does."""
+        while True:
+            await asyncio.sleep(self.plan.lease_ms / 6000)
+            self.dispatcher.renewed(await self.store.heartbeat())
+
+    async def stop(self, grace: float = 10.0) -> None:
+        """End as the operator does at SIGTERM; the store is closed as well."""
+        await self.loops.stop("claim")
+        await self.dispatcher.drain(grace)
+        await self.loops.stop()
+        if self._own_sender is not None:
+            await self._own_sender.close()
+        await self.store.close()
+
+    async def post(
+        self, type_: str = "delivered", *, event_id: str | None = None, body: bytes = b"{}", project: str = "billing"
+    ) -> AcceptResult:
+        """Accept one event."""
+        return await self.accepter.accept("acme", project, [IncomingEvent(event_id, type_, event_id or "m-1", body)])
+
+    async def post_many(self, count: int, *, type_: str = "delivered", project: str = "billing") -> None:
+        """Accept events whose bodies are their numbers, one after the other, at once."""
+        for number in range(count):
+            await self.post(type_, body=str(number).encode(), project=project)
+
+    async def counts(self, uid: str) -> Counts:
+        """The counters of an endpoint."""
+        return await self.store.counts_of(uid)
+
+    async def log(self, uid: str) -> list[DeliveryRecord]:
+        """The newest deliveries of an endpoint."""
+        records, _ = await self.store.deliveries(uid, limit=1000)
+        return records
+
+    async def ended(self, uid: str, count: int, *, within: float = 10.0) -> None:
+        """Wait until that many deliveries of an endpoint have ended."""
+
+        async def enough() -> bool:
+            counted = await self.counts(uid)
+            return counted.delivered + counted.failed + counted.discarded >= count
+
+        await eventually(enough, within=within)
+
+
+async def open_store(path: Path, plan: Plan, *, patience: float = 5.0) -> Store:
+    """Open a store for an engine; ``patience`` is how many seconds it waits for a foreign lock."""
+    return await Store.open(
+        f"sqlite:///{path}?timeout={patience}", instance="test", lease_ms=plan.lease_ms, clock=plan.clock_ms
+    )
+
+
+def subscriber(
+    uid: str,
+    url: str,
+    *,
+    events: frozenset[str] = frozenset({"delivered"}),
+    project: str = "billing",
+    timeout: float = 5.0,
+    max_in_flight: int = 8,
+    per_minute: int | None = None,
+    suspend: bool = False,
+) -> Endpoint:
+    """An endpoint that can be sent to; ``timeout`` in seconds."""
+    return Endpoint(
+        uid=uid,
+        namespace="acme",
+        name=uid,
+        project=project,
+        url=url,
+        events=events,
+        timeout=timeout,
+        max_in_flight=max_in_flight,
+        per_minute=per_minute,
+        suspend=suspend,
+        secrets=(SECRET,),
+    )
+
+
+async def eventually(condition: Callable[[], Awaitable[bool]], *, within: float = 10.0) -> None:
+    """Wait until something holds, and fail if it does not within some seconds."""
+    deadline = time.monotonic() + within
+    while not await condition():
+        assert time.monotonic() < deadline, f"it did not come about within {within:g} s"
+        await asyncio.sleep(0.01)
+
+
+async def until(condition: Callable[[], bool], *, within: float = 10.0) -> None:
+    """The same for what can be asked without waiting."""
+
+    async def holds() -> bool:
+        return condition()
+
+    await eventually(holds, within=within)
+
+
+def tally(records: list[DeliveryRecord]) -> Mapping[State, int]:
+    """How many deliveries are in each state."""
+    return {state: sum(record.state is state for record in records) for state in {one.state for one in records}}
+
+
+def bodies(receiver: Receiver) -> list[int]:
+    """The numbers of the events as they came."""
+    return [int(received.body) for received in receiver.received]

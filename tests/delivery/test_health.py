@@ -1,0 +1,184 @@
+"""The cluster learns what deliveries have shown of endpoints: soon, rarely, and never more often than it can bear."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from delivery.engine import Plan, open_store, subscriber, until
+from store.making import accept_one, settlement
+
+from hookwright_operator.delivery import health
+from hookwright_operator.delivery.health import HealthPublisher
+from hookwright_operator.registry import Endpoint, Health, Registry
+from hookwright_operator.store.model import Attempt, Settlement, State
+from hookwright_operator.store.store import Store
+
+INTERVAL = 30.0
+
+
+@dataclass(slots=True)
+class Seconds:
+    """A clock in seconds that stands still until it is turned."""
+
+    now: float = 1000.0
+    asked: int = 0
+
+    def __call__(self) -> float:
+        """The time."""
+        self.asked += 1
+        return self.now
+
+
+@dataclass(slots=True)
+class Stage:
+    """A publisher over a real store, and what it published."""
+
+    store: Store
+    registry: Registry = field(default_factory=Registry)
+    clock: Seconds = field(default_factory=Seconds)
+    published: list[tuple[str, Health]] = field(default_factory=list)
+    publisher: HealthPublisher = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.publisher = HealthPublisher(self.store, self.registry, self.publish, interval=INTERVAL, clock=self.clock)
+
+    def publish(self, endpoint: Endpoint, shown: Health) -> None:
+        """Take note."""
+        self.published.append((endpoint.uid, shown))
+
+    def endpoint(self, uid: str = "orders") -> Endpoint:
+        """Make an endpoint known."""
+        made = subscriber(uid, "https://example.com/")
+        self.registry.put(made)
+        return made
+
+    async def tick(self, seconds: float) -> None:
+        """Let time pass, and have the publisher look at what is due a few times."""
+        self.clock.now += seconds
+        asked = self.clock.asked
+        await until(lambda: self.clock.asked >= asked + 5)
+
+
+@pytest.fixture
+async def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Stage]:
+    """A running publisher whose ticks take no time."""
+    store = await open_store(tmp_path / "deliveries.db", Plan())
+    stage = Stage(store)
+    monkeypatch.setattr(health, "_TICK", 0.002)
+    monkeypatch.setattr(health, "_PER_TICK", 10 / 0.002)
+    running = asyncio.create_task(stage.publisher.run())
+    yield stage
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    await store.close()
+
+
+def made(uid: str, state: State, error: str = "") -> Settlement:
+    """The result of an attempt."""
+    return Settlement("dlv_1", uid, Attempt(1, 1_800_000_000_000, 7, 500 if error else 200, error), state)
+
+
+async def test_a_first_result_is_published_soon_and_the_next_after_the_interval(stage: Stage) -> None:
+    """An event costs no Kubernetes write: however many attempts are made, an endpoint's counts go out now and then."""
+    endpoint = stage.endpoint()
+    for _ in range(100):
+        stage.publisher.attempted(endpoint, made("orders", State.DELIVERED))
+    await stage.tick(0.9)
+    assert not stage.published
+    await stage.tick(0.2)
+    assert len(stage.published) == 1
+    stage.publisher.attempted(endpoint, made("orders", State.DELIVERED))
+    await stage.tick(INTERVAL - 1)
+    assert len(stage.published) == 1
+    await stage.tick(1.1)
+    assert len(stage.published) == 2
+
+
+async def test_nothing_is_published_where_nothing_happened(stage: Stage) -> None:
+    """An endpoint at rest is not written to."""
+    stage.endpoint()
+    await stage.tick(10 * INTERVAL)
+    assert not stage.published
+
+
+async def test_what_is_published_are_the_stores_counts_and_the_last_attempts_words(stage: Stage) -> None:
+    """The counts come from the store as they are at that moment, the words from the latest attempt."""
+    endpoint = stage.endpoint()
+    delivery = await accept_one(stage.store, claimed=True)
+    await accept_one(stage.store)
+    await stage.store.settle([settlement(delivery, State.DELIVERED)])
+    stage.publisher.attempted(endpoint, made("orders", State.PENDING, "HTTP 500"))
+    stage.publisher.attempted(endpoint, made("orders", State.PENDING, "connection refused"))
+    await stage.tick(1.1)
+    [(uid, shown)] = stage.published
+    assert (uid, shown.error, shown.failures) == ("orders", "connection refused", 0)
+    assert (shown.counts.pending, shown.counts.delivered, shown.counts.last_status_code) == (1, 1, 200)
+
+
+async def test_a_delivery_that_was_given_up_is_published_without_waiting_for_the_interval(stage: Stage) -> None:
+    """Somebody wants to know; the failures since the last time are counted, and counted once."""
+    endpoint = stage.endpoint()
+    stage.publisher.attempted(endpoint, made("orders", State.DELIVERED))
+    await stage.tick(1.1)
+    for _ in range(3):
+        stage.publisher.attempted(endpoint, made("orders", State.FAILED, "HTTP 500"))
+    await stage.tick(5.1)
+    assert [shown.failures for _, shown in stage.published] == [0, 3]
+    stage.publisher.attempted(endpoint, made("orders", State.DELIVERED))
+    await stage.tick(INTERVAL)
+    assert [shown.failures for _, shown in stage.published] == [0, 3, 0]
+
+
+async def test_an_endpoint_that_is_gone_is_not_published(stage: Stage) -> None:
+    """Nor remembered."""
+    endpoint = stage.endpoint()
+    stage.publisher.attempted(endpoint, made("orders", State.DELIVERED))
+    await stage.tick(1.1)
+    stage.publisher.attempted(endpoint, made("orders", State.DELIVERED))
+    stage.registry.remove("orders")
+    await stage.tick(INTERVAL)
+    stage.publisher.forget(endpoint.uid for endpoint in stage.registry)
+    assert len(stage.published) == 1
+    assert not stage.publisher._last
+    assert not stage.publisher._pulses
+
+
+async def test_many_endpoints_are_written_at_a_bounded_rate(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thousand endpoints with news do not become a thousand writes at once; those that waited longest go first."""
+    for number in range(50):
+        uid = f"endpoint-{number:02}"
+        stage.publisher.attempted(stage.endpoint(uid), made(uid, State.DELIVERED))
+        stage.clock.now += 0.001
+    rounds: list[int] = []
+    publish_all = stage.publisher._publish_all
+
+    async def counted(uids: list[str]) -> None:
+        rounds.append(len(uids))
+        await publish_all(uids)
+
+    monkeypatch.setattr(stage.publisher, "_publish_all", counted)
+    stage.clock.now += 5
+    await until(lambda: len(stage.published) == 50)
+    assert max(rounds) == 10
+    assert [uid for uid, _ in stage.published] == [f"endpoint-{number:02}" for number in range(50)]
+
+
+async def test_at_the_end_everything_is_published(stage: Stage) -> None:
+    """A status does not stay behind because the process went."""
+    stage.publisher.attempted(stage.endpoint(), made("orders", State.DELIVERED))
+    await stage.publisher.flush()
+    assert [uid for uid, _ in stage.published] == ["orders"]
+
+
+async def test_what_could_not_be_counted_is_published_later(stage: Stage) -> None:
+    """A store that is away costs no news."""
+    endpoint = stage.endpoint()
+    stage.publisher.attempted(endpoint, made("orders", State.PENDING, "HTTP 500"))
+    await stage.store.close()
+    stage.clock.now += 2
+    with pytest.raises(Exception, match="closed"):
+        await stage.publisher.flush()
+    await until(lambda: "orders" in stage.publisher._pulses)
+    assert not stage.published

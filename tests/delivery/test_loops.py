@@ -1,0 +1,369 @@
+"""What the loops promise: bounds, order, retries, leases, and an end that loses nothing."""
+
+import asyncio
+import sqlite3
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from delivery.conftest import Start
+from delivery.engine import Busy, Engine, Plan, bodies, open_store, subscriber, until
+from sqlalchemy import select
+
+from hookwright_dev.receiver import Received, Receiver
+from hookwright_operator.store.model import State
+from hookwright_operator.store.schema import deliveries
+
+
+@asynccontextmanager
+async def locked(database: Path) -> AsyncIterator[None]:
+    """Have somebody else lock the database meanwhile."""
+    foreign = sqlite3.connect(database, isolation_level=None)
+    foreign.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+    finally:
+        foreign.execute("ROLLBACK")
+        foreign.close()
+
+
+async def owners(engine: Engine) -> set[str | None]:
+    """Who holds what is pending."""
+    pending = select(deliveries.c.owner).where(deliveries.c.state == "pending")
+    return set(await engine.store._database.read(lambda connection: list(connection.scalars(pending))))
+
+
+def held(engine: Engine, uid: str) -> int:
+    """How many deliveries the engine has in memory for an endpoint."""
+    return engine.dispatcher._lanes[uid].held
+
+
+async def test_an_event_goes_from_its_commit_straight_to_its_endpoint(start: Start, receiver: Receiver) -> None:
+    """What fits in memory is delivered without being read back, and its attempt is recorded."""
+    engine = await start()
+    engine.registry.put(subscriber("orders", receiver.url))
+    result = await engine.post(body=b"1")
+    await engine.ended("orders", 1)
+    assert (result.accepted, result.deliveries) == (1, 1)
+    [record] = await engine.log("orders")
+    assert record.state is State.DELIVERED
+    assert [attempt.status_code for attempt in record.attempts] == [200]
+    assert receiver.received[0].id == record.event_id
+
+
+async def test_what_exceeds_the_window_stays_in_the_store_and_comes_in_order(start: Start, receiver: Receiver) -> None:
+    """Memory is bounded for every endpoint; what waits outside of it is delivered the oldest first."""
+    engine = await start(Plan(window=4))
+    receiver.answer = busy = Busy()
+    engine.registry.put(subscriber("orders", receiver.url, max_in_flight=1))
+    await engine.post_many(40)
+    assert held(engine, "orders") == 4
+    busy.open.set()
+    await engine.ended("orders", 40)
+    assert bodies(receiver) == list(range(40))
+
+
+@pytest.mark.parametrize("bound", [1, 3, 16])
+async def test_max_in_flight_is_reached_and_never_exceeded(start: Start, receiver: Receiver, bound: int) -> None:
+    """The receiver sees exactly as many requests at once as the endpoint allows, no more and no fewer."""
+    engine = await start()
+    receiver.answer = busy = Busy()
+    engine.registry.put(subscriber("orders", receiver.url, max_in_flight=bound))
+    await engine.post_many(3 * bound + 10)
+    await until(lambda: busy.now == bound)
+    busy.open.set()
+    await engine.ended("orders", 3 * bound + 10)
+    assert busy.peak == bound
+
+
+async def test_nothing_new_begins_while_results_cannot_be_stored(
+    start: Start, receiver: Receiver, database: Path
+) -> None:
+    """A crash repeats what has no stored result; so while the store refuses results, no more of them are made."""
+    engine = await start(Plan(), await open_store(database, Plan(), patience=0.05))
+    engine.registry.put(subscriber("orders", receiver.url, max_in_flight=2))
+
+    async def takes_a_while(_: Received) -> int:
+        await asyncio.sleep(0.03)
+        return 200
+
+    receiver.answer = takes_a_while
+    await engine.post_many(40)
+    async with locked(database):
+        lane = engine.dispatcher._lanes["orders"]
+        await until(lambda: lane.refused > 0 and lane.in_flight == 0)
+        sent = len(receiver.received)
+        await asyncio.sleep(0.4)  # several refused transactions
+        assert len(receiver.received) == sent < 40
+    await engine.ended("orders", 40)
+    assert len(receiver.received) == 40
+
+
+async def test_results_wait_for_a_store_that_is_away_and_nothing_is_sent_twice(
+    start: Start, receiver: Receiver, database: Path
+) -> None:
+    """The store may go in the middle of settling; a live process then keeps its results and stores them later."""
+    engine = await start(Plan(), await open_store(database, Plan(), patience=0.05))
+    engine.registry.put(subscriber("orders", receiver.url))
+    receiver.answer = busy = Busy()
+    await engine.post_many(8)
+    await until(lambda: busy.now == 8)
+    async with locked(database):
+        busy.open.set()
+        await until(lambda: busy.now == 0)
+        await asyncio.sleep(0.4)  # several refused transactions
+        assert (await engine.counts("orders")).delivered == 0
+    await engine.ended("orders", 8)
+    assert sorted(bodies(receiver)) == list(range(8))
+    assert all(len(record.attempts) == 1 for record in await engine.log("orders"))
+
+
+async def test_a_failed_attempt_is_repeated_by_the_schedule_and_every_attempt_recorded(
+    start: Start, receiver: Receiver
+) -> None:
+    """The same message goes again after each delay, counted from the failed attempt, and then fails for good."""
+    engine = await start(Plan(schedule="150ms,300ms"))
+    receiver.answer = lambda _: 500
+    engine.registry.put(subscriber("orders", receiver.url))
+    await engine.post()
+    await engine.ended("orders", 1)
+    [record] = await engine.log("orders")
+    assert record.state is State.FAILED
+    assert [(attempt.number, attempt.status_code) for attempt in record.attempts] == [(1, 500), (2, 500), (3, 500)]
+    starts = [attempt.started_ms for attempt in record.attempts]
+    assert starts[1] - starts[0] >= 150
+    assert starts[2] - starts[1] >= 300
+    assert {received.id for received in receiver.received} == {record.event_id}
+
+
+async def test_a_sooner_retry_is_not_held_up_by_a_later_one(start: Start, receiver: Receiver) -> None:
+    """The alarm goes by whichever delivery of whichever endpoint is due first."""
+    engine = await start(Plan(schedule="100ms,20s"))
+    receiver.answer = lambda received: 200 if received.body == b"soon" and received.attempt > 1 else 500
+    for uid in ("late", "soon"):
+        engine.registry.put(subscriber(uid, receiver.url, events=frozenset({uid})))
+    await engine.post("late", body=b"late")
+    await receiver.wait_for(2)
+    await engine.post("soon", body=b"soon")
+    await engine.ended("soon", 1, within=5)
+    assert (await engine.counts("late")).pending == 1
+
+
+async def test_a_repeated_event_delivers_nothing_and_leaves_no_place_taken(start: Start, receiver: Receiver) -> None:
+    """A repetition gives its promised place in memory back."""
+    engine = await start(Plan(window=2))
+    engine.registry.put(subscriber("orders", receiver.url))
+    await engine.post(event_id="one")
+    await engine.ended("orders", 1)
+    for _ in range(5):
+        assert (await engine.post(event_id="one")).duplicates == 1
+    await until(lambda: held(engine, "orders") == 0)
+    assert engine.dispatcher._bytes == 0
+    assert len(receiver.received) == 1
+
+
+async def test_an_event_that_could_not_be_stored_leaves_no_place_taken(
+    start: Start, receiver: Receiver, database: Path
+) -> None:
+    """Nor does one that the store refused."""
+    engine = await start(Plan(), await open_store(database, Plan(), patience=0.05))
+    engine.registry.put(subscriber("orders", receiver.url))
+    async with locked(database):
+        with pytest.raises(Exception, match="locked"):
+            await engine.post(body=b"1")
+    assert held(engine, "orders") == 0
+    assert engine.dispatcher._bytes == 0
+    await engine.post(body=b"2")
+    await engine.ended("orders", 1)
+    assert bodies(receiver) == [2]
+
+
+async def test_a_caller_that_hangs_up_leaves_its_event_delivered(start: Start, receiver: Receiver) -> None:
+    """What is being written when its producer leaves is delivered once, and not left claimed by nobody's memory."""
+    engine = await start()
+    engine.registry.put(subscriber("orders", receiver.url))
+    posting = asyncio.create_task(engine.post())
+    await asyncio.sleep(0)
+    posting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await posting
+    await engine.ended("orders", 1)
+    assert len(receiver.received) == 1
+
+
+async def test_suspending_holds_and_resuming_delivers_the_oldest_first(start: Start, receiver: Receiver) -> None:
+    """A suspended endpoint gets nothing; what was held then comes by age, and before what is new."""
+    engine = await start(Plan(window=8))
+    receiver.answer = busy = Busy()
+    endpoint = subscriber("orders", receiver.url, max_in_flight=1)
+    engine.registry.put(endpoint)
+    await engine.post_many(5)
+    await until(lambda: busy.now == 1)
+    engine.registry.put(replace(endpoint, suspend=True))
+    busy.open.set()
+    await engine.ended("orders", 1)
+    for number in range(5, 20):
+        await engine.post(body=str(number).encode())
+    assert bodies(receiver) == [0]
+    engine.registry.put(endpoint)
+    await engine.post(body=b"20")
+    await engine.ended("orders", 21)
+    assert bodies(receiver) == list(range(21))
+
+
+async def test_a_changed_endpoint_counts_from_the_next_attempt(start: Start, receiver: Receiver) -> None:
+    """A new address is used at once, also for retries of what was accepted before."""
+    engine = await start()
+    async with Receiver() as moved:
+        receiver.answer = lambda _: 500
+        endpoint = subscriber("orders", receiver.url)
+        engine.registry.put(endpoint)
+        await engine.post()
+        await receiver.wait_for(1)
+        engine.registry.put(replace(endpoint, url=moved.url))
+        await moved.wait_for(1)
+        assert moved.received[0].id == receiver.received[0].id
+
+
+async def test_a_deleted_endpoint_gets_nothing_more(start: Start, receiver: Receiver) -> None:
+    """The attempt under way ends by itself; nothing that waited in memory or in the store follows."""
+    engine = await start(Plan(window=4))
+    receiver.answer = busy = Busy()
+    engine.registry.put(subscriber("orders", receiver.url, max_in_flight=1))
+    await engine.post_many(10)
+    await until(lambda: busy.now == 1)
+    engine.registry.remove("orders")
+    busy.open.set()
+    await engine.store.discard("orders", "endpoint deleted")
+    await until(lambda: not engine.dispatcher._tasks)
+    assert len(receiver.received) == 1
+    assert await owners(engine) == set()
+
+
+async def test_an_event_for_an_endpoint_that_goes_meanwhile_is_discarded(start: Start, receiver: Receiver) -> None:
+    """Nothing stays pending for an endpoint that was deleted while the event was being written."""
+    engine = await start()
+    engine.registry.put(subscriber("orders", receiver.url))
+    posting = asyncio.create_task(engine.post())
+    await asyncio.sleep(0)
+    engine.registry.remove("orders")
+    await posting
+    counts = await engine.counts("orders")
+    assert (counts.pending, counts.discarded) == (0, 1)
+    assert engine.dispatcher._bytes == 0
+
+
+async def test_an_endpoint_that_comes_back_is_served_where_it_stood(start: Start, receiver: Receiver) -> None:
+    """Whatever is pending for an endpoint is taken up when it becomes known, also the second time."""
+    engine = await start(Plan(schedule="300ms", sweep=0.1))
+    receiver.answer = lambda received: 500 if received.attempt == 1 else 200
+    endpoint = subscriber("orders", receiver.url)
+    engine.registry.put(endpoint)
+    await engine.post()
+    await until(lambda: len(engine.watcher.settled) == 1)
+    engine.registry.remove("orders")
+    engine.registry.put(endpoint)
+    await engine.ended("orders", 1)
+    assert len(receiver.received) == 2
+
+
+async def test_what_waits_from_before_is_taken_up_when_its_endpoint_appears(
+    start: Start, receiver: Receiver, database: Path
+) -> None:
+    """After a restart deliveries go on, once reconciling has made their endpoints known."""
+    before = await Engine.start(database)
+    before.registry.put(subscriber("orders", receiver.url, suspend=True))
+    await before.post_many(10)
+    await before.stop()
+    engine = await start()
+    engine.registry.put(subscriber("orders", receiver.url, max_in_flight=1))
+    await engine.ended("orders", 10)
+    assert bodies(receiver) == list(range(10))
+
+
+async def test_the_rate_limit_spreads_attempts_evenly(start: Start, receiver: Receiver) -> None:
+    """600 a minute are one every 100 ms, whatever waits and however many may be in flight."""
+    engine = await start()
+    engine.registry.put(subscriber("orders", receiver.url, per_minute=600))
+    await engine.post_many(8)
+    await engine.ended("orders", 8)
+    arrivals = [received.at for received in receiver.received]
+    assert arrivals[-1] - arrivals[0] >= 0.65
+    assert all(later - earlier >= 0.05 for earlier, later in pairwise(arrivals))
+
+
+async def test_a_lifted_rate_limit_counts_at_once(start: Start, receiver: Receiver) -> None:
+    """Nobody waits for a minute's pace that is no longer wanted."""
+    engine = await start()
+    endpoint = subscriber("orders", receiver.url, per_minute=1)
+    engine.registry.put(endpoint)
+    await engine.post_many(5)
+    await receiver.wait_for(1)
+    engine.registry.put(replace(endpoint, per_minute=None))
+    await engine.ended("orders", 5, within=5)
+
+
+async def test_full_memory_lets_every_endpoint_go_on(start: Start, receiver: Receiver) -> None:
+    """When hanging endpoints fill the memory, the others are served from the store."""
+    engine = await start(Plan(memory=40_000))
+    async with Receiver() as hanging:
+        hanging.answer = busy = Busy()
+        engine.registry.put(subscriber("hanging", hanging.url, events=frozenset({"opened"})))
+        for _ in range(60):
+            await engine.post("opened", body=b"x" * 1000)
+        await until(lambda: busy.now == 8)
+        assert engine.dispatcher._bytes <= 41_000
+        engine.registry.put(subscriber("orders", receiver.url))
+        await engine.post_many(30)
+        await engine.ended("orders", 30)
+        busy.open.set()
+        await engine.ended("hanging", 60)
+        assert engine.dispatcher._bytes == 0
+
+
+async def test_draining_finishes_attempts_and_gives_back_the_rest(start: Start, receiver: Receiver) -> None:
+    """At the end attempts under way finish and are recorded, nothing new begins, and what waited is anybody's."""
+    engine = await start()
+    receiver.answer = busy = Busy()
+    engine.registry.put(subscriber("orders", receiver.url, max_in_flight=2))
+    await engine.post_many(6)
+    await until(lambda: busy.now == 2)
+    draining = asyncio.create_task(engine.dispatcher.drain(5))
+    await asyncio.sleep(0)
+    await engine.post(body=b"6")  # accepted by a request that was under way
+    busy.open.set()
+    await draining
+    counts = await engine.counts("orders")
+    assert (counts.delivered, counts.pending) == (2, 5)
+    assert await owners(engine) == {None}
+    assert len(receiver.received) == 2
+
+
+async def test_what_is_accepted_while_draining_is_not_kept(start: Start, receiver: Receiver) -> None:
+    """A place that was promised before the end and filled after its beginning is given back, too."""
+    engine = await start()
+    engine.registry.put(subscriber("orders", receiver.url))
+    posting = asyncio.create_task(engine.post())
+    await asyncio.sleep(0)
+    draining = asyncio.create_task(engine.dispatcher.drain(5))
+    await asyncio.gather(posting, draining)
+    await until(lambda: not engine.dispatcher._tasks)
+    assert not receiver.received
+    assert await owners(engine) == {None}
+
+
+async def test_an_attempt_beyond_the_grace_is_cut_short(start: Start, receiver: Receiver) -> None:
+    """The end does not wait for ever: after the grace the process goes, and the delivery stays pending."""
+    engine = await start()
+    receiver.answer = Busy()
+    engine.registry.put(subscriber("orders", receiver.url))
+    await engine.post()
+    await receiver.wait_for(1)
+    began = time.monotonic()
+    await engine.dispatcher.drain(0.2)
+    assert 0.2 <= time.monotonic() - began < 2
+    assert (await engine.counts("orders")).pending == 1

@@ -1,0 +1,548 @@
+"""What is particular to PostgreSQL: replicas beside one another, lost connections, restarts, migrations, notices."""
+
+import asyncio
+import re
+import time
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from uuid import uuid4
+
+import asyncpg
+import pytest
+import pytest_asyncio
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from sqlalchemy import Connection, func, select, text
+from store.conftest import Open
+from store.making import EMPTY, LEASE_MS, Clock, accept_one, claimed_ids, event, eventually, ids, settlement
+from store.proxy import Cut, Proxy, proxied
+
+from hookwright_dev.postgres import FAST, PostgresServer
+from hookwright_operator.errors import StoreError, StoreUnavailable
+from hookwright_operator.store import postgres as postgres_module
+from hookwright_operator.store.model import Counts, State
+from hookwright_operator.store.notices import payloads
+from hookwright_operator.store.schema import deliveries, metadata
+from hookwright_operator.store.store import Store
+
+
+@pytest.fixture
+def url(postgres: PostgresServer, postgres_url: str) -> str:
+    """The database that tests share, emptied."""
+    postgres.execute(EMPTY, database="contract")
+    return postgres_url
+
+
+@pytest.fixture
+def blank_url(postgres: PostgresServer) -> str:
+    """A database without a schema."""
+    return postgres.new_database(f"blank-{uuid4().hex[:8]}")
+
+
+async def opened(url: str, clock: Clock | None = None) -> Store:
+    """A store at a URL."""
+    return await Store.open(url, instance="test", lease_ms=LEASE_MS, clock=clock or Clock())
+
+
+# ------------------------------------------------------------------------------------------ opening
+
+
+@pytest.mark.parametrize(
+    ("url", "says"),
+    [
+        ("postgresql://hookwright:hush@127.0.0.1:nonsense/x", "cannot be read"),
+        ("postgresql+psycopg://hookwright:hush@127.0.0.1/x", "no store for a postgresql+psycopg database"),
+        ("postgresql://hookwright:hush@127.0.0.1:{port}/none", "cannot open the database at 127.0.0.1:{port}/none: "),
+        ("postgresql://hookwright:hush@127.0.0.1:{port}/none", 'database "none" does not exist'),
+        ("postgresql://nobody:hush@127.0.0.1:{port}/contract", 'role "nobody" does not exist'),
+        ("postgresql://hookwright:hush@127.0.0.1:{port}/contract?sslmode=off", "`sslmode` parameter must be one of"),
+        ("postgresql://hookwright:hu/sh@127.0.0.1:{port}/contract", "special characters of user and password"),
+        ("postgresql://hookwright:hush@127.0.0.1:{port},127.0.0.1:1/none", 'database "none" does not exist'),
+        ("postgresql://hookwright:hush@127.0.0.1:{port}/contract?sslmode=require", "cannot open the database"),
+        ("postgresql://hookwright:hush@127.0.0.1:1/contract", "cannot open the database at 127.0.0.1:1/contract: "),
+    ],
+)
+async def test_a_url_that_leads_nowhere_is_refused_without_its_password(
+    url: str, says: str, postgres: PostgresServer
+) -> None:
+    """The sentence helps whoever made the setting."""
+    with pytest.raises(StoreError, match=re.escape(says.format(port=postgres.port))) as caught:
+        await opened(url.format(port=postgres.port))
+
+    assert "hush" not in str(caught.value)
+    assert caught.value.__suppress_context__ or caught.value.__context__ is None
+
+
+async def test_both_spellings_of_the_url_are_taken(url: str) -> None:
+    """The driver may be named or not."""
+    for spelling in (url, url.replace("postgresql://", "postgresql+asyncpg://")):
+        await (await opened(spelling)).close()
+
+
+async def test_replicas_that_start_together_migrate_once(blank_url: str) -> None:
+    """One makes the schema, the others wait for it, and all have it."""
+    stores = await asyncio.gather(*[opened(blank_url) for _ in range(4)])
+
+    assert sorted(store._slot for store in stores) == [0, 1, 2, 3]
+    for store in stores:
+        await store.ping()
+        await store.close()
+
+
+async def test_the_migrations_make_what_the_tables_say(blank_url: str) -> None:
+    """A migrated database differs in nothing from the definitions."""
+    store = await opened(blank_url)
+    differences = await store._database.read(
+        lambda connection: compare_metadata(MigrationContext.configure(connection), metadata)
+    )
+    migrated = await store._database.read(_indexes)
+    await store._database.write(lambda connection: connection.execute(text("CREATE SCHEMA defined")) and None)
+
+    def define(connection: Connection) -> None:
+        connection.execute(text("SET LOCAL search_path TO defined"))
+        metadata.create_all(connection)
+
+    await store._database.write(define)
+    defined = await store._database.read(_indexes)
+    await store.close()
+
+    assert differences == []
+    assert migrated == defined
+
+
+def _indexes(connection: Connection) -> dict[str, str]:
+    found = connection.execute(
+        text(
+            "SELECT indexname, replace(indexdef, 'defined.', 'public.') FROM pg_indexes"
+            " WHERE schemaname IN ('public', 'defined') AND tablename != 'alembic_version' ORDER BY schemaname DESC"
+        )
+    )
+    return {str(name): str(definition) for name, definition in found}
+
+
+async def test_an_old_replica_starts_beside_a_new_one(blank_url: str) -> None:
+    """A schema of a later revision is used where it says that it still serves this one, and refused otherwise."""
+    store = await opened(blank_url)
+    await store._database.write(lambda c: c.execute(text("UPDATE alembic_version SET version_num = '9999'")) and None)
+
+    await (await opened(blank_url)).close()
+
+    await store._database.write(lambda c: c.execute(text("UPDATE compatibility SET oldest = '9998'")) and None)
+    await store.close()
+    with pytest.raises(StoreError, match="revision 9999, which this operator does not know"):
+        await opened(blank_url)
+
+
+async def test_a_commit_is_on_the_disk_before_it_is_answered(url: str) -> None:
+    """Whatever the server's default says; these tests' server says off."""
+    store = await opened(url)
+
+    assert await store._database.write(lambda c: c.scalar(text("SHOW synchronous_commit"))) == "on"
+
+    await store.close()
+
+
+# ------------------------------------------------------------------------------------------ beside one another
+
+
+async def test_living_instances_have_counters_of_their_own(open_store: Open, clock: Clock) -> None:
+    """The slot of one whose lease has ended is given out again, and what it had counted stays counted."""
+    first, second = await open_store(), await open_store()
+    for store in (first, second):
+        await accept_one(store)
+    clock.advance(LEASE_MS - 1)
+    await second.heartbeat()
+    clock.advance(1)
+    third = await open_store()
+    await accept_one(third)
+
+    assert [store._slot for store in (first, second, third)] == [0, 1, 0]
+    assert await third.counts_of("orders") == Counts(pending=3)
+
+
+async def test_a_transaction_waits_for_no_other_instance(open_store: Open) -> None:
+    """While one instance has a transaction open for an endpoint, another accepts, claims and settles for it."""
+    first, second = await open_store(), await open_store()
+    waiting = await accept_one(first)
+    held = asyncio.Event()
+
+    def accept_and_hold(connection: Connection) -> None:
+        first._accept_all(connection, [[event("orders", claimed=True)]])
+        asyncio.get_running_loop().call_soon(held.set)
+        connection.execute(select(func.pg_sleep(1)))
+
+    slow = first._once("slow", accept_and_hold)
+    await held.wait()
+    began = time.perf_counter()
+    await second.accept([event("orders")])
+    claimed = await second.claim([("orders", 1)])
+    await second.settle([settlement(claimed[0], State.DELIVERED)])
+
+    assert time.perf_counter() - began < 0.7
+    assert not slow.done()
+    assert claimed[0].id == waiting.id
+    await slow
+    assert (await second.counts_of("orders")).pending == 2
+
+
+async def test_a_claim_passes_by_what_another_transaction_is_taking(open_store: Open) -> None:
+    """It takes the next deliveries and does not wait."""
+    first, second = await open_store(), await open_store()
+    new = event(*["orders"] * 4)
+    await first.accept([new])
+    held = asyncio.Event()
+
+    def claim_and_hold(connection: Connection) -> list[str]:
+        [claimed] = first._claim_all(connection, [[("orders", 2)]])
+        asyncio.get_running_loop().call_soon(held.set)
+        connection.execute(select(func.pg_sleep(0.5)))
+        return [delivery.id for delivery in claimed]
+
+    slow = first._once("slow", claim_and_hold)
+    await held.wait()
+    others = await claimed_ids(second)
+
+    assert not slow.done()
+    assert [*await slow, *others] == ids([new])
+
+
+async def test_instances_that_do_everything_at_once_keep_the_counters_right(open_store: Open, clock: Clock) -> None:
+    """Accepting, claiming, settling, discarding, retrying, recovering and pruning, all at the same endpoints."""
+    stores = [await open_store() for _ in range(3)]
+    uids = ["orders", "audit"]
+    until = time.monotonic() + 2
+
+    async def deliver(store: Store, number: int) -> None:
+        while time.monotonic() < until:
+            await store.accept([event(*uids, *uids, claimed=False, event_id=f"e-{number % 7}"), event(*uids)])
+            claimed = await store.claim([(uid, 5) for uid in uids])
+            outcomes = [State.DELIVERED, State.FAILED, State.PENDING]
+            await store.settle([settlement(each, outcomes[n % 3], due_ms=clock.now) for n, each in enumerate(claimed)])
+            if claimed:
+                await store.retry(claimed[0].id)
+            number += 1
+
+    async def disturb(store: Store) -> None:
+        number = 0
+        while time.monotonic() < until:
+            number += 1
+            await store.discard("audit", "endpoint deleted")
+            job = await store.begin_recovery(f"rec_{store.instance}_{number}", "orders", since_ms=0)
+            await store.advance_recovery(job.id, limit=100)
+            await store.prune(delivered_before_ms=0, failed_before_ms=0, limit=50)
+
+    work = [deliver(store, n) for n, store in enumerate(stores) for _ in range(3)]
+    await asyncio.gather(*work, *[disturb(store) for store in stores[:2]])
+
+    def rows(connection: Connection) -> Counter[tuple[str, str]]:
+        found = connection.execute(select(deliveries.c.endpoint_uid, deliveries.c.state))
+        return Counter((uid, state) for uid, state in found)
+
+    counted, found = await stores[0].counts(), await stores[0]._database.read(rows)
+    assert found.total() > 100
+    for uid in uids:
+        assert {state: getattr(counted[uid], state) for state in State} == {state: found[uid, state] for state in State}
+
+
+async def test_a_deadlock_is_broken_and_nobody_notices(open_store: Open, url: str) -> None:
+    """The transaction that PostgreSQL broke off is run again."""
+    store = await open_store()
+    new = event("orders", "orders", claimed=True)
+    await store.accept([new])
+    first, second = sorted(ids([new]))
+    intruder = await asyncpg.connect(url, server_settings={"deadlock_timeout": "20s"})
+    lock = "SELECT 1 FROM deliveries WHERE id = $1 FOR UPDATE"
+    async with intruder.transaction():
+        await intruder.execute(lock, second)
+        settling = asyncio.create_task(
+            store.settle([settlement(delivery, State.DELIVERED) for delivery in new.deliveries])
+        )
+        await eventually(lambda: waits_for_a_lock(url))
+        await intruder.execute(lock, first)
+    await intruder.close()
+    await settling
+
+    assert (await store.counts_of("orders")).delivered == 2
+    record = await store.delivery(first)
+    assert record is not None
+    assert len(record.attempts) == 1
+
+
+async def waits_for_a_lock(url: str) -> bool:
+    """Whether some transaction waits for another."""
+    connection = await asyncpg.connect(url)
+    try:
+        return bool(await connection.fetchval("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"))
+    finally:
+        await connection.close()
+
+
+async def test_a_lock_that_somebody_holds_too_long_is_unavailable_and_passes(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It costs callers a refusal, not a hang, and reads go on."""
+    monkeypatch.setitem(postgres_module._LIMITS, "lock_timeout", "100ms")
+    store = await opened(url)
+    delivery = await accept_one(store, claimed=True)
+    intruder = await asyncpg.connect(url)
+    async with intruder.transaction():
+        await intruder.execute("SELECT 1 FROM deliveries FOR UPDATE")
+        with pytest.raises(StoreUnavailable, match="lock timeout"):
+            await store.settle([settlement(delivery, State.DELIVERED)])
+        assert await store.counts_of("orders") == Counts(pending=1)
+    await intruder.close()
+
+    await store.settle([settlement(delivery, State.DELIVERED)])
+    assert (await store.counts_of("orders")).delivered == 1
+    await store.close()
+
+
+# ------------------------------------------------------------------------------------------ lost connections
+
+
+async def test_connections_that_were_cut_while_idle_cost_no_call(open_store: Open, url: str) -> None:
+    """The first call after it is made again over a new connection."""
+    store = await open_store()
+    await accept_one(store)
+    await store.counts()
+    administrator = await asyncpg.connect(url)
+    await administrator.execute(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+        " WHERE application_name = 'hookwright' AND datname = current_database()"
+    )
+    await administrator.close()
+
+    await accept_one(store)
+    assert await store.counts_of("orders") == Counts(pending=2)
+
+
+class Line:
+    """A store, and the proxy that it goes through."""
+
+    def __init__(self, store: Store, proxy: Proxy) -> None:
+        self.store = store
+        self.proxy = proxy
+
+
+@pytest_asyncio.fixture
+async def through_proxy(url: str, clock: Clock) -> AsyncIterator[Line]:
+    """A store whose connections can be cut."""
+    async with AsyncExitStack() as stack:
+        proxy, proxy_url = await stack.enter_async_context(proxied(url))
+        store = await opened(proxy_url, clock)
+        stack.push_async_callback(store.close)
+        yield Line(store, proxy)
+
+
+async def test_a_connection_lost_before_the_commit_leaves_nothing(through_proxy: Line) -> None:
+    """The caller is told to try again, and a repetition is no duplicate."""
+    new = event("orders", event_id="e-1", claimed=True)
+    through_proxy.proxy.cut = Cut.BEFORE
+
+    with pytest.raises(StoreUnavailable, match="lost during a commit"):
+        await through_proxy.store.accept([new])
+
+    assert through_proxy.proxy.cuts == 1
+    assert (await through_proxy.store.accept([new])).accepted == 1
+
+
+async def test_what_was_accepted_over_a_connection_lost_after_the_commit_waits_for_a_claim(
+    through_proxy: Line,
+) -> None:
+    """The caller is told to try again, nobody has the delivery in memory, and so nobody holds it either."""
+    new = event("orders", claimed=True)
+    through_proxy.proxy.cut = Cut.AFTER
+
+    with pytest.raises(StoreUnavailable, match="lost during a commit"):
+        await through_proxy.store.accept([new])
+
+    async def is_free() -> bool:
+        return await claimed_ids(through_proxy.store) == ids([new])
+
+    await eventually(is_free)
+
+
+async def test_a_claim_whose_answer_was_lost_is_given_back(through_proxy: Line) -> None:
+    """Nobody is left to send it, so it must be there for the next claim, of this instance too."""
+    delivery = await accept_one(through_proxy.store)
+    through_proxy.proxy.cut = Cut.AFTER
+
+    with pytest.raises(StoreUnavailable):
+        await through_proxy.store.claim([("orders", 1)])
+
+    async def is_free() -> bool:
+        return await claimed_ids(through_proxy.store) == [delivery.id]
+
+    await eventually(is_free)
+
+
+async def test_a_settlement_repeated_after_a_lost_answer_counts_once(through_proxy: Line) -> None:
+    """The delivery has moved, and moves no further."""
+    delivery = await accept_one(through_proxy.store, claimed=True)
+    through_proxy.proxy.cut = Cut.AFTER
+    result = settlement(delivery, State.DELIVERED)
+
+    with pytest.raises(StoreUnavailable):
+        await through_proxy.store.settle([result])
+    await through_proxy.store.settle([result])
+
+    assert (await through_proxy.store.counts_of("orders")).delivered == 1
+
+
+async def test_callers_that_share_a_commit_that_is_lost_are_all_told(through_proxy: Line) -> None:
+    """Each with an error of its own, and what each would have claimed is free again."""
+    events = [event("orders", claimed=True) for _ in range(3)]
+    through_proxy.proxy.cut = Cut.AFTER
+
+    answers = await asyncio.gather(*[through_proxy.store.accept([new]) for new in events], return_exceptions=True)
+
+    assert [type(answer).__mro__[1] for answer in answers] == [StoreUnavailable] * 3
+    assert len({id(answer) for answer in answers}) == 3
+    found: list[str] = []
+
+    async def all_free() -> bool:
+        found.extend(await claimed_ids(through_proxy.store))
+        return sorted(found) == sorted(ids(events))
+
+    await eventually(all_free)
+
+
+async def test_a_restart_of_the_database_costs_seconds_not_events() -> None:
+    """Meanwhile everything is refused at once; afterwards all goes on, and what was committed is there."""
+    server = PostgresServer(FAST)
+    await asyncio.to_thread(server.start)
+    try:
+        store = await opened(await asyncio.to_thread(server.new_database, "restarted"))
+        kept = await accept_one(store)
+        await asyncio.to_thread(server.kill)
+        answers = await asyncio.gather(
+            store.accept([event("orders")]), store.claim([("orders", 1)]), store.counts(), return_exceptions=True
+        )
+        assert all(isinstance(answer, StoreUnavailable) for answer in answers), answers
+        await asyncio.to_thread(server.start)
+
+        async def is_back() -> bool:
+            try:
+                await store.ping()
+            except StoreUnavailable:
+                return False
+            return True
+
+        await eventually(is_back, within=20)
+        assert await claimed_ids(store) == [kept.id]
+        await store.close()
+    finally:
+        await asyncio.to_thread(server.remove)
+
+
+async def test_a_refusal_shows_nothing_of_anybodys_rows(open_store: Open) -> None:
+    """PostgreSQL's own words would go on with the row that it objects to."""
+    store = await open_store()
+    taken = event("orders", body=b"private")
+    await store.accept([taken])
+
+    with pytest.raises(StoreError, match="events_pkey") as caught:
+        await store.accept([taken])
+
+    seen: list[BaseException] = []
+    error: BaseException | None = caught.value
+    while error is not None:
+        seen.append(error)
+        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    assert not any(taken.id in str(each) or "DETAIL" in str(each) for each in seen)
+
+
+# ------------------------------------------------------------------------------------------ notices
+
+
+async def test_others_hear_of_what_nobody_holds(open_store: Open) -> None:
+    """An event accepted into the store only, a delivery given back, a retry and a recovery; not one's own doing."""
+    teller, hearer = await open_store(), await open_store()
+    heard: list[str] = []
+    own: list[str] = []
+    hearer.listen(heard.append)
+    teller.listen(own.append)
+
+    async def hears(*uids: str) -> None:
+        async def all_heard() -> bool:
+            return set(uids) <= set(heard)
+
+        await eventually(all_heard)
+        heard.clear()
+
+    await eventually(lambda: both_listen(teller))
+    await teller.accept([event("orders", "audit"), event("silent", claimed=True)])
+    await hears("orders", "audit")
+    [claimed] = await teller.claim([("orders", 1)])
+    await teller.release([claimed.id])
+    await hears("orders")
+    [claimed] = await teller.claim([("orders", 1)])
+    await teller.settle([settlement(claimed, State.FAILED)])
+    await teller.retry(claimed.id)
+    await hears("orders")
+    [claimed] = await teller.claim([("orders", 1)])
+    await teller.settle([settlement(claimed, State.FAILED)])
+    await teller.begin_recovery("rec_1", "orders", since_ms=0)
+    await teller.advance_recovery("rec_1", limit=10)
+    await hears("orders")
+    assert own == []
+
+
+async def both_listen(store: Store) -> bool:
+    """Whether two connections are there to hear."""
+    listening = await store._database.read(
+        lambda connection: connection.scalar(
+            text("SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'LISTEN%' AND datname = current_database()")
+        )
+    )
+    return bool(listening == 2)
+
+
+async def test_notices_come_again_after_their_connection_was_cut(url: str, open_store: Open, clock: Clock) -> None:
+    """The connection is made anew; what was missed meanwhile costs the wait for the next look into the store."""
+    teller = await open_store()
+    heard: list[str] = []
+    async with proxied(url) as (proxy, proxy_url):
+        hearer = await opened(proxy_url, clock)
+        hearer.listen(heard.append)
+        await eventually(lambda: both_listen(teller))
+        for writer in proxy.writers:
+            writer.transport.abort()
+
+        async def hears() -> bool:
+            await accept_one(teller)
+            return "orders" in heard
+
+        await eventually(hears, within=10)
+        await hearer.close()
+
+
+async def test_closing_tells_what_is_left_to_tell(open_store: Open, url: str, clock: Clock) -> None:
+    """What is given back at the end of a process is taken up by others at once."""
+    hearer = await open_store()
+    heard: list[str] = []
+    hearer.listen(heard.append)
+    teller = await opened(url, clock)
+    await eventually(lambda: both_listen(hearer))
+    delivery = await accept_one(teller, claimed=True)
+
+    await teller.release([delivery.id])
+    await teller.close()
+
+    async def hears() -> bool:
+        return heard == ["orders"]
+
+    await eventually(hears)
+
+
+def test_uids_are_put_together_up_to_what_a_notice_carries() -> None:
+    """None is lost, none is cut, and no notice is too long."""
+    uids = [f"{n:036}" for n in range(1000)]
+
+    told = list(payloads(uids))
+
+    assert "\n".join(told).split("\n") == uids
+    assert len(told) == 5
+    assert all(len(payload) < 8000 for payload in told)
+    assert list(payloads([])) == []

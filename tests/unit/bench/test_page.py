@@ -1,0 +1,64 @@
+"""docs/performance.md tells the last run, its machine, its marks and how to repeat it."""
+
+import json
+from dataclasses import replace
+from datetime import UTC, datetime
+from importlib.resources import files
+
+from hookwright_dev.bench.measures import CPU, SHARE, Measure
+from hookwright_dev.bench.page import document
+from hookwright_dev.bench.results import Results
+
+RESULTS = Results(
+    began=datetime(2026, 5, 4, 3, 2, 1, tzinfo=UTC),
+    seconds=312.0,
+    command="make bench",
+    machine={"CPU": "2 cores, some processor"},
+    measures=(
+        Measure("throughput.1.share", "deliveries/s, 1 endpoint", 9.5, SHARE),
+        Measure("throughput.1.cpu", "CPU of everything, 1 endpoint", 0.5, CPU),
+        Measure("throughput.1.direct", "direct, 1 endpoint", 30_000.0, "/s"),
+    ),
+    faults={},
+    noise={"throughput": 0.04},
+)
+TEMPLATE = (files("hookwright_dev.bench") / "page.md").read_text()
+
+
+def test_the_page_tells_how_many_marks_are_met_and_which_are_missed() -> None:
+    """A missed mark is not hidden among figures."""
+    page = document(TEMPLATE, RESULTS, ("throughput", "latency"))
+    assert "1 of 2 marks are met in this run. Missed: CPU of everything, 1 endpoint." in page
+    assert "| deliveries/s, 1 endpoint | 9.50 | % of direct | ≥ 8 | met |" in page
+    assert "| direct, 1 endpoint | 30,000 | /s |  |  |" in page
+
+
+def test_the_page_tells_machine_noise_date_and_command() -> None:
+    """Figures without these cannot be repeated."""
+    page = document(TEMPLATE, RESULTS, ("throughput", "latency"))
+    for words in ("- CPU: 2 cores, some processor", "throughput 0.04", "2026-05-04 03:02 UTC", "`make bench`"):
+        assert words in page
+    assert "$" not in page
+
+
+def test_the_page_sets_ours_beside_others() -> None:
+    """What was not measured in a run stays empty."""
+    page = document(TEMPLATE, RESULTS, ())
+    assert "| 1 endpoint, % of direct | **9.50** | 3.4 | 5.5 | 1.0 |" in page
+    assert "| post → arrival at 50/s, p50 ms |  | 4.1 | 26.9 | 719 |" in page
+
+
+def test_the_file_for_programs_has_every_figure_with_its_mark() -> None:
+    """Marks are text, so that a reader needs no code of ours."""
+    content = json.loads(replace(RESULTS, faults={"api": "away"}).to_json())
+    assert content["began"] == "2026-05-04T03:02:01+00:00"
+    assert content["faults"] == {"api": "away"}
+    assert content["measures"][0] == {
+        "key": "throughput.1.share",
+        "title": "deliveries/s, 1 endpoint",
+        "value": 9.5,
+        "unit": "% of direct",
+        "runs": [],
+        "mark": "≥ 8",
+        "verdict": "met",
+    }

@@ -1,0 +1,168 @@
+"""What one endpoint's lane lets begin, takes in and asks for."""
+
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hookwright_operator.delivery.lanes import Lane
+from hookwright_operator.registry import Endpoint
+from hookwright_operator.store.model import Claimed
+
+ENDPOINT = Endpoint(
+    uid="uid-1",
+    namespace="acme",
+    name="orders",
+    project="billing",
+    url="https://example.com/hooks",
+    events=frozenset({"delivered"}),
+    max_in_flight=4,
+    secrets=("whsec_x",),
+)
+
+
+def claimed(number: int = 1) -> Claimed:
+    """A delivery in memory."""
+    return Claimed(f"dlv_{number}", "uid-1", f"msg_{number}", "delivered", b"{}", 0, 0)
+
+
+def lane(*, ready: int = 0, **state: int | bool) -> Lane:
+    """A lane in some state."""
+    made = Lane(ENDPOINT)
+    made.ready.extend(claimed(number) for number in range(ready))
+    for name, value in state.items():
+        setattr(made, name, value)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("state", "may"),
+    [
+        ({"ready": 1}, True),
+        ({"ready": 1, "in_flight": 3}, True),
+        ({"ready": 1, "in_flight": 4}, False),
+        ({"ready": 0}, False),
+        ({"ready": 1, "gone": True}, False),
+        ({"ready": 1, "in_flight": 3, "settling": 4}, True),
+        ({"ready": 1, "in_flight": 3, "settling": 5}, False),
+        ({"ready": 1, "settling": 8}, False),
+        ({"ready": 1, "settling": 1, "refused": 1}, False),
+    ],
+)
+def test_an_attempt_begins_where_something_waits_and_the_bound_allows(state: dict[str, int], may: bool) -> None:  # noqa: FBT001
+    """Not for an endpoint that is gone, and not while too many results are unstored or one is refused."""
+    assert lane(**state).can_start is may
+
+
+@pytest.mark.parametrize("change", [{"suspend": True}, {"secrets": ()}, {"blocked": "plain http"}])
+def test_an_endpoint_that_may_not_be_sent_to_neither_begins_nor_takes_nor_asks(change: dict[str, bool]) -> None:
+    """Suspended, blocked or without a secret: everything waits in the store."""
+    held = lane(ready=1, backlog=True)
+    held.change(replace(ENDPOINT, **change))  # type: ignore[arg-type]
+    assert (held.can_start, held.can_take(64), held.wants(64)) == (False, False, 0)
+
+
+def test_everything_this_process_has_of_an_endpoint_counts_as_held() -> None:
+    """What waits, is under way, is being stored or is promised."""
+    assert lane(ready=2, in_flight=3, settling=4, reserved=5).held == 14
+
+
+@pytest.mark.parametrize(
+    ("state", "takes"),
+    [
+        ({}, True),
+        ({"ready": 7}, True),
+        ({"ready": 8}, False),
+        ({"reserved": 4, "settling": 4}, False),
+        ({"backlog": True}, False),
+        ({"gone": True}, False),
+    ],
+)
+def test_a_fresh_event_goes_to_memory_only_where_there_is_room_and_nothing_older_waits(
+    state: dict[str, int],
+    takes: bool,  # noqa: FBT001
+) -> None:
+    """Else it would overtake what is in the store, or memory would grow without bound."""
+    assert lane(**state).can_take(8) is takes
+
+
+@pytest.mark.parametrize(
+    ("state", "wanted"),
+    [
+        ({"backlog": True}, 8),
+        ({"backlog": True, "ready": 4}, 4),
+        ({"backlog": True, "ready": 5}, 0),
+        ({"backlog": True, "claiming": True}, 0),
+        ({"backlog": True, "gone": True}, 0),
+        ({"backlog": False}, 0),
+    ],
+)
+def test_a_claim_is_made_for_half_a_window_at_least(state: dict[str, int], wanted: int) -> None:
+    """One at a time, only where the store may have something, and never for less than half a window."""
+    assert lane(**state).wants(8) == wanted
+
+
+@given(
+    window=st.integers(1, 100),
+    ready=st.integers(0, 100),
+    in_flight=st.integers(0, 64),
+    settling=st.integers(0, 64),
+    reserved=st.integers(0, 64),
+)
+def test_what_is_held_and_asked_for_never_exceeds_the_window(
+    window: int, ready: int, in_flight: int, settling: int, reserved: int
+) -> None:
+    """Whatever the state, a claim that brings all it asked for, or a fresh event, still fits."""
+    some = lane(ready=ready, in_flight=in_flight, settling=settling, reserved=reserved, backlog=True)
+    assert some.wants(window) == 0 or some.held + some.wants(window) <= window
+    some.backlog = False
+    assert not some.can_take(window) or some.held + 1 <= window
+
+
+def test_what_overflows_is_told_from_what_was_known_before() -> None:
+    """A claim made before the latest overflow must not conclude that the store is empty; so overflows are counted."""
+    some = lane()
+    some.overflowed()
+    before = some.backlog_seen
+    some.overflowed()
+    assert some.backlog
+    assert some.backlog_seen > before
+
+
+def test_attempts_keep_the_distance_of_the_rate_limit() -> None:
+    """120 a minute are half a second apart; time without attempts earns no burst."""
+    limited = Lane(replace(ENDPOINT, per_minute=120))
+    assert limited.pause(100.0) == 0
+    limited.started(100.0)
+    assert limited.pause(100.0) == pytest.approx(0.5)
+    assert limited.pause(100.4) == pytest.approx(0.1)
+    assert limited.pause(200.0) == 0
+    limited.started(200.0)
+    assert limited.pause(200.0) == pytest.approx(0.5)
+
+
+@given(st.lists(st.floats(0, 10), min_size=2, max_size=50))
+def test_no_minute_holds_more_attempts_than_the_limit(waits: list[float]) -> None:
+    """However attempts are asked for, any two that follow each other keep the distance."""
+    limited, now, starts = Lane(replace(ENDPOINT, per_minute=60)), 0.0, []
+    for wait in waits:
+        now += wait
+        now += limited.pause(now)
+        limited.started(now)
+        starts.append(now)
+    assert all(later - earlier >= 1 - 1e-6 for earlier, later in pairwise(starts))
+
+
+def test_without_a_limit_nothing_pauses() -> None:
+    """And a limit that changes counts anew."""
+    some = lane()
+    some.started(5.0)
+    assert some.pause(5.0) == 0
+    some.change(replace(ENDPOINT, per_minute=1))
+    some.started(5.0)
+    some.change(replace(ENDPOINT, per_minute=1, timeout=3.0))
+    assert some.pause(5.0) == 60
+    some.change(replace(ENDPOINT, per_minute=2))
+    assert some.pause(5.0) == 0

@@ -1,0 +1,131 @@
+"""What the registry promises to intake and delivery."""
+
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hookwright_operator.registry import Endpoint, Registry
+
+ORDERS = Endpoint(
+    uid="uid-1",
+    namespace="acme",
+    name="orders",
+    project="billing",
+    url="https://example.com/",
+    events=frozenset({"delivered", "bounced"}),
+    secrets=("whsec_x",),
+)
+
+
+class Ears:
+    """Keeps what a listener is told."""
+
+    def __init__(self) -> None:
+        self.heard: list[str] = []
+
+    def endpoint_changed(self, endpoint: Endpoint) -> None:
+        """Take note."""
+        self.heard.append(f"changed {endpoint.uid}")
+
+    def endpoint_gone(self, uid: str) -> None:
+        """Take note."""
+        self.heard.append(f"gone {uid}")
+
+
+def subscribers(registry: Registry, event: str = "delivered", namespace: str = "acme") -> list[str]:
+    """Return the uids of those who subscribe to an event of the project."""
+    return [endpoint.uid for endpoint in registry.subscribers(namespace, "billing", event)]
+
+
+def test_an_endpoint_is_found_by_uid_by_name_and_by_what_it_subscribes_to() -> None:
+    """Every way in leads to the same snapshot, and no further than its own namespace and events."""
+    registry = Registry()
+    registry.put(ORDERS)
+    assert registry.get("uid-1") is ORDERS
+    assert registry.find("acme", "orders") is ORDERS
+    assert registry.find("other", "orders") is None
+    assert subscribers(registry) == ["uid-1"]
+    assert subscribers(registry, "opened") == []
+    assert subscribers(registry, namespace="other") == []
+
+
+def test_a_change_replaces_what_was_known() -> None:
+    """Events it no longer subscribes to pass it by from then on."""
+    registry = Registry()
+    registry.put(ORDERS)
+    registry.put(replace(ORDERS, events=frozenset({"opened"})))
+    assert subscribers(registry) == []
+    assert subscribers(registry, "opened") == ["uid-1"]
+    assert len(registry) == 1
+
+
+def test_suspended_and_blocked_endpoints_take_deliveries_but_send_none() -> None:
+    """Holding is not losing."""
+    registry = Registry()
+    for held in (replace(ORDERS, suspend=True), replace(ORDERS, blocked="InsecureUrl"), replace(ORDERS, secrets=())):
+        registry.put(held)
+        assert subscribers(registry) == ["uid-1"]
+        assert not held.sendable
+    assert ORDERS.sendable
+
+
+def test_listeners_are_told_of_changes_and_of_nothing_else() -> None:
+    """Reconciling the same again is no news; removing what is unknown neither."""
+    registry, ears = Registry(), Ears()
+    registry.listen(ears)
+    registry.put(ORDERS)
+    registry.put(replace(ORDERS))
+    registry.put(replace(ORDERS, suspend=True))
+    registry.remove("uid-1")
+    registry.remove("uid-1")
+    assert ears.heard == ["changed uid-1", "changed uid-1", "gone uid-1"]
+
+
+def test_the_end_of_a_predecessor_leaves_its_successor_findable() -> None:
+    """A name may be in use again before the old endpoint is forgotten."""
+    registry = Registry()
+    registry.put(ORDERS)
+    registry.put(replace(ORDERS, uid="uid-2"))
+    registry.remove("uid-1")
+    found = registry.find("acme", "orders")
+    assert found is not None
+    assert found.uid == "uid-2"
+    assert subscribers(registry) == ["uid-2"]
+
+
+def test_projects_open_and_close() -> None:
+    """Closing what was never open is fine."""
+    registry = Registry()
+    assert not registry.has_project("acme", "billing")
+    registry.put_project("acme", "billing")
+    assert registry.has_project("acme", "billing")
+    assert not registry.has_project("other", "billing")
+    registry.remove_project("acme", "billing")
+    registry.remove_project("acme", "billing")
+    assert not registry.has_project("acme", "billing")
+
+
+def test_a_snapshot_shows_no_secret() -> None:
+    """Neither a log nor a traceback may hold one."""
+    assert "whsec_x" not in repr(ORDERS)
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 2), st.booleans())))
+def test_every_index_agrees_with_what_was_put_and_removed(steps: list[tuple[int, int, bool]]) -> None:
+    """After any sequence of changes the indices hold exactly the endpoints that are there."""
+    registry, expected = Registry(), dict[str, Endpoint]()
+    for number, project, present in steps:
+        known = replace(ORDERS, uid=f"uid-{number}", name=f"e{number}", project=f"p{project}")
+        if present:
+            registry.put(known)
+            expected[known.uid] = known
+        else:
+            registry.remove(known.uid)
+            expected.pop(known.uid, None)
+    assert {endpoint.uid: endpoint for endpoint in registry} == expected
+    for project in range(3):
+        listed = {endpoint.uid for endpoint in registry.subscribers("acme", f"p{project}", "bounced")}
+        assert listed == {uid for uid, known in expected.items() if known.project == f"p{project}"}
+    for known in expected.values():
+        assert registry.find("acme", known.name) == known
