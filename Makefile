@@ -16,9 +16,9 @@ up: .venv/ready ## the same without the story
 	@$(BIN)/python -m hookwright_dev up
 
 test: .venv/ready ## every test, on a real control plane
-	$(BIN)/pytest $(ARGS)
+	$(BIN)/pytest -n 3 --dist loadfile $(ARGS)
 
-chaos: .venv/ready ## the chaos tests in their long form: 50 kills, the API server away for minutes (some 10 minutes)
+chaos: .venv/ready ## the chaos tests in their long form: 50 kills, the API server away for a minute (takes some 7)
 	HOOKWRIGHT_CHAOS=long $(BIN)/pytest tests/chaos $(ARGS)
 
 check: .venv/ready ## format, lint, types, import arrows, generated files

@@ -1,13 +1,18 @@
-"""Command-line tools that the tests and the chart need: helm and kubeconform built from Go's module proxy, promtool.
+"""Tools that the tests and the chart need: helm, built from Go's module proxy; promtool; others' CRDs.
 
 A Go tool is built once at a pinned version, verified by Go's checksum database, and lands in the cache whole or not at
-all. promtool comes with Debian's ``prometheus`` package, for its Go module cannot be installed by version.
+all. promtool comes with Debian's ``prometheus`` package, for its Go module cannot be installed by version. The CRDs of
+other projects are in the Go modules that those projects publish.
+
+There is no kubeconform: its schemas are to be downloaded, and a real API server, which is always there, validates more.
 """
 
 import fcntl
+import json
 import os
 import shutil
 import subprocess
+import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -15,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from hookwright_dev.assets import GO_VERSION
 from hookwright_dev.errors import DevError
 from hookwright_dev.processes import ChildProcess
 from hookwright_dev.progress import progress
@@ -46,14 +52,41 @@ class GoTool:
 HELM: Final = GoTool(
     "helm", "helm.sh/helm/v4/cmd/helm", "v4.3.1", "-s -w -X helm.sh/helm/v4/internal/version.version=v4.3.1"
 )
-KUBECONFORM: Final = GoTool("kubeconform", "github.com/yannh/kubeconform/cmd/kubeconform", "v0.8.0")
+
+
+@dataclass(frozen=True, slots=True)
+class GoModule:
+    """A module that holds files of use beside its Go code.
+
+    Attributes:
+        path: Go's path of the module.
+        version: the pinned version, ``v`` included.
+        files: the files, relative to the module.
+    """
+
+    path: str
+    version: str
+    files: tuple[str, ...]
+
+
+PROMETHEUS_CRDS: Final = GoModule(
+    "github.com/prometheus-operator/prometheus-operator",
+    "v0.85.0",
+    (
+        "example/prometheus-operator-crd/monitoring.coreos.com_servicemonitors.yaml",
+        "example/prometheus-operator-crd/monitoring.coreos.com_prometheusrules.yaml",
+    ),
+)
+GATEWAY_CRDS: Final = GoModule(
+    "sigs.k8s.io/gateway-api", "v1.4.0", ("config/crd/standard/gateway.networking.k8s.io_httproutes.yaml",)
+)
 
 
 def acquire_tool(tool: GoTool, environ: Mapping[str, str] = os.environ) -> Path:
     """Return the executable of ``tool``, building it first where the cache lacks it (helm: some 2 minutes).
 
-    ``HOOKWRIGHT_HELM`` and ``HOOKWRIGHT_KUBECONFORM`` may name executables to take instead. Raises `ToolError` when
-    such a path is no executable, Go is missing, or the build fails.
+    ``HOOKWRIGHT_HELM`` may name an executable to take instead. Raises `ToolError` when that is none, Go is missing, or
+    the build fails.
     """
     if named := environ.get(_variable(tool)):
         if not os.access(named, os.X_OK):
@@ -73,6 +106,28 @@ def tools_folder(environ: Mapping[str, str] = os.environ) -> Path:
     """Return the folder of the cache that holds the tools, each in a folder named after its version."""
     home = Path(environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     return home / "hookwright" / "tools"
+
+
+def acquire_files(module: GoModule, environ: Mapping[str, str] = os.environ) -> tuple[Path, ...]:
+    """Return the files of ``module``, which Go downloads into its own cache, and verifies.
+
+    Raises `ToolError` when Go is missing or the module cannot be had.
+    """
+    go = _go(module.path, environ)
+    name = f"{module.path}@{module.version}"
+    done = subprocess.run(
+        [go, "mod", "download", "-json", name],
+        cwd=tempfile.gettempdir(),
+        env={**environ, "GOWORK": "off", "GOFLAGS": ""},
+        capture_output=True,
+        text=True,
+        timeout=_INSTALL_SECONDS,
+        check=False,
+    )
+    described = json.loads(done.stdout or "{}")
+    if done.returncode != 0:
+        raise ToolError(f"go mod download {name}: {described.get('Error', done.stderr.strip())}")
+    return tuple(Path(described["Dir"]) / file for file in module.files)
 
 
 def acquire_promtool(environ: Mapping[str, str] = os.environ) -> Path:
@@ -101,12 +156,15 @@ def _locked(path: Path, tool: GoTool) -> Iterator[None]:
         yield
 
 
-def _build(tool: GoTool, folder: Path, environ: Mapping[str, str]) -> None:
+def _go(wanted: str, environ: Mapping[str, str]) -> str:
     go = shutil.which("go", path=environ.get("PATH"))
     if go is None:
-        raise ToolError(
-            f"{tool.name}: there is no `go` on the PATH; install Go, or put {tool.name} {tool.version} there"
-        )
+        raise ToolError(f"{wanted}: there is no `go` on the PATH; install Go {GO_VERSION} or later (https://go.dev/dl)")
+    return go
+
+
+def _build(tool: GoTool, folder: Path, environ: Mapping[str, str]) -> None:
+    go = _go(tool.name, environ)
     scratch = folder.with_name(f"{folder.name}.part")
     shutil.rmtree(scratch, ignore_errors=True)
     scratch.mkdir()

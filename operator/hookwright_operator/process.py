@@ -116,6 +116,7 @@ class Operator:
         self._servers.append(await Server.start(health, host=settings.health_host, port=settings.health_port))
         await self._sender.start()
         self._dispatcher.renewed(await self._store.heartbeat())
+        self._store.listen(self._dispatcher.waiting)
         await self._dispatcher.recover()
         recoveries = Recoveries(self._registry, self._dispatcher, self._store, now_ms)
         for name, run in (

@@ -29,6 +29,7 @@ class Supervisor:
 
     _tasks: dict[str, asyncio.Task[None]] = field(default_factory=dict)
     _failures: dict[str, int] = field(default_factory=dict)
+    _failed_at: dict[str, float] = field(default_factory=dict)
 
     def start(self, name: str, run: Callable[[], Awaitable[None]]) -> None:
         """Run a loop until `stop`; ``run`` is called again each time it fails or ends."""
@@ -36,8 +37,12 @@ class Supervisor:
         self._tasks[name] = asyncio.get_running_loop().create_task(self._keep(name, run), name=name)
 
     def dying(self) -> str | None:
-        """Return the name of a loop that cannot be kept alive, or None."""
-        return next((name for name, failures in self._failures.items() if failures > _TOLERATED), None)
+        """Return the name of a loop that cannot be kept alive, or None; one that lives again is well."""
+        for name, failures in self._failures.items():
+            recent = asyncio.get_running_loop().time() - self._failed_at.get(name, 0.0) <= _LIVED
+            if failures > _TOLERATED and recent:
+                return name
+        return None
 
     async def stop(self, *names: str) -> None:
         """End the named loops, or all."""
@@ -64,5 +69,7 @@ class Supervisor:
             if clock() - began > _LIVED:
                 self._failures[name], pause = 0, _FIRST_PAUSE
             self._failures[name] = self._failures.get(name, 0) + failed
+            if failed:
+                self._failed_at[name] = clock()
             await asyncio.sleep(pause)
             pause = min(pause * 2, _LONGEST_PAUSE)

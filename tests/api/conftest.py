@@ -23,7 +23,7 @@ LIFTED = {
 PROXY = {"HOOKWRIGHT_TRUSTED_PROXIES": "127.0.0.0/8"}
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def operator(control_plane: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OperatorProcess]:
     """The operator that the API works with."""
     install(control_plane)
@@ -33,7 +33,7 @@ def operator(control_plane: Cluster, tmp_path_factory: pytest.TempPathFactory) -
     started.stop()
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def api(
     control_plane: Cluster, operator: OperatorProcess, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[ApiProcess]:
@@ -42,7 +42,7 @@ def api(
         yield it
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def client(api: ApiProcess) -> Iterator[httpx.Client]:
     """A client of the API."""
     with httpx.Client(base_url=api.url, trust_env=False, timeout=30.0) as made:

@@ -7,9 +7,11 @@ import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from importlib.resources import files
+from subprocess import SubprocessError
 from types import FrameType
 from typing import Final
 
+import httpx
 from rich.console import Console
 
 from hookwright_dev.bench import page
@@ -65,8 +67,8 @@ def _measured(chosen: argparse.Namespace) -> Results:
             heard = Noise()
             try:
                 found += _case(case, options, runs)
-            except DevError as fault:
-                faults[case] = str(fault)
+            except (DevError, httpx.HTTPError, SubprocessError) as fault:
+                faults[case] = str(fault) or type(fault).__name__
             noise[case] = heard.cores()
     command = " ".join(["make bench", *(["ARGS=" + repr(" ".join(sys.argv[1:]))] if sys.argv[1:] else [])])
     return Results(began, time.monotonic() - clock, command, machine(), found, faults, noise)

@@ -127,9 +127,10 @@ class _ReadyWatch:
     """Follows endpoints from now on until all of some names are Ready."""
 
     def __init__(self, client: httpx.Client, names: set[str]) -> None:
-        listed = client.get(_PATHS["WebhookEndpoint"], params={"limit": 1}).raise_for_status().json()
         self._client, self._missing = client, set(names)
-        self._version = str(listed["metadata"]["resourceVersion"])
+        self._given_up = False
+        self._fault = ""
+        self._version = self._list(limit=1)
         self._thread = threading.Thread(target=self._follow, daemon=True)
         self._thread.start()
 
@@ -140,14 +141,31 @@ class _ReadyWatch:
             BenchError: some are not, after so many seconds.
         """
         self._thread.join(seconds)
+        self._given_up = True
         if self._missing:
-            raise BenchError(f"{len(self._missing)} endpoints were not Ready after {seconds:g} s")
+            raise BenchError(f"{len(self._missing)} endpoints were not Ready after {seconds:g} s{self._fault}")
+
+    def _list(self, limit: int) -> str:
+        """See the endpoints that there are, all where ``limit`` is 0; return the version to watch from."""
+        listed = self._client.get(_PATHS["WebhookEndpoint"], params={"limit": limit}).raise_for_status().json()
+        for one in listed["items"]:
+            self._see(one)
+        return str(listed["metadata"]["resourceVersion"])
 
     def _follow(self) -> None:
+        while self._missing and not self._given_up:
+            try:
+                self._watch()
+                # The API server lets go of a watcher that is too slow for it, which here only says that it is busy.
+                self._version = self._list(limit=0)
+            except httpx.HTTPError as fault:
+                self._fault = f"; the watch failed: {fault}"
+                return
+
+    def _watch(self) -> None:
         query = {"watch": "true", "resourceVersion": self._version}
-        # The end of the site ends the stream under a watch that was given up.
         with (
-            suppress(httpx.TransportError),
+            suppress(httpx.RemoteProtocolError),
             self._client.stream("GET", _PATHS["WebhookEndpoint"], params=query, timeout=None) as answer,
         ):
             for line in answer.iter_lines():

@@ -32,11 +32,6 @@ class Dispatcher:
     """The lanes of all endpoints, and the loops that feed them.
 
     Args:
-        store: where deliveries are claimed and settled.
-        sender: makes the attempts.
-        schedule: of retries.
-        bounds: how much is held in memory.
-        clock_ms: tells the time.
         observer: told of every result that is stored.
         sweep: seconds between two looks for deliveries that nobody was told of, such as those whose
             holder died.

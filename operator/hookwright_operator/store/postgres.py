@@ -43,6 +43,7 @@ _SETTINGS: Final = {
     "enable_bitmapscan": "off",
     "enable_hashjoin": "off",
     "enable_mergejoin": "off",
+    "enable_incremental_sort": "off",
     "jit": "off",
 }
 _LIMITS: Final = {

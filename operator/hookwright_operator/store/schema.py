@@ -5,8 +5,8 @@ Times are milliseconds since the epoch. What a delivery's columns say:
 - ``due_ms``: when it may be attempted next; it means nothing once the delivery is not pending any more.
 - ``attempts``: attempts since it last became pending, by acceptance or by hand; the schedule goes by it.
   The running number of an attempt is ``attempts.number``, which a retry by hand does not reset.
-- ``owner``: the instance that claimed it, NULL where nobody did, and once it is not pending any more. The claim holds as long as that instance's row in
-  ``instances`` has not expired; an owner without a row is dead.
+- ``owner``: the instance that claimed it, NULL where nobody did, and once it is not pending any more. The claim holds
+  as long as that instance's row in ``instances`` has not expired; an owner without a row is dead.
 - ``ended_ms``: when it left the pending state, NULL while it is pending.
 
 A recovery goes through failed deliveries in the order of ``ended_ms`` and ``id``; ``reached_ms`` and ``reached_id`` are

@@ -49,11 +49,12 @@ _last_number = (
     .scalar_subquery()
 )
 # Where others may write meanwhile, what is settled is held still before it is counted and moved.
-HOLD = (
+HOLD = select(func.count()).select_from(
     select(deliveries.c.id)
     .where(deliveries.c.id.in_(select(_settled.c.delivery_id)))
     .order_by(deliveries.c.id)
     .with_for_update(key_share=True)
+    .subquery()
 )
 _known = _settled.join(deliveries, deliveries.c.id == _settled.c.delivery_id)
 # Who has an owner is pending. To say so as well would lead PostgreSQL to the index of what is pending, which is full of

@@ -1,7 +1,7 @@
 """Whether an event costs more where there are more endpoints, and whether making endpoints costs the events."""
 
-import threading
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 from hookwright_dev.bench.cases.backlog import PENDING, fill
 from hookwright_dev.bench.cases.latency import at_calm_rate, quantiles
@@ -43,24 +43,16 @@ def _at_size(site: Site, targets: Sequence[Target], options: Options) -> list[Me
 def _grow(site: Site, targets: list[Target], size: int, options: Options) -> tuple[list[Target], list[Measure]]:
     """Create endpoints while events go on at 50/s to those that are there."""
     more = size - len(targets)
-    made: list[Target] = []
-    took: list[float] = []
-
-    def create() -> None:
-        created, seconds = site.endpoints(more, first=len(targets))
-        made.extend(created)
-        took.append(seconds)
-
-    creating = threading.Thread(target=create)
-    creating.start()
-    # At least the guessed time of the creation: calm seconds after it would flatter the percentile.
-    seconds = max(options.latency_seconds / 4, more / 250)
-    report = site.loader.load(targets, seconds=seconds, token=site.token, rate=RATE).clean()
-    creating.join()
+    with ThreadPoolExecutor(1) as pool:
+        creating = pool.submit(site.endpoints, more, first=len(targets))
+        # About as long as the creation takes: calm seconds after it would flatter the percentile.
+        seconds = max(options.latency_seconds / 4, more / 250)
+        report = site.loader.load(targets, seconds=seconds, token=site.token, rate=RATE).clean()
+        made, took = creating.result()
     title = f"post → arrival at 50/s while {more:,} endpoints are made"
     return made, [
         *quantiles(f"latency.creating.{size}", title, report.arrival_ms.p50, report.arrival_ms.p99),
-        Measure(f"latency.creating.{size}.rate", "endpoints made meanwhile", more / took[0], PER_SECOND),
+        Measure(f"latency.creating.{size}.rate", "endpoints made meanwhile", more / took, PER_SECOND),
     ]
 
 

@@ -1,0 +1,46 @@
+"""One of several instances on one database: a process that claims and delivers until it is told to end.
+
+``python node.py <database> <url> <lease in ms>``; SIGTERM ends it. The operator itself has its SQLite file to itself;
+this goes around that lock, to show what leases do where several share a database.
+"""
+
+import asyncio
+import os
+import signal
+import sys
+from pathlib import Path
+
+from delivery.engine import Engine, Plan, now_ms, subscriber
+
+from hookwright_operator.store.engine import SqliteDatabase
+from hookwright_operator.store.store import DEDUPE_WINDOW_MS, Store
+
+MAX_IN_FLIGHT = 2
+
+
+def share(path: Path, lease_ms: int) -> Store:
+    """Open a store on a database that exists already, beside whoever else has it open."""
+    nobodys_lock = os.open(os.devnull, os.O_RDONLY)
+    return Store(
+        SqliteDatabase(path, nobodys_lock, busy_timeout=5.0),
+        instance=f"node/{os.getpid()}",
+        lease_ms=lease_ms,
+        clock=now_ms,
+        observe=lambda _operation, _seconds: None,
+        dedupe_window_ms=DEDUPE_WINDOW_MS,
+    )
+
+
+async def main(path: Path, url: str, lease_ms: int) -> None:
+    """Deliver to one endpoint until SIGTERM."""
+    ended = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ended.set)
+    plan = Plan(lease_ms=lease_ms, window=8, sweep=0.2)
+    engine = await Engine.start(share(path, lease_ms), plan)
+    engine.registry.put(subscriber("orders", url, timeout=0.5, max_in_flight=MAX_IN_FLIGHT))
+    await ended.wait()
+    await engine.stop()
+
+
+if __name__ == "__main__":
+    asyncio.run(main(Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])))

@@ -1,0 +1,206 @@
+"""A whole operator under load: a producer that keeps a ledger of what was accepted, receivers that keep what came."""
+
+import asyncio
+import json
+import time
+from base64 import b64decode
+from collections import Counter
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from itertools import count
+from pathlib import Path
+from typing import Self
+
+import httpx
+
+from hookwright_dev.cluster import Cluster
+from hookwright_dev.installation import SYSTEM_NAMESPACE, OperatorProcess, service_account_token
+from hookwright_dev.receiver import Received, Receiver, verdict
+
+TYPES = ("delivered", "bounced", "opened", "clicked")
+"""Endpoint N subscribes to the first N + 1 of them, so that events go to one up to all of the endpoints."""
+
+
+@dataclass(slots=True)
+class Ledger:
+    """What a producer was told.
+
+    Attributes:
+        accepted: types of the events that were answered 202, by their ids.
+        refusals: statuses other than 202 and faults of transport, by how often they came.
+    """
+
+    accepted: dict[str, str] = field(default_factory=dict)
+    refusals: Counter[str] = field(default_factory=Counter)
+
+
+@dataclass(slots=True)
+class Site:
+    """A project with endpoints, the operator that serves it, and their receivers."""
+
+    cluster: Cluster
+    namespace: str
+    operator: OperatorProcess
+    receivers: dict[str, Receiver] = field(default_factory=dict)
+    ledger: Ledger = field(default_factory=Ledger)
+    _numbers: "count[int]" = field(default_factory=count)
+    _token: str = field(default="", repr=False)
+
+    @classmethod
+    def of(cls, cluster: Cluster, namespace: str, folder: Path, **settings: str) -> Self:
+        """Declare a project for an operator that serves this namespace; nothing is started."""
+        defaults = {"HOOKWRIGHT_RETRY_SCHEDULE": "300ms,500ms,1s,1s,1s", "HOOKWRIGHT_WATCH_NAMESPACES": namespace}
+        site = cls(cluster, namespace, OperatorProcess(cluster, folder, {**defaults, **settings}))
+        site.apply("Project", "billing", {"displayName": "Billing"})
+        site._token = service_account_token(
+            cluster, "hookwright-producer", namespace=SYSTEM_NAMESPACE, audience="hookwright"
+        )
+        return site
+
+    def apply(self, kind: str, name: str, spec: Mapping[str, object]) -> None:
+        """Declare a resource."""
+        resource = {
+            "apiVersion": "hookwright.dev/v1alpha1",
+            "kind": kind,
+            "metadata": {"name": name, "namespace": self.namespace},
+            "spec": spec,
+        }
+        self.cluster.kubectl("apply", "-f", "-", stdin=json.dumps(resource))
+
+    async def endpoint(self, name: str, *types: str, **spec: object) -> Receiver:
+        """Declare an endpoint with a receiver of its own."""
+        receiver = self.receivers[name] = Receiver()
+        await receiver.start()
+        self.apply(
+            "WebhookEndpoint",
+            name,
+            {"projectRef": {"name": "billing"}, "url": receiver.url, "events": list(types), **spec},
+        )
+        return receiver
+
+    async def endpoints(self) -> None:
+        """Declare one endpoint for every type, each subscribed to one type more than the one before it."""
+        for number in range(len(TYPES)):
+            await self.endpoint(f"endpoint-{number}", *TYPES[: number + 1])
+
+    async def start(self) -> None:
+        """Start the operator, and return when all endpoints are ready."""
+        await asyncio.to_thread(self.operator.start)
+        arguments = ("wait", "--for=condition=Ready", "hwep", "--all", "-n", self.namespace, "--timeout=30s")
+        await asyncio.to_thread(self.cluster.kubectl, *arguments)
+
+    async def restart(self) -> None:
+        """Start the operator again."""
+        await asyncio.to_thread(self.operator.start)
+
+    async def close(self) -> None:
+        """End the operator and the receivers."""
+        if self.operator.process is not None:
+            await asyncio.to_thread(self.operator.kill)
+        for receiver in self.receivers.values():
+            await receiver.stop()
+
+    # ---- the producer
+
+    @asynccontextmanager
+    async def load(self, *, producers: int = 4, rate: float = 200.0) -> AsyncIterator[None]:
+        """Post events meanwhile, about ``rate`` a second; at the end wait until all of them were accepted."""
+        ending = asyncio.Event()
+        async with httpx.AsyncClient(trust_env=False, timeout=10.0) as client:
+            pause = producers / rate
+            tasks = [asyncio.create_task(self._produce(client, ending, pause)) for _ in range(producers)]
+            try:
+                yield
+            finally:
+                ending.set()
+                await asyncio.gather(*tasks)
+
+    async def post(self, type_: str = "delivered", *, within: float = 30.0) -> str:
+        """Post one event until it is accepted; return its id."""
+        async with httpx.AsyncClient(trust_env=False, timeout=10.0) as client:
+            event_id = f"event-{next(self._numbers)}"
+            await self._post_until_accepted(client, event_id, type_, within)
+            return event_id
+
+    async def _produce(self, client: httpx.AsyncClient, ending: asyncio.Event, pause: float) -> None:
+        while not ending.is_set():
+            number = next(self._numbers)
+            await self._post_until_accepted(client, f"event-{number}", TYPES[number % len(TYPES)], 60.0)
+            await asyncio.sleep(pause)
+
+    async def _post_until_accepted(self, client: httpx.AsyncClient, event_id: str, type_: str, within: float) -> None:
+        deadline = time.monotonic() + within
+        while not await self._post(client, event_id, type_):
+            assert time.monotonic() < deadline, f"{event_id} was not accepted: {self.ledger.refusals}"
+            await asyncio.sleep(0.1)
+
+    async def _post(self, client: httpx.AsyncClient, event_id: str, type_: str) -> bool:
+        url = f"{self.operator.intake_url}/v1alpha1/namespaces/{self.namespace}/projects/billing/events"
+        event = {"id": event_id, "type": type_, "messageId": event_id}
+        try:
+            answer = await client.post(url, json=event, headers={"Authorization": f"Bearer {self._token}"})
+        except httpx.TransportError as error:
+            self.ledger.refusals[type(error).__name__] += 1
+            return False
+        if answer.status_code == 202:
+            self.ledger.accepted[event_id] = type_
+            return True
+        assert answer.status_code == 503, answer.text
+        self.ledger.refusals["503"] += 1
+        return False
+
+    # ---- the checker
+
+    def expected(self) -> dict[str, set[str]]:
+        """The ids of the events that each endpoint must get."""
+        return {
+            name: {event for event, type_ in self.ledger.accepted.items() if type_ in TYPES[: number + 1]}
+            for number, name in enumerate(sorted(self.receivers))
+        }
+
+    async def all_arrived(self, *, within: float = 30.0) -> None:
+        """Wait until every accepted event has come to every endpoint that subscribes to it."""
+        deadline = time.monotonic() + within
+        missing = self._missing()
+        while missing:
+            assert time.monotonic() < deadline, f"accepted and not delivered: {missing}; {self.operator.running.tail()}"
+            await asyncio.sleep(0.05)
+            missing = self._missing()
+
+    def _missing(self) -> dict[str, list[str]]:
+        lost = {name: ids - arrived(self.receivers[name]) for name, ids in self.expected().items()}
+        return {name: sorted(ids)[:10] for name, ids in lost.items() if ids}
+
+    def duplicates(self) -> dict[str, int]:
+        """How many requests each endpoint got beyond one for each event."""
+        return {name: len(one.received) - len(arrived(one)) for name, one in self.receivers.items()}
+
+    def check_requests(self) -> None:
+        """Every request is signed well, nothing came that was not asked for, and an event has one webhook-id."""
+        ids: dict[str, str] = {}
+        expected = self.expected()
+        for name, receiver in self.receivers.items():
+            secret = self.secret(name)
+            for received in receiver.received:
+                assert verdict(received.headers, received.body, [secret]) == ""
+                event = event_of(received)
+                assert event in expected[name]
+                assert ids.setdefault(event, received.id) == received.id
+        assert len(set(ids.values())) == len(ids)
+
+    def secret(self, endpoint: str) -> str:
+        """The signing secret of an endpoint."""
+        path = ("-o", "jsonpath={.data.secret}")
+        encoded = self.cluster.kubectl("get", "secret", f"{endpoint}-signing", "-n", self.namespace, *path).stdout
+        return b64decode(encoded).decode()
+
+
+def event_of(received: Received) -> str:
+    """The producer's id of the event in a request."""
+    return str(json.loads(received.body)["messageId"])
+
+
+def arrived(receiver: Receiver) -> set[str]:
+    """The ids of the events that came."""
+    return {event_of(received) for received in receiver.received}

@@ -1,0 +1,90 @@
+"""The API server goes away: what was accepted is delivered and retried all the same, and known producers go on."""
+
+import asyncio
+import signal
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+from chaos.site import Site
+from delivery.engine import until
+
+from hookwright_dev.assets import Assets
+from hookwright_dev.components import kube_apiserver
+from hookwright_dev.controlplane import ControlPlane
+from hookwright_dev.installation import install
+from hookwright_dev.receiver import Receiver
+
+CRDS = Path(__file__).resolve().parents[2] / "crds"
+
+
+@pytest.fixture(scope="module")
+def plane(assets: Assets) -> Iterator[ControlPlane]:
+    """A control plane of its own, for its API server goes away here."""
+    with ControlPlane.start(assets=assets, crds=CRDS) as plane:
+        install(plane)
+        yield plane
+
+
+@pytest.fixture
+async def site(plane: ControlPlane, tmp_path: Path) -> AsyncIterator[Site]:
+    """An operator on it, in a namespace for each test."""
+    namespace = f"away-{uuid4().hex[:8]}"
+    plane.kubectl("create", "namespace", namespace)
+    site = Site.of(plane, namespace, tmp_path / "operator")
+    yield site
+    await site.close()
+
+
+@pytest.mark.parametrize("how", ["killed", "hanging"])
+async def test_deliveries_and_retries_go_on_while_the_api_server_is_away(
+    plane: ControlPlane,
+    site: Site,
+    how: str,
+    long: bool,  # noqa: FBT001
+) -> None:
+    """Accepted events arrive, failed attempts are retried, the process stays live; afterwards changes count again."""
+    # A review that was kept serves for a minute from when it was made, that is 50 s without the API server at least.
+    seconds = 40 if long else 4
+    await site.endpoints()
+    flaky = site.receivers["endpoint-0"]
+    flaky.answer = lambda received: 500 if received.attempt == 1 else 200
+    await site.start()
+    await site.post()
+    apiserver = next(process for process in plane.processes if process.name == "kube-apiserver")
+    if how == "killed":
+        apiserver.kill()
+    else:
+        apiserver.send_signal(signal.SIGSTOP)
+    try:
+        # The producer's review was kept from before: its events are still taken.
+        async with site.load(rate=20):
+            await asyncio.sleep(seconds)  # under load
+        await site.all_arrived()
+        assert len(site.ledger.accepted) > seconds
+        await until(lambda: all(times == 2 for times in attempts(flaky).values()))
+        if long:
+            await asyncio.sleep(20)  # and then no load, until it has been away for a minute
+        assert site.operator.running.running
+    finally:
+        if how == "killed":
+            again = plane._run("kube-apiserver", kube_apiserver(plane.assets, plane._layout, audited=False))
+            plane.processes.remove(apiserver)
+            with plane._client() as client:
+                ready = f"{plane.server}/readyz"
+                await asyncio.to_thread(again.wait_ready, lambda: client.get(ready).is_success, 60)
+        else:
+            apiserver.send_signal(signal.SIGCONT)
+    await asyncio.to_thread(site.check_requests)
+    late = await site.endpoint("late", "wa_read")
+    async with asyncio.timeout(60):
+        while not late.received:
+            await site.post("wa_read")
+            await asyncio.sleep(0.1)
+
+
+def attempts(receiver: Receiver) -> Counter[str]:
+    """How often each message came."""
+    return Counter(received.id for received in receiver.received)

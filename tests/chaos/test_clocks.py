@@ -1,0 +1,101 @@
+"""The clock jumps, forwards and backwards: nothing is lost, nothing goes out twice, and retries stay bounded."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from delivery.engine import Busy, Engine, Plan, now_ms, subscriber, until
+
+from hookwright_dev.receiver import Receiver
+
+HOUR_MS = 3_600_000
+
+
+class Jumping:
+    """The real time, and what somebody turned it by, in milliseconds."""
+
+    def __init__(self) -> None:
+        self.offset = 0
+
+    def __call__(self) -> int:
+        """The time."""
+        return now_ms() + self.offset
+
+
+@pytest.fixture
+def clock() -> Jumping:
+    """The clock of store, loops and signatures."""
+    return Jumping()
+
+
+@pytest.fixture
+async def engine(database: Path, clock: Jumping) -> AsyncIterator[Engine]:
+    """An engine that goes by it, with a heartbeat every 0.2 s."""
+    engine = await Engine.start(database, Plan(lease_ms=1_200, schedule="300ms,300ms,300ms", clock_ms=clock, sweep=0.5))
+    yield engine
+    await engine.stop()
+
+
+@pytest.mark.parametrize("jump", [HOUR_MS, 365 * 24 * HOUR_MS])
+async def test_a_jump_forward_loses_nothing_and_repeats_nothing(
+    engine: Engine, clock: Jumping, receiver: Receiver, jump: int
+) -> None:
+    """The lease seems to have lapsed: what waited is claimed anew, what is in flight is settled as ours."""
+    receiver.answer = busy = Busy()
+    engine.registry.put(subscriber("orders", receiver.url, timeout=0.9, max_in_flight=2))
+    await engine.post_many(20)
+    await until(lambda: busy.now == 2)
+    clock.offset += jump
+    busy.open.set()
+    await engine.ended("orders", 20)
+    assert sorted(int(received.body) for received in receiver.received) == list(range(20))
+
+
+async def test_a_retry_that_a_jump_forward_made_due_goes_out_without_waiting_for_its_old_time(
+    database: Path, clock: Jumping, receiver: Receiver
+) -> None:
+    """What is due by the new time is found by the next look at the whole store, not after hours."""
+    engine = await Engine.start(database, Plan(lease_ms=1_200, schedule="2h", clock_ms=clock, sweep=0.2))
+    receiver.answer = lambda received: 500 if received.attempt == 1 else 200
+    engine.registry.put(subscriber("orders", receiver.url, timeout=0.9))
+    await engine.post()
+    await until(lambda: len(engine.watcher.settled) == 1)
+    clock.offset += 3 * HOUR_MS
+    await engine.ended("orders", 1)
+    assert len(receiver.received) == 2
+    await engine.stop()
+
+
+async def test_a_jump_backward_stops_no_fresh_event_and_loses_nothing(
+    engine: Engine, clock: Jumping, receiver: Receiver
+) -> None:
+    """Fresh events go on at once; what is due by the old time waits until the clock has come there again."""
+    receiver.answer = lambda received: 500 if received.body == b"retried" and received.attempt == 1 else 200
+    engine.registry.put(subscriber("orders", receiver.url, timeout=0.9))
+    await engine.post(body=b"retried")
+    await until(lambda: len(engine.watcher.settled) == 1)
+    clock.offset -= HOUR_MS
+    await asyncio.sleep(0.5)  # past the retry's time by the old clock, and past a heartbeat
+    await engine.post(body=b"fresh")
+    await engine.ended("orders", 1)
+    assert [received.body for received in receiver.received] == [b"retried", b"fresh"]
+    clock.offset += HOUR_MS
+    await engine.ended("orders", 2)
+    assert [received.body for received in receiver.received] == [b"retried", b"fresh", b"retried"]
+
+
+async def test_a_backlog_outlives_a_clock_that_jumps_back_and_forth(
+    engine: Engine, clock: Jumping, receiver: Receiver
+) -> None:
+    """However often it jumps while a backlog is worked off, every event arrives exactly once."""
+    engine.registry.put(subscriber("orders", receiver.url, timeout=0.9, max_in_flight=4))
+    receiver.answer = busy = Busy()
+    await engine.post_many(300)
+    busy.open.set()
+    for jump in (5_000, -10_000, 60_000, -55_000):
+        clock.offset += jump
+        await asyncio.sleep(0.05)
+    clock.offset = 0
+    await engine.ended("orders", 300)
+    assert sorted(int(received.body) for received in receiver.received) == list(range(300))

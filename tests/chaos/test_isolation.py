@@ -1,0 +1,185 @@
+"""One endpoint that hangs, is slow, fails or floods costs the others nothing."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from statistics import quantiles
+
+import pytest
+from delivery.engine import Busy, Engine, Plan, subscriber, until
+
+from hookwright_dev.receiver import Received, Receiver
+
+
+@pytest.fixture
+async def engine(database: Path) -> AsyncIterator[Engine]:
+    """An engine that gives a failing endpoint as much to do as it can."""
+    engine = await Engine.start(database, Plan(schedule="20ms,20ms,20ms,20ms,20ms", window=32))
+    yield engine
+    await engine.stop(grace=0.5)
+
+
+@pytest.fixture
+async def bad() -> AsyncIterator[Receiver]:
+    """The receiver that misbehaves."""
+    async with Receiver() as receiver:
+        yield receiver
+
+
+async def p95(engine: Engine, receiver: Receiver, events: int = 60) -> float:
+    """Post events at about 100 a second; return the 95th percentile of the time from post to arrival, in seconds."""
+    posted: dict[bytes, float] = {}
+    before = len(receiver.received)
+    for number in range(events):
+        body = b"%d" % number
+        posted[body] = time.time()
+        await engine.post(body=body)
+        await asyncio.sleep(0.01)
+    await receiver.wait_for(before + events)
+    return quantiles([one.at - posted[one.body] for one in receiver.received[before:]], n=20)[-1]
+
+
+async def fails(_: Received) -> int:
+    """A receiver that answers 500 at once."""
+    return 500
+
+
+async def is_slow(_: Received) -> int:
+    """A receiver that takes most of its time-out."""
+    await asyncio.sleep(0.8)  # how slow it is
+    return 200
+
+
+@pytest.mark.parametrize("behaviour", [Busy(), is_slow, fails], ids=["hangs", "slow", "failing"])
+async def test_a_bad_endpoint_does_not_delay_its_neighbour(
+    engine: Engine, receiver: Receiver, bad: Receiver, behaviour: Busy
+) -> None:
+    """They share a project and every event: the neighbour's latency stays what it was without the bad one."""
+    engine.registry.put(subscriber("good", receiver.url, timeout=1))
+    alone = await p95(engine, receiver)
+    bad.answer = behaviour
+    engine.registry.put(subscriber("bad", bad.url, timeout=1))
+    beside = await p95(engine, receiver)
+    # A shared bound would cost the bad one's time-out, 1 s; the margin is for a busy machine.
+    assert beside < alone + 0.15, (alone, beside)
+    assert (await engine.counts("good")).delivered == 120
+
+
+async def test_a_flooding_project_does_not_starve_another(engine: Engine, receiver: Receiver, bad: Receiver) -> None:
+    """Thousands of events for one project, all pending; the other project's single events still go out at once."""
+    engine.registry.put_project("acme", "noisy")
+    engine.registry.put(subscriber("good", receiver.url))
+    bad.answer = Busy()
+    for number in range(10):
+        engine.registry.put(subscriber(f"noisy-{number}", bad.url, project="noisy"))
+    await asyncio.gather(*(engine.post(project="noisy") for _ in range(300)))
+    assert [(await engine.counts(f"noisy-{number}")).pending for number in range(10)] == [300] * 10
+    assert await p95(engine, receiver, events=50) < 0.3
+
+
+async def test_a_backlog_of_one_endpoint_never_starves_fresh_events_of_others(
+    engine: Engine, receiver: Receiver, bad: Receiver
+) -> None:
+    """While a backlog of thousands is worked off at full speed, fresh events of others arrive long before its end."""
+    backlogged = subscriber("backlogged", bad.url, events=frozenset({"opened"}), suspend=True, max_in_flight=64)
+    engine.registry.put(backlogged)
+    engine.registry.put(subscriber("good", receiver.url))
+    for _ in range(20):
+        await asyncio.gather(*(engine.post("opened") for _ in range(100)))
+    engine.registry.put(subscriber("backlogged", bad.url, events=frozenset({"opened"}), max_in_flight=64))
+    await bad.wait_for(1)
+    for number in range(20):
+        await engine.post(body=b"%d" % number)
+        await receiver.wait_for(number + 1)
+    assert len(bad.received) < 2000, "the backlog was gone before the last fresh event arrived: nothing was shown"
+    await engine.ended("backlogged", 2000, within=30)
+    assert len(bad.received) == 2000
+
+
+async def test_every_backlog_gets_its_share(database: Path, bad: Receiver) -> None:
+    """With more backlogs than one claim serves, all of them advance together: none waits for another's end."""
+    engine = await Engine.start(database, Plan(window=4))
+    held = [subscriber(f"e-{number}", f"{bad.url}{number}", suspend=True, max_in_flight=1) for number in range(100)]
+    for endpoint in held:
+        engine.registry.put(endpoint)
+    await asyncio.gather(*(engine.post() for _ in range(20)))
+    for endpoint in held:
+        engine.registry.put(replace(endpoint, suspend=False))
+    await bad.wait_for(2000, within=30)
+    first: dict[str, int] = {}
+    for place, received in enumerate(bad.received):
+        first.setdefault(received.target, place)
+    assert len(first) == 100
+    # Two claims of 64 endpoints reach everybody; each brings at most a window of 4 for each.
+    assert max(first.values()) < 2 * 100 * 4, max(first.values())
+    await engine.stop()
+
+
+@pytest.mark.parametrize("bound", [1, 8, 64])
+async def test_max_in_flight_is_kept_over_restart_suspension_and_change(
+    database: Path, receiver: Receiver, bound: int
+) -> None:
+    """The receiver never sees more at once than is allowed, whatever happens to the endpoint or the operator."""
+    busy = Busy()
+
+    async def answer(received: Received) -> int:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(0.02):
+                await busy(received)
+        return 200
+
+    receiver.answer = answer
+    total = 5 * bound + 20
+    for suspended in (True, False):
+        engine = await Engine.start(database, Plan(window=32))
+        engine.registry.put(subscriber("orders", receiver.url, max_in_flight=bound, suspend=suspended))
+        if suspended:
+            await engine.post_many(total)
+            engine.registry.put(subscriber("orders", receiver.url, max_in_flight=bound))
+            await receiver.wait_for(bound)
+            engine.registry.put(subscriber("orders", receiver.url, max_in_flight=bound, suspend=True))
+            engine.registry.put(subscriber("orders", receiver.url, max_in_flight=bound, timeout=4))
+        else:
+            await engine.ended("orders", total)
+        await engine.stop()
+    assert busy.peak == min(bound, 32)
+    assert len(receiver.received) == total
+
+
+async def test_the_rate_limit_keeps_its_pace_beside_others_and_after_a_restart(
+    database: Path, receiver: Receiver, bad: Receiver
+) -> None:
+    """1,200 a minute are 50 ms apart, also for a backlog and for retries; a neighbour is not slowed down by it."""
+    bad.answer = lambda received: 500 if received.attempt == 1 else 200
+    for round_ in (1, 2):
+        engine = await Engine.start(database, Plan(schedule="10ms"))
+        engine.registry.put(subscriber("limited", bad.url, per_minute=1200))
+        engine.registry.put(subscriber("free", receiver.url))
+        if round_ == 1:
+            began = time.monotonic()
+            await engine.post_many(12)
+            await engine.ended("free", 12)
+            assert time.monotonic() - began < 0.5
+            await bad.wait_for(6)
+        else:
+            await engine.ended("limited", 12)
+        await engine.stop()
+    arrivals = [received.at for received in bad.received]
+    assert len(arrivals) == 24
+    assert sum(later - earlier < 0.025 for earlier, later in pairwise(arrivals)) <= 1  # the restart itself
+    assert arrivals[-1] - arrivals[0] >= 22 * 0.045
+
+
+async def test_without_time_to_hang_there_is_no_thread_or_task_left(engine: Engine, bad: Receiver) -> None:
+    """What hung is let go at its time-out: afterwards nothing of it is held."""
+    bad.answer = Busy()
+    engine.registry.put(subscriber("bad", bad.url, timeout=0.1))
+    await engine.post_many(20)
+    await engine.ended("bad", 20, within=20)
+    await until(lambda: not engine.dispatcher._tasks)
+    assert engine.dispatcher._bytes == 0
+    assert (await engine.counts("bad")).failed == 20

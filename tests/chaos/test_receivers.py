@@ -1,0 +1,153 @@
+"""Receivers that misbehave, through the whole engine: every attempt is recorded, retried and ends in plain words."""
+
+import socket
+import time
+import tracemalloc
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+from delivery import receivers
+from delivery.engine import Engine, Plan, subscriber, until
+from delivery.receivers import AnswersMuch, answers, bomb, certificate, coded, serve
+
+from hookwright_dev.receiver import Receiver
+from hookwright_operator.store.model import DeliveryRecord, State
+
+TIMEOUT = 0.4
+OK = b"HTTP/1.1 200 OK\r\n"
+
+FAULTS = {
+    "resets": (receivers.resets, 0, "connection reset while waiting for the answer"),
+    "resets-in-the-body": (receivers.resets_within_the_body, 200, "the body is malformed or cut short"),
+    "half-closes": (receivers.half_closes, 0, "connection closed while waiting for the answer"),
+    "hangs": (receivers.hangs, 0, "timed out after 0.4 s while waiting for the answer"),
+    "drips": (receivers.drips, 200, "timed out after 0.4 s while reading the answer"),
+    "drips-headers": (receivers.drips_headers, 0, "timed out after 0.4 s while waiting for the answer"),
+    "headers-without-end": (receivers.sends_headers_without_end, 0, "invalid HTTP answer"),
+    "no-http": (answers(b"SSH-2.0-OpenSSH_9.9\r\n"), 0, "invalid HTTP answer"),
+    "bad-chunks": (answers(OK + b"Transfer-Encoding: chunked\r\n\r\nzz\r\n"), 0, "invalid HTTP answer"),
+    "cut-short": (answers(OK + b"Content-Length: 10\r\n\r\nshort"), 200, "the body is malformed or cut short"),
+    "redirects": (
+        answers(b"HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:9/\r\nContent-Length: 0\r\n\r\n"),
+        302,
+        "HTTP 302",
+    ),
+    "server-error": (answers(b"HTTP/1.1 500 No\r\nContent-Length: 0\r\n\r\n"), 500, "HTTP 500 Internal Server Error"),
+}
+
+
+@pytest.fixture
+async def engine(database: Path) -> AsyncIterator[Engine]:
+    """An engine that retries twice."""
+    engine = await Engine.start(database, Plan(schedule="50ms,50ms"))
+    yield engine
+    await engine.stop()
+
+
+def check_failed(record: DeliveryRecord, status: int, words: str) -> None:
+    """A delivery has failed after three recorded attempts that say why."""
+    assert record.state is State.FAILED
+    assert [attempt.number for attempt in record.attempts] == [1, 2, 3]
+    assert {attempt.status_code for attempt in record.attempts} == {status}
+    assert all(words in attempt.error for attempt in record.attempts), record.attempts
+
+
+async def test_every_fault_is_recorded_with_each_attempt_and_ends_as_failed(engine: Engine, receiver: Receiver) -> None:
+    """All at once, in one project with a receiver that is well: that one does not notice."""
+    async with AsyncExitStack() as stack:
+        served = {name: await stack.enter_async_context(serve(behaviour)) for name, (behaviour, _, _) in FAULTS.items()}
+        for name, one in served.items():
+            engine.registry.put(subscriber(name, one.url, timeout=TIMEOUT))
+        engine.registry.put(subscriber("well", receiver.url, timeout=TIMEOUT))
+        await engine.post(body=b"1")
+        for name in FAULTS:
+            await engine.ended(name, 1)
+        for name, (_, status, words) in FAULTS.items():
+            [record] = await engine.log(name)
+            check_failed(record, status, words)
+            assert served[name].connections == 3, f"{name} saw an attempt that is not recorded, or one fewer"
+    assert (await engine.counts("well")).delivered == 1
+
+
+async def test_connections_that_cannot_be_made_are_recorded(engine: Engine, tmp_path: Path) -> None:
+    """Refused, a name that is not found, and TLS that is not to be trusted."""
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        closed = f"http://127.0.0.1:{unused.getsockname()[1]}/"
+        async with serve(answers(OK + b"\r\n"), tls=certificate(tmp_path)) as untrusted:
+            engine.registry.put(subscriber("closed", closed, timeout=TIMEOUT))
+            engine.registry.put(subscriber("nowhere", "http://no-such-name.invalid/", timeout=TIMEOUT))
+            engine.registry.put(subscriber("untrusted", untrusted.url, timeout=TIMEOUT))
+            await engine.post()
+            for uid in ("closed", "nowhere", "untrusted"):
+                await engine.ended(uid, 1)
+    for uid, words in (("closed", "connection refused"), ("untrusted", "TLS")):
+        [record] = await engine.log(uid)
+        check_failed(record, 0, words)
+    [record] = await engine.log("nowhere")
+    check_failed(record, 0, "")
+    assert all(attempt.error for attempt in record.attempts)
+
+
+async def test_an_address_that_the_guard_refuses_is_recorded_with_its_reason_and_retried(engine: Engine) -> None:
+    """A refusal is a failure like others: it may heal, so it is tried again."""
+    engine.registry.put(subscriber("metadata", "http://169.254.169.254/latest", timeout=TIMEOUT))
+    await engine.post()
+    await engine.ended("metadata", 1)
+    [record] = await engine.log("metadata")
+    check_failed(record, 0, "address refused")
+
+
+async def test_huge_answers_and_bombs_cost_neither_memory_nor_time(engine: Engine) -> None:
+    """100 MB, and a bomb of 100 MB, eight of each at once: delivered, and the excerpts are small."""
+    much = AnswersMuch(100 * 1024 * 1024)
+    compressed = coded("gzip", bomb(100 * 1024 * 1024, 31))
+    async with serve(much) as huge, serve(answers(compressed)) as bombs:
+        engine.registry.put(subscriber("huge", huge.url))
+        engine.registry.put(subscriber("bombs", bombs.url))
+        tracemalloc.start()
+        began = time.monotonic()
+        await engine.post_many(8)
+        for uid in ("huge", "bombs"):
+            await engine.ended(uid, 8)
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+    assert time.monotonic() - began < 5
+    assert peak < 24 * 1024 * 1024
+    assert much.sent < much.size
+    for uid in ("huge", "bombs"):
+        for record in await engine.log(uid):
+            assert record.state is State.DELIVERED
+            assert all(len(attempt.response) <= 4096 for attempt in record.attempts)
+
+
+async def test_a_receiver_that_comes_back_gets_everything_once(engine: Engine, receiver: Receiver) -> None:
+    """Between the first attempt and the last retry a receiver may go and come back on its port."""
+    engine.registry.put(subscriber("orders", receiver.url))
+    await engine.post()
+    await engine.ended("orders", 1)
+    await receiver.stop()
+    await engine.post_many(5)
+    await until(lambda: len(engine.watcher.settled) >= 6)
+    await receiver.start()
+    await engine.ended("orders", 6)
+    assert (await engine.counts("orders")).delivered == 6
+    assert len({received.id for received in receiver.received}) == len(receiver.received) == 6
+
+
+async def test_a_429_with_retry_after_is_left_alone_for_that_long(database: Path, receiver: Receiver) -> None:
+    """As a real receiver says it, up to the next step of the schedule."""
+    engine = await Engine.start(database, Plan(schedule="50ms,1500ms,50ms"))
+    busy = web.Response(status=429, headers={"Retry-After": "1"})
+    receiver.answer = lambda received: busy if received.attempt == 1 else 200
+    engine.registry.put(subscriber("orders", receiver.url))
+    await engine.post()
+    await engine.ended("orders", 1)
+    first, second = (received.at for received in receiver.received)
+    assert 0.95 <= second - first < 3
+    [record] = await engine.log("orders")
+    assert [attempt.status_code for attempt in record.attempts] == [429, 200]
+    await engine.stop()

@@ -1,0 +1,106 @@
+"""The store is full, locked or away: intake says so, nothing is corrupt, and all goes on when it is back."""
+
+import asyncio
+import resource
+import sqlite3
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, closing, contextmanager
+from pathlib import Path
+
+import pytest
+from chaos.site import Site
+from delivery.engine import Busy, Engine, Plan, open_store, subscriber, until
+
+from hookwright_dev.receiver import Receiver
+from hookwright_operator.errors import StoreUnavailable
+
+
+@contextmanager
+def full_disk(pid: int, database: Path) -> Iterator[None]:
+    """Let a process write no file beyond the size that its database's log has now, as on a disk that is full."""
+    size = max(path.stat().st_size for path in database.parent.glob(f"{database.name}*"))
+    before = resource.prlimit(pid, resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
+    try:
+        yield
+    finally:
+        resource.prlimit(pid, resource.RLIMIT_FSIZE, before)
+
+
+def intact(database: Path) -> bool:
+    """Whether the database is well by its own judgement."""
+    with closing(sqlite3.connect(database)) as connection:
+        return bool(connection.execute("PRAGMA integrity_check").fetchone() == ("ok",))
+
+
+@asynccontextmanager
+async def locked(database: Path) -> AsyncIterator[None]:
+    """Have somebody else write to the database meanwhile."""
+    with closing(sqlite3.connect(database, isolation_level=None)) as foreign:
+        foreign.execute("BEGIN IMMEDIATE")
+        yield
+        foreign.execute("ROLLBACK")
+
+
+async def test_a_full_disk_is_a_503_and_everything_recovers_when_there_is_space(site: Site) -> None:
+    """Nothing that was answered 202 is lost, nothing is corrupt, nothing is sent twice, and nobody need restart it."""
+    await site.endpoints()
+    await site.start()
+    await site.post()
+    database = site.operator.folder / "hookwright.db"
+    async with site.load(rate=50):
+        with full_disk(site.operator.running.pid, database):
+            await until(lambda: site.ledger.refusals["503"] >= 5, within=15)
+            accepted = len(site.ledger.accepted)
+            await asyncio.sleep(1)  # time in which the disk stays full
+            assert len(site.ledger.accepted) == accepted
+    await site.all_arrived()
+    site.check_requests()
+    assert set(site.ledger.refusals) == {"503"}
+    assert set(site.duplicates().values()) == {0}
+    assert await asyncio.to_thread(site.operator.stop) == 0
+    assert intact(database)
+
+
+async def test_a_store_locked_by_another_process_is_a_503_and_passes(site: Site) -> None:
+    """A backup that holds the database for some seconds costs waiting and 503s, and no event."""
+    site.operator.settings = {
+        **site.operator.settings,
+        "HOOKWRIGHT_DATABASE_URL": f"sqlite:///{site.operator.folder / 'hookwright.db'}?timeout=0.3",
+    }
+    await site.endpoints()
+    await site.start()
+    async with site.load(rate=50):
+        await until(lambda: len(site.ledger.accepted) >= 20)
+        async with locked(site.operator.folder / "hookwright.db"):
+            await until(lambda: site.ledger.refusals["503"] >= 3, within=15)
+        accepted = len(site.ledger.accepted)
+        await until(lambda: len(site.ledger.accepted) > accepted + 20, within=15)
+    await site.all_arrived()
+    site.check_requests()
+    assert set(site.ledger.refusals) == {"503"}
+    assert set(site.duplicates().values()) == {0}
+
+
+async def test_a_store_that_goes_in_the_middle_of_settling_costs_no_second_attempt(
+    receiver: Receiver, database: Path
+) -> None:
+    """Results that cannot be stored stay in memory for as long as it takes, beyond the lease even."""
+    plan = Plan(lease_ms=900)
+    engine = await Engine.start(await open_store(database, plan, patience=0.1), plan)
+    try:
+        receiver.answer = busy = Busy()
+        engine.registry.put(subscriber("orders", receiver.url, timeout=0.6, max_in_flight=4))
+        await engine.post_many(12)
+        await until(lambda: busy.now == 4)
+        async with locked(database):
+            busy.open.set()
+            await until(lambda: busy.now == 0)
+            with pytest.raises(StoreUnavailable):
+                await engine.post(body=b"99")
+            await asyncio.sleep(2 * plan.lease_ms / 1000)  # until the lease has long lapsed
+        await engine.ended("orders", 12, within=20)
+        assert sorted(int(received.body) for received in receiver.received) == list(range(12))
+        assert all(len(record.attempts) == 1 for record in await engine.log("orders"))
+    finally:
+        await engine.stop()
+    assert intact(database)

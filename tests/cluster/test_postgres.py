@@ -1,0 +1,70 @@
+"""A real operator on a real PostgreSQL server that is killed under it."""
+
+from collections.abc import Iterator
+
+import pytest
+from cluster.acting import Organization, delivered, endpoint, eventually, message_ids, receiving
+from cluster.conftest import ACCELERATED
+
+from hookwright_dev.cluster import Cluster
+from hookwright_dev.installation import OperatorProcess, install
+from hookwright_dev.postgres import FAST, PostgresServer, programs
+
+
+@pytest.fixture(scope="module")
+def postgres() -> Iterator[PostgresServer]:
+    """A server of this module's own."""
+    programs()
+    server = PostgresServer(FAST)
+    server.start()
+    yield server
+    server.remove()
+
+
+@pytest.fixture(scope="module")
+def operator(
+    control_plane: Cluster, postgres: PostgresServer, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[OperatorProcess]:
+    """An operator whose store is in the server."""
+    install(control_plane)
+    settings = {**ACCELERATED, "HOOKWRIGHT_DATABASE_URL": postgres.new_database("hookwright")}
+    operator = OperatorProcess(control_plane, tmp_path_factory.mktemp("operator"), settings)
+    operator.start()
+    yield operator
+    assert operator.stop() == 0, operator.log.read_text()
+
+
+def test_a_restart_of_the_database_costs_seconds_not_events(org: Organization, postgres: PostgresServer) -> None:
+    """What was accepted before is delivered, what comes meanwhile is refused with 503, and then all goes on."""
+    pid = org.operator.running.pid
+    with receiving(lambda _: 503) as receiver:
+        org.with_endpoint(endpoint("orders", f"http://127.0.0.1:{receiver.port}", maxInFlight=8))
+        org.send(*[delivered(number) for number in range(100)])
+        eventually(lambda: receiver.received, "attempts are being made")
+        postgres.kill()
+        assert org.post('{"type": "delivered", "messageId": "refused"}').status_code == 503
+        receiver.answer = lambda _: 200
+        postgres.start()
+
+        eventually(
+            lambda: org.post('{"type": "delivered", "messageId": "later"}').status_code == 202, "events are taken"
+        )
+        wanted = {*map(str, range(100)), "later"}
+        eventually(lambda: wanted <= set(message_ids(receiver.received)), "everything has arrived", within=60)
+
+    assert "refused" not in message_ids(receiver.received)
+    assert org.operator.running.pid == pid
+
+
+def test_an_operator_goes_on_where_a_killed_one_was(org: Organization) -> None:
+    """The next one goes on at once with what the dead one did not hold; what it held waits for the end of its lease."""
+    with receiving(lambda _: 500) as receiver:
+        org.with_endpoint(endpoint("orders", f"http://127.0.0.1:{receiver.port}"))
+        org.send(*[delivered(number) for number in range(20)])
+        eventually(lambda: receiver.received, "attempts are being made")
+        org.operator.kill()
+        receiver.answer = lambda _: 200
+        org.operator.start()
+
+        wanted = set(map(str, range(20)))
+        eventually(lambda: wanted <= set(message_ids(receiver.received)), "everything has arrived", within=120)

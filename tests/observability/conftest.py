@@ -1,0 +1,79 @@
+"""One busy session for every test here, and the programs that tests ask for."""
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+from api.processes import Organization, running
+from api.receiver import receiving
+from observability.busy import Session, keep_busy, scrape
+
+from hookwright_dev.cluster import Cluster
+from hookwright_dev.installation import (
+    ApiProcess,
+    OperatorProcess,
+    install,
+)
+
+
+@pytest.fixture(scope="package")
+def session(control_plane: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
+    """Everything that can happen has happened: deliveries, retries, failures, discards, refusals, rotations."""
+    install(control_plane)
+    namespace = f"busy-{os.getpid()}"
+    control_plane.kubectl("create", "namespace", namespace)
+    # Alone in its namespace, whatever other tests leave behind in theirs.
+    loud = {
+        "HOOKWRIGHT_LOG_LEVEL": "debug",
+        "HOOKWRIGHT_LOG_FORMAT": "json",
+        "HOOKWRIGHT_WATCH_NAMESPACES": namespace,
+    }
+    quick = {"HOOKWRIGHT_RETRY_SCHEDULE": "200ms,300ms", "HOOKWRIGHT_STATUS_INTERVAL": "1"}
+    operator = OperatorProcess(control_plane, tmp_path_factory.mktemp("operator"), loud | quick)
+    operator.start()
+    try:
+        api = ApiProcess(control_plane, tmp_path_factory.mktemp("api"), operator.intake_url, loud)
+        with running(api), receiving() as receiver, httpx.Client(base_url=api.url, trust_env=False) as client:
+            organization = Organization(control_plane, client, namespace)
+            made = Session(control_plane, operator, api, organization, receiver, scrape(operator.health_url))
+            keep_busy(made, client)
+            yield made
+    finally:
+        operator.stop()
+        control_plane.kubectl("delete", "namespace", namespace, "--wait=false")
+
+
+PACKAGES = {"promtool": "prometheus", "sqlite3": "sqlite3"}
+"""Programs that tests here ask for by a fixture of that name, with the Debian package that has each."""
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Install what is missing before the first test: that can take a minute, and no test's time limit covers it."""
+    if not session.config.option.collectonly:
+        asked = {name for item in session.items for name in getattr(item, "fixturenames", ())}
+        for program in asked & PACKAGES.keys():
+            if shutil.which(program) is None:
+                command = f"apt-get update -qq && apt-get install -y -qq --no-install-recommends {PACKAGES[program]}"
+                subprocess.run(["sh", "-c", command], capture_output=True, timeout=600, check=False)
+
+
+def _program(name: str) -> Path:
+    found = shutil.which(name)
+    assert found, f"{name} is missing and could not be installed; run as root: apt-get install {PACKAGES[name]}"
+    return Path(found)
+
+
+@pytest.fixture(scope="session")
+def promtool() -> Path:
+    """Prometheus' own tool."""
+    return _program("promtool")
+
+
+@pytest.fixture(scope="session")
+def sqlite3() -> Path:
+    """SQLite's command line."""
+    return _program("sqlite3")

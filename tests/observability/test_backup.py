@@ -1,0 +1,129 @@
+"""docs/backup.md, done: its commands on a running operator, and what at-least-once means after a restore."""
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import httpx
+import pytest
+from api.processes import Organization, eventually
+from api.receiver import Received, receiving
+
+from hookwright_dev.cluster import Cluster
+from hookwright_dev.installation import AUDIENCE, SYSTEM_NAMESPACE, OperatorProcess, install, service_account_token
+
+PAGE = Path(__file__).resolve().parents[2] / "docs/backup.md"
+KUBECTL = 'kubectl() { while [ "$1" != -- ]; do shift; done; shift; "$@"; }\n'
+"""kubectl exec as this machine has it: the command itself, without the pod."""
+
+
+class Store:
+    """One operator with a store that is backed up and restored by the page's own commands."""
+
+    def __init__(self, operator: OperatorProcess, organization: Organization, token: str, workdir: Path) -> None:
+        self.operator, self.organization, self._workdir = operator, organization, workdir
+        self._headers = {"Authorization": f"Bearer {token}"}
+
+    def run(self, which: str) -> str:
+        """Run one of the page's commands, on this operator's folder."""
+        (command,) = re.findall(rf"```sh {which}\n(.*?)```", PAGE.read_text(), re.DOTALL)
+        command = command.replace("/var/lib/hookwright", str(self.operator.folder)).replace(
+            "-- python", f"-- {sys.executable}"
+        )
+        result = subprocess.run(
+            ["bash", "-euc", KUBECTL + command], cwd=self._workdir, capture_output=True, text=True, check=False
+        )
+        assert result.returncode == 0, result.stderr
+        return result.stdout
+
+    def send(self, event_id: str) -> dict[str, int]:
+        """Hand an event over and return the answer of the 202."""
+        url = f"{self.operator.intake_url}/v1alpha1/namespaces/{self.organization.name}/projects/billing/events"
+        event = {"id": event_id, "type": "delivered", "messageId": event_id}
+        answer = httpx.post(url, json=event, headers=self._headers, timeout=10.0, trust_env=False)
+        assert answer.status_code == 202, answer.text
+        accepted: dict[str, int] = answer.json()
+        return accepted
+
+    def suspend(self, *, suspended: bool) -> None:
+        """Hold deliveries, or let them go, and wait until the operator has seen it."""
+        kubectl, where = self.organization.cluster.kubectl, ("hwep", "orders", "-n", self.organization.name)
+        kubectl("patch", *where, "--type=merge", "-p", f'{{"spec": {{"suspend": {str(suspended).lower()}}}}}')
+        reason = "{.status.conditions[?(@.type=='Ready')].reason}"
+        expected = "Suspended" if suspended else "Delivering"
+        eventually(lambda: kubectl("get", *where, "-o", f"jsonpath={reason}").stdout == expected, expected)
+
+
+@pytest.fixture
+def receiver() -> Iterator[Received]:
+    """A receiver that answers 200."""
+    with receiving() as received:
+        yield received
+
+
+@pytest.fixture
+def store(control_plane: Cluster, namespace: str, receiver: Received, tmp_path: Path) -> Iterator[Store]:
+    """An operator that serves one namespace with one endpoint."""
+    install(control_plane)
+    operator = OperatorProcess(control_plane, tmp_path / "operator", {"HOOKWRIGHT_WATCH_NAMESPACES": namespace})
+    operator.start()
+    token = service_account_token(control_plane, "hookwright-producer", namespace=SYSTEM_NAMESPACE, audience=AUDIENCE)
+    with httpx.Client() as client:
+        organization = Organization(control_plane, client, namespace)
+        project = {"kind": "Project", "metadata": {"name": "billing"}, "spec": {"displayName": "Billing"}}
+        spec = {"projectRef": {"name": "billing"}, "url": f"{receiver.url}/orders", "events": ["delivered"]}
+        organization.apply(project, {"kind": "WebhookEndpoint", "metadata": {"name": "orders"}, "spec": spec})
+        made = Store(operator, organization, token, tmp_path)
+        made.suspend(suspended=True)
+        yield made
+    operator.stop()
+
+
+@pytest.mark.usefixtures("sqlite3")
+def test_what_a_backup_holds_is_delivered_after_a_restore_and_what_came_later_is_unknown(
+    store: Store, receiver: Received
+) -> None:
+    """Pending at the backup: sent again under the same id. Accepted later: gone, and new when it is sent again."""
+    store.send("kept-1")
+    store.send("kept-2")
+    assert store.run("backup").strip() == "ok"
+    assert store.run("check").split() == ["ok", "pending|2"]
+
+    store.suspend(suspended=False)
+    store.send("later")
+    eventually(lambda: len(receiver.requests) == 3, "three deliveries before the restore")
+    first = _ids(receiver)
+    assert store.operator.stop() == 0
+    store.run("restore")
+    store.operator.start()
+    eventually(lambda: len(receiver.requests) == 5, "two deliveries after the restore")
+
+    assert sorted(_ids(receiver)[3:]) == sorted(first[:2])
+    assert store.send("kept-1") == {"accepted": 0, "duplicates": 1, "deliveries": 0}
+    assert store.send("later") == {"accepted": 1, "duplicates": 0, "deliveries": 1}
+    eventually(lambda: len(receiver.requests) == 6, "the event that was sent again")
+    assert _ids(receiver)[5] not in first
+
+
+@pytest.mark.usefixtures("sqlite3")
+def test_a_backup_is_taken_while_events_come_in(store: Store) -> None:
+    """Accepting goes on, and the copy holds all that was accepted before it began."""
+    for number in range(20):
+        store.send(f"before-{number}")
+    with ThreadPoolExecutor(1) as pool:
+        backup = pool.submit(store.run, "backup")
+        meanwhile = 0
+        while not backup.done():
+            meanwhile += store.send(f"meanwhile-{meanwhile}")["accepted"]
+    assert backup.result().strip() == "ok"
+    assert meanwhile > 0
+    sound, pending = store.run("check").split()
+    assert sound == "ok"
+    assert 20 <= int(pending.removeprefix("pending|")) <= 20 + meanwhile
+
+
+def _ids(receiver: Received) -> list[str]:
+    return [headers["webhook-id"] for _, headers, _ in receiver.requests]

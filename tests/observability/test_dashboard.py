@@ -1,0 +1,80 @@
+"""The Grafana dashboard: importable, and made from metrics that are there."""
+
+import json
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from observability.promql import faults, series
+
+from hookwright_api import metrics as api_metrics
+from hookwright_dev.reference import metric_names
+from hookwright_operator import metrics
+
+FILE = Path(__file__).resolve().parents[2] / "charts/hookwright/files/dashboard.json"
+DASHBOARD: dict[str, Any] = json.loads(FILE.read_text())
+PANELS: list[dict[str, Any]] = DASHBOARD["panels"]
+DRAWN = [panel for panel in PANELS if panel["type"] != "row"]
+EXPRESSIONS = [target["expr"] for panel in DRAWN for target in panel["targets"]]
+
+
+def test_it_can_be_imported_anywhere() -> None:
+    """No id of an installation, a uid of its own, and the data source chosen by whoever looks."""
+    assert DASHBOARD["id"] is None
+    assert DASHBOARD["uid"] == "hookwright"
+    assert DASHBOARD["schemaVersion"] >= 36
+    source, installation = DASHBOARD["templating"]["list"]
+    assert (source["name"], source["type"], source["query"]) == ("datasource", "datasource", "prometheus")
+    assert installation["query"]["query"] == "label_values(hookwright_build_info, namespace)"
+    for panel in DRAWN:
+        assert panel["datasource"] == {"type": "prometheus", "uid": "${datasource}"}
+        assert all(target["datasource"] == panel["datasource"] for target in panel["targets"])
+
+
+def test_its_rows_are_in_the_order_in_which_one_asks() -> None:
+    """Whether it is well comes first."""
+    rows = [panel["title"] for panel in PANELS if panel["type"] == "row"]
+    assert rows == ["Is it well?", "Deliveries", "Endpoints", "Store", "API", "Reconcile"]
+
+
+def test_panels_have_ids_titles_units_and_do_not_overlap() -> None:
+    """Grafana draws them as they lie."""
+    assert len({panel["id"] for panel in PANELS}) == len(PANELS)
+    taken: set[tuple[int, int]] = set()
+    for panel in PANELS:
+        at = panel["gridPos"]
+        assert at["x"] + at["w"] <= 24
+        cells = {(x, y) for x in range(at["x"], at["x"] + at["w"]) for y in range(at["y"], at["y"] + at["h"])}
+        assert not cells & taken, panel["title"]
+        taken |= cells
+    for panel in DRAWN:
+        assert panel["title"]
+        assert panel["description"].endswith(".")
+        assert panel["fieldConfig"]["defaults"]["unit"]
+
+
+@pytest.mark.parametrize("expression", EXPRESSIONS)
+def test_a_panel_speaks_of_metrics_and_labels_that_are_there(expression: str) -> None:
+    """A metric that was renamed would leave an empty panel."""
+    assert not faults(expression, series(metrics, api_metrics))
+
+
+def test_every_metric_is_somewhere_on_the_dashboard() -> None:
+    """What is worth measuring is worth drawing."""
+    drawn = " ".join(EXPRESSIONS)
+    assert [name for name in (*metric_names(metrics), *metric_names(api_metrics)) if name not in drawn] == []
+
+
+def test_prometheus_takes_every_expression(promtool: Path, tmp_path: Path) -> None:
+    """As recording rules, for that is how its own check parses expressions."""
+    rules = [
+        {"record": f"panel:{number}", "expr": re.sub(r"\$__rate_interval", "1m", expression)}
+        for number, expression in enumerate(EXPRESSIONS)
+    ]
+    (tmp_path / "rules.yaml").write_text(json.dumps({"groups": [{"name": "dashboard", "rules": rules}]}))
+    result = subprocess.run(
+        [promtool, "check", "rules", tmp_path / "rules.yaml"], capture_output=True, text=True, check=False
+    )
+    assert result.returncode == 0, result.stdout + result.stderr

@@ -1,0 +1,105 @@
+"""Troubleshooting and the security model say what the code and RBAC say."""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from hookwright_dev.cluster import Cluster
+from hookwright_dev.installation import SYSTEM_NAMESPACE, install
+from hookwright_operator import reconcile
+from hookwright_operator.delivery import faults
+from hookwright_operator.delivery.faults import Step, status_words, timeout_words
+
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+TROUBLESHOOTING = (DOCS / "troubleshooting.md").read_text()
+OPERATOR = f"system:serviceaccount:{SYSTEM_NAMESPACE}:hookwright-operator"
+NO_REASONS = {"WebhookEndpoint", "ApiKey", "Project", "Secret", "Event", "Ready", "Reachable", "True", "False"}
+NO_REASONS |= {"Unknown", "Normal", "Warning"}
+PAGES = ["runbook.md", "troubleshooting.md", "security.md", "multi-tenancy.md", "backup.md"]
+
+
+def _reasons() -> set[str]:
+    """Return every CamelCase word that reconciling has as a string: reasons of conditions and Events."""
+    folder = Path(reconcile.__file__).parent
+    return {
+        text
+        for path in folder.glob("*.py")
+        for text in _strings(path)
+        if re.fullmatch(r"(?:[A-Z][a-z]+)+", text) and text not in NO_REASONS
+    }
+
+
+def _strings(path: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.value
+
+
+def test_every_reason_of_a_condition_or_event_is_explained() -> None:
+    """What kubectl shows can be looked up."""
+    reasons = _reasons()
+    assert {"ProjectNotFound", "DeliveryFailed", "Delivering"} <= reasons
+    assert [reason for reason in sorted(reasons) if f"`{reason}`" not in TROUBLESHOOTING] == []
+
+
+def test_no_reason_is_explained_that_is_not_there() -> None:
+    """In the tables' columns of reasons and Events stands what the code says."""
+    told = re.findall(r"^\| (?:[\w, ]+ \| )?`((?:[A-Z][a-z]+){2,})` \|", TROUBLESHOOTING, re.MULTILINE)
+    assert len(told) >= 10
+    assert set(told) <= _reasons()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        *faults._ERRNO_WORDS.values(),
+        status_words(302).partition(" (")[0],
+        status_words(500).rpartition(" Internal")[0],
+        *(timeout_words(5, step).replace("5 s", "…") for step in Step if step is not Step.BODY),
+    ],
+)
+def test_the_words_of_an_attempts_error_are_explained(words: str) -> None:
+    """What a tenant reads in the condition or the delivery log can be looked up."""
+    assert f"`{words}`" in TROUBLESHOOTING
+
+
+@pytest.mark.parametrize(
+    ("verb", "resource", "allowed"),
+    [
+        ("get", "secrets", True),
+        ("create", "secrets", True),
+        ("create", "tokenreviews.authentication.k8s.io", True),
+        ("create", "pods", False),
+        ("get", "pods", False),
+        ("get", "configmaps", False),
+        ("create", "rolebindings.rbac.authorization.k8s.io", False),
+        ("update", "clusterroles.rbac.authorization.k8s.io", False),
+        ("update", "customresourcedefinitions.apiextensions.k8s.io", False),
+        ("create", "serviceaccounts/token", False),
+        ("impersonate", "users", False),
+        ("create", "webhookendpoints.hookwright.dev", False),
+        ("delete", "projects.hookwright.dev", False),
+    ],
+)
+def test_the_operator_may_do_what_the_security_model_says(
+    control_plane: Cluster, verb: str, resource: str, *, allowed: bool
+) -> None:
+    """Secrets, Events, reviews and its own kinds, and nothing of what runs or rules the cluster."""
+    install(control_plane)
+    asked = control_plane.kubectl("auth", "can-i", verb, resource, "-A", f"--as={OPERATOR}", check=False)
+    assert asked.stdout.strip().splitlines()[-1] == ("yes" if allowed else "no"), asked.stdout + asked.stderr
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_links_between_the_pages_lead_somewhere(page: str) -> None:
+    """To a page that is there, and to a heading that it has."""
+    for target in re.findall(r"\]\(((?!https?:)[^)]*)\)", (DOCS / page).read_text()):
+        name, _, anchor = target.partition("#")
+        linked = DOCS / (name or page)
+        assert linked.is_file(), target
+        if anchor:
+            headings = re.findall(r"^#+ (.+)$", linked.read_text(), re.MULTILINE)
+            assert anchor in {re.sub(r"[^\w -]", "", heading).lower().replace(" ", "-") for heading in headings}, target

@@ -1,0 +1,67 @@
+"""After a busy session no secret is in logs, metrics, Events or what kubectl describes; and what is of note is."""
+
+import json
+
+import httpx
+import pytest
+from observability.busy import Session
+
+from hookwright_dev.installation import SYSTEM_NAMESPACE
+
+
+def _told(session: Session) -> dict[str, str]:
+    kubectl, namespace = session.cluster.kubectl, session.namespace
+    return {
+        "operator's log": session.operator.log.read_text(),
+        "API's log": session.api.log.read_text(),
+        "operator's metrics": httpx.get(f"{session.operator.health_url}/metrics", trust_env=False).text,
+        "API's metrics": httpx.get(f"{session.api.health_url}/metrics", trust_env=False).text,
+        "Events": kubectl("get", "events", "-n", namespace, "-o", "yaml").stdout,
+        "Events of the installation": kubectl("get", "events", "-n", SYSTEM_NAMESPACE, "-o", "yaml").stdout,
+        "description": kubectl("describe", "hookwright", "-n", namespace).stdout,
+        "description of Secrets": kubectl("describe", "secrets", "-n", namespace).stdout,
+    }
+
+
+def test_no_secret_is_told_anywhere(session: Session) -> None:
+    """Signing secrets old and new, API keys, tokens, passwords right and wrong, session keys, password hashes."""
+    told = _told(session)
+    assert all(told[where] for where in told if where != "Events of the installation")
+    assert len(session.secrets) >= 12
+    for what, secret in session.secrets.items():
+        assert len(secret) >= 16, what
+        # A static header stands in the spec of its endpoint, so its description shows it; docs/security.md says so.
+        shown = {"description"} if what == "static header" else set()
+        leaks = [where for where, text in told.items() if secret in text and where not in shown]
+        assert not leaks, f"{what} is in {leaks}"
+
+
+def test_the_search_would_find_a_secret(session: Session) -> None:
+    """What is no secret and of note is found by the same search."""
+    told = _told(session)
+    assert "sender-key" in told["Events"]
+    assert "orphan" in told["description"]
+    assert "delivery given up" in told["operator's log"]
+
+
+def test_a_delivery_that_is_given_up_is_one_line_of_the_log(session: Session) -> None:
+    """With the delivery, its endpoint, and why."""
+    lines = [json.loads(line) for line in session.operator.log.read_text().splitlines()]
+    (line,) = [line for line in lines if line["event"] == "delivery given up"]
+    assert line["delivery"].startswith("dlv_")
+    assert (line["namespace"], line["endpoint"]) == (session.namespace, "dead")
+    assert line["error"] == "connection refused"
+    assert line["attempts"] == 3
+
+
+@pytest.mark.parametrize("process", ["operator", "api"])
+def test_every_line_of_a_json_log_is_json(session: Session, process: str) -> None:
+    """Libraries' lines too, each with its level, its logger and a time in UTC."""
+    log = session.operator.log if process == "operator" else session.api.log
+    lines = log.read_text().splitlines()
+    assert lines
+    for text in lines:
+        line = json.loads(text)
+        assert line["level"]
+        assert line["logger"]
+        assert line["timestamp"].endswith("Z")

@@ -1,0 +1,178 @@
+"""What PostgreSQL makes of the queries, on 100,000 deliveries: each goes by its index and touches little."""
+
+# ruff: noqa: S608 - the statements are made of numbers that stand here
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Iterator, Mapping
+from typing import Any
+
+import asyncpg
+import pytest
+import pytest_asyncio
+from sqlalchemy import ClauseElement
+from sqlalchemy.dialects.postgresql.asyncpg import dialect as asyncpg_dialect
+from sqlalchemy.sql.compiler import SQLCompiler
+from store.making import TABLES, migrated
+
+from hookwright_dev.postgres import PostgresServer
+from hookwright_operator.store import accepting, claiming, reading, recovering, removing, settling
+from hookwright_operator.store.model import State
+from hookwright_operator.store.postgres import _LIMITS, _connect
+from hookwright_operator.store.rows import packed
+
+NOW = 1_800_000_000_000
+PENDING, ENDED, ENDPOINTS = 40_000, 60_000, 100
+GENERATE = (
+    "INSERT INTO instances SELECT 'living', 9000000000000, 7",
+    f"""INSERT INTO counters SELECT 'uid-' || n, 0, {(PENDING + ENDED) // ENDPOINTS}, {ENDED // ENDPOINTS},
+          0, 0, {NOW}, 200
+        FROM generate_series(0, {ENDPOINTS - 1}) AS n""",
+    f"""INSERT INTO events SELECT 'msg_' || lpad(n::text, 8, '0'), 'acme', 'billing', 'delivered', {NOW} - n, 1, '{{}}'
+        FROM generate_series(1, {PENDING + ENDED}) AS n""",
+    f"""INSERT INTO event_ids SELECT 'acme', 'billing', 'e-' || n, 'msg_' || lpad(n::text, 8, '0'), {NOW} - n
+        FROM generate_series(1, {ENDED}) AS n""",
+    f"""INSERT INTO deliveries SELECT 'dlv_' || lpad(n::text, 8, '0'), 'msg_' || lpad(n::text, 8, '0'),
+          'uid-' || n % {ENDPOINTS},
+          CASE WHEN n > {ENDED} THEN 'pending' WHEN n % 7 = 0 THEN 'failed' ELSE 'delivered' END, '', {NOW} - n, 1,
+          CASE WHEN n > {ENDED} AND n % 11 = 0 THEN 'living' END, CASE WHEN n <= {ENDED} THEN {NOW} - n END
+        FROM generate_series(1, {PENDING + ENDED}) AS n""",
+    f"""INSERT INTO attempts SELECT 'dlv_' || lpad(n::text, 8, '0'), 1, {NOW} - n, 5, 200, '', ''
+        FROM generate_series(1, {ENDED}) AS n""",
+)
+
+
+@pytest.fixture(scope="module")
+def crowded(postgres: PostgresServer) -> Iterator[str]:
+    """A database with 100,000 deliveries of 100 endpoints, of which nobody has made statistics."""
+    url = postgres.new_database("crowded")
+    asyncio.run(migrated(url))
+    # Statistics might come at any moment otherwise, or not.
+    tables = [f"ALTER TABLE {name} SET (autovacuum_enabled = off)" for name in TABLES]
+    postgres.execute(*tables, *GENERATE, database="crowded")
+    yield url
+    postgres.execute('DROP DATABASE "crowded" WITH (FORCE)')
+
+
+@pytest.fixture(scope="module", params=["without statistics", "with statistics"])
+def statistics(crowded: str, postgres: PostgresServer, request: pytest.FixtureRequest) -> str:
+    """The crowded database, before and after its statistics were made."""
+    if request.param == "with statistics":
+        postgres.execute("ANALYZE", database="crowded")
+    return crowded
+
+
+@pytest_asyncio.fixture(params=["force_custom_plan", "force_generic_plan"])
+async def connection(statistics: str, request: pytest.FixtureRequest) -> AsyncIterator["asyncpg.Connection"]:
+    """A connection as the store makes them, that plans for the parameters, or for any as it does in the long run."""
+    connection = await _connect(statistics, _LIMITS)
+    await connection.execute(f"SET plan_cache_mode TO {request.param}")
+    yield connection
+    await connection.close()
+
+
+async def plan_of(
+    connection: "asyncpg.Connection", statement: ClauseElement, parameters: Mapping[str, object], options: str
+) -> Any:
+    """Return the plan as PostgreSQL's JSON, from a transaction that is undone."""
+    dialect = asyncpg_dialect()  # type: ignore[no-untyped-call]
+    compiled = statement.compile(dialect=dialect, compile_kwargs={"render_postcompile": True})
+    assert isinstance(compiled, SQLCompiler)
+    values = compiled.construct_params(dict(parameters))
+    arguments = ", ".join(_literal(values[name]) for name in compiled.positiontup or ())
+    undone = connection.transaction()
+    await undone.start()
+    try:
+        await connection.execute(f"PREPARE asked AS {compiled}")
+        explained = f"EXPLAIN ({options}, FORMAT JSON) EXECUTE asked" + (f"({arguments})" if arguments else "")
+        return json.loads(await connection.fetchval(explained))[0]["Plan"]
+    finally:
+        await connection.execute("DEALLOCATE ALL")
+        await undone.rollback()
+
+
+def _literal(value: object) -> str:
+    return str(value) if isinstance(value, int) else "'" + str(value).replace("'", "''") + "'"
+
+
+def steps(plan: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """Yield every step of a plan."""
+    yield plan
+    for child in plan.get("Plans", ()):
+        yield from steps(child)
+
+
+IDS = packed([(f"dlv_{n:08}",) for n in range(ENDED, ENDED + 64)])
+SETTLED = packed([(f"dlv_{n:08}", "delivered", 0, NOW, 5, 200, "", "") for n in range(ENDED, ENDED + 64)])
+ME = {"me": "test", "now": NOW}
+POSITION = {"endpoint": "uid-7", "until": NOW, "count": 200}
+SHARES = packed([(f"msg_{n:08}", 1) for n in range(1, 65)])
+BEFORE = "dlv_00050000"
+
+PLANS: dict[str, tuple[ClauseElement, dict[str, object], str]] = {
+    "claim": (
+        claiming.CLAIM_BESIDE_OTHERS,
+        {"rows": packed([(f"uid-{n}", 32) for n in range(64)]), **ME},
+        "deliveries_to_claim",
+    ),
+    "own": (claiming.OWN, {"rows": IDS, **ME}, "deliveries_pkey"),
+    "release": (claiming.RELEASE, {"rows": IDS, **ME}, "deliveries_pkey"),
+    "next_due": (reading.NEXT_DUE, ME, "deliveries_to_claim"),
+    "hold": (settling.HOLD, {"rows": SETTLED}, "deliveries_pkey"),
+    "attempts": (settling.INSERT_ATTEMPTS, {"rows": SETTLED}, "attempts_pkey"),
+    "count": (settling.COUNT, {"rows": SETTLED, "slot": 0, **ME}, "deliveries_pkey"),
+    "move": (settling.MOVE, {"rows": SETTLED, **ME}, "deliveries_pkey"),
+    "repetitions": (
+        accepting.REPETITIONS,
+        {"rows": packed([("acme", "billing", f"e-{n}", "msg_new") for n in range(64)])},
+        "event_ids_pkey",
+    ),
+    "discard": (removing.DISCARD, {"endpoint": "uid-7", "why": "", "count": 100, "now": NOW}, "deliveries_to_claim"),
+    "prune delivered": (removing.DONE, {"before": NOW, "count": 100}, "deliveries_done_by_age"),
+    "prune failed": (removing.FAILED, {"before": NOW, "count": 100}, "deliveries_failed_by_age"),
+    "prune attempts": (removing._DROP_ATTEMPTS, {"rows": IDS}, "attempts_pkey"),
+    "prune events": (removing._DROP_EVENTS, {"rows": SHARES}, "events_pkey"),
+    "prune event ids": (removing.DROP_EVENT_IDS, {"before": NOW, "count": 100}, "event_ids_by_age"),
+    "forget": (removing.FORGETTABLE, {}, "deliveries_log"),
+    "recover": (recovering.NEXT, {"reached_ms": NOW - ENDED, "reached_id": "", **POSITION}, "deliveries_to_recover"),
+    "recover when": (recovering.DUE, {"now": NOW, **POSITION}, "deliveries_to_claim"),
+    "log": (reading.log_page("uid-7", state=None, limit=50, before=BEFORE), {}, "deliveries_log"),
+    "failed log": (reading.log_page("uid-7", state=State.FAILED, limit=50, before=BEFORE), {}, "deliveries_failed_log"),
+}
+
+
+@pytest.mark.parametrize(("statement", "parameters", "index"), PLANS.values(), ids=PLANS.keys())
+async def test_queries_go_by_their_index(
+    connection: "asyncpg.Connection", statement: ClauseElement, parameters: dict[str, object], index: str
+) -> None:
+    """No table that grows is read from end to end, whether PostgreSQL has statistics of it or not."""
+    plan = await plan_of(connection, statement, parameters, "COSTS OFF")
+
+    assert index in {step.get("Index Name") for step in steps(plan)}, plan
+    scanned = {step.get("Relation Name") for step in steps(plan) if step["Node Type"] == "Seq Scan"}
+    assert scanned <= {"instances", "counters", "gone_endpoints"}, plan
+    whole = [step for step in steps(plan) if "Index" in step["Node Type"] and "Index Cond" not in step]
+    assert {step.get("Relation Name") for step in whole} <= {"instances", "counters", "gone_endpoints", None} or (
+        index.endswith("by_age")
+    ), plan
+
+
+async def test_a_claim_touches_what_it_takes_and_little_more(connection: "asyncpg.Connection") -> None:
+    """However many deliveries there are: a backlog of 400 for each endpoint costs no more than one of 32 would."""
+    statement, parameters, _ = PLANS["claim"]
+
+    plan = await plan_of(connection, statement, parameters, "ANALYZE, BUFFERS, TIMING OFF, SUMMARY OFF")
+
+    taken = plan["Actual Rows"]
+    assert taken == 64 * 32
+    # For each: the index, the delivery and its lock, the delivery by its id, the event by its id.
+    assert plan["Shared Hit Blocks"] + plan["Shared Read Blocks"] < 14 * taken
+
+
+async def test_a_settlement_touches_what_it_settles_and_little_more(connection: "asyncpg.Connection") -> None:
+    """Each delivery by its id, once."""
+    statement, parameters, _ = PLANS["move"]
+
+    plan = await plan_of(connection, statement, parameters, "ANALYZE, BUFFERS, TIMING OFF, SUMMARY OFF")
+
+    assert plan["Shared Hit Blocks"] + plan["Shared Read Blocks"] < 10 * 64

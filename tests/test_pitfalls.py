@@ -1,0 +1,88 @@
+"""Every rule of docs/pitfalls.md has tests that exist, and the rules about the code's own shape hold."""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from hookwright_dev import reference
+from hookwright_operator import handlers
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGE = ROOT / "docs" / "pitfalls.md"
+ROWS = [line for line in PAGE.read_text().splitlines() if line.startswith("| ")][1:]
+TEST = re.compile(r"`(tests/[\w/]+\.py)::(test_\w+)`")
+
+
+def parsed(folder: str) -> Iterator[tuple[Path, ast.Module]]:
+    """The modules below a folder of the repository."""
+    for path in sorted((ROOT / folder).rglob("*.py")):
+        yield path, ast.parse(path.read_text(), str(path))
+
+
+def calls(tree: ast.AST, *names: str) -> list[int]:
+    """The lines in which one of these is called, written as it is in the source."""
+    found = (node for node in ast.walk(tree) if isinstance(node, ast.Call))
+    return [node.lineno for node in found if ast.unparse(node.func) in names]
+
+
+@pytest.mark.parametrize("row", ROWS, ids=[row.split("|")[2].strip()[:60] for row in ROWS])
+def test_every_rule_has_tests_that_exist(row: str) -> None:
+    """A rule whose test was renamed or removed is a rule that nobody keeps."""
+    named = TEST.findall(row)
+    assert named, f"no test is named for: {row}"
+    for path, name in named:
+        tree = ast.parse((ROOT / path).read_text())
+        functions = {node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
+        assert name in functions, f"{path} has no {name}"
+
+
+def test_the_table_is_whole() -> None:
+    """26 rules; a row that is lost in an edit would be lost silently."""
+    assert len(ROWS) == 26
+
+
+def test_the_references_are_what_the_code_says() -> None:
+    """Settings and metrics are described by what the code declares, and the pages are current."""
+    assert reference.main(["--check"]) == 0
+
+
+def test_handlers_are_thin_and_return_nothing() -> None:
+    """Kopf files what a handler returns under the object's status; and what is long in a handler cannot be tested."""
+    tree = ast.parse(Path(handlers.__file__).read_text())
+    decorated = [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.AsyncFunctionDef)
+        and any(ast.unparse(one).startswith(("kopf.on.event", "kopf.index")) for one in node.decorator_list)
+    ]
+    assert len(decorated) >= 4
+    for handler in decorated:
+        assert len(handler.body) <= 3, handler.name
+        assert not any(isinstance(node, ast.Return) and node.value for node in ast.walk(handler)), handler.name
+
+
+def test_kopf_keeps_no_progress_in_any_object() -> None:
+    """Only what watches is registered: creation, update and deletion handlers are what kopf keeps progress for."""
+    allowed = {"kopf.on.event", "kopf.on.login", "kopf.on.startup", "kopf.on.cleanup"}
+    used = set()
+    for _, tree in parsed("operator/hookwright_operator"):
+        used |= {
+            ast.unparse(node)
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Attribute) and ast.unparse(node).startswith("kopf.on.") and "." in ast.unparse(node)
+        }
+    assert used
+    assert used <= allowed
+    assert not handlers.kopf_settings().posting.enabled
+
+
+def test_no_test_is_skipped() -> None:
+    """What a test needs is always there: a skipped test says nothing and looks green."""
+    marks = {"pytest.mark.skip", "pytest.mark.skipif", "pytest.mark.xfail"}
+    for path, tree in parsed("tests"):
+        assert not calls(tree, "pytest.skip", "pytest.importorskip", "pytest.xfail", *marks), path
+        attributes = {ast.unparse(node) for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+        assert not attributes & marks, path
