@@ -29,6 +29,7 @@ check: .venv/ready ## format, lint, types, import arrows, generated files
 	$(BIN)/python -m hookwright_crds --check
 	$(BIN)/python -m hookwright_dev.reference --check
 	$(BIN)/python -m hookwright_api.openapi --check docs/openapi.json
+	$(BIN)/python -m hookwright_dev.chart --check
 
 bench: .venv/ready ## measure throughput, latency and cost, as shares of the loader's own ceiling
 	@$(BIN)/python -m hookwright_dev.bench $(ARGS)
@@ -36,12 +37,16 @@ bench: .venv/ready ## measure throughput, latency and cost, as shares of the loa
 crds: .venv/ready ## write crds/*.yaml from the models
 	$(BIN)/python -m hookwright_crds
 
-docs: .venv/ready ## write the references in docs/ from the code
+docs: .venv/ready ## write the references in docs/ and the chart's generated files from the code
 	$(BIN)/python -m hookwright_dev.reference
 	$(BIN)/python -m hookwright_api.openapi docs/openapi.json
+	$(BIN)/python -m hookwright_dev.chart --deploy
 
-lock: .venv/ready ## resolve requirements.lock anew from pyproject.toml
-	$(BIN)/uv pip compile --universal --python-version 3.11 --extra dev --generate-hashes --no-header --no-annotate --upgrade pyproject.toml -o requirements.lock
+LOCK := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate
+lock: .venv/ready ## resolve the locks anew from pyproject.toml: for development, for the image, for building
+	$(LOCK) --extra dev --upgrade pyproject.toml -o requirements.lock
+	$(LOCK) -c requirements.lock pyproject.toml -o requirements-runtime.lock
+	sed -nE 's/^requires = \["(.*)"\]/\1/p' pyproject.toml | $(LOCK) -c requirements.lock - -o requirements-build.lock
 
 .venv/ready: requirements.lock pyproject.toml
 	@test -n "$(PYTHON)" || { echo "Hookwright needs Python 3.11, 3.12 or 3.13 with the venv module (Debian: apt-get install python3-venv)"; exit 1; }

@@ -8,7 +8,7 @@ no finalizer, no annotation.
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import kopf
@@ -35,6 +35,7 @@ class Watch:
     Attributes:
         listed: whether kopf has shown everything that existed at the start.
         synced: whether all of that has been reconciled once.
+        pulse: when each watch was last answered.
         relisted: whether kopf listed something anew after a gap, in which deletions may have been missed.
     """
 
@@ -43,6 +44,7 @@ class Watch:
     listed: bool = False
     synced: bool = False
     relisted: bool = False
+    pulse: Pulse = field(default_factory=lambda: Pulse([*map(plural, MODELS), "secrets"]))
 
     def see(self, kind: Kind, body: Mapping[str, Any]) -> None:
         """Take an object in."""
@@ -89,7 +91,7 @@ def register(watch: Watch, loop: asyncio.AbstractEventLoop) -> kopf.OperatorRegi
         loop: the event loop that owns it; kopf has a thread and a loop of its own.
     """
     registry = kopf.OperatorRegistry()
-    pulse = Pulse([*map(plural, MODELS), "secrets"])
+    pulse = watch.pulse
     for kind in MODELS:
         _register_kind(registry, watch, loop, kind)
 

@@ -175,7 +175,8 @@ class Operator:
         """Be ready once what exists is known and has been reconciled once."""
         while not self._watch.synced:
             with suppress(KubeError):
-                if self._watch.listed or await is_empty(self._kube, self._settings.watch_namespaces):
+                watched = self._watch.pulse.complete
+                if watched and (self._watch.listed or await is_empty(self._kube, self._settings.watch_namespaces)):
                     await self._first_pass()
                     self._watch.synced = True
                     log.info("ready", endpoints=len(self._registry))

@@ -37,8 +37,14 @@ class Pulse:
         """Begin now: a watch that is never answered grows old from here."""
         self._clock = clock
         self._alive_at = dict.fromkeys(resources, clock())
+        self._silent = set(self._alive_at)
         for resource in self._alive_at:
             metrics.WATCH_AGE.labels(resource).set_function(self._age_of(resource))
+
+    @property
+    def complete(self) -> bool:
+        """Whether every watch was answered at least once."""
+        return not self._silent
 
     def session(self, info: kopf.ConnectionInfo) -> kopf.AiohttpSession:
         """Return a session for kopf, with these credentials, that tells of its watches; kopf closes it."""
@@ -59,6 +65,7 @@ class Pulse:
     ) -> None:
         if answered.response.status == 200 and "watch" in answered.url.query and answered.url.name in self._alive_at:
             self._alive_at[answered.url.name] = self._clock()
+            self._silent.discard(answered.url.name)
 
     def _age_of(self, resource: str) -> Callable[[], float]:
         return lambda: max(0.0, self._clock() - self._alive_at[resource])

@@ -73,6 +73,8 @@ async def watch_cluster(watch: Watch, namespaces: Collection[str]) -> None:
                     clusterwide=not namespaces,
                     namespaces=namespaces,
                     stop_flag=stop,
+                    # Else kopf asks the system who runs it, and an unprivileged uid has no name.
+                    identity="hookwright-operator",  # type: ignore[arg-type]
                 )
             )
         except BaseException as error:  # noqa: BLE001 - handed to whoever waits

@@ -323,9 +323,10 @@ def _server(postgres: PostgresServer, postgres_url: str) -> None:
 
 TestOnSqlite = OnSqlite.TestCase
 TestOnPostgres = OnPostgres.TestCase
-TestOnSqlite.settings = TestOnPostgres.settings = settings(
+TestOnSqlite.settings = settings(
     max_examples=30,
     stateful_step_count=25,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
 )
+TestOnPostgres.settings = settings(TestOnSqlite.settings, max_examples=15)

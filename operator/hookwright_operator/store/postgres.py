@@ -35,6 +35,8 @@ MIGRATING: Final = 4_716_552_001
 _SETTINGS: Final = {
     "application_name": "hookwright",
     "search_path": "public",
+    # What a statement waited for it must see; row locks do the rest.
+    "default_transaction_isolation": "read committed",
     # Every commit is on the disk before it is answered, whatever the server's own default is.
     "synchronous_commit": "on",
     # Every statement goes by an index into tables that grow fast. A plan that was made while they were small, or before

@@ -1,0 +1,95 @@
+{{- /* What the pods of both components have in common. */ -}}
+{{- define "hookwright.podMetadata" -}}
+{{- $own := index .root.Values .component -}}
+labels:
+  {{- include "hookwright.labels" . | nindent 2 }}
+  {{- with $own.podLabels }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+{{- with $own.podAnnotations }}
+annotations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end -}}
+
+{{- define "hookwright.podSpec" -}}
+{{- $own := index .root.Values .component -}}
+serviceAccountName: {{ include "hookwright.serviceAccount" . }}
+# Kubernetes would set HOOKWRIGHT_API_PORT and the like for its Services, and those are settings of ours.
+enableServiceLinks: false
+{{- with .root.Values.imagePullSecrets }}
+imagePullSecrets:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with $own.podSecurityContext }}
+securityContext:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with $own.priorityClassName }}
+priorityClassName: {{ . }}
+{{- end }}
+{{- with $own.nodeSelector }}
+nodeSelector:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with $own.tolerations }}
+tolerations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with $own.affinity }}
+affinity:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+topologySpreadConstraints:
+  {{- if $own.topologySpreadConstraints }}
+  {{- toYaml $own.topologySpreadConstraints | nindent 2 }}
+  {{- else }}
+  - maxSkew: 1
+    topologyKey: kubernetes.io/hostname
+    whenUnsatisfiable: ScheduleAnyway
+    labelSelector:
+      matchLabels:
+        {{- include "hookwright.selector" . | nindent 8 }}
+  {{- end }}
+{{- end -}}
+
+{{- /* Liveness follows supervised loops, readiness the store and the watches; a start may take a migration. */ -}}
+{{- define "hookwright.probes" -}}
+startupProbe:
+  httpGet: {path: /healthz, port: health}
+  periodSeconds: 1
+  failureThreshold: {{ int (index .root.Values .component).startupSeconds }}
+livenessProbe:
+  httpGet: {path: /healthz, port: health}
+  periodSeconds: 10
+  timeoutSeconds: 5
+  failureThreshold: 3
+readinessProbe:
+  httpGet: {path: /readyz, port: health}
+  periodSeconds: 2
+  timeoutSeconds: 3
+  failureThreshold: 3
+{{- end -}}
+
+{{- define "hookwright.container" -}}
+{{- $own := index .root.Values .component -}}
+image: {{ include "hookwright.image" .root | quote }}
+imagePullPolicy: {{ .root.Values.image.pullPolicy }}
+{{- with $own.securityContext }}
+securityContext:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+env:
+  {{- include "hookwright.env" . | nindent 2 }}
+{{ include "hookwright.probes" . }}
+{{- with $own.resources }}
+resources:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+terminationMessagePolicy: FallbackToLogsOnError
+{{- end -}}
+
+{{- /* Seconds until the kubelet kills: what a pod takes to end by itself, and some more to store results. */ -}}
+{{- define "hookwright.terminationSeconds" -}}
+{{- add (ceil (float64 .grace)) (int .before) 15 -}}
+{{- end -}}

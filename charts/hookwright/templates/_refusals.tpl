@@ -1,0 +1,68 @@
+{{- /* What cannot work is refused here, with a sentence, before anything is installed. */ -}}
+{{- define "hookwright.refusals" -}}
+{{- $v := .Values -}}
+{{- $s := $v.settings -}}
+{{- $sqlite := eq (include "hookwright.engine" .) "sqlite" -}}
+{{- $manyApis := or $v.api.autoscaling.enabled (gt (int $v.api.replicas) 1) -}}
+{{- $url := $s.databaseUrl | default "" -}}
+{{- if and $sqlite (gt (int $v.operator.replicas) 1) -}}
+{{- fail (printf "operator.replicas is %d, but SQLite serves one process: set it to 1, or name a Secret with a PostgreSQL URL in database.existingSecret.name" (int $v.operator.replicas)) -}}
+{{- end -}}
+{{- if and $sqlite $url (not (hasPrefix "sqlite:////var/lib/hookwright/" $url)) -}}
+{{- fail (printf "settings.databaseUrl is %s, but the pod can write below /var/lib/hookwright alone: use sqlite:////var/lib/hookwright/hookwright.db, or PostgreSQL by database.existingSecret.name" $url) -}}
+{{- end -}}
+{{- if regexMatch "://[^/@]*:[^/@]+@" $url -}}
+{{- fail "settings.databaseUrl holds a password, which everybody who may read Deployments could see: put the URL in a Secret and name that in database.existingSecret.name" -}}
+{{- end -}}
+{{- if regexMatch "://[^/@]*:[^/@]+@" ($s.rateLimitUrl | default "") -}}
+{{- fail "settings.rateLimitUrl holds a password, which everybody who may read Deployments could see: put the URL in a Secret and name that in rateLimits.existingSecret.name" -}}
+{{- end -}}
+{{- if and $v.api.enabled $manyApis (not (include "hookwright.sharedLimits" .)) -}}
+{{- fail "several API pods would each count rate limits for themselves: set api.replicas to 1 and api.autoscaling.enabled to false, or name a Redis or Valkey in settings.rateLimitUrl or rateLimits.existingSecret.name" -}}
+{{- end -}}
+{{- if and $v.api.autoscaling.enabled (gt (int $v.api.autoscaling.minReplicas) (int $v.api.autoscaling.maxReplicas)) -}}
+{{- fail (printf "api.autoscaling.minReplicas is %d and maxReplicas %d: the one may not exceed the other" (int $v.api.autoscaling.minReplicas) (int $v.api.autoscaling.maxReplicas)) -}}
+{{- end -}}
+{{- if and (not $v.api.enabled) (or $v.ingress.enabled $v.gateway.enabled) -}}
+{{- fail "ingress and gateway lead to the API, but api.enabled is false: enable it, or disable them" -}}
+{{- end -}}
+{{- if and $v.ingress.enabled (not $v.ingress.hosts) -}}
+{{- fail "ingress.enabled is true, but ingress.hosts is empty: name a host, such as hooks.example.com" -}}
+{{- end -}}
+{{- if and $v.gateway.enabled (not $v.gateway.parentRefs) -}}
+{{- fail "gateway.enabled is true, but gateway.parentRefs is empty: name a Gateway, as in [{name: public, namespace: gateways}]" -}}
+{{- end -}}
+{{- range $component := list "operator" "api" -}}
+{{- $account := (index $v $component).serviceAccount -}}
+{{- if and (not $account.create) (not $account.name) -}}
+{{- fail (printf "%s.serviceAccount.create is false and its name empty: name the ServiceAccount that is there already" $component) -}}
+{{- end -}}
+{{- end -}}
+{{- if and $v.persistence.existingClaim (not $v.persistence.enabled) -}}
+{{- fail "persistence.existingClaim is set, but persistence.enabled is false: enable it, or leave the claim out" -}}
+{{- end -}}
+{{- if and $s.lease (le (float64 $s.lease) 30.0) -}}
+{{- fail (printf "settings.lease is %v s: it must be longer than the longest attempt, 30 s, or two processes could send the same delivery at once" $s.lease) -}}
+{{- end -}}
+{{- range $pair := list (list "intakePort" "healthPort") (list "apiPort" "apiHealthPort") -}}
+{{- $first := include "hookwright.port" (dict "root" $ "setting" (first $pair)) -}}
+{{- if eq $first (include "hookwright.port" (dict "root" $ "setting" (last $pair))) -}}
+{{- fail (printf "settings.%s and settings.%s are both %s: two servers of one pod need two ports" (first $pair) (last $pair) $first) -}}
+{{- end -}}
+{{- end -}}
+{{- include "hookwright.organizationRefusals" . -}}
+{{- end -}}
+
+{{- define "hookwright.organizationRefusals" -}}
+{{- $organization := .Values.firstOrganization -}}
+{{- $served := .Values.settings.watchNamespaces | default list -}}
+{{- if and $organization.user.email (not $organization.name) -}}
+{{- fail "firstOrganization.user.email is set, but firstOrganization.name is empty: a user works in an organization" -}}
+{{- end -}}
+{{- if and $organization.user.email (not (hasPrefix "$argon2id$" $organization.user.passwordHash)) -}}
+{{- fail "firstOrganization.user.passwordHash must be an argon2id hash, beginning with $argon2id$, and never the password itself; docs/install.md tells how to make one" -}}
+{{- end -}}
+{{- if and $organization.name $served (not (has $organization.name $served)) -}}
+{{- fail (printf "firstOrganization.name is %s, but settings.watchNamespaces leaves it out: add it there, or nothing in it will be served" $organization.name) -}}
+{{- end -}}
+{{- end -}}

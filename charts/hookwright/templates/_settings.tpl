@@ -1,0 +1,65 @@
+{{- /* "postgresql" or "sqlite". */ -}}
+{{- define "hookwright.engine" -}}
+{{- if or .Values.database.existingSecret.name (hasPrefix "postgres" (.Values.settings.databaseUrl | default "")) -}}
+postgresql
+{{- else -}}
+sqlite
+{{- end -}}
+{{- end -}}
+
+{{- /* "true" where the API's replicas can share their counters. */ -}}
+{{- define "hookwright.sharedLimits" -}}
+{{- $url := default "memory://" .Values.settings.rateLimitUrl -}}
+{{- if or .Values.rateLimits.existingSecret.name (not (hasPrefix "memory:" $url)) -}}true{{- end -}}
+{{- end -}}
+
+{{- /* A port: a setting whose null means the process's default, which the chart must know as well. */ -}}
+{{- define "hookwright.port" -}}
+{{- $default := index (dict "intakePort" 8080 "healthPort" 9090 "apiPort" 8000 "apiHealthPort" 9091) .setting -}}
+{{- int (index .root.Values.settings .setting | default $default) -}}
+{{- end -}}
+
+{{- define "hookwright.tokenFile" -}}
+{{- default "/var/run/secrets/hookwright.dev/token" .Values.settings.operatorTokenFile -}}
+{{- end -}}
+
+{{- /* One setting as the text of its variable: lists by commas, whole numbers without an exponent. */ -}}
+{{- define "hookwright.settingText" -}}
+{{- if kindIs "slice" . -}}
+{{- join "," . -}}
+{{- else if and (kindIs "float64" .) (eq (floor .) .) -}}
+{{- int64 . -}}
+{{- else -}}
+{{- . -}}
+{{- end -}}
+{{- end -}}
+
+{{- /* The environment of a component: every setting that it knows; some come from the release, or from a Secret. */ -}}
+{{- define "hookwright.env" -}}
+{{- $root := .root -}}
+{{- $given := dict "namespace" (include "hookwright.namespace" $root) -}}
+{{- $port := include "hookwright.port" (dict "root" $root "setting" "intakePort") -}}
+{{- $url := printf "http://%s:%s" (include "hookwright.component" (dict "root" $root "component" "operator")) $port -}}
+{{- $_ := set $given "operatorUrl" (default $url $root.Values.settings.operatorUrl) -}}
+{{- $secrets := dict -}}
+{{- if $root.Values.database.existingSecret.name }}{{ $_ := set $secrets "databaseUrl" $root.Values.database.existingSecret }}{{ end -}}
+{{- if $root.Values.rateLimits.existingSecret.name }}{{ $_ := set $secrets "rateLimitUrl" $root.Values.rateLimits.existingSecret }}{{ end -}}
+{{- range $name, $variable := index ($root.Files.Get "files/settings.yaml" | fromYaml) .component }}
+{{- $value := index $root.Values.settings $name }}
+{{- if hasKey $given $name }}{{ $value = index $given $name }}{{ end }}
+{{- if hasKey $secrets $name }}
+- name: {{ $variable }}
+  valueFrom:
+    secretKeyRef: {{ index $secrets $name | toJson }}
+{{- else }}
+{{- $text := include "hookwright.settingText" $value }}
+{{- if not (or (kindIs "invalid" $value) (eq $text "")) }}
+- name: {{ $variable }}
+  value: {{ $text | quote }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- with (index $root.Values .component).extraEnv }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}

@@ -1,0 +1,67 @@
+"""helm, and an API server that also knows the kinds of the Prometheus operator and of the Gateway API."""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from uuid import uuid4
+
+import pytest
+from _pytest.capture import CaptureManager
+from chart.charting import Chart
+
+from hookwright_dev.cluster import Cluster
+from hookwright_dev.tools import GATEWAY_CRDS, HELM, PROMETHEUS_CRDS, acquire_files, acquire_promtool, acquire_tool
+
+ESTABLISHED = ("wait", "--for=condition=Established", "--timeout=30s", "-f")
+NEEDED: dict[str, Callable[[], object]] = {
+    "chart": lambda: acquire_tool(HELM),
+    "promtool": acquire_promtool,
+    "served": lambda: (acquire_files(PROMETHEUS_CRDS), acquire_files(GATEWAY_CRDS)),
+}
+"""What fetches or builds the programs and files behind fixtures."""
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Fetch and build before the first test: that can take minutes, and no test's time limit covers it."""
+    if session.config.option.collectonly:
+        return
+    asked = {name for item in session.items for name in getattr(item, "fixturenames", ())}
+    capture = session.config.pluginmanager.getplugin("capturemanager")
+    for name in sorted(asked & NEEDED.keys()):
+        with capture.global_and_fixture_disabled() if isinstance(capture, CaptureManager) else nullcontext():
+            NEEDED[name]()
+
+
+@pytest.fixture(scope="session")
+def chart() -> Chart:
+    """The chart, rendered by a real helm."""
+    return Chart(acquire_tool(HELM))
+
+
+@pytest.fixture(scope="session")
+def promtool() -> str:
+    """Prometheus' own tool."""
+    return str(acquire_promtool())
+
+
+@pytest.fixture(scope="module")
+def served(control_plane: Cluster) -> Cluster:
+    """The session's cluster with every kind that the chart can render."""
+    for path in (*acquire_files(PROMETHEUS_CRDS), *acquire_files(GATEWAY_CRDS)):
+        control_plane.kubectl("apply", "--server-side", "--force-conflicts", "-f", str(path))
+        # At once, kubectl wait can meet a status whose conditions are null yet, and gives up over that.
+        deadline = time.monotonic() + 30
+        while control_plane.kubectl(*ESTABLISHED, str(path), check=time.monotonic() > deadline).returncode != 0:
+            time.sleep(0.1)
+    return control_plane
+
+
+@pytest.fixture(scope="module")
+def restricted(served: Cluster) -> Iterator[str]:
+    """A namespace of the restricted Pod Security level, which warns of workloads whose pods it would refuse."""
+    name = f"chart-{uuid4().hex[:8]}"
+    served.kubectl("create", "namespace", name)
+    levels = [f"pod-security.kubernetes.io/{mode}=restricted" for mode in ("enforce", "warn")]
+    served.kubectl("label", "namespace", name, *levels)
+    yield name
+    served.kubectl("delete", "namespace", name, "--wait=false")

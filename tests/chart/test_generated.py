@@ -1,0 +1,71 @@
+"""What the chart takes from elsewhere is current, and the check notices when it is not."""
+
+from pathlib import Path
+
+import pytest
+from chart.charting import CHART
+
+from hookwright_dev.chart.__main__ import check, write
+from hookwright_dev.chart.deploy import files as deploy_files
+from hookwright_dev.chart.generate import CHART as CHART_PATH
+from hookwright_dev.chart.generate import files
+from hookwright_dev.chart.rbac import RbacError, roles
+from hookwright_dev.chart.readme import UndocumentedError, documented
+from hookwright_dev.cluster import Cluster
+from hookwright_dev.stack import ROOT
+
+
+def test_the_generated_files_are_current() -> None:
+    """CRDs, RBAC rules, settings, schema and README stand in the chart as they would be generated."""
+    assert check(ROOT, files(ROOT)) == 0
+
+
+@pytest.mark.usefixtures("chart")
+def test_the_plain_manifests_are_what_the_chart_renders() -> None:
+    """`deploy/` is current."""
+    assert check(ROOT, {**files(ROOT), **deploy_files(ROOT)}) == 0
+
+
+def test_a_stale_file_and_a_stray_one_are_noticed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The check fails with the difference; writing mends it and takes the stray file away."""
+    expected = files(ROOT)
+    write(tmp_path, expected)
+    stale, stray = tmp_path / CHART_PATH / "values.yaml", tmp_path / CHART_PATH / "files" / "crds" / "stray.yaml"
+    stale.write_text(stale.read_text().replace("  window: 64\n", "  window: 65\n"))
+    stray.write_text("")
+    assert check(tmp_path, expected) == 1
+    told = capsys.readouterr().err
+    assert "+  window: 64" in told
+    assert "stray.yaml" in told
+    write(tmp_path, expected)
+    assert check(tmp_path, expected) == 0
+
+
+def test_every_value_is_documented() -> None:
+    """Each line of values.yaml that sets something has a comment above it, and so a row in the README."""
+    readme = (CHART / "README.md").read_text()
+    for value in documented((CHART / "values.yaml").read_text()):
+        assert value.section or f"| `{value.path}` |" in readme, value.path
+
+
+def test_a_value_without_a_comment_is_refused() -> None:
+    """The generator names it."""
+    with pytest.raises(UndocumentedError, match=r"image\.tag"):
+        list(documented("# The image.\nimage:\n  # Where.\n  repository: a\n  tag: b\n"))
+
+
+def test_a_rule_that_mixes_scopes_is_refused() -> None:
+    """Such a rule could not be granted in a namespace alone, and the generator says so."""
+    rule = {"apiGroups": [""], "resources": ["secrets", "namespaces"], "verbs": ["list"]}
+    with pytest.raises(RbacError, match="secrets, namespaces"):
+        roles([{"kind": "ClusterRole", "metadata": {"name": "hookwright-api"}, "rules": [rule]}])
+
+
+def test_kubectl_applies_the_plain_manifests(control_plane: Cluster) -> None:
+    """`kubectl apply -k deploy` is taken by the API server, strictly and without a warning."""
+    namespace = ROOT / "deploy" / "namespace.yaml"
+    control_plane.kubectl("apply", "--server-side", "-f", str(namespace))
+    arguments = ("--server-side", "--force-conflicts", "--dry-run=server", "--validate=strict")
+    done = control_plane.kubectl("apply", "-k", str(ROOT / "deploy"), *arguments)
+    assert "Warning" not in done.stderr, done.stderr
+    assert done.stdout.count("customresourcedefinition") == 3

@@ -1,0 +1,90 @@
+"""The image is made of pinned things alone, and of nothing that a running process does not need."""
+
+import re
+import tomllib
+from importlib.metadata import requires
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from hookwright_dev.stack import ROOT
+
+DOCKERFILE = (ROOT / "Dockerfile").read_text()
+_PIN = re.compile(r"^(?P<name>[a-z0-9._-]+)==[^\\]+\\\n(?:    --hash=.*\n)+", re.MULTILINE)
+
+
+def _pins(path: Path) -> dict[str, set[str]]:
+    """Return the pins of a lock file, hashes included, by package."""
+    text = path.read_text()
+    pins: dict[str, set[str]] = {}
+    for match in _PIN.finditer(text if text.endswith("\n") else text + "\n"):
+        # A marker tells for whom a pin is; the same pin may serve fewer here.
+        first, rest = match[0].split("\n", 1)
+        pins.setdefault(match["name"], set()).add(first.split(";")[0].rstrip(" \\") + rest)
+    return pins
+
+
+def _closure(requirements: list[str]) -> set[str]:
+    """Return every package that requirements need in this environment, extras included."""
+    found: set[str] = set()
+    seen: set[tuple[str, frozenset[str]]] = set()
+    waiting = [Requirement(text) for text in requirements]
+    while waiting:
+        needed = waiting.pop()
+        key = (canonicalize_name(needed.name), frozenset(needed.extras))
+        if key in seen:
+            continue
+        seen.add(key)
+        found.add(key[0])
+        for text in requires(needed.name) or ():
+            further = Requirement(text)
+            extras = needed.extras or {""}
+            if further.marker is None or any(further.marker.evaluate({"extra": extra}) for extra in extras):
+                waiting.append(further)
+    return found
+
+
+def _project() -> dict[str, list[str]]:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    return {"runtime": project["project"]["dependencies"], "build": project["build-system"]["requires"]}
+
+
+@pytest.mark.parametrize("lock", ["runtime", "build"])
+def test_the_image_has_what_it_needs_as_tested(lock: str) -> None:
+    """Every package that the dependencies need is pinned, with the version and hashes that the tests ran with."""
+    pins, tested = _pins(ROOT / f"requirements-{lock}.lock"), _pins(ROOT / "requirements.lock")
+    assert _closure(_project()[lock]) <= set(pins), f"run `make lock`: requirements-{lock}.lock lacks packages"
+    stale = [name for name, pin in pins.items() if not pin <= tested.get(name, set())]
+    assert not stale, f"run `make lock`: requirements-{lock}.lock differs from requirements.lock"
+
+
+def test_the_image_has_no_development_tool() -> None:
+    """What only tests and checks need is not in the runtime's lock."""
+    assert not {"pytest", "mypy", "ruff", "uv", "hypothesis", "rich", "pip", "hatchling"} & set(
+        _pins(ROOT / "requirements-runtime.lock")
+    )
+
+
+def test_the_image_needs_its_base_and_the_package_registry_alone() -> None:
+    """Every stage begins at the one base image; nothing comes from another image, or from a distribution."""
+    stages = re.findall(r"^FROM (\S+)(?: AS (\S+))?", DOCKERFILE, re.MULTILINE)
+    assert {image for image, _ in stages} == {"${PYTHON_IMAGE}"}
+    assert set(re.findall(r"--from=(\S+)", DOCKERFILE)) <= {name for _, name in stages}
+    assert "apt" not in DOCKERFILE
+
+
+def test_every_install_is_pinned_or_offline() -> None:
+    """Packages are installed by hash, or from wheels that were built here."""
+    installs = re.findall(r'^RUN \[.*"install", "--quiet".*$', DOCKERFILE, re.MULTILINE)
+    assert len(installs) == 3
+    assert all('"--require-hashes"' in line or '"--no-index"' in line for line in installs)
+
+
+def test_the_image_runs_as_nobody_and_without_a_shell() -> None:
+    """Its user is a number, as runAsNonRoot needs, and the command is a program with its arguments."""
+    assert re.search(r"^USER 65532:65532$", DOCKERFILE, re.MULTILINE)
+    assert re.search(r'^CMD \["hookwright-operator"\]$', DOCKERFILE, re.MULTILINE)
+    scripts = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
+    assert {"hookwright-operator", "hookwright-api", "hookwright-user"} <= set(scripts)

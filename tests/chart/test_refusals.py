@@ -1,0 +1,79 @@
+"""Impossible combinations are refused before anything is installed, with a sentence that says what would be right."""
+
+import pytest
+from chart.charting import Chart, Object
+
+REFUSED: dict[str, tuple[Object, str]] = {
+    "two operators on SQLite": ({"operator": {"replicas": 2}}, "SQLite serves one process"),
+    "two APIs without Redis": ({"api": {"replicas": 2}}, "count rate limits for themselves"),
+    "autoscaling without Redis": ({"api": {"autoscaling": {"enabled": True}}}, "count rate limits for themselves"),
+    "more pods at least than at most": (
+        {
+            "api": {"autoscaling": {"enabled": True, "minReplicas": 9}},
+            "settings": {"rateLimitUrl": "redis://redis:6379/0"},
+        },
+        "may not exceed the other",
+    ),
+    "a password in the database's URL": (
+        {"settings": {"databaseUrl": "postgresql://u:secret@host/db"}},
+        "database.existingSecret.name",
+    ),
+    "a password in the counters' URL": (
+        {"settings": {"rateLimitUrl": "redis://:secret@host:6379"}},
+        "rateLimits.existingSecret.name",
+    ),
+    "a database where nothing can be written": (
+        {"settings": {"databaseUrl": "sqlite:////data/hookwright.db"}},
+        "below /var/lib/hookwright alone",
+    ),
+    "an Ingress to no API": ({"api": {"enabled": False}, "ingress": {"enabled": True}}, "api.enabled is false"),
+    "an Ingress for no host": ({"ingress": {"enabled": True}}, "ingress.hosts is empty"),
+    "a route at no Gateway": ({"gateway": {"enabled": True}}, "gateway.parentRefs is empty"),
+    "no ServiceAccount": ({"operator": {"serviceAccount": {"create": False}}}, "operator.serviceAccount.create"),
+    "a claim without persistence": (
+        {"persistence": {"enabled": False, "existingClaim": "mine"}},
+        "persistence.enabled is false",
+    ),
+    "a lease shorter than an attempt": ({"settings": {"lease": 30}}, "longer than the longest attempt"),
+    "two servers on one port": ({"settings": {"intakePort": 9090}}, "two servers of one pod need two ports"),
+    "a user of no organization": ({"firstOrganization": {"user": {"email": "a@b.c"}}}, "works in an organization"),
+    "a password for its hash": (
+        {"firstOrganization": {"name": "acme", "user": {"email": "a@b.c", "passwordHash": "hunter2"}}},
+        "never the password itself",
+    ),
+    "an organization that is not served": (
+        {"firstOrganization": {"name": "acme"}, "settings": {"watchNamespaces": ["other"]}},
+        "nothing in it will be served",
+    ),
+}
+MISTYPED: dict[str, tuple[Object, str]] = {
+    "a misspelt section": ({"opperator": {}}, "opperator"),
+    "a misspelt value": ({"operator": {"replica": 1}}, "replica"),
+    "a misspelt setting": ({"settings": {"retrySchedul": "30s"}}, "retrySchedul"),
+    "a number as a word": ({"settings": {"window": "many"}}, "window"),
+    "a number out of bounds": ({"settings": {"window": 0}}, "window"),
+    "a port that no Service can have": ({"settings": {"apiPort": 0}}, "apiPort"),
+    "an unknown log format": ({"settings": {"logFormat": "xml"}}, "logFormat"),
+    "a list as text": ({"settings": {"allowedNetworks": "10.0.0.0/8"}}, "allowedNetworks"),
+    "no network": ({"settings": {"allowedNetworks": ["ten dot"]}}, "allowedNetworks"),
+    "no schedule": ({"settings": {"retrySchedule": "soon"}}, "retrySchedule"),
+    "an unknown pull policy": ({"image": {"pullPolicy": "Sometimes"}}, "pullPolicy"),
+    "a name that no namespace can have": ({"firstOrganization": {"name": "Acme Inc"}}, "firstOrganization"),
+}
+
+
+@pytest.mark.parametrize(("values", "sentence"), REFUSED.values(), ids=REFUSED)
+def test_an_impossible_combination_is_refused_with_a_sentence(chart: Chart, values: Object, sentence: str) -> None:
+    """The message names the value and what would be right."""
+    assert sentence in chart.refusal(values)
+
+
+@pytest.mark.parametrize(("values", "name"), MISTYPED.values(), ids=MISTYPED)
+def test_a_mistyped_value_is_refused_by_its_name(chart: Chart, values: Object, name: str) -> None:
+    """values.schema.json knows every value: nothing that is misspelt is passed over."""
+    assert name in chart.refusal(values)
+
+
+def test_a_refusal_keeps_the_password_to_itself(chart: Chart) -> None:
+    """An URL with a password is not repeated where it is refused."""
+    assert "hunter2" not in chart.refusal({"settings": {"databaseUrl": "postgresql://u:hunter2@host/db"}})

@@ -1,0 +1,202 @@
+"""What the chart renders is what a real API server takes: strictly, unknown fields refused, no warning.
+
+An API server and not kubeconform, whose schemas have to be downloaded: it is the real thing, it knows our kinds and
+the rules in them, admission judges the pods, and it is there without a network.
+"""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+from chart.charting import CHART, Chart, Object, container, named, of_kind
+
+from hookwright_dev.cluster import Cluster
+
+POSTGRES = {"database": {"existingSecret": {"name": "store"}}}
+REDIS = {"rateLimits": {"existingSecret": {"name": "counters"}}}
+EVERYTHING: Object = {
+    **POSTGRES,
+    **REDIS,
+    "commonLabels": {"team": "messaging"},
+    "imagePullSecrets": [{"name": "registry"}],
+    "image": {"tag": "sha256:" + "0" * 64},
+    "operator": {
+        "replicas": 3,
+        "podAnnotations": {"a": "b"},
+        "podLabels": {"c": "d"},
+        "serviceAnnotations": {"e": "f"},
+        "nodeSelector": {"disk": "fast"},
+        "tolerations": [{"key": "dedicated", "operator": "Exists"}],
+        "affinity": {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": []}},
+        "priorityClassName": "important",
+        "extraEnv": [{"name": "SSL_CERT_DIR", "value": "/certs"}],
+        "serviceAccount": {"annotations": {"g": "h"}},
+    },
+    "api": {"autoscaling": {"enabled": True}, "topologySpreadConstraints": []},
+    "ingress": {
+        "enabled": True,
+        "className": "nginx",
+        "annotations": {"i": "j"},
+        "hosts": ["hooks.example.com", "hooks.example.org"],
+        "tls": [{"secretName": "tls", "hosts": ["hooks.example.com"]}],
+    },
+    "gateway": {"enabled": True, "parentRefs": [{"name": "public"}], "hostnames": ["hooks.example.com"]},
+    "networkPolicy": {
+        "apiFrom": [{"namespaceSelector": {"matchLabels": {"name": "ingress"}}}],
+        "egress": {"enabled": True, "apiTo": [{"ports": [{"port": 6379}]}]},
+    },
+    "metrics": {
+        "serviceMonitor": {"enabled": True, "labels": {"release": "prometheus"}},
+        "prometheusRule": {"enabled": True, "labels": {"release": "prometheus"}},
+        "dashboard": {"enabled": True},
+    },
+    "firstOrganization": {
+        "name": "acme",
+        "user": {"email": "Ada@Example.com", "passwordHash": "$argon2id$v=19$m=65536,t=3,p=4$c2FsdA$aGFzaA"},
+    },
+}
+MATRIX: dict[str, Object] = {
+    "as it is": {},
+    "everything": EVERYTHING,
+    "PostgreSQL": POSTGRES,
+    "PostgreSQL, three operators": {**POSTGRES, "operator": {"replicas": 3}},
+    "three APIs with Redis": {"api": {"replicas": 3}, "settings": {"rateLimitUrl": "redis://redis:6379/0"}},
+    "no API": {"api": {"enabled": False}, "metrics": {"serviceMonitor": {"enabled": True}}},
+    "no volume": {"persistence": {"enabled": False}},
+    "a volume of one's own": {"persistence": {"existingClaim": "mine"}},
+    "a chosen storage class": {"persistence": {"storageClassName": "fast", "keep": False, "annotations": {"a": "b"}}},
+    "accounts of one's own": {
+        "operator": {"serviceAccount": {"create": False, "name": "mine"}},
+        "api": {"serviceAccount": {"create": False, "name": "mine"}},
+        "rbac": {"create": False},
+    },
+    "no policies, no hooks, no CRDs": {
+        "networkPolicy": {"enabled": False},
+        "uninstall": {"releaseFinalizers": False},
+        "crds": {"enabled": False},
+        "rbac": {"aggregate": False},
+    },
+    "settings left to the processes": {"settings": dict.fromkeys(("window", "apiPort", "intakePort", "lease"))},
+    "an organization in a namespace that is there": {"firstOrganization": {"name": "acme", "createNamespace": False}},
+}
+
+
+def _accepted(cluster: Cluster, text: str, namespace: str) -> None:
+    arguments = ("--server-side", "--force-conflicts", "--field-manager=helm", "--dry-run=server", "--validate=strict")
+    done = cluster.kubectl("apply", *arguments, "--namespace", namespace, "-f", "-", stdin=text, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "Warning" not in done.stderr, done.stderr
+
+
+@pytest.mark.parametrize("values", MATRIX.values(), ids=MATRIX)
+def test_what_the_chart_renders_is_taken_by_the_api_server(
+    chart: Chart, served: Cluster, restricted: str, values: Object
+) -> None:
+    """Every combination passes strict validation and the restricted Pod Security level without a warning."""
+    _accepted(served, chart.text(values, namespace=restricted), restricted)
+
+
+@pytest.mark.parametrize("values", MATRIX.values(), ids=MATRIX)
+def test_lint_has_nothing_to_say(chart: Chart, values: Object) -> None:
+    """`helm lint --strict` passes for every combination."""
+    done = chart.run("lint", str(CHART), "--strict", values=values)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_api_server_would_refuse_a_mistake(chart: Chart, served: Cluster, restricted: str) -> None:
+    """The check above catches a misspelt field, and a pod that is not restricted."""
+    text = chart.text(namespace=restricted)
+    with pytest.raises(AssertionError, match="field not declared in schema"):
+        _accepted(served, text.replace("terminationGracePeriodSeconds", "terminationGraceSeconds"), restricted)
+    with pytest.raises(AssertionError, match="would violate PodSecurity"):
+        _accepted(served, text.replace("runAsNonRoot: true", "runAsNonRoot: false"), restricted)
+
+
+def test_the_operator_on_sqlite_is_replaced_and_never_doubled(chart: Chart) -> None:
+    """Two processes must not have the database: Recreate on SQLite, a rolling update on PostgreSQL."""
+    strategies = [
+        named(chart.objects(values), "Deployment", "hookwright-operator")["spec"]["strategy"]["type"]
+        for values in ({}, POSTGRES)
+    ]
+    assert strategies == ["Recreate", "RollingUpdate"]
+
+
+@pytest.mark.parametrize(
+    ("component", "values", "least"),
+    [
+        ("operator", {}, 35),
+        ("operator", {"settings": {"shutdownGrace": 100.5}}, 101),
+        ("operator", {**POSTGRES, "operator": {"replicas": 2}}, 35 + 5),
+        ("api", {}, 40 + 5),
+        ("api", {"api": {"drainSeconds": 60}, "settings": {"apiShutdownGrace": 10}}, 70),
+    ],
+)
+def test_the_kubelet_kills_no_earlier_than_a_pod_is_done(
+    chart: Chart, component: str, values: Object, least: int
+) -> None:
+    """The grace period covers preStop and the drain, with seconds to spare for storing results."""
+    pod = named(chart.objects(values), "Deployment", f"hookwright-{component}")["spec"]["template"]["spec"]
+    assert pod["terminationGracePeriodSeconds"] >= least + 10
+
+
+def test_uninstalling_keeps_resources_and_deliveries(chart: Chart) -> None:
+    """CRDs, the database and an organization are marked to be kept; deleting a CRD would delete every endpoint."""
+    objects = chart.objects({"firstOrganization": {"name": "acme"}})
+    kept = {
+        (document["kind"], document["metadata"]["name"])
+        for document in objects
+        if document["metadata"].get("annotations", {}).get("helm.sh/resource-policy") == "keep"
+    }
+    crds = {f"{plural}.hookwright.dev" for plural in ("apikeys", "projects", "webhookendpoints")}
+    assert kept == {
+        *(("CustomResourceDefinition", name) for name in crds),
+        ("PersistentVolumeClaim", "hookwright-operator"),
+        ("Namespace", "acme"),
+    }
+
+
+def test_the_password_of_the_database_stays_in_its_secret(chart: Chart) -> None:
+    """The URLs come by reference, each to the one process that needs it."""
+    objects = chart.objects({**POSTGRES, **REDIS})
+    references = {
+        (component, item["name"], item["valueFrom"]["secretKeyRef"]["name"])
+        for component in ("operator", "api")
+        for item in container(objects, component)["env"]
+        if "valueFrom" in item
+    }
+    assert references == {
+        ("operator", "HOOKWRIGHT_DATABASE_URL", "store"),
+        ("api", "HOOKWRIGHT_RATE_LIMIT_URL", "counters"),
+    }
+
+
+def test_every_object_says_whose_it_is(chart: Chart) -> None:
+    """The standard labels stand on every object, and the component on what belongs to one."""
+    objects = chart.objects(EVERYTHING)
+    for document in objects:
+        labels = document["metadata"]["labels"]
+        assert labels["app.kubernetes.io/name"] == "hookwright", document["metadata"]["name"]
+        assert labels["app.kubernetes.io/instance"] == "hookwright"
+        assert labels["team"] == "messaging"
+    for deployment in of_kind(objects, "Deployment"):
+        component = deployment["metadata"]["name"].removeprefix("hookwright-")
+        assert deployment["spec"]["selector"]["matchLabels"]["app.kubernetes.io/component"] == component
+
+
+def test_the_rule_for_prometheus_is_sound(chart: Chart, promtool: str, tmp_path: Path) -> None:
+    """Prometheus takes the groups as they come out of the chart; without an API, nobody is paged for it."""
+    rules = tmp_path / "rules.yaml"
+    for enabled in (True, False):
+        values = {"api": {"enabled": enabled}, "metrics": {"prometheusRule": {"enabled": True}}}
+        (rule,) = of_kind(chart.objects(values), "PrometheusRule")
+        rules.write_text(yaml.safe_dump(rule["spec"]))
+        done = subprocess.run([promtool, "check", "rules", rules], capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert ("hookwright-api" in {group["name"] for group in rule["spec"]["groups"]}) is enabled
+
+
+def test_services_do_not_leak_into_the_settings(chart: Chart) -> None:
+    """For a Service hookwright-api Kubernetes would set HOOKWRIGHT_API_PORT=tcp://…, which is a setting of ours."""
+    for deployment in of_kind(chart.objects(), "Deployment"):
+        assert deployment["spec"]["template"]["spec"]["enableServiceLinks"] is False
