@@ -7,6 +7,8 @@ of old ones at most, and behind none where its endpoint cannot keep up as it is;
 it. What fails again is due later and holds nothing up.
 """
 
+from dataclasses import asdict
+
 from sqlalchemy import (
     BigInteger,
     Connection,
@@ -56,6 +58,8 @@ _TAKEN_UP = (
     .with_for_update(skip_locked=True)
 )
 
+_BEGIN = insert(recoveries).on_conflict_do_nothing(index_elements=[recoveries.c.endpoint_uid], index_where=is_running)
+
 _failed = (deliveries.c.endpoint_uid == _uid, is_failed, deliveries.c.ended_ms <= _until)
 TOTAL = (
     select(func.count())
@@ -95,24 +99,12 @@ def begin(
     until = now if until_ms is None else min(until_ms, now)
     total = connection.scalar(TOTAL, {"endpoint": endpoint_uid, "since": since_ms, "until": until}) or 0
     begun = Recovery(recovery_id, endpoint_uid, RecoveryState.RUNNING, since_ms, until, total, 0, now)
-    written = connection.execute(
-        insert(recoveries)
-        .values(
-            id=begun.id,
-            endpoint_uid=begun.endpoint_uid,
-            state=begun.state.value,
-            since_ms=begun.since_ms,
-            until_ms=begun.until_ms,
-            total=begun.total,
-            done=begun.done,
-            begun_ms=begun.begun_ms,
-            ended_ms=begun.ended_ms,
-            reached_ms=since_ms,
-            reached_id="",
-        )
-        .on_conflict_do_nothing()
-    )
-    return begun if written.rowcount else _recovery(connection.execute(_RUNNING_FOR, {"endpoint": endpoint_uid}).one())
+    # The one that is running may end between the two statements, and the next one begin.
+    while not connection.execute(_BEGIN, {**asdict(begun), "reached_ms": since_ms, "reached_id": ""}).rowcount:
+        running = connection.execute(_RUNNING_FOR, {"endpoint": endpoint_uid}).one_or_none()
+        if running is not None:
+            return _recovery(running)
+    return begun
 
 
 def advance(connection: Connection, recovery_id: str, *, limit: int, slot: int, now: int) -> tuple[int, str]:

@@ -110,7 +110,9 @@ def test_no_text_raises_anything_but_a_sentence(url: str) -> None:
 @given(st.ip_addresses(v=6))
 def test_every_ipv6_address_is_accepted_in_its_forms(address: IPv6Address) -> None:
     """Short and long form; the dotted form of an IPv4 address inside is another matter."""
-    assert check_url(f"https://[{address.exploded}]/")
+    # From Python 3.13 on, `exploded` is dotted too where an IPv4 address is inside.
+    groups = [f"{int.from_bytes(address.packed[place : place + 2]):04x}" for place in range(0, 16, 2)]
+    assert check_url(f"https://[{':'.join(groups)}]/")
     short = str(address)
     assume("." not in short)
     assert check_url(f"https://[{short}]/")
