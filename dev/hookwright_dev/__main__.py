@@ -4,6 +4,7 @@ import argparse
 import asyncio
 import signal
 import sys
+import threading
 from types import FrameType
 
 from hookwright_dev import demo, stack
@@ -14,7 +15,7 @@ def main() -> int:
     """Run one command; return the exit code."""
     parser = argparse.ArgumentParser(prog="hookwright_dev", description="Hookwright on this machine.")
     commands = parser.add_subparsers(dest="command", required=True)
-    commands.add_parser("up", help="start control plane and operator, and stay up until Ctrl-C")
+    commands.add_parser("up", help="start control plane, operator and API, and stay up until Ctrl-C")
     story = commands.add_parser("demo", help="the same, and tell the main job step by step")
     story.add_argument("--once", action="store_true", help="end after the story, with exit code 0 if all was verified")
     options = parser.parse_args()
@@ -34,16 +35,21 @@ def main() -> int:
 def _up() -> int:
     with stack.running({}) as running:
         running.write_env()
-        print(stack_hint())
-        signal.sigwait({signal.SIGINT, signal.SIGTERM})
-        print("\nstopping")
+        print(stack_hint(), flush=True)
+        stop = threading.Event()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, lambda *_: stop.set())
+        keeper = stack.Keeper(running)
+        while not stop.wait(0.5):
+            keeper.look()
+        print("\nstopping", flush=True)
     return 0
 
 
 def stack_hint() -> str:
     """Return what a person needs to know of a running stack."""
     return (
-        f"Hookwright is up. In another shell:\n\n    . {stack.ENV_FILE.relative_to(stack.ROOT)}\n"
+        f"Hookwright is up. In another shell:\n\n    . {stack.shown(stack.ENV_FILE)}\n"
         "    kubectl apply -f examples/\n    kubectl get hookwright -A\n\nCtrl-C stops it."
     )
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import contextlib
 import json
 import signal
 from dataclasses import dataclass, field
@@ -12,7 +13,7 @@ import httpx
 from hookwright_dev.demo_api import ApiDemo
 from hookwright_dev.errors import DevError
 from hookwright_dev.receiver import Received, Receiver, verdict
-from hookwright_dev.stack import ENV_FILE, EXAMPLES, ROOT, Stack, running
+from hookwright_dev.stack import ENV_FILE, EXAMPLES, Keeper, Stack, running, shown
 from hookwright_dev.story import Story
 
 PORT: Final = 8900
@@ -46,7 +47,7 @@ async def tell(*, once: bool) -> int:
             return 0
         stack.write_env()
         story.console.print(
-            f"\nIt stays up until Ctrl-C. In another shell: [bold]. {ENV_FILE.relative_to(ROOT)}[/], "
+            f"\nIt stays up until Ctrl-C. In another shell: [bold]. {shown(ENV_FILE)}[/], "
             "then kubectl and the commands above work there."
         )
         await demo.receive_until(interrupted)
@@ -83,8 +84,12 @@ class Demo:
 
     async def receive_until(self, interrupted: asyncio.Event) -> None:
         """Keep the receiver up, so that whoever sends events sees them arrive."""
+        keeper = Keeper(self.stack)
         async with self.receiver:
-            await interrupted.wait()
+            while not interrupted.is_set():
+                await asyncio.to_thread(keeper.look)
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(interrupted.wait(), 0.5)
 
     async def _apply(self) -> None:
         story = self.story

@@ -5,12 +5,14 @@ import os
 import shlex
 import shutil
 import sys
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from hookwright_dev.controlplane import ControlPlane
+from hookwright_dev.errors import ProcessError
 from hookwright_dev.installation import (
     AUDIENCE,
     SYSTEM_NAMESPACE,
@@ -24,8 +26,16 @@ from hookwright_dev.progress import progress
 ROOT: Final = Path(__file__).resolve().parents[2]
 CRDS: Final = ROOT / "crds"
 EXAMPLES: Final = ROOT / "examples"
-DEV: Final = ROOT / ".dev"
+DEV: Final = Path(os.environ.get("HOOKWRIGHT_DEV_FOLDER", ROOT / ".dev"))
+"""Where what runs keeps its files; tests name another folder, so as not to meet what a developer has running."""
 ENV_FILE: Final = DEV / "env"
+RESTART_SECONDS: Final = 10.0
+"""How long an ended process stays away: the kubelet's first delay after a crash."""
+
+
+def shown(path: Path) -> Path:
+    """Return a path as a person in the checkout would write it."""
+    return path.relative_to(ROOT) if path.is_relative_to(ROOT) else path
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +74,35 @@ class Stack:
         draft.touch(mode=0o600)
         draft.write_text("\n".join(lines) + "\n")
         draft.rename(ENV_FILE)
+
+
+class Keeper:
+    """Starts operator and API again when they end, a while after, as a kubelet does."""
+
+    def __init__(self, stack: Stack, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._stack, self._clock = stack, clock
+        self._ended_at: dict[str, float] = {}
+
+    def look(self) -> None:
+        """Note which processes have ended, and start those again that ended long enough ago."""
+        for name, process in (("operator", self._stack.operator), ("API", self._stack.api)):
+            if process.running.running:
+                continue
+            if name not in self._ended_at:
+                self._ended_at[name] = self._clock()
+                print(f"the {name} ended; it is started again in {RESTART_SECONDS:g} s", flush=True)
+            elif self._clock() - self._ended_at[name] >= RESTART_SECONDS:
+                del self._ended_at[name]
+                self._start(name, process)
+
+    def _start(self, name: str, process: OperatorProcess | ApiProcess) -> None:
+        try:
+            process.start()
+        except ProcessError as error:
+            print(f"the {name} could not be started: {error}", flush=True)
+        else:
+            self._stack.write_env()
+            print(f"the {name} runs again, as process {process.running.pid}", flush=True)
 
 
 @contextlib.contextmanager

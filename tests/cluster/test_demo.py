@@ -1,0 +1,29 @@
+"""The demo, as `make demo ONCE=1` runs it."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from hookwright_dev.assets import Assets
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_the_demo_tells_its_story_and_every_claim_holds(assets: Assets, tmp_path: Path) -> None:
+    """From YAML to signed deliveries and through /v1: it ends with 0, having verified what it said."""
+    folder = tmp_path / "dev"
+    told = subprocess.run(
+        [sys.executable, "-m", "hookwright_dev", "demo", "--once"],
+        cwd=ROOT,
+        env={**os.environ, "HOOKWRIGHT_DEV_FOLDER": str(folder)},
+        capture_output=True,
+        text=True,
+        timeout=150,
+        check=False,
+    )
+    assert told.returncode == 0, told.stdout + told.stderr
+    assert re.search(r"All \d+ claims were verified", told.stdout)
+    assert assets.kubectl.exists()
+    assert not (folder / "env").exists()
