@@ -5,7 +5,7 @@ import secrets
 from collections.abc import Callable, Sequence
 from functools import partial
 from time import perf_counter
-from typing import Final, Self, TypeVar, cast
+from typing import Self, TypeVar
 
 from sqlalchemy import Connection, select
 from sqlalchemy.exc import SQLAlchemyError
@@ -14,7 +14,7 @@ from hookwright_operator.errors import StoreError, StoreUnavailable
 from hookwright_operator.store import accepting, claiming, reading, recovering, removing, settling
 from hookwright_operator.store.batch import Batcher, Observe, Operation, counted
 from hookwright_operator.store.engine import Database, open_database
-from hookwright_operator.store.faults import OutcomeUnknown, translated
+from hookwright_operator.store.faults import translated
 from hookwright_operator.store.model import (
     Accepted,
     Claimed,
@@ -25,6 +25,7 @@ from hookwright_operator.store.model import (
     Settlement,
     State,
 )
+from hookwright_operator.store.releasing import Releases
 from hookwright_operator.store.rows import storable
 
 T = TypeVar("T")
@@ -36,8 +37,6 @@ DISCARD_BATCH = 2000
 """Deliveries discarded in one transaction."""
 
 _BODY_BYTES_PER_ROW = 4096
-_FIRST_BACKOFF: Final = 0.05
-_LONGEST_BACKOFF: Final = 5.0
 
 
 class Store:
@@ -45,8 +44,8 @@ class Store:
 
     What writes is committed together with whatever else is asked for at the time, and has been committed when the call
     returns. Every call may raise StoreUnavailable: the database is locked, full or away, or the store is closed. A call
-    that raises has changed nothing. A cancelled call may still be carried out, as a whole; what it would have claimed
-    is released.
+    that raises has changed nothing, unless a connection to PostgreSQL was lost during a commit: then, like a cancelled
+    call, it may be carried out as a whole, and what it would have claimed is released.
 
     Times are milliseconds since the epoch.
     """
@@ -69,7 +68,7 @@ class Store:
         self._dedupe_window_ms = dedupe_window_ms
         self._batcher = Batcher(database.write, observe)
         self._closed = False
-        self._releasing: set[asyncio.Task[None]] = set()
+        self._releases = Releases(self.release)
         self._accept = Operation("accept", self._accept_all)
         self._settle = Operation("settle", self._settle_all)
         self._claim = Operation("claim", self._claim_all)
@@ -133,8 +132,7 @@ class Store:
         """Commit what was asked for so far, then refuse everything and let the database go."""
         if not self._closed:
             self._closed = True
-            for task in self._releasing:
-                task.cancel()
+            self._releases.close()
             await self._batcher.close()
             await self._database.close()
 
@@ -146,14 +144,14 @@ class Store:
 
         Raises:
             StoreError: an ``event_id`` has a character that no database keeps, or an id of ours is taken.
-            StoreUnavailable: nothing was written, try again later.
+            StoreUnavailable: try again later; nothing was written, or all of it and for anybody to claim.
         """
         for event in events:
             if event.event_id is not None and not storable(event.event_id):
                 raise StoreError(f"event {event.id}: event_id must not contain U+0000 or lone surrogates")
         weight = sum([1 + len(event.deliveries) + len(event.body) // _BODY_BYTES_PER_ROW for event in events])
         answer = self._batcher.submit(self._accept, events, weight=weight)
-        accepted = await self._unless_lost(
+        accepted = await self._releases.unless_lost(
             answer, lambda _: [delivery.id for event in events for delivery in event.deliveries if delivery.claimed]
         )
         if waiting := {
@@ -172,7 +170,7 @@ class Store:
             The deliveries, an endpoint's in the order of their due times, then ids.
         """
         answer = self._batcher.submit(self._claim, wants, weight=sum([limit for _, limit in wants]))
-        return await self._unless_lost(answer, lambda claimed: [delivery.id for delivery in claimed])
+        return await self._releases.unless_lost(answer, lambda claimed: [delivery.id for delivery in claimed])
 
     async def settle(self, settlements: Sequence[Settlement]) -> None:
         """Record attempts, numbering them, and move their deliveries on, each delivery at most once in a call.
@@ -378,38 +376,6 @@ class Store:
         """Ask for an operation that has nothing to share with other calls of its kind."""
         operation: Operation[None, T] = Operation(name, lambda connection, _: [work(connection)])
         return self._batcher.submit(operation, None, weight=weight)
-
-    async def _unless_lost(self, answer: "asyncio.Future[T]", held: Callable[[T], list[str]]) -> T:
-        """Wait for an answer; release what it claimed if nobody waits any more, or if nobody knows whether it did."""
-        try:
-            return await asyncio.shield(answer)
-        except asyncio.CancelledError:
-            answer.add_done_callback(partial(self._give_back, held))
-            raise
-        except OutcomeUnknown:
-            self._give_back(held, answer)
-            raise
-
-    def _give_back(self, held: Callable[[T], list[str]], answer: "asyncio.Future[T]") -> None:
-        error = answer.exception()
-        if error is None or isinstance(error, OutcomeUnknown):
-            ids = held(cast("T", error.result) if error else answer.result())
-            if ids and not self._closed:
-                task = asyncio.create_task(self._release_until_done(ids))
-                self._releasing.add(task)
-                task.add_done_callback(self._releasing.discard)
-
-    async def _release_until_done(self, ids: Sequence[str]) -> None:
-        """Release, however long the store is away; with this instance's lease the claims end anyway."""
-        backoff = _FIRST_BACKOFF
-        while not self._closed:
-            try:
-                await self.release(ids)
-            except StoreError:
-                await asyncio.sleep(backoff)
-                backoff = min(backoff * 2, _LONGEST_BACKOFF)
-            else:
-                return
 
     async def _read(self, name: str, work: Callable[[Connection], T]) -> T:
         if self._closed:

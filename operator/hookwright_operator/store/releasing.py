@@ -1,0 +1,69 @@
+"""Claims that nobody knows of: whoever asked has gone, or the answer was lost. They are released."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import Final, TypeVar, cast
+
+from hookwright_operator.errors import StoreError
+from hookwright_operator.store.faults import OutcomeUnknown
+
+T = TypeVar("T")
+
+_FIRST_BACKOFF: Final = 0.05
+_LONGEST_BACKOFF: Final = 5.0
+
+
+class Releases:
+    """Sees to it that a claim has somebody who knows of it.
+
+    Args:
+        release: lets go of deliveries by their ids, in the store.
+    """
+
+    def __init__(self, release: Callable[[Sequence[str]], Awaitable[None]]) -> None:
+        self._release = release
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._closed = False
+
+    async def unless_lost(self, answer: "asyncio.Future[T]", held: Callable[[T], list[str]]) -> T:
+        """Wait for an answer; release what it claimed if nobody waits any more, or if nobody knows whether it did.
+
+        Args:
+            answer: of the store.
+            held: names the deliveries that are claimed by it.
+        """
+        try:
+            return await asyncio.shield(answer)
+        except asyncio.CancelledError:
+            answer.add_done_callback(partial(self._give_back, held))
+            raise
+        except OutcomeUnknown:
+            self._give_back(held, answer)
+            raise
+
+    def close(self) -> None:
+        """Release nothing more; the claims end with the lease."""
+        self._closed = True
+        for task in self._tasks:
+            task.cancel()
+
+    def _give_back(self, held: Callable[[T], list[str]], answer: "asyncio.Future[T]") -> None:
+        error = answer.exception()
+        if self._closed or not (error is None or isinstance(error, OutcomeUnknown)):
+            return
+        if ids := held(cast("T", error.result) if error else answer.result()):
+            task = asyncio.create_task(self._release_until_done(ids))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _release_until_done(self, ids: Sequence[str]) -> None:
+        backoff = _FIRST_BACKOFF
+        while True:
+            try:
+                await self._release(ids)
+            except StoreError:
+                await asyncio.sleep(backoff)
+                backoff = min(backoff * 2, _LONGEST_BACKOFF)
+            else:
+                return

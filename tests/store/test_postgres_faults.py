@@ -1,0 +1,181 @@
+"""Connections that are lost at any moment, and a database that is restarted: what callers see of it, and what stays."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+
+import asyncpg
+import pytest
+import pytest_asyncio
+from store.conftest import Open
+from store.making import EMPTY, LEASE_MS, Clock, accept_one, claimed_ids, event, eventually, ids, settlement
+from store.proxy import Cut, Proxy, proxied
+
+from hookwright_dev.postgres import FAST, PostgresServer
+from hookwright_operator.errors import StoreError, StoreUnavailable
+from hookwright_operator.store.model import Counts, State
+from hookwright_operator.store.store import Store
+
+
+@pytest.fixture
+def url(postgres: PostgresServer, postgres_url: str) -> str:
+    """The database that tests share, emptied."""
+    postgres.execute(EMPTY, database="contract")
+    return postgres_url
+
+
+async def opened(url: str, clock: Clock | None = None) -> Store:
+    """A store at a URL."""
+    return await Store.open(url, instance="test", lease_ms=LEASE_MS, clock=clock or Clock())
+
+
+async def test_connections_that_were_cut_while_idle_cost_no_call(open_store: Open, url: str) -> None:
+    """The first call after it is made again over a new connection."""
+    store = await open_store()
+    await accept_one(store)
+    await store.counts()
+    administrator = await asyncpg.connect(url)
+    await administrator.execute(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+        " WHERE application_name = 'hookwright' AND datname = current_database()"
+    )
+    await administrator.close()
+
+    await accept_one(store)
+    assert await store.counts_of("orders") == Counts(pending=2)
+
+
+class Line:
+    """A store, and the proxy that it goes through."""
+
+    def __init__(self, store: Store, proxy: Proxy) -> None:
+        self.store = store
+        self.proxy = proxy
+
+
+@pytest_asyncio.fixture
+async def through_proxy(url: str, clock: Clock) -> AsyncIterator[Line]:
+    """A store whose connections can be cut."""
+    async with AsyncExitStack() as stack:
+        proxy, proxy_url = await stack.enter_async_context(proxied(url))
+        store = await opened(proxy_url, clock)
+        stack.push_async_callback(store.close)
+        yield Line(store, proxy)
+
+
+async def test_a_connection_lost_before_the_commit_leaves_nothing(through_proxy: Line) -> None:
+    """The caller is told to try again, and a repetition is no duplicate."""
+    new = event("orders", event_id="e-1", claimed=True)
+    through_proxy.proxy.cut = Cut.BEFORE
+
+    with pytest.raises(StoreUnavailable, match="lost during a commit"):
+        await through_proxy.store.accept([new])
+
+    assert through_proxy.proxy.cuts == 1
+    assert (await through_proxy.store.accept([new])).accepted == 1
+
+
+async def test_what_was_accepted_over_a_connection_lost_after_the_commit_waits_for_a_claim(
+    through_proxy: Line,
+) -> None:
+    """The caller is told to try again, nobody has the delivery in memory, and so nobody holds it either."""
+    new = event("orders", claimed=True)
+    through_proxy.proxy.cut = Cut.AFTER
+
+    with pytest.raises(StoreUnavailable, match="lost during a commit"):
+        await through_proxy.store.accept([new])
+
+    async def is_free() -> bool:
+        return await claimed_ids(through_proxy.store) == ids([new])
+
+    await eventually(is_free)
+
+
+async def test_a_claim_whose_answer_was_lost_is_given_back(through_proxy: Line) -> None:
+    """Nobody is left to send it, so it must be there for the next claim, of this instance too."""
+    delivery = await accept_one(through_proxy.store)
+    through_proxy.proxy.cut = Cut.AFTER
+
+    with pytest.raises(StoreUnavailable):
+        await through_proxy.store.claim([("orders", 1)])
+
+    async def is_free() -> bool:
+        return await claimed_ids(through_proxy.store) == [delivery.id]
+
+    await eventually(is_free)
+
+
+async def test_a_settlement_repeated_after_a_lost_answer_counts_once(through_proxy: Line) -> None:
+    """The delivery has moved, and moves no further."""
+    delivery = await accept_one(through_proxy.store, claimed=True)
+    through_proxy.proxy.cut = Cut.AFTER
+    result = settlement(delivery, State.DELIVERED)
+
+    with pytest.raises(StoreUnavailable):
+        await through_proxy.store.settle([result])
+    await through_proxy.store.settle([result])
+
+    assert (await through_proxy.store.counts_of("orders")).delivered == 1
+
+
+async def test_callers_that_share_a_commit_that_is_lost_are_all_told(through_proxy: Line) -> None:
+    """Each with an error of its own, and what each would have claimed is free again."""
+    events = [event("orders", claimed=True) for _ in range(3)]
+    through_proxy.proxy.cut = Cut.AFTER
+
+    answers = await asyncio.gather(*[through_proxy.store.accept([new]) for new in events], return_exceptions=True)
+
+    assert [type(answer).__mro__[1] for answer in answers] == [StoreUnavailable] * 3
+    assert len({id(answer) for answer in answers}) == 3
+    found: list[str] = []
+
+    async def all_free() -> bool:
+        found.extend(await claimed_ids(through_proxy.store))
+        return sorted(found) == sorted(ids(events))
+
+    await eventually(all_free)
+
+
+async def test_a_restart_of_the_database_costs_seconds_not_events() -> None:
+    """Meanwhile everything is refused at once; afterwards all goes on, and what was committed is there."""
+    server = PostgresServer(FAST)
+    await asyncio.to_thread(server.start)
+    try:
+        store = await opened(await asyncio.to_thread(server.new_database, "restarted"))
+        kept = await accept_one(store)
+        await asyncio.to_thread(server.kill)
+        answers = await asyncio.gather(
+            store.accept([event("orders")]), store.claim([("orders", 1)]), store.counts(), return_exceptions=True
+        )
+        assert all(isinstance(answer, StoreUnavailable) for answer in answers), answers
+        await asyncio.to_thread(server.start)
+
+        async def is_back() -> bool:
+            try:
+                await store.ping()
+            except StoreUnavailable:
+                return False
+            return True
+
+        await eventually(is_back, within=20)
+        assert await claimed_ids(store) == [kept.id]
+        await store.close()
+    finally:
+        await asyncio.to_thread(server.remove)
+
+
+async def test_a_refusal_shows_nothing_of_anybodys_rows(open_store: Open) -> None:
+    """PostgreSQL's own words would go on with the row that it objects to."""
+    store = await open_store()
+    taken = event("orders", body=b"private")
+    await store.accept([taken])
+
+    with pytest.raises(StoreError, match="events_pkey") as caught:
+        await store.accept([taken])
+
+    seen: list[BaseException] = []
+    error: BaseException | None = caught.value
+    while error is not None:
+        seen.append(error)
+        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    assert not any(taken.id in str(each) or "DETAIL" in str(each) for each in seen)

@@ -1,0 +1,116 @@
+"""Replicas tell each other what waits for a claim."""
+
+import pytest
+from sqlalchemy import text
+from store.conftest import Open
+from store.making import EMPTY, LEASE_MS, Clock, accept_one, event, eventually, settlement
+from store.proxy import proxied
+
+from hookwright_dev.postgres import PostgresServer
+from hookwright_operator.store.model import State
+from hookwright_operator.store.notices import payloads
+from hookwright_operator.store.store import Store
+
+
+@pytest.fixture
+def url(postgres: PostgresServer, postgres_url: str) -> str:
+    """The database that tests share, emptied."""
+    postgres.execute(EMPTY, database="contract")
+    return postgres_url
+
+
+async def opened(url: str, clock: Clock | None = None) -> Store:
+    """A store at a URL."""
+    return await Store.open(url, instance="test", lease_ms=LEASE_MS, clock=clock or Clock())
+
+
+async def test_others_hear_of_what_nobody_holds(open_store: Open) -> None:
+    """An event accepted into the store only, a delivery given back, a retry and a recovery; not one's own doing."""
+    teller, hearer = await open_store(), await open_store()
+    heard: list[str] = []
+    own: list[str] = []
+    hearer.listen(heard.append)
+    teller.listen(own.append)
+
+    async def hears(*uids: str) -> None:
+        async def all_heard() -> bool:
+            return set(uids) <= set(heard)
+
+        await eventually(all_heard)
+        heard.clear()
+
+    await eventually(lambda: both_listen(teller))
+    await teller.accept([event("orders", "audit"), event("silent", claimed=True)])
+    await hears("orders", "audit")
+    [claimed] = await teller.claim([("orders", 1)])
+    await teller.release([claimed.id])
+    await hears("orders")
+    [claimed] = await teller.claim([("orders", 1)])
+    await teller.settle([settlement(claimed, State.FAILED)])
+    await teller.retry(claimed.id)
+    await hears("orders")
+    [claimed] = await teller.claim([("orders", 1)])
+    await teller.settle([settlement(claimed, State.FAILED)])
+    await teller.begin_recovery("rec_1", "orders", since_ms=0)
+    await teller.advance_recovery("rec_1", limit=10)
+    await hears("orders")
+    assert own == []
+
+
+async def both_listen(store: Store) -> bool:
+    """Whether two connections are there to hear."""
+    listening = await store._database.read(
+        lambda connection: connection.scalar(
+            text("SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'LISTEN%' AND datname = current_database()")
+        )
+    )
+    return bool(listening == 2)
+
+
+async def test_notices_come_again_after_their_connection_was_cut(url: str, open_store: Open, clock: Clock) -> None:
+    """The connection is made anew; what was missed meanwhile costs the wait for the next look into the store."""
+    teller = await open_store()
+    heard: list[str] = []
+    async with proxied(url) as (proxy, proxy_url):
+        hearer = await opened(proxy_url, clock)
+        hearer.listen(heard.append)
+        await eventually(lambda: both_listen(teller))
+        for writer in proxy.writers:
+            writer.transport.abort()
+
+        async def hears() -> bool:
+            await accept_one(teller)
+            return "orders" in heard
+
+        await eventually(hears, within=10)
+        await hearer.close()
+
+
+async def test_closing_tells_what_is_left_to_tell(open_store: Open, url: str, clock: Clock) -> None:
+    """What is given back at the end of a process is taken up by others at once."""
+    hearer = await open_store()
+    heard: list[str] = []
+    hearer.listen(heard.append)
+    teller = await opened(url, clock)
+    await eventually(lambda: both_listen(hearer))
+    delivery = await accept_one(teller, claimed=True)
+
+    await teller.release([delivery.id])
+    await teller.close()
+
+    async def hears() -> bool:
+        return heard == ["orders"]
+
+    await eventually(hears)
+
+
+def test_uids_are_put_together_up_to_what_a_notice_carries() -> None:
+    """None is lost, none is cut, and no notice is too long."""
+    uids = [f"{n:036}" for n in range(1000)]
+
+    told = list(payloads(uids))
+
+    assert "\n".join(told).split("\n") == uids
+    assert len(told) == 5
+    assert all(len(payload) < 8000 for payload in told)
+    assert list(payloads([])) == []
