@@ -80,12 +80,18 @@ def acquire(
 ) -> Assets:
     """Return the binaries, fetching or building them first where needed (minutes, with a progress display).
 
-    Raises `IncompleteAssetsError` when a folder named by the environment lacks some, and `AssetsError`, telling what
-    each way failed on, when there is no way left.
+    Raises `IncompleteAssetsError` when the folder named by HOOKWRIGHT_KUBE_ASSETS lacks some, and `AssetsError`,
+    telling what each way failed on, when there is no way left.
     """
-    for variable in FOLDER_VARIABLES:
-        if folder := environ.get(variable):
-            return Assets.in_folder(Path(folder).expanduser(), f"{variable}:")
+    ours, envtest = FOLDER_VARIABLES
+    if folder := environ.get(ours):
+        return Assets.in_folder(Path(folder).expanduser(), f"{ours}:")
+    if folder := environ.get(envtest):
+        try:
+            return Assets.in_folder(Path(folder).expanduser(), f"{envtest}:")
+        except IncompleteAssetsError as error:
+            # It was set for other projects: envtest's own downloads have no kube-controller-manager.
+            print(f"{error}; passing it over", file=sys.stderr)
     cache = cache_folder(environ, module)
     if not _complete(cache):
         cache.parent.mkdir(parents=True, exist_ok=True)

@@ -39,7 +39,7 @@ class Settings(BaseSettings):
 
     database_url: str = Field(
         default="sqlite:////var/lib/hookwright/hookwright.db",
-        description="Where deliveries are kept: sqlite:////absolute/path.",
+        description="Where deliveries are kept: sqlite:////absolute/path or postgresql://user:password@host/database.",
     )
     namespace: str = Field(
         default="hookwright-system", description="The installation's own namespace, with users and session keys."

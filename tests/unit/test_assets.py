@@ -148,9 +148,9 @@ def test_a_folder_named_by_the_environment_comes_first(tmp_path: Path, module: P
     assert assets.kube_controller_manager == (str(ours / "kube-controller-manager"),)
 
 
-@pytest.mark.parametrize("variable", ["HOOKWRIGHT_KUBE_ASSETS", "KUBEBUILDER_ASSETS"])
-def test_an_incomplete_folder_is_refused_by_name(tmp_path: Path, module: Path, variable: str) -> None:
-    """A named folder with gaps is an error that tells them, although the cache could help."""
+def test_an_incomplete_folder_is_refused_by_name(tmp_path: Path, module: Path) -> None:
+    """A folder named for us with gaps is an error that tells them, although the cache could help."""
+    variable = "HOOKWRIGHT_KUBE_ASSETS"
     environ = environment(tmp_path)
     complete_folder(cache_folder(environ, module) / "bin")
     folder = complete_folder(tmp_path / "gaps")
@@ -158,6 +158,18 @@ def test_an_incomplete_folder_is_refused_by_name(tmp_path: Path, module: Path, v
     (folder / "kubectl").chmod(0o644)
     with pytest.raises(IncompleteAssetsError, match=rf"{variable}: \S+ lacks kube-controller-manager, kubectl;"):
         acquire({**environ, variable: str(folder)}, module=module)
+
+
+def test_an_incomplete_folder_of_other_projects_is_passed_over(
+    tmp_path: Path, module: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """KUBEBUILDER_ASSETS is often set for envtest, whose downloads lack one part: the next way is taken, and told."""
+    environ = environment(tmp_path)
+    cache = complete_folder(cache_folder(environ, module) / "bin")
+    folder = complete_folder(tmp_path / "envtest")
+    (folder / "kube-controller-manager").unlink()
+    assert acquire({**environ, "KUBEBUILDER_ASSETS": str(folder)}, module=module).kubectl == cache / "kubectl"
+    assert "lacks kube-controller-manager" in capfd.readouterr().err
 
 
 def test_a_complete_cache_needs_neither_network_nor_go(tmp_path: Path, module: Path) -> None:
