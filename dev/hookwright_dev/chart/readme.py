@@ -45,7 +45,8 @@ def documented(text: str) -> Iterator[Documented]:
     for line in text.splitlines():
         stripped = line.strip()
         if stripped.startswith("#"):
-            comment.append(stripped.lstrip("# ").rstrip())
+            if not stripped.startswith(("# BEGIN ", "# END ")):
+                comment.append(stripped.lstrip("# ").rstrip())
         elif match := _KEY.match(line):
             indent = len(match["indent"])
             path = [*((depth, key) for depth, key in path if depth < indent), (indent, match["key"])]
