@@ -222,4 +222,4 @@ def _own_settings() -> dict[str, str]:
 def install(cluster: Cluster) -> None:
     """Apply what an installation consists of beside the CRDs: namespace, ServiceAccounts, RBAC."""
     for manifest in sorted(MANIFESTS.glob("*.yaml")):
-        cluster.kubectl("apply", "-f", str(manifest))
+        cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", str(manifest))
