@@ -66,7 +66,8 @@ async def test_a_bad_endpoint_does_not_delay_its_neighbour(
     beside = await p95(engine, receiver)
     # A shared bound would cost the bad one's time-out, 1 s; the margin is for a busy machine.
     assert beside < alone + 0.15, (alone, beside)
-    assert (await engine.counts("good")).delivered == 120
+    # The last arrival is a moment ahead of its result in the store.
+    await engine.ended("good", 120, within=10)
 
 
 async def test_a_flooding_project_does_not_starve_another(engine: Engine, receiver: Receiver, bad: Receiver) -> None:
