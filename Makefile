@@ -4,7 +4,9 @@ SHELL := /bin/bash
 PYTHON ?= $(firstword $(foreach candidate,python3.13 python3.12 python3.11 python3,$(shell command -v $(candidate) >/dev/null 2>&1 && $(candidate) -c 'import sys, venv, ensurepip; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' 2>/dev/null && echo $(candidate))))
 BIN := .venv/bin
 
-.PHONY: help demo up test chaos check bench crds docs lock
+NODE ?= ../shared/node
+
+.PHONY: help demo up test chaos e2e e2e-kind e2e-node check bench crds docs lock
 
 help: ## show these targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1\t/' | expand -t 8
@@ -18,8 +20,17 @@ up: .venv/ready ## the same without the story
 test: .venv/ready ## every test, on a real control plane
 	$(BIN)/pytest -n 3 --dist loadfile $(ARGS)
 
-chaos: .venv/ready ## the chaos tests in their long form: 50 kills, the API server away for a minute (takes some 7)
+chaos: .venv/ready ## the chaos tests in their long form: 70 kills, databases that fail over, the API server away (takes some 18 min)
 	HOOKWRIGHT_CHAOS=long $(BIN)/pytest tests/chaos $(ARGS)
+
+e2e: .venv/ready ## the end-to-end suite, on the cluster of HOOKWRIGHT_TEST_KUBECONFIG, with HOOKWRIGHT_TEST_IMAGE
+	$(BIN)/pytest tests/e2e $(ARGS)
+
+e2e-kind: .venv/ready ## the same on a kind cluster, made and deleted for it; takes Docker
+	@$(BIN)/python -m hookwright_dev.e2e kind $(ARGS)
+
+e2e-node: .venv/ready ## the same on a node of this machine, brought up by the commands in NODE=../shared/node; takes root
+	@$(BIN)/python -m hookwright_dev.e2e node --commands $(NODE) $(ARGS)
 
 check: .venv/ready ## format, lint, types, import arrows, generated files
 	$(BIN)/ruff format --check .
@@ -45,7 +56,7 @@ docs: .venv/ready ## write the references in docs/ and the chart's generated fil
 LOCK := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate
 lock: .venv/ready ## resolve the locks anew from pyproject.toml: for development, for the image, for building
 	$(LOCK) --extra dev --upgrade pyproject.toml -o requirements.lock
-	$(LOCK) -c requirements.lock pyproject.toml -o requirements-runtime.lock
+	$(LOCK) --extra traces -c requirements.lock pyproject.toml -o requirements-runtime.lock
 	sed -nE 's/^requires = \["(.*)"\]/\1/p' pyproject.toml | $(LOCK) -c requirements.lock - -o requirements-build.lock
 
 .venv/ready: requirements.lock pyproject.toml

@@ -40,8 +40,8 @@ def test_every_rule_has_tests_that_exist(row: str) -> None:
 
 
 def test_the_table_is_whole() -> None:
-    """26 rules; a row that is lost in an edit would be lost silently."""
-    assert len(ROWS) == 26
+    """30 rules; a row that is lost in an edit would be lost silently."""
+    assert len(ROWS) == 30
 
 
 def test_the_references_are_what_the_code_says() -> None:
@@ -56,9 +56,9 @@ def test_handlers_are_thin_and_return_nothing() -> None:
         node
         for node in ast.walk(tree)
         if isinstance(node, ast.AsyncFunctionDef)
-        and any(ast.unparse(one).startswith(("kopf.on.event", "kopf.index")) for one in node.decorator_list)
+        and any(ast.unparse(one).startswith("kopf.on.event") for one in node.decorator_list)
     ]
-    assert len(decorated) >= 4
+    assert len(decorated) >= 2
     for handler in decorated:
         assert len(handler.body) <= 3, handler.name
         assert not any(isinstance(node, ast.Return) and node.value for node in ast.walk(handler)), handler.name

@@ -47,7 +47,10 @@ _PROBLEM: Final[dict[str, Any]] = {
                 "properties": {"field": {"type": "string"}, "message": {"type": "string"}},
             },
         },
-        "traceId": {"type": "string", "description": "Of a 500: under this the API's log tells more."},
+        "traceId": {
+            "type": "string",
+            "description": "Of a 500: the request's id, under which the API's log tells more.",
+        },
     },
     "example": {
         "type": "about:blank",
@@ -57,13 +60,18 @@ _PROBLEM: Final[dict[str, Any]] = {
     },
 }
 
-_RATE_HEADERS: Final[dict[str, Any]] = {
+_HEADERS: Final[dict[str, Any]] = {
     "X-RateLimit-Limit": {
         "description": "Requests let through in 60 seconds, by whichever limit is nearer: of this address, or of this "
         "organization. Absent where the installation has lifted both.",
         "schema": {"type": "integer"},
     },
     "X-RateLimit-Remaining": {"description": "How many more are let through now.", "schema": {"type": "integer"}},
+    "X-Request-Id": {
+        "description": "The request's id in the logs: as the request gave it in this header (1 to 128 letters, digits "
+        "and ._~:/+=@-), else a new one.",
+        "schema": {"type": "string"},
+    },
     "X-RateLimit-Reset": {
         "description": "When the oldest counted request leaves the window, in seconds since the epoch.",
         "schema": {"type": "integer"},
@@ -162,8 +170,8 @@ def _complete(document: dict[str, Any]) -> None:
         schemas.pop(unused, None)
     schemas["Problem"] = _PROBLEM
     components["securitySchemes"] = _SCHEMES
-    components["headers"] = _RATE_HEADERS
-    references = {name: {"$ref": f"#/components/headers/{name}"} for name in _RATE_HEADERS}
+    components["headers"] = _HEADERS
+    references = {name: {"$ref": f"#/components/headers/{name}"} for name in _HEADERS}
     for path in document["paths"].values():
         for operation in path.values():
             for response in operation["responses"].values():

@@ -1,4 +1,4 @@
-"""What stands before every route: the limit per address, rate-limit headers, metrics, unexpected faults.
+"""What stands before every route: the limit per address, rate-limit headers, ids, metrics, unexpected faults.
 
 Plain ASGI, for it is on the path of every request.
 """
@@ -17,8 +17,10 @@ from hookwright_api.clients import client_of
 from hookwright_api.errors import LimitsUnavailable
 from hookwright_api.limits import Limiter, Verdict, nearest
 from hookwright_api.limits import Scope as LimitScope
+from hookwright_api.passing import begin
 from hookwright_api.problems import MEDIA_TYPE, ProblemError, unavailable
 from hookwright_api.settings import Network
+from hookwright_crds.requests import REQUEST_ID, request_id
 
 log = structlog.get_logger(__name__)
 
@@ -26,6 +28,7 @@ TALLY: Final = "hookwright.tally"
 CLIENT: Final = "hookwright.client"
 """Keys of the ASGI scope: the verdicts on this request, and whom it was counted for."""
 
+_REQUEST_ID: Final = REQUEST_ID.lower().encode()
 _METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 
 
@@ -43,7 +46,7 @@ class Front:
         limiter: Callable[[], Limiter],
         *,
         trusted: tuple[Network, ...],
-        new_trace: Callable[[], str] = lambda: secrets.token_hex(8),
+        new_request_id: Callable[[], str] = lambda: secrets.token_hex(16),
     ) -> None:
         """Stand before an application.
 
@@ -51,33 +54,36 @@ class Front:
             app: the application.
             limiter: returns the limiter; it is made only when the application starts.
             trusted: networks of the proxies whose X-Forwarded-For counts.
-            new_trace: draws the id that a client and the log share of an unexpected fault.
+            new_request_id: draws the id of a request whose caller gave none.
         """
         self._app = app
         self._limiter = limiter
         self._trusted = trusted
-        self._new_trace = new_trace
+        self._new_request_id = new_request_id
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        answer = _Answer(scope, send)
         began = time.perf_counter()
+        headers = Headers(scope=scope)
+        told = request_id(headers.get(REQUEST_ID), self._new_request_id)
+        begin(told, headers)
+        answer = _Answer(scope, send, told)
         try:
-            await self._count(scope)
+            await self._count(scope, headers)
             await self._app(scope, receive, answer.send)
         except Exception as error:  # noqa: BLE001 - whatever it is, the client gets a problem document
             if not answer.started:
-                await answer.problem(self._problem(error, scope))
+                await answer.problem(self._problem(error, scope, told))
         finally:
             _measure(scope, answer.status, time.perf_counter() - began)
 
-    async def _count(self, scope: Scope) -> None:
+    async def _count(self, scope: Scope, headers: Headers) -> None:
         scope[TALLY] = tally = []
         peer = scope.get("client")
-        forwarded = Headers(scope=scope).getlist("x-forwarded-for") if self._trusted else ()
+        forwarded = headers.getlist("x-forwarded-for") if self._trusted else ()
         scope[CLIENT] = client_of(peer[0] if peer else None, forwarded, self._trusted)
         verdict = await self._limiter().hit(LimitScope.IP, scope[CLIENT])
         if verdict is not None:
@@ -85,21 +91,21 @@ class Front:
             if not verdict.allowed:
                 raise verdict.refusal()
 
-    def _problem(self, error: Exception, scope: Scope) -> ProblemError:
+    def _problem(self, error: Exception, scope: Scope, told: str) -> ProblemError:
         if isinstance(error, ProblemError):
             return error
         if isinstance(error, LimitsUnavailable):
             return unavailable(str(error))
-        trace = self._new_trace()
-        log.error("unexpected fault", trace=trace, method=scope["method"], route=_route(scope), exc_info=error)
-        return ProblemError(500, f"unexpected fault; the log tells more under {trace}", trace=trace)
+        log.error("unexpected fault", method=scope["method"], route=_route(scope), exc_info=error)
+        return ProblemError(500, f"unexpected fault; the log tells more under {told}", trace=told)
 
 
 class _Answer:
     """The answer to one request on its way out."""
 
-    def __init__(self, scope: Scope, send: Send) -> None:
+    def __init__(self, scope: Scope, send: Send, told: str) -> None:
         self._scope = scope
+        self._request_id = (_REQUEST_ID, told.encode())
         self._send = send
         self.started = False
         self.status = 500
@@ -111,7 +117,7 @@ class _Answer:
         await self._send(message)
 
     def _headers(self) -> list[tuple[bytes, bytes]]:
-        headers = [(b"x-content-type-options", b"nosniff")]
+        headers = [(b"x-content-type-options", b"nosniff"), self._request_id]
         if self._scope["path"].startswith("/v1"):
             headers.append((b"cache-control", b"no-store"))
         verdict = nearest(self._scope.get(TALLY, []))

@@ -15,6 +15,7 @@ from pydantic_core import from_json
 
 from hookwright_api.errors import OperatorError, OperatorUnavailable
 from hookwright_api.faults import NO_ANSWER
+from hookwright_api.passing import headers_passed_on
 
 log = structlog.get_logger(__name__)
 
@@ -88,7 +89,8 @@ class Intake:
         params: Mapping[str, str] | None = None,
         within: httpx.Timeout = _TIMEOUT,
     ) -> httpx.Response:
-        headers = {"Authorization": f"Bearer {self._read_token()}", "Accept": "application/json"}
+        ours = {"Authorization": f"Bearer {self._read_token()}", "Accept": "application/json"}
+        headers = {**headers_passed_on(), **ours}
         if content is not None:
             headers["Content-Type"] = "application/json"
         try:

@@ -12,6 +12,8 @@ def set_up(settings: Settings) -> None:
     """Set up logging for the process; other libraries' logs come out in the same form."""
     level = logging.getLevelNamesMapping()[settings.log_level.upper()]
     shared: list[structlog.typing.Processor] = [
+        # The id of the request at hand.
+        structlog.contextvars.merge_contextvars,
         structlog.stdlib.add_log_level,
         structlog.stdlib.add_logger_name,
         structlog.processors.TimeStamper(fmt="iso", utc=True),

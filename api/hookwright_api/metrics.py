@@ -3,6 +3,7 @@
 Labels are bounded: never a URL, never an id, and no namespace, project or endpoint; a route is its template.
 """
 
+from importlib.metadata import version
 from typing import Final
 
 from prometheus_client import Counter, Gauge, Histogram
@@ -27,3 +28,6 @@ VIEW_AGE: Final = Gauge(
     ["resource"],
 )
 VIEW_LISTS: Final = Counter("hookwright_api_view_lists", "Lists that the view was made anew from.", ["resource"])
+BUILD_INFO: Final = Gauge("hookwright_api_build_info", "1, with the API's version.", ["version"])
+
+BUILD_INFO.labels(version("hookwright")).set(1)

@@ -50,7 +50,7 @@ class ProblemError(HookwrightApiError):
         status: HTTP status code.
         errors: the single faults, where there are several to name.
         headers: further headers of the answer.
-        trace: id under which the log tells more; empty where there is nothing more to tell.
+        trace: the request's id, under which the log tells more; empty where there is nothing more to tell.
     """
 
     def __init__(

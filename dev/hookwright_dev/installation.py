@@ -3,7 +3,7 @@
 import os
 import socket
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -58,11 +58,17 @@ class OperatorProcess:
 
     Attributes:
         settings: HOOKWRIGHT_* variables on top of those that a loopback installation needs.
+        host: address that it listens on.
+        command: what runs its program, such as ``ip netns exec <name>``.
+        account: the ServiceAccount of the installation whose rights it has.
     """
 
     cluster: Cluster
     folder: Path
     settings: Mapping[str, str] = field(default_factory=dict)
+    host: str = _HOST
+    command: Sequence[str] = ()
+    account: str = "hookwright-operator"
     intake_port: int = field(default_factory=free_port)
     health_port: int = field(default_factory=free_port)
     process: ChildProcess | None = None
@@ -70,12 +76,12 @@ class OperatorProcess:
     @property
     def intake_url(self) -> str:
         """Base URL of the intake."""
-        return f"http://{_HOST}:{self.intake_port}"
+        return f"http://{self.host}:{self.intake_port}"
 
     @property
     def health_url(self) -> str:
         """Base URL of /healthz, /readyz and /metrics."""
-        return f"http://{_HOST}:{self.health_port}"
+        return f"http://{self.host}:{self.health_port}"
 
     @property
     def log(self) -> Path:
@@ -91,13 +97,13 @@ class OperatorProcess:
     def start(self, *, wait: bool = True) -> None:
         """Start the operator, and return when it is ready."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        kubeconfig = service_account_kubeconfig(self.cluster, "hookwright-operator", self.folder)
+        kubeconfig = service_account_kubeconfig(self.cluster, self.account, self.folder)
         environment = {
             "HOOKWRIGHT_DATABASE_URL": f"sqlite:///{self.folder / 'hookwright.db'}",
             "HOOKWRIGHT_ALLOWED_NETWORKS": "127.0.0.0/8,::1/128",
             "HOOKWRIGHT_ALLOW_HTTP": "true",
-            "HOOKWRIGHT_INTAKE_HOST": _HOST,
-            "HOOKWRIGHT_HEALTH_HOST": _HOST,
+            "HOOKWRIGHT_INTAKE_HOST": self.host,
+            "HOOKWRIGHT_HEALTH_HOST": self.host,
             "HOOKWRIGHT_LOG_FORMAT": "console",
         }
         environment |= _own_settings() | dict(self.settings)
@@ -106,14 +112,14 @@ class OperatorProcess:
             "HOOKWRIGHT_INTAKE_PORT": str(self.intake_port),
             "HOOKWRIGHT_HEALTH_PORT": str(self.health_port),
         }
-        argv = [sys.executable, "-m", "hookwright_operator"]
+        argv = [*self.command, sys.executable, "-m", "hookwright_operator"]
         self.process = ChildProcess.start("operator", argv, log=self.log, env=environment)
         if wait:
             self.wait_ready()
 
-    def wait_ready(self) -> None:
-        """Return when the operator takes events."""
-        self.running.wait_ready(self._ready, _READY_SECONDS)
+    def wait_ready(self, seconds: float = _READY_SECONDS) -> None:
+        """Return when the operator takes events, after so many seconds at most."""
+        self.running.wait_ready(self._ready, seconds)
 
     def stop(self) -> int:
         """Send SIGTERM and return the exit code."""

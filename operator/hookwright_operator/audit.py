@@ -1,26 +1,59 @@
-"""Finds deletions that the watches missed.
+"""Compares what the watches have shown with what there is.
 
-When a watch was away too long the API server no longer knows what it missed; kopf then lists anew and
-shows what is there, but nobody tells what is not. So after such a gap every kind is listed once more here,
-also those of which nothing was shown: perhaps nothing is left of them.
+At the start nobody tells when everything has been shown. And when a watch was away too long the API server no longer
+knows what it missed; kopf then lists anew and shows what is there, but nobody tells what is not. So after such a gap
+every kind is listed once more here, also those of which nothing was shown: perhaps nothing is left of them.
 """
 
-from collections.abc import Collection, Mapping
-from typing import Any
+import asyncio
+from collections.abc import Collection
+from typing import Final
 
 from hookwright_crds.resources import Kind
 from hookwright_operator.handlers import Watch
 from hookwright_operator.kube import Kube
-from hookwright_operator.reconcile.cache import MODELS
+from hookwright_operator.reconcile.cache import MODELS, Cache
 from hookwright_operator.reconcile.paths import SELECTOR, resources_path, secrets_path
 
+_PAGE: Final = 500
+_LOOK_SECONDS: Final = 0.05
+_LOOKS: Final = 100
 
-async def _listed(kube: Kube, kind: Kind | None, namespaces: Collection[str]) -> list[Mapping[str, Any]]:
-    params = {"labelSelector": SELECTOR} if kind is None else {}
-    found: list[Mapping[str, Any]] = []
+
+async def until_shown(kube: Kube, cache: Cache, namespaces: Collection[str]) -> None:
+    """Return when the watches have shown everything that exists.
+
+    Args:
+        kube: asked for lists.
+        cache: takes in what the watches show, meanwhile.
+        namespaces: those that are served, all where empty.
+
+    Raises:
+        KubeError: the lists cannot be had.
+    """
+    while True:
+        missing = {uid for kind in (*MODELS, None) for uid in await _uids(kube, kind, namespaces)}
+        # What was created and deleted within a gap of a watch is never shown, so after a while it is listed anew.
+        for _ in range(_LOOKS):
+            missing = {uid for uid in missing if not cache.knows(uid)}
+            if not missing:
+                return
+            await asyncio.sleep(_LOOK_SECONDS)
+
+
+async def _uids(kube: Kube, kind: Kind | None, namespaces: Collection[str]) -> set[str]:
+    """Return the uids of all objects of a kind, or of our Secrets where it is None."""
+    found: set[str] = set()
     for namespace in namespaces or (None,):
         path = secrets_path(namespace) if kind is None else resources_path(kind, namespace)
-        found.extend((await kube.get(path, **params))["items"])
+        selected = {"labelSelector": SELECTOR} if kind is None else {}
+        following = ""
+        while True:
+            page = await kube.get(path, limit=str(_PAGE), **selected, **({"continue": following} if following else {}))
+            found.update(body["metadata"]["uid"] for body in page["items"])
+            following = page["metadata"].get("continue", "")
+            if not following:
+                break
     return found
 
 
@@ -48,7 +81,7 @@ async def audit(kube: Kube, watch: Watch, namespaces: Collection[str]) -> int:
 async def _audit_kind(kube: Kube, watch: Watch, kind: Kind | None, namespaces: Collection[str]) -> int:
     missed = 0
     before = list(watch.cache.names(kind))
-    present = {body["metadata"]["uid"] for body in await _listed(kube, kind, namespaces)}
+    present = await _uids(kube, kind, namespaces)
     for (namespace, name), uid in before:
         if uid not in present:
             missed += 1
@@ -58,15 +91,3 @@ async def _audit_kind(kube: Kube, watch: Watch, kind: Kind | None, namespaces: C
             else:
                 watch.happened(kind, "DELETED", body)
     return missed
-
-
-async def is_empty(kube: Kube, namespaces: Collection[str]) -> bool:
-    """Tell whether the cluster has nothing of ours, in which case no watch will ever say a word."""
-    for kind in MODELS:
-        for namespace in namespaces or (None,):
-            if (await kube.get(resources_path(kind, namespace), limit="1"))["items"]:
-                return False
-    for namespace in namespaces or (None,):
-        if (await kube.get(secrets_path(namespace), limit="1", labelSelector=SELECTOR))["items"]:
-            return False
-    return True

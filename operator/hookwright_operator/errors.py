@@ -5,7 +5,8 @@
     HookwrightError
     ├── SettingsError            a setting is wrong; the process does not start
     ├── KubeError                the API server answered with an error
-    │   └── KubeUnavailable      it did not answer, or answered 429 or 5xx
+    │   ├── KubeUnavailable      it did not answer, or answered 429 or 5xx
+    │   └── NotLeading           it was not asked, for another process may lead
     ├── StoreError               the store refused or failed
     │   └── StoreUnavailable     it cannot take or give anything right now
     └── RefusedAddressError      the guard does not let an attempt connect there
@@ -39,6 +40,10 @@ class KubeError(HookwrightError):
 
 class KubeUnavailable(KubeError):  # noqa: N818 - the condition, as in StoreUnavailable, not a fault of the caller
     """The API server cannot be reached or is overloaded; trying again later may help."""
+
+
+class NotLeading(KubeError):  # noqa: N818
+    """This process may not write to the cluster, for another one may lead; nothing was sent."""
 
 
 class StoreError(HookwrightError):

@@ -8,13 +8,16 @@ whole Kubernetes API is loaded for five verbs.
 import asyncio
 import ssl
 from collections.abc import Mapping
-from typing import Any, Final, Self
+from contextlib import AbstractContextManager
+from copy import copy
+from typing import Any, Final, Protocol, Self
 
 import aiohttp
 import kopf
 import structlog
+from aiohttp.abc import AbstractStreamWriter
 
-from hookwright_operator.errors import KubeError, KubeUnavailable
+from hookwright_operator.errors import KubeError, KubeUnavailable, NotLeading
 
 log = structlog.get_logger(__name__)
 
@@ -26,6 +29,22 @@ _RELOGIN_SECONDS: Final = 300.0
 """Projected ServiceAccount tokens are replaced on disk within the hour; ours is read anew well before."""
 
 Object = dict[str, Any]
+
+
+class Fence(Protocol):
+    """Says whether writing is this process's business."""
+
+    @property
+    def holds(self) -> bool:
+        """Whether a write may be sent now."""
+
+    @property
+    def left(self) -> float:
+        """Seconds after which what was sent must have ended, one way or the other."""
+
+    @property
+    def writing(self) -> AbstractContextManager[None]:
+        """Is entered for as long as a write is under way."""
 
 
 def _login() -> kopf.ConnectionInfo:
@@ -44,6 +63,7 @@ class Kube:
         self._read_at = 0.0
         self._ssl: ssl.SSLContext = self._info.as_ssl_context()
         self._session: aiohttp.ClientSession | None = None
+        self._fence: Fence | None = None
 
     @classmethod
     async def connect(cls) -> Self:
@@ -56,6 +76,12 @@ class Kube:
         kube._session = aiohttp.ClientSession(timeout=_TIMEOUT, trust_env=False)
         kube._read_at = asyncio.get_running_loop().time()
         return kube
+
+    def within(self, fence: Fence) -> Self:
+        """Return a client over the same connections that writes only where a fence lets it."""
+        fenced = copy(self)
+        fenced._fence = fence  # noqa: SLF001 - of its own kind
+        return fenced
 
     async def close(self) -> None:
         """Close the connections."""
@@ -100,7 +126,10 @@ class Kube:
         for last in (False, True):
             self._refresh()
             try:
-                return await self._send(method, path, body, media, params)
+                if self._fence is not None and body is not None:
+                    return await self._send_fenced(method, path, _Fenced(body, self._fence), media, params)
+                payload = aiohttp.JsonPayload(body) if body is not None else None
+                return await self._send(method, path, payload, media, params)
             except KubeError as error:
                 if error.status != 401 or last:
                     raise
@@ -112,15 +141,33 @@ class Kube:
         if now - self._read_at > _RELOGIN_SECONDS:
             self._info, self._read_at = _login(), now
 
+    async def _send_fenced(
+        self, method: str, path: str, body: "_Fenced", media: str, params: Mapping[str, str] | None
+    ) -> Object:
+        withheld = NotLeading(f"{method} {path}: not sent, for this process does not lead")
+        if not body.fence.holds:
+            raise withheld
+        try:
+            # What hangs is given up before another process can lead.
+            with body.fence.writing:
+                async with asyncio.timeout(body.fence.left):
+                    return await self._send(method, path, body, media, params)
+        except TimeoutError:
+            raise KubeUnavailable(f"{method} {path}: the API server did not answer within this term") from None
+        except KubeUnavailable:
+            if body.withheld:
+                raise withheld from None
+            raise
+
     async def _send(
-        self, method: str, path: str, body: Object | None, media: str, params: Mapping[str, str] | None
+        self, method: str, path: str, body: aiohttp.JsonPayload | None, media: str, params: Mapping[str, str] | None
     ) -> Object:
         assert self._session is not None, "use Kube.connect()"
         headers = {**self._info.as_http_headers(), "Content-Type": media, "Accept": "application/json"}
         url = f"{self._info.server.rstrip('/')}{path}"
         try:
             async with self._session.request(
-                method, url, json=body, params=params, headers=headers, ssl=self._ssl, proxy=self._info.proxy_url
+                method, url, data=body, params=params, headers=headers, ssl=self._ssl, proxy=self._info.proxy_url
             ) as answer:
                 content = await answer.json(content_type=None)
                 status = answer.status
@@ -131,6 +178,25 @@ class Kube:
         if status < 400:
             return content if isinstance(content, dict) else {}
         raise _refusal(method, path, status, content)
+
+
+class _Fenced(aiohttp.JsonPayload):
+    """A body that asks the fence when its turn to be written comes; without it no header is sent either.
+
+    A process that was paused may find itself anywhere between the decision to write and the writing, so the question
+    is put as late as can be.
+    """
+
+    def __init__(self, body: Object, fence: Fence) -> None:
+        super().__init__(body)
+        self.fence = fence
+        self.withheld = False
+
+    async def write_with_length(self, writer: AbstractStreamWriter, content_length: int | None) -> None:
+        self.withheld = not self.fence.holds
+        if self.withheld:
+            raise NotLeading("not sent")
+        await super().write_with_length(writer, content_length)
 
 
 def _refusal(method: str, path: str, status: int, content: object) -> KubeError:

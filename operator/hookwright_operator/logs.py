@@ -14,6 +14,8 @@ def configure(*, form: str, level: str) -> None:
         level: the least level that is shown, as in ``info``.
     """
     shared: list[structlog.typing.Processor] = [
+        # The id of the request at hand.
+        structlog.contextvars.merge_contextvars,
         structlog.stdlib.add_log_level,
         structlog.stdlib.add_logger_name,
         structlog.processors.TimeStamper(fmt="iso", utc=True),

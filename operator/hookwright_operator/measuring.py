@@ -5,6 +5,9 @@ It costs one row of counters and one step into an index for each endpoint, howev
 
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
+
+from prometheus_client import REGISTRY
 
 from hookwright_crds.conditions import find
 from hookwright_crds.resources import WebhookEndpoint
@@ -13,6 +16,18 @@ from hookwright_operator.reconcile.cache import Cache
 from hookwright_operator.reconcile.plan import Key
 from hookwright_operator.registry import Endpoint, Registry
 from hookwright_operator.store.store import Store
+
+
+def show() -> None:
+    """Let a scrape show these gauges again."""
+    hide()
+    REGISTRY.register(metrics.WHOLE_STORE)
+
+
+def hide() -> None:
+    """Let a scrape not show these gauges: another process keeps them, and a sum must count nothing twice."""
+    with suppress(KeyError):
+        REGISTRY.unregister(metrics.WHOLE_STORE)
 
 
 async def measure(store: Store, registry: Registry, cache: Cache, *, now_ms: int) -> None:

@@ -7,10 +7,13 @@ from the start, at 0, for a rate over a counter that begins with its first event
 from importlib.metadata import version
 from typing import Final
 
-from prometheus_client import Counter, Gauge, Histogram
+from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Histogram
 
 _FAST: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 _SLOW: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
+
+WHOLE_STORE: Final = CollectorRegistry()
+"""The gauges that tell of the whole store; of several processes only the one that leads shows them."""
 
 EVENTS_ACCEPTED: Final = Counter("hookwright_events_accepted", "Events accepted: committed and answered 202.")
 EVENTS_DUPLICATE: Final = Counter(
@@ -26,21 +29,30 @@ LATENCY: Final = Histogram(
     "From an event's acceptance to the end of its first attempt; a retry by hand has a first attempt again.",
     buckets=_SLOW,
 )
-PENDING: Final = Gauge("hookwright_deliveries_pending", "Deliveries not yet delivered, failed or discarded.")
+PENDING: Final = Gauge(
+    "hookwright_deliveries_pending", "Deliveries not yet delivered, failed or discarded.", registry=WHOLE_STORE
+)
 OLDEST_PENDING: Final = Gauge(
     "hookwright_deliveries_oldest_pending_age_seconds",
     "For how long the longest waiting delivery has been due, of the endpoints that may be sent to now.",
+    registry=WHOLE_STORE,
 )
 OLDEST_LATE: Final = Gauge(
     "hookwright_deliveries_oldest_late_age_seconds",
     "The same of endpoints that take what they are sent and have no rate limit: what is late for no reason of theirs.",
+    registry=WHOLE_STORE,
 )
 IN_FLIGHT: Final = Gauge("hookwright_deliveries_in_flight", "Attempts under way.")
+SHARDS_OWNED: Final = Gauge(
+    "hookwright_shards_owned",
+    "Shards of endpoints that this process delivers for, of 128: all of them unless processes share a database.",
+)
 ENDPOINTS: Final = Gauge(
     "hookwright_endpoints",
     "Endpoints known, each in one state: active, unreachable (the last attempt failed), suspended, "
     "or blocked (not Ready).",
     ["state"],
+    registry=WHOLE_STORE,
 )
 RECONCILES: Final = Counter("hookwright_reconcile", "Reconciliations, by kind and result.", ["kind", "result"])
 RECONCILE_DURATION: Final = Histogram(
@@ -56,7 +68,9 @@ LEASE_UNTIL: Final = Gauge(
     "hookwright_lease_until_timestamp_seconds", "Until when this process holds its deliveries, in seconds of the epoch."
 )
 MEASURED: Final = Gauge(
-    "hookwright_gauges_timestamp_seconds", "When the gauges of deliveries and endpoints were last brought up to date."
+    "hookwright_gauges_timestamp_seconds",
+    "When the gauges of deliveries and endpoints were last brought up to date.",
+    registry=WHOLE_STORE,
 )
 STORE_ERRORS: Final = Counter(
     "hookwright_store_errors",
@@ -68,11 +82,15 @@ WATCH_AGE: Final = Gauge(
     "Seconds since the API server last answered a watch of this kind; healthy watches are renewed within 2 minutes.",
     ["resource"],
 )
+LEADER: Final = Gauge(
+    "hookwright_leader", "1 where this process leads: of all it alone writes to the cluster; 0 on a standby."
+)
 BUILD_INFO: Final = Gauge("hookwright_build_info", "1, with the operator's version.", ["version"])
 
 STATES: Final = ("active", "unreachable", "suspended", "blocked")
 """Values of ``hookwright_endpoints``'s label."""
 
+REGISTRY.register(WHOLE_STORE)
 BUILD_INFO.labels(version("hookwright")).set(1)
 for _outcome in ("delivered", "failed", "discarded"):
     DELIVERIES.labels(_outcome)

@@ -1,6 +1,7 @@
 """What the intake is given of the rest: acceptance, the delivery log, and tests of endpoints."""
 
 import asyncio
+import logging
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -56,23 +57,25 @@ class EventAccepter:
     store: Store
     held: Callable[[str], object]
 
-    async def accept(self, namespace: str, project: str, events: Sequence[IncomingEvent]) -> AcceptResult:
+    async def accept(
+        self, namespace: str, project: str, events: Sequence[IncomingEvent], *, trace: str | None = None
+    ) -> AcceptResult:
         """Write events and deliveries in one transaction; return after its commit.
 
         Raises:
             StoreUnavailable: nothing was written.
         """
-        new = tuple(self._new(namespace, project, event) for event in events)
+        new = tuple(self._new(namespace, project, event, trace) for event in events)
         # Shielded: a caller who leaves must not leave deliveries that are claimed and in nobody's memory.
         return await asyncio.shield(asyncio.ensure_future(self._write(new)))
 
-    def _new(self, namespace: str, project: str, event: IncomingEvent) -> NewEvent:
+    def _new(self, namespace: str, project: str, event: IncomingEvent, trace: str | None) -> NewEvent:
         size = len(event.body)
         deliveries = tuple(
             NewDelivery(delivery_id(), endpoint.uid, self.dispatcher.reserve(endpoint.uid, size))
             for endpoint in self.registry.subscribers(namespace, project, event.type)
         )
-        return NewEvent(message_id(), namespace, project, event.event_id, event.type, event.body, deliveries)
+        return NewEvent(message_id(), namespace, project, event.event_id, event.type, event.body, deliveries, trace)
 
     async def _write(self, events: Sequence[NewEvent]) -> AcceptResult:
         try:
@@ -90,6 +93,9 @@ class EventAccepter:
         duplicates = len(accepted.duplicate_ids)
         metrics.EVENTS_ACCEPTED.inc(accepted.accepted)
         metrics.EVENTS_DUPLICATE.inc(duplicates)
+        if log.is_enabled_for(logging.DEBUG):
+            new = [event.id for event in events if event.id not in accepted.duplicate_ids]
+            log.debug("events accepted", event_ids=new, duplicates=duplicates, deliveries=accepted.deliveries)
         return AcceptResult(accepted.accepted, duplicates, accepted.deliveries)
 
     async def _discard_for_the_gone(self, events: Sequence[NewEvent]) -> None:
@@ -109,7 +115,9 @@ class EventAccepter:
 
     def _dispatch(self, event: NewEvent, accepted: Accepted) -> None:
         self.dispatcher.accepted(
-            Claimed(delivery.id, delivery.endpoint_uid, event.id, event.type, event.body, 0, accepted.at_ms)
+            Claimed(
+                delivery.id, delivery.endpoint_uid, event.id, event.type, event.body, 0, accepted.at_ms, event.trace
+            )
             for delivery in event.deliveries
             if delivery.claimed
         )
@@ -177,9 +185,10 @@ class Recoveries:
         return await self.store.recovery(recovery_id)
 
     async def drive(self) -> None:
-        """Take every running job a step on, again and again, until cancelled."""
+        """Take every running job of an endpoint that is this process's a step on, again and again, until cancelled."""
         while True:
-            jobs = await self.store.running_recoveries()
+            running = await self.store.running_recoveries()
+            jobs = [job for job in running if self.dispatcher.ground.owns(job.endpoint_uid)]
             steps = [self.store.advance_recovery(job.id, limit=RECOVERED_AT_ONCE) for job in jobs]
             for job, recovered in zip(jobs, await asyncio.gather(*steps), strict=True):
                 if recovered:

@@ -1,9 +1,11 @@
 """The operator as one running whole: what is made in which order, and what ends in which."""
 
 import asyncio
+import secrets
 import signal
 import time
 from contextlib import suppress
+from dataclasses import replace
 from datetime import timedelta
 from importlib.metadata import version
 from typing import Final
@@ -11,13 +13,16 @@ from typing import Final
 import structlog
 from prometheus_client import REGISTRY
 
-from hookwright_operator import metrics
-from hookwright_operator.audit import audit, is_empty
+from hookwright_operator import measuring, metrics
+from hookwright_operator.audit import audit, until_shown
 from hookwright_operator.delivery.guard import Guard
-from hookwright_operator.delivery.health import HealthPublisher, delivery_counts
+from hookwright_operator.delivery.health import HealthPublisher
 from hookwright_operator.delivery.loops import Dispatcher
 from hookwright_operator.delivery.seams import Bounds
 from hookwright_operator.delivery.sender import Sender
+from hookwright_operator.delivery.setbacks import Setbacks
+from hookwright_operator.delivery.shards import Ownership
+from hookwright_operator.duties import Duties, Lead
 from hookwright_operator.errors import KubeError
 from hookwright_operator.handlers import Watch
 from hookwright_operator.intake.app import create_app
@@ -27,8 +32,9 @@ from hookwright_operator.intake.health import create_health
 from hookwright_operator.intake.reviews import Keeping
 from hookwright_operator.intake.server import Server
 from hookwright_operator.kube import Kube
-from hookwright_operator.measuring import measure
+from hookwright_operator.leading import Election, Term
 from hookwright_operator.ports import Deliveries, EndpointTester, EventAccepter, Recoveries
+from hookwright_operator.pulse import StorePulse
 from hookwright_operator.reconcile.cache import Cache
 from hookwright_operator.reconcile.plan import Key
 from hookwright_operator.reconcile.queue import WorkQueue
@@ -38,15 +44,15 @@ from hookwright_operator.sessions import Rotation, SessionKeys
 from hookwright_operator.settings import Settings
 from hookwright_operator.store.store import Store
 from hookwright_operator.supervise import Supervisor
+from hookwright_operator.tracing import Traces
 from hookwright_operator.watching import until_served, watch_cluster
 
 log = structlog.get_logger(__name__)
 
-_DAY_MS: Final = 86_400_000
-_PRUNED_AT_ONCE: Final = 500
-_PRUNE_PAUSE: Final = 60.0
-_GAUGES_PAUSE: Final = 5.0
 _AUDIT_PAUSE: Final = 2.0
+_SYNC_PAUSE: Final = 0.1
+_COMPARE_PAUSE: Final = 180.0
+_RESIGN_SECONDS: Final = 1.0
 
 
 def now_ms() -> int:
@@ -55,54 +61,70 @@ def now_ms() -> int:
 
 
 class Operator:
-    """Everything that one operator process runs; `start` and then `stop`, once."""
+    """Everything that one operator process runs, by its roles; `start` and then `stop`, once."""
 
     def __init__(self, settings: Settings, kube: Kube, store: Store) -> None:
         self._settings, self._kube, self._store = settings, kube, store
         self._stopping = ""
+        # Who has the store to himself needs nobody's leave to lead.
+        self._term = Term.without_end() if store.exclusive else Term()
+        self._election = None if store.exclusive else _election(settings, kube, self._term)
+        self._synced = asyncio.Event()
+        writing = kube if store.exclusive else kube.within(self._term)
         self._loops = Supervisor()
         self._registry = Registry()
-        self._sender = Sender(
-            Guard(allowed=settings.allowed_networks, denied=settings.denied_networks),
-            user_agent=f"Hookwright/{version('hookwright')}",
-            allow_http=settings.allow_http,
-        )
+        self._traces = Traces.start(settings.traces) if settings.traces else None
+        self._sender = _sender(settings, self._traces)
+        self._store_pulse = StorePulse(store.ping)
         self._health = HealthPublisher(
-            store, self._registry, self._publish, interval=settings.status_interval, clock=time.monotonic
+            store,
+            self._registry,
+            self._publish,
+            interval=settings.status_interval,
+            clock=time.monotonic,
+            leads=lambda: self._term.holds,
+            report=store.reports.report,
         )
         self._dispatcher = Dispatcher(
             store,
             self._sender,
             settings.retry_schedule,
-            Bounds(settings.window, settings.memory_limit),
+            Bounds(settings.window, settings.memory_limit, settings.max_in_flight),
             clock_ms=now_ms,
             observer=self._health,
+            shared=not store.exclusive,
         )
-        self._registry.listen(self._dispatcher)
+        self._ownership = Ownership(store.sharing, self._dispatcher)
+        if "deliver" in settings.roles:
+            self._registry.listen(self._dispatcher)
         self._world = World(
-            kube=kube,
+            kube=writing,
             cache=Cache(),
             registry=self._registry,
             store=store,
             allow_http=settings.allow_http,
             finalizer_grace=timedelta(seconds=settings.finalizer_grace),
             counts_lost=self._health.changed,
+            leads=lambda: self._term.holds,
+            rivalled=not store.exclusive,
         )
         self._queue = WorkQueue(self._world.reconcile)
         self._watch = Watch(self._world.cache, self._queue)
-        self._sessions = SessionKeys(
-            kube,
-            self._world.cache,
-            namespace=settings.namespace,
-            rotation=Rotation(settings.session_key_rotation * 86_400, settings.session_key_overlap * 86_400),
-            clock=time.time,
-        )
+        self._duties = Duties(kube, store, self._registry, self._world.cache, self._health, now_ms)
+        self._sessions = _session_keys(settings, writing, self._world.cache)
+        leading = {
+            "takeover": self._take_over,
+            "sessions": self._keep_session_keys,
+            "retention": self._prune,
+            "gauges": self._duties.measure,
+        }
+        self._lead = Lead(self._term, self._loops, leading)
         self._servers: list[Server] = []
 
     @property
-    def intake_port(self) -> int:
-        """The port that the intake listens on."""
-        return self._servers[1].port
+    def intake_port(self) -> int | None:
+        """The port that the intake listens on, None where this process takes no events in."""
+        return self._servers[1].port if len(self._servers) > 1 else None
 
     @property
     def health_port(self) -> int:
@@ -112,26 +134,43 @@ class Operator:
     async def start(self) -> None:
         """Start everything; readiness comes when the watches have shown what there is."""
         settings = self._settings
-        health = create_health(live=self._loops.dying, ready=self._unready, registry=REGISTRY)
+        health = create_health(live=self._loops.dying, ready=self._not_ready, registry=REGISTRY)
         self._servers.append(await Server.start(health, host=settings.health_host, port=settings.health_port))
+        metrics.LEADER.set_function(lambda: float(self._term.holds))
+        measuring.hide()
         await self._sender.start()
         self._dispatcher.renewed(await self._store.heartbeat())
-        self._store.listen(self._dispatcher.waiting)
-        await self._dispatcher.recover()
+        if "deliver" in settings.roles:
+            self._store.listen(self._dispatcher.waiting, self._ownership.look_soon)
+            await self._dispatcher.recover()
         recoveries = Recoveries(self._registry, self._dispatcher, self._store, now_ms)
         for name, run in (
             ("heartbeat", self._heartbeat),
-            ("claim", self._dispatcher.run),
+            ("clock", Setbacks(self._store, self._dispatcher, now_ms).run),
+            ("store", self._store_pulse.run),
             ("reconcile", self._queue.run),
             ("watch", self._run_kopf),
             ("sync", self._sync),
             ("audit", self._audit),
             ("health", self._health.run),
-            ("recovery", recoveries.drive),
-            ("retention", self._prune),
-            ("gauges", self._measure),
         ):
             self._loops.start(name, run)
+        if "deliver" in settings.roles:
+            self._loops.start("claim", self._dispatcher.run)
+            if not self._store.exclusive:
+                self._loops.start("shards", self._ownership.run)
+            self._loops.start("recovery", recoveries.drive)
+        if "reconcile" in settings.roles:
+            self._store.reports.hear_reports(self._health.heard)
+            self._loops.start("lead", self._lead.run)
+            if self._election is not None:
+                self._loops.start("election", self._stand)
+        if "intake" in settings.roles:
+            await self._start_intake(recoveries)
+        log.info("listening", roles=settings.roles, intake_port=self.intake_port, health_port=self.health_port)
+
+    async def _start_intake(self, recoveries: Recoveries) -> None:
+        settings = self._settings
         intake = create_app(
             Deps(
                 registry=self._registry,
@@ -141,25 +180,27 @@ class Operator:
                 recoveries=recoveries,
                 tester=EndpointTester(self._sender, time.time),
                 ready=self._unready,
+                traces=self._traces,
             )
         )
         self._servers.append(await Server.start(intake, host=settings.intake_host, port=settings.intake_port))
-        log.info("listening", intake_port=self.intake_port, health_port=self.health_port)
 
     async def stop(self) -> None:
         """End in an order that loses nothing: take nothing in, finish attempts, store results, let go."""
         self._stopping = "stopping"
         log.info("stopping", attempts_under_way=self._dispatcher.in_flight)
-        for server in self._servers[1:]:
-            await server.stop()
-        await self._loops.stop("claim", "recovery", "health", "retention", "gauges", "audit", "sync")
-        await self._dispatcher.drain(self._settings.shutdown_grace)
+        await asyncio.gather(self._resign(), *(server.stop() for server in self._servers[1:]))
+        await self._loops.stop("claim", "shards", "recovery", "health", "audit", "sync", "clock")
+        await self._lead.stop()
+        await self._ownership.drain(self._settings.shutdown_grace)
         with suppress(Exception):
             async with asyncio.timeout(3):
                 await self._health.flush()
                 await self._queue.settled()
         await self._loops.stop()
         await self._sender.close()
+        if self._traces is not None:
+            await self._traces.stop()
         for server in self._servers[:1]:
             await server.stop()
         log.info("stopped")
@@ -171,43 +212,56 @@ class Operator:
             return self._stopping
         return None if self._watch.synced else "the watches have not shown yet what there is"
 
+    def _not_ready(self) -> str | None:
+        """What /readyz says; the intake itself goes on trying the store, and tells of each failure."""
+        return self._unready() or self._store_pulse.away()
+
     async def _sync(self) -> None:
         """Be ready once what exists is known and has been reconciled once."""
         while not self._watch.synced:
             with suppress(KubeError):
-                watched = self._watch.pulse.complete
-                if watched and (self._watch.listed or await is_empty(self._kube, self._settings.watch_namespaces)):
-                    await self._first_pass()
+                if self._watch.pulse.complete:
+                    await until_shown(self._kube, self._world.cache, self._settings.watch_namespaces)
+                    self._watch.complete = True
+                    await self._pass()
                     self._watch.synced = True
+                    self._synced.set()
                     log.info("ready", endpoints=len(self._registry))
-            await asyncio.sleep(0.1)
-        await self._sessions.run()
+            await asyncio.sleep(_SYNC_PAUSE)
+        await asyncio.Event().wait()
 
-    async def _first_pass(self) -> None:
+    async def _pass(self) -> None:
         """Reconcile everything once: an event that came before an endpoint is known would pass it by."""
         for key in self._world.cache:
             self._queue.add(key)
         await self._queue.settled()
-        counts = await self._store.counts()
-        for endpoint in self._registry:
-            kept = counts.get(endpoint.uid)
-            resource = self._world.cache.resource(Key("WebhookEndpoint", endpoint.namespace, endpoint.name))
-            shown = getattr(getattr(resource, "status", None), "deliveries", None)
-            if kept is not None and delivery_counts(kept) != shown:
-                self._health.changed(endpoint.uid)
-        if not self._settings.watch_namespaces:
-            await self._discard_orphans()
+        if self._term.holds:
+            await self._duties.publish_lost_counts()
+            if not self._settings.watch_namespaces:
+                await self._duties.discard_orphans()
 
-    async def _discard_orphans(self) -> None:
-        """Discard what waits for endpoints that went while nobody watched."""
-        live = {endpoint.uid for endpoint in self._registry}
-        live.update(uid for _, uid in self._world.cache.names("WebhookEndpoint"))
-        recovering = {job.endpoint_uid for job in await self._store.running_recoveries()}
-        for uid in await self._store.pending_uids() | recovering:
-            if uid not in live:
-                discarded = await self._store.discard(uid, "endpoint deleted")
-                metrics.DELIVERIES.labels("discarded").inc(discarded)
-                log.warning("deliveries of a deleted endpoint were discarded", endpoint=uid, deliveries=discarded)
+    # ---- leading
+
+    async def _stand(self) -> None:
+        """Stand for election, as soon as taking over would cost no wait."""
+        assert self._election is not None
+        await self._synced.wait()
+        await self._election.run()
+
+    async def _resign(self) -> None:
+        """Publish what is due and hand the lead on, at once: attempts under way may take their time after that."""
+        if self._election is None:
+            return
+        await self._loops.stop("election")
+        with suppress(Exception):
+            async with asyncio.timeout(_RESIGN_SECONDS):
+                await self._health.flush()
+                await self._queue.settled()
+        try:
+            await self._election.resign()
+        except (KubeError, TimeoutError) as error:
+            log.warning("the lead could not be handed on; another process takes it in some seconds", error=str(error))
+        await self._lead.stop()
 
     # ---- loops
 
@@ -229,24 +283,57 @@ class Operator:
                 log.info("deletions were missed by a watch and are made good", objects=missed)
             self._health.forget(endpoint.uid for endpoint in self._registry)
 
-    async def _prune(self) -> None:
-        while True:
-            now = now_ms()
-            removed = await self._store.prune(
-                delivered_before_ms=now - int(self._settings.retain_delivered * _DAY_MS),
-                failed_before_ms=now - int(self._settings.retain_failed * _DAY_MS),
-                limit=_PRUNED_AT_ONCE,
-            )
-            await asyncio.sleep(0.2 if removed else _PRUNE_PAUSE)
+    async def _take_over(self) -> None:
+        """Reconcile everything at the beginning of a term, and make good again and again what was lost on the way."""
+        await self._synced.wait()
+        if self._election is not None:
+            await self._pass()
+            while True:
+                await asyncio.sleep(_COMPARE_PAUSE)
+                await self._duties.publish_lost_counts()
+        await asyncio.Event().wait()
 
-    async def _measure(self) -> None:
-        while True:
-            await measure(self._store, self._registry, self._world.cache, now_ms=now_ms())
-            await asyncio.sleep(_GAUGES_PAUSE)
+    async def _keep_session_keys(self) -> None:
+        await self._synced.wait()
+        await self._sessions.run()
+
+    async def _prune(self) -> None:
+        days = self._settings
+        await self._duties.prune(retain_delivered=days.retain_delivered, retain_failed=days.retain_failed)
 
     def _publish(self, endpoint: Endpoint, health: Health) -> None:
+        before = self._world.health.get(endpoint.uid)
+        if before is not None:
+            health = replace(health, failures=before.failures + health.failures)
         self._world.health[endpoint.uid] = health
         self._queue.add(Key("WebhookEndpoint", endpoint.namespace, endpoint.name))
+
+
+def _sender(settings: Settings, traces: Traces | None) -> Sender:
+    return Sender(
+        Guard(
+            allowed=settings.allowed_networks,
+            denied=settings.denied_networks,
+            allowed_hosts=settings.allowed_hosts,
+            denied_hosts=settings.denied_hosts,
+        ),
+        user_agent=f"Hookwright/{version('hookwright')}",
+        allow_http=settings.allow_http,
+        traces=traces,
+        traces_to_receivers=settings.traces_to_receivers,
+    )
+
+
+def _session_keys(settings: Settings, kube: Kube, cache: Cache) -> SessionKeys:
+    rotation = Rotation(settings.session_key_rotation * 86_400, settings.session_key_overlap * 86_400)
+    return SessionKeys(kube, cache, namespace=settings.namespace, rotation=rotation, clock=time.time)
+
+
+def _election(settings: Settings, kube: Kube, term: Term) -> Election | None:
+    if "reconcile" not in settings.roles:
+        return None
+    identity = f"{settings.instance or 'operator'}/{secrets.token_hex(8)}"
+    return Election(kube, term, namespace=settings.namespace, identity=identity, name=settings.instance)
 
 
 async def run(settings: Settings) -> None:
@@ -263,7 +350,9 @@ async def run(settings: Settings) -> None:
     try:
         store = await Store.open(
             settings.database_url,
-            instance="operator",
+            instance=settings.instance or "operator",
+            name=settings.instance,
+            delivers="deliver" in settings.roles,
             lease_ms=int(settings.lease * 1000),
             clock=now_ms,
             observe=lambda operation, seconds: metrics.STORE_DURATION.labels(operation).observe(seconds),

@@ -3,14 +3,18 @@
 import ipaddress
 from typing import Annotated, Final, Self
 
-from pydantic import BeforeValidator, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
+from hookwright_operator.delivery.guard import host_suffix
 from hookwright_operator.delivery.schedule import RetrySchedule
 from hookwright_operator.errors import SettingsError
 
 MAX_TIMEOUT_SECONDS: Final = 30.0
 """The longest timeout an endpoint may declare; the lease must outlive it."""
+
+ROLES: Final = ("reconcile", "deliver", "intake")
+"""What a process can do; all of it by default."""
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
@@ -21,12 +25,23 @@ def _split(value: object) -> object:
     return value
 
 
+def _roles(value: tuple[str, ...]) -> tuple[str, ...]:
+    if not value:
+        raise ValueError(f"names no role; give one or more of {', '.join(ROLES)}")
+    for name in value:
+        if name not in ROLES:
+            raise ValueError(f"{name!r} is no role; the roles are {', '.join(ROLES)}")
+    return tuple(name for name in ROLES if name in value)
+
+
 def _schedule(value: object) -> object:
     return RetrySchedule.parse(value) if isinstance(value, str) else value
 
 
 Listed = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_split)]
+Roles = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_split), AfterValidator(_roles)]
 Networks = Annotated[tuple[Network, ...], NoDecode, BeforeValidator(_split)]
+HostSuffixes = Annotated[tuple[Annotated[str, AfterValidator(host_suffix)], ...], NoDecode, BeforeValidator(_split)]
 Schedule = Annotated[RetrySchedule, NoDecode, BeforeValidator(_schedule)]
 
 
@@ -40,6 +55,11 @@ class Settings(BaseSettings):
     database_url: str = Field(
         default="sqlite:////var/lib/hookwright/hookwright.db",
         description="Where deliveries are kept: sqlite:////absolute/path or postgresql://user:password@host/database.",
+    )
+    roles: Roles = Field(
+        default=ROLES,
+        description="What this process does: reconcile (one of those that do leads, the others stand by), deliver, "
+        "intake. With SQLite one process does all three.",
     )
     namespace: str = Field(
         default="hookwright-system", description="The installation's own namespace, with users and session keys."
@@ -63,9 +83,23 @@ class Settings(BaseSettings):
     denied_networks: Networks = Field(
         default=(), description="CIDRs that deliveries must never go to, such as the cluster's own ranges."
     )
+    allowed_hosts: HostSuffixes = Field(
+        default=(),
+        description="Domains whose hosts deliveries may go to although their addresses are special, such as "
+        "hooks.svc.cluster.local; whoever has the domain's DNS says where that leads.",
+    )
+    denied_hosts: HostSuffixes = Field(
+        default=(), description="Domains, with all hosts below them, that deliveries must never go to."
+    )
     allow_http: bool = Field(default=False, description="Let endpoints have plain http URLs.")
     lease: float = Field(
         default=60.0, gt=0, description="Seconds for which a process holds its deliveries without a sign of life."
+    )
+    instance: str = Field(
+        default="",
+        pattern="^[A-Za-z0-9]?[A-Za-z0-9._-]{0,252}$",
+        description="A name that no two living processes share, such as a pod's. A process that starts under the name "
+        "of an earlier one takes over from it at once, and not after its lease. Random where empty.",
     )
     intake_host: str = Field(default="0.0.0.0", description="Address that the intake listens on.")  # noqa: S104
     intake_port: int = Field(default=8080, ge=0, le=65535, description="Port of the intake; 0 takes a free one.")
@@ -89,11 +123,29 @@ class Settings(BaseSettings):
         le=10_000,
         description="Deliveries of one endpoint kept in memory; the rest stay in the store.",
     )
+    max_in_flight: int = Field(
+        default=1024,
+        ge=1,
+        le=65_536,
+        description="Attempts of this process under way at once, to all endpoints; each takes a socket. Endpoints that "
+        "wait for a place are served in turn.",
+    )
     memory_limit: int = Field(
         default=64 * 1024 * 1024, ge=1024 * 1024, description="Bytes of event bodies kept in memory for all endpoints."
     )
     retain_delivered: float = Field(default=7.0, gt=0, description="Days for which delivered deliveries are kept.")
     retain_failed: float = Field(default=30.0, gt=0, description="Days for which failed deliveries are kept.")
+    traces: str = Field(
+        default="",
+        pattern=r"^(https?://[^/?#@\s]+(/[^?#\s]*)?)?$",
+        description="OTLP/HTTP collector that OpenTelemetry traces are sent to, such as http://otel-collector:4318; "
+        "none are made where empty. The SDK's own variables, such as OTEL_TRACES_SAMPLER, say the rest.",
+    )
+    traces_to_receivers: bool = Field(
+        default=False,
+        description="Send receivers the traceparent header of each traced attempt, so that they can go on with the "
+        "trace; it tells them the trace's ids.",
+    )
     log_format: str = Field(default="json", pattern="^(json|console)$", description="json or console.")
     log_level: str = Field(
         default="info", pattern="^(debug|info|warning|error)$", description="debug, info, warning or error."
@@ -105,6 +157,17 @@ class Settings(BaseSettings):
             raise ValueError(
                 f"HOOKWRIGHT_LEASE is {self.lease:g} s; it must be longer than the longest attempt, "
                 f"{MAX_TIMEOUT_SECONDS:g} s, or two processes could send the same delivery at once"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _one_process_has_a_file(self) -> Self:
+        missing = [role for role in ROLES if role not in self.roles]
+        if missing and self.database_url.startswith("sqlite"):
+            raise ValueError(
+                f"HOOKWRIGHT_ROLES lacks {', '.join(missing)}; with SQLite one process does everything, for no other "
+                "can open its file: leave HOOKWRIGHT_ROLES empty, or let HOOKWRIGHT_DATABASE_URL name a PostgreSQL "
+                "database"
             )
         return self
 

@@ -9,11 +9,12 @@ import contextlib
 import threading
 from collections.abc import Collection
 from concurrent.futures import Future
-from typing import Final
+from typing import Any, Final
 
 import kopf
 import structlog
 import uvloop
+from kopf._core.reactor.inventory import ResourceMemories, ResourceMemory
 
 from hookwright_crds import API_VERSION, GROUP
 from hookwright_operator.errors import KubeError
@@ -26,6 +27,14 @@ log = structlog.get_logger(__name__)
 
 _STOP_SECONDS: Final = 5.0
 _SERVED_SECONDS: Final = 0.5
+
+
+class Forgetful(ResourceMemories):
+    """Keeps nothing of any object: kopf's 3 KiB each are for what handlers other than ours would do."""
+
+    async def recall(self, *args: Any, **options: Any) -> ResourceMemory:
+        """Return a memory that nobody remembers."""
+        return await super().recall(*args, **{**options, "ephemeral": True})
 
 
 async def until_served(kube: Kube) -> None:
@@ -70,6 +79,7 @@ async def watch_cluster(watch: Watch, namespaces: Collection[str]) -> None:
                 kopf.operator(
                     registry=registry,
                     settings=kopf_settings(),
+                    memories=Forgetful(),
                     clusterwide=not namespaces,
                     namespaces=namespaces,
                     stop_flag=stop,

@@ -15,6 +15,7 @@ from hookwright_operator.delivery.loops import Dispatcher
 from hookwright_operator.delivery.schedule import RetrySchedule
 from hookwright_operator.delivery.seams import Bounds, Sends
 from hookwright_operator.delivery.sender import Sender
+from hookwright_operator.delivery.setbacks import Setbacks
 from hookwright_operator.intake.deps import AcceptResult
 from hookwright_operator.intake.parsing import IncomingEvent
 from hookwright_operator.ports import EventAccepter
@@ -38,6 +39,7 @@ class Plan:
         lease_ms: of claims, in milliseconds; it must outlive the endpoints' timeouts.
         window: deliveries of one endpoint kept in memory.
         memory: bytes of bodies kept in memory.
+        in_flight: attempts under way at once, of all endpoints.
         clock_ms: the time for store, loops and signatures.
         heartbeats: whether the lease is renewed.
         sweep: seconds between two looks at the whole store.
@@ -47,6 +49,7 @@ class Plan:
     lease_ms: int = 60_000
     window: int = 64
     memory: int = 64 * 1024 * 1024
+    in_flight: int = 1024
     clock_ms: Callable[[], int] = now_ms
     heartbeats: bool = True
     sweep: float = 10.0
@@ -111,7 +114,7 @@ class Engine:
             store,
             sender,
             RetrySchedule.parse(plan.schedule),
-            Bounds(plan.window, plan.memory),
+            Bounds(plan.window, plan.memory, plan.in_flight),
             clock_ms=plan.clock_ms,
             observer=watcher,
             sweep=plan.sweep,
@@ -123,6 +126,7 @@ class Engine:
         dispatcher.renewed(await store.heartbeat())
         await dispatcher.recover()
         engine.loops.start("claim", dispatcher.run)
+        engine.loops.start("clock", Setbacks(store, dispatcher, plan.clock_ms, pause=0.1).run)
         if plan.heartbeats:
             engine.loops.start("heartbeat", engine.beat)
         return engine
@@ -135,7 +139,7 @@ class Engine:
 
     async def stop(self, grace: float = 10.0) -> None:
         """End as the operator does at SIGTERM; the store is closed as well."""
-        await self.loops.stop("claim")
+        await self.loops.stop("claim", "clock")
         await self.dispatcher.drain(grace)
         await self.loops.stop()
         if self._own_sender is not None:

@@ -36,7 +36,7 @@ class Served:
 
 @asynccontextmanager
 async def serve(
-    behaviour: Behaviour, *, tls: ssl.SSLContext | None = None, host: str = "127.0.0.1"
+    behaviour: Behaviour, *, tls: ssl.SSLContext | None = None, host: str = "127.0.0.1", port: int = 0
 ) -> AsyncIterator[Served]:
     """Run a server that behaves like this on every connection."""
     tasks: set[asyncio.Task[None]] = set()
@@ -57,7 +57,7 @@ async def serve(
         tasks.add(task)
         task.add_done_callback(tasks.discard)
 
-    server = await asyncio.start_server(accepted, host, 0, ssl=tls)
+    server = await asyncio.start_server(accepted, host, port, ssl=tls)
     port = server.sockets[0].getsockname()[1]
     name = f"[{host}]" if ":" in host else host
     served = Served(f"{'https' if tls else 'http'}://{name}:{port}/hooks")
@@ -84,6 +84,18 @@ def answers(answer: bytes) -> Behaviour:
         await read_request(reader)
         writer.write(answer)
         await writer.drain()
+
+    return behave
+
+
+def keeps_answering(answer: bytes) -> Behaviour:
+    """Answer these bytes to every request, on one connection for as long as it is kept."""
+
+    async def behave(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while True:
+            await read_request(reader)
+            writer.write(answer)
+            await writer.drain()
 
     return behave
 

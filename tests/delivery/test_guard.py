@@ -101,8 +101,8 @@ async def test_the_socket_is_judged_even_if_the_resolver_was_fooled(
 ) -> None:
     """The last look is at the very address that the socket connects to."""
 
-    async def fooled(_: GuardedResolver, host: str, port: int = 0, family: int = 0) -> list[dict[str, object]]:
-        return [{"hostname": host, "host": "127.0.0.1", "port": port, "family": family, "proto": 0, "flags": 0}]
+    async def fooled(_: GuardedResolver, _host: str, _port: int) -> list[str]:
+        return ["127.0.0.1"]
 
     monkeypatch.setattr(GuardedResolver, "resolve", fooled)
     async with guarded(Guard()) as sender:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from delivery import receivers
-from delivery.attempts import SECRET, endpoint, guarded, loopback, send
+from delivery.attempts import MESSAGE, SECRET, endpoint, guarded, loopback, send
 from delivery.receivers import answers, certificate, serve
 from structlog.testing import capture_logs
 
@@ -345,7 +345,8 @@ async def test_what_nobody_expects_is_recorded_and_logged_without_its_text() -> 
         with capture_logs() as logs:
             outcome = await send(sender, endpoint("http://example.com/"))
     assert outcome.error == "internal error: ZeroDivisionError"
-    assert [entry["event"] for entry in logs] == ["attempt.internal_error"]
+    assert [entry["event"] for entry in logs] == ["an attempt failed unexpectedly"]
+    assert (logs[0]["namespace"], logs[0]["endpoint"], logs[0]["event_id"]) == ("acme", "orders", MESSAGE)
     assert "breaks" in logs[0]["stack"]
     assert value not in str(logs)
 

@@ -105,7 +105,7 @@ async def intake(line: Line, tokens: Tokens) -> AsyncIterator[Intake]:
         ),
         max_requests=4,
         body_seconds=0.5,
-        new_trace=lambda: "trace-1",
+        new_request_id=lambda: "request-1",
     )
     server = await Server.start(app, host="127.0.0.1", port=0, grace=2)
     base = f"http://127.0.0.1:{server.port}/v1alpha1/namespaces/{tokens.namespace}"

@@ -51,8 +51,11 @@ class Recorder:
     events: list[tuple[str, str, IncomingEvent]] = field(default_factory=list)
     away: bool = False
     broken: bool = False
+    trace: str | None = None
 
-    async def accept(self, namespace: str, project: str, events: Sequence[IncomingEvent]) -> AcceptResult:
+    async def accept(
+        self, namespace: str, project: str, events: Sequence[IncomingEvent], *, trace: str | None = None
+    ) -> AcceptResult:
         """Keep what is new."""
         if self.away:
             raise StoreUnavailable("disk full")
@@ -60,6 +63,7 @@ class Recorder:
             raise ZeroDivisionError("the secret of the operator")
         known = {(where, which, event.event_id) for where, which, event in self.events if event.event_id}
         new = [event for event in events if (namespace, project, event.event_id) not in known]
+        self.trace = trace
         self.events += [(namespace, project, event) for event in new]
         return AcceptResult(accepted=len(new), duplicates=len(events) - len(new), deliveries=2 * len(new))
 

@@ -171,10 +171,10 @@ async def test_an_unexpected_fault_is_500_with_a_trace_and_leaks_nothing(
     """The answer and the log share an id; only the log tells more."""
     intake.recorder.broken = True
     answer = await intake.client.post(ROUTE, json=EVENT)
-    assert refused(answer, 500)["traceId"] == "trace-1"
+    assert refused(answer, 500)["traceId"] == "request-1"
     assert "secret" not in answer.text
     logged = capsys.readouterr().out
-    assert "trace-1" in logged
+    assert "request-1" in logged
     assert "ZeroDivisionError" in logged
 
 

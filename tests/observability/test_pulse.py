@@ -1,15 +1,19 @@
-"""Signs of life of the operator's watches, told apart from requests that fail."""
+"""Signs of life of the operator's watches, told apart from requests that fail, and of its store."""
 
 import asyncio
+import re
+import time
 from collections.abc import AsyncIterator
 
 import aiohttp
 import kopf
 import pytest
 from aiohttp import web
+from delivery.engine import until
 from prometheus_client import REGISTRY
 
-from hookwright_operator.pulse import Pulse
+from hookwright_operator.errors import StoreUnavailable
+from hookwright_operator.pulse import Pulse, StorePulse
 
 
 class Clock:
@@ -96,3 +100,93 @@ async def test_sessions_with_the_same_credentials_are_equal(server: tuple[str, l
     assert same != other
     assert "token" not in repr(same).replace("aiohttp", "")
     await asyncio.gather(*(one.aiohttp_session.close() for one in (same, again, other)))
+
+
+class Store:
+    """Answers a ping, refuses it, or leaves it waiting; each takes a second.
+
+    Attributes:
+        first: what is done with the next pings, before ``answers`` counts.
+    """
+
+    def __init__(self) -> None:
+        self.clock = Clock()
+        self.answers = True
+        self.first: list[bool] = []
+        self.hangs = False
+        self.under_way = 0
+        self.most = 0
+        self.pings = 0
+
+    async def ping(self) -> None:
+        """Be asked."""
+        self.pings += 1
+        self.clock.now += 1
+        self.under_way += 1
+        self.most = max(self.most, self.under_way)
+        try:
+            while self.hangs:
+                await asyncio.sleep(0.001)
+                self.clock.now += 1
+        finally:
+            self.under_way -= 1
+        if not (self.first.pop(0) if self.first else self.answers):
+            raise StoreUnavailable("connection to db.internal failed")
+
+
+@pytest.fixture
+async def pinged() -> AsyncIterator[tuple[Store, StorePulse]]:
+    """A store, and its pulse, which counts it as away after 10 s."""
+    store = Store()
+    pulse = StorePulse(store.ping, patience=10, pause=0.002, clock=store.clock)
+    running = asyncio.create_task(pulse.run())
+    yield store, pulse
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    assert store.under_way == 0
+
+
+async def _pings(store: Store, more: int) -> None:
+    until, deadline = store.pings + more, time.monotonic() + 5
+    while store.pings < until:
+        assert time.monotonic() < deadline
+        await asyncio.sleep(0.001)
+
+
+async def test_a_store_that_is_away_for_moments_is_not_told(pinged: tuple[Store, StorePulse]) -> None:
+    """A failover takes no pod out of its Service, for the intake itself answers 503 meanwhile."""
+    store, pulse = pinged
+    await _pings(store, 2)
+    store.answers = False
+    await _pings(store, 8)
+    assert pulse.away() is None
+    store.answers = True
+    await _pings(store, 2)
+    store.answers = False
+    await _pings(store, 8)
+    assert pulse.away() is None
+
+
+@pytest.mark.parametrize("hangs", [False, True])
+async def test_a_store_that_stays_away_is_told_in_a_sentence(pinged: tuple[Store, StorePulse], *, hangs: bool) -> None:
+    """Whether it refuses or says nothing at all; without its address; and one ping at most is under way."""
+    store, pulse = pinged
+    await _pings(store, 2)
+    store.answers, store.hangs = False, hangs
+    await until(lambda: pulse.away() is not None)
+    assert re.fullmatch(r"the store has not answered for \d\d+ s", pulse.away() or "")
+    assert store.most == 1
+    store.hangs = False
+
+
+async def test_a_store_is_back_when_it_has_answered_twice_in_a_row(pinged: tuple[Store, StorePulse]) -> None:
+    """One answer between failures brings no requests back that would fail."""
+    store, pulse = pinged
+    store.answers = False
+    await until(lambda: pulse.away() is not None)
+    store.first = [True, False] * 3
+    await _pings(store, 6)
+    assert pulse.away()
+    store.answers = True
+    await _pings(store, 4)
+    assert pulse.away() is None

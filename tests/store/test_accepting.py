@@ -1,6 +1,7 @@
 """Events come in whole and once."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 from store.making import Clock, Observed, accept_one, all_rows, claimed_ids, event, ids, rows_of, state_of
@@ -149,3 +150,14 @@ async def test_concurrent_accepts_share_a_transaction(store: Store, observed: Ob
 
     assert [answer.deliveries for answer in answers] == list(range(100))
     assert observed.commits - before <= 5
+
+
+async def test_a_trace_comes_back_with_what_is_claimed_and_only_there(store: Store) -> None:
+    """An event that was not traced has none, also beside one that was in the same call."""
+    traceparent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+    traced, plain = event("orders"), event("orders")
+    await store.accept([replace(traced, trace=traceparent), plain])
+
+    claimed = await store.claim([("orders", 2)])
+
+    assert {delivery.event_id: delivery.trace for delivery in claimed} == {traced.id: traceparent, plain.id: None}

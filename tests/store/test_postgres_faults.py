@@ -78,17 +78,20 @@ async def test_a_connection_lost_before_the_commit_leaves_nothing(through_proxy:
 async def test_what_was_accepted_over_a_connection_lost_after_the_commit_waits_for_a_claim(
     through_proxy: Line,
 ) -> None:
-    """The caller is told to try again, nobody has the delivery in memory, and so nobody holds it either."""
+    """The caller is told to try again, nobody has the delivery in memory; it is free, and this process hears of it."""
     new = event("orders", claimed=True)
+    heard: list[str] = []
+    through_proxy.store.listen(heard.append)
     through_proxy.proxy.cut = Cut.AFTER
 
     with pytest.raises(StoreUnavailable, match="lost during a commit"):
         await through_proxy.store.accept([new])
 
-    async def is_free() -> bool:
-        return await claimed_ids(through_proxy.store) == ids([new])
+    async def is_told() -> bool:
+        return heard == ["orders"]
 
-    await eventually(is_free)
+    await eventually(is_told)
+    assert await claimed_ids(through_proxy.store) == ids([new])
 
 
 async def test_a_claim_whose_answer_was_lost_is_given_back(through_proxy: Line) -> None:

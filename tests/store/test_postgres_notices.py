@@ -61,7 +61,10 @@ async def both_listen(store: Store) -> bool:
     """Whether two connections are there to hear."""
     listening = await store._database.read(
         lambda connection: connection.scalar(
-            text("SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'LISTEN%' AND datname = current_database()")
+            text(
+                "SELECT count(*) FROM pg_stat_activity"
+                " WHERE query ~ '^(LISTEN|SELECT pg_notify)' AND datname = current_database()"
+            )
         )
     )
     return bool(listening == 2)

@@ -15,6 +15,7 @@ from sqlalchemy.dialects.postgresql.asyncpg import dialect as asyncpg_dialect
 from sqlalchemy.sql.compiler import SQLCompiler
 from store.making import TABLES, migrated
 
+from hookwright_dev.bench.filling import CROWDED, delivery_id, endpoint_uid, filled_postgres
 from hookwright_dev.postgres import PostgresServer
 from hookwright_operator.store import accepting, claiming, reading, recovering, removing, settling
 from hookwright_operator.store.model import State
@@ -131,14 +132,73 @@ PLANS: dict[str, tuple[ClauseElement, dict[str, object], str]] = {
     "prune delivered": (removing.DONE, {"before": NOW, "count": 100}, "deliveries_done_by_age"),
     "prune failed": (removing.FAILED, {"before": NOW, "count": 100}, "deliveries_failed_by_age"),
     "prune attempts": (removing._DROP_ATTEMPTS, {"rows": IDS}, "attempts_pkey"),
+    "prune deliveries": (removing._DROP_DELIVERIES, {"rows": IDS}, "deliveries_pkey"),
+    "shrink events": (removing._SHRINK_EVENTS, {"rows": SHARES}, "events_pkey"),
     "prune events": (removing._DROP_EVENTS, {"rows": SHARES}, "events_pkey"),
     "prune event ids": (removing.DROP_EVENT_IDS, {"before": NOW, "count": 100}, "event_ids_by_age"),
     "forget": (removing.FORGETTABLE, {}, "deliveries_log"),
     "recover": (recovering.NEXT, {"reached_ms": NOW - ENDED, "reached_id": "", **POSITION}, "deliveries_to_recover"),
     "recover when": (recovering.DUE, {"now": NOW, **POSITION}, "deliveries_to_claim"),
+    "recover how many": (recovering.TOTAL, {"since": 0, **POSITION}, "deliveries_to_recover"),
+    "retry": (settling._STATE, {"id": "dlv_00000007"}, "deliveries_pkey"),
+    "renew": (settling._RENEW_ONE, {"delivery_id": "dlv_00000007", "now": NOW}, "deliveries_pkey"),
+    "attempts of a page": (reading._ATTEMPTS, {"rows": IDS}, "attempts_pkey"),
     "log": (reading.log_page("uid-7", state=None, limit=50, before=BEFORE), {}, "deliveries_log"),
     "failed log": (reading.log_page("uid-7", state=State.FAILED, limit=50, before=BEFORE), {}, "deliveries_failed_log"),
 }
+
+
+TEN_TIMES = 10
+SMALL = 20_000
+UIDS = [endpoint_uid(number) for number in range(CROWDED, CROWDED + 64)]
+OLD = packed([(delivery_id(n),) for n in range(1, 65)])
+TRIED = packed([(delivery_id(n), "delivered", 0, NOW, 5, 200, "", "") for n in range(1, 65)])
+PAST = 9_000_000_000_000
+
+FLAT: dict[str, tuple[ClauseElement, dict[str, object]]] = {
+    "claim": (claiming.CLAIM_BESIDE_OTHERS, {"rows": packed([(uid, 1) for uid in UIDS]), "me": "test", "now": PAST}),
+    "claim of a crowded endpoint": (
+        claiming.CLAIM_BESIDE_OTHERS,
+        {"rows": packed([(endpoint_uid(0), 64)]), "me": "test", "now": PAST},
+    ),
+    "own": (claiming.OWN, {"rows": OLD, "me": "test"}),
+    "next due": (reading.NEXT_DUE, {"me": "test", "now": PAST}),
+    "attempts": (settling.INSERT_ATTEMPTS, {"rows": TRIED}),
+    "prune": (removing.DONE, {"before": PAST, "count": 100}),
+    "prune event ids": (removing.DROP_EVENT_IDS, {"before": PAST, "count": 100}),
+    "log": (reading.log_page(endpoint_uid(0), state=None, limit=50, before=None), {}),
+    "failed log": (reading.log_page(endpoint_uid(0), state=State.FAILED, limit=20, before=None), {}),
+}
+
+
+@pytest.fixture(scope="module")
+def small(postgres: PostgresServer) -> Iterator[str]:
+    """A database with some thousand deliveries of 1,000 endpoints, five of which have a tenth of all each."""
+    with filled_postgres(postgres, SMALL) as database:
+        yield database.url
+
+
+@pytest.fixture(scope="module")
+def big(postgres: PostgresServer) -> Iterator[str]:
+    """The same with ten times as many deliveries."""
+    with filled_postgres(postgres, TEN_TIMES * SMALL) as database:
+        yield database.url
+
+
+@pytest.mark.parametrize(("statement", "parameters"), FLAT.values(), ids=FLAT.keys())
+async def test_ten_times_as_many_deliveries_cost_no_more(
+    small: str, big: str, statement: ClauseElement, parameters: dict[str, object]
+) -> None:
+    """What a statement touches goes by what it is asked for; an index may grow by a level."""
+    plans = []
+    for url in (small, big):
+        connection = await _connect(url, _LIMITS)
+        plans.append(await plan_of(connection, statement, parameters, "ANALYZE, BUFFERS, TIMING OFF, SUMMARY OFF"))
+        await connection.close()
+    touched = [plan["Shared Hit Blocks"] + plan["Shared Read Blocks"] for plan in plans]
+
+    assert plans[0]["Actual Rows"] == plans[1]["Actual Rows"]
+    assert touched[1] < 1.5 * touched[0] + 10, plans[1]
 
 
 @pytest.mark.parametrize(("statement", "parameters", "index"), PLANS.values(), ids=PLANS.keys())

@@ -28,7 +28,9 @@ def test_without_any_setting_the_operator_is_safe() -> None:
     """Https only, no special network open, the documented schedule, and a lease that outlives every attempt."""
     settings = load()
     assert not settings.allow_http
-    assert settings.allowed_networks == ()
+    assert settings.allowed_networks == settings.allowed_hosts == ()
+    assert not settings.traces
+    assert not settings.traces_to_receivers
     assert settings.watch_namespaces == ()
     assert settings.retry_schedule.delays_ms == (30_000, 120_000, 600_000, 1_800_000, 7_200_000)
     assert settings.lease > 30
@@ -40,6 +42,7 @@ def test_settings_are_read_as_people_write_them(monkeypatch: pytest.MonkeyPatch)
         monkeypatch,
         WATCH_NAMESPACES=" acme , globex,",
         ALLOWED_NETWORKS="127.0.0.0/8, ::1/128",
+        ALLOWED_HOSTS="*.Hooks.svc.cluster.local., .example.com",
         RETRY_SCHEDULE="200ms,1s",
         ALLOW_HTTP="true",
         LEASE="31",
@@ -47,6 +50,7 @@ def test_settings_are_read_as_people_write_them(monkeypatch: pytest.MonkeyPatch)
     )
     assert settings.watch_namespaces == ("acme", "globex")
     assert settings.allowed_networks == (ipaddress.ip_network("127.0.0.0/8"), ipaddress.ip_network("::1/128"))
+    assert settings.allowed_hosts == ("hooks.svc.cluster.local", "example.com")
     assert settings.retry_schedule.delays_ms == (200, 1000)
     assert settings.allow_http
     assert settings.lease == 31
@@ -63,6 +67,13 @@ WRONG = {
     "a lease that is no length": ({"LEASE": "-1"}, ["HOOKWRIGHT_LEASE: ", "greater than 0"]),
     "a network with host bits": ({"ALLOWED_NETWORKS": "10.0.0.1/8"}, ["HOOKWRIGHT_ALLOWED_NETWORKS: "]),
     "a network that is none": ({"DENIED_NETWORKS": "10.0.0.0/8,nowhere"}, ["HOOKWRIGHT_DENIED_NETWORKS: "]),
+    "a host that is a URL": (
+        {"ALLOWED_HOSTS": "hooks.example.com,https://example.com"},
+        ["HOOKWRIGHT_ALLOWED_HOSTS: 'https://example.com' is not a domain", "such as hooks.svc.cluster.local"],
+    ),
+    "every host": ({"DENIED_HOSTS": "*"}, ["HOOKWRIGHT_DENIED_HOSTS: '*' is not a domain"]),
+    "a collector without a scheme": ({"TRACES": "otel-collector:4318"}, ["HOOKWRIGHT_TRACES: ", "https?://"]),
+    "a collector with a password": ({"TRACES": "http://a:b@otel-collector"}, ["HOOKWRIGHT_TRACES: "]),
     "a schedule that is none": (
         {"RETRY_SCHEDULE": "30s,soon"},
         ["HOOKWRIGHT_RETRY_SCHEDULE: 'soon' in the retry schedule is not a duration", "as in 30s or 2m"],
@@ -73,6 +84,15 @@ WRONG = {
     "a log format that does not exist": ({"LOG_FORMAT": "xml"}, ["HOOKWRIGHT_LOG_FORMAT: ", "json|console"]),
     "a window of nothing": ({"WINDOW": "0"}, ["HOOKWRIGHT_WINDOW: ", "greater than or equal to 1"]),
     "yes and no at once": ({"ALLOW_HTTP": "perhaps"}, ["HOOKWRIGHT_ALLOW_HTTP: "]),
+    "a role that is none": (
+        {"ROLES": "reconcile,serve", "DATABASE_URL": "postgresql://db/hookwright"},
+        ["HOOKWRIGHT_ROLES: 'serve' is no role; the roles are reconcile, deliver, intake"],
+    ),
+    "a process without a role": ({"ROLES": ","}, ["HOOKWRIGHT_ROLES: names no role; give one or more of reconcile"]),
+    "a file for several processes": (
+        {"ROLES": "intake"},
+        ["HOOKWRIGHT_ROLES lacks reconcile, deliver", "with SQLite one process does everything"],
+    ),
     "several at once": ({"WINDOW": "0", "ALLOW_HTTP": "perhaps"}, ["HOOKWRIGHT_WINDOW: ", "HOOKWRIGHT_ALLOW_HTTP: "]),
 }
 
@@ -86,6 +106,14 @@ def test_a_wrong_setting_is_refused_with_its_name_and_what_would_be_right(
         load_with(monkeypatch, **environment)
     for part in told:
         assert part in str(refused.value)
+
+
+def test_a_process_has_every_role_or_those_that_it_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In whatever order they are written."""
+    assert load().roles == ("reconcile", "deliver", "intake")
+    parts = load_with(monkeypatch, ROLES="intake, reconcile", DATABASE_URL="postgresql://db/hookwright")
+    assert parts.roles == ("reconcile", "intake")
+    assert load_with(monkeypatch, ROLES="intake,deliver,reconcile", DATABASE_URL="").roles == load().roles
 
 
 def test_a_refusal_does_not_repeat_a_database_s_password(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,12 +8,9 @@ import errno
 import os
 import socket
 import ssl
-from collections.abc import Iterator
 from enum import StrEnum
 from http import HTTPStatus
 from typing import Final
-
-import aiohttp
 
 from hookwright_operator.errors import RefusedAddressError
 
@@ -29,6 +26,14 @@ _ERRNO_WORDS: Final = {
     errno.EMFILE: "too many open files in this process",
 }
 _UNKNOWN_NAME: Final = frozenset({socket.EAI_NONAME, getattr(socket, "EAI_NODATA", socket.EAI_NONAME)})
+
+
+class AttemptError(Exception):
+    """An attempt cannot be made or got no usable answer; the message is fit for the delivery log."""
+
+
+class DeadlineError(Exception):
+    """An attempt's time is up."""
 
 
 class Step(StrEnum):
@@ -57,54 +62,26 @@ def timeout_words(timeout: float, step: Step) -> str:
     return f"timed out after {timeout:g} s while {step}"
 
 
+def lookup_words(error: OSError, host: str) -> str:
+    """Return the words for what a look-up raised."""
+    return f"name not found: {host}" if error.errno in _UNKNOWN_NAME else f"name lookup failed: {host}"
+
+
 def fault_words(error: Exception, step: Step) -> str:
-    """Return the words for what aiohttp, ssl or the socket raised, '' for what nobody expects."""
-    # Innermost first: aiohttp's own subclasses of ssl's errors lack the attributes of these.
-    for cause in reversed(list(_causes(error))):
-        if words := _root_words(cause):
-            return words
-    return _client_words(error, step)
-
-
-def _root_words(cause: BaseException) -> str:
-    """Return the words for what says enough by itself, however it is wrapped."""
-    match cause:
-        case RefusedAddressError():
-            return f"address refused: {cause}"
-        case ssl.SSLCertVerificationError():
-            return f"TLS: certificate verify failed: {cause.verify_message}"
-        case ssl.SSLError():
-            return f"TLS: {(cause.reason or 'handshake failed').replace('_', ' ').lower()}"
-    return ""
-
-
-def _client_words(error: Exception, step: Step) -> str:
+    """Return the words for what the client, ssl or the socket raised, '' for what nobody expects."""
     words = ""
     match error:
-        case aiohttp.ClientConnectorDNSError():
-            kind = "name not found" if error.os_error.errno in _UNKNOWN_NAME else "name lookup failed"
-            words = f"{kind}: {error.host}"
-        case aiohttp.ServerDisconnectedError():
-            words = f"connection closed while {step}"
-        case aiohttp.InvalidURL():
-            words = "invalid URL: the host is neither a name nor an address in its usual form"
-        case aiohttp.ClientResponseError():
-            words = "invalid HTTP answer"
-        case aiohttp.ClientPayloadError():
-            words = "invalid HTTP answer: the body is malformed or cut short"
+        case AttemptError():
+            words = str(error)
+        case RefusedAddressError():
+            words = f"address refused: {error}"
+        case ssl.SSLCertVerificationError():
+            words = f"TLS: certificate verify failed: {error.verify_message}"
+        case ssl.SSLError():
+            words = f"TLS: {(error.reason or 'handshake failed').replace('_', ' ').lower()}"
         case OSError():
             words = _socket_words(error, step)
-        case aiohttp.ClientConnectionError():
-            words = f"connection lost while {step}"
     return words
-
-
-def _causes(error: BaseException) -> Iterator[BaseException]:
-    """Yield the error and what it wraps, outermost first."""
-    current: BaseException | None = error
-    while current is not None:
-        yield current
-        current = getattr(current, "certificate_error", None) or getattr(current, "os_error", None) or current.__cause__
 
 
 def _socket_words(error: OSError, step: Step) -> str:
@@ -117,8 +94,8 @@ def _socket_words(error: OSError, step: Step) -> str:
 
 def _unconnected_words(error: OSError) -> str:
     """Return the words for a connection that was not made and whose error has no errno."""
-    if any(isinstance(cause, ConnectionError) for cause in _causes(error)):
+    if isinstance(error, ConnectionError):
         # What both event loops raise if the peer hangs up amid the handshake; they lose its alert, if it sent one.
         return "TLS: connection closed during the handshake"
-    # aiohttp's way of saying that several addresses failed differently.
+    # aiohappyeyeballs' way of saying that several addresses failed differently.
     return "cannot connect: no address of the host answers"

@@ -1,19 +1,18 @@
 """Which addresses deliveries may connect to: the one guard of every client that leaves the cluster.
 
-:class:`Guard` judges and does no I/O. :class:`GuardedResolver` looks names up for aiohttp's connector
-and passes on only what the guard lets through. The socket is judged once more when it is made,
+:class:`Guard` judges and does no I/O. :class:`GuardedResolver` looks names up and passes on only what
+the guard lets through. The socket is judged once more when it is made,
 because literal addresses never come by a resolver, so what is connected to has always been judged.
 """
 
 import asyncio
+import re
 import socket
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from ipaddress import IPv6Address, IPv6Network, ip_address, ip_network
 from typing import Final
-
-from aiohttp.abc import AbstractResolver, ResolveResult
 
 from hookwright_operator.delivery.ranges import Address, Network, embedded, special_range, translated
 from hookwright_operator.errors import RefusedAddressError
@@ -22,6 +21,12 @@ Lookup = Callable[[str, int], Sequence[str]]
 """Name and port to addresses as text, blocking; raises OSError (``socket.gaierror``) if there are none."""
 
 _JUDGED: Final = 4096
+_KEPT: Final = 10.0
+"""Seconds for which found addresses are used again, so that a burst of attempts is no burst of look-ups."""
+_KEPT_NAMES: Final = 1024
+_LONGEST_NAME: Final = 253
+_LABEL: Final = "[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?"
+_DOMAIN: Final = re.compile(rf"{_LABEL}(\.{_LABEL})*")
 _MAPPED: Final = IPv6Network("::ffff:0:0/96")
 
 
@@ -33,12 +38,13 @@ class Guard:
 
     Args:
         allowed: networks that pass although they are special (HOOKWRIGHT_ALLOWED_NETWORKS).
-        denied: networks that never pass, such as the cluster's own ranges.
-        allowed_hosts: host suffixes (``hooks.svc.cluster.local``) whose addresses pass although special.
-        denied_hosts: host suffixes that are never delivered to.
+        denied: networks that never pass, such as the cluster's own ranges (HOOKWRIGHT_DENIED_NETWORKS).
+        allowed_hosts: host suffixes (``hooks.svc.cluster.local``) whose addresses pass although special
+            (HOOKWRIGHT_ALLOWED_HOSTS).
+        denied_hosts: host suffixes that are never delivered to (HOOKWRIGHT_DENIED_HOSTS).
 
     Raises:
-        ValueError: a network is malformed or has host bits set, or a host suffix is empty.
+        ValueError: a network is malformed or has host bits set, or a host suffix is no domain.
     """
 
     def __init__(
@@ -51,8 +57,8 @@ class Guard:
     ) -> None:
         self._allowed = tuple(_network(network) for network in allowed)
         self._denied = tuple(_network(network) for network in denied)
-        self._allowed_hosts = tuple(_suffix(host) for host in allowed_hosts)
-        self._denied_hosts = tuple(_suffix(host) for host in denied_hosts)
+        self._allowed_hosts = tuple(host_suffix(host) for host in allowed_hosts)
+        self._denied_hosts = tuple(host_suffix(host) for host in denied_hosts)
         self._refusal = lru_cache(maxsize=_JUDGED)(self._judge)
 
     def check(self, address: str | Address, host: str = "") -> None:
@@ -96,10 +102,11 @@ class Guard:
         return f"{text} is {article} {words} address; HOOKWRIGHT_ALLOWED_NETWORKS does not allow it", False
 
 
-class GuardedResolver(AbstractResolver):
-    """Looks names up for aiohttp's connector in threads of its own, and drops what the guard refuses.
+class GuardedResolver:
+    """Looks names up in threads of its own, and drops what the guard refuses.
 
-    Names that hang occupy these threads only, and not those that the rest of the process uses.
+    Names that hang occupy these threads only, and not those that the rest of the process uses. What
+    was found is kept for a few seconds, and judged each time.
 
     Args:
         guard: judges every address found.
@@ -111,23 +118,43 @@ class GuardedResolver(AbstractResolver):
         self._guard = guard
         self._lookup = lookup
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix="lookup")
+        self._asked: dict[tuple[str, int], asyncio.Future[Sequence[str]]] = {}
+        self._found: dict[tuple[str, int], tuple[float, list[str]]] = {}
 
-    async def resolve(
-        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
-    ) -> list[ResolveResult]:
-        """Return the addresses of a name that the guard lets through.
+    async def resolve(self, host: str, port: int) -> list[str]:
+        """Return the addresses of a name that the guard lets through, another one first each time.
 
         Raises:
             RefusedAddressError: the guard refuses all of them; says why it refuses the first.
             OSError: the name has no address, or the look-up failed.
         """
-        found = await asyncio.get_running_loop().run_in_executor(self._threads, self._lookup, host, port)
-        passed, refusal = self._sift(found, host)
-        answers = [_answer(host, port, address) for address in passed]
-        answers = [answer for answer in answers if family in (socket.AF_UNSPEC, answer["family"])]
-        if answers:
-            return answers
+        passed, refusal = self._sift(await self._look_up(host, port), host)
+        if passed:
+            return passed
         raise refusal or socket.gaierror(socket.EAI_NONAME, "the name has no address")
+
+    async def _look_up(self, host: str, port: int) -> list[str]:
+        key, loop = (host, port), asyncio.get_running_loop()
+        until, found = self._found.get(key, (0.0, []))
+        if loop.time() >= until:
+            if key not in self._asked:
+                asked = loop.run_in_executor(self._threads, self._lookup, host, port)
+                self._asked[key] = asked
+                asked.add_done_callback(lambda done: self._keep(key, done, loop.time() + _KEPT))
+            # Shielded: others wait for the same answer.
+            found = list(await asyncio.shield(self._asked[key]))
+        else:
+            found.append(found.pop(0))
+        return found
+
+    def _keep(self, key: tuple[str, int], asked: "asyncio.Future[Sequence[str]]", until: float) -> None:
+        del self._asked[key]
+        if asked.cancelled() or asked.exception() or not asked.result():
+            return
+        while len(self._found) >= _KEPT_NAMES:
+            del self._found[next(iter(self._found))]
+        self._found.pop(key, None)
+        self._found[key] = (until, list(asked.result()))
 
     async def close(self) -> None:
         """Take no more look-ups; those that run are left to end by themselves."""
@@ -168,15 +195,9 @@ def _numeric(sockaddr: tuple[str, int] | tuple[str, int, int, int] | tuple[int, 
     return f"{host}%{scope}" if scope and "%" not in host else host
 
 
-def _answer(host: str, port: int, address: str) -> ResolveResult:
-    return ResolveResult(
-        hostname=host,
-        host=address,
-        port=port,
-        family=socket.AF_INET6 if ":" in address else socket.AF_INET,
-        proto=0,
-        flags=socket.AI_NUMERICHOST | socket.AI_NUMERICSERV,
-    )
+def is_literal(host: str) -> bool:
+    """Whether a URL's host is an address, or is meant to be one, and no name."""
+    return ":" in host or host.replace(".", "").isdigit()
 
 
 def _network(network: str | Network) -> Network:
@@ -195,10 +216,21 @@ def _within(networks: tuple[Network, ...], *addresses: Address) -> bool:
     return any(address in network for network in networks for address in addresses)
 
 
-def _suffix(host: str) -> str:
-    suffix = _plain(host.strip().removeprefix("*")).lstrip(".")
-    if not suffix:
-        raise ValueError(f"{host!r} is not a host suffix; write a domain such as hooks.svc.cluster.local")
+def host_suffix(written: str) -> str:
+    """Return a domain as hosts are compared with it; ``.example.com`` and ``*.example.com`` are the same.
+
+    Raises:
+        ValueError: it is no domain (RFC 1123), or one that is not written in ASCII.
+    """
+    suffix = _plain(written.strip().removeprefix("*")).removeprefix(".")
+    if not suffix.isascii():
+        raise ValueError(
+            f"{written!r} is not in ASCII; write the domain as it is looked up, such as xn--bcher-kva.example"
+        )
+    if len(suffix) > _LONGEST_NAME or not _DOMAIN.fullmatch(suffix) or suffix.rpartition(".")[2].isdecimal():
+        raise ValueError(
+            f"{written!r} is not a domain; write it without scheme, port and path, such as hooks.svc.cluster.local"
+        )
     return suffix
 
 

@@ -2,6 +2,9 @@
 
 An endpoint's counts are published soon after something changed, and then no more often than the interval;
 a delivery that was given up is published soon in any case. All endpoints together write at a bounded rate.
+
+Only the process that leads publishes. The others report to it what they have seen, at the same pace; a report that
+gets lost is made good when the leader compares what statuses show with what the store keeps.
 """
 
 import asyncio
@@ -11,6 +14,7 @@ from datetime import UTC, datetime
 from typing import Final, Protocol
 
 import structlog
+from pydantic import BaseModel, Field, ValidationError
 
 from hookwright_crds.resources import DeliveryCounts
 from hookwright_operator import metrics
@@ -23,6 +27,21 @@ _SOON: Final = 1.0
 _FAILURE_INTERVAL: Final = 5.0
 _PER_TICK: Final = 20
 _TICK: Final = 0.5
+_REPORTED_CHARACTERS: Final = 500
+"""Of an error's words: a notice carries some 8000 bytes."""
+
+
+class Report(BaseModel):
+    """What a process that does not lead has seen of an endpoint since it last reported.
+
+    Attributes:
+        error: of the last attempt, empty where it delivered; None where no attempt was made.
+        failures: how many deliveries were given up.
+    """
+
+    uid: str
+    error: str | None = None
+    failures: int = Field(default=0, ge=0)
 
 
 class CountsStore(Protocol):
@@ -37,7 +56,7 @@ class _Pulse:
     """What happened at one endpoint since its counts were last published."""
 
     due_at: float
-    error: str = ""
+    error: str | None = None
     failures: int = 0
 
 
@@ -47,6 +66,8 @@ class HealthPublisher:
     Args:
         publish: is given the endpoint and its health; it writes the status.
         interval: seconds between two publications of one endpoint, failures apart.
+        leads: tells whether this process publishes.
+        report: is given, while it does not, what is for the one that does; each word is a `Report`, for `heard` there.
     """
 
     def __init__(
@@ -57,9 +78,12 @@ class HealthPublisher:
         *,
         interval: float,
         clock: Callable[[], float],
+        leads: Callable[[], bool] = lambda: True,
+        report: Callable[[Iterable[str]], None] = lambda _: None,
     ) -> None:
         self._store, self._registry, self._publish = store, registry, publish
         self._interval, self._clock = interval, clock
+        self._leads, self._report = leads, report
         self._pulses: dict[str, _Pulse] = {}
         self._last: dict[str, float] = {}
 
@@ -68,25 +92,42 @@ class HealthPublisher:
         attempt = settlement.attempt
         metrics.ATTEMPT_DURATION.observe(attempt.duration_ms / 1000)
         metrics.ATTEMPTS.labels("failed" if attempt.error else "delivered").inc()
-        pulse = self.changed(endpoint.uid)
-        pulse.error = attempt.error
-        if settlement.state is State.FAILED:
+        given_up = settlement.state is State.FAILED
+        self._note(endpoint.uid, attempt.error, failures=int(given_up))
+        if given_up:
             log.warning(
                 "delivery given up",
-                delivery=settlement.delivery_id, namespace=endpoint.namespace, endpoint=endpoint.name,
+                delivery=settlement.delivery_id, event_id=settlement.event_id,
+                namespace=endpoint.namespace, endpoint=endpoint.name,
                 attempts=attempt.number, status=attempt.status_code, error=attempt.error,
             )  # fmt: skip
-            pulse.failures += 1
-            soonest = max(self._clock() + _SOON, self._last.get(endpoint.uid, 0.0) + _FAILURE_INTERVAL)
-            pulse.due_at = min(pulse.due_at, soonest)
 
-    def changed(self, uid: str) -> _Pulse:
+    def changed(self, uid: str) -> None:
         """Have an endpoint's counts published when its time comes."""
+        self._note(uid, None)
+
+    def heard(self, word: str) -> None:
+        """Take another process's report, where this one leads."""
+        if not self._leads():
+            return
+        try:
+            told = Report.model_validate_json(word)
+        except ValidationError:
+            log.warning("a report of another process cannot be read; is its version a different one?")
+            return
+        # Its process has waited for more to come.
+        self._note(told.uid, told.error, failures=told.failures, soon=0.0)
+
+    def _note(self, uid: str, error: str | None, *, failures: int = 0, soon: float = _SOON) -> None:
+        now, last = self._clock(), self._last.get(uid, 0.0)
         pulse = self._pulses.get(uid)
         if pulse is None:
-            due_at = max(self._clock() + _SOON, self._last.get(uid, 0.0) + self._interval)
-            pulse = self._pulses[uid] = _Pulse(due_at)
-        return pulse
+            pulse = self._pulses[uid] = _Pulse(max(now + soon, last + self._interval))
+        if error is not None:
+            pulse.error = error
+        if failures:
+            pulse.failures += failures
+            pulse.due_at = min(pulse.due_at, max(now + soon, last + _FAILURE_INTERVAL))
 
     def forget(self, live: Iterable[str]) -> None:
         """Forget endpoints that are gone."""
@@ -99,13 +140,18 @@ class HealthPublisher:
             await asyncio.sleep(_TICK)
             now = self._clock()
             due = [uid for uid, pulse in self._pulses.items() if pulse.due_at <= now]
-            await self._publish_all(sorted(due, key=lambda uid: self._pulses[uid].due_at)[: int(_PER_TICK * _TICK)])
+            if self._leads():
+                due = sorted(due, key=lambda uid: self._pulses[uid].due_at)[: int(_PER_TICK * _TICK)]
+            await self._publish_all(due)
 
     async def flush(self) -> None:
-        """Publish everything now; for the end of the process."""
+        """Publish or report everything now; for the end of the process, or of its leading."""
         await self._publish_all(list(self._pulses))
 
     async def _publish_all(self, uids: list[str]) -> None:
+        if not self._leads():
+            self._report([self._reported(uid) for uid in uids])
+            return
         for uid in uids:
             counts = await self._store.counts_of(uid)
             pulse = self._pulses.pop(uid)
@@ -113,7 +159,13 @@ class HealthPublisher:
             if endpoint is None or counts is None:
                 continue
             self._last[uid] = self._clock()
-            self._publish(endpoint, Health(delivery_counts(counts), pulse.error, pulse.failures))
+            self._publish(endpoint, Health(delivery_counts(counts), pulse.error or "", pulse.failures))
+
+    def _reported(self, uid: str) -> str:
+        pulse = self._pulses.pop(uid)
+        self._last[uid] = self._clock()
+        error = pulse.error[:_REPORTED_CHARACTERS] if pulse.error else pulse.error
+        return Report(uid=uid, error=error, failures=pulse.failures).model_dump_json(ensure_ascii=True)
 
 
 def delivery_counts(counts: Counts) -> DeliveryCounts:

@@ -27,9 +27,15 @@ class Lane:
         claiming: whether a claim for this lane is under way.
         paced_until: in seconds of the event loop's clock; before then the endpoint's rate limit lets no attempt begin.
         due_ms: when the store's next delivery of this lane is due, as far as is known.
+        shard: which the endpoint belongs to.
+        owned: whether this process is the one that delivers for the shard.
+        gone: whether the endpoint was deleted.
+        active: whether anything may be claimed and sent.
     """
 
     endpoint: Endpoint
+    shard: int = 0
+    owned: bool = True
     ready: deque[Claimed] = field(default_factory=deque)
     in_flight: int = 0
     settling: int = 0
@@ -41,6 +47,11 @@ class Lane:
     paced_until: float = 0.0
     due_ms: int | None = None
     gone: bool = False
+    active: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        """See whether the lane is active from its beginning."""
+        self._see()
 
     @property
     def held(self) -> int:
@@ -56,8 +67,7 @@ class Lane:
         """
         return (
             bool(self.ready)
-            and not self.gone
-            and self.endpoint.sendable
+            and self.active
             and not self.refused
             and self.in_flight < self.endpoint.max_in_flight
             and self.in_flight + self.settling < 2 * self.endpoint.max_in_flight
@@ -77,14 +87,35 @@ class Lane:
         if endpoint.per_minute != self.endpoint.per_minute:
             self.paced_until = 0.0
         self.endpoint = endpoint
+        self._see()
+
+    def own(self, *, since: float | None) -> None:
+        """Belong to this process, or to another one where None.
+
+        Args:
+            since: when it began to, in seconds of the event loop's clock. An attempt elsewhere may have begun right
+                before, so the rate limit counts from here.
+        """
+        self.owned = since is not None
+        if since is not None and self.endpoint.per_minute:
+            self.paced_until = max(self.paced_until, since + 60 / self.endpoint.per_minute)
+        self._see()
+
+    def end(self) -> None:
+        """Start nothing more: the endpoint was deleted."""
+        self.gone = True
+        self._see()
+
+    def _see(self) -> None:
+        self.active = self.owned and not self.gone and self.endpoint.sendable
 
     def can_take(self, window: int) -> bool:
         """Whether a fresh event may go straight to memory: there is room, and nothing older waits in the store."""
-        return self.endpoint.sendable and not self.backlog and not self.gone and self.held < window
+        return self.active and not self.backlog and self.held < window
 
     def wants(self, window: int) -> int:
         """How many deliveries to claim now; none before half the window is free, so that claims are worth it."""
-        if not self.backlog or self.claiming or self.gone or not self.endpoint.sendable:
+        if not self.backlog or self.claiming or not self.active:
             return 0
         room = window - self.held
         return room if room * 2 >= window else 0

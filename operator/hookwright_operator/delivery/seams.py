@@ -22,7 +22,13 @@ class Sends(Protocol):
     """What makes one attempt."""
 
     async def send(  # noqa: D102
-        self, endpoint: Endpoint, *, message_id: str, body: bytes, now: Callable[[], float]
+        self,
+        endpoint: Endpoint,
+        *,
+        message_id: str,
+        body: bytes,
+        now: Callable[[], float],
+        delivery: Claimed | None = None,
     ) -> Outcome: ...
 
 
@@ -40,7 +46,9 @@ class Bounds:
     Attributes:
         window: deliveries of one endpoint.
         memory: bytes of bodies of all endpoints; beyond it a lane gets only what keeps it going.
+        in_flight: attempts under way at once, of all endpoints.
     """
 
     window: int
     memory: int
+    in_flight: int = 1024

@@ -1,47 +1,47 @@
 """Sends one signed attempt to one endpoint, and tells plainly what became of it.
 
 One :class:`Sender` serves all endpoints: it holds the one guarded HTTP client of the process, with
-its connections, its TLS context and its name look-ups.
+its connections, its TLS context and its name look-ups. What stays the same over all attempts to an
+endpoint is prepared once.
 """
 
 import asyncio
-import socket
+import re
 import ssl
 import traceback
-from collections.abc import Callable
-from contextvars import ContextVar
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from ipaddress import IPv4Address
 from types import TracebackType
 from typing import Final, Self
 
-import aiohttp
 import structlog
-from aiohttp.connector import Connection
-from aiohttp.tracing import Trace
 from yarl import URL
 
 from hookwright_crds.resources import RESERVED_HEADERS
 from hookwright_operator.delivery.answers import excerpt, retry_after_ms
-from hookwright_operator.delivery.faults import Step, fault_words, status_words, timeout_words
-from hookwright_operator.delivery.guard import Guard, GuardedResolver, Lookup, system_lookup
+from hookwright_operator.delivery.client import Client, Origin
+from hookwright_operator.delivery.faults import AttemptError, DeadlineError, fault_words, status_words, timeout_words
+from hookwright_operator.delivery.guard import Guard, GuardedResolver, Lookup, is_literal, system_lookup
+from hookwright_operator.delivery.http1 import Exchange
 from hookwright_operator.delivery.outcome import Outcome
 from hookwright_operator.delivery.signing import signature_headers
-from hookwright_operator.errors import RefusedAddressError
 from hookwright_operator.registry import Endpoint
+from hookwright_operator.store.model import Claimed
+from hookwright_operator.tracing import Traces
 
 log = structlog.get_logger(__name__)
 
 RESPONSE_LIMIT: Final = 4096
 """How many bytes of an answer are kept unless told otherwise."""
-READ_LIMIT: Final = 64 * 1024
-"""How many bytes of an answer are read so that its connection can be used again."""
 
-_KEEPALIVE: Final = 4.0
-"""Seconds, below the 5 after which Node, uvicorn and Apache close an idle connection and could cut an attempt short."""
 _PREPARED: Final = 4096
-_NO_TIMEOUT: Final = aiohttp.ClientTimeout(total=None, connect=None, sock_connect=None, sock_read=None)
-"""aiohttp's own timeouts stay off: theirs are rounded up to seconds, and one deadline covers all."""
+_TRACE_HEADERS: Final = frozenset({"traceparent", "tracestate"})
+_BUSY: Final = frozenset({429, 503})
+"""The answers whose Retry-After counts."""
+_TOKEN: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 
 
 class Sender:
@@ -54,6 +54,8 @@ class Sender:
         tls: context for https, the system's trust store by default.
         lookup: finds a name's addresses; blocks, and is called in a thread.
         response_limit: how many bytes of an answer are kept, counted after decompression.
+        traces: makes a span of each attempt whose event is traced; none are made where None.
+        traces_to_receivers: whether such an attempt tells its receiver its ``traceparent``.
     """
 
     def __init__(
@@ -65,6 +67,8 @@ class Sender:
         tls: ssl.SSLContext | None = None,
         lookup: Lookup = system_lookup,
         response_limit: int = RESPONSE_LIMIT,
+        traces: Traces | None = None,
+        traces_to_receivers: bool = False,
     ) -> None:
         self._guard = guard
         self._user_agent = user_agent
@@ -72,8 +76,10 @@ class Sender:
         self._tls = tls
         self._lookup = lookup
         self._response_limit = response_limit
+        self._traces = traces
+        self._traces_to_receivers = traces_to_receivers
         self._target = lru_cache(maxsize=_PREPARED)(self._prepare)
-        self._session: aiohttp.ClientSession | None = None
+        self._client: Client | None = None
         self._resolver: GuardedResolver | None = None
 
     async def __aenter__(self) -> Self:
@@ -88,28 +94,24 @@ class Sender:
     async def start(self) -> None:
         """Make the client; needs the running loop that will send."""
         self._resolver = GuardedResolver(self._guard, self._lookup)
-        self._session = aiohttp.ClientSession(
-            connector=_GuardedConnector(self._guard, self._resolver, self._tls or _default_tls()),
-            headers={
-                "User-Agent": self._user_agent,
-                "Content-Type": "application/json",
-                "Accept": "*/*",
-                "Accept-Encoding": "identity",
-            },
-            timeout=_NO_TIMEOUT,
-            cookie_jar=aiohttp.DummyCookieJar(),
-            auto_decompress=False,
-            trust_env=False,
-        )
+        self._client = Client(self._guard, self._resolver, self._tls or _default_tls())
 
     async def close(self) -> None:
         """Close all connections; attempts in flight fail."""
-        if self._session is not None:
-            await self._session.close()
+        if self._client is not None:
+            await self._client.close()
         if self._resolver is not None:
             await self._resolver.close()
 
-    async def send(self, endpoint: Endpoint, *, message_id: str, body: bytes, now: Callable[[], float]) -> Outcome:
+    async def send(
+        self,
+        endpoint: Endpoint,
+        *,
+        message_id: str,
+        body: bytes,
+        now: Callable[[], float],
+        delivery: Claimed | None = None,
+    ) -> Outcome:
         """Make one attempt; whatever fails is told in the outcome and not raised.
 
         Args:
@@ -117,135 +119,90 @@ class Sender:
             message_id: ``webhook-id``, constant over all attempts of a delivery.
             body: the exact bytes that are signed and sent.
             now: the clock, in seconds since the epoch.
+            delivery: what the attempt is for, None for a test.
         """
+        if self._traces is None or delivery is None or delivery.trace is None:
+            return await self._attempt(endpoint, message_id, body, now, delivery=delivery)
+        span, outcome = self._traces.attempting(endpoint, delivery, delivery.trace), None
+        traceparent = span.traceparent if self._traces_to_receivers else None
+        try:
+            outcome = await self._attempt(endpoint, message_id, body, now, delivery=delivery, traceparent=traceparent)
+        finally:
+            span.end(outcome)
+        return outcome
+
+    async def _attempt(
+        self,
+        endpoint: Endpoint,
+        message_id: str,
+        body: bytes,
+        now: Callable[[], float],
+        *,
+        delivery: Claimed | None,
+        traceparent: str | None = None,
+    ) -> Outcome:
         started, clock = now(), asyncio.get_running_loop().time
         begun = clock()
-        attempt = _Attempt()
+        exchange = Exchange(self._response_limit)
         fault = ""
         try:
-            async with asyncio.timeout(endpoint.timeout) as deadline:
-                await self._exchange(attempt, endpoint, message_id, int(started), body)
+            target = self._target(endpoint)
+            lines = _lines(_changing(endpoint, message_id, int(started), body, traceparent))
+            request = b"%b%bContent-Length: %d\r\n\r\n%b" % (target.head, lines, len(body), body)
+            await self._post(target.origin, request, exchange, begun + endpoint.timeout)
+        except DeadlineError:
+            fault = timeout_words(endpoint.timeout, exchange.step)
         except Exception as error:  # noqa: BLE001 - every failure becomes an outcome
-            fault = timeout_words(endpoint.timeout, attempt.step) if deadline.expired() else _words(error, attempt)
+            fault = fault_words(error, exchange.step) or _internal(error, delivery, endpoint, message_id)
         return Outcome(
-            status_code=attempt.status,
-            error=(status_words(attempt.status) if attempt.status else "") or fault,
-            response=excerpt(attempt.kept, attempt.coding, self._response_limit) if attempt.kept else "",
+            status_code=exchange.status,
+            error=(status_words(exchange.status) if exchange.status else "") or fault,
+            response=excerpt(exchange.body, exchange.coding, self._response_limit) if exchange.body else "",
             duration_ms=int((clock() - begun) * 1000) + 1,
             started_ms=int(started * 1000),
-            retry_after_ms=retry_after_ms(attempt.retry_after, now()) if attempt.retry_after else None,
+            retry_after_ms=retry_after_ms(exchange.retry_after, now()) if exchange.status in _BUSY else None,
         )
 
-    async def _exchange(
-        self, attempt: "_Attempt", endpoint: Endpoint, message_id: str, timestamp: int, body: bytes
-    ) -> None:
-        if self._session is None:
+    async def _post(self, origin: Origin, request: bytes, exchange: Exchange, deadline: float) -> None:
+        if self._client is None:
             raise RuntimeError("the sender was not started")
-        target = self._target(endpoint)
-        attempt.host = target.host
-        _current.set(attempt)
-        try:
-            signatures = signature_headers(endpoint.secrets, message_id, timestamp, body)
-        except ValueError as error:
-            raise _UnsendableError(str(error)) from error
-        answer = await self._session.post(
-            target.url, data=body, headers={**target.headers, **signatures}, allow_redirects=False
-        )
-        try:
-            attempt.answered(answer)
-            await self._read(answer.content, attempt)
-        finally:
-            # A complete answer has already handed its connection back; any other takes it along.
-            answer.close()
-
-    async def _read(self, content: aiohttp.StreamReader, attempt: "_Attempt") -> None:
-        seen = 0
-        while seen < READ_LIMIT and (chunk := await content.readany()):
-            seen += len(chunk)
-            room = self._response_limit - len(attempt.kept)
-            if room > 0:
-                attempt.kept += chunk[:room]
+        await self._client.post(origin, request, exchange, deadline)
 
     def _prepare(self, endpoint: Endpoint) -> "_Target":
         if not endpoint.secrets:
-            raise _UnsendableError("the endpoint has no signing secret yet")
+            raise AttemptError("the endpoint has no signing secret yet")
         url = _url(endpoint.url)
         if url.scheme != "https" and not (url.scheme == "http" and self._allow_http):
-            raise _UnsendableError(f"{url.scheme} URL refused: only https is allowed")
-        host = url.raw_host or ""
-        self._guard.check_host(host)
-        static = {name: value for name, value in endpoint.headers if name.lower() not in RESERVED_HEADERS}
-        return _Target(url, host, static)
+            raise AttemptError(f"{url.scheme} URL refused: only https is allowed")
+        origin = _origin(url)
+        self._guard.check_host(origin.host)
+        ours = RESERVED_HEADERS | _TRACE_HEADERS if self._traces_to_receivers else RESERVED_HEADERS
+        headers = {
+            "host": ("Host", url.host_port_subcomponent or ""),
+            "user-agent": ("User-Agent", self._user_agent),
+            "content-type": ("Content-Type", "application/json"),
+            "accept": ("Accept", "*/*"),
+            "accept-encoding": ("Accept-Encoding", "identity"),
+        }
+        for name, value in endpoint.headers:
+            if name.lower() not in ours:
+                _check_header(name, value)
+                # By lower-case names, so that an endpoint's own Accept replaces ours.
+                headers[name.lower()] = (name, value)
+        line = f"POST {url.raw_path_qs} HTTP/1.1\r\n".encode()
+        return _Target(origin, line + _lines(dict(headers.values())))
 
 
 @dataclass(frozen=True, slots=True)
 class _Target:
-    """What stays the same over all attempts at one state of an endpoint."""
+    """What stays the same over all attempts at one state of an endpoint.
 
-    url: URL
-    host: str
-    headers: dict[str, str]
+    Attributes:
+        head: the request line and the headers that never change.
+    """
 
-
-class _UnsendableError(Exception):
-    """Nothing can be sent to an endpoint as it is; the message is fit for the delivery log."""
-
-
-class _Attempt:
-    """How far an attempt has come, so that one that is cut short can say so."""
-
-    __slots__ = ("coding", "host", "kept", "retry_after", "status", "step")
-
-    def __init__(self) -> None:
-        self.step = Step.LOOKUP
-        self.host = ""
-        self.status = 0
-        self.kept = b""
-        self.coding = ""
-        self.retry_after = ""
-
-    def answered(self, answer: aiohttp.ClientResponse) -> None:
-        self.step = Step.BODY
-        self.status = answer.status
-        self.coding = answer.headers.get("Content-Encoding", "")
-        if answer.status in (429, 503):
-            self.retry_after = answer.headers.get("Retry-After", "")
-
-
-_current: ContextVar[_Attempt] = ContextVar("attempt")
-
-
-class _GuardedConnector(aiohttp.TCPConnector):
-    """Connects to what the guard lets through, and notes how far the current attempt has come."""
-
-    def __init__(self, guard: Guard, resolver: GuardedResolver, tls: ssl.SSLContext) -> None:
-        super().__init__(
-            resolver=resolver,
-            ttl_dns_cache=10,
-            ssl=tls,
-            limit=0,
-            keepalive_timeout=_KEEPALIVE,
-            socket_factory=self._guarded_socket,
-        )
-        self._guard = guard
-
-    async def connect(
-        self,
-        req: aiohttp.ClientRequest,
-        traces: list[Trace],
-        timeout: aiohttp.ClientTimeout,  # noqa: ASYNC109 - theirs
-    ) -> Connection:
-        connection = await super().connect(req, traces, timeout)
-        _current.get().step = Step.ANSWER
-        return connection
-
-    def _guarded_socket(self, found: aiohttp.AddrInfoType) -> socket.socket:
-        """Make the socket for one address, after the last look at that address."""
-        attempt = _current.get()
-        attempt.step = Step.CONNECT
-        family, kind, protocol, _, sockaddr = found
-        self._guard.check(str(sockaddr[0]), attempt.host)
-        return socket.socket(family, kind, protocol)
+    origin: Origin
+    head: bytes
 
 
 def _url(text: str) -> URL:
@@ -256,9 +213,54 @@ def _url(text: str) -> URL:
         complete = bool(url.raw_host and url.port)
     except ValueError:
         complete = False
-    if not complete:
-        raise _UnsendableError("invalid URL")
+    if not complete or not _fit_for_a_line(f"{url.host_port_subcomponent}{url.raw_path_qs}"):
+        raise AttemptError("invalid URL")
+    if url.raw_user is not None:
+        raise AttemptError("invalid URL: what follows // is a user or password, which belongs in a header")
     return url
+
+
+def _fit_for_a_line(text: str) -> bool:
+    return text.isprintable() and " " not in text
+
+
+def _origin(url: URL) -> Origin:
+    host = url.raw_host or ""
+    if is_literal(host) and ":" not in host:
+        try:
+            IPv4Address(host)
+        except ValueError:
+            # A number that only the C library takes for an address, such as 2130706433 or 127.1.
+            raise AttemptError("invalid URL: the host is neither a name nor an address in its usual form") from None
+    if host.endswith(".."):
+        host = host.rstrip(".") + "."
+    return Origin(url.scheme == "https", host, url.port or 0)
+
+
+def _changing(
+    endpoint: Endpoint, message_id: str, timestamp: int, body: bytes, traceparent: str | None
+) -> dict[str, str]:
+    """Return the headers that differ from attempt to attempt."""
+    if _CONTROL.search(message_id):
+        raise AttemptError("the event's id has a control character")
+    try:
+        signatures = signature_headers(endpoint.secrets, message_id, timestamp, body)
+    except ValueError as error:
+        raise AttemptError(str(error)) from error
+    return {"traceparent": traceparent, **signatures} if traceparent else signatures
+
+
+def _lines(headers: Mapping[str, str]) -> bytes:
+    """Return header lines; whoever calls has looked at what is in them."""
+    return "".join([f"{name}: {value}\r\n" for name, value in headers.items()]).encode()
+
+
+def _check_header(name: str, value: str) -> None:
+    """Refuse what would be read as something else than one header (RFC 9110 5.5)."""
+    if not _TOKEN.fullmatch(name):
+        raise AttemptError("a header has a name that is none in HTTP")
+    if _CONTROL.search(value):
+        raise AttemptError(f"the value of the header {name} has a control character")
 
 
 def _default_tls() -> ssl.SSLContext:
@@ -267,16 +269,12 @@ def _default_tls() -> ssl.SSLContext:
     return context
 
 
-def _words(error: Exception, attempt: _Attempt) -> str:
-    match error:
-        case _UnsendableError():
-            return str(error)
-        case RefusedAddressError():
-            return f"address refused: {error}"
-    words = fault_words(error, attempt.step)
-    if not words:
-        # Without the exception's text, which may quote a header or the URL.
-        stack = "".join(traceback.format_tb(error.__traceback__))
-        log.error("attempt.internal_error", error=type(error).__name__, stack=stack)
-        words = f"internal error: {type(error).__name__}"
-    return words
+def _internal(error: Exception, delivery: Claimed | None, endpoint: Endpoint, message_id: str) -> str:
+    # Without the exception's text, which may quote a header or the URL.
+    log.error(
+        "an attempt failed unexpectedly",
+        delivery=delivery.id if delivery else "", event_id=message_id,
+        namespace=endpoint.namespace, endpoint=endpoint.name,
+        error=type(error).__name__, stack="".join(traceback.format_tb(error.__traceback__)),
+    )  # fmt: skip
+    return f"internal error: {type(error).__name__}"

@@ -18,7 +18,7 @@ def judge(delivery: Claimed, outcome: Outcome, schedule: RetrySchedule) -> Settl
         error=outcome.error,
         response=outcome.response,
     )
-    settlement = Settlement(delivery.id, delivery.endpoint_uid, attempt, State.DELIVERED)
+    settlement = Settlement(delivery.id, delivery.endpoint_uid, attempt, State.DELIVERED, event_id=delivery.event_id)
     if outcome.delivered:
         return settlement
     due_ms = schedule.next(made, outcome.started_ms + outcome.duration_ms, outcome.retry_after_ms)

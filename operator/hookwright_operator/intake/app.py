@@ -6,8 +6,10 @@ from collections.abc import Callable
 import structlog
 from starlette.exceptions import HTTPException
 from starlette.routing import Router
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from structlog.contextvars import bind_contextvars
 
+from hookwright_crds.requests import REQUEST_ID, request_id
 from hookwright_operator.errors import KubeError, StoreError
 from hookwright_operator.intake.asgi import ClientGoneError, send_problem
 from hookwright_operator.intake.deps import Deps
@@ -16,13 +18,15 @@ from hookwright_operator.intake.routes import routes
 
 log = structlog.get_logger(__name__)
 
+_REQUEST_ID = REQUEST_ID.lower().encode()
+
 
 def create_app(
     deps: Deps,
     *,
     max_requests: int = 256,
     body_seconds: float = 30.0,
-    new_trace: Callable[[], str] = lambda: secrets.token_hex(8),
+    new_request_id: Callable[[], str] = lambda: secrets.token_hex(16),
 ) -> ASGIApp:
     """Return the intake.
 
@@ -30,36 +34,39 @@ def create_app(
         deps: what it works with.
         max_requests: how many are served at once; each may hold a body of 1 MiB.
         body_seconds: how long the body of a request may take.
-        new_trace: draws the id that a client and the log share of an unexpected fault.
+        new_request_id: draws the id of a request whose caller gave none.
     """
     router = Router(routes(deps, body_seconds=body_seconds), redirect_slashes=False)
-    return Intake(router, deps.ready, max_requests=max_requests, new_trace=new_trace)
+    return Intake(router, deps.ready, max_requests=max_requests, new_request_id=new_request_id)
 
 
 class Intake:
     """What stands before the routes."""
 
     def __init__(
-        self, app: ASGIApp, ready: Callable[[], str | None], *, max_requests: int, new_trace: Callable[[], str]
+        self, app: ASGIApp, ready: Callable[[], str | None], *, max_requests: int, new_request_id: Callable[[], str]
     ) -> None:
         self._app = app
         self._ready = ready
         self._max_requests = max_requests
-        self._new_trace = new_trace
+        self._new_request_id = new_request_id
         self._under_way = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one HTTP request."""
         # By this the router knows that its 404 and 405 are caught here.
         scope["app"] = self
+        scope[REQUEST_ID] = told = request_id(_given(scope), self._new_request_id)
+        bind_contextvars(request_id=told)
+        answer = _with_request_id(send, told)
         self._under_way += 1
         try:
             self._check()
-            await self._app(scope, receive, send)
+            await self._app(scope, receive, answer)
         except ClientGoneError:
             log.debug("client gone", path=scope["path"])
         except Exception as error:  # noqa: BLE001 - whatever it is, the client gets a problem document
-            await send_problem(receive, send, self._problem(error, scope))
+            await send_problem(receive, answer, self._problem(error, scope))
         finally:
             self._under_way -= 1
 
@@ -83,6 +90,25 @@ class Intake:
         if isinstance(error, StoreError):
             log.error("store failed", error=str(error))
             return unavailable("the store cannot take or give anything now")
-        trace = self._new_trace()
-        log.error("unexpected fault", trace=trace, method=scope["method"], path=scope["path"], exc_info=error)
-        return ProblemError(500, f"unexpected fault; the operator's log tells more under {trace}", trace=trace)
+        told = scope[REQUEST_ID]
+        log.error("unexpected fault", method=scope["method"], path=scope["path"], exc_info=error)
+        return ProblemError(500, f"unexpected fault; the operator's log tells more under {told}", trace=told)
+
+
+def _given(scope: Scope) -> str | None:
+    for name, value in scope["headers"]:
+        if name == _REQUEST_ID:
+            given: str = value.decode("latin-1")
+            return given
+    return None
+
+
+def _with_request_id(send: Send, told: str) -> Send:
+    header = (_REQUEST_ID, told.encode())
+
+    async def answer(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            message["headers"] = [*message["headers"], header]
+        await send(message)
+
+    return answer

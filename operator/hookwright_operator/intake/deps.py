@@ -8,6 +8,7 @@ from hookwright_operator.intake.auth import Auth
 from hookwright_operator.intake.parsing import IncomingEvent
 from hookwright_operator.registry import Endpoint, Registry
 from hookwright_operator.store.model import DeliveryRecord, Recovery, State
+from hookwright_operator.tracing import Traces
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +29,16 @@ class AcceptResult:
 class Accepter(Protocol):
     """Makes events durable."""
 
-    async def accept(self, namespace: str, project: str, events: Sequence[IncomingEvent]) -> AcceptResult:
+    async def accept(
+        self, namespace: str, project: str, events: Sequence[IncomingEvent], *, trace: str | None = None
+    ) -> AcceptResult:
         """Write the events and their deliveries in one transaction, and return after its commit.
+
+        Args:
+            namespace: of the project.
+            project: whose events.
+            events: what came in.
+            trace: the ``traceparent`` that their attempts go on with, None where they are not traced.
 
         Raises:
             StoreUnavailable: nothing was written.
@@ -100,6 +109,7 @@ class Deps:
 
     Attributes:
         ready: None when requests can be served, else why not.
+        traces: makes a span of each request with events; none are made where None.
     """
 
     registry: Registry
@@ -109,3 +119,4 @@ class Deps:
     recoveries: Recoveries
     tester: Tester
     ready: Callable[[], str | None]
+    traces: Traces | None = None

@@ -82,6 +82,10 @@ class Cache:
         known = self._secrets.get((meta.namespace, meta.name))
         return self._secrets.pop((meta.namespace, meta.name)) if known and known.uid == meta.uid else None
 
+    def knows(self, uid: str) -> bool:
+        """Whether an object was ever shown, be it gone by now or unfit."""
+        return uid in self._versions or uid in self._dead
+
     def resource(self, key: Key) -> Resource | None:
         """Return an object."""
         return self._resources.get(key)

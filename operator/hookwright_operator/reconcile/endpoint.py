@@ -13,6 +13,7 @@ from hookwright_crds.resources import (
     WebhookEndpoint,
     WebhookEndpointStatus,
 )
+from hookwright_operator.reconcile.failures import GivenUp
 from hookwright_operator.reconcile.plan import (
     FINALIZER,
     Action,
@@ -47,6 +48,7 @@ class ObservedEndpoint:
 
     Attributes:
         health: None where nothing new is to be published since the status was written.
+        given_up: deliveries to be announced now as given up.
     """
 
     endpoint: WebhookEndpoint
@@ -55,6 +57,7 @@ class ObservedEndpoint:
     health: Health | None
     allow_http: bool
     finalizer_grace: timedelta
+    given_up: GivenUp | None = None
 
 
 def plan_endpoint(observed: ObservedEndpoint, *, now: datetime, new_secret: Callable[[], str]) -> Plan:
@@ -202,13 +205,23 @@ def _plan_status(observed: ObservedEndpoint, verdict: _Verdict, now: datetime) -
 
 def _plan_failures(observed: ObservedEndpoint) -> list[Action]:
     """Announce deliveries that were given up, many at a time, for an event must cost no Kubernetes write."""
-    health = observed.health
-    if health is None or not health.failures:
+    given_up = observed.given_up
+    if given_up is None:
         return []
-    number = "1 delivery was" if health.failures == 1 else f"{health.failures} deliveries were"
-    message = f"{number} given up after the last retry; the last error: {health.error or 'none'}."
-    meta = observed.endpoint.metadata
-    return [Announce(_key(observed.endpoint), meta.uid, "Warning", "DeliveryFailed", message)]
+    number = "1 delivery was" if given_up.number == 1 else f"{given_up.number} deliveries were"
+    message = f"{number} given up after the last retry; the last error: {given_up.error or 'none'}."
+    return [
+        Announce(
+            _key(observed.endpoint),
+            observed.endpoint.metadata.uid,
+            "Warning",
+            "DeliveryFailed",
+            message,
+            always=True,
+            count=given_up.number,
+            since=given_up.since,
+        )
+    ]
 
 
 def _reachable(observed: ObservedEndpoint, now: datetime) -> Condition:

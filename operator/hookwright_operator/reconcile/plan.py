@@ -128,6 +128,7 @@ class Announce:
 
     Attributes:
         always: also where the same words were written a short while ago.
+        count: how often it happened, ``since`` the first time; None where that is now.
     """
 
     key: Key
@@ -136,6 +137,8 @@ class Announce:
     reason: str
     message: str
     always: bool = False
+    count: int = 1
+    since: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,10 +1,14 @@
-"""The only I/O of reconciling: gathers what is, and carries out plans."""
+"""The only I/O of reconciling: gathers what is, and carries out plans.
+
+Where several processes serve one installation, one of them leads and carries out whole plans. The others do of each
+plan what concerns themselves, which is to know projects and endpoints, and wait for the watch to bring the rest.
+"""
 
 import asyncio
 import hashlib
 import secrets
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Protocol
 
@@ -21,6 +25,7 @@ from hookwright_operator.kube import FIELD_MANAGER, Kube
 from hookwright_operator.reconcile.apikey import ObservedApiKey, plan_apikey
 from hookwright_operator.reconcile.cache import Cache, Resource
 from hookwright_operator.reconcile.endpoint import ObservedEndpoint, plan_endpoint
+from hookwright_operator.reconcile.failures import Failures
 from hookwright_operator.reconcile.paths import events_path, resource_path, secrets_path
 from hookwright_operator.reconcile.plan import (
     FINALIZER,
@@ -67,6 +72,9 @@ class World:
     Attributes:
         health: what is to be published of endpoints, by uid; taken out once it is in a status.
         counts_lost: told the uid of an endpoint whose status has no counts of deliveries.
+        leads: tells whether this process writes to the cluster.
+        rivalled: whether another process may begin to lead while a write is under way. Then a status or metadata is
+            written only over the version that is known here.
     """
 
     kube: Kube
@@ -78,8 +86,11 @@ class World:
     clock: Callable[[], datetime] = lambda: datetime.now(UTC)
     health: dict[str, Health] = field(default_factory=dict)
     counts_lost: Callable[[str], object] = lambda _: None
+    leads: Callable[[], bool] = lambda: True
+    rivalled: bool = False
     _undiscarded: dict[Key, set[str]] = field(default_factory=dict)
     _told: dict[str, datetime] = field(default_factory=dict)
+    _failures: Failures = field(default_factory=Failures)
 
     async def reconcile(self, key: Key) -> float | None:
         """Make what is so what should be; return after how many seconds to look again, or None."""
@@ -91,18 +102,45 @@ class World:
         return again
 
     async def _carry_out(self, resource: Resource) -> float | None:
-        now = self.clock()
-        published = self.health.get(resource.metadata.uid)
-        plan = await self._plan(resource, published, now)
+        now, uid = self.clock(), resource.metadata.uid
+        published = self.health.get(uid)
+        leads = self.leads()
+        if leads and published is not None and published.failures:
+            self._failures.add(uid, published.failures, published.error, now)
+            self.health[uid] = published = replace(published, failures=0)
+        plan = await self._plan(resource, published, now, leads=leads)
+        if not leads:
+            self.health.pop(resource.metadata.uid, None)
+            self._follow(plan)
+            return (plan.again_at - now).total_seconds() if plan.again_at else None
         for action in plan.actions:
             await self._do(action)
+        if self._failures.due(uid, now):
+            self._failures.told(uid, now)
         if isinstance(resource, WebhookEndpoint) and _lost_counts(resource):
             self.counts_lost(resource.metadata.uid)
         if published is not None and self.health.get(resource.metadata.uid) is published:
             del self.health[resource.metadata.uid]
-        return (plan.again_at - now).total_seconds() if plan.again_at else None
+        again_at = min((at for at in (plan.again_at, self._failures.again_at(uid)) if at), default=None)
+        return (again_at - now).total_seconds() if again_at else None
 
-    async def _plan(self, resource: Resource, health: Health | None, now: datetime) -> Plan:
+    def _follow(self, plan: Plan) -> None:
+        """Do what concerns this process, up to where the leader has to write a Secret first."""
+        for number, action in enumerate(plan.actions):
+            match action:
+                case OpenProject() | CloseProject() | Register() | Unregister():
+                    self._do_here(action)
+                case CreateSecret() | RestoreSecret() | UpdateSecret() | DeleteSecret():
+                    self._hold(plan.actions[number:])
+                    return
+
+    def _hold(self, undone: tuple[Action, ...]) -> None:
+        """Let no event pass by an endpoint that has no Secret yet; its deliveries wait for that."""
+        coming = next((action.endpoint for action in undone if isinstance(action, Register)), None)
+        if coming is not None and self.registry.get(coming.uid) is None:
+            self.registry.put(replace(coming, secrets=()))
+
+    async def _plan(self, resource: Resource, health: Health | None, now: datetime, *, leads: bool) -> Plan:
         meta = resource.metadata
         if isinstance(resource, Project):
             children = self.cache.children(meta.namespace, meta.name)
@@ -112,10 +150,10 @@ class World:
         if isinstance(resource, ApiKey):
             handover = resource.spec.handover
             told = resource.status.handover
-            expected = told is not None and told.state is HandoverState.DELIVERED
+            expected = leads and told is not None and told.state is HandoverState.DELIVERED
             secret = await self._secret(meta, handover.secret_name, expected=expected) if handover else None
             return plan_apikey(ObservedApiKey(resource, project, secret), now=now, mint=lambda: mint(secrets.choice))
-        expected = resource.status.signing_secret_ref is not None and meta.deletion_timestamp is None
+        expected = leads and resource.status.signing_secret_ref is not None and meta.deletion_timestamp is None
         observed = ObservedEndpoint(
             endpoint=resource,
             project=project,
@@ -123,6 +161,7 @@ class World:
             health=health,
             allow_http=self.allow_http,
             finalizer_grace=self.finalizer_grace,
+            given_up=self._failures.due(meta.uid, now) if leads else None,
         )
         return plan_endpoint(observed, now=now, new_secret=lambda: new_secret(secrets.token_bytes))
 
@@ -153,6 +192,7 @@ class World:
             self._undiscarded.setdefault(key, set()).add(uid)
         self.registry.remove(uid)
         self.health.pop(uid, None)
+        self._failures.forget(uid)
 
     async def _discard_for_gone(self, key: Key, living: str) -> None:
         """Discard what could not be discarded before an endpoint went, or came in while it went."""
@@ -165,14 +205,8 @@ class World:
 
     async def _do(self, action: Action) -> None:
         match action:
-            case OpenProject(namespace, name):
-                self.registry.put_project(namespace, name)
-            case CloseProject(namespace, name):
-                self.registry.remove_project(namespace, name)
-            case Register(endpoint):
-                self.registry.put(endpoint)
-            case Unregister(uid):
-                self._unregister(uid)
+            case OpenProject() | CloseProject() | Register() | Unregister():
+                self._do_here(action)
             case DiscardDeliveries():
                 await self._discard(action)
             case Announce():
@@ -181,6 +215,17 @@ class World:
                 await self._do_secret(action)
             case ApplyMetadata() | RemoveFinalizer() | ApplyStatus():
                 await self._do_object(action)
+
+    def _do_here(self, action: OpenProject | CloseProject | Register | Unregister) -> None:
+        match action:
+            case OpenProject(namespace, name):
+                self.registry.put_project(namespace, name)
+            case CloseProject(namespace, name):
+                self.registry.remove_project(namespace, name)
+            case Register(endpoint):
+                self.registry.put(endpoint)
+            case Unregister(uid):
+                self._unregister(uid)
 
     async def _do_secret(self, action: CreateSecret | RestoreSecret | UpdateSecret | DeleteSecret) -> None:
         match action:
@@ -210,7 +255,7 @@ class World:
         path, kind = resource_path(action.key), action.key.kind
         match action:
             case ApplyMetadata():
-                answer = await self.kube.apply(path, _metadata_body(action))
+                answer = await self.kube.apply(path, self._over_what_is_known(action.key, _metadata_body(action)))
             case RemoveFinalizer(_, remaining, version):
                 kept = {"finalizers": list(remaining), "resourceVersion": version}
                 try:
@@ -221,8 +266,15 @@ class World:
                 return
             case ApplyStatus(key, uid, status):
                 body = _identity(key, uid) | {"status": dict(status)}
-                answer = await self.kube.apply(f"{path}/status", body)
+                answer = await self.kube.apply(f"{path}/status", self._over_what_is_known(key, body))
         self.cache.see(kind, answer)
+
+    def _over_what_is_known(self, key: Key, body: dict[str, Any]) -> dict[str, Any]:
+        known = self.cache.resource(key) if self.rivalled else None
+        if known is not None:
+            # What a paused process had begun to write is refused where its successor has written since.
+            body["metadata"]["resourceVersion"] = known.metadata.resource_version
+        return body
 
     async def _discard(self, action: DiscardDeliveries) -> None:
         try:
@@ -317,9 +369,9 @@ def _event_body(event: Announce, now: datetime) -> dict[str, Any]:
         "type": event.type,
         "reason": event.reason,
         "message": event.message[:1024],
-        "firstTimestamp": format_timestamp(now),
+        "firstTimestamp": format_timestamp(event.since or now),
         "lastTimestamp": format_timestamp(now),
-        "count": 1,
+        "count": event.count,
         "source": {"component": FIELD_MANAGER},
         "reportingComponent": "hookwright.dev/operator",
     }

@@ -20,6 +20,7 @@ from sqlalchemy import (
     select,
     true,
     type_coerce,
+    update,
 )
 
 # Of the two engines' identical spellings the one that both compile.
@@ -65,6 +66,10 @@ INSERT_EVENTS = insert(events).from_select(
         type_coerce(_body, LargeBinary),
     ),
 )
+
+# Most events are not traced, and are spared a column in the statement above.
+_traced = rows(id=Text, trace=Text)
+TRACE = update(events).values(trace=_traced.c.trace).where(events.c.id == _traced.c.id)
 
 _deliveries = rows(id=Text, event_id=Text, endpoint_uid=Text, owner=Text)
 INSERT_DELIVERIES = insert(deliveries).from_select(
@@ -133,6 +138,8 @@ def _write(connection: Connection, new: Sequence[NewEvent], *, owner: str, slot:
         ]
     bodies = b"".join([event.body for event in new])
     connection.execute(INSERT_EVENTS, {"rows": packed(event_rows), "bodies": bodies, "now": now})
+    if traced := [(event.id, event.trace) for event in new if event.trace]:
+        connection.execute(TRACE, {"rows": packed(traced)})
     connection.execute(INSERT_DELIVERIES, {"rows": packed(delivery_rows), "now": now})
     counted = Counter([row[2] for row in delivery_rows])
     counting.add(connection, slot, [(uid, number, 0, 0, 0) for uid, number in counted.items()])

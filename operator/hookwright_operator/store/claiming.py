@@ -8,6 +8,7 @@ from itertools import chain, count
 
 from sqlalchemy import (
     BigInteger,
+    Boolean,
     ColumnElement,
     Connection,
     Integer,
@@ -28,7 +29,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import insert
 
 from hookwright_operator.store.engine import has_company
-from hookwright_operator.store.model import Claimed
+from hookwright_operator.store.model import Claimed, Member
 from hookwright_operator.store.rows import packed, rows
 from hookwright_operator.store.schema import deliveries, events, instances, is_pending
 
@@ -59,6 +60,7 @@ _columns = (
     events.c.body,
     deliveries.c.attempts,
     events.c.accepted_ms,
+    events.c.trace,
 )
 _claimable = and_(is_pending, deliveries.c.due_ms <= _now, claimable())
 _oldest_first = (deliveries.c.due_ms, deliveries.c.id)
@@ -99,12 +101,17 @@ RELEASE = (
 )
 
 _register = insert(instances).values(
-    id=_me, lease_until_ms=bindparam("until", type_=BigInteger), slot=bindparam("slot", type_=Integer)
+    id=_me,
+    lease_until_ms=bindparam("until", type_=BigInteger),
+    slot=bindparam("slot", type_=Integer),
+    name=bindparam("name", type_=Text),
+    delivers=bindparam("delivers", type_=Boolean),
 )
 RENEW = _register.on_conflict_do_update(
     index_elements=list(instances.primary_key), set_={"lease_until_ms": _register.excluded.lease_until_ms}
 )
 _TAKEN_SLOTS = select(instances.c.slot).where(instances.c.lease_until_ms > _now)
+_SUCCEED = delete(instances).where(instances.c.name == bindparam("name", type_=Text))
 FORGET = delete(instances).where(instances.c.lease_until_ms < bindparam("before", type_=BigInteger))
 
 
@@ -124,7 +131,7 @@ def claim(
 
 def _pick(
     connection: Connection, wants: Sequence[tuple[str, int]], *, owner: str, now: int
-) -> Iterable[Row[str, str, str, str, bytes, int, int]]:
+) -> Iterable[Row[str, str, str, str, bytes, int, int, str | None]]:
     if has_company(connection):
         return connection.execute(CLAIM_BESIDE_OTHERS, {"rows": packed(wants), "now": now, "me": owner})
     common = {"now": now, "me": owner}
@@ -140,12 +147,12 @@ def release(connection: Connection, calls: Sequence[Sequence[str]], *, owner: st
     return [uids] * len(calls)
 
 
-def register(connection: Connection, *, owner: str, now: int, lease_ms: int, alone: bool) -> int:
+def register(connection: Connection, member: Member, *, now: int, lease_ms: int, alone: bool) -> int:
     """Enter an instance with a lease, and return the slot of its counters, which no living instance has.
 
     Args:
         connection: in a transaction.
-        owner: the instance.
+        member: the instance. An earlier one of its name is dead, so what that had claimed is free at once.
         now: when its lease begins.
         lease_ms: for how long it holds.
         alone: every other instance is known to be dead, so what it had claimed is free at once.
@@ -154,15 +161,18 @@ def register(connection: Connection, *, owner: str, now: int, lease_ms: int, alo
         connection.execute(delete(instances))
     if has_company(connection):
         connection.execute(select(func.pg_advisory_xact_lock(REGISTERING)))
+    if member.name:
+        connection.execute(_SUCCEED, {"name": member.name})
     taken = set(connection.scalars(_TAKEN_SLOTS, {"now": now}))
     slot = next(slot for slot in count() if slot not in taken)
-    renew_lease(connection, owner=owner, slot=slot, now=now, lease_ms=lease_ms)
+    renew_lease(connection, member, slot=slot, now=now, lease_ms=lease_ms)
     return slot
 
 
-def renew_lease(connection: Connection, *, owner: str, slot: int, now: int, lease_ms: int) -> int:
-    """Let the owner's claims hold from now on for the length of a lease, and return until when."""
+def renew_lease(connection: Connection, member: Member, *, slot: int, now: int, lease_ms: int) -> int:
+    """Let an instance's claims and shards be its own from now on for the length of a lease, and return until when."""
     until = now + lease_ms
-    connection.execute(RENEW, {"me": owner, "until": until, "slot": slot})
+    row = {"me": member.id, "name": member.name, "delivers": member.delivers}
+    connection.execute(RENEW, {**row, "until": until, "slot": slot})
     connection.execute(FORGET, {"before": now - _REMEMBERED_LEASES * lease_ms})
     return until

@@ -33,7 +33,17 @@ _EXPECTED = "sqlite:///<path> or postgresql://<user>:<password>@<host>:<port>/<d
 _POSTGRESQL = ("postgresql", "postgres", "postgresql+asyncpg")
 
 
-class Database(Protocol):
+class Reports(Protocol):
+    """How a process tells the one that leads what attempts have shown; without a promise."""
+
+    def report(self, words: Iterable[str], /) -> None:
+        """Tell other processes; no word has a line break."""
+
+    def hear_reports(self, hears: Callable[[str], None], /) -> None:
+        """Call back, on the event loop, with each word that other processes report."""
+
+
+class Database(Reports, Protocol):
     """An open database whose schema is up to date."""
 
     exclusive: bool
@@ -144,6 +154,12 @@ class SqliteDatabase:
         """There is nobody to tell."""
 
     def listen(self, hears: Callable[[str], None], /) -> None:
+        """There is nobody to hear."""
+
+    def report(self, words: Iterable[str], /) -> None:
+        """There is nobody to tell."""
+
+    def hear_reports(self, hears: Callable[[str], None], /) -> None:
         """There is nobody to hear."""
 
     async def close(self) -> None:

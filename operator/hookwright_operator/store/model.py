@@ -53,6 +53,7 @@ class NewEvent:
         id: our id, ``msg_<ULID>``, constant over all attempts.
         event_id: the producer's id, by which repetitions are told, or None.
         body: the exact bytes that are signed and sent.
+        trace: the ``traceparent`` of its acceptance, None where that is not traced.
     """
 
     id: str
@@ -62,6 +63,7 @@ class NewEvent:
     type: str
     body: bytes
     deliveries: tuple[NewDelivery, ...]
+    trace: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +73,7 @@ class Claimed:
     Attributes:
         attempts: how many attempts were made before since it last became pending by acceptance or retry by hand.
         accepted_ms: when the event was accepted, in milliseconds since the epoch.
+        trace: the ``traceparent`` of that, None where it was not traced.
     """
 
     id: str
@@ -80,6 +83,7 @@ class Claimed:
     body: bytes
     attempts: int
     accepted_ms: int
+    trace: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +113,7 @@ class Settlement:
 
     Attributes:
         state: DELIVERED, FAILED, or PENDING to be tried again at ``due_ms``.
+        event_id: of the delivery, for logs.
     """
 
     delivery_id: str
@@ -116,6 +121,7 @@ class Settlement:
     attempt: Attempt
     state: State
     due_ms: int = 0
+    event_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +151,34 @@ class Counts:
     discarded: int = 0
     last_attempt_ms: int | None = None
     last_status_code: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One instance as others see it.
+
+    Attributes:
+        id: unique to this opening of the store.
+        name: which no two living instances share, so that a new one of a name follows upon a dead one; may be empty.
+        delivers: whether it takes shards of endpoints.
+    """
+
+    id: str
+    name: str = ""
+    delivers: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """Which shards of endpoints an instance has.
+
+    Attributes:
+        owned: what it has; nobody else takes them while its lease holds.
+        surplus: how many of them it is to let go for the others' sake.
+    """
+
+    owned: frozenset[int]
+    surplus: int
 
 
 @dataclass(frozen=True, slots=True)

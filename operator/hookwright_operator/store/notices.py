@@ -1,4 +1,4 @@
-"""Notices between replicas: which endpoints have deliveries in the store that nobody holds.
+"""Notices between replicas: which endpoints have deliveries in the store that nobody holds, and what attempts showed.
 
 A notice saves others the wait for their next look into the store, and nothing more: one that is lost costs that wait.
 So notices are sent after the commit and not in the transaction, where PostgreSQL would let only one of all the
@@ -17,10 +17,13 @@ log = structlog.get_logger(__name__)
 Connect: TypeAlias = Callable[[], Awaitable["asyncpg.Connection[asyncpg.Record]"]]
 
 CHANNEL: Final = "hookwright_waiting"
+REPORTS: Final = "hookwright_reports"
+"""The channel on which a process that does not lead tells the one that does what attempts have shown."""
 SPACING: Final = 0.02
 """Seconds between two notices."""
 HEARTBEAT: Final = 30.0
 """Seconds of silence after which the connection is tried."""
+_MOST_UNTOLD: Final = 100_000
 _PAYLOAD_BYTES: Final = 7900
 """What one notice may carry, a little less than PostgreSQL's bound of 8000."""
 _FIRST_BACKOFF: Final = 0.1
@@ -36,26 +39,30 @@ class Notices:
 
     def __init__(self, connect: Connect) -> None:
         self._connect = connect
-        self._hears: Callable[[str], None] = lambda _: None
-        self._untold: set[str] = set()
+        self._hears: dict[str, Callable[[str], None]] = {}
+        # In the order in which they are to be told, each once.
+        self._untold: dict[tuple[str, str], None] = {}
+        self._telling: dict[tuple[str, str], None] = {}
         self._wake = asyncio.Event()
         self._closing = False
         self._task = asyncio.create_task(self._keep(), name="store notices")
 
-    def tell(self, endpoint_uids: Iterable[str]) -> None:
-        """Tell the others that these endpoints have something waiting."""
-        self._untold.update(endpoint_uids)
+    def tell(self, words: Iterable[str], *, channel: str = CHANNEL) -> None:
+        """Tell the others some words, none with a line break; too many that cannot be told are forgotten."""
+        if len(self._untold) > _MOST_UNTOLD:
+            self._untold.clear()
+        self._untold.update(((channel, word), None) for word in words)
         self._wake.set()
 
-    def listen(self, hears: Callable[[str], None]) -> None:
-        """Call back with each uid that others tell of."""
-        self._hears = hears
+    def listen(self, hears: Callable[[str], None], *, channel: str = CHANNEL) -> None:
+        """Call back with each word that others tell on a channel."""
+        self._hears[channel] = hears
 
     async def close(self) -> None:
         """Tell what is left to tell, for a second at most, and let the connection go."""
         self._closing = True
         self._wake.set()
-        await asyncio.wait([self._task], timeout=1 if self._untold else 0)
+        await asyncio.wait([self._task], timeout=1 if self._untold or self._telling else 0)
         self._task.cancel()
         await asyncio.wait([self._task])
 
@@ -76,7 +83,8 @@ class Notices:
 
     async def _serve(self, connection: "asyncpg.Connection[asyncpg.Record]") -> None:
         connection.add_termination_listener(lambda _: self._wake.set())
-        await connection.add_listener(CHANNEL, self._heard)
+        for channel in (CHANNEL, REPORTS):
+            await connection.add_listener(channel, self._heard)
         while not connection.is_closed() and not (self._closing and not self._untold):
             try:
                 async with asyncio.timeout(HEARTBEAT):
@@ -84,28 +92,39 @@ class Notices:
             except TimeoutError:
                 await connection.execute("SELECT 1")
             self._wake.clear()
-            for payload in payloads(sorted(self._untold)):
-                await connection.execute("SELECT pg_notify($1, $2)", CHANNEL, payload)
-            # What was not told when the connection broke is told over the next one.
-            self._untold.clear()
+            await self._tell(connection)
             await asyncio.sleep(SPACING)
 
-    def _heard(self, connection: object, pid: int, _channel: str, payload: object) -> None:
-        if isinstance(connection, asyncpg.Connection) and pid == connection.get_server_pid():
+    async def _tell(self, connection: "asyncpg.Connection[asyncpg.Record]") -> None:
+        # A word that comes while its like is being told is told again: there is news since.
+        self._telling, self._untold = self._untold, {}
+        try:
+            for channel in (CHANNEL, REPORTS):
+                for payload in payloads(word for towards, word in self._telling if towards == channel):
+                    await connection.execute("SELECT pg_notify($1, $2)", channel, payload)
+            self._telling = {}
+        finally:
+            # What was not told when the connection broke is told over the next one.
+            self._untold = self._telling | self._untold
+            self._telling = {}
+
+    def _heard(self, connection: object, pid: int, channel: str, payload: object) -> None:
+        hears = self._hears.get(channel)
+        if hears is None or (isinstance(connection, asyncpg.Connection) and pid == connection.get_server_pid()):
             return
-        for uid in str(payload).split("\n"):
-            self._hears(uid)
+        for word in str(payload).split("\n"):
+            hears(word)
 
 
-def payloads(uids: Iterable[str]) -> Iterator[str]:
-    """Put uids together, as many in one notice as it takes."""
+def payloads(words: Iterable[str]) -> Iterator[str]:
+    """Put words together, as many in one notice as it takes."""
     gathered: list[str] = []
     size = 0
-    for uid in uids:
-        size += len(uid.encode()) + 1
+    for word in words:
+        size += len(word.encode()) + 1
         if gathered and size > _PAYLOAD_BYTES:
             yield "\n".join(gathered)
-            gathered, size = [], len(uid.encode()) + 1
-        gathered.append(uid)
+            gathered, size = [], len(word.encode()) + 1
+        gathered.append(word)
     if gathered:
         yield "\n".join(gathered)

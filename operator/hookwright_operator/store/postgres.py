@@ -18,7 +18,7 @@ from sqlalchemy.pool import NullPool
 from hookwright_operator.errors import StoreError
 from hookwright_operator.store.faults import OutcomeUnknown, cause, sqlstate, translated
 from hookwright_operator.store.migrations import upgrade
-from hookwright_operator.store.notices import Notices
+from hookwright_operator.store.notices import REPORTS, Notices
 
 T = TypeVar("T")
 
@@ -108,6 +108,14 @@ class PostgresDatabase:
     def listen(self, hears: Callable[[str], None]) -> None:
         """Call back with each endpoint uid that other replicas announce."""
         self._notices.listen(hears)
+
+    def report(self, words: Iterable[str]) -> None:
+        """Tell the replica that leads what attempts have shown; a word has no line break."""
+        self._notices.tell(words, channel=REPORTS)
+
+    def hear_reports(self, hears: Callable[[str], None]) -> None:
+        """Call back with each word that other replicas report."""
+        self._notices.listen(hears, channel=REPORTS)
 
     async def close(self) -> None:
         """Close every connection."""

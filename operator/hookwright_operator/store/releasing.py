@@ -19,19 +19,23 @@ class Releases:
 
     Args:
         release: lets go of deliveries by their ids, in the store.
+
+    Attributes:
+        hears: told of the endpoints whose deliveries were released: nobody else tells this process of them.
     """
 
     def __init__(self, release: Callable[[Sequence[str]], Awaitable[None]]) -> None:
         self._release = release
+        self.hears: Callable[[str], None] = lambda _: None
         self._tasks: set[asyncio.Task[None]] = set()
         self._closed = False
 
-    async def unless_lost(self, answer: "asyncio.Future[T]", held: Callable[[T], list[str]]) -> T:
+    async def unless_lost(self, answer: "asyncio.Future[T]", held: Callable[[T], list[tuple[str, str]]]) -> T:
         """Wait for an answer; release what it claimed if nobody waits any more, or if nobody knows whether it did.
 
         Args:
             answer: of the store.
-            held: names the deliveries that are claimed by it.
+            held: names the deliveries that are claimed by it, and their endpoints: ids with uids.
         """
         try:
             return await asyncio.shield(answer)
@@ -48,22 +52,24 @@ class Releases:
         for task in self._tasks:
             task.cancel()
 
-    def _give_back(self, held: Callable[[T], list[str]], answer: "asyncio.Future[T]") -> None:
+    def _give_back(self, held: Callable[[T], list[tuple[str, str]]], answer: "asyncio.Future[T]") -> None:
         error = answer.exception()
         if self._closed or not (error is None or isinstance(error, OutcomeUnknown)):
             return
-        if ids := held(cast("T", error.result) if error else answer.result()):
-            task = asyncio.create_task(self._release_until_done(ids))
+        if lost := held(cast("T", error.result) if error else answer.result()):
+            task = asyncio.create_task(self._release_until_done(lost))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
-    async def _release_until_done(self, ids: Sequence[str]) -> None:
+    async def _release_until_done(self, lost: Sequence[tuple[str, str]]) -> None:
         backoff = _FIRST_BACKOFF
         while True:
             try:
-                await self._release(ids)
+                await self._release([delivery_id for delivery_id, _ in lost])
             except StoreError:
                 await asyncio.sleep(backoff)
                 backoff = min(backoff * 2, _LONGEST_BACKOFF)
             else:
+                for uid in {uid for _, uid in lost}:
+                    self.hears(uid)
                 return

@@ -14,8 +14,13 @@ those of the last one that it made pending. ``gone_endpoints`` holds who was del
 
 Counters are kept by ``slot``: each process that is at work at the same time as others has one of its own, for two that
 update one row would wait for each other's commits. What counts is the sum; one slot's numbers may well be negative.
+Of the instances that share a database one delivers for an endpoint, the owner of its shard; a shard without a row is
+free, and so is one whose owner is dead. ``instances.delivers`` says who takes shards. Of several instances with one
+``instances.name`` that is not empty only the latest lives.
+
 ``compatibility.oldest`` is the oldest revision of the schema whose operators can still use it as it is now.
 
+``events.trace`` is the W3C ``traceparent`` of the event's acceptance, NULL where that was not traced.
 An event for which nobody subscribed leaves no row in ``events``, only the id by which a repetition of it is told.
 Nothing refers by a foreign key: the transactions in this package keep the rows together, and checking it again would
 cost every delivery. Without a rowid, SQLite keeps the rows in the tree of their key and needs no second one, and takes
@@ -26,6 +31,7 @@ from typing import Any
 
 from sqlalchemy import (
     BigInteger,
+    Boolean,
     Column,
     ColumnElement,
     Index,
@@ -34,6 +40,7 @@ from sqlalchemy import (
     MetaData,
     Table,
     Text,
+    false,
     literal_column,
 )
 
@@ -48,6 +55,16 @@ instances = Table(
     Column("id", Key, primary_key=True),
     Column("lease_until_ms", BigInteger, nullable=False),
     Column("slot", Integer, nullable=False),
+    Column("name", Key, nullable=False, server_default=""),
+    Column("delivers", Boolean, nullable=False, server_default=false()),
+)
+
+shards = Table(
+    "shards",
+    metadata,
+    Column("shard", Integer, primary_key=True, autoincrement=False),
+    Column("owner", Key, nullable=False),
+    sqlite_with_rowid=False,
 )
 
 event_ids = Table(
@@ -72,6 +89,7 @@ events = Table(
     Column("accepted_ms", BigInteger, nullable=False),
     Column("deliveries", Integer, nullable=False),
     Column("body", LargeBinary, nullable=False),
+    Column("trace", Text),
 )
 
 deliveries = Table(

@@ -11,15 +11,17 @@ from sqlalchemy import Connection, select
 from sqlalchemy.exc import SQLAlchemyError
 
 from hookwright_operator.errors import StoreError, StoreUnavailable
-from hookwright_operator.store import accepting, claiming, reading, recovering, removing, settling
+from hookwright_operator.store import accepting, advancing, claiming, reading, recovering, removing, settling, shards
+from hookwright_operator.store.advancing import Reached
 from hookwright_operator.store.batch import Batcher, Observe, Operation, counted
-from hookwright_operator.store.engine import Database, open_database
+from hookwright_operator.store.engine import Database, Reports, open_database
 from hookwright_operator.store.faults import translated
 from hookwright_operator.store.model import (
     Accepted,
     Claimed,
     Counts,
     DeliveryRecord,
+    Member,
     NewEvent,
     Recovery,
     Settlement,
@@ -27,6 +29,7 @@ from hookwright_operator.store.model import (
 )
 from hookwright_operator.store.releasing import Releases
 from hookwright_operator.store.rows import storable
+from hookwright_operator.store.sharing import Sharing
 
 T = TypeVar("T")
 
@@ -59,10 +62,13 @@ class Store:
         clock: Callable[[], int],
         observe: Observe,
         dedupe_window_ms: int,
+        name: str = "",
+        delivers: bool = True,
     ) -> None:
         self.instance = instance
         self._slot = 0
         self._database = database
+        self.reports: Reports = database
         self._clock = clock
         self._observe = observe
         self._dedupe_window_ms = dedupe_window_ms
@@ -74,6 +80,7 @@ class Store:
         self._claim = Operation("claim", self._claim_all)
         self._release = Operation("release", partial(claiming.release, owner=instance))
         self._lease_ms = lease_ms
+        self.sharing = Sharing(Member(instance, name, delivers), self._read, self._once, clock, database.announce)
 
     @classmethod
     async def open(
@@ -85,6 +92,8 @@ class Store:
         clock: Callable[[], int],
         observe: Observe = lambda _operation, _seconds: None,
         dedupe_window_ms: int = DEDUPE_WINDOW_MS,
+        name: str = "",
+        delivers: bool = True,
     ) -> Self:
         """Open the database, bring its schema up to date and register this process as one that claims.
 
@@ -96,6 +105,8 @@ class Store:
             lease_ms: for how long claims outlive the last heartbeat.
             observe: told on the event loop, per transaction, what took how many seconds.
             dedupe_window_ms: for how long a producer's event id is remembered.
+            name: which no two living processes share. An earlier one of this name is dead: its lease ends at once.
+            delivers: whether it takes shards of endpoints.
 
         Raises:
             StoreError: the URL is wrong, another operator has the file, or a newer operator wrote it.
@@ -108,6 +119,8 @@ class Store:
             clock=clock,
             observe=observe,
             dedupe_window_ms=dedupe_window_ms,
+            name=name,
+            delivers=delivers,
         )
         try:
             await store._register()
@@ -117,16 +130,13 @@ class Store:
         return store
 
     async def _register(self) -> None:
-        self._slot = await self._once(
-            "register",
-            lambda connection: claiming.register(
-                connection,
-                owner=self.instance,
-                now=self._clock(),
-                lease_ms=self._lease_ms,
-                alone=self._database.exclusive,
-            ),
-        )
+        enter = partial(claiming.register, member=self.sharing.member, lease_ms=self._lease_ms, alone=self.exclusive)
+        self._slot = await self._once("register", lambda connection: enter(connection, now=self._clock()))
+
+    @property
+    def exclusive(self) -> bool:
+        """Whether no other process can have the database open: then every endpoint is this one's."""
+        return self._database.exclusive
 
     async def close(self) -> None:
         """Commit what was asked for so far, then refuse everything and let the database go."""
@@ -152,11 +162,10 @@ class Store:
         weight = sum([1 + len(event.deliveries) + len(event.body) // _BODY_BYTES_PER_ROW for event in events])
         answer = self._batcher.submit(self._accept, events, weight=weight)
         accepted = await self._releases.unless_lost(
-            answer, lambda _: [delivery.id for event in events for delivery in event.deliveries if delivery.claimed]
+            answer,
+            lambda _: [(one.id, one.endpoint_uid) for event in events for one in event.deliveries if one.claimed],
         )
-        if waiting := {
-            delivery.endpoint_uid for event in events for delivery in event.deliveries if not delivery.claimed
-        }:
+        if waiting := {one.endpoint_uid for event in events for one in event.deliveries if not one.claimed}:
             self._database.announce(waiting)
         return accepted
 
@@ -170,7 +179,7 @@ class Store:
             The deliveries, an endpoint's in the order of their due times, then ids.
         """
         answer = self._batcher.submit(self._claim, wants, weight=sum([limit for _, limit in wants]))
-        return await self._releases.unless_lost(answer, lambda claimed: [delivery.id for delivery in claimed])
+        return await self._releases.unless_lost(answer, lambda claimed: [(one.id, one.endpoint_uid) for one in claimed])
 
     async def settle(self, settlements: Sequence[Settlement]) -> None:
         """Record attempts, numbering them, and move their deliveries on, each delivery at most once in a call.
@@ -186,12 +195,8 @@ class Store:
 
     async def heartbeat(self) -> int:
         """Renew this instance's lease, and return until when it holds."""
-        return await self._once(
-            "heartbeat",
-            lambda connection: claiming.renew_lease(
-                connection, owner=self.instance, slot=self._slot, now=self._clock(), lease_ms=self._lease_ms
-            ),
-        )
+        renew = partial(claiming.renew_lease, member=self.sharing.member, slot=self._slot, lease_ms=self._lease_ms)
+        return await self._once("heartbeat", lambda connection: renew(connection, now=self._clock()))
 
     async def discard(self, endpoint_uid: str, reason: str) -> int:
         """Discard all pending deliveries of a deleted endpoint, claimed ones too, and return how many there were.
@@ -271,6 +276,11 @@ class Store:
             self._database.announce([endpoint_uid])
         return recovered
 
+    async def advance(self, endpoint_uid: str, *, by_ms: int, reached: Reached, limit: int) -> Reached | None:
+        """Have an endpoint's next pending deliveries due earlier; see `advancing.advance`."""
+        step = partial(advancing.advance, endpoint_uid=endpoint_uid, by_ms=by_ms, reached=reached, limit=limit)
+        return await self._once("advance", step, weight=limit)
+
     async def prune(self, *, delivered_before_ms: int, failed_before_ms: int, limit: int) -> int:
         """Remove one batch of old rows with all that hangs on them, and of event ids older than the window.
 
@@ -300,12 +310,13 @@ class Store:
         """Return if the store can begin a transaction that writes, raise StoreUnavailable otherwise."""
         await self._once("ping", lambda connection: connection.scalar(select(1)))
 
-    def listen(self, hears: Callable[[str], None]) -> None:
+    def listen(self, hears: Callable[[str], None], shares: Callable[[], None] = lambda: None) -> None:
         """Call back, on the event loop, with each endpoint uid for which others have put deliveries into the store.
 
-        It saves the wait for the next look into the store, and is no promise.
+        ``shares`` is called when others freed shards, or came or went. It saves the wait for a look, and is no promise.
         """
-        self._database.listen(hears)
+        self._releases.hears = hears
+        self._database.listen(lambda told: shares() if told == shards.CHANGED else hears(told))
 
     async def next_due(self, endpoint_uids: Sequence[str] | None = None) -> dict[str, int]:
         """Return by endpoint uid when the earliest delivery that nobody living holds is due.

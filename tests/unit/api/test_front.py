@@ -68,6 +68,16 @@ async def test_an_unexpected_fault_is_a_500_that_leaks_nothing_and_leads_to_the_
     assert problem["traceId"] in logged.out + logged.err
 
 
+async def test_the_id_of_a_request_is_the_callers_or_a_new_one(client: httpx.AsyncClient) -> None:
+    """On refusals and faults too; what is not fit for logs is replaced."""
+    for path in ("/v1/broken", "/v1/webhooks", "/nowhere"):
+        answer = await client.get(path, headers={"X-Request-Id": "support-case-7"})
+        assert answer.headers["x-request-id"] == "support-case-7"
+    drawn = [(await client.get("/nowhere", headers={"X-Request-Id": "a b"})).headers["x-request-id"] for _ in range(2)]
+    assert len(set(drawn)) == 2
+    assert all(len(one) == 32 for one in drawn)
+
+
 @pytest.mark.parametrize(
     ("method", "path", "status"),
     [

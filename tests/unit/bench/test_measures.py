@@ -41,7 +41,7 @@ def test_a_mark_holds_at_its_bound(key: str, value: float, word: str) -> None:
 def test_every_mark_tells_its_direction() -> None:
     """Throughput must be high; time, memory and CPU must be low."""
     high = {key for key, mark in MARKS.items() if mark.at_least}
-    assert high == {key for key in MARKS if key.endswith((".share", ".rate"))}
+    assert high == {key for key in MARKS if key.endswith((".share", ".rate", ".factor"))}
     assert str(Mark(1000, at_least=True)) == "≥ 1,000"
     assert str(Mark(0.45, at_least=False)) == "≤ 0.45"
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from importlib.resources import files
 
-from hookwright_dev.bench.measures import CPU, SHARE, Measure
+from hookwright_dev.bench.measures import CPU, MILLISECONDS, SHARE, Measure
 from hookwright_dev.bench.page import document
 from hookwright_dev.bench.results import Results
 
@@ -18,6 +18,8 @@ RESULTS = Results(
         Measure("throughput.1.share", "deliveries/s, 1 endpoint", 9.5, SHARE),
         Measure("throughput.1.cpu", "CPU of everything, 1 endpoint", 0.5, CPU),
         Measure("throughput.1.direct", "direct, 1 endpoint", 30_000.0, "/s"),
+        Measure("postgres.1.1.share", "deliveries/s, PostgreSQL, 1 replica, 1 endpoint", 6.0, SHARE),
+        Measure("postgres.2.latency.p50", "post → arrival at 50/s, PostgreSQL, 2 replicas, p50", 3.0, MILLISECONDS),
     ),
     faults={},
     noise={"throughput": 0.04},
@@ -44,8 +46,8 @@ def test_the_page_tells_machine_noise_date_and_command() -> None:
 def test_the_page_sets_ours_beside_others() -> None:
     """What was not measured in a run stays empty."""
     page = document(TEMPLATE, RESULTS, ())
-    assert "| 1 endpoint, % of direct | **9.50** | 3.4 | 5.5 | 1.0 |" in page
-    assert "| post → arrival at 50/s, p50 ms |  | 4.1 | 26.9 | 719 |" in page
+    assert "| 1 endpoint, % of direct | **9.50** | **6.00** |  | 3.4 | 5.5 | 1.0 |" in page
+    assert "| post → arrival at 50/s, p50 ms |  |  | **3.00** | 4.1 | 26.9 | 719 |" in page
 
 
 def test_the_file_for_programs_has_every_figure_with_its_mark() -> None:

@@ -229,11 +229,25 @@ def test_a_denied_host_suffix_is_refused_by_name() -> None:
         guard.check_host("a.Internal.example.com.")
 
 
-@pytest.mark.parametrize("suffix", ["", ".", "*", "*."])
-def test_an_empty_host_suffix_is_refused(suffix: str) -> None:
-    """A stray comma in a setting cannot exempt every host."""
-    with pytest.raises(ValueError, match="not a host suffix"):
+@pytest.mark.parametrize(
+    "suffix",
+    [
+        *("", ".", "*", "*.", "..", "a..b", "*.*.example.com", "a b.example.com", "-a.example.com", "a" * 64),
+        *("https://example.com", "example.com/hooks", "example.com:443", "10.0.0.1", "::1", "user@example.com"),
+    ],
+)
+def test_a_host_suffix_that_is_no_domain_is_refused(suffix: str) -> None:
+    """A stray comma in a setting cannot exempt every host, and a URL in it is not passed over."""
+    with pytest.raises(ValueError, match="is not a domain; write it without scheme, port and path"):
         Guard(allowed_hosts=[suffix])
+
+
+def test_a_host_suffix_must_be_written_as_it_is_looked_up() -> None:
+    """Hosts are compared in the form that a URL has once it is encoded."""
+    with pytest.raises(ValueError, match="is not in ASCII"):
+        Guard(denied_hosts=["bücher.example"])
+    with pytest.raises(RefusedAddressError):
+        Guard(denied_hosts=["xn--bcher-kva.example"]).check_host("shop.xn--bcher-kva.example")
 
 
 @pytest.mark.parametrize("network", ["10.0.0.1/8", "loopback", "10.0.0.0/33"])

@@ -34,6 +34,8 @@ def lane(*, ready: int = 0, **state: int | bool) -> Lane:
     made.ready.extend(claimed(number) for number in range(ready))
     for name, value in state.items():
         setattr(made, name, value)
+    if made.gone:
+        made.end()
     return made
 
 
@@ -166,3 +168,21 @@ def test_without_a_limit_nothing_pauses() -> None:
     assert some.pause(5.0) == 60
     some.change(replace(ENDPOINT, per_minute=2))
     assert some.pause(5.0) == 0
+
+
+def test_a_lane_of_another_process_neither_begins_nor_takes_nor_asks() -> None:
+    """And once it belongs to this one, the rate limit counts from then: the other may have sent just before."""
+    some = Lane(replace(ENDPOINT, per_minute=60))
+    some.own(since=None)
+    some.ready.append(claimed())
+    some.backlog = True
+    assert not some.can_start
+    assert not some.wants(8)
+    some.backlog = False
+    assert not some.can_take(8)
+
+    some.own(since=100.0)
+
+    assert some.can_start
+    assert some.can_take(8)
+    assert some.pause(100.25) == 0.75

@@ -17,6 +17,7 @@ from hookwright_crds.resources import (
 )
 from hookwright_operator.reconcile.apikey import ObservedApiKey, plan_apikey
 from hookwright_operator.reconcile.endpoint import ObservedEndpoint, plan_endpoint
+from hookwright_operator.reconcile.failures import GivenUp
 from hookwright_operator.reconcile.plan import (
     FINALIZER,
     Action,
@@ -179,10 +180,13 @@ class EndpointScene(Scene):
     endpoint: WebhookEndpoint = field(default_factory=endpoint)
     allow_http: bool = False
     registered: Endpoint | None = None
+    given_up: GivenUp | None = None
 
     def plan(self, now: datetime = NOW) -> Plan:
         """Return the endpoint's plan."""
-        observed = ObservedEndpoint(self.endpoint, self.parent, self.secret, self.health, self.allow_http, GRACE)
+        observed = ObservedEndpoint(
+            self.endpoint, self.parent, self.secret, self.health, self.allow_http, GRACE, self.given_up
+        )
         return plan_endpoint(observed, now=now, new_secret=lambda: OTHER_SECRET)
 
     def after(self, actions: Iterable[Action]) -> "EndpointScene":
@@ -203,7 +207,7 @@ class EndpointScene(Scene):
 
     def settled(self, now: datetime = NOW) -> "EndpointScene":
         """Return the scene as its whole plan leaves it."""
-        return replace(self.after(self.plan(now).actions), health=None)
+        return replace(self.after(self.plan(now).actions), health=None, given_up=None)
 
 
 @dataclass(frozen=True)

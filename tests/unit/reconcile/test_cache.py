@@ -261,6 +261,21 @@ def test_names_tell_what_exists_by_kind() -> None:
     assert set(cache) == {PROJECT, ORDERS}
 
 
+def test_what_was_ever_shown_is_known_be_it_gone_or_unfit() -> None:
+    """At the start the operator waits until everything that exists was shown to it, and these have been."""
+    cache = Cache()
+    assert not cache.knows("uid-orders")
+    cache.see("WebhookEndpoint", endpoint())
+    cache.see_secret(secret())
+    cache.see("Project", project())
+    cache.lose("Project", project(2))
+    unfit = endpoint(name="unfit")
+    unfit["spec"]["events"] = "delivered"
+    with pytest.raises(ValueError, match="events"):
+        cache.see("WebhookEndpoint", unfit)
+    assert all(cache.knows(f"uid-{name}") for name in ("orders", "orders-signing", "billing", "unfit"))
+
+
 def test_the_dead_are_remembered_in_bounded_number() -> None:
     """Years of deletions do not fill the memory."""
     cache = Cache()

@@ -25,8 +25,10 @@ from unit.reconcile.scenes import (
 )
 
 from hookwright_crds.resources import DeliveryCounts
+from hookwright_operator.reconcile.failures import GivenUp
 from hookwright_operator.reconcile.plan import (
     FINALIZER,
+    Announce,
     ApplyMetadata,
     CreateSecret,
     Parent,
@@ -45,10 +47,9 @@ NEW = EndpointScene()
 DELETED = with_metadata(STEADY, deletion_timestamp=NOW)
 
 
-def health(code: int, *, error: str = "", failures: int = 0, attempted: datetime | None = NOW) -> Health:
+def health(code: int, *, error: str = "", attempted: datetime | None = NOW) -> Health:
     """Return what deliveries have shown."""
-    counts = DeliveryCounts(delivered=3, failed=failures, last_attempt_time=attempted, last_status_code=code)
-    return Health(counts, error, failures)
+    return Health(DeliveryCounts(delivered=3, failed=0, last_attempt_time=attempted, last_status_code=code), error)
 
 
 CASES: dict[str, tuple[EndpointScene, list[str]]] = {
@@ -170,7 +171,7 @@ CASES: dict[str, tuple[EndpointScene, list[str]]] = {
         ["register: sends", "status: Ready=True Delivering, Reachable=False AttemptFailed"],
     ),
     "deliveries that were given up are announced together": (
-        replace(STEADY, health=health(500, error="500 Internal Server Error", failures=7)),
+        replace(STEADY, health=health(500, error="500 Internal Server Error"), given_up=GivenUp(7, "", NOW)),
         [
             "register: sends",
             "status: Ready=True Delivering, Reachable=False AttemptFailed",
@@ -328,11 +329,12 @@ def test_counts_stay_in_the_status_until_new_ones_come() -> None:
 
 @pytest.mark.parametrize(("failures", "told"), [(1, "1 delivery was given up"), (12, "12 deliveries were given up")])
 def test_the_event_of_given_up_deliveries_says_how_many_and_why(failures: int, told: str) -> None:
-    """One Event for many, with the last error."""
-    scene = replace(STEADY, health=health(500, error="500 Internal Server Error", failures=failures))
-    message = next(action.message for action in scene.plan().actions if hasattr(action, "message"))
-    assert told in message
-    assert "500 Internal Server Error" in message
+    """One Event for many, with the last error; also after the health that told of them was published."""
+    scene = replace(STEADY, given_up=GivenUp(failures, "500 Internal Server Error", NOW - GRACE))
+    (event,) = [action for action in scene.plan().actions if isinstance(action, Announce)]
+    assert told in event.message
+    assert "500 Internal Server Error" in event.message
+    assert (event.count, event.since) == (failures, NOW - GRACE)
 
 
 def test_an_endpoint_is_removed_at_the_version_that_was_seen() -> None:

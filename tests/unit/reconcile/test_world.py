@@ -8,13 +8,13 @@ import pytest
 from prometheus_client import REGISTRY
 from unit.reconcile.test_cache import ORDERS, PROJECT, endpoint, project, secret
 
-from hookwright_crds.resources import WebhookEndpoint
+from hookwright_crds.resources import DeliveryCounts, WebhookEndpoint
 from hookwright_operator.errors import KubeError, StoreError, StoreUnavailable
 from hookwright_operator.kube import Kube, Object
 from hookwright_operator.reconcile.cache import Cache
 from hookwright_operator.reconcile.plan import FINALIZER
 from hookwright_operator.reconcile.world import World
-from hookwright_operator.registry import Registry
+from hookwright_operator.registry import Health, Registry
 
 NOW = datetime(2030, 1, 1, 12, tzinfo=UTC)
 DELETED_AT = "2030-01-01T12:00:00Z"
@@ -41,8 +41,7 @@ class ApiServer(Kube):
             return self.stored
         self._version += 1
         sent = dict(body or {})
-        defaults = {"uid": "uid-made", "resourceVersion": str(self._version)}
-        metadata = defaults | dict(sent.get("metadata", {}))
+        metadata = {"uid": "uid-made", **sent.get("metadata", {}), "resourceVersion": str(self._version)}
         if "webhookendpoints" not in path:
             return {**sent, "metadata": metadata}
         self.endpoint |= {name: sent[name] for name in ("status",) if name in sent}
@@ -52,6 +51,11 @@ class ApiServer(Kube):
     def events(self) -> list[str]:
         """Return the reasons of the Events written."""
         return [body["reason"] for _, path, body in self.asked if path.endswith("/events")]
+
+    def given_up(self) -> list[tuple[int, str]]:
+        """Return the counts of the Events about deliveries that were given up, and what they say."""
+        bodies = [body for _, path, body in self.asked if path.endswith("/events")]
+        return [(body["count"], body["message"]) for body in bodies if body["reason"] == "DeliveryFailed"]
 
     def finalizers_written(self) -> list[list[str]]:
         """Return the lists of finalizers that were written to let an object go."""
@@ -293,3 +297,57 @@ async def test_a_project_that_is_gone_accepts_nothing(stage: Stage) -> None:
     stage.cache.lose("Project", project(3000))
     await stage.world.reconcile(PROJECT)
     assert not stage.registry.has_project("acme", "billing")
+
+
+def _fails(stage: Stage, number: int, error: str = "HTTP 500 Internal Server Error") -> None:
+    counts = DeliveryCounts(failed=number, last_attempt_time=stage.now, last_status_code=500)
+    stage.world.health["uid-orders"] = Health(counts, error, number)
+
+
+async def test_an_endpoint_that_keeps_failing_has_an_event_every_ten_minutes_with_the_sum(stage: Stage) -> None:
+    """The first failure at once; what comes after it is told together, when ten minutes have passed, unasked."""
+    await stage.ready()
+    _fails(stage, 1)
+    await stage.world.reconcile(ORDERS)
+    assert [count for count, _ in stage.server.given_up()] == [1]
+    for _ in range(119):
+        stage.now += timedelta(seconds=5)
+        _fails(stage, 2)
+        again = await stage.world.reconcile(ORDERS)
+    assert again == pytest.approx(5)
+    assert len(stage.server.given_up()) == 1
+    stage.now += timedelta(seconds=5)
+    await stage.world.reconcile(ORDERS)
+    assert [count for count, _ in stage.server.given_up()] == [1, 238]
+    assert stage.server.given_up()[1][1].startswith("238 deliveries were given up")
+    stage.now += timedelta(hours=1)
+    await stage.world.reconcile(ORDERS)
+    assert len(stage.server.given_up()) == 2
+
+
+async def test_deliveries_given_up_are_counted_once_although_a_plan_fails(stage: Stage) -> None:
+    """The API server refuses the status before the Event; the next try tells the same number."""
+    await stage.ready()
+    _fails(stage, 3)
+    stage.server.refuse = lambda _, path: KubeError("busy", status=429) if path.endswith("/status") else None
+    for _ in range(2):
+        with pytest.raises(KubeError):
+            await stage.world.reconcile(ORDERS)
+    stage.server.refuse = lambda _method, _path: None
+    await stage.world.reconcile(ORDERS)
+    assert [count for count, _ in stage.server.given_up()] == [3]
+
+
+async def test_an_event_of_many_tells_when_the_first_was_heard_of(stage: Stage) -> None:
+    """As kubectl shows it: 5 times over so many minutes."""
+    await stage.ready()
+    _fails(stage, 1)
+    await stage.world.reconcile(ORDERS)
+    stage.now += timedelta(minutes=4)
+    _fails(stage, 5)
+    await stage.world.reconcile(ORDERS)
+    stage.now += timedelta(minutes=6)
+    await stage.world.reconcile(ORDERS)
+    body = [body for _, path, body in stage.server.asked if path.endswith("/events")][-1]
+    assert body["count"] == 5
+    assert (body["firstTimestamp"], body["lastTimestamp"]) == ("2030-01-01T12:04:00Z", "2030-01-01T12:10:00Z")

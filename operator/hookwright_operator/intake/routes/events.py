@@ -1,12 +1,16 @@
 """POST /projects/{project}/events: the hot route, where events come in."""
 
+from collections.abc import Mapping
+
 from starlette.types import Receive, Scope, Send
 
+from hookwright_crds.requests import REQUEST_ID
 from hookwright_operator.intake.asgi import headers_of, read_body, send_bytes
 from hookwright_operator.intake.auth import Access, permit
-from hookwright_operator.intake.deps import Deps
+from hookwright_operator.intake.deps import AcceptResult, Deps
 from hookwright_operator.intake.parsing import MAX_BODY_BYTES, mode_of, parse
 from hookwright_operator.intake.problems import not_found
+from hookwright_operator.tracing import began
 
 
 class Events:
@@ -21,15 +25,29 @@ class Events:
         namespace: str = scope["path_params"]["namespace"]
         project: str = scope["path_params"]["project"]
         headers = headers_of(scope)
+        traces = self._deps.traces
+        began_ns = began() if traces is not None else 0
         await permit(self._deps.auth, headers, Access("create", "projects", "events", namespace, project))
-        if not self._deps.registry.has_project(namespace, project):
-            raise not_found(f'Project "{project}" in namespace "{namespace}"')
-        mode = mode_of(headers)
-        body = await read_body(receive, headers, limit=MAX_BODY_BYTES, within=self._body_seconds)
-        result = await self._deps.accepter.accept(namespace, project, parse(mode, body, headers))
+        if traces is None:
+            result = await self._accept(namespace, project, headers, receive)
+        else:
+            with traces.accepting(
+                headers, began_ns=began_ns, namespace=namespace, project=project, request_id=scope[REQUEST_ID]
+            ) as span:
+                result = await self._accept(namespace, project, headers, receive, span.traceparent)
+                span.accepted(events=result.accepted, duplicates=result.duplicates, deliveries=result.deliveries)
         answer = b'{"accepted":%d,"duplicates":%d,"deliveries":%d}' % (
             result.accepted,
             result.duplicates,
             result.deliveries,
         )
         await send_bytes(send, 202, answer, b"application/json")
+
+    async def _accept(
+        self, namespace: str, project: str, headers: Mapping[str, str], receive: Receive, trace: str | None = None
+    ) -> AcceptResult:
+        if not self._deps.registry.has_project(namespace, project):
+            raise not_found(f'Project "{project}" in namespace "{namespace}"')
+        mode = mode_of(headers)
+        body = await read_body(receive, headers, limit=MAX_BODY_BYTES, within=self._body_seconds)
+        return await self._deps.accepter.accept(namespace, project, parse(mode, body, headers), trace=trace)

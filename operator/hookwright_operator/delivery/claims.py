@@ -1,0 +1,112 @@
+"""Claims for the lanes that ask, many in one transaction."""
+
+import asyncio
+from collections import Counter, OrderedDict
+from collections.abc import Sequence
+from typing import Final, Protocol
+
+import structlog
+
+from hookwright_operator.delivery.lanes import Lane
+from hookwright_operator.delivery.seams import Store
+from hookwright_operator.errors import StoreError
+from hookwright_operator.store.model import Claimed
+
+log = structlog.get_logger(__name__)
+
+_LANES_PER_CLAIM: Final = 64
+_FIRST_BACKOFF: Final = 0.1
+_LONGEST_BACKOFF: Final = 5.0
+
+
+class Feeds(Protocol):
+    """Whoever has the lanes."""
+
+    def affordable(self, lane: Lane) -> int:
+        """How many deliveries a lane may claim now."""
+
+    def take_in(self, claimed: Sequence[Claimed], *, lapses: int) -> None:
+        """Put claimed deliveries into their lanes; before the claim the lease had lapsed so many times."""
+
+    def later(self, lane: Lane, due_ms: int) -> None:
+        """Take note of when the store has more for a lane."""
+
+    def pump(self, lane: Lane) -> None:
+        """Start what may start in a lane, and ask for more where there is room."""
+
+    @property
+    def lapses(self) -> int:
+        """How often the lease has lapsed."""
+
+
+class Claims:
+    """Serves lanes in the order in which they ask.
+
+    Args:
+        store: where to claim.
+        feeds: who gets what is claimed.
+    """
+
+    def __init__(self, store: Store, feeds: Feeds) -> None:
+        self._store, self._feeds = store, feeds
+        self._hungry: OrderedDict[Lane, None] = OrderedDict()
+        self._wake = asyncio.Event()
+
+    def ask(self, lane: Lane) -> None:
+        """Claim for a lane soon."""
+        self._hungry.setdefault(lane)
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Claim for whoever asks, until cancelled."""
+        backoff = _FIRST_BACKOFF
+        while True:
+            await self._wake.wait()
+            try:
+                await self._claim()
+                backoff = _FIRST_BACKOFF
+            except StoreError as error:
+                log.warning("the store gives no deliveries right now", error=str(error))
+                await asyncio.sleep(backoff)
+                backoff = min(backoff * 2, _LONGEST_BACKOFF)
+
+    async def _claim(self) -> None:
+        lanes = [self._hungry.popitem(last=False)[0] for _ in range(min(_LANES_PER_CLAIM, len(self._hungry)))]
+        if not self._hungry:
+            self._wake.clear()
+        wants = [(lane, self._feeds.affordable(lane), lane.backlog_seen) for lane in lanes]
+        wants = [(lane, want, seen) for lane, want, seen in wants if want]
+        if not wants:
+            return
+        for lane, _, _ in wants:
+            lane.claiming = True
+        lapses = self._feeds.lapses
+        try:
+            claimed = await self._store.claim([(lane.endpoint.uid, want) for lane, want, _ in wants])
+            self._feeds.take_in(claimed, lapses=lapses)
+            short = _short(wants, claimed)
+            dues = await self._store.next_due([lane.endpoint.uid for lane in short]) if short else {}
+        except StoreError:
+            self._hungry.update((lane, None) for lane, _, _ in wants)
+            self._wake.set()
+            raise
+        finally:
+            for lane, _, _ in wants:
+                lane.claiming = False
+        for lane in short:
+            if (due_ms := dues.get(lane.endpoint.uid)) is not None:
+                self._feeds.later(lane, due_ms)
+        for lane, _, _ in wants:
+            self._feeds.pump(lane)
+
+
+def _short(wants: Sequence[tuple[Lane, int, int]], claimed: Sequence[Claimed]) -> list[Lane]:
+    """Return the lanes that got less than they wanted: the store has no more for them, unless it was told since."""
+    got = Counter([delivery.endpoint_uid for delivery in claimed])
+    short = []
+    for lane, want, seen in wants:
+        if got[lane.endpoint.uid] < want:
+            short.append(lane)
+            if lane.backlog_seen == seen:
+                lane.backlog = False
+    return short

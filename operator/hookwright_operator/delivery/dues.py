@@ -1,0 +1,57 @@
+"""One alarm for all lanes: it rings for each when the store has something due for it."""
+
+import asyncio
+import heapq
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from hookwright_operator.delivery.lanes import Lane
+
+_LONGEST: Final = 60.0
+"""Seconds after which the clock is looked at again, for it may have been set."""
+
+
+class Dues:
+    """Knows which lane's time comes next.
+
+    Args:
+        lanes: by endpoint uid; those that are not in it any more are passed over.
+        clock_ms: the time.
+        ring: called with each lane whose time has come.
+    """
+
+    def __init__(self, lanes: Mapping[str, Lane], clock_ms: Callable[[], int], ring: Callable[[Lane], None]) -> None:
+        self._lanes, self._clock_ms, self._ring = lanes, clock_ms, ring
+        self._due: list[tuple[int, str]] = []
+        self._alarm: asyncio.TimerHandle | None = None
+        self._closed = False
+
+    def add(self, lane: Lane, due_ms: int) -> None:
+        """Ring for a lane at a time, unless it has an earlier one."""
+        if lane.due_ms is None or due_ms < lane.due_ms:
+            lane.due_ms = due_ms
+            heapq.heappush(self._due, (due_ms, lane.endpoint.uid))
+            self._set_alarm()
+
+    def close(self) -> None:
+        """Ring no more."""
+        self._closed = True
+        self._set_alarm()
+
+    def _set_alarm(self) -> None:
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
+        if self._due and not self._closed:
+            delay = max(0, self._due[0][0] - self._clock_ms()) / 1000
+            self._alarm = asyncio.get_running_loop().call_later(min(delay, _LONGEST), self._look)
+
+    def _look(self) -> None:
+        now_ms = self._clock_ms()
+        while self._due and self._due[0][0] <= now_ms:
+            due_ms, uid = heapq.heappop(self._due)
+            lane = self._lanes.get(uid)
+            if lane is not None and lane.due_ms == due_ms:
+                lane.due_ms = None
+                self._ring(lane)
+        self._set_alarm()

@@ -1,0 +1,275 @@
+"""HTTP/1.1 (RFC 9112) as far as a delivery needs it: one request, and what answers it.
+
+:class:`Exchange` reads an answer and does no I/O; :class:`Connection` carries one exchange after the other.
+"""
+
+import asyncio
+from typing import Final, cast
+
+import httptools
+
+from hookwright_operator.delivery.faults import AttemptError, DeadlineError, Step
+
+READ_LIMIT: Final = 64 * 1024
+"""How many bytes are read in answer to a request, all counted: interim answers, headers, framing and body."""
+
+_INVALID: Final = "invalid HTTP answer"
+_CLOSED: Final = f"connection closed while {Step.ANSWER}"
+_CUT_SHORT: Final = "invalid HTTP answer: the body is malformed or cut short"
+
+
+class Exchange:
+    """One request's answer, read as it comes; what is known stays known if the attempt is cut short.
+
+    An answer whose body goes beyond ``READ_LIMIT`` counts as read. However its bytes are cut into
+    pieces, an answer comes to the same.
+
+    Args:
+        keep: how many bytes of the body are kept.
+
+    Attributes:
+        step: what the attempt waits for.
+        status: of the final answer, 0 until its headers are there, and of one that is no HTTP.
+        coding: its Content-Encoding, '' where it has none.
+        retry_after: its Retry-After, '' where it has none.
+        body: its beginning, as it came.
+        reusable: whether both sides keep the connection, and nothing but this answer came.
+    """
+
+    __slots__ = (
+        "_chunked", "_done", "_in_head", "_keep", "_left", "_parser", "_sized",
+        "body", "coding", "retry_after", "reusable", "status", "step",
+    )  # fmt: skip
+
+    def __init__(self, keep: int) -> None:
+        self.step = Step.LOOKUP
+        self.status = 0
+        self.coding = ""
+        self.retry_after = ""
+        self.body = b""
+        self.reusable = False
+        self._keep = keep
+        self._left = READ_LIMIT
+        self._done = False
+        self._in_head = True
+        self._chunked = False
+        self._sized = False
+        self._parser: httptools.HttpResponseParser | None = None
+
+    def feed(self, data: bytes) -> bool:
+        """Read what came, and return whether that is all that will be read.
+
+        Raises:
+            AttemptError: it is no HTTP, or its headers do not end within ``READ_LIMIT``.
+        """
+        parser = self._parser or self._begin()
+        beyond = len(data) > self._left
+        if beyond:
+            data = data[: self._left]
+        self._left -= len(data)
+        try:
+            parser.feed_data(data)
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
+            if not self._done:
+                raise self._unusable(_INVALID) from error
+            self.reusable = False
+        if not self._done and not self._left:
+            if not self.status:
+                raise self._unusable(_INVALID)
+            self._done = True
+        if beyond:
+            self.reusable = False
+        if self._done:
+            self._parser = None  # which refers to us: no work for the garbage collector
+        return self._done
+
+    def end(self, *, broken: bool) -> None:
+        """Take note that nothing more will come, because the connection was closed or is broken.
+
+        Raises:
+            AttemptError: the answer was not all there.
+        """
+        if not self.status:
+            raise self._unusable(_CLOSED)
+        self._done, self._parser = True, None
+        if broken or self._chunked or self._sized:
+            raise AttemptError(_CUT_SHORT)
+
+    def _begin(self) -> httptools.HttpResponseParser:
+        parser = self._parser = httptools.HttpResponseParser(self)
+        # Receivers are of every age and make; nobody is behind us whom a lenient reading could mislead.
+        parser.set_dangerous_leniencies(
+            lenient_headers=True, lenient_optional_cr_before_lf=True, lenient_spaces_after_chunk_size=True
+        )
+        return parser
+
+    def _unusable(self, words: str) -> AttemptError:
+        """Forget what seemed to be known of something that is no answer."""
+        self._done, self._parser, self.reusable = True, None, False
+        self.status, self.coding, self.retry_after, self.body = 0, "", "", b""
+        return AttemptError(words)
+
+    # What the parser calls.
+
+    def on_message_begin(self) -> None:
+        """Expect a head; after the answer nothing should come."""
+        if self._done:
+            self.reusable = False
+            return
+        self._in_head, self._chunked, self._sized = True, False, False
+        self.coding = self.retry_after = ""
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Note a header, unless it is in the trailers."""
+        if self._done or not self._in_head:
+            return
+        match name.lower():
+            case b"content-length":
+                self._sized = True
+            case b"transfer-encoding":
+                self._chunked = value.rpartition(b",")[2].strip().lower() == b"chunked"
+            case b"content-encoding":
+                self.coding = self.coding or value.decode("utf-8", "surrogateescape")
+            case b"retry-after":
+                self.retry_after = self.retry_after or value.decode("utf-8", "surrogateescape")
+
+    def on_headers_complete(self) -> None:
+        """Note the status, unless it is that of an interim answer."""
+        if self._done:
+            return
+        status = cast("httptools.HttpResponseParser", self._parser).get_status_code()
+        if status < 100:
+            raise ValueError("no HTTP status")
+        # 1xx comes before the answer (RFC 9110 15.2), but for 101, after which there is no HTTP.
+        if status < 200 and status != 101:
+            return
+        self._in_head = False
+        self.status, self.step, self._done = status, Step.BODY, status == 101
+
+    def on_body(self, body: bytes) -> None:
+        """Keep what there is room for."""
+        room = self._keep - len(self.body)
+        if room > 0 and not self._done:
+            self.body += body[:room]
+
+    def on_message_complete(self) -> None:
+        """Note the end, unless it is that of an interim answer."""
+        if self._done or self._in_head:
+            return
+        self._done = True
+        self.reusable = cast("httptools.HttpResponseParser", self._parser).should_keep_alive()
+
+
+class Connection(asyncio.Protocol):
+    """A connection to one receiver, for one request at a time.
+
+    Attributes:
+        reusable: whether another request may be sent on it.
+        idle_since: when the last one was answered, by the loop's clock.
+        closed: done once it is closed.
+    """
+
+    def __init__(self) -> None:
+        self.reusable = False
+        self.idle_since = 0.0
+        self._loop = asyncio.get_running_loop()
+        self.closed: asyncio.Future[None] = self._loop.create_future()
+        self._transport: asyncio.Transport | None = None
+        self._exchange: Exchange | None = None
+        self._answered: asyncio.Future[None] | None = None
+        self._early = b""
+        self._over = False
+        self._error: Exception | None = None
+
+    async def ask(self, request: bytes, exchange: Exchange, deadline: float) -> None:
+        """Send a request, head and body, and read its answer.
+
+        Args:
+            request: all its bytes.
+            exchange: what to read the answer into.
+            deadline: when to give up, by the loop's clock.
+
+        Raises:
+            AttemptError: there was no answer, or none that is HTTP.
+            DeadlineError: the time is up.
+            OSError: the connection broke while waiting for the answer.
+        """
+        exchange.step = Step.ANSWER
+        self._exchange, self.reusable = exchange, False
+        answered = self._answered = self._loop.create_future()
+        timer = self._loop.call_at(deadline, self._expire, answered)
+        try:
+            self._write(request)
+            await answered
+        finally:
+            timer.cancel()
+
+    def abort(self) -> None:
+        """Close at once, without a word; whoever asks, or is about to, is told that it is closed."""
+        self.reusable, self._over = False, True
+        if self._transport is not None:
+            self._transport.abort()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Be told of the transport."""
+        self._transport = cast("asyncio.Transport", transport)
+
+    def data_received(self, data: bytes) -> None:
+        """Be given what came."""
+        exchange, answered = self._exchange, self._answered
+        if exchange is None or answered is None:
+            self._early += data
+        elif answered.done():
+            # Nobody asked for that, so the next answer could not be told from it.
+            self.reusable = False
+        else:
+            try:
+                if exchange.feed(data):
+                    self._settle(exchange, answered)
+            except AttemptError as error:
+                answered.set_exception(error)
+
+    def eof_received(self) -> None:
+        """Be told that the receiver sends no more; the transport then closes itself."""
+        self._end(None)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Be told that the connection is closed."""
+        self._end(exc)
+        if not self.closed.done():
+            self.closed.set_result(None)
+
+    def _write(self, request: bytes) -> None:
+        if not self._over:
+            cast("asyncio.Transport", self._transport).write(request)
+        # Some receivers refuse, or hang up, before they are asked anything.
+        if self._early:
+            early, self._early = self._early, b""
+            self.data_received(early)
+        if self._over:
+            self._end(self._error)
+
+    def _settle(self, exchange: Exchange, answered: "asyncio.Future[None]") -> None:
+        """Take the answer; one that overtook the request leaves a connection that still carries that."""
+        written = cast("asyncio.Transport", self._transport).get_write_buffer_size() == 0
+        self.reusable = exchange.reusable and written and not self._over
+        answered.set_result(None)
+
+    def _end(self, error: Exception | None) -> None:
+        self.reusable, self._over, self._error = False, True, self._error or error
+        exchange, answered = self._exchange, self._answered
+        if exchange is None or answered is None or answered.done():
+            return
+        if error is not None and not exchange.status:
+            answered.set_exception(error)
+            return
+        try:
+            exchange.end(broken=error is not None)
+        except AttemptError as fault:
+            answered.set_exception(fault)
+        else:
+            answered.set_result(None)
+
+    def _expire(self, answered: "asyncio.Future[None]") -> None:
+        if not answered.done():
+            answered.set_exception(DeadlineError())

@@ -1,0 +1,132 @@
+"""What the process that leads does once for all, beside reconciling, from each term's beginning to its end.
+
+It removes what is old, makes good what nobody told it of, and keeps the gauges that tell how the store stands.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import structlog
+
+from hookwright_operator import measuring, metrics
+from hookwright_operator.delivery.health import HealthPublisher, delivery_counts
+from hookwright_operator.kube import Kube
+from hookwright_operator.leading import Term
+from hookwright_operator.reconcile.cache import Cache
+from hookwright_operator.reconcile.paths import resources_path
+from hookwright_operator.reconcile.plan import Key
+from hookwright_operator.registry import Registry
+from hookwright_operator.store.store import Store
+from hookwright_operator.supervise import Supervisor
+
+log = structlog.get_logger(__name__)
+
+_DAY_MS: Final = 86_400_000
+_PRUNED_AT_ONCE: Final = 500
+_PRUNE_PAUSE: Final = 60.0
+_GAUGES_PAUSE: Final = 5.0
+_TERM_PAUSE: Final = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class Duties:
+    """The loops and the single acts of a leader; each may raise StoreUnavailable, and is then to be begun again."""
+
+    kube: Kube
+    store: Store
+    registry: Registry
+    cache: Cache
+    health: HealthPublisher
+    clock_ms: Callable[[], int]
+
+    async def publish_lost_counts(self) -> None:
+        """Have the counts of those endpoints published whose status shows others than the store keeps."""
+        counts = await self.store.counts()
+        for endpoint in self.registry:
+            kept = counts.get(endpoint.uid)
+            resource = self.cache.resource(Key("WebhookEndpoint", endpoint.namespace, endpoint.name))
+            shown = getattr(getattr(resource, "status", None), "deliveries", None)
+            if kept is not None and delivery_counts(kept) != shown:
+                self.health.changed(endpoint.uid)
+
+    async def discard_orphans(self) -> None:
+        """Discard what waits for endpoints that went while nobody watched; only where every namespace is served.
+
+        Raises:
+            KubeError: the API server does not say which endpoints there are.
+        """
+        recovering = {job.endpoint_uid for job in await self.store.running_recoveries()}
+        waiting = await self.store.pending_uids() | recovering
+        live = {endpoint.uid for endpoint in self.registry} | {uid for _, uid in self.cache.names("WebhookEndpoint")}
+        if waiting <= live:
+            return
+        # Another process may have seen a new endpoint, and have taken events in for it, before this one's watch.
+        listed = await self.kube.get(resources_path("WebhookEndpoint"))
+        live.update(found["metadata"]["uid"] for found in listed["items"])
+        for uid in waiting - live:
+            discarded = await self.store.discard(uid, "endpoint deleted")
+            metrics.DELIVERIES.labels("discarded").inc(discarded)
+            log.warning("deliveries of a deleted endpoint were discarded", endpoint=uid, deliveries=discarded)
+
+    async def prune(self, *, retain_delivered: float, retain_failed: float) -> None:
+        """Remove what was kept for so many days, again and again, until cancelled."""
+        while True:
+            now = self.clock_ms()
+            removed = await self.store.prune(
+                delivered_before_ms=now - int(retain_delivered * _DAY_MS),
+                failed_before_ms=now - int(retain_failed * _DAY_MS),
+                limit=_PRUNED_AT_ONCE,
+            )
+            await asyncio.sleep(0.2 if removed else _PRUNE_PAUSE)
+
+    async def measure(self) -> None:
+        """Keep the gauges of deliveries and endpoints up to date, until cancelled."""
+        while True:
+            await measuring.measure(self.store, self.registry, self.cache, now_ms=self.clock_ms())
+            await asyncio.sleep(_GAUGES_PAUSE)
+
+
+class Lead:
+    """Begins a leader's loops with each term of its process, and ends them with it.
+
+    Args:
+        term: of this process.
+        loops: runs what is begun here.
+        leading: the loops of a leader, by name.
+    """
+
+    def __init__(self, term: Term, loops: Supervisor, leading: Mapping[str, Callable[[], Awaitable[None]]]) -> None:
+        self._term, self._loops, self._leading = term, loops, leading
+        self._led = 0
+
+    async def run(self) -> None:
+        """Look at the term again and again, until cancelled; every write asks it besides."""
+        while True:
+            number = self._term.number if self._term.holds else 0
+            if self._led not in {0, number}:
+                log.warning("not leading any more: this process writes nothing to the cluster")
+                await self._end()
+            if number and not self._led:
+                log.info("leading: this process writes to the cluster", term=number)
+                self._begin(number)
+            await asyncio.sleep(_TERM_PAUSE)
+
+    async def stop(self) -> None:
+        """End the loops for good."""
+        await self._loops.stop("lead")
+        if self._led:
+            log.info("leading no more: this process ends")
+            await self._end()
+
+    def _begin(self, number: int) -> None:
+        self._led = number
+        measuring.show()
+        for name, run in self._leading.items():
+            self._loops.start(name, run)
+
+    async def _end(self) -> None:
+        measuring.hide()
+        await self._loops.stop(*self._leading)
+        self._led = 0

@@ -1,0 +1,48 @@
+"""Having retries due earlier: when the clock was set back, a time that was near lies far ahead.
+
+Sync functions on a connection, inside a transaction that the caller begins and ends.
+"""
+
+from sqlalchemy import BigInteger, Connection, Integer, Text, bindparam, select, tuple_, update
+
+from hookwright_operator.store.rows import packed, rows
+from hookwright_operator.store.schema import deliveries, is_pending
+
+Reached = tuple[int, str]
+"""The ``due_ms``, as it was before, and the id of a delivery; each endpoint's are gone through in this order."""
+
+_reached = (bindparam("reached_ms", type_=BigInteger), bindparam("reached_id", type_=Text))
+NEXT = (
+    select(deliveries.c.id, deliveries.c.due_ms)
+    .where(
+        deliveries.c.endpoint_uid == bindparam("endpoint", type_=Text),
+        is_pending,
+        tuple_(deliveries.c.due_ms, deliveries.c.id) > tuple_(*_reached),
+    )
+    .order_by(deliveries.c.due_ms, deliveries.c.id)
+    .limit(bindparam("count", type_=Integer))
+    .with_for_update()
+)
+_ids = rows(id=Text)
+ADVANCE = (
+    update(deliveries)
+    .values(due_ms=deliveries.c.due_ms - bindparam("by", type_=BigInteger))
+    .where(deliveries.c.id.in_(select(_ids.c.id)), is_pending)
+)
+
+
+def advance(connection: Connection, endpoint_uid: str, *, by_ms: int, reached: Reached, limit: int) -> Reached | None:
+    """Have pending deliveries that are due after a point due earlier; return where to go on, None at the end.
+
+    Args:
+        connection: in a transaction.
+        endpoint_uid: whose.
+        by_ms: by how many milliseconds.
+        reached: what is due then or before stays as it is. What was advanced lies behind it and is not met again.
+        limit: how many at most.
+    """
+    at = {"reached_ms": reached[0], "reached_id": reached[1]}
+    found = connection.execute(NEXT, {"endpoint": endpoint_uid, "count": limit, **at}).all()
+    if found:
+        connection.execute(ADVANCE, {"rows": packed([(row.id,) for row in found]), "by": by_ms})
+    return (found[-1].due_ms, found[-1].id) if len(found) == limit else None

@@ -1,0 +1,227 @@
+"""Traces by OpenTelemetry: one from the acceptance of events to every attempt to deliver them.
+
+Off, there is no `Traces`: whoever could trace holds None. Only what is sampled leaves anything behind: its
+``traceparent`` (W3C Trace Context) is kept with the event, so that attempts belong to the trace after a restart and in
+other processes too; an event without one makes no spans. A span has names and ids. It never has a secret, a body, or
+more of a URL than its host, for paths and queries carry tokens.
+"""
+
+import asyncio
+import time
+from collections.abc import Mapping
+from functools import lru_cache
+from importlib.metadata import version
+from types import TracebackType
+from typing import TYPE_CHECKING, Final, Protocol, Self
+from urllib.parse import urlsplit
+
+from hookwright_operator.errors import SettingsError
+from hookwright_operator.registry import Endpoint
+from hookwright_operator.store.model import Claimed
+
+if TYPE_CHECKING:
+    # Imported where traces are on, for it takes a quarter of a second and 15 MB.
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.trace import Span
+
+SERVICE: Final = "hookwright-operator"
+_STOP_SECONDS: Final = 5.0
+
+
+class Outcome(Protocol):
+    """What became of an attempt."""
+
+    @property
+    def status_code(self) -> int:
+        """HTTP status, 0 where there was no HTTP answer."""
+
+    @property
+    def error(self) -> str:
+        """In plain words, empty where it delivered."""
+
+
+class Traces:
+    """Makes spans and has them exported in the background, at most so many as the SDK's queue holds."""
+
+    def __init__(self, provider: "TracerProvider") -> None:
+        from opentelemetry import trace  # noqa: PLC0415 - see above
+        from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator  # noqa: PLC0415
+
+        self._api = trace
+        self._provider = provider
+        self._tracer = provider.get_tracer("hookwright", version("hookwright"))
+        self._context = TraceContextTextMapPropagator()
+
+    @classmethod
+    def start(cls, url: str) -> Self:
+        """Trace to an OTLP/HTTP collector; the SDK's own variables (``OTEL_…``) say the rest.
+
+        Args:
+            url: of the collector, without ``/v1/traces``.
+
+        Raises:
+            SettingsError: the SDK is not installed.
+        """
+        try:
+            from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter  # noqa: PLC0415
+            from opentelemetry.sdk.resources import OTELResourceDetector, Resource  # noqa: PLC0415
+            from opentelemetry.sdk.trace import TracerProvider  # noqa: PLC0415
+            from opentelemetry.sdk.trace.export import BatchSpanProcessor  # noqa: PLC0415
+        except ImportError as error:
+            raise SettingsError(f"HOOKWRIGHT_TRACES needs {error.name}; install hookwright[traces]") from error
+        ours = Resource.create({"service.name": SERVICE, "service.version": version("hookwright")})
+        # Whoever runs it may name it otherwise.
+        provider = TracerProvider(resource=ours.merge(OTELResourceDetector().detect()), shutdown_on_exit=False)
+        provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(endpoint=f"{url.rstrip('/')}/v1/traces")))
+        return cls(provider)
+
+    async def stop(self) -> None:
+        """Export what is left, if the collector takes it within seconds."""
+        exporting = asyncio.get_running_loop().run_in_executor(None, self._provider.shutdown)
+        await asyncio.wait([exporting], timeout=_STOP_SECONDS)
+
+    def accepting(
+        self, headers: Mapping[str, str], *, began_ns: int, namespace: str, project: str, request_id: str
+    ) -> "Accepting":
+        """Begin the span of a request with events, as a child of its ``traceparent`` where it has one.
+
+        Args:
+            headers: of the request, by lowercase name.
+            began_ns: when it came, in nanoseconds since the epoch.
+            namespace: of the project.
+            project: whose events.
+            request_id: as the logs have it.
+        """
+        span = self._tracer.start_span(
+            "accept",
+            context=self._context.extract(headers),
+            kind=self._api.SpanKind.SERVER,
+            start_time=began_ns,
+            attributes={
+                "http.request.method": "POST",
+                "http.route": "/v1alpha1/namespaces/{namespace}/projects/{project}/events",
+                "hookwright.namespace": namespace,
+                "hookwright.project": project,
+                "hookwright.request.id": request_id,
+            },
+        )
+        return Accepting(span)
+
+    def attempting(self, endpoint: Endpoint, delivery: Claimed, traceparent: str) -> "Attempting":
+        """Begin the span of an attempt, as a child of the acceptance whose ``traceparent`` is given."""
+        scheme, host, port = _server(endpoint.url)
+        span = self._tracer.start_span(
+            "attempt",
+            context=self._context.extract({"traceparent": traceparent}),
+            kind=self._api.SpanKind.CLIENT,
+            attributes={
+                "http.request.method": "POST",
+                "url.scheme": scheme,
+                "server.address": host,
+                "server.port": port,
+                "hookwright.namespace": endpoint.namespace,
+                "hookwright.project": endpoint.project,
+                "hookwright.endpoint": endpoint.name,
+                "hookwright.delivery.id": delivery.id,
+                "hookwright.event.id": delivery.event_id,
+                "hookwright.event.type": delivery.event_type,
+                "hookwright.attempt": delivery.attempts + 1,
+            },
+        )
+        return Attempting(span)
+
+
+class Accepting:
+    """The span of one request with events; a context manager that ends it.
+
+    Attributes:
+        traceparent: to be kept with the events; None where the request is not sampled.
+    """
+
+    def __init__(self, span: "Span") -> None:
+        self._span = span
+        self.traceparent = _traceparent(span)
+
+    def accepted(self, *, events: int, duplicates: int, deliveries: int) -> None:
+        """Take note of what came of it."""
+        self._span.set_attributes(
+            {
+                "http.response.status_code": 202,
+                "hookwright.events": events,
+                "hookwright.duplicates": duplicates,
+                "hookwright.deliveries": deliveries,
+            }
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is not None:
+            # Without the error's text, which may quote what was sent.
+            status = getattr(error, "status", None)
+            if isinstance(status, int) and 400 <= status < 500:
+                self._span.set_attribute("http.response.status_code", status)
+            else:
+                _fail(self._span, kind.__name__)
+        self._span.end()
+
+
+class Attempting:
+    """The span of one attempt; `end` it in any case.
+
+    Attributes:
+        traceparent: with which the receiver could go on with the trace; None where it is not sampled.
+    """
+
+    def __init__(self, span: "Span") -> None:
+        self._span = span
+        self.traceparent = _traceparent(span)
+
+    def end(self, outcome: Outcome | None) -> None:
+        """End it with what came of the attempt, None where it was cut short."""
+        if outcome is None:
+            _fail(self._span, "cut short")
+        else:
+            if outcome.status_code:
+                self._span.set_attribute("http.response.status_code", outcome.status_code)
+            if outcome.error:
+                _fail(self._span, str(outcome.status_code or "no answer"), outcome.error)
+        self._span.end()
+
+
+def exemplar_of(traceparent: str) -> dict[str, str]:
+    """Return the labels of an OpenMetrics exemplar for what belongs to a trace."""
+    return {"trace_id": traceparent[3:35]}
+
+
+def began() -> int:
+    """Return the present moment as spans count it, in nanoseconds since the epoch."""
+    return time.time_ns()
+
+
+def _fail(span: "Span", kind: str, words: str | None = None) -> None:
+    from opentelemetry.trace import Status, StatusCode  # noqa: PLC0415 - loaded, where there is a span
+
+    span.set_attribute("error.type", kind)
+    span.set_status(Status(StatusCode.ERROR, words))
+
+
+def _traceparent(span: "Span") -> str | None:
+    context = span.get_span_context()
+    if not context.trace_flags.sampled:
+        return None
+    return f"00-{context.trace_id:032x}-{context.span_id:016x}-{context.trace_flags:02x}"
+
+
+@lru_cache(maxsize=4096)
+def _server(url: str) -> tuple[str, str, int]:
+    """Return scheme, host and port of a URL, which is all of it that a span may have."""
+    try:
+        parts = urlsplit(url)
+        port = parts.port or (443 if parts.scheme == "https" else 80)
+    except ValueError:
+        return "", "", 0
+    return parts.scheme, parts.hostname or "", port

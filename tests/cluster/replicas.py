@@ -1,0 +1,66 @@
+"""Several operator processes on one PostgreSQL database, each with roles of its own."""
+
+import base64
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import yaml
+from cluster.acting import sample
+from cluster.conftest import ACCELERATED
+
+from hookwright_dev.cluster import Cluster
+from hookwright_dev.installation import OperatorProcess
+from hookwright_dev.postgres import FAST, PostgresServer, programs
+
+
+@contextmanager
+def postgres_server() -> Iterator[PostgresServer]:
+    """Run a PostgreSQL server of one's own."""
+    programs()
+    server = PostgresServer(FAST)
+    server.start()
+    try:
+        yield server
+    finally:
+        server.remove()
+
+
+def replica(cluster: Cluster, folder: Path, url: str, roles: str, **settings: str) -> OperatorProcess:
+    """Describe a process with some roles on a database; names of settings without their prefix."""
+    chosen = {f"HOOKWRIGHT_{name}": value for name, value in settings.items()}
+    common = {**ACCELERATED, "HOOKWRIGHT_DATABASE_URL": url, "HOOKWRIGHT_ROLES": roles}
+    return OperatorProcess(cluster, folder, {**common, **chosen})
+
+
+def exposition(operator: OperatorProcess) -> str:
+    """Return what a scrape of a process shows."""
+    return httpx.get(f"{operator.health_url}/metrics", timeout=5, trust_env=False).text
+
+
+def leads(operator: OperatorProcess) -> bool:
+    """Tell whether a process says that it leads."""
+    return sample(exposition(operator), "hookwright_leader") == 1
+
+
+def credential(operator: OperatorProcess) -> str:
+    """Return the id by which the audit log tells a process's token from those of others of its ServiceAccount."""
+    kubeconfig = yaml.safe_load((operator.folder / "hookwright-operator.kubeconfig").read_text())
+    claims = kubeconfig["users"][0]["user"]["token"].split(".")[1]
+    return f"JTI={json.loads(base64.urlsafe_b64decode(claims + '=='))['jti']}"
+
+
+def writes(audit_log: Path, operator: OperatorProcess) -> list[dict[str, Any]]:
+    """Return a process's writes that the API server has carried out, reviews left out, the oldest first."""
+    mine = credential(operator)
+    found = []
+    for line in audit_log.read_text().splitlines():
+        event = json.loads(line)
+        extra = (event["user"].get("extra") or {}).get("authentication.kubernetes.io/credential-id", [])
+        written = event["verb"] in {"create", "update", "patch", "delete"} and event["responseStatus"]["code"] < 300
+        if mine in extra and written and not event["objectRef"]["resource"].endswith("reviews"):
+            found.append(event)
+    return found

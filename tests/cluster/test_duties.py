@@ -1,0 +1,61 @@
+"""What a leader does once for all, where it goes beyond what one process alone would show."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import yaml
+from cluster.acting import endpoint, manifest
+
+from hookwright_dev.cluster import Cluster, Kubectl
+from hookwright_operator.delivery.health import HealthPublisher
+from hookwright_operator.duties import Duties
+from hookwright_operator.kube import Kube
+from hookwright_operator.reconcile.cache import Cache
+from hookwright_operator.registry import Registry
+from hookwright_operator.store.model import NewDelivery, NewEvent, State
+from hookwright_operator.store.store import Store
+
+NOW_MS = 1_800_000_000_000
+
+
+@pytest.fixture
+async def duties(control_plane: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Duties]:
+    """A leader whose watches have shown nothing yet."""
+    monkeypatch.setenv("KUBECONFIG", str(control_plane.kubeconfig))
+    kube, registry = await Kube.connect(), Registry()
+    store = await Store.open(f"sqlite:///{tmp_path}/d.db", instance="test", lease_ms=60_000, clock=lambda: NOW_MS)
+    health = HealthPublisher(store, registry, lambda *_: None, interval=30, clock=lambda: 0.0)
+    yield Duties(kube, store, registry, Cache(), health, lambda: NOW_MS)
+    await store.close()
+    await kube.close()
+
+
+async def accept(store: Store, uid: str) -> None:
+    """Take an event in for an endpoint, as another process may have done."""
+    delivery = NewDelivery(f"dlv_{uid}", uid, claimed=False)
+    await store.accept([NewEvent(f"msg_{uid}", "acme", "billing", None, "delivered", b"{}", (delivery,))])
+
+
+async def state(store: Store, uid: str) -> State:
+    """Return the state of an endpoint's only delivery."""
+    record = await store.delivery(f"dlv_{uid}")
+    assert record is not None
+    return record.state
+
+
+async def test_what_waits_for_an_endpoint_that_only_others_have_seen_is_no_orphan(
+    duties: Duties, kubectl: Kubectl, namespace: str
+) -> None:
+    """The API server has the last word, not a watch that may lag; where it knows the endpoint no more, it is one."""
+    objects = yaml.safe_dump_all([manifest("Project", "billing"), endpoint("orders", "https://example.com/")])
+    kubectl("apply", "-n", namespace, "-f", "-", stdin=objects)
+    uid = kubectl("get", "hwep", "orders", "-n", namespace, "-o", "jsonpath={.metadata.uid}").stdout
+    await accept(duties.store, uid)
+    await accept(duties.store, "uid-of-long-ago")
+    await duties.discard_orphans()
+    assert await state(duties.store, uid) is State.PENDING
+    assert await state(duties.store, "uid-of-long-ago") is State.DISCARDED
+    kubectl("delete", "hwep", "orders", "-n", namespace)
+    await duties.discard_orphans()
+    assert await state(duties.store, uid) is State.DISCARDED

@@ -1,0 +1,175 @@
+"""The election as such, on a real API server: several stand, one wins, and time is each one's own."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from store.making import eventually
+
+from hookwright_dev.cluster import Cluster, Kubectl
+from hookwright_operator import leading
+from hookwright_operator.errors import KubeError, NotLeading
+from hookwright_operator.kube import Kube
+from hookwright_operator.leading import LEASE, Election, Term
+
+SHORT = 2.0
+
+
+@dataclass
+class Stage:
+    """A namespace's Lease, and processes that stand for it."""
+
+    kube: Kube
+    kubectl: Kubectl
+    namespace: str
+    terms: dict[str, Term] = field(default_factory=dict)
+
+    def candidate(self, identity: str, *, name: str = "") -> Election:
+        """Return an election in which a process of this identity stands."""
+        term = self.terms[identity] = Term()
+        return Election(self.kube, term, namespace=self.namespace, identity=identity, name=name)
+
+    def lease(self) -> dict[str, Any]:
+        """Return the Lease's spec."""
+        return dict(json.loads(self.kubectl("get", "lease", LEASE, "-n", self.namespace, "-o", "json").stdout)["spec"])
+
+    def write(self, **spec: Any) -> None:
+        """Write into the Lease."""
+        self.kubectl("patch", "lease", LEASE, "-n", self.namespace, "--type=merge", "-p", json.dumps({"spec": spec}))
+
+    def leaders(self) -> list[str]:
+        """Return who leads."""
+        return [identity for identity, term in self.terms.items() if term.holds]
+
+
+@pytest.fixture
+async def stage(
+    control_plane: Cluster, kubectl: Kubectl, namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[Stage]:
+    """An API server that knows no Lease yet, and short terms."""
+    monkeypatch.setenv("KUBECONFIG", str(control_plane.kubeconfig))
+    monkeypatch.setattr(leading, "DURATION", SHORT)
+    kube = await Kube.connect()
+    yield Stage(kube, kubectl, namespace)
+    await kube.close()
+
+
+async def wins(election: Election) -> bool:
+    """Stand once, and tell whether that was the winner's stand."""
+    try:
+        return await election.stand() == leading.RENEW_EVERY
+    except KubeError as error:
+        if error.status != 409:
+            raise
+        return False
+
+
+async def test_of_many_that_stand_at_once_one_leads(stage: Stage) -> None:
+    """First for a Lease that there is not, then for one that nobody holds."""
+    candidates = [stage.candidate(f"process/{number}") for number in range(8)]
+    assert sum(await asyncio.gather(*map(wins, candidates))) == 1
+    [first] = stage.leaders()
+    assert stage.lease()["holderIdentity"] == first
+    await candidates[int(first.removeprefix("process/"))].resign()
+    assert stage.leaders() == []
+    assert stage.lease().get("holderIdentity") is None
+    assert sum(await asyncio.gather(*map(wins, candidates))) == 1
+    assert stage.lease()["leaseTransitions"] == 1
+
+
+async def test_a_lease_is_taken_over_when_it_stood_unchanged_for_its_duration(stage: Stage) -> None:
+    """By the observer's own clock: what the holder wrote of the time, hours ago or ahead, is read by nobody."""
+    assert await wins(stage.candidate("dead/1"))
+    for written in ("2001-01-01T00:00:00.000000Z", "2099-01-01T00:00:00.000000Z"):
+        heir = stage.candidate(f"heir/{written}")
+        stage.write(renewTime=written, holderIdentity="dead/1")
+        assert not await wins(heir)
+        began = leading.seconds()
+        await eventually(lambda: wins(heir))  # noqa: B023 - called at once
+        assert SHORT - 0.2 < leading.seconds() - began < SHORT + 1.5
+
+
+async def test_a_lease_that_is_renewed_is_left_alone(stage: Stage) -> None:
+    """However long one looks on."""
+    holder, other = stage.candidate("holder/1"), stage.candidate("other/1")
+    began = leading.seconds()
+    while leading.seconds() < began + 2 * SHORT:
+        assert await wins(holder)
+        assert not await wins(other)
+        await asyncio.sleep(0.2)
+
+
+async def test_who_comes_in_a_dead_ones_place_waits_for_nothing(stage: Stage) -> None:
+    """A container that is started again in its pod has the pod's name; others wait."""
+    assert await wins(stage.candidate("pod-0/before", name="pod-0"))
+    assert not await wins(stage.candidate("pod-1/1", name="pod-1"))
+    assert not await wins(stage.candidate("nameless/1"))
+    assert await wins(stage.candidate("pod-0/after", name="pod-0"))
+
+
+async def test_a_lease_that_somebody_deletes_gives_nobody_a_second_leader(stage: Stage) -> None:
+    """Its holder makes it anew; others leave it the time that it had."""
+    holder, other = stage.candidate("holder/1"), stage.candidate("other/1")
+    assert await wins(holder)
+    assert not await wins(other)
+    stage.kubectl("delete", "lease", LEASE, "-n", stage.namespace)
+    assert not await wins(other)
+    assert await wins(holder)
+    assert stage.leaders() == ["holder/1"]
+
+
+async def test_a_holder_that_sees_another_one_leads_no_more(stage: Stage) -> None:
+    """Whatever became of its Lease meanwhile, and however much of its term is left."""
+    holder = stage.candidate("holder/1")
+    assert await wins(holder)
+    stage.write(holderIdentity="other/1")
+    assert not await wins(holder)
+    assert stage.leaders() == []
+
+
+async def test_outside_a_term_no_byte_of_a_write_goes_out(stage: Stage, kubectl: Kubectl) -> None:
+    """Also where the term ends after the write was decided on: the body asks when its turn comes."""
+    term = Term()
+    kube = stage.kube.within(term)
+    path = f"/api/v1/namespaces/{stage.namespace}/configmaps"
+    body = {"metadata": {"name": "written"}}
+    with pytest.raises(NotLeading, match="this process does not lead"):
+        await kube.post(path, body)
+    assert (await kube.get(path))["kind"] == "ConfigMapList"
+    term.renew(leading.seconds())
+    with pytest.raises(NotLeading, match="this process does not lead"):
+        await stage.kube.within(_EndingMeanwhile()).post(path, body)
+    assert "written" not in kubectl("get", "configmaps", "-n", stage.namespace).stdout
+    term.renew(leading.seconds())
+    await kube.post(path, body)
+    assert "written" in kubectl("get", "configmaps", "-n", stage.namespace).stdout
+
+
+class _EndingMeanwhile(Term):
+    """A term that holds when it is asked first, and no more when it is asked again."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._answers = [True, False]
+        self.renew(leading.seconds())
+
+    @property
+    def holds(self) -> bool:
+        """Give the next answer."""
+        return bool(self._answers) and self._answers.pop(0)
+
+
+async def test_the_lead_is_handed_on_only_when_nothing_is_being_written(stage: Stage) -> None:
+    """What is under way ends within the term of who began it."""
+    holder = stage.candidate("holder/1")
+    assert await wins(holder)
+    with stage.terms["holder/1"].writing:
+        resigning = asyncio.create_task(holder.resign())
+        await asyncio.sleep(0)
+        assert not stage.terms["holder/1"].holds
+        assert stage.lease()["holderIdentity"] == "holder/1"
+    await resigning
+    assert stage.lease().get("holderIdentity") is None

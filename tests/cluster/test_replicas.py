@@ -1,0 +1,219 @@
+"""Two whole operators on one PostgreSQL database: each endpoint is one's, and soon another's when that one ends."""
+
+import asyncio
+import itertools
+import json
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+
+import httpx
+import pytest
+from cluster.acting import Organization, delivered, endpoint, eventually, manifest, receiving, sample
+from cluster.replicas import exposition, postgres_server, replica
+
+from hookwright_dev.cluster import Cluster
+from hookwright_dev.installation import OperatorProcess, install
+from hookwright_dev.receiver import Received
+from hookwright_operator.store.shards import SHARDS
+
+ENDPOINTS = 20
+MAX_IN_FLIGHT = 2
+LEASE = 31.0
+"""Seconds; the shortest that is longer than any attempt."""
+ROLES = "reconcile,deliver,intake"
+
+
+@dataclass(slots=True)
+class Arrivals:
+    """What came to each endpoint, by its path, and how many requests it had at once."""
+
+    came: "Counter[tuple[str, int]]" = field(default_factory=Counter)
+    now: "Counter[str]" = field(default_factory=Counter)
+    most: int = 0
+
+    async def __call__(self, received: Received) -> int:
+        """Take a request, a little slowly."""
+        self.came[received.target, int(json.loads(received.body)["messageId"])] += 1
+        self.now[received.target] += 1
+        self.most = max(self.most, self.now[received.target])
+        try:
+            await asyncio.sleep(0.02)
+        finally:
+            self.now[received.target] -= 1
+        return 200
+
+    @property
+    def repeated(self) -> int:
+        """How many requests were more than one for a delivery."""
+        return sum(self.came.values()) - len(self.came)
+
+
+@dataclass(slots=True)
+class Site:
+    """Two operators that serve an organization with many endpoints."""
+
+    org: Organization
+    operators: tuple[OperatorProcess, OperatorProcess]
+    arrivals: Arrivals
+    numbers: "itertools.count[int]" = field(default_factory=itertools.count)
+    accepted: list[int] = field(default_factory=list)
+
+    def post(self, operator: OperatorProcess) -> None:
+        """Post an event for every endpoint to one of the operators, which may have ended."""
+        self.org.operator = operator
+        number = next(self.numbers)
+        with suppress(httpx.TransportError):
+            answer = self.org.post(json.dumps(delivered(number)))
+            if answer.status_code == 202:
+                assert answer.json()["deliveries"] == ENDPOINTS
+                self.accepted.append(number)
+            else:
+                assert answer.status_code == 503, answer.text
+
+    @contextmanager
+    def load(self, *operators: OperatorProcess) -> Iterator[None]:
+        """Post meanwhile, to each of the operators in turn."""
+        ending = threading.Event()
+
+        def produce() -> None:
+            for operator in itertools.cycle(operators):
+                self.post(operator)
+                if ending.wait(0.05):
+                    return
+
+        producer = threading.Thread(target=produce)
+        producer.start()
+        try:
+            yield
+        finally:
+            ending.set()
+            producer.join(30)
+
+    def all_arrived(self, within: float) -> None:
+        """Wait until every accepted event has come to every endpoint."""
+        wanted = {(f"/endpoint-{each}", number) for each in range(ENDPOINTS) for number in self.accepted}
+        eventually(lambda: wanted <= self.arrivals.came.keys(), "everything has arrived", within=within)
+
+    def share(self, *, within: float = 15.0) -> None:
+        """Wait until those that run have equal shares of everything."""
+        running = [one for one in self.operators if one.process is not None and one.process.running]
+        wanted = SHARDS // len(running)
+        eventually(lambda: all(owned(one) == wanted for one in running), f"each has {wanted} shards", within=within)
+
+
+def owned(operator: OperatorProcess) -> int:
+    """How many shards an operator says are its own."""
+    return int(sample(exposition(operator), "hookwright_shards_owned"))
+
+
+@pytest.fixture(scope="module")
+def site(control_plane: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """Two operators, each with a name, and endpoints that both know."""
+    install(control_plane)
+    namespace = "test-replicas"
+    control_plane.kubectl("create", "namespace", namespace)
+    with postgres_server() as server, receiving() as receiver:
+        url = server.new_database("hookwright")
+        first, second = (
+            replica(
+                control_plane,
+                tmp_path_factory.mktemp(name),
+                url,
+                ROLES,
+                INSTANCE=name,
+                LEASE=str(LEASE),
+                WATCH_NAMESPACES=namespace,
+            )
+            for name in ("pod-0", "pod-1")
+        )
+        receiver.answer = arrivals = Arrivals()
+        try:
+            first.start()
+            with Organization(control_plane, first, namespace) as org:
+                names = [f"endpoint-{number}" for number in range(ENDPOINTS)]
+                declared = [endpoint(name, f"{receiver.url}{name}", maxInFlight=MAX_IN_FLIGHT) for name in names]
+                org.apply(manifest("Project", "billing"), *declared)
+                for name in names:
+                    org.wait_for("hwep", name, "True Delivering", within=30)
+                yield Site(org, (first, second), arrivals)
+        finally:
+            for operator in (first, second):
+                if operator.process is not None:
+                    operator.kill()
+            control_plane.kubectl("delete", "namespace", namespace, "--wait=false")
+
+
+@pytest.fixture
+def pair(site: Site) -> Site:
+    """The site with both operators at work, each on its half."""
+    for operator in site.operators:
+        if operator.process is None or not operator.process.running:
+            operator.start()
+    site.share()
+    return site
+
+
+def test_two_operators_share_the_endpoints_and_each_delivery_goes_out_once(pair: Site) -> None:
+    """Whoever accepts an event, its endpoint's owner sends it, and no endpoint has more requests than it may."""
+    before = [sample(exposition(one), "hookwright_delivery_attempts_total") for one in pair.operators]
+    for number in range(40):
+        pair.post(pair.operators[number % 2])
+    pair.all_arrived(within=20)
+
+    assert pair.arrivals.repeated == 0
+    assert pair.arrivals.most <= MAX_IN_FLIGHT
+    after = [sample(exposition(one), "hookwright_delivery_attempts_total") for one in pair.operators]
+    assert all(now > then for now, then in zip(after, before, strict=True)), "both deliver"
+
+
+def test_an_operator_restarted_in_its_place_goes_on_within_seconds(pair: Site) -> None:
+    """It has the name of the killed one, whose lease ends with that; only what was under way may come twice."""
+    killed, other = pair.operators
+    repeated = pair.arrivals.repeated
+    with pair.load(other):
+        time.sleep(1)
+        killed.kill()
+        killed.start()
+        ready = time.monotonic()
+        pair.share(within=5)
+    pair.all_arrived(within=5)
+
+    assert time.monotonic() - ready < LEASE / 2
+    assert pair.arrivals.repeated - repeated <= ENDPOINTS * 2 * MAX_IN_FLIGHT
+    assert pair.arrivals.most <= MAX_IN_FLIGHT
+
+
+def test_an_operator_that_is_told_to_end_hands_its_endpoints_on_at_once(pair: Site) -> None:
+    """Nothing comes twice, nothing waits for a lease."""
+    ending, other = pair.operators
+    repeated = pair.arrivals.repeated
+    with pair.load(ending, other):
+        time.sleep(1)
+        assert ending.stop() == 0
+        pair.share(within=3)
+    pair.all_arrived(within=5)
+
+    assert pair.arrivals.repeated == repeated
+    assert pair.arrivals.most <= MAX_IN_FLIGHT
+
+
+def test_after_a_kill_the_other_takes_over_when_the_lease_has_ended(pair: Site) -> None:
+    """Nothing is lost; until then the dead one's endpoints wait, and the others' do not."""
+    killed, other = pair.operators
+    repeated = pair.arrivals.repeated
+    with pair.load(killed, other):
+        time.sleep(1)
+        killed.kill()
+        at = time.monotonic()
+        assert owned(other) == SHARDS // 2
+        pair.share(within=LEASE + 5)
+        took = time.monotonic() - at
+    pair.all_arrived(within=15)
+
+    assert took > LEASE / 2
+    assert pair.arrivals.repeated - repeated <= ENDPOINTS * 2 * MAX_IN_FLIGHT
+    assert pair.arrivals.most <= MAX_IN_FLIGHT

@@ -1,0 +1,137 @@
+"""Least privilege, measured: the ServiceAccounts use every right that they have, and are refused nothing.
+
+Real processes live through everything there is to do, on PostgreSQL, under the rights that an installation gives them;
+the API server's audit log tells which they used. A right that nothing uses any more fails here, and so does a new
+request that nothing allows.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+
+import httpx
+import pytest
+from api.processes import Organization as Customer
+from api.processes import running
+from cluster.acting import Organization, apikey, delivered, endpoint, eventually, manifest, receiving
+from cluster.auditing import Right, Use, granted, uses
+from cluster.conftest import ACCELERATED
+from cluster.story import api_client, platform_team, session_keys_rotate, user_logs_in
+
+from hookwright_dev.assets import Assets
+from hookwright_dev.controlplane import ControlPlane
+from hookwright_dev.installation import (
+    ApiProcess,
+    OperatorProcess,
+    install,
+)
+from hookwright_dev.postgres import FAST, PostgresServer, programs
+
+CRDS = Path(__file__).resolve().parents[2] / "crds"
+ACCOUNTS = ("hookwright-operator", "hookwright-delivery", "hookwright-api")
+UNSEEN = frozenset(Right(False, "hookwright.dev", kind, "delete") for kind in ("apikeys", "webhookendpoints"))  # noqa: FBT003
+"""Rights that the audit log cannot show, for an admission plugin asks for them, and not a request."""
+
+
+@pytest.fixture(scope="module")
+def plane(assets: Assets) -> Iterator[ControlPlane]:
+    """A control plane that writes everything down, and minds who sets owner references, as OpenShift's does."""
+    minding = "--enable-admission-plugins=OwnerReferencesPermissionEnforcement"
+    with ControlPlane.start(
+        assets=assets, crds=CRDS, audit_level="RequestResponse", apiserver_flags=[minding]
+    ) as plane:
+        install(plane)
+        yield plane
+
+
+@pytest.fixture(scope="module")
+def database() -> Iterator[str]:
+    """The URL of a database on a server of this module's own."""
+    programs()
+    server = PostgresServer(FAST)
+    server.start()
+    yield server.new_database("hookwright")
+    server.remove()
+
+
+@pytest.fixture(scope="module")
+def audited(plane: ControlPlane, database: str, tmp_path_factory: pytest.TempPathFactory) -> list[Use]:
+    """What the ServiceAccounts did in the course of the whole story."""
+    settings = {
+        **ACCELERATED,
+        "HOOKWRIGHT_DATABASE_URL": database,
+        # Some seconds, in days.
+        "HOOKWRIGHT_SESSION_KEY_ROTATION": "0.00005",
+    }
+    operator = OperatorProcess(plane, tmp_path_factory.mktemp("operator"), settings)
+    operator.start()
+    for name in ("acme", "globex"):
+        plane.kubectl("create", "namespace", name)
+    with ExitStack() as stack:
+        stack.callback(operator.stop)
+        acme = stack.enter_context(Organization(plane, operator, "acme"))
+        api = stack.enter_context(running(ApiProcess(plane, tmp_path_factory.mktemp("api"), operator.intake_url)))
+        client = stack.enter_context(httpx.Client(base_url=api.url, trust_env=False, timeout=30.0))
+        platform_team(acme)
+        user_logs_in(plane, tmp_path_factory.mktemp("user"), client)
+        api_client(Customer(plane, client, "globex"))
+        session_keys_rotate(plane)
+    _delivery_apart(plane, settings, tmp_path_factory)
+    assert plane.audit_log is not None
+    return uses(plane.audit_log)
+
+
+def _delivery_apart(plane: ControlPlane, settings: Mapping[str, str], tmp_path_factory: pytest.TempPathFactory) -> None:
+    """One process reconciles, another delivers with rights of its own, and both serve some namespaces alone."""
+    plane.kubectl("create", "namespace", "initech")
+    apart = {**settings, "HOOKWRIGHT_WATCH_NAMESPACES": "initech,acme"}
+    reconciling = OperatorProcess(
+        plane, tmp_path_factory.mktemp("reconciling"), {**apart, "HOOKWRIGHT_ROLES": "reconcile"}
+    )
+    delivering = OperatorProcess(
+        plane,
+        tmp_path_factory.mktemp("delivering"),
+        {**apart, "HOOKWRIGHT_ROLES": "deliver,intake"},
+        account="hookwright-delivery",
+    )
+    with ExitStack() as stack:
+        for process in (reconciling, delivering):
+            process.start()
+            stack.callback(process.stop)
+        initech = stack.enter_context(Organization(plane, delivering, "initech"))
+        receiver = stack.enter_context(receiving())
+        initech.with_endpoint(endpoint("orders", receiver.url))
+        eventually(lambda: initech.post(json.dumps(delivered(1))).json().get("deliveries") == 1, "it is known here too")
+        eventually(lambda: receiver.received, "the event arrives")
+        initech.kubectl("delete", "secret", "orders-signing")
+        eventually(lambda: initech.secret("orders-signing"), "a deleted signing secret is made anew")
+        initech.kubectl("delete", "hwproj", "billing", "--timeout=30s")
+        eventually(lambda: not initech.objects("hookwright"), "the project took its own with it", within=60)
+
+
+@pytest.mark.parametrize("account", ACCOUNTS)
+def test_no_right_is_spare(audited: list[Use], account: str) -> None:
+    """What is granted is used; a ClusterRole's right is used beyond the installation's own namespace."""
+    used = {use.right for use in audited if use.account == account and use.allowed}
+    assert sorted(map(str, granted(account) - used - UNSEEN)) == []
+
+
+def test_nothing_that_is_asked_for_is_refused(audited: list[Use]) -> None:
+    """A refusal that is passed over in silence would be a feature that does not work."""
+    assert sorted({f"{use.account}: {use.right}" for use in audited if not use.allowed}) == []
+
+
+def test_what_the_audit_log_cannot_show_is_needed(plane: ControlPlane) -> None:
+    """Without the right to delete them, keys and endpoints would be denied their owner where that is minded."""
+    plane.kubectl("create", "namespace", "minded")
+    for declared in (manifest("Project", "billing"), apikey("ci"), endpoint("orders", "https://example.com")):
+        plane.kubectl("create", "-n", "minded", "-f", "-", stdin=json.dumps(declared))
+    plane.kubectl("create", "clusterrole", "patcher", "--verb=get,patch", "--resource=apikeys,webhookendpoints")
+    plane.kubectl("create", "clusterrolebinding", "patcher", "--clusterrole=patcher", "--user=patcher")
+    owner = {"apiVersion": "hookwright.dev/v1alpha1", "kind": "Project", "name": "billing", "uid": "1"}
+    patch = json.dumps({"metadata": {"ownerReferences": [owner]}})
+    for right, name in zip(sorted(UNSEEN), ("ci", "orders"), strict=True):
+        asked = ("patch", right.resource, name, "-n", "minded", "--type=merge", "-p", patch, "--as=patcher")
+        refused = plane.kubectl(*asked, "--dry-run=server", check=False)
+        assert "cannot set an ownerRef on a resource you can't delete" in refused.stderr

@@ -1,0 +1,158 @@
+"""Three processes, each with one role, are together what one is with all: on a real PostgreSQL server."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import httpx
+import pytest
+from cluster.acting import Organization, delivered, endpoint, eventually, manifest, message_ids, receiving, sample
+from cluster.replicas import exposition, leads, postgres_server, replica
+
+from hookwright_dev.cluster import Cluster
+from hookwright_dev.installation import OperatorProcess, install
+from hookwright_dev.receiver import verdict
+
+NOWHERE = "http://127.0.0.1:9/"
+GAUGES = ("hookwright_deliveries_pending", "hookwright_endpoints", "hookwright_gauges_timestamp_seconds")
+
+
+@dataclass(frozen=True)
+class Parts:
+    """The processes."""
+
+    reconcile: OperatorProcess
+    deliver: OperatorProcess
+    intake: OperatorProcess
+
+
+@pytest.fixture(scope="module")
+def parts(control_plane: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Parts]:
+    """The processes, running; each must end well and without a traceback."""
+    install(control_plane)
+    with postgres_server() as server:
+        url = server.new_database("hookwright")
+        roles = ("reconcile", "deliver", "intake")
+        parts = Parts(*(replica(control_plane, tmp_path_factory.mktemp(role), url, role) for role in roles))
+        processes = (parts.reconcile, parts.deliver, parts.intake)
+        for process in processes:
+            process.start(wait=False)
+        for process in processes:
+            process.wait_ready()
+        eventually(lambda: leads(parts.reconcile), "the only one that can lead does")
+        yield parts
+        for process in processes:
+            assert process.stop() == 0, process.log.read_text()
+            assert "Traceback" not in process.log.read_text(), process.log.read_text()
+
+
+@pytest.fixture
+def org(control_plane: Cluster, parts: Parts, namespace: str) -> Iterator[Organization]:
+    """An organization of the test's own, whose events go to the process that takes them in."""
+    with Organization(control_plane, parts.intake, namespace) as organization:
+        yield organization
+
+
+def count(process: OperatorProcess, name: str, **labels: str) -> float:
+    """Return what a process's metric says."""
+    return sample(exposition(process), f"hookwright_{name}", **labels)
+
+
+def test_what_one_takes_in_another_delivers_and_a_third_tells_of(parts: Parts, org: Organization) -> None:
+    """YAML in, an event in, a signed delivery out, and the status tells of it."""
+    with receiving() as receiver:
+        org.with_endpoint(endpoint("orders", receiver.url))
+        before = count(parts.deliver, "delivery_attempts_total")
+        assert org.send(*map(delivered, range(20)))["deliveries"] == 20
+        eventually(lambda: len(receiver.received) == 20, "all are delivered")
+        eventually(lambda: org.status("hwep", "orders")["deliveries"]["delivered"] == 20, "the status tells of them")
+        org.wait_for("hwep", "orders", "True Delivered", type_="Reachable")
+        secret = (org.secret("orders-signing") or {})["secret"]
+        assert [verdict(one.headers, one.body, [secret]) for one in receiver.received] == [""] * 20
+    assert count(parts.deliver, "delivery_attempts_total") - before == 20
+    assert count(parts.intake, "delivery_attempts_total") == 0
+    assert count(parts.intake, "events_accepted_total") >= 20
+
+
+def test_an_endpoint_that_is_ready_misses_no_event(org: Organization) -> None:
+    """The process that takes events in knows of an endpoint no later than the one that says it is ready."""
+    org.apply(manifest("Project", "billing"))
+    for number in range(5):
+        org.apply(endpoint(f"e{number}", NOWHERE))
+        org.wait_for("hwep", f"e{number}", "True Delivering")
+        assert org.send(delivered(number))["deliveries"] == number + 1
+
+
+def test_the_status_has_the_words_of_the_process_that_tried(org: Organization) -> None:
+    """What the receiver answered, and an Event when a delivery is given up."""
+    with receiving(lambda _: 500) as receiver:
+        org.with_endpoint(endpoint("flaky", receiver.url))
+        org.send(delivered(1))
+        (told,) = eventually(lambda: org.events("DeliveryFailed"), "an Event")
+        assert "500" in told["message"]
+        assert org.condition("hwep", "flaky", "Reachable") == "False AttemptFailed"
+        eventually(lambda: org.status("hwep", "flaky")["deliveries"]["failed"] == 1, "the status counts it")
+
+
+def test_the_process_that_takes_events_in_sends_a_test_itself(parts: Parts, org: Organization) -> None:
+    """Once, and nothing of it is stored."""
+    with receiving(lambda _: 204) as receiver:
+        org.with_endpoint(endpoint("orders", receiver.url))
+        url = f"{parts.intake.intake_url}/v1alpha1/namespaces/{org.namespace}/webhookendpoints/orders/test"
+        answer = org.client.post(url, headers={"Authorization": f"Bearer {org.token}"})
+        assert answer.json() == {"success": True, "statusCode": 204}
+        assert len(receiver.received) == 1
+
+
+def test_a_rotated_secret_reaches_the_process_that_signs(org: Organization) -> None:
+    """From then on deliveries are signed with both."""
+    with receiving() as receiver:
+        org.with_endpoint(endpoint("orders", receiver.url))
+        old = (org.secret("orders-signing") or {})["secret"]
+        org.patch("hwep", "orders", {"spec": {"signing": {"rotation": 1}}})
+        eventually(lambda: (org.secret("orders-signing") or {}).get("previous") == old, "the secret is rotated")
+        new = (org.secret("orders-signing") or {})["secret"]
+
+        def signed_anew() -> bool:
+            seen = len(receiver.received)
+            org.send(delivered(seen))
+            eventually(lambda: len(receiver.received) > seen, "it arrives")
+            return verdict(receiver.received[-1].headers, receiver.received[-1].body, [new]) == ""
+
+        eventually(signed_anew, "deliveries are signed with the new secret")
+        assert len(receiver.received[-1].headers["webhook-signature"].split()) == 2
+
+
+def test_a_deleted_endpoint_is_forgotten_by_all(org: Organization) -> None:
+    """What waits for it is discarded, nothing more is taken in for it, and nothing sent."""
+    with receiving(lambda _: 503) as receiver:
+        org.with_endpoint(endpoint("orders", receiver.url))
+        org.send(delivered(1))
+        eventually(lambda: receiver.received, "an attempt was made")
+        org.kubectl("delete", "hwep", "orders", "--timeout=30s")
+        eventually(lambda: org.send(delivered(2))["deliveries"] == 0, "it gets no events any more")
+
+
+def test_only_who_takes_events_in_listens_for_them(parts: Parts) -> None:
+    """And only who leads shows the gauges of the whole store, so that a sum over all processes is right."""
+    for process in (parts.reconcile, parts.deliver):
+        with pytest.raises(httpx.ConnectError):
+            httpx.get(process.intake_url, trust_env=False)
+    for name in GAUGES:
+        assert name in exposition(parts.reconcile)
+        assert name not in exposition(parts.deliver)
+        assert name not in exposition(parts.intake)
+    assert [leads(process) for process in (parts.reconcile, parts.deliver, parts.intake)] == [True, False, False]
+
+
+def test_what_happens_while_nobody_leads_is_told_later(parts: Parts, org: Organization) -> None:
+    """Events are taken in and delivered all the same; the next leader finds out what nobody heard."""
+    with receiving() as receiver:
+        org.with_endpoint(endpoint("orders", receiver.url))
+        assert parts.reconcile.stop() == 0
+        org.send(*map(delivered, range(10)))
+        eventually(lambda: len(set(message_ids(receiver.received))) == 10, "all are delivered")
+        stored = count(parts.deliver, "deliveries_total", outcome="delivered")
+        assert stored >= 10
+        parts.reconcile.start()
+        eventually(lambda: leads(parts.reconcile), "there is a leader again", within=3)
+        eventually(lambda: org.status("hwep", "orders")["deliveries"]["delivered"] == 10, "the status tells of them")

@@ -1,0 +1,152 @@
+"""What attempts have shown reaches the process that leads, from whichever process made them."""
+
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass, field
+from typing import Self
+
+import pytest
+from delivery.engine import eventually, subscriber, until
+from delivery.test_health import INTERVAL, Seconds, made
+from sqlalchemy import text
+from structlog.testing import capture_logs
+
+from hookwright_dev.postgres import FAST, PostgresServer, programs
+from hookwright_operator.delivery.health import HealthPublisher
+from hookwright_operator.registry import Endpoint, Health, Registry
+from hookwright_operator.store.model import State
+from hookwright_operator.store.store import Store
+
+
+@dataclass(slots=True)
+class Process:
+    """A publisher over a store of its own on the common database, and what it published."""
+
+    store: Store
+    leads: bool
+    registry: Registry = field(default_factory=Registry)
+    clock: Seconds = field(default_factory=Seconds)
+    published: list[Health] = field(default_factory=list)
+    publisher: HealthPublisher = field(init=False)
+    endpoint: Endpoint = field(init=False)
+
+    @classmethod
+    async def start(cls, url: str, *, leads: bool) -> Self:
+        """Open a store, and know one endpoint."""
+        process = cls(await Store.open(url, instance="test", lease_ms=60_000, clock=lambda: 1_800_000_000_000), leads)
+        process.publisher = HealthPublisher(
+            process.store,
+            process.registry,
+            lambda _, health: process.published.append(health),
+            interval=INTERVAL,
+            clock=process.clock,
+            leads=lambda: process.leads,
+            report=process.store.reports.report,
+        )
+        process.store.reports.hear_reports(process.publisher.heard)
+        process.endpoint = subscriber("orders", "https://example.com/")
+        process.registry.put(process.endpoint)
+        return process
+
+    def attempt(self, state: State, error: str = "") -> None:
+        """Let an attempt have come to something."""
+        self.publisher.attempted(self.endpoint, made("orders", state, error))
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    """A database of these tests' own."""
+    programs()
+    server = PostgresServer(FAST)
+    server.start()
+    yield server.new_database("reports")
+    server.remove()
+
+
+@pytest.fixture
+async def pair(url: str) -> AsyncIterator[tuple[Process, Process]]:
+    """One that leads, and one that does not; each hears the other."""
+    processes = [await Process.start(url, leads=leads) for leads in (True, False)]
+    await eventually(lambda: all_hear(processes[0].store))
+    yield processes[0], processes[1]
+    for process in processes:
+        await process.store.close()
+
+
+async def all_hear(store: Store) -> bool:
+    """Whether two connections are there to hear reports."""
+    hearing = "query LIKE 'LISTEN%reports%' AND datname = current_database()"
+    number = await store._database.read(
+        lambda connection: connection.scalar(text(f"SELECT count(*) FROM pg_stat_activity WHERE {hearing}"))  # noqa: S608
+    )
+    return bool(number == 2)
+
+
+async def reported(teller: Process, hearer: Process) -> None:
+    """Report what there is, and return when it was heard."""
+    hearer.publisher._pulses.clear()
+    await teller.publisher.flush()
+    await until(lambda: "orders" in hearer.publisher._pulses)
+
+
+async def test_the_leader_publishes_what_another_process_has_seen(pair: tuple[Process, Process]) -> None:
+    """The words of the last attempt and how many deliveries were given up; the other one publishes nothing."""
+    leader, other = pair
+    other.attempt(State.FAILED, "HTTP 500")
+    other.attempt(State.FAILED, "connection refused: línea 1\nlínea 2")
+    await reported(other, leader)
+    await leader.publisher.flush()
+    [health] = leader.published
+    assert (health.error, health.failures) == ("connection refused: línea 1\nlínea 2", 2)
+    assert other.published == []
+    assert not other.publisher._pulses
+
+
+async def test_a_report_without_an_attempt_leaves_the_last_ones_words(pair: tuple[Process, Process]) -> None:
+    """A process that only takes events in knows of counts, not of answers."""
+    leader, other = pair
+    leader.attempt(State.PENDING, "HTTP 500")
+    other.publisher.changed("orders")
+    await other.publisher.flush()
+    other.attempt(State.FAILED, "HTTP 503")
+    other.publisher.changed("orders")
+    await other.publisher.flush()
+    await until(lambda: leader.publisher._pulses["orders"].failures == 1)
+    other.publisher.changed("orders")
+    other.publisher.changed("marker")
+    await other.publisher.flush()
+    await until(lambda: "marker" in leader.publisher._pulses)
+    await leader.publisher.flush()
+    assert [health.error for health in leader.published] == ["HTTP 503"]
+
+
+async def test_a_delivery_that_was_given_up_elsewhere_is_published_soon(pair: tuple[Process, Process]) -> None:
+    """Not before the interval for failures, and not as late as that for counts."""
+    leader, other = pair
+    leader.attempt(State.DELIVERED)
+    await leader.publisher.flush()
+    other.attempt(State.FAILED, "HTTP 500")
+    await reported(other, leader)
+    due_in = leader.publisher._pulses["orders"].due_at - leader.clock.now
+    assert due_in == 5.0
+
+
+async def test_reports_follow_the_lead(pair: tuple[Process, Process]) -> None:
+    """What the old leader had not published yet, it reports to the new one."""
+    leader, other = pair
+    leader.attempt(State.FAILED, "HTTP 500")
+    leader.leads, other.leads = False, True
+    await reported(leader, other)
+    await other.publisher.flush()
+    assert [(health.error, health.failures) for health in other.published] == [("HTTP 500", 1)]
+    assert leader.published == []
+
+
+async def test_a_report_that_cannot_be_read_hurts_nobody(pair: tuple[Process, Process]) -> None:
+    """Another version's, or somebody else's; it is told of, and the next one counts."""
+    leader, other = pair
+    with capture_logs() as logs:
+        other.store.reports.report(["not a report", '{"uid": "orders", "failures": -1}'])
+        other.attempt(State.FAILED, "x" * 100_000)
+        await reported(other, leader)
+    assert sum("cannot be read" in entry["event"] for entry in logs) == 2
+    assert leader.publisher._pulses["orders"].error == "x" * 500

@@ -1,0 +1,119 @@
+"""A collector of traces: takes OTLP over HTTP as every real one does, and keeps the spans."""
+
+import gzip
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+from typing import Any
+
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
+
+Value = str | int | float | bool
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """One span as it was sent.
+
+    Attributes:
+        parent: id of its parent, empty where it has none.
+        resource: what the process says of itself.
+        error: the words of its status, None where that is no error.
+        text: all of it as protobuf prints it.
+    """
+
+    name: str
+    trace: str
+    id: str
+    parent: str
+    attributes: dict[str, Value]
+    resource: dict[str, Value]
+    seconds: float
+    error: str | None
+    text: str = field(repr=False)
+
+
+@dataclass(slots=True)
+class Collector:
+    """What came.
+
+    Attributes:
+        url: what HOOKWRIGHT_TRACES is to be.
+        paths: of the requests.
+        headers: of the last request, by lowercase name.
+    """
+
+    url: str
+    spans: list[Span] = field(default_factory=list)
+    paths: list[str] = field(default_factory=list)
+    headers: dict[str, str] = field(default_factory=dict)
+
+    def named(self, name: str, **attributes: Value) -> list[Span]:
+        """Return the spans of a name with these attributes, ``_`` in their names for a dot, below ``hookwright.``."""
+        wanted = {f"hookwright.{key.replace('_', '.')}": value for key, value in attributes.items()}.items()
+        return [span for span in tuple(self.spans) if span.name == name and wanted <= span.attributes.items()]
+
+    def take(self, body: bytes) -> None:
+        """Keep the spans of a request."""
+        for of_resource in ExportTraceServiceRequest.FromString(body).resource_spans:
+            resource = _attributes(of_resource.resource.attributes)
+            for of_scope in of_resource.scope_spans:
+                self.spans += [_span(span, resource) for span in of_scope.spans]
+
+
+def _span(span: Any, resource: dict[str, Value]) -> Span:
+    return Span(
+        name=span.name,
+        trace=span.trace_id.hex(),
+        id=span.span_id.hex(),
+        parent=span.parent_span_id.hex(),
+        attributes=_attributes(span.attributes),
+        resource=resource,
+        seconds=(span.end_time_unix_nano - span.start_time_unix_nano) / 1e9,
+        error=span.status.message if span.status.code == span.status.STATUS_CODE_ERROR else None,
+        text=str(span),
+    )
+
+
+def _attributes(given: Any) -> dict[str, Value]:
+    return {pair.key: _value(pair.value) for pair in given if isinstance(pair, KeyValue)}
+
+
+def _value(value: AnyValue) -> Value:
+    kind = value.WhichOneof("value")
+    assert kind is not None
+    found: Value = getattr(value, kind)
+    return found
+
+
+@contextmanager
+def collecting() -> Iterator[Collector]:
+    """Collect on loopback while the block runs."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["content-length"]))
+            collector.headers = {name.lower(): value for name, value in self.headers.items()}
+            collector.paths.append(self.path)
+            collector.take(gzip.decompress(body) if collector.headers.get("content-encoding") == "gzip" else body)
+            self.send_response(200)
+            self.send_header("Content-Type", "application/x-protobuf")
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            """Say nothing."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    collector = Collector(f"http://127.0.0.1:{server.server_port}")
+    thread = Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield collector
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()

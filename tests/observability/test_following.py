@@ -1,0 +1,167 @@
+"""Following one event through both processes: by its request id in the logs, by its trace in a collector."""
+
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+import pytest
+from api.processes import Organization, eventually, running
+from api.receiver import Received, receiving
+from observability.collector import Collector, collecting
+
+from hookwright_dev.cluster import Cluster
+from hookwright_dev.installation import ApiProcess, OperatorProcess, install
+
+TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
+PARENT = "00f067aa0ba902b7"
+SETTINGS = {
+    "HOOKWRIGHT_LOG_LEVEL": "debug",
+    "HOOKWRIGHT_LOG_FORMAT": "json",
+    "HOOKWRIGHT_RETRY_SCHEDULE": "1s,1s",
+    "HOOKWRIGHT_ALLOWED_NETWORKS": "",
+    "HOOKWRIGHT_ALLOWED_HOSTS": "localhost",
+    "HOOKWRIGHT_DENIED_HOSTS": "denied.localhost",
+    "OTEL_BSP_SCHEDULE_DELAY": "100",
+}
+
+
+@dataclass
+class Site:
+    """Both processes, a collector, a receiver, and a client that has a key."""
+
+    operator: OperatorProcess
+    api: ApiProcess
+    organization: Organization
+    collector: Collector
+    receiver: Received
+    client: httpx.Client
+
+    def endpoint(self, name: str, event: str, url: str) -> None:
+        """Declare an endpoint and return when the operator knows it."""
+        spec = {"projectRef": {"name": "billing"}, "url": url, "events": [event]}
+        self.organization.apply({"kind": "WebhookEndpoint", "metadata": {"name": name}, "spec": spec})
+        eventually(lambda: "Delivering" in self.said(name), f"{name} is ready")
+
+    def said(self, name: str) -> str:
+        """Return what the conditions of an endpoint say."""
+        kubectl, path = self.organization.cluster.kubectl, "jsonpath={.status.conditions}"
+        return kubectl("get", "hwep", name, "-n", self.organization.name, "-o", path).stdout
+
+    def send(self, event: str, **headers: str) -> httpx.Response:
+        """Send an event through the API."""
+        return self.client.post("/v1/events", json={"type": event, "messageId": "m-1"}, headers=headers)
+
+    def lines(self, process: OperatorProcess | ApiProcess, **fields: str) -> list[dict[str, Any]]:
+        """Return the lines of a log that have these fields."""
+        lines = [json.loads(line) for line in process.log.read_text().splitlines()]
+        return [line for line in lines if fields.items() <= line.items()]
+
+
+@pytest.fixture(scope="module")
+def site(control_plane: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """An organization of its own, all of it in one namespace."""
+    install(control_plane)
+    namespace = f"following-{os.getpid()}"
+    control_plane.kubectl("create", "namespace", namespace)
+    with collecting() as collector, receiving() as receiver:
+        settings = SETTINGS | {"HOOKWRIGHT_WATCH_NAMESPACES": namespace, "HOOKWRIGHT_TRACES": collector.url}
+        operator = OperatorProcess(control_plane, tmp_path_factory.mktemp("operator"), settings)
+        operator.start()
+        api = ApiProcess(control_plane, tmp_path_factory.mktemp("api"), operator.intake_url, settings)
+        try:
+            with running(api), httpx.Client(base_url=api.url, trust_env=False) as client:
+                organization = Organization(control_plane, client, namespace)
+                organization.project()
+                client.headers.update(organization.service_key())
+                yield Site(operator, api, organization, collector, receiver, client)
+        finally:
+            assert operator.stop() == 0
+            control_plane.kubectl("delete", "namespace", namespace, "--wait=false")
+
+
+def _at(receiver: Received, host: str) -> str:
+    return f"{receiver.url.replace('127.0.0.1', host)}/hooks/path-token?key=query-token"
+
+
+def test_an_event_is_found_by_the_id_of_its_request_and_by_its_trace(site: Site) -> None:
+    """The caller's id comes back, stands in the operator's log, and leads to the delivery and its spans."""
+    site.endpoint("orders", "delivered", _at(site.receiver, "localhost"))
+    traced = {"X-Request-Id": "support-case-7", "traceparent": f"00-{TRACE}-{PARENT}-01"}
+    answer = site.send("delivered", **traced)
+    assert (answer.status_code, answer.headers["x-request-id"]) == (202, "support-case-7")
+    eventually(lambda: len(site.collector.named("attempt", endpoint="orders")) == 1, "the attempt's span")
+    eventually(lambda: len(site.collector.named("accept", request_id="support-case-7")) == 1, "the acceptance's span")
+    (accept,) = site.collector.named("accept", request_id="support-case-7")
+    (attempt,) = site.collector.named("attempt", endpoint="orders")
+    assert (accept.trace, accept.parent, attempt.trace, attempt.parent) == (TRACE, PARENT, TRACE, accept.id)
+    (line,) = site.lines(site.operator, event="events accepted", request_id="support-case-7")
+    assert line["event_ids"] == [attempt.attributes["hookwright.event.id"]]
+    ((_, headers, _),) = site.receiver.requests
+    assert headers["webhook-id"] == line["event_ids"][0]
+    assert "traceparent" not in headers
+
+
+def test_a_delivery_goes_on_in_its_trace_when_the_operator_is_killed(site: Site) -> None:
+    """The attempt of the next process is a child of the acceptance of the one before."""
+    site.receiver.status = 500
+    site.endpoint("crash", "bounced", _at(site.receiver, "localhost"))
+    assert site.send("bounced", traceparent=f"00-{TRACE[::-1]}-{PARENT}-01").status_code == 202
+    eventually(lambda: len(site.collector.named("attempt", endpoint="crash")) == 1, "the first attempt's span")
+    eventually(lambda: any(span.trace == TRACE[::-1] for span in site.collector.named("accept")), "the acceptance's")
+    site.operator.kill()
+    site.receiver.status = 200
+    site.operator.start()
+    eventually(lambda: len(site.collector.named("attempt", endpoint="crash")) >= 2, "the second attempt's span")
+    (accept,) = [span for span in site.collector.named("accept") if span.trace == TRACE[::-1]]
+    attempts = site.collector.named("attempt", endpoint="crash")
+    assert {(span.trace, span.parent) for span in attempts} == {(accept.trace, accept.id)}
+    assert attempts[0].error == "HTTP 500 Internal Server Error"
+    assert attempts[-1].error is None
+
+
+def test_the_host_lists_of_the_settings_hold_for_attempts(site: Site) -> None:
+    """No special network is open; one name is, and of what lies below it, one is denied before it is looked up."""
+    site.endpoint("literal", "opened", _at(site.receiver, "127.0.0.1"))
+    site.endpoint("denied", "clicked", _at(site.receiver, "denied.localhost"))
+    before = len(site.receiver.requests)
+    for event in ("opened", "clicked"):
+        assert site.send(event).status_code == 202
+    eventually(lambda: "127.0.0.1 is a loopback address" in site.said("literal"), "the address is refused", seconds=20)
+    refused = "denied.localhost is denied by this installation"
+    eventually(lambda: refused in site.said("denied"), "the host is refused", seconds=20)
+    assert len(site.receiver.requests) == before
+
+
+def test_a_delivery_that_is_given_up_has_its_event_in_the_log(site: Site) -> None:
+    """Beside the ids of the delivery and of its endpoint; the request's id belongs to no retry."""
+    (line,) = eventually_lines(site, event="delivery given up", endpoint="denied")
+    (attempt, *_) = site.collector.named("attempt", endpoint="denied")
+    assert line["event_id"] == attempt.attributes["hookwright.event.id"]
+    assert line["delivery"] == attempt.attributes["hookwright.delivery.id"]
+    assert line["namespace"] == site.organization.name
+    assert "request_id" not in line
+
+
+def eventually_lines(site: Site, **fields: str) -> list[dict[str, Any]]:
+    """Return the operator's lines with these fields, once there are some."""
+    eventually(lambda: site.lines(site.operator, **fields) != [], f"a line with {fields}", seconds=20)
+    return site.lines(site.operator, **fields)
+
+
+def test_no_span_has_a_secret_or_a_url_or_a_body(site: Site) -> None:
+    """After all of the above."""
+    told = "".join(span.text for span in site.collector.spans) + json.dumps(site.collector.headers)
+    assert "orders" in told
+    kept = (site.client.headers["x-service-key"], (site.api.folder / "operator-token").read_text())
+    for hidden in ("path-token", "query-token", "whsec_", "messageId", *kept):
+        assert hidden not in told
+
+
+def test_a_request_without_an_id_gets_one_on_every_answer_of_the_api(site: Site) -> None:
+    """Refusals too, and each request its own."""
+    told = [site.client.get(path).headers["x-request-id"] for path in ("/v1/webhooks", "/nowhere", "/v1/auth/me")]
+    assert len(set(told)) == 3
+    assert all(len(one) == 32 for one in told)

@@ -1,0 +1,56 @@
+"""Generated databases hold what the benchmark counts on."""
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+from hookwright_dev.bench.filling import CROWDED, ENDPOINTS, delivery_id, endpoint_uid, filled_sqlite, pending_of
+
+ROWS = 20_000
+
+
+def test_a_filled_database_has_old_deliveries_of_every_state_and_its_counters_agree(tmp_path: Path) -> None:
+    """Each delivery has its event, each that ended its attempt, and an index is missing nowhere."""
+    with filled_sqlite(tmp_path, ROWS) as database:
+        path = database.url.removeprefix("sqlite:///")
+        with closing(sqlite3.connect(path)) as connection:
+            states = dict(connection.execute("SELECT state, count(*) FROM deliveries GROUP BY state").fetchall())
+            counted = connection.execute("SELECT sum(accepted - delivered - failed), sum(delivered) FROM counters")
+            assert counted.fetchone() == (pending_of(ROWS), states["delivered"])
+            unended = connection.execute(
+                "SELECT count(*) FROM deliveries WHERE (ended_ms IS NULL) != (state = 'pending')"
+            )
+            assert unended.fetchone() == (0,)
+            joined = connection.execute(
+                "SELECT count(*), min(length(body)) FROM deliveries JOIN events ON events.id = event_id"
+            )
+            assert joined.fetchone() == (ROWS, 315)
+            attempts = connection.execute(
+                "SELECT count(*) FROM attempts JOIN deliveries ON deliveries.id = delivery_id"
+            )
+            assert attempts.fetchone() == (ROWS - pending_of(ROWS),)
+            indexes = {row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'index'")}
+            first = connection.execute("SELECT 1 FROM deliveries WHERE id = ?", [delivery_id(1)])
+            assert first.fetchone() == (1,)
+    assert states["pending"] == pending_of(ROWS)
+    assert 0 < states["failed"] < states["delivered"]
+    assert {"deliveries_to_claim", "deliveries_log", "event_ids_by_age"} <= indexes
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_some_endpoints_have_a_tenth_of_all_each(tmp_path: Path) -> None:
+    """The others share the rest, so that each has something pending."""
+    with (
+        filled_sqlite(tmp_path, ROWS) as database,
+        closing(sqlite3.connect(database.url.removeprefix("sqlite:///"))) as connection,
+    ):
+        found = connection.execute("SELECT endpoint_uid, count(*) FROM deliveries GROUP BY endpoint_uid").fetchall()
+    by_uid = dict(found)
+    assert len(by_uid) == ENDPOINTS
+    assert {by_uid[endpoint_uid(number)] for number in range(CROWDED)} == {ROWS // 10}
+
+
+def test_no_more_than_so_many_are_pending() -> None:
+    """What waits in a big database is what waits in a healthy one."""
+    assert pending_of(100_000) == 10_000
+    assert pending_of(10_000_000) == 100_000

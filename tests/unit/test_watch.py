@@ -1,0 +1,92 @@
+"""What the watches show is reconciled once the whole world is known, and not before."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from hookwright_operator.handlers import Watch, own
+from hookwright_operator.reconcile.cache import Cache
+from hookwright_operator.reconcile.plan import Key, ours
+from hookwright_operator.reconcile.queue import WorkQueue
+
+PROJECT = Key("Project", "acme", "billing")
+ORDERS = Key("WebhookEndpoint", "acme", "orders")
+
+
+def body(name: str, **more: Any) -> dict[str, Any]:
+    """Return an object as a watch shows it."""
+    metadata = {"name": name, "namespace": "acme", "uid": f"uid-{name}", "resourceVersion": "1"}
+    return {"metadata": {**metadata, **more.pop("metadata", {})}, **more}
+
+
+ENDPOINT = body(
+    "orders", spec={"projectRef": {"name": "billing"}, "url": "https://a.example/", "events": ["delivered"]}
+)
+SECRET = body("orders-signing", metadata={"labels": ours("uid-orders")}, data={})
+
+
+@pytest.fixture
+def turns() -> list[Key]:
+    """The keys whose turn came."""
+    return []
+
+
+@pytest_asyncio.fixture
+async def watch(turns: list[Key]) -> AsyncIterator[Watch]:
+    """What the handlers feed, with a queue that works."""
+
+    async def reconcile(key: Key) -> None:
+        turns.append(key)
+
+    queue = WorkQueue(reconcile)
+    working = asyncio.create_task(queue.run())
+    yield Watch(Cache(), queue)
+    working.cancel()
+
+
+async def test_until_everything_was_shown_nothing_is_reconciled(watch: Watch, turns: list[Key]) -> None:
+    """An endpoint that is shown before its Project has no fault, and no status must say so."""
+    watch.happened("WebhookEndpoint", None, ENDPOINT)
+    watch.secret_happened(None, SECRET)
+    await watch.queue.settled()
+
+    assert turns == []
+    assert watch.cache.resource(ORDERS) is not None
+    assert watch.cache.secret_at("acme", "orders-signing") is not None
+
+
+async def test_after_that_every_change_is(watch: Watch, turns: list[Key]) -> None:
+    """A Secret's change is its owner's, and a Project's its children's."""
+    watch.happened("WebhookEndpoint", None, ENDPOINT)
+    watch.complete = True
+
+    watch.secret_happened("ADDED", SECRET)
+    await watch.queue.settled()
+    assert turns == [ORDERS]
+
+    watch.happened("Project", "ADDED", body("billing", spec={}))
+    await watch.queue.settled()
+    assert set(turns[1:]) == {PROJECT, ORDERS}
+
+
+async def test_what_was_deleted_before_everything_was_shown_is_gone(watch: Watch) -> None:
+    """It was listed, and its deletion came before the rest of the list was taken in."""
+    watch.happened("WebhookEndpoint", None, ENDPOINT)
+    watch.happened("WebhookEndpoint", "DELETED", ENDPOINT)
+
+    assert watch.cache.resource(ORDERS) is None
+    assert watch.cache.knows("uid-orders")
+
+
+def test_what_is_kept_of_an_object_holds_on_to_nothing_of_its_list() -> None:
+    """One string that is kept keeps its page of memory, and a list of 10,000 objects has one in every page."""
+    url = "https://a.example/" + "x" * 20
+    listed = body("orders", metadata={"managedFields": [{"manager": "kubectl"}]}, spec={"url": url})
+
+    kept = own(listed)
+
+    assert kept == body("orders", spec={"url": url})
+    assert kept["spec"]["url"] is not url
