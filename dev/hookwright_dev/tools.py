@@ -77,6 +77,7 @@ PROMETHEUS_CRDS: Final = GoModule(
         "example/prometheus-operator-crd/monitoring.coreos.com_prometheusrules.yaml",
     ),
 )
+KEDA_CRDS: Final = GoModule("github.com/kedacore/keda/v2", "v2.21.0", ("config/crd/bases/keda.sh_scaledobjects.yaml",))
 GATEWAY_CRDS: Final = GoModule(
     "sigs.k8s.io/gateway-api", "v1.4.0", ("config/crd/standard/gateway.networking.k8s.io_httproutes.yaml",)
 )
@@ -202,7 +203,12 @@ def _apt_install(package: str, tool: str, environ: Mapping[str, str]) -> None:
         raise ToolError(f"{tool}: not on the PATH, and {why}; install it yourself (Debian: apt-get install {package})")
     quiet = {**environ, "DEBIAN_FRONTEND": "noninteractive"}
     with progress(f"installing {tool} with apt-get"):
-        for argv in ([apt, "update", "-qq"], [apt, "install", "-y", "-qq", "--no-install-recommends", package]):
+        # Another installation may be under way: wait for it.
+        wait = ["-o", "DPkg::Lock::Timeout=300"]
+        for argv in (
+            [apt, *wait, "update", "-qq"],
+            [apt, *wait, "install", "-y", "-qq", "--no-install-recommends", package],
+        ):
             done = subprocess.run(
                 argv, env=quiet, capture_output=True, text=True, timeout=_INSTALL_SECONDS, check=False
             )

@@ -1,4 +1,4 @@
-"""helm, and an API server that also knows the kinds of the Prometheus operator and of the Gateway API."""
+"""helm, and an API server that also knows the kinds of the Prometheus operator, of the Gateway API and of KEDA."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -10,13 +10,22 @@ from _pytest.capture import CaptureManager
 from chart.charting import Chart
 
 from hookwright_dev.cluster import Cluster
-from hookwright_dev.tools import GATEWAY_CRDS, HELM, PROMETHEUS_CRDS, acquire_files, acquire_promtool, acquire_tool
+from hookwright_dev.tools import (
+    GATEWAY_CRDS,
+    HELM,
+    KEDA_CRDS,
+    PROMETHEUS_CRDS,
+    acquire_files,
+    acquire_promtool,
+    acquire_tool,
+)
 
 ESTABLISHED = ("wait", "--for=condition=Established", "--timeout=30s", "-f")
+OTHERS_CRDS = (PROMETHEUS_CRDS, GATEWAY_CRDS, KEDA_CRDS)
 NEEDED: dict[str, Callable[[], object]] = {
     "chart": lambda: acquire_tool(HELM),
     "promtool": acquire_promtool,
-    "served": lambda: (acquire_files(PROMETHEUS_CRDS), acquire_files(GATEWAY_CRDS)),
+    "served": lambda: [acquire_files(module) for module in OTHERS_CRDS],
 }
 """What fetches or builds the programs and files behind fixtures."""
 
@@ -47,7 +56,7 @@ def promtool() -> str:
 @pytest.fixture(scope="module")
 def served(control_plane: Cluster) -> Cluster:
     """The session's cluster with every kind that the chart can render."""
-    for path in (*acquire_files(PROMETHEUS_CRDS), *acquire_files(GATEWAY_CRDS)):
+    for path in (path for module in OTHERS_CRDS for path in acquire_files(module)):
         control_plane.kubectl("apply", "--server-side", "--force-conflicts", "-f", str(path))
         # At once, kubectl wait can meet a status whose conditions are null yet, and gives up over that.
         deadline = time.monotonic() + 30

@@ -3,8 +3,55 @@
 import pytest
 from chart.charting import Chart, Object
 
+POSTGRES = {"database": {"existingSecret": {"name": "store"}}}
 REFUSED: dict[str, tuple[Object, str]] = {
-    "two operators on SQLite": ({"operator": {"replicas": 2}}, "SQLite serves one process"),
+    "two operators on SQLite": ({"operator": {"replicas": 2}}, "operator.replicas is 2, but SQLite serves one process"),
+    "two that deliver on SQLite": (
+        {"delivery": {"replicas": 2}},
+        "delivery.replicas is 2, but SQLite serves one process",
+    ),
+    "delivery apart on SQLite": ({"delivery": {"separate": True}}, "delivery.separate is true, but SQLite"),
+    "delivery by its load on SQLite": (
+        {"delivery": {"autoscaling": {"enabled": True}}},
+        "delivery.autoscaling.enabled is true, but SQLite",
+    ),
+    "more that deliver at least than at most": (
+        {**POSTGRES, "delivery": {"autoscaling": {"enabled": True, "minReplicas": 11}}},
+        "delivery.autoscaling.minReplicas is 11 and maxReplicas 10",
+    ),
+    "autoscaling by nothing": (
+        {**POSTGRES, "delivery": {"autoscaling": {"enabled": True, "targetCPUUtilizationPercentage": None}}},
+        "nothing says by what",
+    ),
+    "KEDA without autoscaling": (
+        {**POSTGRES, "delivery": {"autoscaling": {"keda": {"enabled": True}}}},
+        "delivery.autoscaling.enabled is false",
+    ),
+    "KEDA without Prometheus": (
+        {**POSTGRES, "delivery": {"autoscaling": {"enabled": True, "keda": {"enabled": True}}}},
+        "prometheusAddress is empty",
+    ),
+    "two autoscalers' metrics": (
+        {
+            **POSTGRES,
+            "delivery": {
+                "autoscaling": {
+                    "enabled": True,
+                    "metrics": [{"type": "External"}],
+                    "keda": {"enabled": True, "prometheusAddress": "http://prometheus:9090"},
+                }
+            },
+        },
+        "write the metric as keda.query",
+    ),
+    "roles that contradict the layout": (
+        {"operator": {"extraEnv": [{"name": "HOOKWRIGHT_ROLES", "value": "reconcile"}]}},
+        "operator.extraEnv sets HOOKWRIGHT_ROLES",
+    ),
+    "no ServiceAccount of delivery": (
+        {**POSTGRES, "delivery": {"separate": True, "serviceAccount": {"create": False}}},
+        "delivery.serviceAccount.create",
+    ),
     "two APIs without Redis": ({"api": {"replicas": 2}}, "count rate limits for themselves"),
     "autoscaling without Redis": ({"api": {"autoscaling": {"enabled": True}}}, "count rate limits for themselves"),
     "more pods at least than at most": (
@@ -50,6 +97,11 @@ MISTYPED: dict[str, tuple[Object, str]] = {
     "a misspelt section": ({"opperator": {}}, "opperator"),
     "a misspelt value": ({"operator": {"replica": 1}}, "replica"),
     "a misspelt setting": ({"settings": {"retrySchedul": "30s"}}, "retrySchedul"),
+    "roles as a setting, which the layout decides": ({"settings": {"roles": "deliver"}}, "roles"),
+    "scaling to nothing, which would take nothing in": (
+        {"delivery": {"autoscaling": {"minReplicas": 0}}},
+        "minReplicas",
+    ),
     "a number as a word": ({"settings": {"window": "many"}}, "window"),
     "a number out of bounds": ({"settings": {"window": 0}}, "window"),
     "a port that no Service can have": ({"settings": {"apiPort": 0}}, "apiPort"),

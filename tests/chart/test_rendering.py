@@ -15,6 +15,13 @@ from hookwright_dev.cluster import Cluster
 
 POSTGRES = {"database": {"existingSecret": {"name": "store"}}}
 REDIS = {"rateLimits": {"existingSecret": {"name": "counters"}}}
+PENDING: Object = {
+    "type": "External",
+    "external": {
+        "metric": {"name": "hookwright_deliveries_pending"},
+        "target": {"type": "AverageValue", "averageValue": "5k"},
+    },
+}
 EVERYTHING: Object = {
     **POSTGRES,
     **REDIS,
@@ -32,6 +39,12 @@ EVERYTHING: Object = {
         "priorityClassName": "important",
         "extraEnv": [{"name": "SSL_CERT_DIR", "value": "/certs"}],
         "serviceAccount": {"annotations": {"g": "h"}},
+    },
+    "delivery": {
+        "separate": True,
+        "autoscaling": {"enabled": True, "keda": {"enabled": True, "prometheusAddress": "http://prometheus:9090"}},
+        "serviceAccount": {"annotations": {"k": "l"}},
+        "nodeSelector": {"network": "fast"},
     },
     "api": {"autoscaling": {"enabled": True}, "topologySpreadConstraints": []},
     "ingress": {
@@ -60,7 +73,29 @@ MATRIX: dict[str, Object] = {
     "as it is": {},
     "everything": EVERYTHING,
     "PostgreSQL": POSTGRES,
-    "PostgreSQL, three operators": {**POSTGRES, "operator": {"replicas": 3}},
+    "PostgreSQL, three pods that do everything": {**POSTGRES, "delivery": {"replicas": 3}},
+    "PostgreSQL, delivery apart": {**POSTGRES, "delivery": {"separate": True, "replicas": 3}},
+    "PostgreSQL, delivery by its load": {
+        **POSTGRES,
+        "delivery": {"separate": True, "autoscaling": {"enabled": True, "metrics": [PENDING]}},
+    },
+    "PostgreSQL, everything by its load": {**POSTGRES, "delivery": {"autoscaling": {"enabled": True}}},
+    "PostgreSQL, delivery by its backlog alone": {
+        **POSTGRES,
+        "delivery": {
+            "autoscaling": {
+                "enabled": True,
+                "targetCPUUtilizationPercentage": None,
+                "behavior": {},
+                "keda": {
+                    "enabled": True,
+                    "prometheusAddress": "https://prometheus:9090",
+                    "query": "max(hookwright_deliveries_pending)",
+                    "authenticationRef": {"name": "prometheus"},
+                },
+            },
+        },
+    },
     "three APIs with Redis": {"api": {"replicas": 3}, "settings": {"rateLimitUrl": "redis://redis:6379/0"}},
     "no API": {"api": {"enabled": False}, "metrics": {"serviceMonitor": {"enabled": True}}},
     "no volume": {"persistence": {"enabled": False}},
@@ -128,6 +163,7 @@ def test_the_operator_on_sqlite_is_replaced_and_never_doubled(chart: Chart) -> N
         ("operator", {}, 35),
         ("operator", {"settings": {"shutdownGrace": 100.5}}, 101),
         ("operator", {**POSTGRES, "operator": {"replicas": 2}}, 35 + 5),
+        ("delivery", {**POSTGRES, "delivery": {"separate": True}}, 35 + 5),
         ("api", {}, 40 + 5),
         ("api", {"api": {"drainSeconds": 60}, "settings": {"apiShutdownGrace": 10}}, 70),
     ],
@@ -163,7 +199,7 @@ def test_the_password_of_the_database_stays_in_its_secret(chart: Chart) -> None:
         (component, item["name"], item["valueFrom"]["secretKeyRef"]["name"])
         for component in ("operator", "api")
         for item in container(objects, component)["env"]
-        if "valueFrom" in item
+        if "secretKeyRef" in item.get("valueFrom", {})
     }
     assert references == {
         ("operator", "HOOKWRIGHT_DATABASE_URL", "store"),

@@ -2,14 +2,17 @@
 
 from collections.abc import Iterable
 
+import pytest
 import yaml
 from chart.charting import Chart, Object, of_kind
 
-from hookwright_dev.chart.rbac import CLUSTER_SCOPED
+from hookwright_dev.chart.rbac import CLUSTER_SCOPED, REVIEWS
 from hookwright_dev.installation import MANIFESTS
 
 Grant = tuple[str, str, str, str]
-SUBJECTS = ("hookwright-operator", "hookwright-api")
+SUBJECTS = ("hookwright-operator", "hookwright-delivery", "hookwright-api")
+POSTGRES: Object = {"database": {"existingSecret": {"name": "store"}}}
+SEPARATE: Object = {**POSTGRES, "delivery": {"separate": True}}
 
 
 def _rules(roles: Iterable[Object]) -> set[Grant]:
@@ -43,13 +46,28 @@ def _development() -> list[Object]:
     return [document for path in paths for document in yaml.safe_load_all(path.read_text()) if document]
 
 
-def test_the_chart_grants_what_development_runs_with(chart: Chart) -> None:
-    """Both ServiceAccounts, and the roles for producers, have the rules of the manifests, to the verb."""
+@pytest.mark.parametrize(
+    ("account", "values", "without"),
+    [
+        ("hookwright-api", {}, set()),
+        ("hookwright-operator", POSTGRES, set()),
+        ("hookwright-operator", {}, {"leases"}),
+        ("hookwright-operator", SEPARATE, REVIEWS),
+        ("hookwright-delivery", SEPARATE, set()),
+    ],
+)
+def test_the_chart_grants_what_development_runs_with(
+    chart: Chart, account: str, values: Object, without: set[str]
+) -> None:
+    """A ServiceAccount has the rules of the manifests, to the verb, but for what it does not do in this layout."""
+    granted = _granted(chart.objects(values), account)
+    assert granted
+    assert granted == {grant for grant in _granted(_development(), account) if grant[2] not in without}
+
+
+def test_producers_get_what_development_gives_them(chart: Chart) -> None:
+    """The roles to be bound in an organization's namespace have the rules of the manifests."""
     shipped, used = chart.objects(), _development()
-    for account in SUBJECTS:
-        granted = _granted(shipped, account)
-        assert granted
-        assert granted == _granted(used, account)
     for name in ("hookwright-producer", "hookwright-intake-admin"):
         of_name = [
             [role for role in of_kind(all_, "ClusterRole") if role["metadata"]["name"] == name]
@@ -58,11 +76,18 @@ def test_the_chart_grants_what_development_runs_with(chart: Chart) -> None:
         assert _rules(of_name[0]) == _rules(of_name[1]) != set()
 
 
+def test_a_pod_that_delivers_alone_writes_nothing(chart: Chart) -> None:
+    """What sends to the internet can ask who calls, and read; it can change nothing in the cluster."""
+    granted = _granted(chart.objects(SEPARATE), "hookwright-delivery")
+    assert {resource for _, _, resource, verb in granted if verb not in ("get", "list", "watch")} == REVIEWS
+
+
 def test_with_namespaces_to_serve_nothing_is_granted_elsewhere(chart: Chart) -> None:
     """Roles in the served namespaces and the installation's own replace the ClusterRole; reviews are left in it."""
-    objects = chart.objects({"settings": {"watchNamespaces": ["acme", "globex"]}})
-    everywhere = {account: _granted(chart.objects(), account) for account in SUBJECTS}
-    for account, own in (("hookwright-operator", {"hookwright-system"}), ("hookwright-api", set())):
+    objects = chart.objects({**SEPARATE, "settings": {"watchNamespaces": ["acme", "globex"]}})
+    everywhere = {account: _granted(chart.objects(SEPARATE), account) for account in SUBJECTS}
+    for account in SUBJECTS:
+        own = set() if account == "hookwright-api" else {"hookwright-system"}
         granted = _granted(objects, account)
         assert {resource for namespace, _, resource, _ in granted if not namespace} <= CLUSTER_SCOPED
         wanted = {grant for grant in everywhere[account] if not grant[0] and grant[2] not in CLUSTER_SCOPED}

@@ -8,7 +8,14 @@ from chart.charting import CHART, Chart, environment
 from pydantic_settings import BaseSettings
 
 from hookwright_api.settings import Settings as ApiSettings
-from hookwright_dev.chart.settings import PROCESSES, camel_case, chart_settings, values_block, values_schema
+from hookwright_dev.chart.settings import (
+    OF_THE_LAYOUT,
+    PROCESSES,
+    camel_case,
+    chart_settings,
+    values_block,
+    values_schema,
+)
 from hookwright_operator.settings import Settings as OperatorSettings
 
 CHOSEN: dict[str, Any] = {
@@ -39,7 +46,7 @@ def _started(monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], process
 def test_every_setting_has_a_value_and_a_schema(component: str) -> None:
     """A setting in a class without a value in values.yaml fails here."""
     values = yaml.safe_load((CHART / "values.yaml").read_text())["settings"]
-    names = {camel_case(field) for field in PROCESSES[component].model_fields}
+    names = {camel_case(field) for field in PROCESSES[component].model_fields if field not in OF_THE_LAYOUT}
     assert names <= set(values)
     assert set(values) == {setting.name for setting in chart_settings()}
 

@@ -18,7 +18,7 @@
 {{- default .Release.Namespace .Values.settings.namespace -}}
 {{- end -}}
 
-{{- /* Called with (dict "root" $ "component" "operator" or "api"). */ -}}
+{{- /* Called with (dict "root" $ "component" "operator", "delivery" or "api"). */ -}}
 {{- define "hookwright.component" -}}
 {{- printf "%s-%s" (include "hookwright.fullname" .root) .component -}}
 {{- end -}}

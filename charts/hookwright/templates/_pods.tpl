@@ -1,6 +1,6 @@
-{{- /* What the pods of both components have in common. */ -}}
+{{- /* What the pods of all components have in common. */ -}}
 {{- define "hookwright.podMetadata" -}}
-{{- $own := index .root.Values .component -}}
+{{- $own := include "hookwright.own" . | fromJson -}}
 labels:
   {{- include "hookwright.labels" . | nindent 2 }}
   {{- with $own.podLabels }}
@@ -13,7 +13,7 @@ annotations:
 {{- end -}}
 
 {{- define "hookwright.podSpec" -}}
-{{- $own := index .root.Values .component -}}
+{{- $own := include "hookwright.own" . | fromJson -}}
 serviceAccountName: {{ include "hookwright.serviceAccount" . }}
 # Kubernetes would set HOOKWRIGHT_API_PORT and the like for its Services, and those are settings of ours.
 enableServiceLinks: false
@@ -58,7 +58,7 @@ topologySpreadConstraints:
 startupProbe:
   httpGet: {path: /healthz, port: health}
   periodSeconds: 1
-  failureThreshold: {{ int (index .root.Values .component).startupSeconds }}
+  failureThreshold: {{ int (include "hookwright.own" . | fromJson).startupSeconds }}
 livenessProbe:
   httpGet: {path: /healthz, port: health}
   periodSeconds: 10
@@ -72,7 +72,7 @@ readinessProbe:
 {{- end -}}
 
 {{- define "hookwright.container" -}}
-{{- $own := index .root.Values .component -}}
+{{- $own := include "hookwright.own" . | fromJson -}}
 image: {{ include "hookwright.image" .root | quote }}
 imagePullPolicy: {{ .root.Values.image.pullPolicy }}
 {{- with $own.securityContext }}
@@ -91,5 +91,14 @@ terminationMessagePolicy: FallbackToLogsOnError
 
 {{- /* Seconds until the kubelet kills: what a pod takes to end by itself, and some more to store results. */ -}}
 {{- define "hookwright.terminationSeconds" -}}
-{{- add (ceil (float64 .grace)) (int .before) 15 -}}
+{{- $settings := .root.Values.settings -}}
+{{- $grace := eq .component "api" | ternary ($settings.apiShutdownGrace | default 40) ($settings.shutdownGrace | default 35) -}}
+{{- add (ceil (float64 $grace)) (include "hookwright.drainSeconds" . | int) 15 -}}
+{{- end -}}
+
+{{- define "hookwright.preStop" -}}
+{{- with include "hookwright.drainSeconds" . | int -}}
+lifecycle:
+  preStop: {sleep: {seconds: {{ . }}}}
+{{- end -}}
 {{- end -}}

@@ -5,9 +5,7 @@
 {{- $sqlite := eq (include "hookwright.engine" .) "sqlite" -}}
 {{- $manyApis := or $v.api.autoscaling.enabled (gt (int $v.api.replicas) 1) -}}
 {{- $url := $s.databaseUrl | default "" -}}
-{{- if and $sqlite (gt (int $v.operator.replicas) 1) -}}
-{{- fail (printf "operator.replicas is %d, but SQLite serves one process: set it to 1, or name a Secret with a PostgreSQL URL in database.existingSecret.name" (int $v.operator.replicas)) -}}
-{{- end -}}
+{{- include "hookwright.layoutRefusals" . -}}
 {{- if and $sqlite $url (not (hasPrefix "sqlite:////var/lib/hookwright/" $url)) -}}
 {{- fail (printf "settings.databaseUrl is %s, but the pod can write below /var/lib/hookwright alone: use sqlite:////var/lib/hookwright/hookwright.db, or PostgreSQL by database.existingSecret.name" $url) -}}
 {{- end -}}
@@ -20,9 +18,6 @@
 {{- if and $v.api.enabled $manyApis (not (include "hookwright.sharedLimits" .)) -}}
 {{- fail "several API pods would each count rate limits for themselves: set api.replicas to 1 and api.autoscaling.enabled to false, or name a Redis or Valkey in settings.rateLimitUrl or rateLimits.existingSecret.name" -}}
 {{- end -}}
-{{- if and $v.api.autoscaling.enabled (gt (int $v.api.autoscaling.minReplicas) (int $v.api.autoscaling.maxReplicas)) -}}
-{{- fail (printf "api.autoscaling.minReplicas is %d and maxReplicas %d: the one may not exceed the other" (int $v.api.autoscaling.minReplicas) (int $v.api.autoscaling.maxReplicas)) -}}
-{{- end -}}
 {{- if and (not $v.api.enabled) (or $v.ingress.enabled $v.gateway.enabled) -}}
 {{- fail "ingress and gateway lead to the API, but api.enabled is false: enable it, or disable them" -}}
 {{- end -}}
@@ -32,7 +27,7 @@
 {{- if and $v.gateway.enabled (not $v.gateway.parentRefs) -}}
 {{- fail "gateway.enabled is true, but gateway.parentRefs is empty: name a Gateway, as in [{name: public, namespace: gateways}]" -}}
 {{- end -}}
-{{- range $component := list "operator" "api" -}}
+{{- range $component := include "hookwright.components" . | fromJsonArray -}}
 {{- $account := (index $v $component).serviceAccount -}}
 {{- if and (not $account.create) (not $account.name) -}}
 {{- fail (printf "%s.serviceAccount.create is false and its name empty: name the ServiceAccount that is there already" $component) -}}
@@ -51,6 +46,48 @@
 {{- end -}}
 {{- end -}}
 {{- include "hookwright.organizationRefusals" . -}}
+{{- end -}}
+
+{{- define "hookwright.layoutRefusals" -}}
+{{- $v := .Values -}}
+{{- if eq (include "hookwright.engine" .) "sqlite" -}}
+{{- range $name, $count := dict "operator.replicas" $v.operator.replicas "delivery.replicas" $v.delivery.replicas -}}
+{{- if gt (int $count) 1 -}}
+{{- fail (printf "%s is %d, but SQLite serves one process: set it to 1, or name a Secret with a PostgreSQL URL in database.existingSecret.name" $name (int $count)) -}}
+{{- end -}}
+{{- end -}}
+{{- range $name, $wanted := dict "delivery.separate" $v.delivery.separate "delivery.autoscaling.enabled" $v.delivery.autoscaling.enabled -}}
+{{- if $wanted -}}
+{{- fail (printf "%s is true, but SQLite serves one process: set it to false, or name a Secret with a PostgreSQL URL in database.existingSecret.name" $name) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- range $component := list "api" "delivery" -}}
+{{- $autoscaling := (index $v $component).autoscaling -}}
+{{- if and $autoscaling.enabled (gt (int $autoscaling.minReplicas) (int $autoscaling.maxReplicas)) -}}
+{{- fail (printf "%s.autoscaling.minReplicas is %d and maxReplicas %d: the one may not exceed the other" $component (int $autoscaling.minReplicas) (int $autoscaling.maxReplicas)) -}}
+{{- end -}}
+{{- end -}}
+{{- $autoscaling := $v.delivery.autoscaling -}}
+{{- if and $autoscaling.keda.enabled (not $autoscaling.enabled) -}}
+{{- fail "delivery.autoscaling.keda.enabled is true, but delivery.autoscaling.enabled is false: enable it, or disable KEDA" -}}
+{{- end -}}
+{{- if and $autoscaling.keda.enabled (not $autoscaling.keda.prometheusAddress) -}}
+{{- fail "delivery.autoscaling.keda.enabled is true, but its prometheusAddress is empty: say where Prometheus answers queries, such as http://prometheus-operated.monitoring:9090" -}}
+{{- end -}}
+{{- if and $autoscaling.keda.enabled $autoscaling.metrics -}}
+{{- fail "delivery.autoscaling.metrics is for the HorizontalPodAutoscaler, and delivery.autoscaling.keda.enabled is true: write the metric as keda.query, or disable KEDA" -}}
+{{- end -}}
+{{- if and $autoscaling.enabled (not (or $autoscaling.keda.enabled $autoscaling.metrics $autoscaling.targetCPUUtilizationPercentage)) -}}
+{{- fail "delivery.autoscaling.enabled is true, but nothing says by what: set targetCPUUtilizationPercentage, metrics, or keda.enabled" -}}
+{{- end -}}
+{{- range $component := list "operator" "delivery" -}}
+{{- range (index $v $component).extraEnv | default list -}}
+{{- if has .name (list "HOOKWRIGHT_ROLES" "HOOKWRIGHT_INSTANCE") -}}
+{{- fail (printf "%s.extraEnv sets %s, which follows from the layout: leave it out, and see delivery.separate" $component .name) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
 {{- end -}}
 
 {{- define "hookwright.organizationRefusals" -}}

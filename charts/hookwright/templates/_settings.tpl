@@ -44,7 +44,15 @@ sqlite
 {{- $secrets := dict -}}
 {{- if $root.Values.database.existingSecret.name }}{{ $_ := set $secrets "databaseUrl" $root.Values.database.existingSecret }}{{ end -}}
 {{- if $root.Values.rateLimits.existingSecret.name }}{{ $_ := set $secrets "rateLimitUrl" $root.Values.rateLimits.existingSecret }}{{ end -}}
-{{- range $name, $variable := index ($root.Files.Get "files/settings.yaml" | fromYaml) .component }}
+{{- $process := ternary "api" "operator" (eq .component "api") -}}
+{{- with include "hookwright.roles" . }}
+- name: HOOKWRIGHT_ROLES
+  value: {{ . }}
+- name: HOOKWRIGHT_INSTANCE
+  valueFrom:
+    fieldRef: {fieldPath: metadata.name}
+{{- end }}
+{{- range $name, $variable := index ($root.Files.Get "files/settings.yaml" | fromYaml) $process }}
 {{- $value := index $root.Values.settings $name }}
 {{- if hasKey $given $name }}{{ $value = index $given $name }}{{ end }}
 {{- if hasKey $secrets $name }}
@@ -59,7 +67,7 @@ sqlite
 {{- end }}
 {{- end }}
 {{- end }}
-{{- with (index $root.Values .component).extraEnv }}
+{{- with (include "hookwright.own" . | fromJson).extraEnv }}
 {{ toYaml . }}
 {{- end }}
 {{- end -}}

@@ -12,7 +12,9 @@ import yaml
 Rule: TypeAlias = dict[str, Any]
 Roles: TypeAlias = dict[str, dict[str, list[Rule]]]
 
-CLUSTER_SCOPED: Final = frozenset({"tokenreviews", "subjectaccessreviews", "namespaces", "customresourcedefinitions"})
+REVIEWS: Final = frozenset({"tokenreviews", "subjectaccessreviews"})
+CLUSTER_SCOPED: Final = REVIEWS | {"namespaces", "customresourcedefinitions"}
+_PLACES: Final = ("cluster", "intake", "served", "own", "leader")
 _PREFIX: Final = "hookwright-"
 
 
@@ -23,8 +25,9 @@ class RbacError(ValueError):
 def roles(documents: Iterable[Mapping[str, Any]]) -> Roles:
     """Return rules by role and by where they hold.
 
-    The roles are named without ``hookwright-``; each has ``cluster`` (needs a ClusterRole), ``served`` (every namespace
-    that is served) and ``own`` (the installation's namespace).
+    The roles are named without ``hookwright-``; each has ``cluster`` (needs a ClusterRole), ``intake`` (the same, but
+    only for who takes events in), ``served`` (every namespace that is served), ``own`` (the installation's namespace)
+    and ``leader`` (the same, but only where processes settle by a Lease who leads).
 
     Raises:
         RbacError: a rule mixes resources of namespaces and of the cluster.
@@ -34,20 +37,28 @@ def roles(documents: Iterable[Mapping[str, Any]]) -> Roles:
         if document["kind"] not in {"ClusterRole", "Role"}:
             continue
         name = document["metadata"]["name"].removeprefix(_PREFIX)
-        places = found.setdefault(name, {"cluster": [], "served": [], "own": []})
+        places = found.setdefault(name, {place: [] for place in _PLACES})
         for rule in document["rules"]:
-            places["own" if document["kind"] == "Role" else _place(name, rule)].append(rule)
+            places[_place(name, rule, everywhere=document["kind"] == "ClusterRole")].append(rule)
     return found
 
 
-def _place(name: str, rule: Rule) -> str:
-    cluster_scoped = {resource in CLUSTER_SCOPED for resource in rule["resources"]}
-    if len(cluster_scoped) > 1:
+def _place(name: str, rule: Rule, *, everywhere: bool) -> str:
+    wanted = {_place_of(resource, everywhere=everywhere) for resource in rule["resources"]}
+    if len(wanted) > 1:
         raise RbacError(
-            f"role {name}: the rule for {', '.join(rule['resources'])} mixes namespaced and cluster-scoped resources; "
-            "write two rules"
+            f"role {name}: the rule for {', '.join(rule['resources'])} mixes what is granted in different places "
+            f"({', '.join(sorted(wanted))}); write a rule for each"
         )
-    return "cluster" if cluster_scoped.pop() else "served"
+    return wanted.pop()
+
+
+def _place_of(resource: str, *, everywhere: bool) -> str:
+    if not everywhere:
+        return "leader" if resource == "leases" else "own"
+    if resource in REVIEWS:
+        return "intake"
+    return "cluster" if resource in CLUSTER_SCOPED else "served"
 
 
 def read(texts: Iterable[str]) -> list[Mapping[str, Any]]:

@@ -24,6 +24,8 @@ DEPENDING: Final = {
     "operatorUrl": "empty: the operator of this release",
 }
 """Settings whose default depends on the release; their value is empty, and the templates fill it in."""
+OF_THE_LAYOUT: Final = frozenset({"roles", "instance"})
+"""Settings that are no values: which Deployments there are says what each pod does, and pods have names."""
 
 _DURATION: Final = r"^([0-9]+h)?([0-9]+m)?([0-9]+s)?$"
 _SCHEDULE: Final = r"^\s*([0-9.]+(ms|s|m|h|d))+(\s*,\s*([0-9.]+(ms|s|m|h|d))+)*\s*$"
@@ -73,11 +75,12 @@ def camel_case(field: str) -> str:
 
 
 def chart_settings(processes: Mapping[str, type[BaseSettings]] = PROCESSES) -> tuple[ChartSetting, ...]:
-    """Return every setting of the classes, in their order, those of several classes once."""
+    """Return every setting of the classes that is a value, in their order, those of several classes once."""
     fields: dict[str, FieldInfo] = {}
     for settings in processes.values():
         for name, field in settings.model_fields.items():
-            fields.setdefault(name, field)
+            if name not in OF_THE_LAYOUT:
+                fields.setdefault(name, field)
     return tuple(_setting(name, field, processes) for name, field in fields.items())
 
 

@@ -1,0 +1,211 @@
+"""Who does what: one process on SQLite; on PostgreSQL several that do everything, or delivery in a Deployment apart."""
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+from chart.charting import CHART, Chart, Object, container, environment, named, of_kind
+
+POSTGRES: Object = {"database": {"existingSecret": {"name": "store"}}}
+MONITORED: Object = {"metrics": {"serviceMonitor": {"enabled": True}}}
+ALL = "reconcile,deliver,intake"
+COMPONENT = "app.kubernetes.io/component"
+
+
+def _postgres(**delivery: object) -> Object:
+    return {**POSTGRES, **MONITORED, "delivery": delivery}
+
+
+def _deployments(objects: list[Object]) -> dict[str, int | None]:
+    return {
+        document["metadata"]["name"].removeprefix("hookwright-"): document["spec"].get("replicas")
+        for document in of_kind(objects, "Deployment")
+    }
+
+
+def _names(objects: list[Object], kind: str) -> set[str]:
+    return {document["metadata"]["name"].removeprefix("hookwright-") for document in of_kind(objects, kind)}
+
+
+@pytest.mark.parametrize(
+    ("values", "pods"),
+    [
+        ({}, {"operator": 1}),
+        (POSTGRES, {"operator": 1}),
+        (_postgres(replicas=3), {"operator": 3}),
+        ({**POSTGRES, "operator": {"replicas": 3}}, {"operator": 3}),
+        ({**_postgres(replicas=2), "operator": {"replicas": 3}}, {"operator": 3}),
+        (_postgres(separate=True), {"operator": 2, "delivery": 1}),
+        ({**_postgres(separate=True, replicas=4), "operator": {"replicas": 1}}, {"operator": 1, "delivery": 4}),
+        (_postgres(autoscaling={"enabled": True}), {"operator": None}),
+        (_postgres(separate=True, autoscaling={"enabled": True}), {"operator": 2, "delivery": None}),
+    ],
+)
+def test_the_values_say_how_many_pods_there_are(chart: Chart, values: Object, pods: dict[str, int | None]) -> None:
+    """An autoscaled Deployment has no number of its own, which each upgrade would set anew."""
+    assert _deployments(chart.objects(values)) == {**pods, "api": 1}
+
+
+@pytest.mark.parametrize(
+    ("values", "roles"),
+    [
+        ({}, {"operator": ALL}),
+        (_postgres(replicas=3), {"operator": ALL}),
+        (_postgres(separate=True), {"operator": "reconcile", "delivery": "deliver,intake"}),
+    ],
+)
+def test_every_role_is_with_somebody_and_every_process_has_a_name(
+    chart: Chart, values: Object, roles: dict[str, str]
+) -> None:
+    """The roles follow from the layout, and a pod's name is the name of its process, which no other pod has."""
+    objects = chart.objects(values)
+    for component, expected in roles.items():
+        assert environment(objects, component)["HOOKWRIGHT_ROLES"] == expected
+        (instance,) = [item for item in container(objects, component)["env"] if item["name"] == "HOOKWRIGHT_INSTANCE"]
+        assert instance["valueFrom"] == {"fieldRef": {"fieldPath": "metadata.name"}}
+    assert not {"HOOKWRIGHT_ROLES", "HOOKWRIGHT_INSTANCE"} & {item["name"] for item in container(objects, "api")["env"]}
+
+
+@pytest.mark.parametrize("separate", [False, True])
+def test_one_address_takes_events_in_whatever_the_layout(chart: Chart, *, separate: bool) -> None:
+    """Producers and the API call hookwright-operator, which leads to the pods that listen, and a policy lets them."""
+    objects = chart.objects(_postgres(separate=separate))
+    service = named(objects, "Service", "hookwright-operator")
+    component = service["spec"]["selector"][COMPONENT]
+    assert component == ("delivery" if separate else "operator")
+    listening = {
+        name: "intake" in {port["name"] for port in container(objects, name)["ports"]}
+        for name in _deployments(objects)
+        if name != "api"
+    }
+    assert listening == {name: name == component for name in listening}
+    let_in = {
+        policy["metadata"]["name"].removeprefix("hookwright-")
+        for policy in of_kind(objects, "NetworkPolicy")
+        for rule in policy["spec"]["ingress"]
+        if rule["ports"][0]["port"] == "intake"
+    }
+    assert let_in == {component}
+    assert environment(objects, "api")["HOOKWRIGHT_OPERATOR_URL"] == "http://hookwright-operator:8080"
+
+
+@pytest.mark.parametrize("separate", [False, True])
+def test_every_pod_is_scraped_once(chart: Chart, *, separate: bool) -> None:
+    """Each ServiceMonitor finds one Service, by its labels, and that leads to the pods of one Deployment."""
+    objects = chart.objects(_postgres(separate=separate))
+    scraped = []
+    for monitor in of_kind(objects, "ServiceMonitor"):
+        wanted = monitor["spec"]["selector"]["matchLabels"].items()
+        (service,) = [one for one in of_kind(objects, "Service") if wanted <= one["metadata"]["labels"].items()]
+        assert "metrics" in {port["name"] for port in service["spec"]["ports"]}
+        scraped.append(service["spec"]["selector"][COMPONENT])
+    assert sorted(scraped) == sorted(_deployments(objects))
+
+
+@pytest.mark.parametrize(
+    ("values", "budgets"),
+    [
+        ({}, set()),
+        (POSTGRES, set()),
+        (_postgres(replicas=2), {"operator"}),
+        (_postgres(separate=True), {"operator"}),
+        (_postgres(separate=True, replicas=2), {"operator", "delivery"}),
+        (_postgres(separate=True, autoscaling={"enabled": True}), {"operator", "delivery"}),
+    ],
+)
+def test_several_pods_are_evicted_one_at_a_time(chart: Chart, values: Object, budgets: set[str]) -> None:
+    """A single pod has no budget, which would only keep a drain waiting."""
+    assert _names(chart.objects(values), "PodDisruptionBudget") == budgets
+
+
+def test_an_end_is_told_to_the_network_before_the_intake_closes(chart: Chart) -> None:
+    """On PostgreSQL a pod that takes in waits until nobody is led to it; who takes nothing in does not."""
+    separate = chart.objects(_postgres(separate=True))
+    assert container(separate, "delivery")["lifecycle"] == {"preStop": {"sleep": {"seconds": 5}}}
+    assert "lifecycle" in container(chart.objects(POSTGRES), "operator")
+    assert "lifecycle" not in container(separate, "operator")
+    assert "lifecycle" not in container(chart.objects(), "operator")
+
+
+def test_delivery_is_as_the_operator_where_nothing_else_is_said(chart: Chart) -> None:
+    """One value after the other is taken over or replaced, and never mixed."""
+    values = {
+        **_postgres(separate=True, nodeSelector={"network": "fast"}, startupSeconds=7),
+        "operator": {
+            "nodeSelector": {"disk": "fast"},
+            "tolerations": [{"key": "dedicated", "operator": "Exists"}],
+            "extraEnv": [{"name": "SSL_CERT_DIR", "value": "/certs"}],
+            "topologySpreadConstraints": [{"topologyKey": "zone"}],
+        },
+    }
+    objects = chart.objects(values)
+    pod = named(objects, "Deployment", "hookwright-delivery")["spec"]["template"]["spec"]
+    operator = named(objects, "Deployment", "hookwright-operator")["spec"]["template"]["spec"]
+    assert pod["nodeSelector"] == {"network": "fast"}
+    assert pod["tolerations"] == operator["tolerations"]
+    assert pod["securityContext"] == operator["securityContext"]
+    assert environment(objects, "delivery")["SSL_CERT_DIR"] == "/certs"
+    assert container(objects, "delivery")["startupProbe"]["failureThreshold"] == 7
+    (spread,) = pod["topologySpreadConstraints"]
+    assert spread["labelSelector"]["matchLabels"][COMPONENT] == "delivery"
+
+
+@pytest.mark.parametrize(("separate", "target"), [(False, "hookwright-operator"), (True, "hookwright-delivery")])
+@pytest.mark.parametrize("keda", [False, True])
+def test_the_autoscaler_moves_who_delivers(chart: Chart, *, separate: bool, keda: bool, target: str) -> None:
+    """One autoscaler, for the Deployment that delivers, between the bounds that were set."""
+    autoscaling: Object = {"enabled": True, "minReplicas": 3, "maxReplicas": 9}
+    if keda:
+        autoscaling["keda"] = {"enabled": True, "prometheusAddress": "http://prometheus:9090"}
+    objects = chart.objects(_postgres(separate=separate, autoscaling=autoscaling))
+    (scaler,) = of_kind(objects, "HorizontalPodAutoscaler", "ScaledObject")
+    assert scaler["kind"] == ("ScaledObject" if keda else "HorizontalPodAutoscaler")
+    spec = scaler["spec"]
+    assert spec["scaleTargetRef"]["name"] == target
+    bounds = ("minReplicaCount", "maxReplicaCount") if keda else ("minReplicas", "maxReplicas")
+    assert tuple(spec[bound] for bound in bounds) == (3, 9)
+
+
+@pytest.mark.parametrize("told", [(40_000, 90, 40_000), (40_000, 0, None), (0, 0, None), (7, 11, 7)])
+def test_only_what_more_pods_would_send_sooner_scales(
+    chart: Chart, promtool: str, tmp_path: Path, told: tuple[int, int, int | None]
+) -> None:
+    """The leader's number counts once, while something is late that its receiver takes; who is down scales nothing."""
+    pending, late, counted = told
+    autoscaling = {"enabled": True, "keda": {"enabled": True, "prometheusAddress": "http://prometheus:9090"}}
+    (scaler,) = of_kind(chart.objects(_postgres(autoscaling=autoscaling)), "ScaledObject")
+    (query,) = [
+        trigger["metadata"]["query"] for trigger in scaler["spec"]["triggers"] if trigger["type"] == "prometheus"
+    ]
+    series = [
+        (f'hookwright_deliveries_{name}{{namespace="{namespace}", pod="{pod}"}}', value)
+        for name, leaders in (("pending", pending), ("oldest_late_age_seconds", late))
+        for namespace, pod, value in (
+            ("hookwright-system", "leader", leaders),
+            ("hookwright-system", "standby", 0),
+            ("elsewhere", "leader", 99_999),
+        )
+    ]
+    expected = [] if counted is None else [{"labels": "{}", "value": counted}]
+    case = {
+        "interval": "1m",
+        "input_series": [{"series": name, "values": str(value)} for name, value in series],
+        "promql_expr_test": [{"expr": query, "eval_time": "0m", "exp_samples": expected}],
+    }
+    (tmp_path / "case.yaml").write_text(json.dumps({"tests": [case]}))
+    done = subprocess.run(
+        [promtool, "test", "rules", tmp_path / "case.yaml"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_hint_at_the_end_names_every_deployment(chart: Chart) -> None:
+    """NOTES.txt waits for all there are, and sends producers to the one address."""
+    done = chart.run(
+        "install", "hookwright", str(CHART), "--dry-run=client", values=_postgres(separate=True, replicas=2)
+    )
+    assert done.returncode == 0, done.stderr
+    for name in ("operator", "delivery", "api"):
+        assert f"deployment/hookwright-{name}" in done.stdout
+    assert "http://hookwright-operator." in done.stdout

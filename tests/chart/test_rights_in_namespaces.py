@@ -1,0 +1,88 @@
+"""With `settings.watchNamespaces`, Roles in the served namespaces are enough for everything that there is to do."""
+
+import json
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import httpx
+import pytest
+from api.processes import Organization as Customer
+from api.processes import running
+from chart.charting import Chart, of_kind
+from cluster.acting import Organization
+from cluster.auditing import uses
+from cluster.conftest import ACCELERATED
+from cluster.story import api_client, platform_team, session_keys_rotate, user_logs_in
+
+from hookwright_dev.assets import Assets
+from hookwright_dev.controlplane import ControlPlane
+from hookwright_dev.installation import SYSTEM_NAMESPACE, ApiProcess, OperatorProcess
+from hookwright_dev.postgres import FAST, PostgresServer, programs
+
+CRDS = Path(__file__).resolve().parents[2] / "crds"
+SERVED = ("acme", "globex")
+RBAC = ("ServiceAccount", "Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding")
+
+
+@pytest.fixture
+def plane(assets: Assets, chart: Chart) -> Iterator[ControlPlane]:
+    """A control plane with the chart's rights alone, for two namespaces."""
+    values = {
+        "database": {"existingSecret": {"name": "store"}},
+        "delivery": {"separate": True},
+        "settings": {"watchNamespaces": list(SERVED)},
+    }
+    rights = list(of_kind(chart.objects(values, namespace=SYSTEM_NAMESPACE), *RBAC))
+    with ControlPlane.start(assets=assets, crds=CRDS, audit_level="RequestResponse") as plane:
+        for name in (*SERVED, SYSTEM_NAMESPACE):
+            plane.kubectl("create", "namespace", name)
+        plane.kubectl("apply", "-f", "-", stdin=json.dumps({"apiVersion": "v1", "kind": "List", "items": rights}))
+        plane.kubectl("create", "serviceaccount", "hookwright-producer", "-n", SYSTEM_NAMESPACE)
+        producer = f"--serviceaccount={SYSTEM_NAMESPACE}:hookwright-producer"
+        plane.kubectl("create", "clusterrolebinding", "producer", "--clusterrole=hookwright-intake-admin", producer)
+        yield plane
+
+
+@pytest.fixture
+def database() -> Iterator[str]:
+    """The URL of an empty database."""
+    programs()
+    server = PostgresServer(FAST)
+    server.start()
+    yield server.new_database("hookwright")
+    server.remove()
+
+
+def test_roles_are_enough(plane: ControlPlane, database: str, tmp_path: Path) -> None:
+    """The whole story in two namespaces, with delivery apart: no request is denied."""
+    settings = {
+        **ACCELERATED,
+        "HOOKWRIGHT_DATABASE_URL": database,
+        "HOOKWRIGHT_WATCH_NAMESPACES": ",".join(SERVED),
+        "HOOKWRIGHT_SESSION_KEY_ROTATION": "0.00005",
+    }
+    reconciling = OperatorProcess(plane, tmp_path / "reconciling", {**settings, "HOOKWRIGHT_ROLES": "reconcile"})
+    delivering = OperatorProcess(
+        plane,
+        tmp_path / "delivering",
+        {**settings, "HOOKWRIGHT_ROLES": "deliver,intake"},
+        account="hookwright-delivery",
+    )
+    with ExitStack() as stack:
+        for process in (reconciling, delivering):
+            process.start()
+            stack.callback(process.stop)
+        api = ApiProcess(
+            plane, tmp_path / "api", delivering.intake_url, {"HOOKWRIGHT_WATCH_NAMESPACES": ",".join(SERVED)}
+        )
+        stack.enter_context(running(api))
+        client = stack.enter_context(httpx.Client(base_url=api.url, trust_env=False, timeout=30.0))
+        platform_team(stack.enter_context(Organization(plane, delivering, "acme")))
+        user_logs_in(plane, tmp_path, client)
+        api_client(Customer(plane, client, "globex"))
+        session_keys_rotate(plane)
+    assert plane.audit_log is not None
+    found = uses(plane.audit_log)
+    assert {"hookwright-operator", "hookwright-delivery", "hookwright-api"} <= {use.account for use in found}
+    assert sorted({f"{use.account}: {use.right}" for use in found if not use.allowed}) == []
