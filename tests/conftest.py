@@ -19,11 +19,18 @@ from hookwright_dev.controlplane import ControlPlane
 from hookwright_dev.processes import tail
 
 CRDS = Path(__file__).resolve().parents[1] / "crds"
+END_TO_END = Path(__file__).resolve().parent / "e2e"
 KUBECONFIG_VARIABLE = "HOOKWRIGHT_TEST_KUBECONFIG"
 
 # A busy machine is no fault: what must be fast has a benchmark.
 settings.register_profile("unhurried", deadline=None)
 settings.load_profile("unhurried")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave out the end-to-end suite unless it is named: it needs a cluster with nodes, and an image (`make e2e`)."""
+    named = [(config.invocation_params.dir / argument.partition("::")[0]).resolve() for argument in config.args]
+    return (collection_path == END_TO_END and not any(path.is_relative_to(END_TO_END) for path in named)) or None
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

@@ -1,0 +1,100 @@
+"""The end-to-end suite: a cluster that runs pods, an image in it, the chart; and evidence when a test fails.
+
+``HOOKWRIGHT_TEST_KUBECONFIG`` names the cluster, ``HOOKWRIGHT_TEST_IMAGE`` the image, which its nodes must have or be
+able to pull, and ``HOOKWRIGHT_TEST_DATABASE_URL`` a PostgreSQL database that its pods reach. The cluster must have no
+Hookwright yet: the suite installs and removes it several times.
+"""
+
+import os
+from collections.abc import Generator, Iterator
+from pathlib import Path
+
+import pytest
+from e2e.acting import Organization
+from e2e.evidence import evidence
+from e2e.installing import CRDS, NAMESPACE, Installation
+
+from hookwright_dev.cluster import Cluster
+from hookwright_dev.e2e import DATABASE_VARIABLE, IMAGE_VARIABLE, KUBECONFIG_VARIABLE
+from hookwright_dev.tools import HELM, acquire_tool
+
+NEEDED = {
+    KUBECONFIG_VARIABLE: "a kubeconfig of a cluster that runs pods and has no Hookwright yet",
+    IMAGE_VARIABLE: "the image, as in registry.example.com/hookwright:0.1.0; the nodes have it, or can pull it",
+    DATABASE_VARIABLE: "a PostgreSQL database that pods can reach, as in postgresql://user:password@host:5432/name",
+}
+TEST_SECONDS = 300
+"""For a test with what it installs and removes."""
+_CLUSTER = pytest.StashKey[Cluster]()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Give these tests more time than others have."""
+    for item in items:
+        if item.path.is_relative_to(Path(__file__).parent):
+            item.add_marker(pytest.mark.timeout(TEST_SECONDS))
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Refuse to begin without a cluster, and have helm before the first test, whose time limit would not cover it."""
+    if session.config.option.collectonly:
+        return
+    missing = [f"{name}: {meaning}" for name, meaning in NEEDED.items() if not os.environ.get(name)]
+    if missing:
+        hint = "`make e2e-kind` (Docker) and `make e2e-node` bring a cluster with all of it"
+        pytest.exit("\n".join(["the end-to-end suite needs these variables:", *missing, hint]), returncode=2)
+    acquire_tool(HELM)
+
+
+@pytest.fixture(scope="session")
+def cluster(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory) -> Cluster:
+    """The cluster; it must have no Hookwright."""
+    found = Cluster.existing(Path(os.environ[KUBECONFIG_VARIABLE]), tmp_path_factory.mktemp("cluster"))
+    there = found.kubectl("get", "crd,namespace", "-o", "name").stdout.split()
+    taken = [name for name in there if name.partition("/")[2] in {NAMESPACE, *CRDS}]
+    if taken:
+        pytest.exit(
+            f"the cluster has a Hookwright already, which the suite would remove: {', '.join(taken)}", returncode=2
+        )
+    pytestconfig.stash[_CLUSTER] = found
+    return found
+
+
+@pytest.fixture(scope="session")
+def hookwright(cluster: Cluster) -> Iterator[Installation]:
+    """What is or is not installed in the cluster; nothing is left of it."""
+    installation = Installation(cluster, acquire_tool(HELM), os.environ[IMAGE_VARIABLE])
+    yield installation
+    installation.remove()
+
+
+@pytest.fixture(scope="module")
+def bare(hookwright: Installation) -> Installation:
+    """A cluster in which nothing is installed yet, for a module that installs something of its own."""
+    hookwright.remove()
+    return hookwright
+
+
+@pytest.fixture(scope="module")
+def installation(hookwright: Installation) -> Installation:
+    """The chart, installed with receivers allowed in the cluster; modules in a row share it."""
+    if not hookwright.plain:
+        hookwright.remove()
+        hookwright.install()
+        hookwright.plain = True
+    return hookwright
+
+
+@pytest.fixture
+def org(installation: Installation) -> Organization:
+    """An organization of the test's own."""
+    return Organization(installation).create()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Add what the cluster tells of our namespaces to the report of a failed test."""
+    report = yield
+    if report.failed and (cluster := item.config.stash.get(_CLUSTER, None)):
+        report.sections += evidence(cluster)
+    return report

@@ -1,0 +1,59 @@
+"""docs/install.md as a platform team follows it: its shell blocks, run as they stand but for the image's name."""
+
+import os
+import re
+import subprocess
+import time
+from dataclasses import dataclass
+from typing import Final
+
+from e2e.installing import Installation, image_values
+
+from hookwright_dev.stack import ROOT
+
+GUIDE: Final = ROOT / "docs" / "install.md"
+PUBLISHED: Final = "image.repository=registry.example.com/hookwright"
+"""What the guide calls the image that the reader has pushed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """How a block of shell ended: what it printed, and the seconds it took."""
+
+    printed: str
+    complained: str
+    seconds: float
+
+
+def blocks(section: str) -> list[str]:
+    """Return the shell blocks of a section of the guide."""
+    found = re.search(rf"^## {re.escape(section)}\n(.*?)(?=^## |\Z)", GUIDE.read_text(), re.MULTILINE | re.DOTALL)
+    assert found, f"{GUIDE.name} has no section {section}"
+    return re.findall(r"^```sh\n(.*?)^```$", found[1], re.MULTILINE | re.DOTALL)
+
+
+def follow(installation: Installation, block: str, *, stdin: str = "") -> Ran:
+    """Run a block in a checkout, with kubectl and helm on the PATH, and fail where one of its commands does."""
+    image = ",".join(f"image.{name}={value}" for name, value in image_values(installation.image).items())
+    programs = [installation.helm.parent, installation.cluster.kubectl_path.parent, os.environ["PATH"]]
+    began = time.monotonic()
+    done = subprocess.run(
+        [
+            "bash",
+            "-c",
+            f"set -euo pipefail\ntrap 'kill $(jobs -p) 2>/dev/null || true' EXIT\n{block.replace(PUBLISHED, image)}",
+        ],
+        input=stdin,
+        cwd=ROOT,
+        env={
+            **os.environ,
+            "KUBECONFIG": str(installation.cluster.kubeconfig),
+            "PATH": os.pathsep.join(map(str, programs)),
+        },
+        capture_output=True,
+        text=True,
+        timeout=150,
+        check=False,
+    )
+    assert done.returncode == 0, f"{block}\nended with status {done.returncode}:\n{done.stdout}{done.stderr}"
+    return Ran(done.stdout, done.stderr, time.monotonic() - began)

@@ -1,0 +1,152 @@
+"""A release of the chart, as a platform team makes it: by helm, in a namespace of its own."""
+
+import json
+import os
+import subprocess
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import yaml
+
+from hookwright_dev.cluster import Cluster
+from hookwright_dev.stack import ROOT
+
+T = TypeVar("T")
+Values = Mapping[str, Any]
+
+CHART: Final = ROOT / "charts" / "hookwright"
+NAMESPACE: Final = "hookwright-system"
+RELEASE: Final = "hookwright"
+CRDS: Final = tuple(f"{plural}.hookwright.dev" for plural in ("projects", "apikeys", "webhookendpoints"))
+RESTRICTED: Final = tuple(f"pod-security.kubernetes.io/{mode}=restricted" for mode in ("enforce", "warn"))
+PRIVATE: Final = ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "fc00::/7")
+"""Where receivers in the cluster may be, whatever cluster it is."""
+READY_SECONDS: Final = 60.0
+
+
+def eventually(look: Callable[[], T | None], what: str, within: float = 30.0, every: float = 0.5) -> T:
+    """Look again and again until there is something to return; fail when ``within`` seconds are over."""
+    deadline = time.monotonic() + within
+    while not (found := look()):
+        assert time.monotonic() < deadline, f"not within {within:g} s: {what}"
+        time.sleep(every)
+    return found
+
+
+@dataclass
+class Installation:
+    """Hookwright in the cluster.
+
+    Attributes:
+        helm: the executable.
+        image: what the pods run.
+        organizations: namespaces that belong to the tests, deleted with the installation.
+        plain: whether the present chart is installed with nothing but what `values` says.
+    """
+
+    cluster: Cluster
+    helm: Path
+    image: str
+    organizations: list[str] = field(default_factory=list)
+    plain: bool = False
+
+    # ---- helm
+
+    def run_helm(self, *arguments: str, values: Values | None = None) -> subprocess.CompletedProcess[str]:
+        """Run helm in the release's namespace, with values as of ``-f``; it must not fail."""
+        given = ("--values", "-") if values is not None else ()
+        done = subprocess.run(
+            [self.helm, *arguments, "--namespace", NAMESPACE, *given],
+            input=yaml.safe_dump(dict(values or {})),
+            env={**os.environ, "KUBECONFIG": str(self.cluster.kubeconfig)},
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
+        assert done.returncode == 0, f"helm {' '.join(arguments[:2])}:\n{done.stdout}{done.stderr}"
+        return done
+
+    def values(self, **more: Any) -> dict[str, Any]:
+        """Return the values of an installation whose receivers are in the cluster; ``more`` are values on top."""
+        settings = {"allowHttp": True, "allowedNetworks": list(PRIVATE), "statusInterval": 1}
+        return {"image": image_values(self.image), **more, "settings": {**settings, **more.get("settings", {})}}
+
+    def install(self, *, chart: Path = CHART, **values: Any) -> subprocess.CompletedProcess[str]:
+        """Install the chart into a namespace of the restricted Pod Security level, and return when all is Ready."""
+        if NAMESPACE not in self.names("namespaces"):
+            self.kubectl("create", "namespace", NAMESPACE)
+            self.kubectl("label", "namespace", NAMESPACE, *RESTRICTED)
+        return self.run_helm("install", RELEASE, str(chart), "--wait", "--timeout=2m", values=self.values(**values))
+
+    def upgrade(self, *, chart: Path = CHART, **values: Any) -> subprocess.CompletedProcess[str]:
+        """Upgrade the release as docs/upgrade.md says, and return when all is Ready."""
+        reused = ("--wait", "--timeout=2m", "--reset-then-reuse-values")
+        return self.run_helm("upgrade", RELEASE, str(chart), *reused, values=values)
+
+    def uninstall(self) -> subprocess.CompletedProcess[str]:
+        """Uninstall the release, and return when its pods have gone."""
+        return self.run_helm("uninstall", RELEASE, "--wait", "--timeout=2m")
+
+    def remove(self) -> None:
+        """Leave nothing in the cluster."""
+        self.plain = False
+        if RELEASE in self.run_helm("list", "--short").stdout.split():
+            self.uninstall()
+            # A namespace with pods in it is looked at again only when half of their grace period is over.
+            eventually(lambda: not self.names("pods", "-n", NAMESPACE), "the pods have gone")
+        namespaces = [*self.organizations, NAMESPACE]
+        self.kubectl("delete", "namespace", *namespaces, "--ignore-not-found", "--timeout=90s", timeout=120)
+        self.kubectl("delete", "crd", *CRDS, "--ignore-not-found", "--timeout=60s", timeout=90)
+        self.organizations.clear()
+
+    # ---- what runs
+
+    def kubectl(self, *arguments: str, stdin: str | None = None, timeout: float = 60.0) -> str:
+        """Run kubectl as the administrator, and return what it prints."""
+        return self.cluster.kubectl(*arguments, stdin=stdin, timeout=timeout).stdout
+
+    def names(self, kind: str, *options: str) -> list[str]:
+        """Return the names of objects of a kind."""
+        return self.kubectl("get", kind, "-o", "jsonpath={.items[*].metadata.name}", *options).split()
+
+    def objects(self, kind: str, *options: str) -> list[dict[str, Any]]:
+        """Return the objects of a kind, those of the release's namespace unless options say otherwise."""
+        return list(json.loads(self.kubectl("get", kind, "-n", NAMESPACE, "-o", "json", *options))["items"])
+
+    def pods(self, component: str) -> list[dict[str, Any]]:
+        """Return the pods of a component that are not about to end."""
+        labelled = self.objects("pods", "-l", f"app.kubernetes.io/component={component}")
+        return [pod for pod in labelled if "deletionTimestamp" not in pod["metadata"]]
+
+    def pod(self, component: str) -> str:
+        """Return the name of a component's only pod."""
+        (found,) = self.pods(component)
+        return str(found["metadata"]["name"])
+
+    def wait_ready(self, within: float = READY_SECONDS) -> None:
+        """Return when every pod of both Deployments is up to date and Ready."""
+        for deployment in self.names("deployments", "-n", NAMESPACE):
+            status = ("rollout", "status", f"deployment/{deployment}", "-n", NAMESPACE, f"--timeout={within:g}s")
+            self.kubectl(*status, timeout=within + 10)
+
+    def evict(self, pod: str) -> subprocess.CompletedProcess[str]:
+        """Ask for a pod's eviction, as `kubectl drain` does, and return how the API server answered."""
+        eviction = {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"name": pod, "namespace": NAMESPACE},
+        }
+        path = f"/api/v1/namespaces/{NAMESPACE}/pods/{pod}/eviction"
+        return self.cluster.kubectl("create", "--raw", path, "-f", "-", stdin=json.dumps(eviction), check=False)
+
+
+def image_values(image: str) -> dict[str, str]:
+    """Return the chart's values for an image ``repository:tag`` or ``repository@sha256:…``."""
+    repository, separator, tag = image.partition("@")
+    if not separator and ":" in image.rpartition("/")[2]:
+        repository, _, tag = image.rpartition(":")
+    return {"repository": repository, **({"tag": tag} if tag else {})}

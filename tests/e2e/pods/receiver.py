@@ -1,0 +1,66 @@
+"""In a pod: a receiver with many paths, each an endpoint's, which checks both signatures of what it gets.
+
+``PUT /<name>`` with ``{"secrets": […], "status": 200}`` says what an endpoint signs with and what to answer,
+``POST /<name>`` is a delivery, ``GET /<name>`` tells what came: ``good`` deliveries, those found ``wrong`` by their
+fault, and how many ``times`` each ``messageId`` was answered 2xx.
+"""
+
+import json
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field
+
+from aiohttp import web
+
+from hookwright_dev.receiver import verdict
+
+PORT = 8080
+
+
+@dataclass(slots=True)
+class Path:
+    """What is known of one endpoint."""
+
+    secrets: list[str] = field(default_factory=list)
+    status: int = 200
+    good: int = 0
+    wrong: Counter[str] = field(default_factory=Counter)
+    times: Counter[str] = field(default_factory=Counter)
+
+
+class Paths:
+    """The endpoints by name."""
+
+    def __init__(self) -> None:
+        self._known: defaultdict[str, Path] = defaultdict(Path)
+
+    async def choose(self, request: web.Request) -> web.Response:
+        """Take an endpoint's secrets and its answer."""
+        chosen, path = await request.json(), self._known[request.match_info["name"]]
+        path.secrets = chosen["secrets"]
+        path.status = chosen["status"]
+        return web.Response(status=204)
+
+    async def take(self, request: web.Request) -> web.Response:
+        """Check a delivery, and answer as was chosen."""
+        path, body = self._known[request.match_info["name"]], await request.read()
+        if fault := verdict(request.headers, body, path.secrets):
+            path.wrong[fault] += 1
+        else:
+            path.good += 1
+            if 200 <= path.status < 300:
+                path.times[json.loads(body)["messageId"]] += 1
+        return web.Response(status=path.status)
+
+    async def tell(self, request: web.Request) -> web.Response:
+        """Tell what came to an endpoint."""
+        path = self._known[request.match_info["name"]]
+        return web.json_response({"good": path.good, "wrong": path.wrong, "times": path.times})
+
+
+if __name__ == "__main__":
+    paths = Paths()
+    app = web.Application()
+    app.router.add_put("/{name}", paths.choose)
+    app.router.add_post("/{name}", paths.take)
+    app.router.add_get("/{name}", paths.tell)
+    web.run_app(app, port=PORT, access_log=None, print=None)

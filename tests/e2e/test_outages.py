@@ -1,0 +1,60 @@
+"""The operator's pod goes away under 200 events a second; producers that send again lose nothing."""
+
+from e2e.acting import Organization
+from e2e.installing import NAMESPACE, eventually
+
+MAX_IN_FLIGHT = 8
+"""Of an endpoint, unless it says otherwise: what one sudden end can repeat at most."""
+REFUSED_SECONDS = 30.0
+"""For how long a producer may have to send an event again while one pod takes over from another."""
+
+
+def _gone(org: Organization, pod: str) -> bool:
+    return pod not in org.installation.names("pods", "-n", NAMESPACE)
+
+
+def test_a_deleted_operator_pod_loses_nothing_under_load(org: Organization) -> None:
+    """Every accepted event arrives, signed; an orderly end repeats no more than what was in flight."""
+    org.with_endpoint(maxInFlight=MAX_IN_FLIGHT)
+    first = org.installation.pod("operator")
+    with org.load(seconds=20) as load:
+        org.kubectl("delete", "pod", first, "-n", NAMESPACE, "--wait=false")
+        eventually(lambda: _gone(org, first), "the pod has gone", within=60)
+        org.installation.wait_ready()
+    assert load.duplicates <= MAX_IN_FLIGHT
+    assert load.tally["longest"] < REFUSED_SECONDS
+    assert org.installation.pod("operator") != first
+    assert load.tally["again"] > 0, "the pod went away before or after the load"
+
+
+def test_an_operator_pod_deleted_by_force_loses_nothing_under_load(org: Organization) -> None:
+    """The next pod starts while the last one may still run: the database has one process at a time all the same."""
+    org.with_endpoint(maxInFlight=MAX_IN_FLIGHT)
+    pod = org.installation.pod("operator")
+    with org.load(seconds=10) as load:
+        org.installation.kubectl("delete", "pod", pod, "-n", NAMESPACE, "--force", "--grace-period=0", "--wait=false")
+        eventually(lambda: _gone(org, pod), "the pod has gone", within=60)
+        org.installation.wait_ready()
+    assert load.duplicates <= MAX_IN_FLIGHT
+
+
+def test_an_evicted_operator_pod_loses_nothing_under_load(org: Organization) -> None:
+    """A drain is let through at once: for a single pod, a budget could only block it."""
+    org.with_endpoint(maxInFlight=MAX_IN_FLIGHT)
+    first = org.installation.pod("operator")
+    assert org.installation.names("poddisruptionbudgets", "-n", NAMESPACE) == []
+    with org.load(seconds=10) as load:
+        evicted = org.installation.evict(first)
+        assert evicted.returncode == 0, evicted.stderr
+        eventually(lambda: _gone(org, first), "the pod has gone", within=60)
+        org.installation.wait_ready()
+    assert load.duplicates <= MAX_IN_FLIGHT
+
+
+def test_an_evicted_api_pod_comes_back(org: Organization) -> None:
+    """The API holds no state: its next pod answers as the first did."""
+    first = org.installation.pod("api")
+    assert org.installation.evict(first).returncode == 0
+    eventually(lambda: _gone(org, first), "the pod has gone", within=60)
+    org.installation.wait_ready()
+    assert org.request("GET", f"http://hookwright-api.{NAMESPACE}/v1/webhooks").status == 401

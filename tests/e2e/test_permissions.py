@@ -1,0 +1,78 @@
+"""RBAC decides, at the intake as at the API server, and what is not granted is refused."""
+
+import pytest
+from e2e.acting import INTAKE, Answer, Organization
+from e2e.installing import NAMESPACE, Installation, eventually
+
+EVENT = {"type": "delivered", "messageId": "m-1"}
+
+
+def _account(namespace: str, name: str) -> str:
+    return f"--as=system:serviceaccount:{namespace}:{name}"
+
+
+@pytest.fixture
+def other(installation: Installation) -> Organization:
+    """Another tenant, with a project and an endpoint."""
+    other = Organization(installation).create()
+    other.with_endpoint()
+    return other
+
+
+def test_a_tenant_sends_for_its_own_projects_alone(org: Organization, other: Organization) -> None:
+    """Its ServiceAccount's token gets 202 at home and 403 next door, where nothing arrives."""
+    org.with_endpoint()
+    assert org.post(EVENT).status == 202
+    refused = org.post(EVENT, namespace=other.namespace)
+    assert (refused.status, refused.headers["content-type"]) == (403, "application/problem+json")
+    org.arrived("orders", ["m-1"])
+    assert other.received("orders")["times"] == {}
+
+
+def test_no_token_or_a_token_for_somebody_else_is_refused(org: Organization) -> None:
+    """401 without a credential, and 401 with one whose audience is another."""
+    org.with_endpoint()
+    url = f"{INTAKE}/v1alpha1/namespaces/{org.namespace}/projects/billing/events"
+    assert org.request("POST", url, EVENT).status == 401
+    foreign = org.kubectl("create", "token", "default", "--audience=somebody-else").strip()
+    assert org.request("POST", url, EVENT, headers={"Authorization": f"Bearer {foreign}"}).status == 401
+
+
+def test_a_tenant_reads_no_secret_of_another(org: Organization, other: Organization) -> None:
+    """Neither from the intake nor from the API server; with the right granted, the intake gives it."""
+    path = f"{INTAKE}/v1alpha1/namespaces/{other.namespace}/webhookendpoints/orders/secret"
+    assert org.request("GET", path, token=True).status == 403
+    asked = ("get", "secret", "orders-signing", _account(org.namespace, "default"))
+    refused = org.installation.cluster.kubectl(*asked, "-n", other.namespace, check=False)
+    assert refused.returncode != 0
+    assert "Forbidden" in refused.stderr
+    other.grant("hookwright-intake-admin", org)
+
+    def granted() -> Answer | None:
+        answer = org.request("GET", path, token=True)
+        return answer if answer.status == 200 else None
+
+    assert eventually(granted, "the right holds").json["secret"] == other.secret("orders-signing")
+
+
+def test_the_api_reads_no_secret_outside_its_own_namespace(org: Organization) -> None:
+    """What faces the internet sees users and session keys, and no tenant's signing secret or key."""
+    org.with_endpoint()
+    kubectl, api = org.installation.cluster.kubectl, _account(NAMESPACE, "hookwright-api")
+    for verb in (("get", "secret", "orders-signing"), ("get", "secrets")):
+        refused = kubectl(*verb, "-n", org.namespace, api, check=False)
+        assert refused.returncode != 0
+        assert "Forbidden" in refused.stderr
+    assert kubectl("get", "secrets", "-n", NAMESPACE, api).returncode == 0
+
+
+@pytest.mark.parametrize("component", ["operator", "api"])
+def test_a_component_changes_nothing_that_is_not_its_own(org: Organization, component: str) -> None:
+    """Neither pods nor roles nor other groups' objects, and no Secret is deleted or written by the API."""
+    account = _account(NAMESPACE, f"hookwright-{component}")
+    forbidden = ["create pods", "create rolebindings", "update clusterroles", "delete namespaces", "impersonate users"]
+    forbidden += ["create secrets", "delete secrets"] if component == "api" else []
+    for question in forbidden:
+        asked = ("auth", "can-i", *question.split(), "-n", org.namespace, account)
+        answer = org.installation.cluster.kubectl(*asked, check=False)
+        assert answer.stdout.strip() == "no", f"{component}: {question}"

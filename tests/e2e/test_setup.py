@@ -1,0 +1,117 @@
+"""Who follows docs/install.md to the letter has an installation that is well, and sends a first event."""
+
+import json
+import re
+
+import pytest
+from e2e.guide import Ran, blocks, follow
+from e2e.installing import NAMESPACE, READY_SECONDS, Installation, eventually
+
+COLUMNS = {
+    "apikey": ["NAMESPACE", "NAME", "PROJECT", "KEY ID", "HANDOVER", "EXPIRES", "READY", "AGE"],
+    "project": ["NAMESPACE", "NAME", "READY", "KEYS", "ENDPOINTS", "AGE"],
+    "webhookendpoint": ["NAMESPACE", "NAME", "PROJECT", "READY", "REACHABLE", "PENDING", "FAILED", "AGE"],
+}
+KEY = """
+apiVersion: hookwright.dev/v1alpha1
+kind: ApiKey
+metadata: {name: ci, namespace: acme}
+spec: {projectRef: {name: billing}, handover: {secretName: ci-key, ttl: 1h}}
+"""
+
+
+@pytest.fixture(scope="module")
+def installed(bare: Installation) -> Ran:
+    """The section "With Helm", followed."""
+    (block,) = blocks("With Helm")
+    return follow(bare, block)
+
+
+@pytest.fixture(scope="module")
+def organized(bare: Installation, installed: Ran) -> Ran:
+    """The section "The first organization", followed."""
+    assert installed
+    (block,) = blocks("The first organization")
+    bare.organizations.append("acme")
+    return follow(bare, block)
+
+
+def test_everything_is_ready_within_a_minute(bare: Installation, installed: Ran) -> None:
+    """From the first command to all pods Ready, and nothing had to be started twice for it."""
+    bare.wait_ready(within=max(1.0, READY_SECONDS - installed.seconds))
+    assert installed.seconds < READY_SECONDS
+    pods = bare.objects("pods")
+    assert {pod["metadata"]["labels"]["app.kubernetes.io/component"] for pod in pods} == {"operator", "api"}
+    for pod in pods:
+        assert [container["restartCount"] for container in pod["status"]["containerStatuses"]] == [0]
+
+
+def test_the_restricted_pod_security_level_has_nothing_to_say(bare: Installation, installed: Ran) -> None:
+    """Neither a warning at the installation nor a pod that was refused."""
+    assert "arning" not in installed.complained
+    assert "would violate" not in installed.complained + installed.printed
+    labels = json.loads(bare.kubectl("get", "namespace", NAMESPACE, "-o", "json"))["metadata"]["labels"]
+    assert labels["pod-security.kubernetes.io/enforce"] == "restricted"
+    assert [event for event in bare.objects("events") if event["reason"] in {"FailedCreate", "BackOff"}] == []
+
+
+def test_helm_tells_the_next_commands(installed: Ran) -> None:
+    """How to ask whether it is well, and how to go on."""
+    for command in (
+        "kubectl get hookwright -A",
+        "kubectl create namespace acme",
+        "rolebinding producer",
+        "hookwright-user",
+    ):
+        assert command in installed.printed
+
+
+def test_one_command_tells_whether_it_is_well(bare: Installation, organized: Ran) -> None:
+    """`kubectl get hookwright -A` shows every kind with its columns, and Ready is True for all of them."""
+    assert organized.printed.count("hookwright.dev/") >= 2
+    bare.kubectl("apply", "-f", "-", stdin=KEY)
+    bare.kubectl("wait", "--for=condition=Ready", "hookwright", "--all", "-n", "acme", "--timeout=30s")
+    told = bare.kubectl("get", "hookwright", "-A")
+    tables = {
+        table.splitlines()[1].split()[1].partition(".")[0]: table.splitlines() for table in told.strip().split("\n\n")
+    }
+    assert {
+        kind: re.split(r"\s{2,}|(?<=[A-Z]) (?=READY|AGE)", rows[0].strip()) for kind, rows in tables.items()
+    } == COLUMNS
+    for rows in tables.values():
+        start = rows[0].index("READY")
+        assert [row[start : start + 4] for row in rows[1:]] == ["True"] * (len(rows) - 1), told
+
+
+@pytest.mark.usefixtures("organized")
+def test_an_event_is_accepted_as_the_guide_sends_it(bare: Installation) -> None:
+    """A role binding, a token, a port-forward and curl: 202, with a delivery for the endpoint."""
+    binding, sending = blocks("Sending events")
+    follow(bare, binding)
+    sent = follow(bare, sending)
+    assert "202 Accepted" in sent.printed
+    assert '{"accepted":1,"duplicates":0,"deliveries":1}' in sent.printed
+
+
+@pytest.mark.usefixtures("organized")
+def test_a_user_is_made_as_the_guide_makes_one(bare: Installation) -> None:
+    """The same command without a terminal takes the password from standard input; so does the hash for the chart."""
+    user, hashing = blocks("Users of the API")
+    made = follow(bare, user.replace("exec -it", "exec -i"), stdin="correct horse battery staple\n")
+    assert made.printed == "ada@example.com may log in to organization acme\n"
+    hashed = follow(bare, hashing.replace("<password.txt", ""), stdin="correct horse battery staple\n")
+    assert hashed.printed.startswith("$argon2id$")
+
+
+@pytest.mark.usefixtures("organized")
+def test_nothing_is_left_by_those_who_want_that(bare: Installation) -> None:
+    """The section "Uninstall", with its last commands: no kind, no namespace, and no object that waits for anybody."""
+    uninstalling, _, removing = blocks("Uninstall")
+    told = follow(bare, uninstalling)
+    for kept in ("webhookendpoints.hookwright.dev", "[PersistentVolumeClaim] hookwright-operator"):
+        assert kept in told.printed + told.complained
+    bare.plain = False
+    follow(bare, removing)
+    assert not [name for name in bare.names("crd") if name.endswith("hookwright.dev")]
+    bare.kubectl("delete", "namespace", "acme", "--timeout=60s", timeout=70)
+    eventually(lambda: NAMESPACE not in bare.names("namespaces"), "the namespace has gone", within=60)
