@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import asyncpg
 
@@ -96,9 +96,10 @@ class PostgresServer:
     folder: Path = field(default_factory=lambda: Path(tempfile.mkdtemp(prefix="hookwright-postgres-")))
     process: ChildProcess | None = None
 
-    def url(self, database: str = "postgres") -> str:
-        """Return what HOOKWRIGHT_DATABASE_URL takes."""
-        return f"postgresql://{USER}@{HOST}:{self.port}/{database}"
+    def url(self, database: str = "postgres", *others: "PostgresServer") -> str:
+        """Return what HOOKWRIGHT_DATABASE_URL takes; it may name other servers that could be the primary one."""
+        hosts = ",".join(f"{HOST}:{server.port}" for server in (self, *others))
+        return f"postgresql://{USER}@{hosts}/{database}"
 
     @property
     def log(self) -> Path:
@@ -113,12 +114,17 @@ class PostgresServer:
         self.process = ChildProcess.start("postgres", _unprivileged(argv), log=self.log, cwd=self.folder)
         self.process.wait_ready(self._answers, _START_SECONDS)
 
-    def stop(self) -> None:
-        """End every connection and stop the server."""
+    def stop(self, *, immediate: bool = False) -> None:
+        """End every connection and stop the server.
+
+        Args:
+            immediate: end as in a crash, to recover from the log at the next start; or else what is under way is rolled
+                back and everything is written out ("fast").
+        """
         assert self.process is not None, "the server was not started"
         if self.process.running:
-            # "Fast": SIGTERM would wait until the clients have gone.
-            self.process.send_signal(signal.SIGINT)
+            # SIGTERM would wait until the clients have gone.
+            self.process.send_signal(signal.SIGQUIT if immediate else signal.SIGINT)
             self.process.wait(_START_SECONDS)
 
     def kill(self) -> None:
@@ -141,6 +147,48 @@ class PostgresServer:
         self.execute(f'CREATE DATABASE "{name}"')
         return self.url(name)
 
+    def scalar(self, query: str, database: str = "postgres") -> Any:
+        """Return the first column of the first row of what a query finds, None where it finds nothing."""
+        return asyncio.run(self._scalar(query, database))
+
+    def standby(self, name: str, *, port: int | None = None, through: int | None = None) -> "PostgresServer":
+        """Copy this server into a streaming standby, started already, in a folder of its own.
+
+        Args:
+            name: what `commit_with` knows it by.
+            port: that it listens on; any free one where None.
+            through: the port on which it finds this server, where something stands between them.
+        """
+        standby = PostgresServer(self.settings, port or free_port())
+        standby._own()
+        source = f"host={HOST} port={through or self.port} user={USER} application_name={name}"
+        argv: list[str | Path] = [programs() / "pg_basebackup", "-D", standby.folder / "data", "-d", source]
+        # -R: write down whom it follows.
+        standby._run([*argv, "-R", "-c", "fast", "--no-sync"])
+        with (standby.folder / "data" / "postgresql.conf").open("a") as conf:
+            conf.write(f"port = {standby.port}\n")
+        standby.start()
+        return standby
+
+    def commit_with(self, standby: str) -> None:
+        """Answer a commit only when the standby of this name has it on its disk too, and return when it follows."""
+        self.execute(f"ALTER SYSTEM SET synchronous_standby_names = '\"{standby}\"'", "SELECT pg_reload_conf()")
+        following = "SELECT application_name FROM pg_stat_replication WHERE sync_state = 'sync'"
+        assert self.process is not None, "the server was not started"
+        self.process.wait_ready(lambda: self.scalar(following) == standby, _START_SECONDS)
+
+    def promote(self) -> None:
+        """Make a standby a server of its own, and return when it can be written to."""
+        if not self.scalar(f"SELECT pg_promote(true, {_START_SECONDS:.0f})"):
+            raise DevError(f"the standby on port {self.port} was not promoted within {_START_SECONDS:g} s")
+
+    async def _scalar(self, query: str, database: str) -> Any:
+        connection = await asyncpg.connect(self.url(database), timeout=10)
+        try:
+            return await connection.fetchval(query)
+        finally:
+            await connection.close()
+
     async def _execute(self, statements: Sequence[str], database: str) -> None:
         connection = await asyncpg.connect(self.url(database), timeout=10)
         try:
@@ -157,20 +205,29 @@ class PostgresServer:
         return True
 
     def _create(self) -> None:
-        owned = self.folder
-        if os.geteuid() == 0:
-            shutil.chown(owned, _UNPRIVILEGED)
-        argv: list[str | Path] = [programs() / "initdb", "-D", owned / "data", "-U", USER, "-A", "trust", "-E", "UTF8"]
-        argv += ["--locale=C", "--no-sync"]
-        subprocess.run(_unprivileged(argv), cwd=owned, check=True, capture_output=True, timeout=60)
+        self._own()
+        data = self.folder / "data"
+        argv: list[str | Path] = [programs() / "initdb", "-D", data, "-U", USER, "-A", "trust", "-E", "UTF8"]
+        self._run([*argv, "--locale=C", "--no-sync"])
         settings = {
             "listen_addresses": f"'{HOST}'",
             "port": str(self.port),
             "unix_socket_directories": "''",
             **self.settings,
         }
-        with (owned / "data" / "postgresql.conf").open("a") as conf:
+        with (data / "postgresql.conf").open("a") as conf:
             conf.writelines(f"{name} = {value}\n" for name, value in settings.items())
+
+    def _own(self) -> None:
+        if os.geteuid() == 0:
+            shutil.chown(self.folder, _UNPRIVILEGED)
+
+    def _run(self, argv: Sequence[str | Path]) -> None:
+        done = subprocess.run(
+            _unprivileged(argv), cwd=self.folder, capture_output=True, text=True, timeout=60, check=False
+        )
+        if done.returncode != 0:
+            raise DevError(f"{Path(argv[0]).name} failed: {done.stderr.strip()[-500:]}")
 
 
 def _unprivileged(argv: Sequence[str | Path]) -> list[str | Path]:

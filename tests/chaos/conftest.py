@@ -2,16 +2,23 @@
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
 import uvloop
+from _pytest.terminal import TerminalReporter
 from chaos.site import Site
 
 from hookwright_dev.cluster import Cluster
 from hookwright_dev.installation import install
+from hookwright_dev.postgres import FAST, PostgresServer, programs
 from hookwright_dev.receiver import Receiver
+
+LEASE_SECONDS = 31
+"""The shortest lease that there may be."""
+PROMPT = {"wal_retrieve_retry_interval": "500ms", "wal_receiver_status_interval": "1s"}
+"""A standby whose primary is away looks for a promotion as often as that, and one that has caught up says so."""
 
 
 def pytest_asyncio_loop_factories() -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
@@ -25,6 +32,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for item in items:
             if "chaos" in item.path.parts:
                 item.add_marker(pytest.mark.timeout(1800))
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Install PostgreSQL where it is missing: that can take a minute, and no test's time limit covers it."""
+    wanted = any("postgres" in getattr(item, "fixturenames", ()) for item in session.items)
+    if wanted and not session.config.option.collectonly:
+        programs()
 
 
 @pytest.fixture(scope="session")
@@ -59,3 +73,41 @@ async def site(installed: Cluster, namespace: str, tmp_path: Path) -> AsyncItera
     site = Site.of(installed, namespace, tmp_path / "operator")
     yield site
     await site.close()
+
+
+@pytest.fixture
+def postgres() -> Iterator[PostgresServer]:
+    """A server of this test's own, for it may be killed."""
+    server = PostgresServer({**FAST, **PROMPT})
+    server.start()
+    yield server
+    server.remove()
+
+
+@pytest.fixture
+def postgres_url(postgres: PostgresServer) -> str:
+    """An empty database in it."""
+    return postgres.new_database("hookwright")
+
+
+def on_postgres(site: Site, url: str) -> Site:
+    """Have a site keep its deliveries in a PostgreSQL database, which more replicas may share."""
+    site.operator.settings = {
+        **site.operator.settings,
+        "HOOKWRIGHT_DATABASE_URL": url,
+        "HOOKWRIGHT_INSTANCE": "replica-0",
+        "HOOKWRIGHT_LEASE": str(LEASE_SECONDS),
+    }
+    return site
+
+
+def pytest_terminal_summary(terminalreporter: TerminalReporter) -> None:
+    """Say what the faults cost."""
+    told = [
+        f"{report.nodeid.partition('::')[2]}: {name} {value}"
+        for report in terminalreporter.getreports("passed") + terminalreporter.getreports("failed")
+        for name, value in report.user_properties
+    ]
+    if told:
+        terminalreporter.section("what it cost")
+        terminalreporter.write("\n".join([*told, ""]))

@@ -8,11 +8,12 @@ from collections import Counter
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from itertools import count
+from itertools import count, pairwise
 from pathlib import Path
 from typing import Self
 
 import httpx
+from delivery.engine import until
 
 from hookwright_dev.cluster import Cluster
 from hookwright_dev.installation import SYSTEM_NAMESPACE, OperatorProcess, service_account_token
@@ -20,6 +21,10 @@ from hookwright_dev.receiver import Received, Receiver, verdict
 
 TYPES = ("delivered", "bounced", "opened", "clicked")
 """Endpoint N subscribes to the first N + 1 of them, so that events go to one up to all of the endpoints."""
+MAX_IN_FLIGHT = 8
+"""Of an endpoint that says nothing of it."""
+UNSETTLED = 2 * MAX_IN_FLIGHT
+"""Attempts of one endpoint whose results are not stored yet: those under way, and as many on their way to the store."""
 
 
 @dataclass(slots=True)
@@ -36,15 +41,43 @@ class Ledger:
 
 
 @dataclass(slots=True)
+class Crowd:
+    """A receiver's answer: 200 after a while, and a measure of how many requests there are at once."""
+
+    seconds: float
+    now: int = 0
+    peak: int = 0
+
+    async def __call__(self, _: Received) -> int:
+        """Take the while."""
+        self.now += 1
+        self.peak = max(self.peak, self.now)
+        try:
+            await asyncio.sleep(self.seconds)
+        finally:
+            self.now -= 1
+        return 200
+
+
+@dataclass(slots=True)
 class Site:
-    """A project with endpoints, the operator that serves it, and their receivers."""
+    """A project with endpoints, the operators that serve it, and their receivers.
+
+    Attributes:
+        operator: the only one, or the first of several replicas.
+        others: the other replicas; producers go round all of them.
+        patience: for how many seconds producers wait for an answer.
+    """
 
     cluster: Cluster
     namespace: str
     operator: OperatorProcess
+    others: list[OperatorProcess] = field(default_factory=list)
     receivers: dict[str, Receiver] = field(default_factory=dict)
     ledger: Ledger = field(default_factory=Ledger)
+    patience: float = 10.0
     _numbers: "count[int]" = field(default_factory=count)
+    _turns: "count[int]" = field(default_factory=count)
     _token: str = field(default="", repr=False)
 
     @classmethod
@@ -57,6 +90,17 @@ class Site:
             cluster, "hookwright-producer", namespace=SYSTEM_NAMESPACE, audience="hookwright"
         )
         return site
+
+    @property
+    def replicas(self) -> list[OperatorProcess]:
+        """Every operator."""
+        return [self.operator, *self.others]
+
+    def replica(self, name: str, **settings: str) -> OperatorProcess:
+        """Add an operator with the settings of the first one and its own; it is not started."""
+        folder = self.operator.folder.with_name(name)
+        self.others.append(OperatorProcess(self.cluster, folder, {**self.operator.settings, **settings}))
+        return self.others[-1]
 
     def apply(self, kind: str, name: str, spec: Mapping[str, object]) -> None:
         """Declare a resource."""
@@ -85,8 +129,8 @@ class Site:
             await self.endpoint(f"endpoint-{number}", *TYPES[: number + 1])
 
     async def start(self) -> None:
-        """Start the operator, and return when all endpoints are ready."""
-        await asyncio.to_thread(self.operator.start)
+        """Start every operator, and return when all endpoints are ready."""
+        await asyncio.gather(*[asyncio.to_thread(one.start) for one in self.replicas])
         arguments = ("wait", "--for=condition=Ready", "hwep", "--all", "-n", self.namespace, "--timeout=30s")
         await asyncio.to_thread(self.cluster.kubectl, *arguments)
 
@@ -95,9 +139,10 @@ class Site:
         await asyncio.to_thread(self.operator.start)
 
     async def close(self) -> None:
-        """End the operator and the receivers."""
-        if self.operator.process is not None:
-            await asyncio.to_thread(self.operator.kill)
+        """End the operators and the receivers."""
+        for one in self.replicas:
+            if one.process is not None:
+                await asyncio.to_thread(one.kill)
         for receiver in self.receivers.values():
             await receiver.stop()
 
@@ -107,7 +152,7 @@ class Site:
     async def load(self, *, producers: int = 4, rate: float = 200.0) -> AsyncIterator[None]:
         """Post events meanwhile, about ``rate`` a second; at the end wait until all of them were accepted."""
         ending = asyncio.Event()
-        async with httpx.AsyncClient(trust_env=False, timeout=10.0) as client:
+        async with httpx.AsyncClient(trust_env=False, timeout=self.patience) as client:
             pause = producers / rate
             tasks = [asyncio.create_task(self._produce(client, ending, pause)) for _ in range(producers)]
             try:
@@ -118,7 +163,7 @@ class Site:
 
     async def post(self, type_: str = "delivered", *, within: float = 30.0) -> str:
         """Post one event until it is accepted; return its id."""
-        async with httpx.AsyncClient(trust_env=False, timeout=10.0) as client:
+        async with httpx.AsyncClient(trust_env=False, timeout=self.patience) as client:
             event_id = f"event-{next(self._numbers)}"
             await self._post_until_accepted(client, event_id, type_, within)
             return event_id
@@ -126,7 +171,7 @@ class Site:
     async def _produce(self, client: httpx.AsyncClient, ending: asyncio.Event, pause: float) -> None:
         while not ending.is_set():
             number = next(self._numbers)
-            await self._post_until_accepted(client, f"event-{number}", TYPES[number % len(TYPES)], 60.0)
+            await self._post_until_accepted(client, f"event-{number}", TYPES[number % len(TYPES)], 90.0)
             await asyncio.sleep(pause)
 
     async def _post_until_accepted(self, client: httpx.AsyncClient, event_id: str, type_: str, within: float) -> None:
@@ -136,7 +181,8 @@ class Site:
             await asyncio.sleep(0.1)
 
     async def _post(self, client: httpx.AsyncClient, event_id: str, type_: str) -> bool:
-        url = f"{self.operator.intake_url}/v1alpha1/namespaces/{self.namespace}/projects/billing/events"
+        intake = self.replicas[next(self._turns) % len(self.replicas)].intake_url
+        url = f"{intake}/v1alpha1/namespaces/{self.namespace}/projects/billing/events"
         event = {"id": event_id, "type": type_, "messageId": event_id}
         try:
             answer = await client.post(url, json=event, headers={"Authorization": f"Bearer {self._token}"})
@@ -149,6 +195,16 @@ class Site:
         assert answer.status_code == 503, answer.text
         self.ledger.refusals["503"] += 1
         return False
+
+    async def more_accepted(self, events: int, *, within: float = 60.0) -> None:
+        """Wait until so many more events were answered 202."""
+        had = len(self.ledger.accepted)
+        await until(lambda: len(self.ledger.accepted) >= had + events, within=within)
+
+    async def refused(self, times: int) -> None:
+        """Wait until so many more requests were answered 503."""
+        had = self.ledger.refusals["503"]
+        await until(lambda: self.ledger.refusals["503"] >= had + times, within=30)
 
     # ---- the checker
 
@@ -164,9 +220,30 @@ class Site:
         deadline = time.monotonic() + within
         missing = self._missing()
         while missing:
-            assert time.monotonic() < deadline, f"accepted and not delivered: {missing}; {self.operator.running.tail()}"
+            assert time.monotonic() < deadline, f"accepted and not delivered: {missing}; {self.tails()}"
             await asyncio.sleep(0.05)
             missing = self._missing()
+
+    async def arrived_once(self, *, repeated: int = 0) -> None:
+        """Everything accepted arrives, nothing a second time, and producers were told nothing but 202 and 503.
+
+        Args:
+            repeated: how many requests an endpoint may have got beyond one for each event.
+        """
+        await self.all_arrived(within=60)
+        await asyncio.to_thread(self.check_requests)
+        assert set(self.ledger.refusals) <= {"503"}, self.ledger.refusals
+        assert max(self.duplicates().values()) <= repeated, self.duplicates()
+
+    def tails(self) -> str:
+        """The ends of the operators' logs."""
+        return "\n".join(f"{one.folder.name}: {one.running.tail()}" for one in self.replicas)
+
+    def silence(self) -> str:
+        """For how long any endpoint got nothing, at most, between its first request and its last."""
+        times = [[received.at for received in one.received] for one in self.receivers.values()]
+        longest = max(later - sooner for each in times for sooner, later in pairwise(each))
+        return f"an endpoint got nothing for {longest:.1f} s"
 
     def _missing(self) -> dict[str, list[str]]:
         lost = {name: ids - arrived(self.receivers[name]) for name, ids in self.expected().items()}

@@ -1,0 +1,114 @@
+"""A host of its own on this machine: a network namespace that reaches this host's loopback over a link that can be cut.
+
+The namespace has no loopback of its own: what is for 127.0.0.1 goes over the link to this host, where relays take it
+to its own loopback. What is cut is dropped in both directions without a word, as by a network that has broken.
+"""
+
+import asyncio
+import os
+import shutil
+import subprocess
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from itertools import count
+
+from store.proxy import Proxy
+
+_PACKAGES = {"ip": "iproute2", "nft": "nftables"}
+_numbers = count()
+
+
+@dataclass(frozen=True, slots=True)
+class Neighbour:
+    """A network namespace.
+
+    Attributes:
+        name: of the namespace.
+        address: at which this host finds it.
+        gateway: this host's address on the link.
+    """
+
+    name: str
+    address: str
+    gateway: str
+
+    @property
+    def command(self) -> Sequence[str]:
+        """What runs a program in it."""
+        return ("ip", "netns", "exec", self.name)
+
+    @asynccontextmanager
+    async def reaching(self, *ports: int) -> AsyncIterator[None]:
+        """Relay these ports of 127.0.0.1 meanwhile."""
+        async with AsyncExitStack() as stack:
+            for port in ports:
+                relay = Proxy("127.0.0.1", port)
+                stack.callback(relay.close)
+                server = await asyncio.start_server(relay.serve, self.gateway, port)
+                stack.callback(server.close)
+            yield
+
+    def lose(self, *ports: int) -> None:
+        """Let nothing through to these ports of this host, and nothing from them."""
+        listed = ", ".join(map(str, ports))
+        _run(
+            *self.command,
+            "nft",
+            "add table inet cut;"
+            "add chain inet cut out { type filter hook output priority 0; };"
+            "add chain inet cut in { type filter hook input priority 0; };"
+            f"add rule inet cut out tcp dport {{ {listed} }} drop;"
+            f"add rule inet cut in tcp sport {{ {listed} }} drop",
+        )
+
+    def find(self) -> None:
+        """Let everything through again."""
+        _run(*self.command, "nft", "delete table inet cut")
+
+
+@contextmanager
+def neighbour() -> Iterator[Neighbour]:
+    """Make a namespace, and remove it with its link; everything that runs in it must have ended."""
+    _install()
+    number = next(_numbers)
+    name = f"hw{os.getpid()}-{number}"
+    ours, theirs = f"hw{os.getpid()}.{number}a", f"hw{os.getpid()}.{number}b"
+    # Processes that test at the same time must not share addresses: a /30 for each.
+    block = 4 * ((os.getpid() * 8 + number) % 16384)
+    here, there = (f"10.213.{(block + host) // 256}.{(block + host) % 256}" for host in (1, 2))
+    try:
+        _run("ip", "netns", "add", name)
+        _run("ip", "link", "add", ours, "type", "veth", "peer", "name", theirs, "netns", name)
+        _run("ip", "address", "add", f"{here}/30", "dev", ours)
+        _run("ip", "link", "set", ours, "up")
+        _run("ip", "-n", name, "address", "add", f"{there}/30", "dev", theirs)
+        _run("ip", "-n", name, "link", "set", theirs, "up")
+        _run("ip", "-n", name, "route", "add", "127.0.0.1/32", "via", here, "src", there)
+        made = Neighbour(name, there, here)
+        _run(*made.command, "sysctl", "-q", "-w", f"net/ipv4/conf/{theirs}/route_localnet=1")
+        _run(
+            *made.command,
+            "nft",
+            "add table ip loopback;"
+            "add chain ip loopback out { type nat hook output priority -100; };"
+            f"add rule ip loopback out ip daddr 127.0.0.1 dnat to {here}",
+        )
+        yield made
+    finally:
+        subprocess.run(["ip", "netns", "delete", name], check=False, capture_output=True)
+
+
+def _run(*argv: str) -> None:
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=30, check=False)
+    assert done.returncode == 0, (
+        "this test needs a network namespace of its own, which takes root (or CAP_NET_ADMIN and CAP_SYS_ADMIN) on "
+        f"Linux: {' '.join(argv)} failed: {done.stderr.strip()}"
+    )
+
+
+def _install() -> None:
+    missing = [package for program, package in _PACKAGES.items() if shutil.which(program) is None]
+    if missing and shutil.which("apt-get"):
+        _run("apt-get", "update", "-q")
+        _run("apt-get", "install", "-q", "-y", "--no-install-recommends", *missing)

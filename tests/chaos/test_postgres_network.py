@@ -1,0 +1,127 @@
+"""The network between operator and PostgreSQL resets, slows down or goes: nothing is lost, nothing sent by two."""
+
+import asyncio
+import random
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+
+import pytest
+from chaos.conftest import LEASE_SECONDS, on_postgres
+from chaos.neighbour import Neighbour, neighbour
+from chaos.site import MAX_IN_FLIGHT, UNSETTLED, Crowd, Site
+from delivery.engine import until
+from store.proxy import Cut, Proxy, proxied
+
+from hookwright_dev.cluster import Cluster
+from hookwright_dev.postgres import PostgresServer
+
+Record = Callable[[str, object], None]
+
+
+@pytest.fixture
+async def line(site: Site, postgres_url: str) -> AsyncIterator[Proxy]:
+    """What the operator's connections to the database go through."""
+    async with proxied(postgres_url) as (line, url):
+        on_postgres(site, url)
+        yield line
+        await site.close()
+
+
+async def test_connections_reset_amid_statements_and_commits_lose_and_repeat_nothing(
+    site: Site,
+    line: Proxy,
+    long: bool,  # noqa: FBT001
+    record_property: Record,
+) -> None:
+    """However often, and whether the server had committed or not; the operator goes on over new connections."""
+    times = 100 if long else 8
+    moments = random.Random()
+    await site.endpoints()
+    await site.start()
+    async with site.load():
+        for number in range(times):
+            await asyncio.sleep(moments.uniform(0.02, 0.3))
+            if number % 4 == 0:
+                line.reset()
+                continue
+            line.cut = Cut.BEFORE if number % 4 == 1 else Cut.AFTER
+            await until(lambda: line.cut is None, within=30)
+        await site.more_accepted(50)
+    await site.arrived_once()
+    assert line.cuts == times - times // 4
+    record_property("at most", f"{site.silence()}; refused {dict(site.ledger.refusals)}")
+
+
+async def test_a_database_that_is_50_ms_away_costs_latency_and_nothing_else(
+    site: Site,
+    line: Proxy,
+    long: bool,  # noqa: FBT001
+    record_property: Record,
+) -> None:
+    """With jitter, at the same load: transactions take longer and carry more."""
+    jitter = random.Random()
+    await site.endpoints()
+    await site.start()
+    line.delay = lambda: jitter.uniform(0.02, 0.03)
+    began = time.monotonic()
+    async with site.load(producers=32):
+        await site.more_accepted(1000 if long else 80)
+        taken = time.monotonic() - began
+    await site.arrived_once()
+    assert not site.ledger.refusals
+    record_property("accepted", f"{len(site.ledger.accepted) / taken:.0f} events a second")
+
+
+@pytest.fixture
+def apart() -> Iterator[Neighbour]:
+    """A host of its own for a replica."""
+    with neighbour() as host:
+        yield host
+
+
+@pytest.mark.parametrize("lost", ["database", "database and API server"])
+async def test_a_replica_that_loses_the_database_and_still_reaches_receivers_stays_the_only_one(
+    *,
+    site: Site,
+    installed: Cluster,
+    postgres: PostgresServer,
+    postgres_url: str,
+    apart: Neighbour,
+    lost: str,
+    long: bool,
+    record_property: Record,
+) -> None:
+    """While it is cut off, past its lease too, and when it comes back: never more attempts at once than maxInFlight."""
+    on_postgres(site, postgres_url)
+    site.patience = 2.0  # the one that is cut off does not answer
+    await site.endpoints()
+    crowds = [Crowd(0.02) for _ in site.receivers]
+    for receiver, crowd in zip(site.receivers.values(), crowds, strict=True):
+        receiver.answer = crowd
+    cut_off = site.replica("replica-1", HOOKWRIGHT_INSTANCE="replica-1")
+    cut_off.host, cut_off.command = apart.address, apart.command
+    api_server = int(installed.server.rpartition(":")[2])
+    lost_ports = [postgres.port, api_server] if "API" in lost else [postgres.port]
+    async with apart.reaching(postgres.port, api_server, *[one.port for one in site.receivers.values()]):
+        await site.start()
+        async with site.load(rate=50):
+            await site.more_accepted(100)
+            # Attempts take long now, so that both would be seen at it.
+            for crowd in crowds:
+                crowd.seconds = 5.0 if long else 1.0
+            await until(lambda: sum(crowd.now for crowd in crowds) >= MAX_IN_FLIGHT)
+            apart.lose(*lost_ports)
+            await asyncio.sleep(LEASE_SECONDS + 15 if long else 5)  # it is away
+            apart.find()
+            for crowd in crowds:
+                crowd.seconds = 0.02
+            await site.more_accepted(100)
+        await site.all_arrived(within=90)
+        record_property("at most", site.silence())
+        await asyncio.to_thread(site.check_requests)
+        await site.close()
+    assert max(crowd.peak for crowd in crowds) <= MAX_IN_FLIGHT
+    repeated = site.duplicates()
+    record_property("repeated", repeated)
+    # Within its lease it stores what it has sent; past it, another sends what has no stored result.
+    assert all(many <= (UNSETTLED if long else 0) for many in repeated.values()), repeated

@@ -1,0 +1,255 @@
+"""Processes that deliver beside one another on one database, without the network: senders that only tell receivers."""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from delivery.engine import Watcher
+from store.making import Clock
+
+from hookwright_operator.delivery.loops import Dispatcher
+from hookwright_operator.delivery.outcome import Outcome
+from hookwright_operator.delivery.schedule import RetrySchedule
+from hookwright_operator.delivery.seams import Bounds
+from hookwright_operator.delivery.shards import Ownership
+from hookwright_operator.intake.parsing import IncomingEvent
+from hookwright_operator.ports import EventAccepter
+from hookwright_operator.registry import Endpoint, Registry
+from hookwright_operator.store.model import Claimed, Holding, Settlement
+from hookwright_operator.store.store import Store
+from hookwright_operator.supervise import Supervisor
+
+T = TypeVar("T")
+
+LEASE_MS = 10_000
+TIMEOUT = 4
+"""Seconds that an attempt may take."""
+MAX_IN_FLIGHT = 2
+TOGETHER = 5
+"""Attempts of one process under way at once."""
+
+
+@dataclass(slots=True, eq=False)
+class Sent:
+    """One attempt, as the receivers see it: it is under way until it ends or its time is over."""
+
+    replica: str
+    uid: str
+    body: bytes
+    until_ms: int
+    status: "asyncio.Future[int]"
+
+
+@dataclass(slots=True)
+class Receivers:
+    """What all endpoints see of all processes."""
+
+    clock: Clock
+    under_way: list[Sent] = field(default_factory=list)
+    delivered: set[tuple[str, bytes]] = field(default_factory=set)
+    wrong: list[str] = field(default_factory=list)
+    at_once: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+    times: list[float] = field(default_factory=list)
+    answer_at_once: bool = False
+
+    def begin(self, replica: str, uid: str, body: bytes) -> Sent:
+        """Take an attempt, and note what is wrong with it."""
+        sent = Sent(replica, uid, body, self.clock() + TIMEOUT * 1000, asyncio.get_running_loop().create_future())
+        self.under_way.append(sent)
+        together = [one for one in self.under_way if one.uid == uid and one.until_ms > self.clock()]
+        if len({one.replica for one in together}) > 1:
+            self.wrong.append(f"{uid} is sent to by {[one.replica for one in together]}")
+        if len(together) > MAX_IN_FLIGHT:
+            self.wrong.append(f"{uid} has {len(together)} attempts under way")
+        own = sum(one.replica == replica for one in self.under_way)
+        self.at_once[replica] = max(self.at_once[replica], own)
+        self.times.append(asyncio.get_running_loop().time())
+        if self.answer_at_once:
+            self.answer(sent, 200)
+        return sent
+
+    @property
+    def begun(self) -> int:
+        """How many attempts there were."""
+        return len(self.times)
+
+    def answer(self, sent: Sent, status: int) -> None:
+        """End an attempt; a status of 0 is a timeout."""
+        self.under_way.remove(sent)
+        if not sent.status.done():
+            sent.status.set_result(status)
+        if status == 200:
+            self.delivered.add((sent.uid, sent.body))
+
+    def time_out(self) -> None:
+        """End what has had its time."""
+        for sent in [one for one in self.under_way if one.until_ms <= self.clock()]:
+            self.answer(sent, 0)
+
+
+@dataclass(slots=True)
+class Gate:
+    """A process's way out and in: while it is shut, as when the process is stopped, no answer comes to it."""
+
+    open: asyncio.Event = field(default_factory=asyncio.Event)
+    waiting: int = 0
+
+    async def through(self, answer: Awaitable[T]) -> T:
+        """Wait for an answer, and until the gate is open."""
+        answered = await answer
+        self.waiting += 1
+        try:
+            await self.open.wait()
+        finally:
+            self.waiting -= 1
+        return answered
+
+
+@dataclass(slots=True)
+class Gated:
+    """A store behind a gate, and its share of the endpoints."""
+
+    store: Store
+    gate: Gate
+
+    async def claim(self, wants: Sequence[tuple[str, int]]) -> list[Claimed]:
+        """Claim."""
+        return await self.gate.through(self.store.claim(wants))
+
+    async def settle(self, settlements: Sequence[Settlement]) -> None:
+        """Settle."""
+        await self.gate.through(self.store.settle(settlements))
+
+    async def release(self, delivery_ids: Sequence[str]) -> None:
+        """Release."""
+        await self.gate.through(self.store.release(delivery_ids))
+
+    async def next_due(self, endpoint_uids: Sequence[str] | None = None) -> Mapping[str, int]:
+        """Tell what is due."""
+        return await self.gate.through(self.store.next_due(endpoint_uids))
+
+    async def balance(self) -> Holding:
+        """Take shards."""
+        return await self.gate.through(self.store.sharing.balance())
+
+    async def free(self, numbers: Iterable[int]) -> None:
+        """Free shards."""
+        await self.gate.through(self.store.sharing.free(numbers))
+
+    async def withdraw(self) -> None:
+        """Withdraw."""
+        await self.gate.through(self.store.sharing.withdraw())
+
+    def changed(self) -> None:
+        """Tell the others."""
+        self.store.sharing.changed()
+
+
+@dataclass(slots=True)
+class Replica:
+    """One process: its store, its loops, and a sender that only tells the receivers."""
+
+    name: str
+    store: Store
+    receivers: Receivers
+    gate: Gate
+    observed: list[str]
+    registry: Registry = field(default_factory=Registry)
+    loops: Supervisor = field(default_factory=Supervisor)
+    dispatcher: Dispatcher = field(init=False)
+    ownership: Ownership = field(init=False)
+    ended: bool = False
+    accepter: EventAccepter = field(init=False)
+
+    @classmethod
+    async def start(
+        cls, url: str, name: str, receivers: Receivers, *, endpoints: Iterable[Endpoint], sweep: float = 0.05
+    ) -> "Replica":
+        """Start a process; one of the same name is dead."""
+        observed: list[str] = []
+        store = await Store.open(
+            url,
+            instance=name,
+            name=name,
+            lease_ms=LEASE_MS,
+            clock=receivers.clock,
+            observe=lambda operation, _: observed.append(operation),
+        )
+        replica = cls(name, store, receivers, Gate(), observed)
+        replica.gate.open.set()
+        gated = Gated(store, replica.gate)
+        replica.dispatcher = Dispatcher(
+            gated,
+            replica,
+            RetrySchedule.parse("100ms,100ms,100ms,100ms,100ms,100ms,100ms,100ms"),
+            Bounds(window=8, memory=1 << 20, in_flight=TOGETHER),
+            clock_ms=receivers.clock,
+            observer=Watcher(),
+            sweep=sweep,
+            shared=True,
+        )
+        replica.ownership = Ownership(gated, replica.dispatcher, tick=0.02)
+        replica.accepter = EventAccepter(replica.registry, replica.dispatcher, store, lambda _: None)
+        store.listen(replica.hears, replica.ownership.look_soon)
+        replica.registry.listen(replica.dispatcher)
+        replica.registry.put_project("acme", "billing")
+        for endpoint in endpoints:
+            replica.registry.put(endpoint)
+        replica.dispatcher.renewed(await store.heartbeat())
+        for loop, run in (
+            ("claim", replica.dispatcher.run),
+            ("shards", replica.ownership.run),
+            ("heartbeat", replica.beat),
+        ):
+            replica.loops.start(loop, run)
+        return replica
+
+    @property
+    def paused(self) -> bool:
+        """Whether it is stopped."""
+        return not self.gate.open.is_set()
+
+    def hears(self, uid: str) -> None:
+        """Hear what waits, unless it is stopped."""
+        if not self.paused:
+            self.dispatcher.waiting(uid)
+
+    async def send(self, endpoint: Endpoint, *, body: bytes, **_: object) -> Outcome:
+        """Make an attempt, which ends when the receivers say so."""
+        started_ms = self.receivers.clock()
+        status = await self.gate.through(self.receivers.begin(self.name, endpoint.uid, body).status)
+        return Outcome(status, "" if status == 200 else "refused", "", duration_ms=1, started_ms=started_ms)
+
+    async def beat(self) -> None:
+        """Renew the lease again and again."""
+        while True:
+            self.dispatcher.renewed(await self.gate.through(self.store.heartbeat()))
+            await asyncio.sleep(0.01)
+
+    async def post(self, number: int) -> None:
+        """Accept one event for every endpoint."""
+        event = IncomingEvent(None, "delivered", "m-1", str(number).encode())
+        await self.accepter.accept("acme", "billing", [event])
+
+    async def stop(self) -> None:
+        """End as the operator does at SIGTERM."""
+        self.ended = True
+        self.gate.open.set()
+        await self.loops.stop("claim", "shards")
+        await self.ownership.drain(10.0)
+        await self.loops.stop()
+        await self.store.close()
+
+    async def kill(self) -> None:
+        """End with nothing told to anybody; who has ended stays so."""
+        if self.ended:
+            return
+        self.ended = True
+        self.gate.open.clear()
+        await self.loops.stop()
+        for task in tuple(self.dispatcher._tasks):
+            task.cancel()
+        self.receivers.under_way = [sent for sent in self.receivers.under_way if sent.replica != self.name]
+        await self.store.close()
