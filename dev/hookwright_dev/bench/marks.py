@@ -44,6 +44,14 @@ MARKS: Final[Mapping[str, Mark]] = {
     "memory.idle": _most(180),
     "memory.loaded": _most(350),
     "api.rate": _least(1000),
+    "postgres.slow.bounded.factor": _least(1.6),
+    "postgres.slow.limited.factor": _least(1.6),
+    # The best peer's figures: no fewer deliveries for a second of CPU than any of them.
+    "postgres.2.1.cpu": _most(1.34),
+    "postgres.2.1.cpu_operator": _most(0.74),
+    "postgres.2.fan.cpu": _most(0.70),
+    "postgres.2.fan.cpu_operator": _most(0.33),
+    "rows.postgresql.growth": _most(2),
 }
 """By the key of the figure."""
 

@@ -12,7 +12,8 @@ MEBIBYTES: Final = "MiB"
 CPU: Final = "CPU-s per 1,000"
 SECONDS: Final = "s"
 WRITES: Final = "writes"
-CORES: Final = "cores"
+BYTES: Final = "bytes"
+TIMES: Final = "times"
 
 
 @dataclass(frozen=True, slots=True)

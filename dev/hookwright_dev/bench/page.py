@@ -56,8 +56,18 @@ def _results(measures: Sequence[Measure]) -> str:
 
 
 def _peers(ours: Mapping[str, Measure]) -> str:
-    rows = [(title, f"**{shown(ours[key])}**" if key in ours else "", *theirs) for key, title, theirs in peers.FIGURES]
-    return _markdown(("", "Hookwright (SQLite)", *peers.NAMES), rows)
+    rows = []
+    for key, title, theirs in peers.FIGURES:
+        found = [ours.get(name) for name in (key, *_on_postgres(key))]
+        rows.append((title, *(f"**{shown(one)}**" if one else "" for one in found), *theirs))
+    head = ("Hookwright (SQLite)", "Hookwright (PostgreSQL)", "Hookwright (PostgreSQL, 2 replicas)")
+    return _markdown(("", *head, *peers.NAMES), rows)
+
+
+def _on_postgres(key: str) -> list[str]:
+    """Return the keys of the same figure on PostgreSQL, with one replica and with two."""
+    case, _, rest = key.partition(".")
+    return [f"postgres.{count}.{rest if case == 'throughput' else key}" for count in (1, 2)]
 
 
 def _markdown(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

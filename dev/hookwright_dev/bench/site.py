@@ -1,4 +1,4 @@
-"""One control plane with an operator and a loader on it, for one case: nothing is left over from the one before."""
+"""One control plane with operators and a loader on it, for one case: nothing is left over from the one before."""
 
 import json
 import ssl
@@ -8,9 +8,10 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 import httpx
 
@@ -20,10 +21,13 @@ from hookwright_dev.bench.loader import Loader, Target
 from hookwright_dev.bench.usage import Meter, resident
 from hookwright_dev.controlplane import ControlPlane
 from hookwright_dev.installation import AUDIENCE, SYSTEM_NAMESPACE, OperatorProcess, install, service_account_token
+from hookwright_dev.postgres import PostgresServer
 from hookwright_dev.stack import CRDS
 
 NAMESPACE: Final = "bench"
+ROLES: Final = "HOOKWRIGHT_ROLES"
 _AT_ONCE: Final = 16
+_LIST_SECONDS: Final = 120.0
 _API: Final = f"/apis/{objects.API_VERSION}/namespaces/{NAMESPACE}"
 _PATHS: Final = {"Project": f"{_API}/projects", "WebhookEndpoint": f"{_API}/webhookendpoints"}
 
@@ -33,27 +37,66 @@ class Site:
     """What runs for one case.
 
     Attributes:
+        folder: where the operators keep their files.
+        operators: those that run.
         token: may send events for every project.
+        database: the PostgreSQL server that the replicas share; None where there is one, on SQLite.
     """
 
     plane: ControlPlane
-    operator: OperatorProcess
+    folder: Path
+    operators: list[OperatorProcess]
     loader: Loader
     token: str
     client: httpx.Client = field(repr=False)
+    database: PostgresServer | None = None
+
+    @property
+    def operator(self) -> OperatorProcess:
+        """The first of those that run."""
+        return self.operators[0]
 
     def meter(self) -> Meter:
-        """Start to measure what every process of the site uses."""
-        pids = {process.name: process.pid for process in self.plane.processes}
-        return Meter({**pids, "operator": self.operator.running.pid, "loader": self.loader.process.pid})
+        """Start to measure what every process of the site uses; operators count together."""
+        pids = {process.name: [process.pid] for process in self.plane.processes}
+        pids["operator"] = [operator.running.pid for operator in self.operators]
+        pids["loader"] = [self.loader.process.pid]
+        if self.database is not None and self.database.process is not None:
+            pids["database"] = [self.database.process.pid]
+        return Meter(pids)
 
-    def resident(self) -> float:
-        """Return the operator's resident memory in MiB."""
-        return resident(self.operator.running.pid)
+    def resident(self, name: str = "operator") -> float:
+        """Return the resident memory in MiB of the first operator, or of a component of the control plane."""
+        pids = {process.name: process.pid for process in self.plane.processes}
+        return resident({**pids, "operator": self.operator.running.pid}[name])
+
+    def run(self, *replicas: Mapping[str, str]) -> None:
+        """End the operators that run, start others, and return when they are ready.
+
+        Args:
+            replicas: HOOKWRIGHT_* variables of each; the first has the role `intake`.
+        """
+        for operator in self.operators:
+            operator.stop()
+        self.operators[:] = [
+            OperatorProcess(self.plane, self.folder / f"operator-{number}", settings)
+            for number, settings in enumerate(replicas)
+        ]
+        for operator in self.operators:
+            operator.start()
 
     def intake(self, project: str) -> str:
-        """Return the URL that takes a project's events."""
+        """Return the URL at which the first operator takes a project's events."""
         return f"{self.operator.intake_url}/v1alpha1/namespaces/{NAMESPACE}/projects/{project}/events"
+
+    def everywhere(self, targets: Sequence[Target]) -> list[Target]:
+        """Return the same targets at each operator that runs now and takes events in, in turn."""
+        return [
+            replace(target, url=operator.intake_url + urlsplit(target.url).path)
+            for target in targets
+            for operator in self.operators
+            if "intake" in operator.settings.get(ROLES, "intake")
+        ]
 
     def endpoints(self, count: int, *, first: int = 0, **spec: Any) -> tuple[list[Target], float]:
         """Create endpoints to each of which one kind of event leads, and return when all are Ready.
@@ -111,6 +154,10 @@ class Site:
             content=json.dumps({"spec": dict(spec)}),
             headers={"Content-Type": "application/merge-patch+json"},
         ).raise_for_status()
+
+    def listed(self) -> int:
+        """List every endpoint, and return how many bytes that is."""
+        return len(self.client.get(_PATHS["WebhookEndpoint"], timeout=_LIST_SECONDS).raise_for_status().content)
 
     def writes(self) -> dict[str, int]:
         """Return how often objects of ours, Secrets and Events were written since the API server began."""
@@ -182,11 +229,12 @@ class _ReadyWatch:
 
 
 @contextmanager
-def running(settings: Mapping[str, str] | None = None) -> Iterator[Site]:
-    """Start a site for a block.
+def running(settings: Mapping[str, str] | None = None, database: PostgresServer | None = None) -> Iterator[Site]:
+    """Start a site with one operator for a block.
 
     Args:
         settings: HOOKWRIGHT_* variables of the operator, on top of what a loopback installation needs.
+        database: a server that runs, where it is not to be SQLite.
     """
     with (
         tempfile.TemporaryDirectory(prefix="hookwright-bench-") as name,
@@ -196,13 +244,15 @@ def running(settings: Mapping[str, str] | None = None) -> Iterator[Site]:
     ):
         install(plane)
         plane.kubectl("create", "namespace", NAMESPACE)
-        operator = OperatorProcess(plane, Path(name) / "operator", settings or {})
-        operator.start()
+        token = service_account_token(plane, "hookwright-producer", namespace=SYSTEM_NAMESPACE, audience=AUDIENCE)
+        site = Site(plane, Path(name), [], loader, token, client, database)
         try:
-            token = service_account_token(plane, "hookwright-producer", namespace=SYSTEM_NAMESPACE, audience=AUDIENCE)
-            yield Site(plane, operator, loader, token, client)
+            site.run(settings or {})
+            yield site
         finally:
-            operator.stop()
+            for operator in site.operators:
+                if operator.process is not None:
+                    operator.stop()
 
 
 def _administrator(plane: ControlPlane) -> httpx.Client:

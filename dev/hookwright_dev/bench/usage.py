@@ -2,8 +2,10 @@
 
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Final
 
@@ -14,9 +16,20 @@ _LOOK_SECONDS: Final = 1.0
 
 
 def parse_cpu(stat: str) -> int:
-    """Pure: the ticks of user and system time in ``/proc/<pid>/stat`` (proc(5)), whatever the program is called."""
-    fields = stat.rpartition(")")[2].split()
-    return int(fields[11]) + int(fields[12])
+    """Pure: the ticks of user and system time in ``/proc/<pid>/stat`` (proc(5)), whatever the program is called.
+
+    Those of children that have ended, and were waited for, are among them.
+    """
+    return sum(int(field) for field in _fields(stat)[11:15])
+
+
+def parse_parent(stat: str) -> int:
+    """Pure: the id of the parent process in ``/proc/<pid>/stat``."""
+    return int(_fields(stat)[1])
+
+
+def _fields(stat: str) -> list[str]:
+    return stat.rpartition(")")[2].split()
 
 
 def parse_resident(status: str) -> float:
@@ -30,14 +43,30 @@ def parse_machine(stat: str) -> int:
     return user + nice + system + irq + softirq
 
 
-def cpu_seconds(pid: int) -> float:
-    """Return the CPU seconds that a process, with all its threads, has used so far."""
-    return parse_cpu((_PROC / str(pid) / "stat").read_text()) / _TICK
+def families(pids: Iterable[int]) -> dict[int, dict[int, int]]:
+    """Return, for each process, the ticks that it and each of its living descendants have used, by process id."""
+    stats: dict[int, str] = {}
+    for folder in _PROC.glob("[0-9]*"):
+        # Processes end while we look.
+        with suppress(FileNotFoundError, ProcessLookupError):
+            stats[int(folder.name)] = (folder / "stat").read_text()
+    children: dict[int, list[int]] = {}
+    for pid, stat in stats.items():
+        children.setdefault(parse_parent(stat), []).append(pid)
+    return {pid: {one: parse_cpu(stats[one]) for one in _descent(pid, children) if one in stats} for pid in pids}
+
+
+def _descent(pid: int, children: Mapping[int, Sequence[int]]) -> list[int]:
+    return [pid, *(one for child in children.get(pid, ()) for one in _descent(child, children))]
 
 
 def resident(pid: int) -> float:
-    """Return a process's resident memory in MiB."""
-    return parse_resident((_PROC / str(pid) / "status").read_text())
+    """Return the resident memory of a process and its descendants in MiB."""
+    total = 0.0
+    for one in families([pid])[pid]:
+        with suppress(FileNotFoundError, ProcessLookupError, StopIteration):
+            total += parse_resident((_PROC / str(one) / "status").read_text())
+    return total
 
 
 def machine_cpu_seconds() -> float:
@@ -58,16 +87,24 @@ class Used:
 
 
 class Meter:
-    """Reads what named processes use, from its making to `read`."""
+    """Reads what named processes use with all their descendants, from its making to `read`."""
 
-    def __init__(self, pids: Mapping[str, int]) -> None:
-        """Start to measure; this process counts as one of the benchmark's."""
-        self._pids = {**pids, "harness": os.getpid()}
-        self._before = {name: cpu_seconds(pid) for name, pid in self._pids.items()}
+    def __init__(self, pids: Mapping[str, Sequence[int]]) -> None:
+        """Start to measure; this process counts as one of the benchmark's, without its children."""
+        self._pids = pids
+        self._before = self._now()
 
     def read(self) -> Used:
         """Return what was used since."""
-        return Used({name: cpu_seconds(pid) - self._before[name] for name, pid in self._pids.items()})
+        return Used({name: (ticks - self._before[name]) / _TICK for name, ticks in self._now().items()})
+
+    def _now(self) -> dict[str, int]:
+        own = os.getpid()
+        used = families([own, *chain.from_iterable(self._pids.values())])
+        by_name = {name: sum(sum(used[pid].values()) for pid in pids) for name, pids in self._pids.items()}
+        # Other processes that this one started and has waited for are no part of what is measured: between two
+        # readings there are none.
+        return {**by_name, "harness": used[own][own]}
 
 
 class Noise:

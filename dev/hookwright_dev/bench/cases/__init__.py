@@ -3,7 +3,18 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from hookwright_dev.bench.cases import api, backlog, growth, hang, latency, memory, reconcile, throughput
+from hookwright_dev.bench.cases import (
+    api,
+    backlog,
+    growth,
+    hang,
+    latency,
+    memory,
+    postgres,
+    reconcile,
+    rows,
+    throughput,
+)
 from hookwright_dev.bench.cases.options import Options
 from hookwright_dev.bench.measures import Measure
 
@@ -17,6 +28,8 @@ CASES: Final[Mapping[str, Case]] = {
     "backlog": backlog.measure,
     "reconcile": reconcile.measure,
     "growth": growth.measure,
+    "postgres": postgres.measure,
+    "rows": rows.measure,
     "api": api.measure,
 }
 """By the name that the command line knows."""

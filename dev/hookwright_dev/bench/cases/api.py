@@ -124,7 +124,7 @@ def _measured(
         return site.loader.load([Target(url)], seconds=seconds, method="GET", headers=dict(headers), fan=0).clean()
 
     get(0.5)
-    meter = Meter({"api": process.pid})
+    meter = Meter({"api": [process.pid]})
     report = get(options.seconds)
     used = meter.read()
     title = "GET /v1/webhooks with 20 endpoints"

@@ -1,5 +1,6 @@
 """Whether an event costs more where there are more endpoints, and whether making endpoints costs the events."""
 
+import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
@@ -9,7 +10,7 @@ from hookwright_dev.bench.cases.options import RATE, Options
 from hookwright_dev.bench.cases.reconcile import restart
 from hookwright_dev.bench.cases.throughput import at_full_speed
 from hookwright_dev.bench.loader import Target
-from hookwright_dev.bench.measures import MEBIBYTES, PER_SECOND, Measure
+from hookwright_dev.bench.measures import BYTES, MEBIBYTES, PER_SECOND, SECONDS, Measure
 from hookwright_dev.bench.site import Site, running
 
 _REPORTED = (".share", ".rate", ".cpu_operator")
@@ -37,6 +38,20 @@ def _at_size(site: Site, targets: Sequence[Target], options: Options) -> list[Me
         *(figure for figure in speed if figure.key.endswith(_REPORTED)),
         *at_calm_rate(site, f"growth.{size}", f"post → arrival at 50/s, {size:,} endpoints", targets, options),
         Measure(f"memory.{size}.endpoints", f"memory with {size:,} endpoints", site.resident(), MEBIBYTES),
+        *_in_the_cluster(site, size),
+    ]
+
+
+def _in_the_cluster(site: Site, size: int) -> list[Measure]:
+    """What the endpoints are to the API server: memory, and a list of them all as a watch begins with."""
+    began = time.monotonic()
+    listed = site.listed()
+    seconds = time.monotonic() - began
+    title = f"of the API server with {size:,} endpoints"
+    return [
+        Measure(f"memory.{size}.apiserver", f"memory {title}", site.resident("kube-apiserver"), MEBIBYTES),
+        Measure(f"growth.{size}.list", f"a list of {size:,} endpoints", seconds, SECONDS),
+        Measure(f"growth.{size}.object", f"one of {size:,} endpoints in a list, with its status", listed / size, BYTES),
     ]
 
 

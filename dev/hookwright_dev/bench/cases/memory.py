@@ -8,16 +8,15 @@ from hookwright_dev.bench.site import running
 
 _SETTLE: float = 5.0
 _RATE: float = 500.0
-_LONG: float = 600.0
 
 
 def measure(options: Options) -> list[Measure]:
-    """Measure without anything declared, and after load: ten minutes of it in a full run."""
+    """Measure without anything declared, and after load: minutes of it in a full run."""
     with running() as site:
         time.sleep(_SETTLE)
         idle = site.resident()
         targets, _ = site.endpoints(10)
-        seconds = _LONG if options.full else options.seconds
+        seconds = 60 * options.minutes if options.full else options.seconds
         site.loader.load(targets, seconds=seconds, token=site.token, rate=_RATE).clean()
         return [
             Measure("memory.idle", "memory, idle", idle, MEBIBYTES),

@@ -11,14 +11,15 @@ from hookwright_dev.bench.site import NAMESPACE, Site, running
 
 _COUNT: Final = 1000
 _QUIET: Final = 3.0
-_PATIENCE: Final = 120.0
+_PATIENCE: Final = 60.0
+_PATIENCE_EACH: Final = 0.06
 
 
 def measure(_: Options) -> list[Measure]:
     """Measure the creation of a thousand endpoints in one project, and the restart."""
     with running() as site:
         site.create([objects.project(NAMESPACE, "orders")])
-        before = settled_writes(site)
+        before = settled_writes(site, 0)
         seconds = site.create_ready(
             [
                 objects.endpoint(
@@ -27,7 +28,7 @@ def measure(_: Options) -> list[Measure]:
                 for number in range(_COUNT)
             ]
         )
-        writes = settled_writes(site) - before
+        writes = settled_writes(site, _COUNT) - before
         return [
             Measure("reconcile.seconds", f"{_COUNT:,} endpoints created and Ready", seconds, SECONDS),
             Measure("reconcile.rate", "endpoints created and Ready", _COUNT / seconds, PER_SECOND),
@@ -38,31 +39,37 @@ def measure(_: Options) -> list[Measure]:
 
 def restart(site: Site, count: int) -> list[Measure]:
     """Restart the operator with so many endpoints in place."""
-    before = settled_writes(site)
+    before = settled_writes(site, count)
     site.operator.stop()
     began = time.monotonic()
-    site.operator.start()
+    site.operator.start(wait=False)
+    site.operator.wait_ready(_PATIENCE + count * _PATIENCE_EACH)
     ready = time.monotonic() - began
-    writes = settled_writes(site) - before
+    writes = settled_writes(site, count) - before
     return [
         Measure(f"restart.{count}.seconds", f"restart with {count:,} endpoints, until ready", ready, SECONDS),
         Measure(f"restart.{count}.writes", f"API writes at a restart with {count:,} endpoints", writes, WRITES),
     ]
 
 
-def settled_writes(site: Site) -> int:
+def settled_writes(site: Site, count: int) -> int:
     """Return the number of writes so far, once there have been no more for some seconds.
+
+    Args:
+        site: what runs.
+        count: how many endpoints there are, each of which may have a status to be written.
 
     Raises:
         BenchError: they do not end.
     """
-    deadline = time.monotonic() + _PATIENCE
-    count, since = -1, time.monotonic()
+    patience = _PATIENCE + count * _PATIENCE_EACH
+    deadline = time.monotonic() + patience
+    written, since = -1, time.monotonic()
     while time.monotonic() < deadline:
         now = sum(site.writes().values())
-        if now != count:
-            count, since = now, time.monotonic()
+        if now != written:
+            written, since = now, time.monotonic()
         elif time.monotonic() - since > _QUIET:
-            return count
+            return written
         time.sleep(0.5)
-    raise BenchError(f"the operator still writes to the API server after {_PATIENCE:g} s")
+    raise BenchError(f"the operator still writes to the API server after {patience:g} s")

@@ -40,12 +40,15 @@ def at_full_speed(
 
 def _measures(key: str, title: str, report: Report, used: Used, ceiling: float) -> list[Measure]:
     rate, thousands = report.arrived_per_second, report.arrived / 1000
+    parts = [name for name in ("operator", "database", "loader") if name in used.by_name]
     return [
         Measure(f"{key}.share", f"deliveries/s, {title}", 100 * rate / ceiling, SHARE),
         Measure(f"{key}.rate", f"deliveries/s, {title}", rate, PER_SECOND),
         Measure(f"{key}.direct", f"direct, {title}", ceiling, PER_SECOND),
         Measure(f"{key}.accepted", f"events accepted/s, {title}", report.accepted_per_second, PER_SECOND),
         Measure(f"{key}.cpu", f"CPU of everything, {title}", used.total / thousands, CPU),
-        Measure(f"{key}.cpu_operator", f"CPU of the operator, {title}", used.by_name["operator"] / thousands, CPU),
-        Measure(f"{key}.cpu_loader", f"CPU of the loader, {title}", used.by_name["loader"] / thousands, CPU),
+        *(
+            Measure(f"{key}.cpu_{name}", f"CPU of the {name}, {title}", used.by_name[name] / thousands, CPU)
+            for name in parts
+        ),
     ]

@@ -1,0 +1,188 @@
+"""The store on PostgreSQL with one replica and with two: throughput, latency, and receivers that take their time."""
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Final
+
+from hookwright_dev.bench.cases.latency import at_calm_rate
+from hookwright_dev.bench.cases.options import Options
+from hookwright_dev.bench.cases.throughput import at_full_speed
+from hookwright_dev.bench.errors import BenchError
+from hookwright_dev.bench.filling import ROOM
+from hookwright_dev.bench.limit import limited
+from hookwright_dev.bench.loader import Target
+from hookwright_dev.bench.measures import BYTES, CPU, PER_SECOND, TIMES, Measure
+from hookwright_dev.bench.site import ROLES, Site, running
+from hookwright_dev.postgres import PostgresServer
+from hookwright_operator.store.shards import SHARDS
+
+DURABLE: Final = {"fsync": "on", "synchronous_commit": "on", "full_page_writes": "on", "max_wal_size": "4GB"}
+"""What a database that is to survive a power cut needs, said aloud; and no checkpoint within a measurement."""
+DATABASE: Final = "bench"
+_URL: Final = "HOOKWRIGHT_DATABASE_URL"
+_NAMES: Final = {1: "1 replica", 2: "2 replicas"}
+_ENDPOINTS: Final = 100
+# Shards go by a hash, so few endpoints would be shared unevenly.
+_SLOW_ENDPOINTS: Final = 500
+_FIRST_SLOW: Final = 1 + _ENDPOINTS
+_SLOW_SECONDS: Final = 0.05
+_SLOW_BATCH: Final = 20
+_SLOW_PER_SECOND: Final = 1000
+_LONGEST: Final = 120.0
+_IN_FLIGHT: Final = 32
+_CORES: Final = 0.15
+_SHARED_SECONDS: Final = 30.0
+_SHARES: Final = (
+    "SELECT count(*) || ' of ' || coalesce(min(n), 0) FROM (SELECT count(*) AS n FROM shards GROUP BY owner) x"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Targets:
+    """Where events go, at one replica."""
+
+    one: Sequence[Target]
+    hundred: Sequence[Target]
+    ten: Sequence[Target]
+
+
+@dataclass(frozen=True, slots=True)
+class _Bound:
+    """What bounds a replica.
+
+    Attributes:
+        key: names it in the figures' keys.
+        title: says it to people.
+        settings: of the operator.
+        cores: its share of the processor; all there are where 0.
+    """
+
+    key: str
+    title: str
+    settings: Mapping[str, str] = field(default_factory=dict)
+    cores: float = 0.0
+
+
+_BOUNDS: Final = (
+    _Bound("free", "nothing bounded"),
+    _Bound(
+        "bounded",
+        f"{_IN_FLIGHT} attempts at once for each replica",
+        settings={"HOOKWRIGHT_MAX_IN_FLIGHT": str(_IN_FLIGHT)},
+    ),
+    _Bound("limited", f"{_CORES:g} cores for each replica", cores=_CORES),
+)
+
+
+def measure(options: Options) -> list[Measure]:
+    """Measure one replica and two, unbounded and each with a bound, one after the other on one site."""
+    found: list[Measure] = []
+    with _database() as (server, url), running({_URL: url}, server) as site:
+        targets = _Targets(site.endpoints(1)[0], site.endpoints(_ENDPOINTS, first=1)[0], site.fan(10))
+        slow, _ = site.endpoints(_SLOW_ENDPOINTS, first=_FIRST_SLOW)
+        for count in _NAMES:
+            site.run(*[{_URL: url}] * count)
+            _shared(site, count)
+            found += _fast(site, count, targets, options)
+        found += _slow(site, url, slow, options)
+    return found
+
+
+@contextmanager
+def _database() -> Iterator[tuple[PostgresServer, str]]:
+    server = PostgresServer(DURABLE)
+    try:
+        server.start()
+        yield server, server.new_database(DATABASE)
+    finally:
+        server.remove()
+
+
+def _shared(site: Site, count: int) -> None:
+    """Return when so many replicas have equal shares of the endpoints."""
+    assert site.database is not None, "replicas share a PostgreSQL server"
+    deadline = time.monotonic() + _SHARED_SECONDS
+    while (shares := site.database.scalar(_SHARES, DATABASE)) != f"{count} of {SHARDS // count}":
+        if time.monotonic() > deadline:
+            raise BenchError(f"{count} replicas do not share the endpoints after {_SHARED_SECONDS:g} s: {shares}")
+        time.sleep(0.1)
+
+
+def _fast(site: Site, count: int, targets: _Targets, options: Options) -> list[Measure]:
+    """Receivers that answer at once."""
+    key, name = f"postgres.{count}", f"PostgreSQL, {_NAMES[count]}"
+    one, hundred, ten = (site.everywhere(some) for some in (targets.one, targets.hundred, targets.ten))
+    assert site.database is not None, "replicas share a PostgreSQL server"
+    found = at_full_speed(site, f"{key}.1", f"{name}, 1 endpoint", one, options)
+    room = _Room(site.database)
+    found += at_full_speed(site, f"{key}.100", f"{name}, 100 endpoints", hundred, options)
+    found += room.read(key, name)
+    found += at_full_speed(site, f"{key}.fan", f"{name}, each event to 10 endpoints", ten, options, fan=10)
+    return [*found, *at_calm_rate(site, f"{key}.latency", f"{name}, post → arrival at 50/s", one, options)]
+
+
+class _Room:
+    """What a delivery adds to the database and to its write-ahead log, from its making to `read`."""
+
+    def __init__(self, server: PostgresServer) -> None:
+        self._server = server
+        self._before = self._now()
+
+    def read(self, key: str, name: str) -> list[Measure]:
+        """Return bytes for each delivery since."""
+        deliveries, room, written = (after - before for before, after in zip(self._before, self._now(), strict=True))
+        return [
+            Measure(f"{key}.bytes", f"{name}, room in tables and indexes for each delivery", room / deliveries, BYTES),
+            Measure(f"{key}.wal", f"{name}, write-ahead log for each delivery", written / deliveries, BYTES),
+        ]
+
+    def _now(self) -> tuple[int, int, int]:
+        deliveries = self._server.scalar("SELECT count(*) FROM deliveries", DATABASE)
+        written = self._server.scalar("SELECT pg_current_wal_insert_lsn() - '0/0'", DATABASE)
+        return int(deliveries), int(self._server.scalar(ROOM, DATABASE)), int(written)
+
+
+def _slow(site: Site, url: str, targets: Sequence[Target], options: Options) -> list[Measure]:
+    """Receivers that take 50 ms; replicas that only deliver, and one operator beside them that does the rest."""
+    found: list[Measure] = []
+    front = {_URL: url, ROLES: "reconcile,intake"}
+    for bound in _BOUNDS:
+        rates = []
+        for count in _NAMES:
+            site.run(front, *[{_URL: url, ROLES: "deliver", **bound.settings}] * count)
+            _shared(site, count)
+            made = _drained(site, count, bound, targets, options)
+            rates.append(made[0].value)
+            found += made
+        title = f"receivers take 50 ms, {bound.title}: two replicas against one"
+        found.append(Measure(f"postgres.slow.{bound.key}.factor", title, rates[1] / rates[0], TIMES))
+    return found
+
+
+def _drained(site: Site, count: int, bound: _Bound, targets: Sequence[Target], options: Options) -> list[Measure]:
+    """Have a backlog accepted, and measure from the first post to the last arrival."""
+    site.loader.hang(*range(_FIRST_SLOW, _FIRST_SLOW + _SLOW_ENDPOINTS), seconds=_SLOW_SECONDS)
+    delivering = [operator.running.pid for operator in site.operators[1:]]
+    with limited(delivering if bound.cores else [], bound.cores):
+        meter = site.meter()
+        report = site.loader.load(
+            site.everywhere(targets),
+            seconds=_LONGEST,
+            token=site.token,
+            events=int(options.seconds * _SLOW_PER_SECOND),
+            batch=_SLOW_BATCH,
+            concurrency=4,
+        ).clean()
+        used = meter.read()
+    site.loader.hang()
+    key = f"postgres.slow.{bound.key}.{count}"
+    title = f"receivers take 50 ms, {bound.title}, {_NAMES[count]}"
+    return [
+        Measure(f"{key}.rate", f"deliveries/s, {title}", report.arrived_per_second, PER_SECOND),
+        *(
+            Measure(f"{key}.cpu_{name}", f"CPU of the {name}, {title}", 1000 * used.by_name[name] / report.arrived, CPU)
+            for name in ("operator", "database")
+        ),
+    ]

@@ -1,0 +1,174 @@
+"""What the store's work takes with 100,000 deliveries in it, and with many more: it should be the same."""
+
+import asyncio
+import statistics
+import tempfile
+import time
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import Final
+
+from ulid import ULID
+
+from hookwright_dev.bench.cases.options import Options
+from hookwright_dev.bench.errors import BenchError
+from hookwright_dev.bench.filling import (
+    BODY_BYTES,
+    CROWDED,
+    ENDPOINTS,
+    POSTGRES,
+    Filled,
+    delivery_id,
+    endpoint_uid,
+    filled_postgres,
+    filled_sqlite,
+)
+from hookwright_dev.bench.measures import BYTES, MILLISECONDS, TIMES, Measure
+from hookwright_dev.postgres import PostgresServer
+from hookwright_operator.store.model import Attempt, Claimed, NewDelivery, NewEvent, Settlement, State
+from hookwright_operator.store.store import Store
+
+_REPEATED: Final = 25
+_GROUP: Final = 64
+_PRUNED: Final = 500
+_LEASE_MS: Final = 600_000
+_BODY: Final = b"x" * BODY_BYTES
+_TITLES: Final = {
+    "accept": f"accept {_GROUP} events",
+    "claim": f"claim {_GROUP} of as many endpoints",
+    "crowded": f"claim {_GROUP} of an endpoint that has a tenth of all",
+    "settle": f"settle {_GROUP}",
+    "next_due": f"when {ENDPOINTS:,} endpoints are due next",
+    "log": "a page of the log of an endpoint that has a tenth of all",
+    "old_log": "a page in the middle of it",
+    "failed_log": "a page of what failed of it",
+    "prune": f"remove {_PRUNED} old deliveries",
+}
+
+
+def measure(options: Options) -> list[Measure]:
+    """Measure both engines with each number of deliveries."""
+    found: list[Measure] = []
+    for engine in ("PostgreSQL", "SQLite"):
+        by_size: dict[int, dict[str, float]] = {}
+        with _engine(engine) as fill:
+            for rows in options.rows:
+                with fill(rows) as database:
+                    by_size[rows] = asyncio.run(_timed(database))
+                    found += _room(engine, database)
+        found += _measures(engine, by_size)
+    return found
+
+
+@contextmanager
+def _engine(engine: str) -> Iterator[Callable[[int], AbstractContextManager[Filled]]]:
+    """Yield what makes a database with so many deliveries in it."""
+    if engine == "SQLite":
+        with tempfile.TemporaryDirectory(prefix="hookwright-bench-") as name:
+            yield lambda rows: filled_sqlite(Path(name), rows)
+        return
+    server = PostgresServer(POSTGRES)
+    try:
+        server.start()
+        yield lambda rows: filled_postgres(server, rows)
+    finally:
+        server.remove()
+
+
+async def _timed(database: Filled) -> dict[str, float]:
+    """Return the median milliseconds of each kind of work."""
+    store = await Store.open(
+        database.url, instance="bench", lease_ms=_LEASE_MS, clock=lambda: time.time_ns() // 1_000_000
+    )
+    try:
+        work = _Work(store, database)
+        times: dict[str, list[float]] = {name: [] for name in _TITLES}
+        for turn in range(_REPEATED):
+            for name, taken in times.items():
+                step: Callable[[int], Awaitable[None]] = getattr(work, name)
+                began = time.perf_counter()
+                await step(turn)
+                taken.append(1000 * (time.perf_counter() - began))
+        return {name: statistics.median(taken) for name, taken in times.items()}
+    finally:
+        await store.close()
+
+
+class _Work:
+    """What an operator has its store do; each turn does it to other deliveries."""
+
+    def __init__(self, store: Store, database: Filled) -> None:
+        self._store, self._database = store, database
+        self._claimed: list[Claimed] = []
+
+    async def accept(self, _turn: int) -> None:
+        await self._store.accept([self._event() for _ in range(_GROUP)])
+
+    async def claim(self, turn: int) -> None:
+        first = CROWDED + turn * _GROUP
+        spread = [CROWDED + (first + number) % (ENDPOINTS - CROWDED) for number in range(_GROUP)]
+        self._claimed = await self._store.claim([(endpoint_uid(number), 1) for number in spread])
+        _expect("claimed", len(self._claimed), _GROUP)
+
+    async def crowded(self, turn: int) -> None:
+        claimed = await self._store.claim([(endpoint_uid(turn % CROWDED), _GROUP)])
+        _expect("claimed", len(claimed), _GROUP)
+
+    async def settle(self, _turn: int) -> None:
+        attempt = Attempt(0, self._database.now_ms, 12, 200, "", "ok")
+        await self._store.settle(
+            [Settlement(one.id, one.endpoint_uid, attempt, State.DELIVERED, 0) for one in self._claimed]
+        )
+
+    async def next_due(self, _turn: int) -> None:
+        _expect("endpoints that are due", len(await self._store.next_due()), ENDPOINTS)
+
+    async def log(self, turn: int) -> None:
+        await self._page(turn)
+
+    async def old_log(self, turn: int) -> None:
+        await self._page(turn, cursor=delivery_id(self._database.rows // 2 - turn * 1000))
+
+    async def failed_log(self, turn: int) -> None:
+        await self._page(turn, state=State.FAILED)
+
+    async def prune(self, _turn: int) -> None:
+        removed = await self._store.prune(delivered_before_ms=self._database.now_ms, failed_before_ms=0, limit=_PRUNED)
+        _expect("rows removed", int(removed >= 3 * _PRUNED), 1)
+
+    async def _page(self, turn: int, *, state: State | None = None, cursor: str | None = None) -> None:
+        page, _ = await self._store.deliveries(endpoint_uid(turn % CROWDED), state=state, cursor=cursor)
+        _expect("deliveries on a page", len(page), 50)
+
+    def _event(self) -> NewEvent:
+        name = ULID()
+        delivery = NewDelivery(f"dlv_{name}", endpoint_uid(CROWDED), claimed=False)
+        return NewEvent(f"msg_{name}", "acme", "billing", str(name), "delivered", _BODY, (delivery,))
+
+
+def _expect(what: str, number: int, expected: int) -> None:
+    if number != expected:
+        raise BenchError(f"{what}: {number}, and should be {expected}")
+
+
+def _room(engine: str, database: Filled) -> list[Measure]:
+    key, title = f"rows.{engine.lower()}.{database.rows}", f"{engine}, {database.rows:,} deliveries: room for each"
+    return [Measure(f"{key}.bytes", title, database.size / database.rows, BYTES)]
+
+
+def _measures(engine: str, by_size: Mapping[int, Mapping[str, float]]) -> list[Measure]:
+    found = [
+        Measure(
+            f"rows.{engine.lower()}.{rows}.{name}",
+            f"{engine}, {rows:,} deliveries: {_TITLES[name]}",
+            taken,
+            MILLISECONDS,
+        )
+        for rows, times in by_size.items()
+        for name, taken in times.items()
+    ]
+    smallest, largest = min(by_size), max(by_size)
+    title = f"{engine}, a claim with {largest:,} deliveries against {smallest:,}"
+    growth = by_size[largest]["claim"] / by_size[smallest]["claim"]
+    return [*found, Measure(f"rows.{engine.lower()}.growth", title, growth, TIMES)]

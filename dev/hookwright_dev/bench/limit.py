@@ -1,0 +1,57 @@
+"""A share of the processor for a process, as a pod's CPU limit gives it: a control group with a quota (Linux)."""
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from hookwright_dev.bench.errors import BenchError
+
+_ROOT: Final = Path("/sys/fs/cgroup")
+_PERIOD_US: Final = 100_000
+
+
+@contextmanager
+def limited(pids: Sequence[int], cores: float) -> Iterator[None]:
+    """Let each of these processes use so many cores at most for a block, with all its threads and new children.
+
+    Raises:
+        BenchError: control groups cannot be made here.
+    """
+    if not pids:
+        yield
+        return
+    parent, settings = _controller(cores)
+    groups = [parent / f"hookwright-bench-{os.getpid()}-{number}" for number in range(len(pids))]
+    try:
+        for group, pid in zip(groups, pids, strict=True):
+            _confine(group, pid, settings)
+        yield
+    finally:
+        for group in groups:
+            if group.exists():
+                for member in (group / "cgroup.procs").read_text().split():
+                    (parent / "cgroup.procs").write_text(member)
+                group.rmdir()
+
+
+def _confine(group: Path, pid: int, settings: Mapping[str, str]) -> None:
+    try:
+        group.mkdir()
+        for name, value in settings.items():
+            (group / name).write_text(value)
+        (group / "cgroup.procs").write_text(str(pid))
+    except OSError as error:
+        raise BenchError(f"a share of the processor cannot be given here: {error}; run as root") from None
+
+
+def _controller(cores: float) -> tuple[Path, dict[str, str]]:
+    """Return the folder in which groups are made, and what is written into theirs; of version 2 or of version 1."""
+    quota = int(cores * _PERIOD_US)
+    if (_ROOT / "cgroup.controllers").exists():
+        (_ROOT / "cgroup.subtree_control").write_text("+cpu")
+        return _ROOT, {"cpu.max": f"{quota} {_PERIOD_US}"}
+    if (_ROOT / "cpu" / "cgroup.procs").exists():
+        return _ROOT / "cpu", {"cpu.cfs_period_us": str(_PERIOD_US), "cpu.cfs_quota_us": str(quota)}
+    raise BenchError("a share of the processor cannot be given here: there are no control groups under /sys/fs/cgroup")
