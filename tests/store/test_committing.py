@@ -1,7 +1,6 @@
 """Calls share transactions, and none pays for another's fault."""
 
 import asyncio
-import time
 import traceback
 from collections.abc import Sequence
 
@@ -10,7 +9,7 @@ from sqlalchemy import Connection, text
 from store.making import Observed, accept_one, claimed_ids, event, eventually, held, settlement, state_of
 
 from hookwright_operator.errors import StoreError, StoreUnavailable
-from hookwright_operator.store.batch import CROWD, MAX_WEIGHT, SPACING, Batcher, Operation
+from hookwright_operator.store.batch import MAX_WEIGHT, Batcher, Operation
 from hookwright_operator.store.model import State
 from hookwright_operator.store.store import Store
 
@@ -106,16 +105,6 @@ async def test_a_call_heavier_than_a_transaction_goes_alone(store: Store, observ
     await store.accept([event(*["orders"] * (MAX_WEIGHT + 1))])
 
     assert observed.operations == ["accept", "commit"]
-
-
-async def test_under_load_transactions_keep_a_distance(store: Store) -> None:
-    """After a crowded transaction the next one waits a little, for it will be the fuller and the cheaper for it."""
-    began = time.perf_counter()
-    await asyncio.gather(*[store.accept([event("orders")]) for _ in range(CROWD)])
-
-    await store.accept([event("orders")])
-
-    assert time.perf_counter() - began >= SPACING
 
 
 async def test_a_cancelled_caller_does_not_disturb_the_others(store: Store) -> None:
