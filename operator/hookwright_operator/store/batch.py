@@ -1,6 +1,6 @@
 """Group commit: whatever is asked for while a transaction runs goes together into the next one.
 
-One task takes what has gathered, runs it as one transaction and answers everyone after the commit. A group is ordered
+Each transaction takes what has gathered when it begins, and everyone is answered after its commit. A group is ordered
 by operation, in the order in which the operations were first asked for, and each operation works through all of its
 calls at once. If the database cannot commit, all fail alike. If anything else goes wrong, the transaction is undone and
 each call is run again in one of its own, so that only the one at fault fails.
@@ -10,7 +10,7 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from itertools import chain
 from time import perf_counter
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -31,11 +31,26 @@ Observe = Callable[[str, float], None]
 MAX_WEIGHT = 4096
 
 
-class Transact(Protocol):
-    """Runs a function inside one transaction of its own."""
+Work = Callable[[Connection], Any]
+"""What is done inside one transaction."""
 
-    def __call__(self, work: Callable[[Connection], T], /) -> Awaitable[T]:
-        """Begin, run the work, commit; roll back and raise if that fails."""
+Take = Callable[[], Work | None]
+"""Gives the work of the next transaction, None where nothing waits."""
+
+Done = Callable[[Any, Any, Exception | None], None]
+"""Takes a work, and what it returned or what its transaction failed with."""
+
+
+class Transact(Protocol):
+    """Runs one transaction after another, as long as there is something to do."""
+
+    def __call__(self, take: Take, done: Done, /) -> Awaitable[None]:
+        """Begin a transaction for each work, run it, commit; roll back if that fails.
+
+        Args:
+            take: is asked whenever the database is free, from whichever thread writes to it.
+            done: told on the event loop, in order.
+        """
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -63,7 +78,7 @@ class Batcher:
     """Gathers calls and runs them in shared transactions, one transaction at a time.
 
     Args:
-        transact: runs one transaction.
+        transact: runs transactions.
         observe: told per transaction what each operation took, and as ``commit`` what the rest of it took.
     """
 
@@ -71,7 +86,8 @@ class Batcher:
         self._transact = transact
         self._observe = observe
         self._waiting: deque[_Call] = deque()
-        self._under_way: Sequence[_Call] = ()
+        self._again: deque[_Call] = deque()
+        self._under_way: set[_Group] = set()
         self._wake = asyncio.Event()
         self._closing = False
         self._writer = asyncio.create_task(self._run(), name="store writer")
@@ -102,37 +118,50 @@ class Batcher:
         await asyncio.wait([self._writer])
 
     async def _run(self) -> None:
-        while not (self._closing and not self._waiting):
+        while not (self._closing and not self._anything):
             await self._wake.wait()
             self._wake.clear()
-            while self._waiting:
-                self._under_way = self._take()
-                await self._write(self._under_way)
-                self._under_way = ()
+            while self._anything:
+                await self._transact(self._take, self._done)
 
-    def _take(self) -> list[_Call]:
+    @property
+    def _anything(self) -> bool:
+        return bool(self._again or self._waiting)
+
+    def _take(self) -> "_Group | None":
+        if self._again:
+            calls = [self._again.popleft()]
+        elif self._waiting:
+            calls = self._gathered()
+        else:
+            return None
+        group = _Group(calls)
+        self._under_way.add(group)
+        return group
+
+    def _gathered(self) -> list[_Call]:
         calls = [self._waiting.popleft()]
         weight = calls[0].weight
         while self._waiting and (weight := weight + self._waiting[0].weight) <= MAX_WEIGHT:
             calls.append(self._waiting.popleft())
         return calls
 
-    async def _write(self, calls: Sequence[_Call]) -> None:
-        group: dict[Operation[Any, Any], list[_Call]] = {}
-        for call in calls:
-            group.setdefault(call.operation, []).append(call)
-        work = [(operation, [call.payload for call in asked]) for operation, asked in group.items()]
-        started = perf_counter()
-        try:
-            done = await self._transact(partial(_perform, work))
-        except OutcomeUnknown as error:
-            self._leave_open(group, error)
-            return
-        except Exception as error:  # noqa: BLE001 - whatever it is belongs to the callers
-            await self._recover(calls, error)
-            return
-        rest = perf_counter() - started
-        for (operation, asked), (answers, seconds) in zip(group.items(), done, strict=True):
+    def _done(self, group: "_Group", answers: Any, error: Exception | None) -> None:
+        self._under_way.discard(group)
+        if error is None:
+            self._answer(group, answers)
+        elif isinstance(error, OutcomeUnknown):
+            self._leave_open(group.asked, error)
+        elif len(group.calls) == 1 or isinstance(translated(error), StoreUnavailable):
+            for call in group.calls:
+                _refuse(call, error)
+        else:
+            self._again.extend(group.calls)
+            self._wake.set()
+
+    def _answer(self, group: "_Group", done: Sequence[tuple[Sequence[Any], float]]) -> None:
+        rest = perf_counter() - group.begun
+        for (operation, asked), (answers, seconds) in zip(group.asked.items(), done, strict=True):
             for call, answer in zip(asked, answers, strict=True):
                 if not call.answer.done():
                     call.answer.set_result(answer)
@@ -148,19 +177,14 @@ class Batcher:
             for call, answer in zip(asked, answers, strict=True):
                 _refuse(call, OutcomeUnknown(str(error), answer))
 
-    async def _recover(self, calls: Sequence[_Call], error: Exception) -> None:
-        if len(calls) == 1 or isinstance(translated(error), StoreUnavailable):
-            for call in calls:
-                _refuse(call, error)
-        else:
-            for call in calls:
-                await self._write([call])
-
     def _ended(self, _: "asyncio.Task[None]") -> None:
         """Leave nobody waiting for an answer that will not come."""
-        for call in (*self._under_way, *self._waiting):
-            _refuse(call, StoreUnavailable(self._obituary()))
+        under_way = chain.from_iterable([group.calls for group in tuple(self._under_way)])
+        left = [*under_way, *self._again, *self._waiting]
+        self._again.clear()
         self._waiting.clear()
+        for call in left:
+            _refuse(call, StoreUnavailable(self._obituary()))
 
     def _obituary(self) -> str:
         if self._closing:
@@ -169,15 +193,25 @@ class Batcher:
         return f"the store's writer has ended: {error!r}" if error else "the store's writer was stopped"
 
 
-def _perform(
-    work: Sequence[tuple[Operation[Any, Any], Sequence[Any]]], connection: Connection
-) -> list[tuple[Sequence[Any], float]]:
-    done = []
-    for operation, payloads in work:
-        started = perf_counter()
-        answers = operation.run(connection, payloads)
-        done.append((answers, perf_counter() - started))
-    return done
+class _Group:
+    """Calls that share a transaction, by operation in the order in which these were first asked for."""
+
+    __slots__ = ("asked", "begun", "calls")
+
+    def __init__(self, calls: Sequence[_Call]) -> None:
+        self.begun = perf_counter()
+        self.calls = calls
+        self.asked: dict[Operation[Any, Any], list[_Call]] = {}
+        for call in calls:
+            self.asked.setdefault(call.operation, []).append(call)
+
+    def __call__(self, connection: Connection) -> list[tuple[Sequence[Any], float]]:
+        done = []
+        for operation, asked in self.asked.items():
+            started = perf_counter()
+            answers = operation.run(connection, [call.payload for call in asked])
+            done.append((answers, perf_counter() - started))
+        return done
 
 
 def counted(refusal: Exception) -> Exception:

@@ -18,6 +18,7 @@ from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
 from hookwright_operator.errors import StoreError, StoreUnavailable
+from hookwright_operator.store.batch import Done, Take, Work
 from hookwright_operator.store.faults import cause, translated
 from hookwright_operator.store.migrations import upgrade
 from hookwright_operator.store.postgres import PostgresDatabase
@@ -55,6 +56,9 @@ class Database(Reports, Protocol):
         Raises:
             OutcomeUnknown: it may have been committed.
         """
+
+    async def write_all(self, take: Take, done: Done, /) -> None:
+        """Run transactions one after another as long as there is work; see `batch.Transact`."""
 
     async def read(self, work: Callable[[Connection], T], /) -> T:
         """Run a function that only reads, beside writers and other readers."""
@@ -146,6 +150,31 @@ class SqliteDatabase:
         """Run a function in a transaction on the writer thread."""
         return await _run(self._writing, self._writer, work)
 
+    async def write_all(self, take: Take, done: Done, /) -> None:
+        """Run transactions on the writer thread; between two of them it waits for no turn of the event loop."""
+        loop = asyncio.get_running_loop()
+        faults: list[Exception] = []
+
+        def tell(work: Work, result: object, error: Exception | None) -> None:
+            try:
+                done(work, result, error)
+            except Exception as fault:  # noqa: BLE001 - raised below
+                faults.append(fault)
+
+        def transact() -> None:
+            while not faults and (work := take()) is not None:
+                try:
+                    with self._writer.begin() as connection:
+                        result = work(connection)
+                except Exception as error:  # noqa: BLE001 - whatever it is belongs to those who asked
+                    loop.call_soon_threadsafe(tell, work, None, error)
+                else:
+                    loop.call_soon_threadsafe(tell, work, result, None)
+
+        await _in(self._writing, transact)
+        if faults:
+            raise faults[0]
+
     async def read(self, work: Callable[[Connection], T], /) -> T:
         """Run a function on a reader thread; it sees one state of the database throughout."""
         return await _run(self._reading, self._reader, work)
@@ -180,8 +209,12 @@ async def _run(executor: Executor, engine: Engine, work: Callable[[Connection], 
         with engine.begin() as connection:
             return work(connection)
 
+    return await _in(executor, transact)
+
+
+async def _in(executor: Executor, work: Callable[[], T]) -> T:
     try:
-        running = asyncio.get_running_loop().run_in_executor(executor, transact)
+        running = asyncio.get_running_loop().run_in_executor(executor, work)
     except RuntimeError as error:
         raise StoreUnavailable(f"the store has no thread to work with: {error}") from error
     return await running
