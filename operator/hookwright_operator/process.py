@@ -1,6 +1,7 @@
 """The operator as one running whole: what is made in which order, and what ends in which."""
 
 import asyncio
+import gc
 import secrets
 import signal
 import time
@@ -224,6 +225,9 @@ class Operator:
                     await until_shown(self._kube, self._world.cache, self._settings.watch_namespaces)
                     self._watch.complete = True
                     await self._pass()
+                    # What the lists left goes; what was made of them stays, and no collection need look at it again.
+                    gc.collect()
+                    gc.freeze()
                     self._watch.synced = True
                     self._synced.set()
                     log.info("ready", endpoints=len(self._registry))

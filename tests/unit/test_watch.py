@@ -22,6 +22,11 @@ def body(name: str, **more: Any) -> dict[str, Any]:
     return {"metadata": {**metadata, **more.pop("metadata", {})}, **more}
 
 
+def version(number: int) -> dict[str, str]:
+    """Return the metadata of a later version."""
+    return {"resourceVersion": str(number)}
+
+
 ENDPOINT = body(
     "orders", spec={"projectRef": {"name": "billing"}, "url": "https://a.example/", "events": ["delivered"]}
 )
@@ -68,6 +73,39 @@ async def test_after_that_every_change_is(watch: Watch, turns: list[Key]) -> Non
     assert turns == [ORDERS]
 
     watch.happened("Project", "ADDED", body("billing", spec={}))
+    await watch.queue.settled()
+    assert set(turns[1:]) == {PROJECT, ORDERS}
+
+
+async def test_what_is_known_already_has_no_turn(watch: Watch, turns: list[Key]) -> None:
+    """The answer to our own write showed it, and whoever wrote looks again by himself."""
+    watch.complete = True
+    watch.cache.see("WebhookEndpoint", ENDPOINT)
+    watch.cache.see_secret(SECRET)
+
+    watch.happened("WebhookEndpoint", "MODIFIED", ENDPOINT)
+    watch.secret_happened("MODIFIED", SECRET)
+    await watch.queue.settled()
+    assert turns == []
+
+    watch.happened("WebhookEndpoint", "MODIFIED", {**ENDPOINT, "metadata": {**ENDPOINT["metadata"], **version(2)}})
+    await watch.queue.settled()
+    assert turns == [ORDERS]
+
+
+async def test_a_project_whose_counts_change_has_its_turn_alone(watch: Watch, turns: list[Key]) -> None:
+    """With 10,000 children each that comes would else bring a turn to all of them; deletion concerns them."""
+    watch.happened("WebhookEndpoint", None, ENDPOINT)
+    watch.happened("Project", None, body("billing", spec={}))
+    watch.complete = True
+
+    counted = body("billing", metadata=version(2), spec={}, status={"webhookEndpoints": 1})
+    watch.happened("Project", "MODIFIED", counted)
+    await watch.queue.settled()
+    assert turns == [PROJECT]
+
+    going = body("billing", metadata={**version(3), "deletionTimestamp": "2030-01-31T12:00:00Z"}, spec={})
+    watch.happened("Project", "MODIFIED", going)
     await watch.queue.settled()
     assert set(turns[1:]) == {PROJECT, ORDERS}
 

@@ -10,6 +10,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from pydantic import BaseModel
+
 from hookwright_crds.base import ObjectMeta
 from hookwright_crds.resources import ApiKey, Kind, Project, WebhookEndpoint
 from hookwright_operator.reconcile.plan import MANAGED_BY, MANAGER, OWNER_UID, Key, Parent, Secret
@@ -20,6 +22,7 @@ Name = tuple[str, str]
 
 MODELS: Final[dict[Kind, type[Resource]]] = {"Project": Project, "ApiKey": ApiKey, "WebhookEndpoint": WebhookEndpoint}
 _REMEMBERED_DEATHS: Final = 4096
+_NAMES: Final[dict[frozenset[str], set[str]]] = {}
 
 
 @dataclass(slots=True)
@@ -35,17 +38,20 @@ class Cache:
     _dead: dict[str, int] = field(default_factory=dict)
 
     def see(self, kind: Kind, body: Mapping[str, Any]) -> Key | None:
-        """Take in an object as a watch or an answer shows it; None where something newer is known.
+        """Take in an object as a watch or an answer shows it; None where it tells nothing new.
+
+        Whoever writes is told twice, by the answer and by the watch, and only the first that comes is news.
 
         Raises:
             ValueError: the object does not fit the contract.
         """
-        if not self._newer(body["metadata"]):
+        shown = body["metadata"]
+        if not self._newer(shown):
             return None
-        meta = ObjectMeta.model_validate(body["metadata"])
-        key = key_of(kind, meta)
-        self._unfit[key] = meta.uid
+        key = Key(kind, shown["namespace"], shown["name"])
+        self._unfit[key] = shown["uid"]
         resource = MODELS[kind].model_validate(body)
+        _share_names(resource)
         del self._unfit[key]
         self._detach(key)
         self._resources[key] = resource
@@ -68,7 +74,7 @@ class Cache:
         return key
 
     def see_secret(self, body: Mapping[str, Any]) -> Secret | None:
-        """Take in a Secret; None where something newer is known."""
+        """Take in a Secret; None where it tells nothing new."""
         if not self._newer(body["metadata"]):
             return None
         secret = _secret(body)
@@ -108,6 +114,7 @@ class Cache:
             return known
         if known.owner_uid == "":
             del self._secrets[namespace, name]
+            self._versions.pop(known.uid, None)
         return Secret(namespace=namespace, name=name, fields={}, uid=known.uid, foreign=True)
 
     def project_of(self, key: Key) -> Key | None:
@@ -168,7 +175,7 @@ class Cache:
 
     def _newer(self, metadata: Mapping[str, Any]) -> bool:
         uid, version = metadata["uid"], int(metadata["resourceVersion"])
-        if max(self._dead.get(uid, -1), self._versions.get(uid, -1)) > version:
+        if self._versions.get(uid, -1) >= version or self._dead.get(uid, -1) > version:
             return False
         self._versions[uid] = version
         return True
@@ -190,8 +197,19 @@ def key_of(kind: Kind, meta: ObjectMeta) -> Key:
     return Key(kind, meta.namespace, meta.name)
 
 
+def _share_names(model: BaseModel) -> None:
+    """Let models in which the same fields were given share the one set of their names: half of their memory."""
+    given = model.model_fields_set
+    object.__setattr__(model, "__pydantic_fields_set__", _NAMES.setdefault(frozenset(given), given))
+    for value in model.__dict__.values():
+        for part in value if isinstance(value, tuple) else (value,):
+            if isinstance(part, BaseModel):
+                _share_names(part)
+
+
 def _secret(body: Mapping[str, Any]) -> Secret:
     meta = ObjectMeta.model_validate(body["metadata"])
+    _share_names(meta)
     made_by_us = meta.labels.get(MANAGED_BY) == MANAGER
     return Secret(
         namespace=meta.namespace,

@@ -113,14 +113,16 @@ class World:
             self.health.pop(resource.metadata.uid, None)
             self._follow(plan)
             return (plan.again_at - now).total_seconds() if plan.again_at else None
-        for action in plan.actions:
-            await self._do(action)
+        learnt = [await self._do(action) for action in plan.actions]
         if self._failures.due(uid, now):
             self._failures.told(uid, now)
         if isinstance(resource, WebhookEndpoint) and _lost_counts(resource):
             self.counts_lost(resource.metadata.uid)
         if published is not None and self.health.get(resource.metadata.uid) is published:
             del self.health[resource.metadata.uid]
+        if any(learnt):
+            # The watch will show nothing that the answers did not; and they may show what others wrote meanwhile.
+            return 0.0
         again_at = min((at for at in (plan.again_at, self._failures.again_at(uid)) if at), default=None)
         return (again_at - now).total_seconds() if again_at else None
 
@@ -203,7 +205,8 @@ class World:
         if not waiting:
             self._undiscarded.pop(key, None)
 
-    async def _do(self, action: Action) -> None:
+    async def _do(self, action: Action) -> bool:
+        """Carry an action out; tell whether the API server's answer showed anything new."""
         match action:
             case OpenProject() | CloseProject() | Register() | Unregister():
                 self._do_here(action)
@@ -212,9 +215,10 @@ class World:
             case Announce():
                 await self._announce(action)
             case CreateSecret() | RestoreSecret() | UpdateSecret() | DeleteSecret():
-                await self._do_secret(action)
+                return await self._do_secret(action)
             case ApplyMetadata() | RemoveFinalizer() | ApplyStatus():
-                await self._do_object(action)
+                return await self._do_object(action)
+        return False
 
     def _do_here(self, action: OpenProject | CloseProject | Register | Unregister) -> None:
         match action:
@@ -227,20 +231,22 @@ class World:
             case Unregister(uid):
                 self._unregister(uid)
 
-    async def _do_secret(self, action: CreateSecret | RestoreSecret | UpdateSecret | DeleteSecret) -> None:
+    async def _do_secret(self, action: CreateSecret | RestoreSecret | UpdateSecret | DeleteSecret) -> bool:
         match action:
             case CreateSecret(secret):
-                await self._create(secret)
+                return await self._create(secret)
             case RestoreSecret(secret):
                 path = secrets_path(secret.namespace, secret.name)
-                self.cache.see_secret(await self.kube.apply(path, _secret_body(secret, with_fields=False)))
+                answer = await self.kube.apply(path, _secret_body(secret, with_fields=False))
             case UpdateSecret(secret, gone):
                 path = secrets_path(secret.namespace, secret.name)
-                self.cache.see_secret(await self.kube.merge(path, _update_body(secret, gone)))
+                answer = await self.kube.merge(path, _update_body(secret, gone))
             case DeleteSecret(namespace, name, uid):
                 await self.kube.delete(secrets_path(namespace, name), uid=uid)
+                return False
+        return self.cache.see_secret(answer) is not None
 
-    async def _create(self, secret: Secret) -> None:
+    async def _create(self, secret: Secret) -> bool:
         try:
             made = await self.kube.post(secrets_path(secret.namespace), _secret_body(secret, with_fields=True))
         except KubeError as error:
@@ -249,9 +255,9 @@ class World:
                 path = secrets_path(secret.namespace, secret.name)
                 self.cache.see_secret(await self.kube.get(path))
             raise
-        self.cache.see_secret(made)
+        return self.cache.see_secret(made) is not None
 
-    async def _do_object(self, action: ApplyMetadata | RemoveFinalizer | ApplyStatus) -> None:
+    async def _do_object(self, action: ApplyMetadata | RemoveFinalizer | ApplyStatus) -> bool:
         path, kind = resource_path(action.key), action.key.kind
         match action:
             case ApplyMetadata():
@@ -263,11 +269,11 @@ class World:
                 except KubeError as error:
                     if error.status != 404:
                         raise
-                return
+                return False
             case ApplyStatus(key, uid, status):
                 body = _identity(key, uid) | {"status": dict(status)}
                 answer = await self.kube.apply(f"{path}/status", self._over_what_is_known(key, body))
-        self.cache.see(kind, answer)
+        return self.cache.see(kind, answer) is not None
 
     def _over_what_is_known(self, key: Key, body: dict[str, Any]) -> dict[str, Any]:
         known = self.cache.resource(key) if self.rivalled else None

@@ -67,9 +67,27 @@ def test_an_older_version_does_not_replace_a_newer_one() -> None:
     assert cache.see("WebhookEndpoint", endpoint(7, url="https://new.example/")) == ORDERS
     assert cache.see("WebhookEndpoint", endpoint(5, url="https://old.example/")) is None
     assert url_of(cache) == "https://new.example/"
-    assert cache.see("WebhookEndpoint", endpoint(7, url="https://same.example/")) == ORDERS
     assert cache.see("WebhookEndpoint", endpoint(10, url="https://newer.example/")) == ORDERS
     assert url_of(cache) == "https://newer.example/"
+
+
+def test_what_is_known_already_is_no_news() -> None:
+    """The answer to a write and the watch show the same version, and it costs but one look."""
+    cache = Cache()
+    assert cache.see("WebhookEndpoint", endpoint(7)) == ORDERS
+    assert cache.see("WebhookEndpoint", endpoint(7)) is None
+    assert cache.see_secret(secret(8)) is not None
+    assert cache.see_secret(secret(8)) is None
+
+
+def test_a_foreign_secret_is_news_each_time_it_is_read() -> None:
+    """Nobody watches it, so it is forgotten with the asking; the next reading shows it again, changed or not."""
+    cache = Cache()
+    for _ in range(2):
+        assert cache.see_secret(secret(8, labelled="", owned="")) is not None
+        found = signing_secret(cache)
+        assert found is not None
+        assert found.foreign
 
 
 def test_versions_are_compared_as_numbers() -> None:
