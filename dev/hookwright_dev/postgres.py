@@ -19,10 +19,10 @@ from typing import Any, Final
 
 import asyncpg
 
+from hookwright_dev import packages
 from hookwright_dev.errors import DevError
 from hookwright_dev.installation import free_port
 from hookwright_dev.processes import ChildProcess
-from hookwright_dev.progress import progress
 
 HOST: Final = "127.0.0.1"
 USER: Final = "hookwright"
@@ -47,8 +47,7 @@ def programs() -> Path:
     """
     found = _installed()
     if found is None and os.geteuid() == 0 and shutil.which("apt-get"):
-        with progress("installing PostgreSQL (once)"):
-            _install()
+        _install()
         found = _installed()
     if found is None:
         raise PostgresMissingError("PostgreSQL 15 or newer is needed: install it (Debian: apt-get install postgresql)")
@@ -70,16 +69,10 @@ def _install() -> None:
     if not no_cluster.exists():
         no_cluster.parent.mkdir(parents=True, exist_ok=True)
         no_cluster.write_text("create_main_cluster = false\n")
-    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-    keep = ("-o", "Dpkg::Options::=--force-confold")
-    for command in (("update", "-q"), ("install", "-q", "-y", "--no-install-recommends", *keep, "postgresql")):
-        done = subprocess.run(
-            ["apt-get", *command], env=environment, capture_output=True, text=True, timeout=600, check=False
-        )
-        if done.returncode != 0:
-            raise PostgresMissingError(
-                f"PostgreSQL could not be installed; apt-get {command[0]} said: {done.stderr.strip()[-500:]}"
-            )
+    try:
+        packages.install("postgresql")
+    except packages.PackageError as error:
+        raise PostgresMissingError(f"PostgreSQL 15 or newer is needed: {error}") from None
 
 
 @dataclass(slots=True)

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from hookwright_dev import packages
 from hookwright_dev.assets import GO_VERSION
 from hookwright_dev.errors import DevError
 from hookwright_dev.processes import ChildProcess
@@ -197,20 +198,7 @@ def _go_install(go: str, tool: GoTool, scratch: Path, environ: Mapping[str, str]
 
 
 def _apt_install(package: str, tool: str, environ: Mapping[str, str]) -> None:
-    apt = shutil.which("apt-get", path=environ.get("PATH"))
-    if apt is None or os.geteuid() != 0:
-        why = "there is no apt-get here" if apt is None else "only root may install packages"
-        raise ToolError(f"{tool}: not on the PATH, and {why}; install it yourself (Debian: apt-get install {package})")
-    quiet = {**environ, "DEBIAN_FRONTEND": "noninteractive"}
-    with progress(f"installing {tool} with apt-get"):
-        # Another installation may be under way: wait for it.
-        wait = ["-o", "DPkg::Lock::Timeout=300"]
-        for argv in (
-            [apt, *wait, "update", "-qq"],
-            [apt, *wait, "install", "-y", "-qq", "--no-install-recommends", package],
-        ):
-            done = subprocess.run(
-                argv, env=quiet, capture_output=True, text=True, timeout=_INSTALL_SECONDS, check=False
-            )
-            if done.returncode != 0:
-                raise ToolError(f"{tool}: {' '.join(argv[1:])} failed:\n{done.stderr.strip()}")
+    try:
+        packages.install(package, environ=environ)
+    except packages.PackageError as error:
+        raise ToolError(f"{tool}: not on the PATH, and {error}") from None

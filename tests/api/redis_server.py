@@ -1,14 +1,13 @@
 """A real Redis or Valkey server for tests, installed where it is missing and that can be done."""
 
-import os
 import shutil
 import socket
-import subprocess
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import redis
 
+from hookwright_dev import packages
 from hookwright_dev.installation import free_port
 from hookwright_dev.processes import ChildProcess
 
@@ -18,10 +17,8 @@ _PROGRAMS = ("redis-server", "valkey-server")
 def program() -> str:
     """Return the server's executable, installing Debian's package where there is none and we are root."""
     found = next(filter(None, map(shutil.which, _PROGRAMS)), None)
-    if found is None and os.geteuid() == 0 and shutil.which("apt-get"):
-        environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-        for command in (["update", "-q"], ["install", "-q", "-y", "--no-install-recommends", "redis-server"]):
-            subprocess.run(["apt-get", *command], env=environment, check=True, capture_output=True, timeout=170)
+    if found is None:
+        packages.install("redis-server")
         found = shutil.which("redis-server")
     assert found, "neither redis-server nor valkey-server is installed: install one of them (Debian: redis-server)"
     return found

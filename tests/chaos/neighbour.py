@@ -15,6 +15,8 @@ from itertools import count
 
 from store.proxy import Proxy
 
+from hookwright_dev import packages
+
 _PACKAGES = {"ip": "iproute2", "nft": "nftables"}
 _numbers = count()
 
@@ -109,6 +111,5 @@ def _run(*argv: str) -> None:
 
 def _install() -> None:
     missing = [package for program, package in _PACKAGES.items() if shutil.which(program) is None]
-    if missing and shutil.which("apt-get"):
-        _run("apt-get", "update", "-q")
-        _run("apt-get", "install", "-q", "-y", "--no-install-recommends", *missing)
+    if missing:
+        packages.install(*missing)

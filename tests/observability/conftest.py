@@ -2,8 +2,8 @@
 
 import os
 import shutil
-import subprocess
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import httpx
@@ -12,6 +12,7 @@ from api.processes import Organization, running
 from api.receiver import receiving
 from observability.busy import Session, keep_busy, scrape
 
+from hookwright_dev import packages
 from hookwright_dev.cluster import Cluster
 from hookwright_dev.installation import (
     ApiProcess,
@@ -57,8 +58,8 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         asked = {name for item in session.items for name in getattr(item, "fixturenames", ())}
         for program in asked & PACKAGES.keys():
             if shutil.which(program) is None:
-                command = f"apt-get update -qq && apt-get install -y -qq --no-install-recommends {PACKAGES[program]}"
-                subprocess.run(["sh", "-c", command], capture_output=True, timeout=600, check=False)
+                with suppress(packages.PackageError):
+                    packages.install(PACKAGES[program])
 
 
 def _program(name: str) -> Path:

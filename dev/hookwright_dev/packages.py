@@ -1,0 +1,52 @@
+"""Debian's packages, for programs that are missing: installed as root, by one process at a time."""
+
+import fcntl
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from hookwright_dev.errors import DevError
+from hookwright_dev.progress import progress
+
+_SECONDS: Final = 600
+
+
+class PackageError(DevError):
+    """A package could not be installed; the message says why, and what to install by hand."""
+
+
+def install(*packages: str, environ: Mapping[str, str] = os.environ) -> None:
+    """Install packages by apt-get.
+
+    Raises:
+        PackageError: there is no apt-get, this is not root, or it failed.
+    """
+    apt = shutil.which("apt-get", path=environ.get("PATH"))
+    by_hand = f"install it yourself (Debian: apt-get install {' '.join(packages)})"
+    if apt is None or os.geteuid() != 0:
+        why = "there is no apt-get here" if apt is None else "only root may install packages"
+        raise PackageError(f"{why}; {by_hand}")
+    quiet = {**environ, "DEBIAN_FRONTEND": "noninteractive"}
+    # Files that others have changed stay as they are, and somebody else's installation is waited for.
+    options = ("-o", "Dpkg::Options::=--force-confold", "-o", "DPkg::Lock::Timeout=300")
+    with progress(f"installing {', '.join(packages)} (once)"), _alone():
+        for command in (("update", "-q"), ("install", "-q", "-y", "--no-install-recommends", *options, *packages)):
+            done = subprocess.run(
+                [apt, *command], env=quiet, capture_output=True, text=True, timeout=_SECONDS, check=False
+            )
+            if done.returncode != 0:
+                said = done.stderr.strip()[-500:]
+                raise PackageError(f"apt-get {command[0]} failed, {by_hand}; it said: {said}")
+
+
+@contextmanager
+def _alone() -> Iterator[None]:
+    """Keep tests that run beside each other apart: apt-get refuses to run twice at once."""
+    with (Path(tempfile.gettempdir()) / "hookwright-apt.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
