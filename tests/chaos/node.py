@@ -37,7 +37,7 @@ async def main(path: Path, url: str, lease_ms: int) -> None:
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ended.set)
     plan = Plan(lease_ms=lease_ms, window=8, sweep=0.2)
     engine = await Engine.start(share(path, lease_ms), plan)
-    engine.registry.put(subscriber("orders", url, timeout=0.5, max_in_flight=MAX_IN_FLIGHT))
+    engine.registry.put(subscriber("orders", url, timeout=lease_ms / 3000, max_in_flight=MAX_IN_FLIGHT))
     await ended.wait()
     await engine.stop()
 

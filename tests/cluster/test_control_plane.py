@@ -177,7 +177,7 @@ def test_no_component_outlives_its_parent(
     parent, _, pids = lonely_parent
     assert all(alive(pid) for pid in pids)
     parent.send_signal(number)
-    parent.wait(10)
+    parent.wait(30)
     eventually(lambda: not any(alive(pid) for pid in pids), "every component is gone", timeout=10)
 
 
@@ -187,7 +187,7 @@ def test_the_next_start_removes_what_a_crashed_one_left(
     """A folder without a living owner goes; the folder of a living one stays."""
     parent, left, _ = lonely_parent
     parent.kill()
-    parent.wait(10)
+    parent.wait(30)
     assert left.exists()
     with ControlPlane.start(assets=assets):
         assert not left.exists()

@@ -5,6 +5,8 @@ how they were called.
 """
 
 import os
+import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -36,6 +38,14 @@ def _programs(folder: Path, **texts: str) -> list[Path]:
 
 def _calls(folder: Path) -> list[str]:
     return (folder / "calls").read_text().splitlines()
+
+
+@pytest.fixture(autouse=True)
+def _own_signals() -> Iterator[None]:
+    """A command takes SIGTERM for itself; the tests that run after these have theirs back."""
+    before = signal.getsignal(signal.SIGTERM)
+    yield
+    signal.signal(signal.SIGTERM, before)
 
 
 @pytest.fixture
