@@ -22,9 +22,12 @@ from hookwright_dev.components import Ports
 from hookwright_dev.controlplane import ControlPlane
 from hookwright_dev.errors import DevError, FolderInUseError, IncompleteAssetsError, KubectlError, ProcessError
 
+# A shell has what it starts in the background ignore SIGINT, the tests and so this parent included.
 LONELY_PARENT = """
+import signal
 import time
 from hookwright_dev.controlplane import ControlPlane
+signal.signal(signal.SIGINT, signal.default_int_handler)
 plane = ControlPlane.start()
 print(plane.folder, *(process.pid for process in plane.processes), flush=True)
 time.sleep(600)

@@ -226,7 +226,7 @@ async def test_an_answer_from_before_a_lapse_counts_for_nothing(url: str) -> Non
 
 async def test_the_rate_limit_holds_while_an_endpoint_goes_from_one_to_another(url: str) -> None:
     """Its attempts keep their distance, whoever makes them."""
-    async with two(url, subscriber("orders", "", timeout=TIMEOUT, per_minute=200)) as (receivers, start):
+    async with two(url, subscriber("orders", "", timeout=TIMEOUT, per_minute=100)) as (receivers, start):
         receivers.answer_at_once = True
         owner = await start("first")
         await until(lambda: len(owner.dispatcher.ground) == SHARDS)
@@ -244,15 +244,17 @@ async def test_the_rate_limit_holds_while_an_endpoint_goes_from_one_to_another(u
 
         await eventually(all_delivered)
         # An attempt goes out a moment after it was let go, a longer one on a busy machine.
-        assert min(later - earlier for earlier, later in pairwise(receivers.times)) > 0.3 - 0.1
+        assert min(later - earlier for earlier, later in pairwise(receivers.times)) > 0.6 - 0.3
 
 
 async def test_a_recovery_is_driven_by_the_owner_of_its_endpoint(url: str) -> None:
     """Wherever it was begun; the others leave it alone."""
     async with two(url, *[subscriber(uid, "", timeout=TIMEOUT) for uid in UIDS]) as (receivers, start):
-        owner, other = await start("owner"), await start("other")
+        owner, other = await start("one"), await start("two")
         await until(lambda: {len(one.dispatcher.ground) for one in (owner, other)} == {SHARDS // 2})
-        uid = next(uid for uid in UIDS if owner.dispatcher.ground.owns(uid))
+        uid = UIDS[0]
+        if other.dispatcher.ground.owns(uid):
+            owner, other = other, owner
         job = await other.store.begin_recovery("rec_1", uid, since_ms=0)
         for replica in (other, owner):
             recoveries = Recoveries(replica.registry, replica.dispatcher, replica.store, receivers.clock)
