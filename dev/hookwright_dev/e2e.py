@@ -24,7 +24,7 @@ from typing import Final
 import yaml
 
 from hookwright_dev.errors import DevError
-from hookwright_dev.postgres import PostgresServer
+from hookwright_dev.postgres import postgres_server
 from hookwright_dev.stack import ROOT
 from hookwright_dev.tools import GoTool, acquire_tool
 
@@ -172,13 +172,10 @@ def _node_database() -> Iterator[str]:
         access.flush()
         # The server runs as another user.
         Path(access.name).chmod(0o644)
-        server = PostgresServer({"listen_addresses": f"'127.0.0.1,{NODE_GATEWAY}'", "hba_file": f"'{access.name}'"})
-        try:
-            server.start()
+        settings = {"listen_addresses": f"'127.0.0.1,{NODE_GATEWAY}'", "hba_file": f"'{access.name}'"}
+        with postgres_server(settings) as server:
             server.execute(f"CREATE ROLE e2e LOGIN PASSWORD '{password}'", "CREATE DATABASE e2e OWNER e2e")
             yield f"postgresql://e2e:{password}@{NODE_GATEWAY}:{server.port}/e2e"
-        finally:
-            server.remove()
 
 
 # ------------------------------------------------------------------------------------------ command line

@@ -11,7 +11,8 @@ import shutil
 import signal
 import subprocess
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -221,6 +222,17 @@ class PostgresServer:
         )
         if done.returncode != 0:
             raise DevError(f"{Path(argv[0]).name} failed: {done.stderr.strip()[-500:]}")
+
+
+@contextmanager
+def postgres_server(settings: Mapping[str, str] = FAST) -> Iterator[PostgresServer]:
+    """Run a server of one's own for a block, and remove it with what it holds."""
+    server = PostgresServer(settings)
+    try:
+        server.start()
+        yield server
+    finally:
+        server.remove()
 
 
 def _unprivileged(argv: Sequence[str | Path]) -> list[str | Path]:

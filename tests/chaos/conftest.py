@@ -12,7 +12,7 @@ from chaos.site import Site
 
 from hookwright_dev.cluster import Cluster
 from hookwright_dev.installation import install
-from hookwright_dev.postgres import FAST, PostgresServer, programs
+from hookwright_dev.postgres import FAST, PostgresServer, postgres_server, programs
 from hookwright_dev.receiver import Receiver
 
 LEASE_SECONDS = 31
@@ -78,10 +78,8 @@ async def site(installed: Cluster, namespace: str, tmp_path: Path) -> AsyncItera
 @pytest.fixture
 def postgres() -> Iterator[PostgresServer]:
     """A server of this test's own, for it may be killed."""
-    server = PostgresServer({**FAST, **PROMPT})
-    server.start()
-    yield server
-    server.remove()
+    with postgres_server({**FAST, **PROMPT}) as server:
+        yield server
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from cluster.story import api_client, platform_team, session_keys_rotate, user_l
 from hookwright_dev.assets import Assets
 from hookwright_dev.controlplane import ControlPlane
 from hookwright_dev.installation import SYSTEM_NAMESPACE, ApiProcess, OperatorProcess
-from hookwright_dev.postgres import FAST, PostgresServer, programs
+from hookwright_dev.postgres import postgres_server
 
 CRDS = Path(__file__).resolve().parents[2] / "crds"
 SERVED = ("acme", "globex")
@@ -47,11 +47,8 @@ def plane(assets: Assets, chart: Chart) -> Iterator[ControlPlane]:
 @pytest.fixture
 def database() -> Iterator[str]:
     """The URL of an empty database."""
-    programs()
-    server = PostgresServer(FAST)
-    server.start()
-    yield server.new_database("hookwright")
-    server.remove()
+    with postgres_server() as server:
+        yield server.new_database("hookwright")
 
 
 def test_roles_are_enough(plane: ControlPlane, database: str, tmp_path: Path) -> None:

@@ -2,8 +2,6 @@
 
 import base64
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,19 +12,6 @@ from cluster.conftest import ACCELERATED
 
 from hookwright_dev.cluster import Cluster
 from hookwright_dev.installation import OperatorProcess
-from hookwright_dev.postgres import FAST, PostgresServer, programs
-
-
-@contextmanager
-def postgres_server() -> Iterator[PostgresServer]:
-    """Run a PostgreSQL server of one's own."""
-    programs()
-    server = PostgresServer(FAST)
-    server.start()
-    try:
-        yield server
-    finally:
-        server.remove()
 
 
 def replica(cluster: Cluster, folder: Path, url: str, roles: str, **settings: str) -> OperatorProcess:

@@ -8,17 +8,14 @@ from cluster.conftest import ACCELERATED
 
 from hookwright_dev.cluster import Cluster
 from hookwright_dev.installation import OperatorProcess, install
-from hookwright_dev.postgres import FAST, PostgresServer, programs
+from hookwright_dev.postgres import PostgresServer, postgres_server
 
 
 @pytest.fixture(scope="module")
 def postgres() -> Iterator[PostgresServer]:
     """A server of this module's own."""
-    programs()
-    server = PostgresServer(FAST)
-    server.start()
-    yield server
-    server.remove()
+    with postgres_server() as server:
+        yield server
 
 
 @pytest.fixture(scope="module")

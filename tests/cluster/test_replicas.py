@@ -13,10 +13,11 @@ from dataclasses import dataclass, field
 import httpx
 import pytest
 from cluster.acting import Organization, delivered, endpoint, eventually, manifest, receiving, sample
-from cluster.replicas import exposition, postgres_server, replica
+from cluster.replicas import exposition, replica
 
 from hookwright_dev.cluster import Cluster
 from hookwright_dev.installation import OperatorProcess, install
+from hookwright_dev.postgres import postgres_server
 from hookwright_dev.receiver import Received
 from hookwright_operator.store.shards import SHARDS
 

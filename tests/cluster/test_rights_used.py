@@ -26,7 +26,7 @@ from hookwright_dev.installation import (
     OperatorProcess,
     install,
 )
-from hookwright_dev.postgres import FAST, PostgresServer, programs
+from hookwright_dev.postgres import postgres_server
 
 CRDS = Path(__file__).resolve().parents[2] / "crds"
 ACCOUNTS = ("hookwright-operator", "hookwright-delivery", "hookwright-api")
@@ -48,11 +48,8 @@ def plane(assets: Assets) -> Iterator[ControlPlane]:
 @pytest.fixture(scope="module")
 def database() -> Iterator[str]:
     """The URL of a database on a server of this module's own."""
-    programs()
-    server = PostgresServer(FAST)
-    server.start()
-    yield server.new_database("hookwright")
-    server.remove()
+    with postgres_server() as server:
+        yield server.new_database("hookwright")
 
 
 @pytest.fixture(scope="module")

@@ -6,10 +6,11 @@ from dataclasses import dataclass
 import httpx
 import pytest
 from cluster.acting import Organization, delivered, endpoint, eventually, manifest, message_ids, receiving, sample
-from cluster.replicas import exposition, leads, postgres_server, replica
+from cluster.replicas import exposition, leads, replica
 
 from hookwright_dev.cluster import Cluster
 from hookwright_dev.installation import OperatorProcess, install
+from hookwright_dev.postgres import postgres_server
 from hookwright_dev.receiver import verdict
 
 NOWHERE = "http://127.0.0.1:9/"

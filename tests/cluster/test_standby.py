@@ -15,11 +15,12 @@ from pathlib import Path
 
 import pytest
 from cluster.acting import Object, Organization, endpoint, eventually, manifest
-from cluster.replicas import exposition, leads, postgres_server, replica, writes
+from cluster.replicas import exposition, leads, replica, writes
 
 from hookwright_dev.assets import Assets
 from hookwright_dev.controlplane import ControlPlane
 from hookwright_dev.installation import SYSTEM_NAMESPACE, OperatorProcess, install
+from hookwright_dev.postgres import postgres_server
 from hookwright_operator.leading import LEASE
 
 CRDS = Path(__file__).resolve().parents[2] / "crds"

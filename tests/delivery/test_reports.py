@@ -10,7 +10,7 @@ from delivery.test_health import INTERVAL, Seconds, made
 from sqlalchemy import text
 from structlog.testing import capture_logs
 
-from hookwright_dev.postgres import FAST, PostgresServer, programs
+from hookwright_dev.postgres import postgres_server
 from hookwright_operator.delivery.health import HealthPublisher
 from hookwright_operator.registry import Endpoint, Health, Registry
 from hookwright_operator.store.model import State
@@ -55,11 +55,8 @@ class Process:
 @pytest.fixture(scope="module")
 def url() -> Iterator[str]:
     """A database of these tests' own."""
-    programs()
-    server = PostgresServer(FAST)
-    server.start()
-    yield server.new_database("reports")
-    server.remove()
+    with postgres_server() as server:
+        yield server.new_database("reports")
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from delivery.engine import eventually, subscriber, until
 from delivery.replicas import LEASE_MS, MAX_IN_FLIGHT, TIMEOUT, TOGETHER, Receivers, Replica
 from store.making import EMPTY, Clock, migrated
 
-from hookwright_dev.postgres import FAST, PostgresServer, programs
+from hookwright_dev.postgres import PostgresServer, postgres_server
 from hookwright_operator.ports import Recoveries
 from hookwright_operator.registry import Endpoint
 from hookwright_operator.store.model import RecoveryState
@@ -24,11 +24,8 @@ UIDS = [f"endpoint-{number}" for number in range(8)]
 @pytest.fixture(scope="module")
 def postgres() -> Iterator[PostgresServer]:
     """A server of this module's own."""
-    programs()
-    server = PostgresServer(FAST)
-    server.start()
-    yield server
-    server.remove()
+    with postgres_server() as server:
+        yield server
 
 
 @pytest.fixture(scope="module")

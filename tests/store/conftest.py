@@ -8,7 +8,7 @@ import pytest
 import pytest_asyncio
 from store.making import EMPTY, LEASE_MS, Clock, Observed, left, migrated, neighbour_of
 
-from hookwright_dev.postgres import FAST, PostgresServer, programs
+from hookwright_dev.postgres import PostgresServer, postgres_server, programs
 from hookwright_operator.store.store import Store
 
 Open = Callable[[], Awaitable[Store]]
@@ -35,10 +35,8 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[PostgresServer]:
     """The session's PostgreSQL server."""
-    server = PostgresServer(FAST)
-    server.start()
-    yield server
-    server.remove()
+    with postgres_server() as server:
+        yield server
 
 
 @pytest.fixture(scope="session")

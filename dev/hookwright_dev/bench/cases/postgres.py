@@ -15,7 +15,7 @@ from hookwright_dev.bench.limit import limited
 from hookwright_dev.bench.loader import Target
 from hookwright_dev.bench.measures import BYTES, CPU, PER_SECOND, TIMES, Measure
 from hookwright_dev.bench.site import ROLES, Site, running
-from hookwright_dev.postgres import PostgresServer
+from hookwright_dev.postgres import PostgresServer, postgres_server
 from hookwright_operator.store.shards import SHARDS
 
 DURABLE: Final = {"fsync": "on", "synchronous_commit": "on", "full_page_writes": "on", "max_wal_size": "4GB"}
@@ -92,12 +92,8 @@ def measure(options: Options) -> list[Measure]:
 
 @contextmanager
 def _database() -> Iterator[tuple[PostgresServer, str]]:
-    server = PostgresServer(DURABLE)
-    try:
-        server.start()
+    with postgres_server(DURABLE) as server:
         yield server, server.new_database(DATABASE)
-    finally:
-        server.remove()
 
 
 def _shared(site: Site, count: int) -> None:

@@ -25,7 +25,7 @@ from hookwright_dev.bench.filling import (
     filled_sqlite,
 )
 from hookwright_dev.bench.measures import BYTES, MILLISECONDS, TIMES, Measure
-from hookwright_dev.postgres import PostgresServer
+from hookwright_dev.postgres import postgres_server
 from hookwright_operator.store.model import Attempt, Claimed, NewDelivery, NewEvent, Settlement, State
 from hookwright_operator.store.store import Store
 
@@ -68,12 +68,8 @@ def _engine(engine: str) -> Iterator[Callable[[int], AbstractContextManager[Fill
         with tempfile.TemporaryDirectory(prefix="hookwright-bench-") as name:
             yield lambda rows: filled_sqlite(Path(name), rows)
         return
-    server = PostgresServer(POSTGRES)
-    try:
-        server.start()
+    with postgres_server(POSTGRES) as server:
         yield lambda rows: filled_postgres(server, rows)
-    finally:
-        server.remove()
 
 
 async def _timed(database: Filled) -> dict[str, float]:
