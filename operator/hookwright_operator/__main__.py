@@ -19,12 +19,10 @@ _COLLECTED_AFTER: Final = (20_000, 20, 50)
 
 
 def _collect_rarely() -> None:
-    """Have the collector of reference cycles, of which a delivery leaves next to none, run rarely and see little.
+    """Have the collector of reference cycles, of which a delivery leaves next to none, run rarely.
 
-    By default it runs every few deliveries, and now and then walks through everything that was ever imported.
+    By default it runs every few deliveries. What it need not look at is told when everything is known (`process`).
     """
-    gc.collect()
-    gc.freeze()
     gc.set_threshold(*_COLLECTED_AFTER)
 
 

@@ -32,7 +32,7 @@ async def until_shown(kube: Kube, cache: Cache, namespaces: Collection[str]) -> 
         KubeError: the lists cannot be had.
     """
     while True:
-        missing = {uid for kind in (*MODELS, None) for uid in await _uids(kube, kind, namespaces)}
+        missing = {uid for kind in (*MODELS, None) for uid in await uids_of(kube, kind, namespaces)}
         # What was created and deleted within a gap of a watch is never shown, so after a while it is listed anew.
         for _ in range(_LOOKS):
             missing = {uid for uid in missing if not cache.knows(uid)}
@@ -41,8 +41,17 @@ async def until_shown(kube: Kube, cache: Cache, namespaces: Collection[str]) -> 
             await asyncio.sleep(_LOOK_SECONDS)
 
 
-async def _uids(kube: Kube, kind: Kind | None, namespaces: Collection[str]) -> set[str]:
-    """Return the uids of all objects of a kind, or of our Secrets where it is None."""
+async def uids_of(kube: Kube, kind: Kind | None, namespaces: Collection[str]) -> set[str]:
+    """Return the uids of all objects of a kind, or of our Secrets where it is None, a page at a time.
+
+    Args:
+        kube: asked for them.
+        kind: of what.
+        namespaces: where, everywhere where empty.
+
+    Raises:
+        KubeError: they cannot be had.
+    """
     found: set[str] = set()
     for namespace in namespaces or (None,):
         path = secrets_path(namespace) if kind is None else resources_path(kind, namespace)
@@ -81,7 +90,7 @@ async def audit(kube: Kube, watch: Watch, namespaces: Collection[str]) -> int:
 async def _audit_kind(kube: Kube, watch: Watch, kind: Kind | None, namespaces: Collection[str]) -> int:
     missed = 0
     before = list(watch.cache.names(kind))
-    present = await _uids(kube, kind, namespaces)
+    present = await uids_of(kube, kind, namespaces)
     for (namespace, name), uid in before:
         if uid not in present:
             missed += 1

@@ -12,11 +12,11 @@ from typing import Final
 import structlog
 
 from hookwright_operator import measuring, metrics
+from hookwright_operator.audit import uids_of
 from hookwright_operator.delivery.health import HealthPublisher, delivery_counts
 from hookwright_operator.kube import Kube
 from hookwright_operator.leading import Term
 from hookwright_operator.reconcile.cache import Cache
-from hookwright_operator.reconcile.paths import resources_path
 from hookwright_operator.reconcile.plan import Key
 from hookwright_operator.registry import Registry
 from hookwright_operator.store.store import Store
@@ -66,8 +66,7 @@ class Duties:
         if waiting <= live:
             return
         # Another process may have seen a new endpoint, and have taken events in for it, before this one's watch.
-        listed = await self.kube.get(resources_path("WebhookEndpoint"))
-        live.update(found["metadata"]["uid"] for found in listed["items"])
+        live |= await uids_of(self.kube, "WebhookEndpoint", ())
         for uid in waiting - live:
             discarded = await self.store.discard(uid, "endpoint deleted")
             metrics.DELIVERIES.labels("discarded").inc(discarded)

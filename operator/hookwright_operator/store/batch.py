@@ -157,7 +157,6 @@ class Batcher:
                 _refuse(call, error)
         else:
             self._again.extend(group.calls)
-            self._wake.set()
 
     def _answer(self, group: "_Group", done: Sequence[tuple[Sequence[Any], float]]) -> None:
         rest = perf_counter() - group.begun
