@@ -108,6 +108,48 @@ async def test_a_claim_whose_answer_was_lost_is_given_back(through_proxy: Line) 
     await eventually(is_free)
 
 
+@pytest.mark.parametrize("cut", Cut)
+async def test_what_is_claimed_after_a_lost_answer_is_not_given_back(
+    through_proxy: Line, open_store: Open, cut: Cut
+) -> None:
+    """The release of the lost claim comes late, as the server is away; what is claimed anew stays claimed after it."""
+    delivery = await accept_one(through_proxy.store)
+    other = await open_store()
+    through_proxy.proxy.cut, through_proxy.proxy.closed = cut, True
+    with pytest.raises(StoreUnavailable, match="lost during a commit"):
+        await through_proxy.store.claim([("orders", 1)])
+    with pytest.raises(StoreUnavailable, match="cannot be used"):
+        await through_proxy.store.ping()
+
+    through_proxy.proxy.closed = False
+    claimed = await through_proxy.store.claim([("orders", 1)])
+
+    assert [one.id for one in claimed] == [delivery.id]
+    # Longer than the release can wait for its next try.
+    await asyncio.sleep(1)
+    assert await claimed_ids(other) == []
+
+
+async def test_what_is_claimed_after_a_release_whose_answer_was_lost_stays_claimed(
+    through_proxy: Line, open_store: Open
+) -> None:
+    """The release is made again by the store, and no claim comes in between."""
+    delivery = await accept_one(through_proxy.store, claimed=True)
+    other = await open_store()
+    through_proxy.proxy.cut = Cut.AFTER
+    releasing = asyncio.create_task(through_proxy.store.release([delivery.id]))
+
+    async def is_cut() -> bool:
+        return through_proxy.proxy.cuts == 1
+
+    await eventually(is_cut)
+    claimed = await claimed_ids(through_proxy.store)
+    await releasing
+
+    assert claimed == [delivery.id]
+    assert await claimed_ids(other) == []
+
+
 async def test_a_settlement_repeated_after_a_lost_answer_counts_once(through_proxy: Line) -> None:
     """The delivery has moved, and moves no further."""
     delivery = await accept_one(through_proxy.store, claimed=True)

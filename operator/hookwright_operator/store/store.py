@@ -66,14 +66,13 @@ class Store:
         delivers: bool = True,
     ) -> None:
         self.instance = instance
-        self._slot = 0
+        self._slot, self._closed = 0, False
         self._database = database
         self.reports: Reports = database
         self._clock = clock
         self._observe = observe
         self._dedupe_window_ms = dedupe_window_ms
         self._batcher = Batcher(database.write_all, observe)
-        self._closed = False
         self._releases = Releases(self.release)
         self._accept = Operation("accept", self._accept_all)
         self._settle = Operation("settle", self._settle_all)
@@ -178,8 +177,9 @@ class Store:
         Returns:
             The deliveries, an endpoint's in the order of their due times, then ids.
         """
+        await self._releases.no_doubt()
         answer = self._batcher.submit(self._claim, wants, weight=sum([limit for _, limit in wants]))
-        return await self._releases.unless_lost(answer, lambda claimed: [(one.id, one.endpoint_uid) for one in claimed])
+        return await self._releases.unless_lost(answer, lambda got: [(one.id, one.endpoint_uid) for one in got])
 
     async def settle(self, settlements: Sequence[Settlement]) -> None:
         """Record attempts, numbering them, and move their deliveries on, each delivery at most once in a call.
@@ -190,8 +190,8 @@ class Store:
 
     async def release(self, delivery_ids: Sequence[str]) -> None:
         """Give claimed deliveries back, so that anybody may claim them."""
-        endpoint_uids = await self._batcher.submit(self._release, delivery_ids, weight=len(delivery_ids))
-        self._database.announce(endpoint_uids)
+        ask = partial(self._batcher.submit, self._release, delivery_ids, weight=len(delivery_ids))
+        self._database.announce(await self._releases.certain(ask))
 
     async def heartbeat(self) -> int:
         """Renew this instance's lease, and return until when it holds."""
