@@ -5,6 +5,7 @@ import re
 import sqlite3
 import subprocess
 import sys
+import time
 from collections.abc import AsyncIterator
 from contextlib import closing
 from pathlib import Path
@@ -17,7 +18,7 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import ClauseElement, Connection, create_engine
 from sqlalchemy.dialects import sqlite
 from sqlalchemy.sql.compiler import SQLCompiler
-from store.making import LEASE_MS, Clock, accept_one, all_rows, claimed_ids, event
+from store.making import LEASE_MS, Clock, accept_one, all_rows, claimed_ids, event, held
 
 from hookwright_operator.errors import StoreError, StoreUnavailable
 from hookwright_operator.store import accepting, claiming, migrations, reading, recovering, removing, settling
@@ -205,6 +206,39 @@ async def test_a_locked_database_is_unavailable_and_passes(store: Store, path: P
 
     await store.ping()
     assert (await store.accept([event("orders")])).accepted == 1
+
+
+async def test_a_long_transaction_does_not_hold_the_event_loop_up(store: Store, path: Path) -> None:
+    """The loop stands still beside a short one, but a slow disk costs the others a moment and no more."""
+    async with held(store, f"sqlite:///{path}"):
+        waiting = asyncio.create_task(store.accept([event("orders")]))
+        gaps, last = [], time.monotonic()
+        for _ in range(200):
+            await asyncio.sleep(0.001)
+            gaps.append(time.monotonic() - last)
+            last = time.monotonic()
+        assert not waiting.done()
+    await waiting
+
+    assert sorted(gaps)[len(gaps) // 2] < 0.02
+
+
+async def test_steps_made_in_a_transaction_that_is_undone_are_made_again(path: Path) -> None:
+    """The first acceptance of a connection fails as a whole, with what was to do the next ones."""
+    taken = event("orders")
+    store = await opened(path)
+    await store.accept([taken])
+    await store.close()
+
+    store = await opened(path)
+    with pytest.raises(StoreError, match="UNIQUE"):
+        await store.accept([taken])
+    assert (await store.accept([event("orders")])).accepted == 1
+    with pytest.raises(StoreError, match="UNIQUE"):
+        await store.accept([taken])
+    assert (await store.accept([event("orders")])).accepted == 1
+    assert await store.counts_of("orders") == Counts(pending=3)
+    await store.close()
 
 
 async def test_a_lost_writer_thread_is_unavailable(path: Path) -> None:

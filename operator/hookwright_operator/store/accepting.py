@@ -30,6 +30,7 @@ from hookwright_operator.store import counting
 from hookwright_operator.store.model import Accepted, NewEvent, State
 from hookwright_operator.store.rows import packed, rows
 from hookwright_operator.store.schema import deliveries, event_ids, events
+from hookwright_operator.store.statements import Steps, run
 
 _now = bindparam("now", type_=BigInteger)
 
@@ -71,11 +72,13 @@ INSERT_EVENTS = insert(events).from_select(
 _traced = rows(id=Text, trace=Text)
 TRACE = update(events).values(trace=_traced.c.trace).where(events.c.id == _traced.c.id)
 
-_deliveries = rows(id=Text, event_id=Text, endpoint_uid=Text, owner=Text)
+_deliveries = rows("delivery_rows", id=Text, event_id=Text, endpoint_uid=Text, owner=Text)
 INSERT_DELIVERIES = insert(deliveries).from_select(
     ["id", "event_id", "endpoint_uid", "owner", "state", "reason", "due_ms", "attempts", "ended_ms"],
     select(_deliveries, literal(State.PENDING.value), literal(""), _now, literal(0), null()),
 )
+
+WRITE = Steps("written", INSERT_EVENTS, INSERT_DELIVERIES, counting.ADD)
 
 
 def accept(
@@ -118,9 +121,9 @@ def _remember_ids(connection: Connection, arrived: Iterable[NewEvent], *, now: i
     if first:
         # In the order of the ids, so that two transactions never wait for each other's rows.
         keys = packed([(*key, message_id) for key, message_id in sorted(first.items())])
-        entered = connection.execute(REMEMBER, {"rows": keys, "now": now, "since": since}).rowcount
+        entered = run(connection, REMEMBER, {"rows": keys, "now": now, "since": since}).rowcount
         if entered < len(first):
-            repeated.update(connection.scalars(REPETITIONS, {"rows": keys}))
+            repeated.update(message_id for (message_id,) in run(connection, REPETITIONS, {"rows": keys}))
     return repeated
 
 
@@ -137,9 +140,14 @@ def _write(connection: Connection, new: Sequence[NewEvent], *, owner: str, slot:
             for delivery in event.deliveries
         ]
     bodies = b"".join([event.body for event in new])
-    connection.execute(INSERT_EVENTS, {"rows": packed(event_rows), "bodies": bodies, "now": now})
-    if traced := [(event.id, event.trace) for event in new if event.trace]:
-        connection.execute(TRACE, {"rows": packed(traced)})
-    connection.execute(INSERT_DELIVERIES, {"rows": packed(delivery_rows), "now": now})
     counted = Counter([row[2] for row in delivery_rows])
-    counting.add(connection, slot, [(uid, number, 0, 0, 0) for uid, number in counted.items()])
+    parameters = {
+        "rows": packed(event_rows),
+        "bodies": bodies,
+        "delivery_rows": packed(delivery_rows),
+        **counting.added(slot, [(uid, number, 0, 0, 0) for uid, number in counted.items()]),
+        "now": now,
+    }
+    WRITE.run(connection, parameters)
+    if traced := [(event.id, event.trace) for event in new if event.trace]:
+        run(connection, TRACE, {"rows": packed(traced)})

@@ -32,6 +32,7 @@ from hookwright_operator.store.engine import has_company
 from hookwright_operator.store.model import Claimed, Member
 from hookwright_operator.store.rows import packed, rows
 from hookwright_operator.store.schema import deliveries, events, instances, is_pending
+from hookwright_operator.store.statements import run
 
 # Expired rows are kept this many leases long for whoever looks into the database; nothing needs them.
 _REMEMBERED_LEASES = 10
@@ -124,7 +125,7 @@ def claim(
         claimed = [Claimed(*row) for row in _pick(connection, wants, owner=owner, now=now)]
         if claimed:
             ids = packed([(delivery.id,) for delivery in claimed])
-            connection.execute(OWN, {"rows": ids, "me": owner})
+            run(connection, OWN, {"rows": ids, "me": owner})
         answers.append(claimed)
     return answers
 
@@ -136,7 +137,7 @@ def _pick(
         return connection.execute(CLAIM_BESIDE_OTHERS, {"rows": packed(wants), "now": now, "me": owner})
     common = {"now": now, "me": owner}
     return chain.from_iterable(
-        connection.execute(CLAIM, {"endpoint_uid": uid, "count": limit, **common}) for uid, limit in wants
+        run(connection, CLAIM, {"endpoint_uid": uid, "count": limit, **common}) for uid, limit in wants
     )
 
 

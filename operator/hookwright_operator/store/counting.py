@@ -26,8 +26,12 @@ from sqlalchemy.dialects.postgresql import insert
 
 from hookwright_operator.store.rows import packed, rows
 from hookwright_operator.store.schema import counters
+from hookwright_operator.store.statements import run
 
-_added = rows(endpoint_uid=Text, accepted=Integer, delivered=Integer, failed=Integer, discarded=Integer)
+Change = tuple[str, int, int, int, int]
+"""An endpoint's uid, then what to add to accepted, delivered, failed and discarded."""
+
+_added = rows("added", endpoint_uid=Text, accepted=Integer, delivered=Integer, failed=Integer, discarded=Integer)
 _add = insert(counters).from_select(
     ["endpoint_uid", "slot", "accepted", "delivered", "failed", "discarded"],
     select(
@@ -70,13 +74,18 @@ BUSY: Select[str] = select(counters.c.endpoint_uid).group_by(counters.c.endpoint
 """The endpoints that have pending deliveries."""
 
 
-def add(connection: Connection, slot: int, changes: Iterable[tuple[str, int, int, int, int]]) -> None:
+def add(connection: Connection, slot: int, changes: Iterable[Change]) -> None:
     """Change counters in a slot.
 
     Args:
         connection: in a transaction.
         slot: of this process.
-        changes: endpoint uid, then what to add to accepted, delivered, failed and discarded; each endpoint once.
+        changes: each endpoint once.
     """
+    run(connection, ADD, added(slot, changes))
+
+
+def added(slot: int, changes: Iterable[Change]) -> dict[str, object]:
+    """Return the parameters of ADD."""
     # In the order of their uids, so that two transactions never wait for each other's rows.
-    connection.execute(ADD, {"rows": packed(sorted(changes)), "slot": slot})
+    return {"added": packed(sorted(changes)), "slot": slot}

@@ -1,11 +1,16 @@
 """Pure: what went wrong in a transaction, as one of the operator's own errors."""
 
+import sqlite3
+
 from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, NotSupportedError, ProgrammingError, SQLAlchemyError
 
 from hookwright_operator.errors import StoreError, StoreUnavailable
 
 # These say that what was asked is wrong; all others, that the database cannot do it now.
-_REFUSED = (IntegrityError, DataError, ProgrammingError, NotSupportedError)
+_REFUSED = (
+    *(IntegrityError, DataError, ProgrammingError, NotSupportedError),
+    *(sqlite3.IntegrityError, sqlite3.DataError, sqlite3.ProgrammingError, sqlite3.NotSupportedError),
+)
 
 # The same by class of SQLSTATE: unsupported, wrong data, integrity, wrong statement (PostgreSQL manual, appendix A).
 _REFUSED_CLASSES = ("0A", "22", "23", "42")
@@ -34,7 +39,7 @@ def translated(error: Exception) -> Exception:
         return type(error)(*error.args)
     if isinstance(error, _REFUSED) or sqlstate(error).startswith(_REFUSED_CLASSES):
         return StoreError(f"the store refused a transaction: {cause(error)}")
-    if isinstance(error, SQLAlchemyError | OSError):
+    if isinstance(error, SQLAlchemyError | sqlite3.Error | OSError):
         return StoreUnavailable(f"the store cannot be used right now: {cause(error)}")
     return error
 

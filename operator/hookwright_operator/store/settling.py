@@ -29,6 +29,7 @@ from hookwright_operator.store.engine import has_company
 from hookwright_operator.store.model import Settlement, State
 from hookwright_operator.store.rows import packed, plain, rows
 from hookwright_operator.store.schema import attempts, counters, deliveries
+from hookwright_operator.store.statements import Steps
 
 _now = bindparam("now", type_=BigInteger)
 _me = bindparam("me", type_=Text)
@@ -128,6 +129,8 @@ MOVE = (
     )
     .where(deliveries.c.id == _settled.c.delivery_id, _moves)
 )
+# Counted before the deliveries move, for that counts those that will.
+SETTLE = Steps("settled", INSERT_ATTEMPTS, COUNT, MOVE)
 
 _STATE = (
     select(deliveries.c.state, deliveries.c.endpoint_uid).where(deliveries.c.id == bindparam("id")).with_for_update()
@@ -156,10 +159,7 @@ def settle(
     settled = packed([_row(settlement) for call in calls for settlement in call])
     if has_company(connection):
         connection.execute(HOLD, {"rows": settled})
-    connection.execute(INSERT_ATTEMPTS, {"rows": settled})
-    # Before the deliveries move, for it counts those that will.
-    connection.execute(COUNT, {"rows": settled, "me": owner, "slot": slot})
-    connection.execute(MOVE, {"rows": settled, "me": owner, "now": now})
+    SETTLE.run(connection, {"rows": settled, "me": owner, "slot": slot, "now": now})
     return [None] * len(calls)
 
 
