@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from time import perf_counter
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from sqlalchemy import Connection
 
@@ -23,6 +23,7 @@ from hookwright_operator.store.faults import OutcomeUnknown, translated
 P = TypeVar("P")
 R = TypeVar("R")
 T = TypeVar("T")
+A_contra = TypeVar("A_contra", contravariant=True)
 
 Observe = Callable[[str, float], None]
 """Takes what was done (an operation's name, or ``commit``) and how many seconds it took."""
@@ -39,6 +40,18 @@ Take = Callable[[], Work | None]
 
 Done = Callable[[Any, Any, Exception | None], None]
 """Takes a work, and what it returned or what its transaction failed with."""
+
+
+class Lost(Protocol[A_contra]):
+    """Is told the answer to a call that nobody waits for any more, or that nobody knows to be true."""
+
+    def __call__(self, answer: A_contra, /, *, doubtful: bool) -> None:
+        """Take an answer.
+
+        Args:
+            answer: what the call came to.
+            doubtful: whether it may have come to nothing.
+        """
 
 
 class Transact(Protocol):
@@ -66,12 +79,12 @@ class Operation(Generic[P, R]):
     run: Callable[[Connection, Sequence[P]], Sequence[R]]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Call:
+class _Call(NamedTuple):
     operation: Operation[Any, Any]
     payload: Any
     weight: int
     answer: "asyncio.Future[Any]"
+    lost: "Lost[Any] | None"
 
 
 class Batcher:
@@ -93,13 +106,16 @@ class Batcher:
         self._writer = asyncio.create_task(self._run(), name="store writer")
         self._writer.add_done_callback(self._ended)
 
-    def submit(self, operation: Operation[P, R], payload: P, *, weight: int = 1) -> "asyncio.Future[R]":
+    def submit(
+        self, operation: Operation[P, R], payload: P, *, weight: int = 1, lost: "Lost[R] | None" = None
+    ) -> "asyncio.Future[R]":
         """Ask for an operation in the next transaction; cancelling the future does not call it off.
 
         Args:
             operation: what to do.
             payload: what to do it with.
             weight: about how many rows it writes.
+            lost: told an answer that nobody gets.
 
         Raises:
             StoreUnavailable: the store is closed or its writer has died.
@@ -107,7 +123,7 @@ class Batcher:
         if self._closing or self._writer.done():
             raise StoreUnavailable(self._obituary())
         answer: asyncio.Future[R] = asyncio.get_running_loop().create_future()
-        self._waiting.append(_Call(operation, payload, weight, answer))
+        self._waiting.append(_Call(operation, payload, weight, answer, lost))
         self._wake.set()
         return answer
 
@@ -164,6 +180,8 @@ class Batcher:
             for call, answer in zip(asked, answers, strict=True):
                 if not call.answer.done():
                     call.answer.set_result(answer)
+                elif call.lost is not None:
+                    call.lost(answer, doubtful=False)
             self._observe(operation.name, seconds)
             rest -= seconds
         self._observe("commit", rest)
@@ -174,6 +192,8 @@ class Batcher:
         done: Any = error.result
         for asked, (answers, _) in zip(group.values(), done, strict=True):
             for call, answer in zip(asked, answers, strict=True):
+                if call.lost is not None:
+                    call.lost(answer, doubtful=True)
                 _refuse(call, OutcomeUnknown(str(error), answer))
 
     def _ended(self, _: "asyncio.Task[None]") -> None:

@@ -2,12 +2,12 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from functools import partial
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, ParamSpec, TypeVar
 
 from hookwright_operator.errors import StoreError
 from hookwright_operator.store.faults import OutcomeUnknown
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 _FIRST_BACKOFF: Final = 0.05
@@ -34,32 +34,37 @@ class Releases:
         self._doubtful: set[asyncio.Task[Any]] = set()
         self._closed = False
 
-    async def unless_lost(self, answer: "asyncio.Future[T]", held: Callable[[T], list[tuple[str, str]]]) -> T:
-        """Wait for an answer; release what it claimed if nobody waits any more, or if nobody knows whether it did.
+    async def unless_lost(
+        self, ask: Callable[..., "asyncio.Future[T]"], held: Callable[[T], list[tuple[str, str]]]
+    ) -> T:
+        """Ask the store; release what is claimed if nobody waits for the answer any more, or if it got lost.
 
         Args:
-            answer: of the store.
-            held: names the deliveries that are claimed by it, and their endpoints: ids with uids.
+            ask: as `Batcher.submit` with all it needs but ``lost``.
+            held: names the deliveries that an answer claims, and their endpoints: ids with uids.
         """
+
+        def lost(claimed: T, *, doubtful: bool) -> None:
+            self._give_back(held(claimed), doubtful=doubtful)
+
+        answer = ask(lost=lost)
         try:
-            return await asyncio.shield(answer)
+            return await answer
         except asyncio.CancelledError:
-            answer.add_done_callback(partial(self._give_back, held))
-            raise
-        except OutcomeUnknown:
-            self._give_back(held, answer)
+            if answer.done() and not answer.cancelled() and answer.exception() is None:
+                lost(answer.result(), doubtful=False)
             raise
 
-    async def certain(self, ask: "Callable[[], asyncio.Future[T]]") -> T:
-        """Ask for a release until it is known whether it was made.
+    async def certain(self, ask: Callable[P, Awaitable[T]], *given: P.args, **named: P.kwargs) -> T:
+        """Ask for a release, with these arguments, until it is known whether it was made.
 
         Raises:
             StoreError: it was not made.
         """
         try:
-            return await ask()
+            return await ask(*given, **named)
         except OutcomeUnknown:
-            return await asyncio.shield(self._begin(_until_done(ask), doubtful=True))
+            return await asyncio.shield(self._begin(_until_done(lambda: ask(*given, **named)), doubtful=True))
 
     async def no_doubt(self) -> None:
         """Return when no release is open that was when this was called."""
@@ -72,12 +77,9 @@ class Releases:
         for task in self._tasks:
             task.cancel()
 
-    def _give_back(self, held: Callable[[T], list[tuple[str, str]]], answer: "asyncio.Future[T]") -> None:
-        error = answer.exception()
-        if self._closed or not (error is None or isinstance(error, OutcomeUnknown)):
-            return
-        if lost := held(cast("T", error.result) if error else answer.result()):
-            self._begin(self._release_until_done(lost), doubtful=error is not None)
+    def _give_back(self, lost: Sequence[tuple[str, str]], *, doubtful: bool) -> None:
+        if lost and not self._closed:
+            self._begin(self._release_until_done(lost), doubtful=doubtful)
 
     async def _release_until_done(self, lost: Sequence[tuple[str, str]]) -> None:
         await _until_done(lambda: self._release([delivery_id for delivery_id, _ in lost]))

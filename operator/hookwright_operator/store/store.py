@@ -159,9 +159,8 @@ class Store:
             if event.event_id is not None and not storable(event.event_id):
                 raise StoreError(f"event {event.id}: event_id must not contain U+0000 or lone surrogates")
         weight = sum([1 + len(event.deliveries) + len(event.body) // _BODY_BYTES_PER_ROW for event in events])
-        answer = self._batcher.submit(self._accept, events, weight=weight)
-        accepted = await self._releases.unless_lost(
-            answer,
+        accepted: Accepted = await self._releases.unless_lost(
+            partial(self._batcher.submit, self._accept, events, weight=weight),
             lambda _: [(one.id, one.endpoint_uid) for event in events for one in event.deliveries if one.claimed],
         )
         if waiting := {one.endpoint_uid for event in events for one in event.deliveries if not one.claimed}:
@@ -178,8 +177,8 @@ class Store:
             The deliveries, an endpoint's in the order of their due times, then ids.
         """
         await self._releases.no_doubt()
-        answer = self._batcher.submit(self._claim, wants, weight=sum([limit for _, limit in wants]))
-        return await self._releases.unless_lost(answer, lambda got: [(one.id, one.endpoint_uid) for one in got])
+        ask = partial(self._batcher.submit, self._claim, wants, weight=sum([limit for _, limit in wants]))
+        return await self._releases.unless_lost(ask, lambda got: [(one.id, one.endpoint_uid) for one in got])
 
     async def settle(self, settlements: Sequence[Settlement]) -> None:
         """Record attempts, numbering them, and move their deliveries on, each delivery at most once in a call.
@@ -190,8 +189,8 @@ class Store:
 
     async def release(self, delivery_ids: Sequence[str]) -> None:
         """Give claimed deliveries back, so that anybody may claim them."""
-        ask = partial(self._batcher.submit, self._release, delivery_ids, weight=len(delivery_ids))
-        self._database.announce(await self._releases.certain(ask))
+        uids = await self._releases.certain(self._batcher.submit, self._release, delivery_ids, weight=len(delivery_ids))
+        self._database.announce(uids)
 
     async def heartbeat(self) -> int:
         """Renew this instance's lease, and return until when it holds."""
