@@ -9,13 +9,13 @@ from typing import Final
 
 import structlog
 from pydantic_core import to_json
-from ulid import ULID
 
 from hookwright_operator import metrics
 from hookwright_operator.delivery.loops import Dispatcher
 from hookwright_operator.delivery.outcome import Outcome
 from hookwright_operator.delivery.sender import Sender
 from hookwright_operator.errors import StoreError
+from hookwright_operator.ids import delivery_id, message_id, recovery_id, trial_id
 from hookwright_operator.intake.deps import AcceptResult
 from hookwright_operator.intake.parsing import IncomingEvent
 from hookwright_operator.registry import Endpoint, Registry
@@ -32,16 +32,6 @@ log = structlog.get_logger(__name__)
 
 _CURSOR: Final = re.compile(r"dlv_[0-9A-HJKMNP-TV-Z]{26}")
 """A page ends with a delivery, whose id is the cursor of the next."""
-
-
-def message_id() -> str:
-    """Return a new id for an event, which is also its ``webhook-id``."""
-    return f"msg_{ULID()}"
-
-
-def delivery_id() -> str:
-    """Return a new id for a delivery."""
-    return f"dlv_{ULID()}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,22 +55,22 @@ class EventAccepter:
         Raises:
             StoreUnavailable: nothing was written.
         """
-        new = tuple(self._new(namespace, project, event, trace) for event in events)
-        # Shielded: a caller who leaves must not leave deliveries that are claimed and in nobody's memory.
-        return await asyncio.shield(asyncio.ensure_future(self._write(new)))
+        return await self._write([self._new(namespace, project, event, trace) for event in events])
 
     def _new(self, namespace: str, project: str, event: IncomingEvent, trace: str | None) -> NewEvent:
         size = len(event.body)
-        deliveries = tuple(
+        deliveries = [
             NewDelivery(delivery_id(), endpoint.uid, self.dispatcher.reserve(endpoint.uid, size))
             for endpoint in self.registry.subscribers(namespace, project, event.type)
-        )
-        return NewEvent(message_id(), namespace, project, event.event_id, event.type, event.body, deliveries, trace)
+        ]
+        known = (namespace, project, event.event_id, event.type, event.body)
+        return NewEvent(message_id(), *known, tuple(deliveries), trace)
 
     async def _write(self, events: Sequence[NewEvent]) -> AcceptResult:
         try:
             accepted = await self.store.accept(events)
         except BaseException:
+            # Of a caller who leaves, too: then the store gives back what it has claimed.
             for event in events:
                 self._cancel(event)
             raise
@@ -92,7 +82,8 @@ class EventAccepter:
         await self._discard_for_the_gone(events)
         duplicates = len(accepted.duplicate_ids)
         metrics.EVENTS_ACCEPTED.inc(accepted.accepted)
-        metrics.EVENTS_DUPLICATE.inc(duplicates)
+        if duplicates:
+            metrics.EVENTS_DUPLICATE.inc(duplicates)
         if log.is_enabled_for(logging.DEBUG):
             new = [event.id for event in events if event.id not in accepted.duplicate_ids]
             log.debug("events accepted", event_ids=new, duplicates=duplicates, deliveries=accepted.deliveries)
@@ -174,7 +165,7 @@ class Recoveries:
 
     async def begin(self, endpoint_uid: str, *, since_ms: int, until_ms: int | None) -> tuple[Recovery, bool]:
         """Begin a job, or return the one that runs for the endpoint and false."""
-        wanted = f"rec_{ULID()}"
+        wanted = recovery_id()
         job = await self.store.begin_recovery(wanted, endpoint_uid, since_ms=since_ms, until_ms=until_ms)
         if self.registry.get(endpoint_uid) is None:
             metrics.DELIVERIES.labels("discarded").inc(await self.store.discard(endpoint_uid, "endpoint deleted"))
@@ -205,5 +196,5 @@ class EndpointTester:
 
     async def test(self, endpoint: Endpoint) -> Outcome:
         """Send one signed ``delivered`` event, once; nothing of it is stored."""
-        body = to_json({"type": "delivered", "messageId": f"test_{ULID()}", "test": True})
+        body = to_json({"type": "delivered", "messageId": trial_id(), "test": True})
         return await self.sender.send(endpoint, message_id=message_id(), body=body, now=self.clock)

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 
 import asyncpg
 from sqlalchemy import Connection, func, select
-from ulid import ULID
 
+from hookwright_operator.ids import delivery_id, message_id
 from hookwright_operator.store.model import Attempt, Claimed, NewDelivery, NewEvent, Settlement, State
 from hookwright_operator.store.schema import metadata
 from hookwright_operator.store.store import DEDUPE_WINDOW_MS, Store
@@ -124,13 +124,13 @@ def event(
 ) -> NewEvent:
     """An event for some endpoints."""
     return NewEvent(
-        id=f"msg_{ULID()}",
+        id=message_id(),
         namespace="acme",
         project=project,
         event_id=event_id,
         type="delivered",
         body=body,
-        deliveries=tuple(NewDelivery(f"dlv_{ULID()}", uid, claimed) for uid in endpoint_uids),
+        deliveries=tuple(NewDelivery(delivery_id(), uid, claimed) for uid in endpoint_uids),
     )
 
 

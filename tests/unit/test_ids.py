@@ -1,0 +1,50 @@
+"""ULIDs as their specification says, one after the other."""
+
+import re
+from itertools import pairwise
+
+from hookwright_operator.ids import Ulids, delivery_id, message_id, recovery_id, trial_id
+
+ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+MS = 1_000_000
+
+
+def number(ulid: str) -> int:
+    """What a ULID stands for."""
+    value = 0
+    for character in ulid:
+        value = value * 32 + ALPHABET.index(character)
+    return value
+
+
+def test_a_ulid_is_the_time_in_milliseconds_and_80_random_bits() -> None:
+    """The example of the specification: 01ARZ3NDEKTSV4RRFFQ69G5FAV."""
+    ulid = Ulids(lambda: 1_469_922_850_259 * MS + 999_999, (0xD676 << 64 | 42).to_bytes)()
+    assert ulid == "01ARZ3NDEK" + "TSV000000000001A"
+    assert number(ulid) == 1_469_922_850_259 << 80 | 0xD676 << 64 | 42
+
+
+def test_each_is_greater_than_the_one_before_even_where_the_clock_goes_back() -> None:
+    """Within a millisecond, and for a while after a jump, they count up."""
+    times = [5, 5, 5, 6, 2, 2, 7, 8, 8]
+    ticks = iter([tick * MS for tick in times])
+    draw = Ulids(lambda: next(ticks), lambda size: b"\x7f" * size)
+    drawn = [draw() for _ in times]
+    assert all(len(one) == 26 for one in drawn)
+    assert all(sooner < later for sooner, later in pairwise(drawn))
+    assert [number(one) >> 80 for one in drawn] == [5, 5, 5, 6, 6, 6, 7, 8, 8]
+
+
+def test_the_last_random_number_of_a_millisecond_leads_into_the_next() -> None:
+    """There is none to come after it."""
+    draw = Ulids(lambda: 5 * MS, lambda size: b"\xff" * size)
+    assert [number(draw()), number(draw())] == [(6 << 80) - 1, 6 << 80]
+
+
+def test_ids_say_whose_they_are() -> None:
+    """And no two are the same."""
+    kinds = {"msg": message_id, "dlv": delivery_id, "rec": recovery_id, "test": trial_id}
+    for prefix, draw in kinds.items():
+        drawn = {draw() for _ in range(100)}
+        assert len(drawn) == 100
+        assert all(re.fullmatch(rf"{prefix}_[0-7][{ALPHABET}]{{25}}", one) for one in drawn)
