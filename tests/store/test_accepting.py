@@ -1,7 +1,6 @@
 """Events come in whole and once."""
 
 import asyncio
-from dataclasses import replace
 
 import pytest
 from store.making import Clock, Observed, accept_one, all_rows, claimed_ids, event, ids, rows_of, state_of
@@ -156,7 +155,7 @@ async def test_a_trace_comes_back_with_what_is_claimed_and_only_there(store: Sto
     """An event that was not traced has none, also beside one that was in the same call."""
     traceparent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
     traced, plain = event("orders"), event("orders")
-    await store.accept([replace(traced, trace=traceparent), plain])
+    await store.accept([traced._replace(trace=traceparent), plain])
 
     claimed = await store.claim([("orders", 2)])
 

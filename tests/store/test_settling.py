@@ -1,7 +1,6 @@
 """Attempts are recorded, and deliveries move on."""
 
 import asyncio
-from dataclasses import replace
 
 import pytest
 from store.making import LEASE_MS, Clock, Observed, accept_one, claimed_ids, event, settlement, state_of
@@ -37,7 +36,7 @@ async def test_every_attempt_is_recorded_under_its_number(store: Store, clock: C
 
     record = await store.delivery(delivery.id)
     assert record is not None
-    assert record.attempts == (replace(first, number=1), replace(second, number=2))
+    assert record.attempts == (first._replace(number=1), second._replace(number=2))
 
 
 async def test_the_latest_attempt_of_an_endpoint_shows_in_its_counts(store: Store, clock: Clock) -> None:

@@ -23,6 +23,8 @@ from hookwright_operator.store.model import Counts, Settlement, State
 
 log = structlog.get_logger(__name__)
 
+_DELIVERED: Final = metrics.ATTEMPTS.labels("delivered")
+_FAILED: Final = metrics.ATTEMPTS.labels("failed")
 _SOON: Final = 1.0
 _FAILURE_INTERVAL: Final = 5.0
 _PER_TICK: Final = 20
@@ -91,7 +93,7 @@ class HealthPublisher:
         """Take note of an attempt's result."""
         attempt = settlement.attempt
         metrics.ATTEMPT_DURATION.observe(attempt.duration_ms / 1000)
-        metrics.ATTEMPTS.labels("failed" if attempt.error else "delivered").inc()
+        (_FAILED if attempt.error else _DELIVERED).inc()
         given_up = settlement.state is State.FAILED
         self._note(endpoint.uid, attempt.error, failures=int(given_up))
         if given_up:

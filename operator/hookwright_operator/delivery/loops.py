@@ -31,6 +31,7 @@ from hookwright_operator.tracing import exemplar_of
 log = structlog.get_logger(__name__)
 
 _BACKOFF: Final = 5.0
+_ENDED: Final = {state: metrics.DELIVERIES.labels(state.value) for state in (State.DELIVERED, State.FAILED)}
 
 
 class Dispatcher:
@@ -71,6 +72,7 @@ class Dispatcher:
         self._dues = Dues(self._lanes, clock_ms, self._fill)
         self.ground = Ground(shared=shared)
         metrics.SHARDS_OWNED.set(len(self.ground))
+        metrics.IN_FLIGHT.set_function(lambda: self.in_flight)
         self.lapses = 0
         self._gained = asyncio.Event()
         self._tasks = Tasks()
@@ -258,7 +260,7 @@ class Dispatcher:
 
     def pump(self, lane: Lane) -> None:
         """Start what may start, and ask for more where there is room."""
-        if self._closing:
+        if self._closing or not (lane.ready or lane.backlog):
             return
         now = asyncio.get_running_loop().time()
         while self._may_start(lane, now):
@@ -308,7 +310,6 @@ class Dispatcher:
 
     async def _attempt(self, lane: Lane, delivery: Claimed) -> None:
         endpoint = lane.endpoint
-        metrics.IN_FLIGHT.inc()
         try:
             outcome = await self._sender.send(
                 endpoint,
@@ -321,7 +322,6 @@ class Dispatcher:
             self.ground.end(lane.shard)
             raise
         finally:
-            metrics.IN_FLIGHT.dec()
             lane.in_flight -= 1
             self._free += 1
             self._bytes -= len(delivery.body)
@@ -358,7 +358,7 @@ class Dispatcher:
         if settlement.state is State.PENDING:
             self.due(settlement.endpoint_uid, settlement.due_ms)
         else:
-            metrics.DELIVERIES.labels(settlement.state.value).inc()
+            _ENDED[settlement.state].inc()
         self._observer.attempted(endpoint, settlement)
 
     # ---- giving back

@@ -1,10 +1,9 @@
 """Pure: what became of one attempt."""
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(NamedTuple):
     """What became of one attempt.
 
     Attributes:

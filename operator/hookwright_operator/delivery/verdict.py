@@ -1,7 +1,5 @@
 """Pure: what an attempt's outcome makes of its delivery."""
 
-from dataclasses import replace
-
 from hookwright_operator.delivery.outcome import Outcome
 from hookwright_operator.delivery.schedule import RetrySchedule
 from hookwright_operator.store.model import Attempt, Claimed, Settlement, State
@@ -23,5 +21,5 @@ def judge(delivery: Claimed, outcome: Outcome, schedule: RetrySchedule) -> Settl
         return settlement
     due_ms = schedule.next(made, outcome.started_ms + outcome.duration_ms, outcome.retry_after_ms)
     if due_ms is None:
-        return replace(settlement, state=State.FAILED)
-    return replace(settlement, state=State.PENDING, due_ms=due_ms)
+        return settlement._replace(state=State.FAILED)
+    return settlement._replace(state=State.PENDING, due_ms=due_ms)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from hookwright_operator.intake.auth import Auth
 from hookwright_operator.intake.parsing import IncomingEvent
@@ -11,8 +11,7 @@ from hookwright_operator.store.model import DeliveryRecord, Recovery, State
 from hookwright_operator.tracing import Traces
 
 
-@dataclass(frozen=True, slots=True)
-class AcceptResult:
+class AcceptResult(NamedTuple):
     """What became of the events of one request, all of it committed.
 
     Attributes:

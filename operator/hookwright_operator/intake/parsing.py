@@ -72,7 +72,7 @@ def mode_of(headers: Mapping[str, str]) -> Mode:
         ProblemError: 415, the media type, charset or content encoding is none that is taken.
     """
     given = headers.get("content-type", "")
-    media, *parameters = (part.strip() for part in given.lower().split(";"))
+    media, *parameters = (given,) if given in _MEDIA_TYPES else [part.strip() for part in given.lower().split(";")]
     mode = _MEDIA_TYPES.get(media)
     if mode is None:
         raise ProblemError(
@@ -83,7 +83,7 @@ def mode_of(headers: Mapping[str, str]) -> Mode:
             raise ProblemError(415, f"Content-Type has {_shown(parameter)}; send charset=utf-8 or none")
     if headers.get("content-encoding", "identity") != "identity":
         raise ProblemError(415, f"Content-Encoding is {_shown(headers['content-encoding'])}; send the body as it is")
-    if mode is Mode.PLAIN and any(name in headers for name in _BINARY_HEADERS):
+    if mode is Mode.PLAIN and not headers.keys().isdisjoint(_BINARY_HEADERS):
         return Mode.BINARY
     return mode
 

@@ -10,14 +10,16 @@ from hookwright_operator.intake.routes.recoveries import Recoveries
 
 _NAMESPACE = "/v1alpha1/namespaces/{namespace}"
 _ENDPOINT = _NAMESPACE + "/webhookendpoints/{name}"
+EVENTS = _NAMESPACE + "/projects/{project}/events"
+"""Where events come in."""
 
 
-def routes(deps: Deps, *, body_seconds: float) -> list[Route]:
-    """Return every route, the busiest first; ``body_seconds`` is how long a request's body may take."""
+def routes(deps: Deps, events: Events, *, body_seconds: float) -> list[Route]:
+    """Return every route; ``body_seconds`` is how long a request's body may take."""
     endpoints, deliveries = Endpoints(deps), Deliveries(deps)
     recoveries = Recoveries(deps, body_seconds=body_seconds)
     return [
-        Route(_NAMESPACE + "/projects/{project}/events", Events(deps, body_seconds=body_seconds), methods=["POST"]),
+        Route(EVENTS, events, methods=["POST"]),
         Route(_ENDPOINT + "/test", endpoints.test, methods=["POST"]),
         Route(_ENDPOINT + "/secret", endpoints.secret),
         Route(_ENDPOINT + "/deliveries", deliveries.page),
