@@ -8,7 +8,7 @@ from typing import Final
 
 from hookwright_dev.bench.cases.latency import at_calm_rate
 from hookwright_dev.bench.cases.options import Options
-from hookwright_dev.bench.cases.throughput import at_full_speed
+from hookwright_dev.bench.cases.throughput import MAX_IN_FLIGHT, at_full_speed
 from hookwright_dev.bench.errors import BenchError
 from hookwright_dev.bench.filling import ROOM
 from hookwright_dev.bench.limit import limited
@@ -80,7 +80,11 @@ def measure(options: Options) -> list[Measure]:
     """Measure one replica and two, unbounded and each with a bound, one after the other on one site."""
     found: list[Measure] = []
     with _database() as (server, url), running({_URL: url}, server) as site:
-        targets = _Targets(site.endpoints(1)[0], site.endpoints(_ENDPOINTS, first=1)[0], site.fan(10))
+        targets = _Targets(
+            site.endpoints(1, maxInFlight=MAX_IN_FLIGHT)[0],
+            site.endpoints(_ENDPOINTS, first=1, maxInFlight=MAX_IN_FLIGHT)[0],
+            site.fan(10, maxInFlight=MAX_IN_FLIGHT),
+        )
         slow, _ = site.endpoints(_SLOW_ENDPOINTS, first=_FIRST_SLOW)
         for count in _NAMES:
             site.run(*[{_URL: url}] * count)

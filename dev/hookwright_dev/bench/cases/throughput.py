@@ -1,6 +1,8 @@
 """Deliveries a second at full speed, as a share of what the loader reaches with nothing in between, and their CPU."""
 
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
 
 from hookwright_dev.bench.cases.options import Options
 from hookwright_dev.bench.loader import Report, Target
@@ -8,20 +10,25 @@ from hookwright_dev.bench.measures import CPU, PER_SECOND, SHARE, Measure
 from hookwright_dev.bench.site import Site, running
 from hookwright_dev.bench.usage import Used
 
-_WARM_UP: float = 0.5
-_CEILING: float = 2.0
+MAX_IN_FLIGHT: Final = 16
+"""Of every endpoint: as many as the loader has posts under way, so that the endpoints do not set the pace."""
+_WARM_UP: Final = 0.5
+_CEILING: Final = 2.0
+_TIMES_AS_LONG: Final = 3
+"""As other loads: 30 s, in which the status of each endpoint is written once, as in every 30 s to come."""
 
 
 def measure(options: Options) -> list[Measure]:
     """Measure with one endpoint, with a hundred, and with each event for ten."""
+    longer = replace(options, seconds=_TIMES_AS_LONG * options.seconds)
     with running() as site:
-        one, _ = site.endpoints(1)
-        hundred, _ = site.endpoints(100, first=1)
-        ten = site.fan(10)
+        one, _ = site.endpoints(1, maxInFlight=MAX_IN_FLIGHT)
+        hundred, _ = site.endpoints(100, first=1, maxInFlight=MAX_IN_FLIGHT)
+        ten = site.fan(10, maxInFlight=MAX_IN_FLIGHT)
         return [
-            *at_full_speed(site, "throughput.1", "1 endpoint", one, options),
-            *at_full_speed(site, "throughput.100", "100 endpoints", hundred, options),
-            *at_full_speed(site, "throughput.fan", "each event to 10 endpoints", ten, options, fan=10),
+            *at_full_speed(site, "throughput.1", "1 endpoint", one, longer),
+            *at_full_speed(site, "throughput.100", "100 endpoints", hundred, longer),
+            *at_full_speed(site, "throughput.fan", "each event to 10 endpoints", ten, longer, fan=10),
         ]
 
 
