@@ -208,6 +208,17 @@ async def test_a_locked_database_is_unavailable_and_passes(store: Store, path: P
     assert (await store.accept([event("orders")])).accepted == 1
 
 
+async def test_a_database_that_is_locked_at_the_start_is_unavailable(path: Path) -> None:
+    """The refusal names the file, and the lock of the operator is let go."""
+    await (await opened(path)).close()
+    with closing(sqlite3.connect(path, isolation_level=None)) as intruder:
+        intruder.execute("BEGIN IMMEDIATE")
+        with pytest.raises(StoreUnavailable, match=f"cannot open {re.escape(str(path))}: database is locked"):
+            await opened(path, options="?timeout=0.1")
+
+    await (await opened(path)).close()
+
+
 async def test_a_long_transaction_does_not_hold_the_event_loop_up(store: Store, path: Path) -> None:
     """The loop stands still beside a short one, but a slow disk costs the others a moment and no more."""
     async with held(store, f"sqlite:///{path}"):

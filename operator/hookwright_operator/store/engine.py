@@ -152,7 +152,7 @@ class SqliteDatabase:
             database._transact(upgrade)
         except Exception as error:
             database._let_go()
-            if isinstance(error, SQLAlchemyError):
+            if isinstance(error, SQLAlchemyError | sqlite3.Error):
                 raise type(translated(error))(f"cannot open {path}: {cause(error)}") from error
             raise
         return database
@@ -194,13 +194,13 @@ class SqliteDatabase:
     def _transact(self, work: Callable[[Connection], T]) -> T:
         """Run a function in a transaction, with the driver's own calls: SQLAlchemy's would take as long as SQLite."""
         connection, driver = self._connection, driver_of(self._connection)
-        driver.execute(_BEGIN)
         try:
+            driver.execute(_BEGIN)
             result = work(connection)
             driver.commit()
         except BaseException:
-            driver.rollback()
             connection.info.clear()
+            driver.rollback()
             raise
         finally:
             self._over.set()
