@@ -28,8 +28,11 @@ from hookwright_operator.store.statements import driver_of
 
 T = TypeVar("T")
 
-BUSY_TIMEOUT = 5.0
-"""Seconds to wait for a lock on the database that somebody else holds; ``?timeout=`` in the URL changes it."""
+BUSY_TIMEOUT = 4.0
+"""Seconds to wait for a lock on the database that somebody else holds; ``?timeout=`` in the URL changes it.
+
+A call may wait for the transaction before its own, too, and producers seldom wait 10 s for an answer.
+"""
 
 READERS = 2
 

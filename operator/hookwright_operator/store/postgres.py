@@ -51,7 +51,8 @@ _SETTINGS: Final = {
 }
 _LIMITS: Final = {
     "statement_timeout": f"{STATEMENT_SECONDS:g}s",
-    "lock_timeout": "5s",
+    # A call may wait for the transaction before its own, too, and producers seldom wait 10 s for an answer.
+    "lock_timeout": "4s",
     # A process that hangs must not hold its locks.
     "idle_in_transaction_session_timeout": "30s",
 }
