@@ -120,6 +120,7 @@ class Engine:
             sweep=plan.sweep,
         )
         registry.listen(dispatcher)
+        store.listen(dispatcher.waiting)
         registry.put_project("acme", "billing")
         accepter = EventAccepter(registry, dispatcher, store, lambda _: None)
         engine = cls(plan, store, sender, registry, dispatcher, accepter, watcher, _own_sender=own)
