@@ -248,6 +248,8 @@ class Replica:
             return
         self.ended = True
         self.gate.open.clear()
+        # The dead begin nothing: a task that is cancelled below while it settles would have its lane go on.
+        self.dispatcher._closing = True
         await self.loops.stop()
         for task in tuple(self.dispatcher._tasks):
             task.cancel()
