@@ -4,14 +4,13 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, Final, ParamSpec, TypeVar
 
-from hookwright_operator.errors import StoreError
 from hookwright_operator.store.faults import OutcomeUnknown
+from hookwright_operator.store.retrying import until_done
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 _FIRST_BACKOFF: Final = 0.05
-_LONGEST_BACKOFF: Final = 5.0
 
 
 class Releases:
@@ -64,7 +63,9 @@ class Releases:
         try:
             return await ask(*given, **named)
         except OutcomeUnknown:
-            return await asyncio.shield(self._begin(_until_done(lambda: ask(*given, **named)), doubtful=True))
+            return await asyncio.shield(
+                self._begin(until_done(lambda: ask(*given, **named), backoff=_FIRST_BACKOFF), doubtful=True)
+            )
 
     async def no_doubt(self) -> None:
         """Return when no release is open that was when this was called."""
@@ -82,7 +83,7 @@ class Releases:
             self._begin(self._release_until_done(lost), doubtful=doubtful)
 
     async def _release_until_done(self, lost: Sequence[tuple[str, str]]) -> None:
-        await _until_done(lambda: self._release([delivery_id for delivery_id, _ in lost]))
+        await until_done(lambda: self._release([delivery_id for delivery_id, _ in lost]), backoff=_FIRST_BACKOFF)
         for uid in {uid for _, uid in lost}:
             self.hears(uid)
 
@@ -92,13 +93,3 @@ class Releases:
             tasks.add(task)
             task.add_done_callback(tasks.discard)
         return task
-
-
-async def _until_done(ask: Callable[[], Awaitable[T]]) -> T:
-    backoff = _FIRST_BACKOFF
-    while True:
-        try:
-            return await ask()
-        except StoreError:
-            await asyncio.sleep(backoff)
-            backoff = min(backoff * 2, _LONGEST_BACKOFF)
