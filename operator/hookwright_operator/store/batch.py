@@ -98,6 +98,7 @@ class Batcher:
     def __init__(self, transact: Transact, observe: Observe) -> None:
         self._transact = transact
         self._observe = observe
+        self._loop = asyncio.get_running_loop()
         self._waiting: deque[_Call] = deque()
         self._again: deque[_Call] = deque()
         self._under_way: set[_Group] = set()
@@ -122,7 +123,7 @@ class Batcher:
         """
         if self._closing or self._writer.done():
             raise StoreUnavailable(self._obituary())
-        answer: asyncio.Future[R] = asyncio.get_running_loop().create_future()
+        answer: asyncio.Future[R] = self._loop.create_future()
         self._waiting.append(_Call(operation, payload, weight, answer, lost))
         self._wake.set()
         return answer

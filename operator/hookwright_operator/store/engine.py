@@ -9,12 +9,12 @@ import asyncio
 import fcntl
 import os
 import sqlite3
-import threading
 from collections.abc import Callable, Iterable
-from concurrent.futures import Executor, ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
-from typing import Final, Protocol, Self, TypeVar
+from typing import Any, Final, Protocol, Self, TypeVar
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
@@ -36,6 +36,8 @@ A call may wait for the transaction before its own, too, and producers seldom wa
 
 READERS = 2
 
+_TURNS: Final = 5
+"""Turns of the event loop before a transaction begins: calls of the same moment reach the store some turns apart."""
 _MOMENT: Final = 0.001
 """Seconds for which a transaction may hold the event loop up: a slow disk or a lock must not."""
 
@@ -132,7 +134,6 @@ class SqliteDatabase:
         self._lock = lock
         self._writer = _engine(path, busy_timeout, begin=_BEGIN, pool_size=1)
         self._reader = _engine(path, busy_timeout, begin="BEGIN", pool_size=READERS, readonly=True)
-        self._over = threading.Event()
         self._writing = ThreadPoolExecutor(1, thread_name_prefix="store-writer")
         self._reading = ThreadPoolExecutor(READERS, thread_name_prefix="store-reader")
 
@@ -165,34 +166,28 @@ class SqliteDatabase:
         return await _in(self._writing, lambda: self._transact(work))
 
     async def write_all(self, take: Take, done: Done, /) -> None:
-        """Run transactions on the writer thread; between two of them it waits for no turn of the event loop.
-
-        Beside a busy loop each of them would wait for Python's global lock a dozen times, longer than it works. So
-        the loop stands still meanwhile, for a moment at most, and gains by it: a third more deliveries.
-        """
-        loop = asyncio.get_running_loop()
-        faults: list[Exception] = []
-
-        def tell(work: Work, result: object, error: Exception | None) -> None:
+        """Run transactions on the writer thread, each with all that a few turns of the event loop bring."""
+        while True:
+            for _ in range(_TURNS):
+                await asyncio.sleep(0)
+            if (work := take()) is None:
+                return
             try:
-                done(work, result, error)
-            except Exception as fault:  # noqa: BLE001 - raised below
-                faults.append(fault)
+                result = await self._beside_still_loop(work)
+            except Exception as error:  # noqa: BLE001 - whatever it is belongs to those who asked
+                done(work, None, error)
+            else:
+                done(work, result, None)
 
-        def transact() -> None:
-            while not faults and (work := take()) is not None:
-                try:
-                    self._over.clear()
-                    loop.call_soon_threadsafe(self._over.wait, _MOMENT)
-                    result = self._transact(work)
-                except Exception as error:  # noqa: BLE001 - whatever it is belongs to those who asked
-                    loop.call_soon_threadsafe(tell, work, None, error)
-                else:
-                    loop.call_soon_threadsafe(tell, work, result, None)
+    async def _beside_still_loop(self, work: Work) -> Any:
+        """Run a transaction on the writer thread while the event loop stands still, for a moment at most.
 
-        await _in(self._writing, transact)
-        if faults:
-            raise faults[0]
+        Beside a busy loop it would wait for Python's global lock a dozen times, longer than it works.
+        """
+        running = _begun(self._writing, lambda: self._transact(work))
+        with suppress(TimeoutError):
+            running.exception(_MOMENT)
+        return running.result() if running.done() else await asyncio.wrap_future(running)
 
     def _transact(self, work: Callable[[Connection], T]) -> T:
         """Run a function in a transaction, with the driver's own calls: SQLAlchemy's would take as long as SQLite."""
@@ -206,7 +201,6 @@ class SqliteDatabase:
             driver.rollback()
             raise
         finally:
-            self._over.set()
             # What SQLAlchemy ran has begun a transaction of its own, which there is none of in the database any more.
             connection.rollback()
         return result
@@ -248,11 +242,14 @@ class SqliteDatabase:
 
 
 async def _in(executor: Executor, work: Callable[[], T]) -> T:
+    return await asyncio.wrap_future(_begun(executor, work))
+
+
+def _begun(executor: Executor, work: Callable[[], T]) -> Future[T]:
     try:
-        running = asyncio.get_running_loop().run_in_executor(executor, work)
+        return executor.submit(work)
     except RuntimeError as error:
         raise StoreUnavailable(f"the store has no thread to work with: {error}") from error
-    return await running
 
 
 def _locked(path: Path) -> int:
@@ -304,5 +301,7 @@ _PRAGMAS = (
     "synchronous=FULL",
     # Statements on many rows keep a journal of their own while they run; in a file it would cost more than their work.
     "temp_store=MEMORY",
+    # So many pages go into the file at once: what is written again and again goes there the less often.
+    "wal_autocheckpoint=4000",
     "journal_size_limit=67108864",
 )
