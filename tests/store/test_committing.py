@@ -164,7 +164,7 @@ async def test_nothing_is_taken_while_the_store_closes(store: Store, url: str) -
 
 async def test_a_batcher_closed_at_once_still_does_what_it_was_asked(store: Store) -> None:
     """Closing never overtakes what was asked for before it."""
-    batcher = Batcher(store._database.write_all, lambda _operation, _seconds: None)
+    batcher = Batcher(store._database.write, lambda _operation, _seconds: None)
     echo: Operation[str, str] = Operation("echo", lambda _, payloads: payloads)
     answer = batcher.submit(echo, "hello")
 
@@ -192,7 +192,7 @@ async def test_a_writer_that_dies_of_a_fault_says_which(store: Store) -> None:
     def fail(_operation: str, _seconds: float) -> None:
         raise ZeroDivisionError
 
-    batcher = Batcher(store._database.write_all, fail)
+    batcher = Batcher(store._database.write, fail)
     ping: Operation[int, int] = Operation("ping", lambda _, payloads: payloads)
     assert await batcher.submit(ping, 1) == 1
     await asyncio.wait([batcher._writer])

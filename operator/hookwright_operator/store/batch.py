@@ -10,9 +10,8 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from time import perf_counter
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 from sqlalchemy import Connection
 
@@ -28,6 +27,8 @@ A_contra = TypeVar("A_contra", contravariant=True)
 Observe = Callable[[str, float], None]
 """Takes what was done (an operation's name, or ``commit``) and how many seconds it took."""
 
+# Turns of the event loop that a transaction waits at most; measured, see docs/decisions.
+_TURNS: Final = 5
 # Bounds how long one transaction keeps others waiting.
 MAX_WEIGHT = 4096
 
@@ -35,11 +36,9 @@ MAX_WEIGHT = 4096
 Work = Callable[[Connection], Any]
 """What is done inside one transaction."""
 
-Take = Callable[[], Work | None]
-"""Gives the work of the next transaction, None where nothing waits."""
-
-Done = Callable[[Any, Any, Exception | None], None]
-"""Takes a work, and what it returned or what its transaction failed with."""
+Transact = Callable[[Work], Awaitable[Any]]
+"""Runs a work in a transaction, and returns what that returned; where it raises, nothing has changed, but for
+`OutcomeUnknown`."""
 
 
 class Lost(Protocol[A_contra]):
@@ -51,18 +50,6 @@ class Lost(Protocol[A_contra]):
         Args:
             answer: what the call came to.
             doubtful: whether it may have come to nothing.
-        """
-
-
-class Transact(Protocol):
-    """Runs one transaction after another, as long as there is something to do."""
-
-    def __call__(self, take: Take, done: Done, /) -> Awaitable[None]:
-        """Begin a transaction for each work, run it, commit; roll back if that fails.
-
-        Args:
-            take: is asked whenever the database is free, from whichever thread writes to it.
-            done: told on the event loop, in order.
         """
 
 
@@ -91,7 +78,7 @@ class Batcher:
     """Gathers calls and runs them in shared transactions, one transaction at a time.
 
     Args:
-        transact: runs transactions.
+        transact: runs a transaction.
         observe: told per transaction what each operation took, and as ``commit`` what the rest of it took.
     """
 
@@ -101,7 +88,7 @@ class Batcher:
         self._loop = asyncio.get_running_loop()
         self._waiting: deque[_Call] = deque()
         self._again: deque[_Call] = deque()
-        self._under_way: set[_Group] = set()
+        self._under_way: Sequence[_Call] = ()
         self._wake = asyncio.Event()
         self._closing = False
         self._writer = asyncio.create_task(self._run(), name="store writer")
@@ -139,22 +126,30 @@ class Batcher:
             await self._wake.wait()
             self._wake.clear()
             while self._anything:
-                await self._transact(self._take, self._done)
+                await self._gather()
+                await self._run_next()
 
     @property
     def _anything(self) -> bool:
         return bool(self._again or self._waiting)
 
-    def _take(self) -> "_Group | None":
-        if self._again:
-            calls = [self._again.popleft()]
-        elif self._waiting:
-            calls = self._gathered()
+    async def _gather(self) -> None:
+        """Wait for calls of the same moment, which get here some turns apart; a call by itself waits for no other."""
+        turns = 0
+        while turns < min(len(self._waiting) - 1, _TURNS):
+            await asyncio.sleep(0)
+            turns += 1
+
+    async def _run_next(self) -> None:
+        group = _Group([self._again.popleft()] if self._again else self._gathered())
+        self._under_way = group.calls
+        try:
+            answers = await self._transact(group)
+        except Exception as error:  # noqa: BLE001 - whatever it is belongs to those who asked
+            self._fail(group, error)
         else:
-            return None
-        group = _Group(calls)
-        self._under_way.add(group)
-        return group
+            self._answer(group, answers)
+        self._under_way = ()
 
     def _gathered(self) -> list[_Call]:
         calls = [self._waiting.popleft()]
@@ -163,11 +158,8 @@ class Batcher:
             calls.append(self._waiting.popleft())
         return calls
 
-    def _done(self, group: "_Group", answers: Any, error: Exception | None) -> None:
-        self._under_way.discard(group)
-        if error is None:
-            self._answer(group, answers)
-        elif isinstance(error, OutcomeUnknown):
+    def _fail(self, group: "_Group", error: Exception) -> None:
+        if isinstance(error, OutcomeUnknown):
             self._leave_open(group.asked, error)
         elif len(group.calls) == 1 or isinstance(translated(error), StoreUnavailable):
             for call in group.calls:
@@ -199,8 +191,7 @@ class Batcher:
 
     def _ended(self, _: "asyncio.Task[None]") -> None:
         """Leave nobody waiting for an answer that will not come."""
-        under_way = chain.from_iterable([group.calls for group in tuple(self._under_way)])
-        left = [*under_way, *self._again, *self._waiting]
+        left = [*self._under_way, *self._again, *self._waiting]
         self._again.clear()
         self._waiting.clear()
         for call in left:

@@ -14,13 +14,12 @@ from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Final, Protocol, Self, TypeVar
+from typing import Final, Protocol, Self, TypeVar
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
 from hookwright_operator.errors import StoreError, StoreUnavailable
-from hookwright_operator.store.batch import Done, Take, Work
 from hookwright_operator.store.faults import cause, translated
 from hookwright_operator.store.migrations import upgrade
 from hookwright_operator.store.postgres import PostgresDatabase
@@ -36,8 +35,6 @@ A call may wait for the transaction before its own, too, and producers seldom wa
 
 READERS = 2
 
-_TURNS: Final = 5
-"""Turns of the event loop before a transaction begins: calls of the same moment reach the store some turns apart."""
 _MOMENT: Final = 0.001
 """Seconds for which a transaction may hold the event loop up: a slow disk or a lock must not."""
 
@@ -67,9 +64,6 @@ class Database(Reports, Protocol):
         Raises:
             OutcomeUnknown: it may have been committed.
         """
-
-    async def write_all(self, take: Take, done: Done, /) -> None:
-        """Run transactions one after another as long as there is work; see `batch.Transact`."""
 
     async def read(self, work: Callable[[Connection], T], /) -> T:
         """Run a function that only reads, beside writers and other readers."""
@@ -162,25 +156,7 @@ class SqliteDatabase:
         return database
 
     async def write(self, work: Callable[[Connection], T], /) -> T:
-        """Run a function in a transaction on the writer thread."""
-        return await _in(self._writing, lambda: self._transact(work))
-
-    async def write_all(self, take: Take, done: Done, /) -> None:
-        """Run transactions on the writer thread, each with all that a few turns of the event loop bring."""
-        while True:
-            for _ in range(_TURNS):
-                await asyncio.sleep(0)
-            if (work := take()) is None:
-                return
-            try:
-                result = await self._beside_still_loop(work)
-            except Exception as error:  # noqa: BLE001 - whatever it is belongs to those who asked
-                done(work, None, error)
-            else:
-                done(work, result, None)
-
-    async def _beside_still_loop(self, work: Work) -> Any:
-        """Run a transaction on the writer thread while the event loop stands still, for a moment at most.
+        """Run a function in a transaction on the writer thread, while the event loop stands still for a moment at most.
 
         Beside a busy loop it would wait for Python's global lock a dozen times, longer than it works.
         """

@@ -16,7 +16,6 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_en
 from sqlalchemy.pool import NullPool
 
 from hookwright_operator.errors import StoreError
-from hookwright_operator.store.batch import Done, Take
 from hookwright_operator.store.faults import OutcomeUnknown, cause, sqlstate, translated
 from hookwright_operator.store.migrations import upgrade
 from hookwright_operator.store.notices import REPORTS, Notices
@@ -98,16 +97,6 @@ class PostgresDatabase:
             OutcomeUnknown: the connection was lost during COMMIT.
         """
         return await _persist(self._writer, work)
-
-    async def write_all(self, take: Take, done: Done, /) -> None:
-        """Run transactions one after another as long as there is work; see `write`."""
-        while (work := take()) is not None:
-            try:
-                result = await self.write(work)
-            except Exception as error:  # noqa: BLE001 - whatever it is belongs to those who asked
-                done(work, None, error)
-            else:
-                done(work, result, None)
 
     async def read(self, work: Callable[[Connection], T], /) -> T:
         """Run a function that only reads; each of its statements sees what is committed by then."""

@@ -72,7 +72,7 @@ class Store:
         self._clock = clock
         self._observe = observe
         self._dedupe_window_ms = dedupe_window_ms
-        self._batcher = Batcher(database.write_all, observe)
+        self._batcher = Batcher(database.write, observe)
         self._releases = Releases(self.release)
         self._accept = Operation("accept", self._accept_all)
         self._settle = Operation("settle", self._settle_all)
