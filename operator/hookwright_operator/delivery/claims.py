@@ -11,12 +11,12 @@ from hookwright_operator.delivery.lanes import Lane
 from hookwright_operator.delivery.seams import Store
 from hookwright_operator.errors import StoreError
 from hookwright_operator.store.model import Claimed
+from hookwright_operator.store.retrying import until_done
 
 log = structlog.get_logger(__name__)
 
 _LANES_PER_CLAIM: Final = 64
 _FIRST_BACKOFF: Final = 0.1
-_LONGEST_BACKOFF: Final = 5.0
 
 
 class Feeds(Protocol):
@@ -59,16 +59,9 @@ class Claims:
 
     async def run(self) -> None:
         """Claim for whoever asks, until cancelled."""
-        backoff = _FIRST_BACKOFF
         while True:
             await self._wake.wait()
-            try:
-                await self._claim()
-                backoff = _FIRST_BACKOFF
-            except StoreError as error:
-                log.warning("the store gives no deliveries right now", error=str(error))
-                await asyncio.sleep(backoff)
-                backoff = min(backoff * 2, _LONGEST_BACKOFF)
+            await until_done(self._claim, backoff=_FIRST_BACKOFF, refused=_warn)
 
     async def _claim(self) -> None:
         lanes = [self._hungry.popitem(last=False)[0] for _ in range(min(_LANES_PER_CLAIM, len(self._hungry)))]
@@ -98,6 +91,10 @@ class Claims:
                 self._feeds.later(lane, due_ms)
         for lane, _, _ in wants:
             self._feeds.pump(lane)
+
+
+def _warn(error: StoreError) -> None:
+    log.warning("the store gives no deliveries right now", error=str(error))
 
 
 def _short(wants: Sequence[tuple[Lane, int, int]], claimed: Sequence[Claimed]) -> list[Lane]:

@@ -126,22 +126,14 @@ class Batcher:
             await self._wake.wait()
             self._wake.clear()
             while self._anything:
-                await self._gather()
                 await self._run_next()
 
     @property
     def _anything(self) -> bool:
         return bool(self._again or self._waiting)
 
-    async def _gather(self) -> None:
-        """Wait for calls of the same moment, which get here some turns apart; a call by itself waits for no other."""
-        turns = 0
-        while turns < min(len(self._waiting) - 1, _TURNS):
-            await asyncio.sleep(0)
-            turns += 1
-
     async def _run_next(self) -> None:
-        group = _Group([self._again.popleft()] if self._again else self._gathered())
+        group = _Group([self._again.popleft()] if self._again else await self._gathered())
         self._under_way = group.calls
         try:
             answers = await self._transact(group)
@@ -151,7 +143,12 @@ class Batcher:
             self._answer(group, answers)
         self._under_way = ()
 
-    def _gathered(self) -> list[_Call]:
+    async def _gathered(self) -> list[_Call]:
+        """Wait for calls of the same moment, which get here some turns apart; a call by itself waits for no other."""
+        turns = 0
+        while turns < min(len(self._waiting) - 1, _TURNS):
+            await asyncio.sleep(0)
+            turns += 1
         calls = [self._waiting.popleft()]
         weight = calls[0].weight
         while self._waiting and (weight := weight + self._waiting[0].weight) <= MAX_WEIGHT:
