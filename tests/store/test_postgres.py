@@ -192,7 +192,7 @@ async def test_a_claim_passes_by_what_another_transaction_is_taking(open_store: 
         [claimed] = first._claim_all(connection, [[("orders", 2)]])
         asyncio.get_running_loop().call_soon(held.set)
         connection.execute(select(func.pg_sleep(0.5)))
-        return [delivery.id for delivery in claimed]
+        return [delivery.id for delivery in claimed or ()]
 
     slow = first._once("slow", claim_and_hold)
     await held.wait()

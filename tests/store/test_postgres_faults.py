@@ -1,8 +1,9 @@
 """Connections that are lost at any moment, and a database that is restarted: what callers see of it, and what stays."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import AsyncExitStack
+from typing import Any, TypeVar
 
 import asyncpg
 import pytest
@@ -15,6 +16,8 @@ from hookwright_dev.postgres import FAST, PostgresServer
 from hookwright_operator.errors import StoreError, StoreUnavailable
 from hookwright_operator.store.model import Counts, State
 from hookwright_operator.store.store import Store
+
+T = TypeVar("T")
 
 
 @pytest.fixture
@@ -61,6 +64,16 @@ async def through_proxy(url: str, clock: Clock) -> AsyncIterator[Line]:
         store = await opened(proxy_url, clock)
         stack.push_async_callback(store.close)
         yield Line(store, proxy)
+
+
+async def under_way(call: Coroutine[Any, Any, T], store: Store) -> "asyncio.Task[T]":
+    """Begin a call, and let it get into a transaction, which nothing else asked for from now on can share."""
+    task = asyncio.create_task(call)
+    # It asks, and the writer begins.
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert store._batcher._under_way
+    return task
 
 
 async def test_a_connection_lost_before_the_commit_leaves_nothing(through_proxy: Line) -> None:
@@ -133,21 +146,56 @@ async def test_what_is_claimed_after_a_lost_answer_is_not_given_back(
 async def test_what_is_claimed_after_a_release_whose_answer_was_lost_stays_claimed(
     through_proxy: Line, open_store: Open
 ) -> None:
-    """The release is made again by the store, and no claim comes in between."""
+    """The release is made again by the store, and a claim that waited for its transaction comes after that."""
     delivery = await accept_one(through_proxy.store, claimed=True)
     other = await open_store()
+    heard: list[str] = []
+    other.listen(heard.append)
     through_proxy.proxy.cut = Cut.AFTER
-    releasing = asyncio.create_task(through_proxy.store.release([delivery.id]))
+    releasing = await under_way(through_proxy.store.release([delivery.id]), through_proxy.store)
 
-    async def is_cut() -> bool:
-        return through_proxy.proxy.cuts == 1
-
-    await eventually(is_cut)
     claimed = await claimed_ids(through_proxy.store)
     await releasing
 
     assert claimed == [delivery.id]
     assert await claimed_ids(other) == []
+
+    async def is_told() -> bool:
+        return heard == ["orders"]
+
+    await eventually(is_told)
+
+
+@pytest.mark.parametrize("cut", Cut)
+async def test_a_claim_that_waited_while_the_one_before_it_was_lost_keeps_what_it_gets(
+    through_proxy: Line, open_store: Open, cut: Cut
+) -> None:
+    """The release of what was lost comes before it, and not after."""
+    delivery = await accept_one(through_proxy.store)
+    other = await open_store()
+    through_proxy.proxy.cut = cut
+    lost = await under_way(through_proxy.store.claim([("orders", 1)]), through_proxy.store)
+
+    claimed = await claimed_ids(through_proxy.store)
+
+    with pytest.raises(StoreUnavailable, match="lost during a commit"):
+        await lost
+    assert claimed == [delivery.id]
+    # Longer than the release can wait for its next try.
+    await asyncio.sleep(1)
+    assert await claimed_ids(other) == []
+
+
+async def test_a_release_whose_answer_was_lost_as_the_store_was_closed_ends(through_proxy: Line) -> None:
+    """Nothing can be asked any more; the claim ends with the lease."""
+    delivery = await accept_one(through_proxy.store, claimed=True)
+    through_proxy.proxy.cut = Cut.AFTER
+    releasing = await under_way(through_proxy.store.release([delivery.id]), through_proxy.store)
+
+    await through_proxy.store.close()
+
+    with pytest.raises(StoreUnavailable, match="lost during a commit"):
+        await asyncio.wait_for(releasing, timeout=5)
 
 
 async def test_a_settlement_repeated_after_a_lost_answer_counts_once(through_proxy: Line) -> None:

@@ -6,13 +6,13 @@ from typing import Protocol
 
 from hookwright_operator.delivery.outcome import Outcome
 from hookwright_operator.registry import Endpoint
-from hookwright_operator.store.model import Claimed, Settlement
+from hookwright_operator.store.model import Claimed, Settlement, Wants
 
 
 class Store(Protocol):
     """What the loops need of the store."""
 
-    async def claim(self, wants: Sequence[tuple[str, int]]) -> list[Claimed]: ...  # noqa: D102
+    async def claim(self, wants: Wants) -> list[Claimed]: ...  # noqa: D102
     async def settle(self, settlements: Sequence[Settlement]) -> None: ...  # noqa: D102
     async def release(self, delivery_ids: Sequence[str]) -> None: ...  # noqa: D102
     async def next_due(self, endpoint_uids: Sequence[str] | None = None) -> Mapping[str, int]: ...  # noqa: D102

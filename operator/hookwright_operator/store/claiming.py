@@ -29,7 +29,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import insert
 
 from hookwright_operator.store.engine import has_company
-from hookwright_operator.store.model import Claimed, Member
+from hookwright_operator.store.model import Claimed, Member, Wants
 from hookwright_operator.store.rows import packed, rows
 from hookwright_operator.store.schema import deliveries, events, instances, is_pending
 from hookwright_operator.store.statements import run
@@ -116,9 +116,7 @@ _SUCCEED = delete(instances).where(instances.c.name == bindparam("name", type_=T
 FORGET = delete(instances).where(instances.c.lease_until_ms < bindparam("before", type_=BigInteger))
 
 
-def claim(
-    connection: Connection, calls: Sequence[Sequence[tuple[str, int]]], *, owner: str, now: int
-) -> list[list[Claimed]]:
+def claim(connection: Connection, calls: Sequence[Wants], *, owner: str, now: int) -> list[list[Claimed]]:
     """Give the owner the deliveries that are due, the oldest first; a call names each endpoint once, with a limit."""
     answers = []
     for wants in calls:
@@ -131,7 +129,7 @@ def claim(
 
 
 def _pick(
-    connection: Connection, wants: Sequence[tuple[str, int]], *, owner: str, now: int
+    connection: Connection, wants: Wants, *, owner: str, now: int
 ) -> Iterable[Row[str, str, str, str, bytes, int, int, str | None]]:
     if has_company(connection):
         return connection.execute(CLAIM_BESIDE_OTHERS, {"rows": packed(wants), "now": now, "me": owner})

@@ -11,9 +11,13 @@ The state machine of one delivery (one event for one endpoint)::
 What is made for every event is a tuple with names, which costs a quarter of a frozen dataclass.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
+
+Wants = Sequence[tuple[str, int]]
+"""Endpoint uids, each once, with how many deliveries to claim at most."""
 
 
 class State(StrEnum):

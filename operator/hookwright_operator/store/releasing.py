@@ -2,12 +2,12 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from typing import Any, Final, ParamSpec, TypeVar
+from typing import Any, Final, TypeVar
 
 from hookwright_operator.store.faults import OutcomeUnknown
+from hookwright_operator.store.model import Claimed
 from hookwright_operator.store.retrying import until_done
 
-P = ParamSpec("P")
 T = TypeVar("T")
 
 _FIRST_BACKOFF: Final = 0.05
@@ -17,7 +17,8 @@ class Releases:
     """Sees to it that a claim has somebody who knows of it.
 
     A release whose outcome is open is made again, until it is known. Meanwhile nothing may be claimed: the repetition
-    could take away what was claimed anew, and is being sent.
+    could take away what was claimed anew, and is being sent. Doubt begins while others wait for the next transaction,
+    so a claim looks again when it has come to it.
 
     Args:
         release: lets go of deliveries by their ids, in the store.
@@ -54,23 +55,47 @@ class Releases:
                 lost(answer.result(), doubtful=False)
             raise
 
-    async def certain(self, ask: Callable[P, Awaitable[T]], *given: P.args, **named: P.kwargs) -> T:
-        """Ask for a release, with these arguments, until it is known whether it was made.
+    async def certain(self, ask: Callable[..., "asyncio.Future[frozenset[str]]"]) -> frozenset[str]:
+        """Ask for a release until it is known whether it was made, and return the endpoints whose deliveries it freed.
+
+        Args:
+            ask: as `Batcher.submit` with all it needs but ``lost``.
 
         Raises:
             StoreError: it was not made.
         """
-        try:
-            return await ask(*given, **named)
-        except OutcomeUnknown:
-            return await asyncio.shield(
-                self._begin(until_done(lambda: ask(*given, **named), backoff=_FIRST_BACKOFF), doubtful=True)
-            )
+        again: list[asyncio.Task[frozenset[str]]] = []
+        freed: set[str] = set()
 
-    async def no_doubt(self) -> None:
-        """Return when no release is open that was when this was called."""
-        if self._doubtful:
-            await asyncio.wait(tuple(self._doubtful))
+        def lost(uids: frozenset[str], *, doubtful: bool) -> None:
+            if doubtful and not self._closed:
+                freed.update(uids)
+                again.append(self._begin(until_done(ask, backoff=_FIRST_BACKOFF), doubtful=True))
+
+        try:
+            return await ask(lost=lost)
+        except OutcomeUnknown:
+            if not again:
+                raise
+            return await asyncio.shield(again[0]) | freed
+
+    async def claim(self, ask: Callable[..., "asyncio.Future[list[Claimed] | None]"]) -> list[Claimed]:
+        """Ask for a claim when no release is open, and release what nobody gets of it.
+
+        Args:
+            ask: as `Batcher.submit` with all it needs but ``lost``; answers None where there was doubt.
+        """
+        while True:
+            if self._doubtful:
+                await asyncio.wait(tuple(self._doubtful))
+            claimed = await self.unless_lost(ask, lambda got: [(one.id, one.endpoint_uid) for one in got or ()])
+            if claimed is not None:
+                return claimed
+
+    @property
+    def doubt(self) -> bool:
+        """Whether a release is open."""
+        return bool(self._doubtful)
 
     def close(self) -> None:
         """Release nothing more; the claims end with the lease."""

@@ -26,6 +26,7 @@ from hookwright_operator.store.model import (
     Recovery,
     Settlement,
     State,
+    Wants,
 )
 from hookwright_operator.store.releasing import Releases
 from hookwright_operator.store.rows import storable
@@ -167,7 +168,7 @@ class Store:
             self._database.announce(waiting)
         return accepted
 
-    async def claim(self, wants: Sequence[tuple[str, int]]) -> list[Claimed]:
+    async def claim(self, wants: Wants) -> list[Claimed]:
         """Claim what is due and held by nobody living.
 
         Args:
@@ -176,9 +177,8 @@ class Store:
         Returns:
             The deliveries, an endpoint's in the order of their due times, then ids.
         """
-        await self._releases.no_doubt()
-        ask = partial(self._batcher.submit, self._claim, wants, weight=sum([limit for _, limit in wants]))
-        return await self._releases.unless_lost(ask, lambda got: [(one.id, one.endpoint_uid) for one in got])
+        weight = sum([limit for _, limit in wants])
+        return await self._releases.claim(partial(self._batcher.submit, self._claim, wants, weight=weight))
 
     async def settle(self, settlements: Sequence[Settlement]) -> None:
         """Record attempts, numbering them, and move their deliveries on, each delivery at most once in a call.
@@ -189,8 +189,8 @@ class Store:
 
     async def release(self, delivery_ids: Sequence[str]) -> None:
         """Give claimed deliveries back, so that anybody may claim them."""
-        uids = await self._releases.certain(self._batcher.submit, self._release, delivery_ids, weight=len(delivery_ids))
-        self._database.announce(uids)
+        ask = partial(self._batcher.submit, self._release, delivery_ids, weight=len(delivery_ids))
+        self._database.announce(await self._releases.certain(ask))
 
     async def heartbeat(self) -> int:
         """Renew this instance's lease, and return until when it holds."""
@@ -223,8 +223,7 @@ class Store:
             The state it had, None where it is not known. What is pending or discarded stays as it is.
         """
         found = await self._once(
-            "retry",
-            lambda connection: settling.retry(connection, delivery_id, slot=self._slot, now=self._clock()),
+            "retry", lambda connection: settling.retry(connection, delivery_id, slot=self._slot, now=self._clock())
         )
         if found is None:
             return None
@@ -376,7 +375,9 @@ class Store:
         since = now - self._dedupe_window_ms
         return accepting.accept(connection, calls, owner=self.instance, slot=self._slot, now=now, since=since)
 
-    def _claim_all(self, connection: Connection, calls: Sequence[Sequence[tuple[str, int]]]) -> list[list[Claimed]]:
+    def _claim_all(self, connection: Connection, calls: Sequence[Wants]) -> Sequence[list[Claimed] | None]:
+        if self._releases.doubt:
+            return [None] * len(calls)
         return claiming.claim(connection, calls, owner=self.instance, now=self._clock())
 
     def _settle_all(self, connection: Connection, calls: Sequence[Sequence[Settlement]]) -> list[None]:
