@@ -7,6 +7,7 @@ from store.making import Clock, Observed, accept_one, all_rows, claimed_ids, eve
 
 from hookwright_operator.errors import StoreError
 from hookwright_operator.store.model import Counts, State
+from hookwright_operator.store.statements import FEW
 from hookwright_operator.store.store import DEDUPE_WINDOW_MS, Store
 
 
@@ -160,3 +161,29 @@ async def test_a_trace_comes_back_with_what_is_claimed_and_only_there(store: Sto
     claimed = await store.claim([("orders", 2)])
 
     assert {delivery.event_id: delivery.trace for delivery in claimed} == {traced.id: traceparent, plain.id: None}
+
+
+@pytest.mark.parametrize("number", [FEW, FEW + 1])
+async def test_few_events_come_to_the_same_as_many(store: Store, clock: Clock, number: int) -> None:
+    """On SQLite few are written one by one, and claimed and told apart as they are among many."""
+    known = event("orders", event_id="known")
+    await store.accept([known])
+    repeated = event("orders", event_id="known")
+    new = [
+        event("orders", event_id=f"e-{position}", claimed=position % 2 == 0, body=b"%d" % position)._replace(
+            trace=f"00-{position:032x}-0000000000000001-01" if position % 3 == 0 else None
+        )
+        for position in range(number - 1)
+    ]
+
+    accepted = await store.accept([repeated, *new])
+
+    assert (accepted.accepted, accepted.deliveries) == (number - 1, number - 1)
+    assert accepted.duplicate_ids == {repeated.id}
+    assert (await store.counts_of("orders")).pending == number
+    free = [one for one in new if not one.deliveries[0].claimed]
+    claimed = await store.claim([("orders", 2 * number)])
+    assert [(one.event_id, one.body, one.trace) for one in claimed] == [
+        (one.id, one.body, one.trace) for one in [known, *free]
+    ]
+    assert {one.accepted_ms for one in claimed} == {clock.now}

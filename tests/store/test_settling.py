@@ -1,11 +1,13 @@
 """Attempts are recorded, and deliveries move on."""
 
 import asyncio
+from collections import Counter
 
 import pytest
 from store.making import LEASE_MS, Clock, Observed, accept_one, claimed_ids, event, settlement, state_of
 
-from hookwright_operator.store.model import Attempt, Counts, Settlement, State
+from hookwright_operator.store.model import Attempt, Counts, NewDelivery, Settlement, State
+from hookwright_operator.store.statements import FEW
 from hookwright_operator.store.store import Store
 
 
@@ -118,6 +120,42 @@ async def test_concurrent_settlements_share_a_transaction(store: Store, observed
 
     assert await store.counts_of("orders") == Counts(0, 50, 0, 0, 1_800_000_000_000, 200)
     assert observed.commits - before <= 3
+
+
+@pytest.mark.parametrize("number", [FEW, FEW + 1])
+async def test_few_results_come_to_the_same_as_many(store: Store, neighbour: Store, clock: Clock, number: int) -> None:
+    """On SQLite few are written one by one: deliveries move, are counted and numbered as they are among many."""
+    new = event(*["orders", "bills"] * (number // 2), *["orders"] * (number % 2), claimed=True)
+    await store.accept([new])
+    lost = await accept_one(neighbour, claimed=True)
+    states = [State.DELIVERED, State.FAILED, State.PENDING]
+    ends = [states[position % 3] for position in range(number - 1)]
+
+    def result(delivery: NewDelivery, state: State, started_ms: int) -> Settlement:
+        attempt = Attempt(0, started_ms, 7, 200 + started_ms % 100, "", "ok")
+        return Settlement(delivery.id, delivery.endpoint_uid, attempt, state, clock.now + 5)
+
+    results = [
+        result(delivery, state, clock.now + position)
+        for position, (delivery, state) in enumerate(zip(new.deliveries, ends, strict=False))
+    ]
+    await store.settle([result(lost, State.FAILED, clock.now - 1), *results])
+
+    expected = Counter((delivery.endpoint_uid, state) for delivery, state in zip(new.deliveries, ends, strict=False))
+    for uid in ("orders", "bills"):
+        counts = await store.counts_of(uid)
+        assert counts.delivered == expected[uid, State.DELIVERED]
+        assert counts.failed == expected[uid, State.FAILED]
+        latest = max(one.attempt.started_ms for one in results if one.endpoint_uid == uid)
+        assert (counts.last_attempt_ms, counts.last_status_code) == (latest, 200 + latest % 100)
+    for one in results:
+        record = await store.delivery(one.delivery_id)
+        assert record is not None
+        assert (record.state, record.attempts) == (one.state, (one.attempt._replace(number=1),))
+        assert record.due_ms == clock.now + 5 * (one.state is State.PENDING)
+    record = await store.delivery(lost.id)
+    assert record is not None
+    assert (record.state, len(record.attempts)) == (State.PENDING, 1)
 
 
 @pytest.mark.parametrize("state", [State.DELIVERED, State.FAILED])

@@ -4,7 +4,7 @@ Sync functions on a connection, inside a transaction that the caller begins and 
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from sqlalchemy import (
     BigInteger,
@@ -24,25 +24,35 @@ from sqlalchemy import (
 )
 
 # Of the two engines' identical spellings the one that both compile.
-from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.dialects.postgresql import Insert, insert
 
 from hookwright_operator.store import counting
 from hookwright_operator.store.model import Accepted, NewEvent, State
 from hookwright_operator.store.rows import packed, rows
 from hookwright_operator.store.schema import deliveries, event_ids, events
-from hookwright_operator.store.statements import Steps, run
+from hookwright_operator.store.statements import Each, Steps, few, run
+
+_Row = tuple[str, str, str, str | None]
+"""A delivery's id, its event's, its endpoint's uid, and who has claimed it."""
 
 _now = bindparam("now", type_=BigInteger)
 
+
+def _remembering(new: Insert) -> Insert:
+    return new.on_conflict_do_update(
+        index_elements=list(event_ids.primary_key),
+        set_={"message_id": new.excluded.message_id, "accepted_ms": new.excluded.accepted_ms},
+        where=event_ids.c.accepted_ms <= bindparam("since", type_=BigInteger),
+    )
+
+
 _keys = rows(namespace=Text, project=Text, event_id=Text, message_id=Text)
-_remember = insert(event_ids).from_select(
-    ["namespace", "project", "event_id", "message_id", "accepted_ms"], select(_keys, _now).where(true())
+REMEMBER = _remembering(
+    insert(event_ids).from_select(
+        ["namespace", "project", "event_id", "message_id", "accepted_ms"], select(_keys, _now).where(true())
+    )
 )
-REMEMBER = _remember.on_conflict_do_update(
-    index_elements=list(event_ids.primary_key),
-    set_={"message_id": _remember.excluded.message_id, "accepted_ms": _remember.excluded.accepted_ms},
-    where=event_ids.c.accepted_ms <= bindparam("since", type_=BigInteger),
-)
+_REMEMBER_EACH = Each(_remembering(insert(event_ids)), *event_ids.columns.keys(), "since")
 REPETITIONS = select(_keys.c.message_id).join(
     event_ids,
     and_(
@@ -79,6 +89,8 @@ INSERT_DELIVERIES = insert(deliveries).from_select(
 )
 
 WRITE = Steps("written", INSERT_EVENTS, INSERT_DELIVERIES, counting.ADD)
+_INSERT_EVENT = Each(insert(events), *events.columns.keys())
+_INSERT_DELIVERY = Each(insert(deliveries), *deliveries.columns.keys())
 
 
 def accept(
@@ -120,31 +132,72 @@ def _remember_ids(connection: Connection, arrived: Iterable[NewEvent], *, now: i
                 repeated.add(event.id)
     if first:
         # In the order of the ids, so that two transactions never wait for each other's rows.
-        keys = packed([(*key, message_id) for key, message_id in sorted(first.items())])
-        entered = run(connection, REMEMBER, {"rows": keys, "now": now, "since": since}).rowcount
+        entries = [(*key, message_id) for key, message_id in sorted(first.items())]
+        if few(connection, entries):
+            entered = _REMEMBER_EACH.run(connection, [(*entry, now, since) for entry in entries])
+        else:
+            entered = run(connection, REMEMBER, {"rows": packed(entries), "now": now, "since": since}).rowcount
         if entered < len(first):
-            repeated.update(message_id for (message_id,) in run(connection, REPETITIONS, {"rows": keys}))
+            repeated.update(message_id for (message_id,) in run(connection, REPETITIONS, {"rows": packed(entries)}))
     return repeated
 
 
 def _write(connection: Connection, new: Sequence[NewEvent], *, owner: str, slot: int, now: int) -> None:
+    written = [
+        (delivery.id, event.id, delivery.endpoint_uid, owner if delivery.claimed else None)
+        for event in new
+        for delivery in event.deliveries
+    ]
+    counted = Counter([row[2] for row in written])
+    if few(connection, written):
+        _write_each(connection, new, written, counted, slot=slot, now=now)
+    else:
+        _write_together(connection, new, written, counted, slot=slot, now=now)
+
+
+def _write_each(
+    connection: Connection,
+    new: Sequence[NewEvent],
+    written: Sequence[_Row],
+    counted: Mapping[str, int],
+    *,
+    slot: int,
+    now: int,
+) -> None:
+    _INSERT_EVENT.run(
+        connection,
+        [
+            (event.id, event.namespace, event.project, event.type, now, len(event.deliveries), event.body, event.trace)
+            for event in new
+        ],
+    )
+    pending = State.PENDING.value
+    _INSERT_DELIVERY.run(
+        connection,
+        [(its_id, event_id, uid, pending, "", now, 0, owner, None) for its_id, event_id, uid, owner in written],
+    )
+    counting.ADD_EACH.run(connection, [(uid, slot, number, 0, 0, 0, None, None) for uid, number in counted.items()])
+
+
+def _write_together(
+    connection: Connection,
+    new: Sequence[NewEvent],
+    written: Sequence[_Row],
+    counted: Mapping[str, int],
+    *,
+    slot: int,
+    now: int,
+) -> None:
     event_rows = []
-    delivery_rows = []
     start = 1
     for event in new:
         length = len(event.body)
         event_rows.append((event.id, event.namespace, event.project, event.type, len(event.deliveries), start, length))
         start += length
-        delivery_rows += [
-            (delivery.id, event.id, delivery.endpoint_uid, owner if delivery.claimed else None)
-            for delivery in event.deliveries
-        ]
-    bodies = b"".join([event.body for event in new])
-    counted = Counter([row[2] for row in delivery_rows])
     parameters = {
         "rows": packed(event_rows),
-        "bodies": bodies,
-        "delivery_rows": packed(delivery_rows),
+        "bodies": b"".join([event.body for event in new]),
+        "delivery_rows": packed(written),
         **counting.added(slot, [(uid, number, 0, 0, 0) for uid, number in counted.items()]),
         "now": now,
     }

@@ -22,31 +22,38 @@ from sqlalchemy import (
 )
 
 # Of the two engines' identical spellings the one that both compile.
-from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.dialects.postgresql import Insert, insert
 
 from hookwright_operator.store.rows import packed, rows
 from hookwright_operator.store.schema import counters
-from hookwright_operator.store.statements import run
+from hookwright_operator.store.statements import Each, run
 
 Change = tuple[str, int, int, int, int]
 """An endpoint's uid, then what to add to accepted, delivered, failed and discarded."""
 
+
+def _adding(new: Insert) -> Insert:
+    return new.on_conflict_do_update(
+        index_elements=list(counters.primary_key),
+        set_={name: counters.c[name] + new.excluded[name] for name in ("accepted", "delivered", "failed", "discarded")},
+    )
+
+
 _added = rows("added", endpoint_uid=Text, accepted=Integer, delivered=Integer, failed=Integer, discarded=Integer)
-_add = insert(counters).from_select(
-    ["endpoint_uid", "slot", "accepted", "delivered", "failed", "discarded"],
-    select(
-        _added.c.endpoint_uid,
-        bindparam("slot", type_=Integer),
-        _added.c.accepted,
-        _added.c.delivered,
-        _added.c.failed,
-        _added.c.discarded,
-    ).where(true()),
+ADD = _adding(
+    insert(counters).from_select(
+        ["endpoint_uid", "slot", "accepted", "delivered", "failed", "discarded"],
+        select(
+            _added.c.endpoint_uid,
+            bindparam("slot", type_=Integer),
+            _added.c.accepted,
+            _added.c.delivered,
+            _added.c.failed,
+            _added.c.discarded,
+        ).where(true()),
+    )
 )
-ADD = _add.on_conflict_do_update(
-    index_elements=list(counters.primary_key),
-    set_={name: counters.c[name] + _add.excluded[name] for name in ("accepted", "delivered", "failed", "discarded")},
-)
+ADD_EACH = Each(_adding(insert(counters)), *counters.columns.keys())
 
 
 def _sum(column: ColumnElement[int]) -> Label[int]:

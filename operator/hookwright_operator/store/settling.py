@@ -3,6 +3,7 @@
 Sync functions on a connection, inside a transaction that the caller begins and ends.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 
 from sqlalchemy import (
@@ -10,7 +11,9 @@ from sqlalchemy import (
     ColumnElement,
     Connection,
     Integer,
+    ScalarSelect,
     Text,
+    Update,
     and_,
     bindparam,
     case,
@@ -22,14 +25,14 @@ from sqlalchemy import (
 )
 
 # Of the two engines' identical spellings the one that both compile.
-from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.dialects.postgresql import Insert, insert
 
 from hookwright_operator.store import counting
 from hookwright_operator.store.engine import has_company
 from hookwright_operator.store.model import Settlement, State
 from hookwright_operator.store.rows import packed, plain, rows
 from hookwright_operator.store.schema import attempts, counters, deliveries
-from hookwright_operator.store.statements import Steps
+from hookwright_operator.store.statements import Each, Steps, few
 
 _now = bindparam("now", type_=BigInteger)
 _me = bindparam("me", type_=Text)
@@ -44,11 +47,13 @@ _settled = rows(
     error=Text,
     response=Text,
 )
-_last_number = (
-    select(func.coalesce(func.max(attempts.c.number), 0))
-    .where(attempts.c.delivery_id == deliveries.c.id)
-    .scalar_subquery()
-)
+
+
+def _last_number_of(delivery_id: ColumnElement[str]) -> ScalarSelect[int]:
+    number = func.coalesce(func.max(attempts.c.number), 0)
+    return select(number).where(attempts.c.delivery_id == delivery_id).scalar_subquery()
+
+
 # Where others may write meanwhile, what is settled is held still before it is counted and moved.
 HOLD = select(func.count()).select_from(
     select(deliveries.c.id)
@@ -66,7 +71,7 @@ INSERT_ATTEMPTS = insert(attempts).from_select(
     ["delivery_id", "number", "started_ms", "duration_ms", "status_code", "error", "response"],
     select(
         deliveries.c.id,
-        _last_number + 1,
+        _last_number_of(deliveries.c.id) + 1,
         _settled.c.started_ms,
         _settled.c.duration_ms,
         _settled.c.status_code,
@@ -94,43 +99,69 @@ _sums = (
     .order_by(deliveries.c.endpoint_uid)
     .subquery("sums")
 )
-_count = insert(counters).from_select(
-    ["endpoint_uid", "slot", "accepted", "delivered", "failed", "discarded", "last_attempt_ms", "last_status_code"],
-    select(
-        _sums.c.endpoint_uid,
-        bindparam("slot", type_=Integer),
-        literal(0),
-        _sums.c.delivered,
-        _sums.c.failed,
-        literal(0),
-        _sums.c.latest // 1000,
-        _sums.c.latest % 1000,
-    ).where(_sums.c.latest.is_not(None)),
-)
-_newer = _count.excluded.last_attempt_ms >= func.coalesce(counters.c.last_attempt_ms, 0)
-COUNT = _count.on_conflict_do_update(
-    index_elements=list(counters.primary_key),
-    set_={
-        "delivered": counters.c.delivered + _count.excluded.delivered,
-        "failed": counters.c.failed + _count.excluded.failed,
-        "last_attempt_ms": case((_newer, _count.excluded.last_attempt_ms), else_=counters.c.last_attempt_ms),
-        "last_status_code": case((_newer, _count.excluded.last_status_code), else_=counters.c.last_status_code),
-    },
+
+
+def _counting(new: Insert) -> Insert:
+    newer = new.excluded.last_attempt_ms >= func.coalesce(counters.c.last_attempt_ms, 0)
+    return new.on_conflict_do_update(
+        index_elements=list(counters.primary_key),
+        set_={
+            "delivered": counters.c.delivered + new.excluded.delivered,
+            "failed": counters.c.failed + new.excluded.failed,
+            "last_attempt_ms": case((newer, new.excluded.last_attempt_ms), else_=counters.c.last_attempt_ms),
+            "last_status_code": case((newer, new.excluded.last_status_code), else_=counters.c.last_status_code),
+        },
+    )
+
+
+COUNT = _counting(
+    insert(counters).from_select(
+        ["endpoint_uid", "slot", "accepted", "delivered", "failed", "discarded", "last_attempt_ms", "last_status_code"],
+        select(
+            _sums.c.endpoint_uid,
+            bindparam("slot", type_=Integer),
+            literal(0),
+            _sums.c.delivered,
+            _sums.c.failed,
+            literal(0),
+            _sums.c.latest // 1000,
+            _sums.c.latest % 1000,
+        ).where(_sums.c.latest.is_not(None)),
+    )
 )
 
-MOVE = (
-    update(deliveries)
-    .values(
-        state=_settled.c.state,
-        due_ms=case((_settled.c.state == State.PENDING.value, _settled.c.due_ms), else_=deliveries.c.due_ms),
-        attempts=deliveries.c.attempts + 1,
-        owner=null(),
-        ended_ms=case((_settled.c.state != State.PENDING.value, _now), else_=null()),
+
+def _moving(delivery_id: ColumnElement[str], state: ColumnElement[str], due_ms: ColumnElement[int]) -> Update:
+    ends = state != State.PENDING.value
+    return (
+        update(deliveries)
+        .values(
+            state=state,
+            due_ms=case((ends, deliveries.c.due_ms), else_=due_ms),
+            attempts=deliveries.c.attempts + 1,
+            owner=null(),
+            ended_ms=case((ends, _now), else_=null()),
+        )
+        .where(deliveries.c.id == delivery_id, _moves)
     )
-    .where(deliveries.c.id == _settled.c.delivery_id, _moves)
-)
+
+
+MOVE = _moving(_settled.c.delivery_id, _settled.c.state, _settled.c.due_ms)
 # Counted before the deliveries move, for that counts those that will.
 SETTLE = Steps("settled", INSERT_ATTEMPTS, COUNT, MOVE)
+
+_of, _due = bindparam("of", type_=Text), bindparam("due", type_=BigInteger)
+_MOVE_ONE = Each(_moving(_of, bindparam("to", type_=Text), _due), "of", "to", "due", "now", "me")
+_made = ("started_ms", "duration_ms", "status_code", "error", "response")
+_INSERT_ATTEMPT = Each(
+    insert(attempts).values(
+        delivery_id=_of,
+        number=_last_number_of(_of) + 1,
+        **{name: bindparam(f"its_{name}", type_=attempts.c[name].type) for name in _made},
+    ),
+    *("of", *(f"its_{name}" for name in _made)),
+)
+_COUNT_EACH = Each(_counting(insert(counters)), *counters.columns.keys())
 
 _STATE = (
     select(deliveries.c.state, deliveries.c.endpoint_uid).where(deliveries.c.id == bindparam("id")).with_for_update()
@@ -156,19 +187,50 @@ def settle(
         slot: of its counters.
         now: when the deliveries ended.
     """
-    settled = packed([_row(settlement) for call in calls for settlement in call])
-    if has_company(connection):
-        connection.execute(HOLD, {"rows": settled})
-    SETTLE.run(connection, {"rows": settled, "me": owner, "slot": slot, "now": now})
+    settlements = [settlement for call in calls for settlement in call]
+    if few(connection, settlements):
+        settlements = _settle_each(connection, settlements, owner=owner, slot=slot, now=now)
+    if settlements:
+        settled = packed([_row(settlement) for settlement in settlements])
+        if has_company(connection):
+            connection.execute(HOLD, {"rows": settled})
+        SETTLE.run(connection, {"rows": settled, "me": owner, "slot": slot, "now": now})
     return [None] * len(calls)
 
 
+def _settle_each(
+    connection: Connection, settlements: Sequence[Settlement], *, owner: str, slot: int, now: int
+) -> list[Settlement]:
+    """Settle what moves, and return the settlements of deliveries that the owner has not claimed, or not any more."""
+    moved: list[Settlement] = []
+    others: list[Settlement] = []
+    for settlement in settlements:
+        row = (settlement.delivery_id, settlement.state.value, settlement.due_ms, now, owner)
+        (moved if _MOVE_ONE.change(connection, row) else others).append(settlement)
+    _INSERT_ATTEMPT.run(connection, [_attempt_row(settlement) for settlement in moved])
+    _COUNT_EACH.run(connection, _tallies(moved, slot))
+    return others
+
+
+def _tallies(moved: Sequence[Settlement], slot: int) -> list[tuple[str | int, ...]]:
+    """Sum up what counters get, as rows of theirs."""
+    ended = Counter([(settlement.endpoint_uid, settlement.state.value) for settlement in moved])
+    latest: dict[str, tuple[int, int]] = {}
+    for settlement in moved:
+        uid, attempt = settlement.endpoint_uid, settlement.attempt
+        latest[uid] = max(latest.get(uid, (0, 0)), (attempt.started_ms, attempt.status_code))
+    delivered, failed = State.DELIVERED.value, State.FAILED.value
+    return [(uid, slot, 0, ended[uid, delivered], ended[uid, failed], 0, *last) for uid, last in latest.items()]
+
+
 def _row(settlement: Settlement) -> tuple[str | int, ...]:
+    return (settlement.delivery_id, settlement.state.value, settlement.due_ms, *_attempt_row(settlement)[1:])
+
+
+def _attempt_row(settlement: Settlement) -> tuple[str | int, ...]:
     attempt = settlement.attempt
     return (
         settlement.delivery_id,
-        settlement.state.value,
-        settlement.due_ms,
         attempt.started_ms,
         attempt.duration_ms,
         attempt.status_code,
