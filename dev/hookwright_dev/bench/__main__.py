@@ -14,7 +14,7 @@ from typing import Final
 import httpx
 from rich.console import Console
 
-from hookwright_dev.bench import page
+from hookwright_dev.bench import interpreter, page
 from hookwright_dev.bench.cases import CASES, REPEATED, Options
 from hookwright_dev.bench.measures import Measure, medians
 from hookwright_dev.bench.results import Results, machine
@@ -37,7 +37,11 @@ def main() -> int:
     signal.signal(signal.SIGTERM, _interrupt)
     console = Console()
     try:
+        interpreter.change()
         results = _measured(chosen)
+    except DevError as error:
+        print(f"bench: {error}", file=sys.stderr)
+        return 1
     except KeyboardInterrupt:
         print("\nstopped")
         return 130

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from hookwright_dev.assets import ETCD_VERSION, KUBERNETES_VERSION
+from hookwright_dev.bench import interpreter
 from hookwright_dev.bench.marks import MARKS, verdict
 from hookwright_dev.bench.measures import Measure
 
@@ -67,7 +68,7 @@ def machine() -> dict[str, str]:
         "CPU": f"{os.cpu_count()} cores, {_field('/proc/cpuinfo', 'model name') or platform.machine()}",
         "memory": f"{int(_field('/proc/meminfo', 'MemTotal').split()[0] or 0) // 1_048_576} GiB",
         "kernel": f"{platform.system()} {platform.release()}",
-        "Python": platform.python_version(),
+        "Python": f"{platform.python_version()}, {'' if interpreter.own_by_profile() else 'not '}built by profile",
         "SQLite": sqlite3.sqlite_version,
         "Kubernetes": f"{KUBERNETES_VERSION}, etcd {ETCD_VERSION}",
         **{name: version(name) for name in _LIBRARIES},

@@ -85,6 +85,10 @@ class Used:
         """All that belongs to the benchmark used."""
         return sum(self.by_name.values())
 
+    def __add__(self, other: "Used") -> "Used":
+        """Return what the same processes used in two spans of time."""
+        return Used({name: seconds + other.by_name[name] for name, seconds in self.by_name.items()})
+
 
 class Meter:
     """Reads what named processes use with all their descendants, from its making to `read`."""
