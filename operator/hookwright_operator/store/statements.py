@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
 from functools import cache
 from typing import Any, Final, NamedTuple, Protocol, cast
 
-from sqlalchemy import Connection, Executable
+from sqlalchemy import Connection, Executable, Insert
 from sqlalchemy.dialects.sqlite import dialect
 from sqlalchemy.dialects.sqlite.base import SQLiteCompiler
 
@@ -90,7 +90,9 @@ class Each:
     """
 
     def __init__(self, statement: Executable, *fields: str) -> None:
-        self._sql = str(_compiled(statement, _spelling(lambda name: f"?{1 + fields.index(name)}")))
+        # SQLAlchemy would have a key that is computed returned, and the driver run no second row before that is read.
+        whole = statement.inline() if isinstance(statement, Insert) else statement
+        self._sql = str(_compiled(whole, _spelling(lambda name: f"?{1 + fields.index(name)}")))
 
     def run(self, connection: Connection, rows: Sequence[Sequence[object]]) -> int:
         """Run it for each row, and return how many rows of the database have changed."""
