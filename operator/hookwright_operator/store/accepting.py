@@ -4,7 +4,7 @@ Sync functions on a connection, inside a transaction that the caller begins and 
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 from sqlalchemy import (
     BigInteger,
@@ -31,9 +31,6 @@ from hookwright_operator.store.model import Accepted, NewEvent, State
 from hookwright_operator.store.rows import packed, rows
 from hookwright_operator.store.schema import deliveries, event_ids, events
 from hookwright_operator.store.statements import Each, Steps, few, run
-
-_Row = tuple[str, str, str, str | None]
-"""A delivery's id, its event's, its endpoint's uid, and who has claimed it."""
 
 _now = bindparam("now", type_=BigInteger)
 
@@ -148,59 +145,43 @@ def _write(connection: Connection, new: Sequence[NewEvent], *, owner: str, slot:
         for event in new
         for delivery in event.deliveries
     ]
-    counted = Counter([row[2] for row in written])
+    changes = [(uid, number, 0, 0, 0) for uid, number in Counter([row[2] for row in written]).items()]
     if few(connection, written):
-        _write_each(connection, new, written, counted, slot=slot, now=now)
-    else:
-        _write_together(connection, new, written, counted, slot=slot, now=now)
-
-
-def _write_each(
-    connection: Connection,
-    new: Sequence[NewEvent],
-    written: Sequence[_Row],
-    counted: Mapping[str, int],
-    *,
-    slot: int,
-    now: int,
-) -> None:
-    _INSERT_EVENT.run(
-        connection,
-        [
-            (event.id, event.namespace, event.project, event.type, now, len(event.deliveries), event.body, event.trace)
-            for event in new
-        ],
-    )
-    pending = State.PENDING.value
-    _INSERT_DELIVERY.run(
-        connection,
-        [(its_id, event_id, uid, pending, "", now, 0, owner, None) for its_id, event_id, uid, owner in written],
-    )
-    counting.ADD_EACH.run(connection, [(uid, slot, number, 0, 0, 0, None, None) for uid, number in counted.items()])
-
-
-def _write_together(
-    connection: Connection,
-    new: Sequence[NewEvent],
-    written: Sequence[_Row],
-    counted: Mapping[str, int],
-    *,
-    slot: int,
-    now: int,
-) -> None:
-    event_rows = []
-    start = 1
-    for event in new:
-        length = len(event.body)
-        event_rows.append((event.id, event.namespace, event.project, event.type, len(event.deliveries), start, length))
-        start += length
+        _INSERT_EVENT.run(
+            connection,
+            [
+                (one.id, one.namespace, one.project, one.type, now, len(one.deliveries), one.body, one.trace)
+                for one in new
+            ],
+        )
+        pending = State.PENDING.value
+        _INSERT_DELIVERY.run(
+            connection,
+            [
+                (its_id, event_id, uid, pending, "", now, 0, claimant, None)
+                for its_id, event_id, uid, claimant in written
+            ],
+        )
+        counting.add(connection, slot, changes)
+        return
     parameters = {
-        "rows": packed(event_rows),
+        "rows": packed(_event_rows(new)),
         "bodies": b"".join([event.body for event in new]),
         "delivery_rows": packed(written),
-        **counting.added(slot, [(uid, number, 0, 0, 0) for uid, number in counted.items()]),
+        **counting.added(slot, changes),
         "now": now,
     }
     WRITE.run(connection, parameters)
     if traced := [(event.id, event.trace) for event in new if event.trace]:
         run(connection, TRACE, {"rows": packed(traced)})
+
+
+def _event_rows(new: Sequence[NewEvent]) -> list[tuple[str | int, ...]]:
+    """Return the events' rows, each with where its body stands among those of all."""
+    event_rows: list[tuple[str | int, ...]] = []
+    start = 1
+    for event in new:
+        length = len(event.body)
+        event_rows.append((event.id, event.namespace, event.project, event.type, len(event.deliveries), start, length))
+        start += length
+    return event_rows

@@ -3,7 +3,7 @@
 Sync functions on a connection, inside a transaction that the caller begins and ends.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from sqlalchemy import (
     BigInteger,
@@ -26,7 +26,7 @@ from sqlalchemy.dialects.postgresql import Insert, insert
 
 from hookwright_operator.store.rows import packed, rows
 from hookwright_operator.store.schema import counters
-from hookwright_operator.store.statements import Each, run
+from hookwright_operator.store.statements import Each, few, run
 
 Change = tuple[str, int, int, int, int]
 """An endpoint's uid, then what to add to accepted, delivered, failed and discarded."""
@@ -53,7 +53,7 @@ ADD = _adding(
         ).where(true()),
     )
 )
-ADD_EACH = Each(_adding(insert(counters)), *counters.columns.keys())
+_ADD_EACH = Each(_adding(insert(counters)), *counters.columns.keys())
 
 
 def _sum(column: ColumnElement[int]) -> Label[int]:
@@ -81,7 +81,7 @@ BUSY: Select[str] = select(counters.c.endpoint_uid).group_by(counters.c.endpoint
 """The endpoints that have pending deliveries."""
 
 
-def add(connection: Connection, slot: int, changes: Iterable[Change]) -> None:
+def add(connection: Connection, slot: int, changes: Sequence[Change]) -> None:
     """Change counters in a slot.
 
     Args:
@@ -89,7 +89,10 @@ def add(connection: Connection, slot: int, changes: Iterable[Change]) -> None:
         slot: of this process.
         changes: each endpoint once.
     """
-    run(connection, ADD, added(slot, changes))
+    if few(connection, changes):
+        _ADD_EACH.run(connection, [(uid, slot, *numbers, None, None) for uid, *numbers in changes])
+    else:
+        run(connection, ADD, added(slot, changes))
 
 
 def added(slot: int, changes: Iterable[Change]) -> dict[str, object]:

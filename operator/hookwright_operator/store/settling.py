@@ -5,6 +5,7 @@ Sync functions on a connection, inside a transaction that the caller begins and 
 
 from collections import Counter
 from collections.abc import Sequence
+from typing import Final
 
 from sqlalchemy import (
     BigInteger,
@@ -29,13 +30,16 @@ from sqlalchemy.dialects.postgresql import Insert, insert
 
 from hookwright_operator.store import counting
 from hookwright_operator.store.engine import has_company
-from hookwright_operator.store.model import Settlement, State
+from hookwright_operator.store.model import Attempt, Settlement, State
 from hookwright_operator.store.rows import packed, plain, rows
 from hookwright_operator.store.schema import attempts, counters, deliveries
 from hookwright_operator.store.statements import Each, Steps, few
 
 _now = bindparam("now", type_=BigInteger)
 _me = bindparam("me", type_=Text)
+
+_RECORDED: Final = ("started_ms", "duration_ms", "status_code", "error", "response")
+"""The columns of what is kept of an attempt."""
 
 _settled = rows(
     delivery_id=Text,
@@ -68,7 +72,7 @@ _known = _settled.join(deliveries, deliveries.c.id == _settled.c.delivery_id)
 _moves = deliveries.c.owner == _me
 
 INSERT_ATTEMPTS = insert(attempts).from_select(
-    ["delivery_id", "number", "started_ms", "duration_ms", "status_code", "error", "response"],
+    ["delivery_id", "number", *_RECORDED],
     select(
         deliveries.c.id,
         _last_number_of(deliveries.c.id) + 1,
@@ -152,14 +156,13 @@ SETTLE = Steps("settled", INSERT_ATTEMPTS, COUNT, MOVE)
 
 _of, _due = bindparam("of", type_=Text), bindparam("due", type_=BigInteger)
 _MOVE_ONE = Each(_moving(_of, bindparam("to", type_=Text), _due), "of", "to", "due", "now", "me")
-_made = ("started_ms", "duration_ms", "status_code", "error", "response")
 _INSERT_ATTEMPT = Each(
     insert(attempts).values(
         delivery_id=_of,
         number=_last_number_of(_of) + 1,
-        **{name: bindparam(f"its_{name}", type_=attempts.c[name].type) for name in _made},
+        **{name: bindparam(f"its_{name}", type_=attempts.c[name].type) for name in _RECORDED},
     ),
-    *("of", *(f"its_{name}" for name in _made)),
+    *("of", *(f"its_{name}" for name in _RECORDED)),
 )
 _COUNT_EACH = Each(_counting(insert(counters)), *counters.columns.keys())
 
@@ -207,7 +210,7 @@ def _settle_each(
     for settlement in settlements:
         row = (settlement.delivery_id, settlement.state.value, settlement.due_ms, now, owner)
         (moved if _MOVE_ONE.change(connection, row) else others).append(settlement)
-    _INSERT_ATTEMPT.run(connection, [_attempt_row(settlement) for settlement in moved])
+    _INSERT_ATTEMPT.run(connection, [(one.delivery_id, *_recorded(one.attempt)) for one in moved])
     _COUNT_EACH.run(connection, _tallies(moved, slot))
     return others
 
@@ -224,13 +227,12 @@ def _tallies(moved: Sequence[Settlement], slot: int) -> list[tuple[str | int, ..
 
 
 def _row(settlement: Settlement) -> tuple[str | int, ...]:
-    return (settlement.delivery_id, settlement.state.value, settlement.due_ms, *_attempt_row(settlement)[1:])
+    return (settlement.delivery_id, settlement.state.value, settlement.due_ms, *_recorded(settlement.attempt))
 
 
-def _attempt_row(settlement: Settlement) -> tuple[str | int, ...]:
-    attempt = settlement.attempt
+def _recorded(attempt: Attempt) -> tuple[int, int, int, str, str]:
+    """Return what is kept of an attempt, in the order of `_RECORDED`."""
     return (
-        settlement.delivery_id,
         attempt.started_ms,
         attempt.duration_ms,
         attempt.status_code,
