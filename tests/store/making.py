@@ -8,7 +8,9 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 import asyncpg
-from sqlalchemy import Connection, func, select
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from sqlalchemy import Connection, MetaData, func, select
 
 from hookwright_operator.ids import delivery_id, message_id
 from hookwright_operator.store.model import Attempt, Claimed, NewDelivery, NewEvent, Settlement, State
@@ -181,6 +183,16 @@ async def eventually(condition: Callable[[], Awaitable[bool]], *, within: float 
     while not await condition():
         assert time.monotonic() < deadline, "it did not come about in time"
         await asyncio.sleep(0.01)
+
+
+def differences(connection: Connection, *defined: MetaData) -> list[object]:
+    """What of the tables a database has otherwise than they are defined; indexes differ by engine."""
+    whole = MetaData()
+    for table in [table for part in defined for table in part.sorted_tables]:
+        table.to_metadata(whole)
+    context = MigrationContext.configure(connection, opts={"include_object": lambda _, __, kind, *___: kind != "index"})
+    found: list[object] = compare_metadata(context, whole)
+    return found
 
 
 def ids(new: Sequence[NewEvent]) -> list[str]:

@@ -8,11 +8,20 @@ from uuid import uuid4
 
 import asyncpg
 import pytest
-from alembic.autogenerate import compare_metadata
-from alembic.migration import MigrationContext
 from sqlalchemy import Connection, func, select, text
 from store.conftest import Open
-from store.making import EMPTY, LEASE_MS, Clock, accept_one, claimed_ids, event, eventually, ids, settlement
+from store.making import (
+    EMPTY,
+    LEASE_MS,
+    Clock,
+    accept_one,
+    claimed_ids,
+    differences,
+    event,
+    eventually,
+    ids,
+    settlement,
+)
 
 from hookwright_dev.postgres import PostgresServer
 from hookwright_operator.errors import StoreError, StoreUnavailable
@@ -88,9 +97,7 @@ async def test_replicas_that_start_together_migrate_once(blank_url: str) -> None
 async def test_the_migrations_make_what_the_tables_say(blank_url: str) -> None:
     """A migrated database differs in nothing from the definitions."""
     store = await opened(blank_url)
-    differences = await store._database.read(
-        lambda connection: compare_metadata(MigrationContext.configure(connection), metadata)
-    )
+    found = await store._database.read(lambda connection: differences(connection, metadata))
     migrated = await store._database.read(_indexes)
     await store._database.write(lambda connection: connection.execute(text("CREATE SCHEMA defined")) and None)
 
@@ -102,7 +109,7 @@ async def test_the_migrations_make_what_the_tables_say(blank_url: str) -> None:
     defined = await store._database.read(_indexes)
     await store.close()
 
-    assert differences == []
+    assert found == []
     assert migrated == defined
 
 

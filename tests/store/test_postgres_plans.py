@@ -166,8 +166,8 @@ FLAT: dict[str, tuple[ClauseElement, dict[str, object]]] = {
     "attempts": (settling.INSERT_ATTEMPTS, {"rows": TRIED}),
     "prune": (removing.DONE, {"before": PAST, "count": 100}),
     "prune event ids": (removing.DROP_EVENT_IDS, {"before": PAST, "count": 100}),
-    "log": (reading.log_page(endpoint_uid(0), state=None, limit=50, before=None), {}),
-    "failed log": (reading.log_page(endpoint_uid(0), state=State.FAILED, limit=20, before=None), {}),
+    "log": (reading.log_page(endpoint_uid(0), state=None, limit=50, before="~"), {}),
+    "failed log": (reading.log_page(endpoint_uid(0), state=State.FAILED, limit=20, before="~"), {}),
 }
 
 

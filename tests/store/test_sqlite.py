@@ -12,18 +12,26 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
-from alembic.autogenerate import compare_metadata
-from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import ClauseElement, Connection, create_engine
 from sqlalchemy.dialects import sqlite
 from sqlalchemy.sql.compiler import SQLCompiler
-from store.making import LEASE_MS, Clock, accept_one, all_rows, claimed_ids, event, held
+from store.making import LEASE_MS, Clock, accept_one, all_rows, claimed_ids, differences, event, held
 
 from hookwright_operator.errors import StoreError, StoreUnavailable
-from hookwright_operator.store import accepting, claiming, counting, migrations, reading, recovering, removing, settling
+from hookwright_operator.store import (
+    accepting,
+    claiming,
+    counting,
+    migrations,
+    reading,
+    recovering,
+    removing,
+    settling,
+    slices,
+)
 from hookwright_operator.store.model import Counts, State
-from hookwright_operator.store.schema import metadata
+from hookwright_operator.store.schema import metadata, sqlite_metadata
 from hookwright_operator.store.statements import Each
 from hookwright_operator.store.store import Store
 
@@ -294,22 +302,21 @@ async def test_a_schema_of_the_future_that_still_serves_is_used_as_it_is(path: P
     await store.close()
 
 
+DEFINED = [metadata, sqlite_metadata]
+
+
 async def test_the_migrations_make_what_the_tables_say(store: Store, tmp_path: Path) -> None:
     """A migrated database differs in nothing from one made of the definitions, partial indexes included."""
     engine = create_engine(f"sqlite:///{tmp_path}/defined.db")
     with engine.begin() as connection:
-        metadata.create_all(connection)
+        for part in DEFINED:
+            part.create_all(connection)
         defined = _schema(connection)
     engine.dispose()
 
     migrated = await store._database.read(_schema)
     assert {name: sql for name, sql in migrated.items() if "alembic" not in name} == defined
-    assert (
-        await store._database.read(
-            lambda connection: compare_metadata(MigrationContext.configure(connection), metadata)
-        )
-        == []
-    )
+    assert await store._database.read(lambda connection: differences(connection, *DEFINED)) == []
 
 
 def _schema(connection: Connection) -> dict[str, str]:
@@ -336,7 +343,7 @@ PLANS = {
     "own": (claiming.OWN, "deliveries USING PRIMARY KEY (id=?)"),
     "release": (claiming.RELEASE, "deliveries USING PRIMARY KEY (id=?)"),
     "next_due": (reading.NEXT_DUE, "deliveries_to_claim (endpoint_uid=?)"),
-    "discard": (removing.DISCARD, "deliveries_to_claim (endpoint_uid=?)"),
+    "discard": (removing.DISCARD, "deliveries_pending_log (endpoint_uid=?)"),
     "settle": (settling.MOVE, "deliveries USING PRIMARY KEY (id=?)"),
     "count": (settling.COUNT, "deliveries USING PRIMARY KEY (id=?)"),
     "repetitions": (accepting.REPETITIONS, "event_ids USING PRIMARY KEY"),
@@ -344,15 +351,21 @@ PLANS = {
     "recover": (recovering.NEXT, "deliveries_to_recover (endpoint_uid=? AND (ended_ms,id)>(?,?) AND ended_ms<?)"),
     "recover how many": (recovering.TOTAL, "deliveries_to_recover (endpoint_uid=? AND ended_ms>? AND ended_ms<?)"),
     "recover when": (recovering.DUE, "deliveries_to_claim (endpoint_uid=? AND due_ms<?)"),
-    "forget": (removing.FORGETTABLE, "deliveries_log (endpoint_uid=?)"),
+    "forget": (removing.FORGETTABLE_BY_STATE, "log_slices USING PRIMARY KEY (endpoint_uid=?)"),
     "prune delivered": (removing.DONE, "deliveries_done_by_age (ended_ms<?)"),
     "prune failed": (removing.FAILED, "deliveries_failed_by_age (ended_ms<?)"),
     "prune event ids": (removing.DROP_EVENT_IDS, "event_ids_by_age (accepted_ms<?)"),
-    "log": (reading.log_page("orders", state=None, limit=5, before="x"), "deliveries_log (endpoint_uid=? AND id<?)"),
-    "failed log": (
-        reading.log_page("orders", state=State.FAILED, limit=5, before="x"),
-        "deliveries_failed_log (endpoint_uid=? AND id<?)",
-    ),
+    "prune slices": (slices.DROP, "log_slices_by_age (until_ms<?)"),
+    "slices of the log": (slices.SLICES, "log_slices USING PRIMARY KEY (endpoint_uid=? AND slice<?)"),
+    "log in a slice": (slices.IN_SLICE, "deliveries USING PRIMARY KEY (id>? AND id<?)"),
+    "records of a page": (reading._PAGE, "deliveries USING PRIMARY KEY (id=?)"),
+    **{
+        f"{state} log": (
+            reading.log_page("orders", state=state, limit=5, before="x"),
+            f"deliveries_{state}_log (endpoint_uid=? AND id<?)",
+        )
+        for state in (State.PENDING, State.FAILED, State.DISCARDED)
+    },
 }
 
 

@@ -26,6 +26,7 @@ T = TypeVar("T")
 ENDPOINTS = st.sampled_from(["orders", "audit"])
 INSTANCES = st.sampled_from([0, 1])
 OUTCOMES = st.sampled_from([State.PENDING, State.DELIVERED, State.FAILED])
+AGES = st.sampled_from([-1, 30_000, DEDUPE_WINDOW_MS])
 COUNTED = [State.PENDING, State.DELIVERED, State.FAILED, State.DISCARDED]
 
 
@@ -62,9 +63,11 @@ class Deliveries(RuleBasedStateMachine):
         self.clock = Clock()
         self.known: dict[str, Expected] = {}
         self.remembered: dict[str, int] = {}
-        self.in_hand: dict[int, list[str]] = {0: [], 1: []}
+        self.in_hand: dict[int, list[Expected]] = {0: [], 1: []}
         self.jobs: dict[str, Job] = {}
         self.begun = 0
+        self.deleted: set[str] = set()
+        self.pruned: Counter[tuple[str, State]] = Counter()
 
     def run(self, work: Coroutine[object, object, T]) -> T:
         """Let the stores work."""
@@ -111,7 +114,7 @@ class Deliveries(RuleBasedStateMachine):
         for delivery in new.deliveries:
             self.known[delivery.id] = Expected(delivery, self.clock.now, instance if claimed else None)
             if claimed:
-                self.in_hand[instance].append(delivery.id)
+                self.in_hand[instance].append(self.known[delivery.id])
 
     @rule(instance=INSTANCES, uid=ENDPOINTS, limit=st.integers(1, 4))
     def claim(self, instance: int, uid: str, limit: int) -> None:
@@ -126,7 +129,7 @@ class Deliveries(RuleBasedStateMachine):
         for delivery in claimed:
             assert delivery.attempts == self.known[delivery.id].attempts
             self.known[delivery.id].owner = instance
-            self.in_hand[instance].append(delivery.id)
+            self.in_hand[instance].append(self.known[delivery.id])
 
     def free(self, expected: Expected, claimant: int) -> bool:
         """Whether an instance may claim the delivery, due or not."""
@@ -139,7 +142,7 @@ class Deliveries(RuleBasedStateMachine):
     def settle(self, pick: Random, state: State, delay: int) -> None:
         """Settle an attempt, also one for a delivery that was lost or discarded meanwhile."""
         instance = pick.choice([one for one, held in self.in_hand.items() if held])
-        expected = self.known[self.in_hand[instance].pop(pick.randrange(len(self.in_hand[instance])))]
+        expected = self.in_hand[instance].pop(pick.randrange(len(self.in_hand[instance])))
         due_ms = self.clock.now + delay
         self.run(self.stores[instance].settle([settlement(expected.new, state, due_ms=due_ms)]))
         expected.made += 1
@@ -154,7 +157,7 @@ class Deliveries(RuleBasedStateMachine):
     def release(self) -> None:
         """The first instance gives back all that it holds."""
         held, self.in_hand[0] = self.in_hand[0], []
-        self.run(self.stores[0].release(held))
+        self.run(self.stores[0].release([expected.new.id for expected in held]))
         for expected in self.known.values():
             if expected.owner == 0 and expected.state == State.PENDING:
                 expected.owner = None
@@ -176,9 +179,28 @@ class Deliveries(RuleBasedStateMachine):
         pending = [e for e in self.known.values() if e.new.endpoint_uid == uid and e.state == State.PENDING]
         assert self.run(self.stores[0].discard(uid, "endpoint deleted")) == len(pending)
         for expected in pending:
-            expected.state, expected.owner = State.DISCARDED, None
+            expected.state, expected.owner, expected.ended_ms = State.DISCARDED, None, self.clock.now
+        self.deleted.add(uid)
         if job := self.jobs.pop(uid, None):
             self.has_ended(job, RecoveryState.CANCELLED)
+
+    @rule(instance=INSTANCES, done_ago=AGES, failed_ago=AGES, limit=st.integers(1, 3))
+    def prune(self, instance: int, done_ago: int, failed_ago: int, limit: int) -> None:
+        """What ended long ago goes, and a deleted endpoint with the last of it."""
+        done_before, failed_before = self.clock.now - done_ago, self.clock.now - failed_ago
+        while self.run(
+            self.stores[instance].prune(delivered_before_ms=done_before, failed_before_ms=failed_before, limit=limit)
+        ):
+            pass
+        for delivery_id, expected in list(self.known.items()):
+            before = failed_before if expected.state == State.FAILED else done_before
+            if expected.ended_ms is not None and expected.ended_ms < before:
+                self.pruned[expected.new.endpoint_uid, expected.state] += 1
+                del self.known[delivery_id]
+        for uid in self.deleted - {expected.new.endpoint_uid for expected in self.known.values()}:
+            self.jobs.pop(uid, None)
+            self.pruned = Counter({key: number for key, number in self.pruned.items() if key[0] != uid})
+            self.deleted.discard(uid)
 
     @precondition(lambda self: self.known)
     @rule(pick=st.randoms(use_true_random=False))
@@ -274,6 +296,7 @@ class Deliveries(RuleBasedStateMachine):
         counts = self.run(self.stores[0].counts())
         for uid in ("orders", "audit"):
             states = Counter(e.state for e in self.known.values() if e.new.endpoint_uid == uid)
+            states += Counter({state: number for (of, state), number in self.pruned.items() if of == uid})
             if uid in counts:
                 assert [getattr(counts[uid], state) for state in COUNTED] == [states[state] for state in COUNTED]
             else:
@@ -287,12 +310,32 @@ class Deliveries(RuleBasedStateMachine):
             assert self.run(store.next_due()) == {uid: min(due for of, due in free if of == uid) for uid, _ in free}
 
     @invariant()
+    def the_log_shows_what_there_is(self) -> None:
+        """Page by page, the newest first, as a whole and of each state."""
+        for uid in ("orders", "audit"):
+            of_endpoint = sorted(
+                (one for one in self.known.values() if one.new.endpoint_uid == uid), key=_id, reverse=True
+            )
+            for state in (None, *State):
+                shown, cursor = self.run(self.stores[0].deliveries(uid, state=state, limit=2))
+                while cursor:
+                    page, cursor = self.run(self.stores[0].deliveries(uid, state=state, limit=2, cursor=cursor))
+                    shown += page
+                assert [record.id for record in shown] == [
+                    one.new.id for one in of_endpoint if state in {None, one.state}
+                ]
+
+    @invariant()
     def every_attempt_is_in_the_log(self) -> None:
         """Attempts are numbered from 1 without a gap."""
         for uid in ("orders", "audit"):
             for record in self.run(self.stores[0].deliveries(uid, limit=1000))[0]:
                 made = self.known[record.id].made
                 assert [attempt.number for attempt in record.attempts] == list(range(1, made + 1))
+
+
+def _id(expected: Expected) -> str:
+    return expected.new.id
 
 
 class OnSqlite(Deliveries):

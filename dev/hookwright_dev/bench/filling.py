@@ -12,12 +12,9 @@ from pathlib import Path
 from typing import Final
 
 import asyncpg
-from sqlalchemy import Dialect, Index
-from sqlalchemy.dialects import postgresql, sqlite
-from sqlalchemy.schema import CreateIndex
 
 from hookwright_dev.postgres import PostgresServer
-from hookwright_operator.store.schema import metadata
+from hookwright_operator.store.slices import SLICE
 from hookwright_operator.store.store import Store
 
 BODY_BYTES: Final = 315
@@ -25,6 +22,11 @@ CROWDED: Final = 5
 """Endpoints that have a tenth of all deliveries each; the others share the rest."""
 ENDPOINTS: Final = 1000
 MOST_PENDING: Final = 100_000
+_BASE32: Final = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+_ID_BEGIN: Final = "dlv_01K9"
+_ID_BITS: Final = (20, 15, 10, 5, 0)
+"""Of a delivery's number, those that its id says between what all ids begin and end with."""
+_ID_END: Final = "0QWERTYAAAAAAAAAA"
 _DAYS: Final = 7
 _DAY_MS: Final = 24 * 60 * 60 * 1000
 _EXECUTE_SECONDS: Final = 1800.0
@@ -72,8 +74,8 @@ def endpoint_uid(number: int) -> str:
 
 
 def delivery_id(number: int) -> str:
-    """Pure: the id of delivery ``number``, counted from 1, as long as a real one."""
-    return f"dlv_01K9QWERTYAAAAAAA{100_000_000 + number}"
+    """Pure: the id of delivery ``number``, counted from 1, a ULID as if there were one each 32 ms."""
+    return _ID_BEGIN + "".join(_BASE32[(number >> bits) % 32] for bits in _ID_BITS) + _ID_END
 
 
 def statements(rows: int, now_ms: int, *, series: str, body: str) -> list[str]:
@@ -92,7 +94,8 @@ def statements(rows: int, now_ms: int, *, series: str, body: str) -> list[str]:
     others = f"'00000000-0000-4000-8000-' || (100000000000 + {CROWDED} + n / 2 % {ENDPOINTS - CROWDED})"
     uid = f"CASE WHEN n % 2 = 0 THEN {crowded} ELSE {others} END"
     message = "'msg_01K9QWERTYAAAAAAA' || (100000000 + n)"
-    delivery = "'dlv_01K9QWERTYAAAAAAA' || (100000000 + n)"
+    digits = [f"substr('{_BASE32}', (n >> {bits}) % 32 + 1, 1)" for bits in _ID_BITS]
+    delivery = " || ".join([f"'{_ID_BEGIN}'", *digits, f"'{_ID_END}'"])
     state = f"CASE WHEN n > {ended} THEN 'pending' WHEN n % 51 = 0 THEN 'failed' ELSE 'delivered' END"
     return [
         f"""INSERT INTO events (id, namespace, project, type, accepted_ms, deliveries, body)
@@ -113,6 +116,19 @@ def statements(rows: int, now_ms: int, *, series: str, body: str) -> list[str]:
     ]
 
 
+_FILL_SLICES: Final = f"""
+    INSERT INTO log_slices (endpoint_uid, slice, until_ms)
+    SELECT endpoint_uid, substr(id, 1, {SLICE}), max(ended_ms) FROM deliveries
+    WHERE state = 'delivered' GROUP BY 1, 2
+"""
+# All but those of primary keys: made after the rows, they take a fraction of the time.
+_SQLITE_INDEXES: Final = "SELECT name, sql FROM sqlite_master WHERE type = 'index' AND sql IS NOT NULL"
+_POSTGRES_INDEXES: Final = """
+    SELECT relname, pg_get_indexdef(oid) FROM pg_class JOIN pg_index ON indexrelid = oid
+    WHERE relnamespace = 'public'::regnamespace AND NOT indisprimary
+"""
+
+
 @contextmanager
 def filled_postgres(server: PostgresServer, rows: int) -> Iterator[Filled]:
     """Make a database with so many deliveries, and drop it after the block."""
@@ -123,7 +139,7 @@ def filled_postgres(server: PostgresServer, rows: int) -> Iterator[Filled]:
     series = f"generate_series(1, {rows}) AS s(n)"
     body = f"'\\x{'78' * BODY_BYTES}'::bytea"
     fill = statements(rows, now_ms, series=series, body=body)
-    asyncio.run(_execute(url, [*_dropped(), *fill, *_created(postgresql.dialect()), "VACUUM (ANALYZE)"]))  # type: ignore[no-untyped-call]
+    asyncio.run(_fill(url, fill))
     try:
         yield Filled(url, rows, now_ms, int(server.scalar(ROOM, name)))
     finally:
@@ -140,7 +156,9 @@ def filled_sqlite(folder: Path, rows: int) -> Iterator[Filled]:
     body = f"X'{'78' * BODY_BYTES}'"
     fill = statements(rows, now_ms, series=series, body=body)
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
-        for statement in ("PRAGMA synchronous = OFF", *_dropped(), *fill, *_created(sqlite.dialect()), "ANALYZE"):
+        indexes = dict(connection.execute(_SQLITE_INDEXES))
+        dropped = [f"DROP INDEX {name}" for name in indexes]
+        for statement in ("PRAGMA synchronous = OFF", *dropped, *fill, _FILL_SLICES, *indexes.values(), "ANALYZE"):
             connection.execute(statement)
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     try:
@@ -154,23 +172,12 @@ async def _migrated(url: str) -> None:
     await (await Store.open(url, instance="migration", lease_ms=1, clock=lambda: 0)).close()
 
 
-async def _execute(url: str, wanted: list[str]) -> None:
+async def _fill(url: str, fill: list[str]) -> None:
     connection = await asyncpg.connect(url, command_timeout=_EXECUTE_SECONDS)
     try:
-        for statement in wanted:
+        indexes = dict(await connection.fetch(_POSTGRES_INDEXES))
+        dropped = [f"DROP INDEX {name}" for name in indexes]
+        for statement in (*dropped, *fill, *indexes.values(), "VACUUM (ANALYZE)"):
             await connection.execute(statement)
     finally:
         await connection.close()
-
-
-def _indexes() -> list[Index]:
-    return [index for table in metadata.sorted_tables for index in sorted(table.indexes, key=lambda one: str(one.name))]
-
-
-def _dropped() -> list[str]:
-    # Made after the rows, which takes a fraction of the time.
-    return [f"DROP INDEX {index.name}" for index in _indexes()]
-
-
-def _created(dialect: Dialect) -> list[str]:
-    return [str(CreateIndex(index).compile(dialect=dialect)) for index in _indexes()]

@@ -4,15 +4,20 @@ Sync functions on a connection.
 """
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import Final
 
 from sqlalchemy import Connection, Row, Select, Subquery, Text, literal_column, select
 
+from hookwright_operator.store import slices
 from hookwright_operator.store.claiming import claimable
 from hookwright_operator.store.counting import BUSY, SUMS
 from hookwright_operator.store.model import Attempt, Counts, DeliveryRecord, State
 from hookwright_operator.store.rows import packed, rows
 from hookwright_operator.store.schema import attempts, counters, deliveries, events, is_pending
+
+_AFTER_ALL: Final = "~"
+"""Sorts after every id."""
 
 
 def _next_due(busy: Subquery) -> Select[str, int | None]:
@@ -43,6 +48,7 @@ _records = select(
 ).join(events, events.c.id == deliveries.c.event_id)
 
 _ids = rows(id=Text)
+_PAGE = _records.where(deliveries.c.id.in_(select(_ids.c.id))).order_by(deliveries.c.id.desc())
 _ATTEMPTS = (
     select(attempts)
     .where(attempts.c.delivery_id.in_(select(_ids.c.id)))
@@ -73,32 +79,51 @@ def next_due(connection: Connection, uids: Sequence[str] | None, *, owner: str, 
     return {uid: due_ms for uid, due_ms in found if due_ms is not None}
 
 
-def log_page(endpoint_uid: str, *, state: State | None, limit: int, before: str | None) -> Select[*tuple[object, ...]]:
-    """Compose the query of one page of an endpoint's delivery log, the newest first."""
-    page = _records.where(deliveries.c.endpoint_uid == endpoint_uid).order_by(deliveries.c.id.desc()).limit(limit)
-    if state is not None:
-        # A constant, not a parameter: only so do the partial indexes count.
-        page = page.where(deliveries.c.state == literal_column(f"'{state.value}'"))
-    return page if before is None else page.where(deliveries.c.id < before)
+def log_page(endpoint_uid: str, *, state: State | None, limit: int, before: str) -> Select[str]:
+    """Compose the query for the ids of one page of an endpoint's delivery log, the newest first."""
+    of_endpoint = select(deliveries.c.id).where(deliveries.c.endpoint_uid == endpoint_uid, deliveries.c.id < before)
+    page = of_endpoint.order_by(deliveries.c.id.desc()).limit(limit)
+    # A constant, not a parameter: only so do the partial indexes count.
+    return page if state is None else page.where(deliveries.c.state == literal_column(f"'{state.value}'"))
 
 
 def log(
     connection: Connection, endpoint_uid: str, *, state: State | None, limit: int, cursor: str | None
 ) -> tuple[list[DeliveryRecord], str | None]:
     """Return one page of an endpoint's delivery log, and the cursor of the next page if there is one."""
-    page = log_page(endpoint_uid, state=state, limit=limit + 1, before=cursor)
-    found = connection.execute(page).all()
-    records = _with_attempts(connection, found[:limit])
+    newest = _newest_by_state if slices.used(connection) else _newest
+    found = newest(connection, endpoint_uid, state=state, limit=limit + 1, before=cursor or _AFTER_ALL)
+    records = _with_attempts(connection, connection.execute(_PAGE, {"rows": packed([(its,) for its in found[:limit]])}))
     return records, records[-1].id if len(found) > limit else None
+
+
+def _newest(
+    connection: Connection, endpoint_uid: str, *, state: State | None, limit: int, before: str
+) -> Sequence[str]:
+    return connection.scalars(log_page(endpoint_uid, state=state, limit=limit, before=before)).all()
+
+
+def _newest_by_state(
+    connection: Connection, endpoint_uid: str, *, state: State | None, limit: int, before: str
+) -> Sequence[str]:
+    """Ask for each state by itself where there is no index of all."""
+    found: list[str] = []
+    for one in State if state is None else [state]:
+        if one is State.DELIVERED:
+            found += slices.delivered(connection, endpoint_uid, limit=limit, before=before)
+        else:
+            found += _newest(connection, endpoint_uid, state=one, limit=limit, before=before)
+    return sorted(found, reverse=True)[:limit]
 
 
 def delivery(connection: Connection, delivery_id: str) -> DeliveryRecord | None:
     """Return one delivery with its attempts, None where it is not known."""
-    found = connection.execute(_records.where(deliveries.c.id == delivery_id)).all()
+    found = connection.execute(_records.where(deliveries.c.id == delivery_id))
     return next(iter(_with_attempts(connection, found)), None)
 
 
-def _with_attempts(connection: Connection, found: Sequence[Row[*tuple[object, ...]]]) -> list[DeliveryRecord]:
+def _with_attempts(connection: Connection, records: Iterable[Row[*tuple[object, ...]]]) -> list[DeliveryRecord]:
+    found = list(records)
     made: defaultdict[str, list[Attempt]] = defaultdict(list)
     ids = packed([(row.id,) for row in found])
     for delivery_id, *attempt in connection.execute(_ATTEMPTS, {"rows": ids}):

@@ -26,7 +26,7 @@ from sqlalchemy import (
 # Of the two engines' identical spellings the one that both compile.
 from sqlalchemy.dialects.postgresql import insert
 
-from hookwright_operator.store import counting, recovering
+from hookwright_operator.store import counting, recovering, slices
 from hookwright_operator.store.model import State
 from hookwright_operator.store.rows import packed, rows
 from hookwright_operator.store.schema import (
@@ -36,9 +36,11 @@ from hookwright_operator.store.schema import (
     event_ids,
     events,
     gone_endpoints,
+    is_discarded,
     is_done,
     is_failed,
     is_pending,
+    log_slices,
     recoveries,
 )
 
@@ -97,8 +99,12 @@ DROP_EVENT_IDS = delete(event_ids).where(tuple_(*_key).in_(_old_keys))
 
 _OLD_RECOVERIES = delete(recoveries).where(recoveries.c.ended_ms < _before)
 _REMEMBER_GONE = insert(gone_endpoints).values(endpoint_uid=bindparam("endpoint", type_=Text)).on_conflict_do_nothing()
-FORGETTABLE = select(gone_endpoints.c.endpoint_uid).where(
-    ~exists().where(deliveries.c.endpoint_uid == gone_endpoints.c.endpoint_uid)
+_of_gone = deliveries.c.endpoint_uid == gone_endpoints.c.endpoint_uid
+FORGETTABLE = select(gone_endpoints.c.endpoint_uid).where(~exists().where(_of_gone))
+# Where there is no index of all, each state has one of its own.
+FORGETTABLE_BY_STATE = select(gone_endpoints.c.endpoint_uid).where(
+    *(~exists().where(_of_gone, in_state) for in_state in (is_pending, is_failed, is_discarded)),
+    ~exists().where(log_slices.c.endpoint_uid == gone_endpoints.c.endpoint_uid),
 )
 _uids = rows(uid=Text)
 
@@ -140,11 +146,12 @@ def prune(
         accepted_before_ms: producers' event ids go that were accepted at this time or before.
         limit: how many deliveries of each sort and how many ids to remove at most.
     """
-    ended = [
-        *connection.execute(DONE, {"before": delivered_before_ms, "count": limit}),
-        *connection.execute(FAILED, {"before": failed_before_ms, "count": limit}),
-    ]
+    done = connection.execute(DONE, {"before": delivered_before_ms, "count": limit}).all()
+    failed = connection.execute(FAILED, {"before": failed_before_ms, "count": limit}).all()
+    ended = [*done, *failed]
     removed = _remove(connection, ended) if ended else 0
+    if len(done) < limit and slices.used(connection):
+        removed += slices.prune(connection, delivered_before_ms=delivered_before_ms, limit=limit)
     removed += connection.execute(DROP_EVENT_IDS, {"before": accepted_before_ms, "count": limit}).rowcount
     removed += connection.execute(_OLD_RECOVERIES, {"before": failed_before_ms}).rowcount
     return removed + (forget(connection) if len(ended) < limit else 0)
@@ -152,7 +159,8 @@ def prune(
 
 def forget(connection: Connection) -> int:
     """Remove what is left of deleted endpoints that have no delivery any more, and return how many rows that were."""
-    uids = packed([(uid,) for uid in connection.scalars(FORGETTABLE)])
+    forgettable = FORGETTABLE_BY_STATE if slices.used(connection) else FORGETTABLE
+    uids = packed([(uid,) for uid in connection.scalars(forgettable)])
     return sum(
         connection.execute(delete(table).where(table.c.endpoint_uid.in_(select(_uids.c.uid))), {"rows": uids}).rowcount
         for table in (counters, recoveries, gone_endpoints)

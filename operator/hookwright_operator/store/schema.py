@@ -18,6 +18,8 @@ Of the instances that share a database one delivers for an endpoint, the owner o
 free, and so is one whose owner is dead. ``instances.delivers`` says who takes shards. Of several instances with one
 ``instances.name`` that is not empty only the latest lives.
 
+On SQLite ``log_slices.until_ms`` is when the last of what is delivered of a slice had ended, at the latest.
+
 ``compatibility.oldest`` is the oldest revision of the schema whose operators can still use it as it is now.
 
 ``events.trace`` is the W3C ``traceparent`` of the event's acceptance, NULL where that was not traced.
@@ -45,6 +47,8 @@ from sqlalchemy import (
 )
 
 metadata = MetaData()
+sqlite_metadata = MetaData()
+"""What SQLite has besides."""
 
 # What is looked up and put in order: byte by byte everywhere, whatever a PostgreSQL database's own order of words is.
 Key = Text().with_variant(Text(collation="C"), "postgresql")
@@ -104,14 +108,16 @@ deliveries = Table(
     Column("attempts", Integer, nullable=False),
     Column("owner", Key),
     Column("ended_ms", BigInteger),
-    Index("deliveries_log", "endpoint_uid", "id"),
+    Index("deliveries_log", "endpoint_uid", "id").ddl_if("postgresql"),
     sqlite_with_rowid=False,
 )
 
 # Queries take these very conditions: SQLite uses a partial index only where a query repeats the index's condition, with
 # constants. With a parameter in its place it prepares the statement anew at every execution, to see whether it fits.
 is_pending = deliveries.c.state == literal_column("'pending'")
+is_delivered = deliveries.c.state == literal_column("'delivered'")
 is_failed = deliveries.c.state == literal_column("'failed'")
+is_discarded = deliveries.c.state == literal_column("'discarded'")
 is_done = deliveries.c.state.in_([literal_column("'delivered'"), literal_column("'discarded'")])
 
 
@@ -124,6 +130,20 @@ _partial("deliveries_failed_log", deliveries.c.endpoint_uid, deliveries.c.id, wh
 _partial("deliveries_to_recover", deliveries.c.endpoint_uid, deliveries.c.ended_ms, deliveries.c.id, where=is_failed)
 _partial("deliveries_failed_by_age", deliveries.c.ended_ms, where=is_failed)
 _partial("deliveries_done_by_age", deliveries.c.ended_ms, where=is_done)
+
+# The log on SQLite; see `slices`.
+_partial("deliveries_pending_log", deliveries.c.endpoint_uid, deliveries.c.id, where=is_pending).ddl_if("sqlite")
+_partial("deliveries_discarded_log", deliveries.c.endpoint_uid, deliveries.c.id, where=is_discarded).ddl_if("sqlite")
+
+log_slices = Table(
+    "log_slices",
+    sqlite_metadata,
+    Column("endpoint_uid", Text, primary_key=True),
+    Column("slice", Text, primary_key=True),
+    Column("until_ms", BigInteger, nullable=False),
+    Index("log_slices_by_age", "until_ms"),
+    sqlite_with_rowid=False,
+)
 
 attempts = Table(
     "attempts",

@@ -28,7 +28,7 @@ from sqlalchemy import (
 # Of the two engines' identical spellings the one that both compile.
 from sqlalchemy.dialects.postgresql import Insert, insert
 
-from hookwright_operator.store import counting
+from hookwright_operator.store import counting, slices
 from hookwright_operator.store.engine import has_company
 from hookwright_operator.store.model import Attempt, Settlement, State
 from hookwright_operator.store.rows import packed, plain, rows
@@ -191,6 +191,8 @@ def settle(
         now: when the deliveries ended.
     """
     settlements = [settlement for call in calls for settlement in call]
+    if slices.used(connection):
+        slices.note(connection, settlements, now=now)
     if few(connection, settlements):
         settlements = _settle_each(connection, settlements, owner=owner, slot=slot, now=now)
     if settlements:

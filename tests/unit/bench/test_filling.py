@@ -30,11 +30,17 @@ def test_a_filled_database_has_old_deliveries_of_every_state_and_its_counters_ag
             )
             assert attempts.fetchone() == (ROWS - pending_of(ROWS),)
             indexes = {row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'index'")}
-            first = connection.execute("SELECT 1 FROM deliveries WHERE id = ?", [delivery_id(1)])
-            assert first.fetchone() == (1,)
+            ids = connection.execute("SELECT id FROM deliveries ORDER BY id").fetchall()
+            assert ids == [(delivery_id(number),) for number in range(1, ROWS + 1)]
+            slices = connection.execute(
+                "SELECT count(DISTINCT endpoint_uid || substr(id, 1, 12)), (SELECT count(*) FROM log_slices)"
+                " FROM deliveries WHERE state = 'delivered'"
+            )
+            there_are, there_should_be = slices.fetchone()
+            assert there_are == there_should_be > ENDPOINTS
     assert states["pending"] == pending_of(ROWS)
     assert 0 < states["failed"] < states["delivered"]
-    assert {"deliveries_to_claim", "deliveries_log", "event_ids_by_age"} <= indexes
+    assert {"deliveries_to_claim", "log_slices_by_age", "event_ids_by_age"} <= indexes
     assert list(tmp_path.iterdir()) == []
 
 
