@@ -4,6 +4,7 @@ Labels are bounded: never a URL, never an id, and no namespace, project or endpo
 from the start, at 0, for a rate over a counter that begins with its first event would miss that event.
 """
 
+from functools import cache
 from importlib.metadata import version
 from typing import Final
 
@@ -61,6 +62,8 @@ RECONCILE_DURATION: Final = Histogram(
 STORE_DURATION: Final = Histogram(
     "hookwright_store_transaction_duration_seconds", "Duration of a store transaction.", ["operation"], buckets=_FAST
 )
+STORE_DURATION_OF: Final = cache(STORE_DURATION.labels)
+"""By operation; to look it up each time would take longer than to observe."""
 LOOP_RESTARTS: Final = Counter(
     "hookwright_loop_restarts", "Supervised loops that ended and were started again.", ["loop"]
 )

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -79,7 +79,9 @@ class EventAccepter:
                 self._cancel(event)
             else:
                 self._dispatch(event, accepted)
-        await self._discard_for_the_gone(events)
+        gone = {uid for event in events for _, uid, _ in event.deliveries if self.registry.get(uid) is None}
+        if gone:
+            await self._discard_for(gone)
         duplicates = len(accepted.duplicate_ids)
         metrics.EVENTS_ACCEPTED.inc(accepted.accepted)
         if duplicates:
@@ -89,15 +91,14 @@ class EventAccepter:
             log.debug("events accepted", event_ids=new, duplicates=duplicates, deliveries=accepted.deliveries)
         return AcceptResult(accepted.accepted, duplicates, accepted.deliveries)
 
-    async def _discard_for_the_gone(self, events: Sequence[NewEvent]) -> None:
-        """Discard what was written for an endpoint that was deleted while it was being written."""
-        for uid in {delivery.endpoint_uid for event in events for delivery in event.deliveries}:
-            if self.registry.get(uid) is None:
-                try:
-                    metrics.DELIVERIES.labels("discarded").inc(await self.store.discard(uid, "endpoint deleted"))
-                except StoreError as error:
-                    # The events are committed, so their producer is told so; reconciling discards as well.
-                    log.warning("deliveries of a deleted endpoint wait to be discarded", endpoint=uid, error=str(error))
+    async def _discard_for(self, gone: Iterable[str]) -> None:
+        """Discard what was written for endpoints that were deleted while it was being written."""
+        for uid in gone:
+            try:
+                metrics.DELIVERIES.labels("discarded").inc(await self.store.discard(uid, "endpoint deleted"))
+            except StoreError as error:
+                # The events are committed, so their producer is told so; reconciling discards as well.
+                log.warning("deliveries of a deleted endpoint wait to be discarded", endpoint=uid, error=str(error))
 
     def _cancel(self, event: NewEvent) -> None:
         for delivery in event.deliveries:

@@ -359,7 +359,7 @@ async def run(settings: Settings) -> None:
             delivers="deliver" in settings.roles,
             lease_ms=int(settings.lease * 1000),
             clock=now_ms,
-            observe=lambda operation, seconds: metrics.STORE_DURATION.labels(operation).observe(seconds),
+            observe=lambda operation, seconds: metrics.STORE_DURATION_OF(operation).observe(seconds),
         )
         try:
             operator = Operator(settings, kube, store)

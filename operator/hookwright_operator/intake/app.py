@@ -12,6 +12,7 @@ from structlog.contextvars import bind_contextvars
 from hookwright_crds.requests import REQUEST_ID, request_id
 from hookwright_operator.errors import KubeError, StoreError
 from hookwright_operator.intake.asgi import ClientGoneError, send_problem
+from hookwright_operator.intake.deadlines import Deadlines
 from hookwright_operator.intake.deps import Deps
 from hookwright_operator.intake.problems import ProblemError, unavailable
 from hookwright_operator.intake.routes import EVENTS, routes
@@ -38,8 +39,9 @@ def create_app(
         body_seconds: how long the body of a request may take.
         new_request_id: draws the id of a request whose caller gave none.
     """
-    events = Events(deps, body_seconds=body_seconds)
-    router = Router(routes(deps, events, body_seconds=body_seconds), redirect_slashes=False)
+    deadlines = Deadlines(body_seconds)
+    events = Events(deps, deadlines)
+    router = Router(routes(deps, events, deadlines), redirect_slashes=False)
     return Intake(router, events, deps.ready, max_requests=max_requests, new_request_id=new_request_id)
 
 

@@ -7,6 +7,7 @@ from typing import Final
 
 from starlette.types import Receive, Scope, Send
 
+from hookwright_operator.intake.deadlines import Deadlines
 from hookwright_operator.intake.problems import MEDIA_TYPE, ProblemError, too_large
 
 Headers = tuple[tuple[str, str], ...]
@@ -24,14 +25,14 @@ def headers_of(scope: Scope) -> dict[str, str]:
     return {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
 
 
-async def read_body(receive: Receive, headers: Mapping[str, str], *, limit: int, within: float) -> bytes:
+async def read_body(receive: Receive, headers: Mapping[str, str], *, limit: int, deadlines: Deadlines) -> bytes:
     """Return the whole body of a request.
 
     Args:
         receive: of the request.
         headers: of the request, by lowercase name.
         limit: bytes; reading stops there.
-        within: seconds for the whole of it, so that a client that drips holds nothing for long.
+        deadlines: for the whole of it, so that a client that drips holds nothing for long.
 
     Raises:
         ProblemError: 413 too large; 408 too slow.
@@ -40,11 +41,10 @@ async def read_body(receive: Receive, headers: Mapping[str, str], *, limit: int,
     if int(headers.get("content-length", 0)) > limit:
         raise _over(limit)
     try:
-        async with asyncio.timeout(within):
-            return await _collect(receive, limit)
+        return await deadlines.keep(_collect(receive, limit))
     except TimeoutError:
         raise ProblemError(
-            408, f"the body was not complete within {within:g} s", headers=(("Connection", "close"),)
+            408, f"the body was not complete within {deadlines.seconds:g} s", headers=(("Connection", "close"),)
         ) from None
 
 

@@ -2,6 +2,7 @@
 
 from starlette.routing import Route
 
+from hookwright_operator.intake.deadlines import Deadlines
 from hookwright_operator.intake.deps import Deps
 from hookwright_operator.intake.routes.deliveries import Deliveries
 from hookwright_operator.intake.routes.endpoints import Endpoints
@@ -14,10 +15,10 @@ EVENTS = _NAMESPACE + "/projects/{project}/events"
 """Where events come in."""
 
 
-def routes(deps: Deps, events: Events, *, body_seconds: float) -> list[Route]:
-    """Return every route; ``body_seconds`` is how long a request's body may take."""
+def routes(deps: Deps, events: Events, deadlines: Deadlines) -> list[Route]:
+    """Return every route; the deadlines are those of requests' bodies."""
     endpoints, deliveries = Endpoints(deps), Deliveries(deps)
-    recoveries = Recoveries(deps, body_seconds=body_seconds)
+    recoveries = Recoveries(deps, deadlines)
     return [
         Route(EVENTS, events, methods=["POST"]),
         Route(_ENDPOINT + "/test", endpoints.test, methods=["POST"]),

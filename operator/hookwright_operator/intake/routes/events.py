@@ -7,6 +7,7 @@ from starlette.types import Receive, Scope, Send
 from hookwright_crds.requests import REQUEST_ID
 from hookwright_operator.intake.asgi import headers_of, read_body, send_bytes
 from hookwright_operator.intake.auth import Access, permit
+from hookwright_operator.intake.deadlines import Deadlines
 from hookwright_operator.intake.deps import AcceptResult, Deps
 from hookwright_operator.intake.parsing import MAX_BODY_BYTES, mode_of, parse
 from hookwright_operator.intake.problems import not_found
@@ -16,9 +17,9 @@ from hookwright_operator.tracing import began
 class Events:
     """Accepts events; plain ASGI, for a request object would cost as much as all the rest."""
 
-    def __init__(self, deps: Deps, *, body_seconds: float) -> None:
+    def __init__(self, deps: Deps, deadlines: Deadlines) -> None:
         self._deps = deps
-        self._body_seconds = body_seconds
+        self._deadlines = deadlines
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer 202 ``{accepted, duplicates, deliveries}`` after the commit, else raise a `ProblemError`."""
@@ -49,5 +50,5 @@ class Events:
         if not self._deps.registry.has_project(namespace, project):
             raise not_found(f'Project "{project}" in namespace "{namespace}"')
         mode = mode_of(headers)
-        body = await read_body(receive, headers, limit=MAX_BODY_BYTES, within=self._body_seconds)
+        body = await read_body(receive, headers, limit=MAX_BODY_BYTES, deadlines=self._deadlines)
         return await self._deps.accepter.accept(namespace, project, parse(mode, body, headers), trace=trace)

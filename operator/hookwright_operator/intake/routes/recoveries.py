@@ -11,6 +11,7 @@ from starlette.responses import JSONResponse
 from hookwright_operator.intake import exactjson
 from hookwright_operator.intake.asgi import headers_of, read_body
 from hookwright_operator.intake.auth import permit
+from hookwright_operator.intake.deadlines import Deadlines
 from hookwright_operator.intake.deps import Deps
 from hookwright_operator.intake.problems import FieldFault, ProblemError, not_found
 from hookwright_operator.intake.routes.deliveries import timestamp
@@ -29,18 +30,18 @@ _EXPECTED: Final = "give a time with its zone (RFC 3339), such as 2030-01-31T12:
 
 
 class Recoveries:
-    """Routes of the jobs of one endpoint; ``body_seconds`` is how long a request's body may take."""
+    """Routes of the jobs of one endpoint."""
 
-    def __init__(self, deps: Deps, *, body_seconds: float) -> None:
+    def __init__(self, deps: Deps, deadlines: Deadlines) -> None:
         self._deps = deps
-        self._body_seconds = body_seconds
+        self._deadlines = deadlines
 
     async def begin(self, request: Request) -> JSONResponse:
         """Begin a job from ``{since, until?}``: 202 with the job, 409 while another one runs."""
         await permit(self._deps.auth, request.headers, endpoint_access(request, "create", "retry"))
         endpoint = endpoint_of(self._deps.registry, request)
         headers = headers_of(request.scope)
-        body = await read_body(request.receive, headers, limit=MAX_BODY_BYTES, within=self._body_seconds)
+        body = await read_body(request.receive, headers, limit=MAX_BODY_BYTES, deadlines=self._deadlines)
         since_ms, until_ms = span_of(body, now_ms=self._deps.recoveries.now_ms())
         job, new = await self._deps.recoveries.begin(endpoint.uid, since_ms=since_ms, until_ms=until_ms)
         if not new:
