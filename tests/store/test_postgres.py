@@ -4,6 +4,8 @@ import asyncio
 import re
 import time
 from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from uuid import uuid4
 
 import asyncpg
@@ -26,6 +28,7 @@ from store.making import (
 from hookwright_dev.postgres import PostgresServer
 from hookwright_operator.errors import StoreError, StoreUnavailable
 from hookwright_operator.store import postgres as postgres_module
+from hookwright_operator.store import reading
 from hookwright_operator.store.model import Counts, State
 from hookwright_operator.store.schema import deliveries, metadata
 from hookwright_operator.store.store import Store
@@ -207,6 +210,36 @@ async def test_a_claim_passes_by_what_another_transaction_is_taking(open_store: 
 
     assert not slow.done()
     assert [*await slow, *others] == ids([new])
+
+
+async def test_a_page_of_the_log_leaves_out_what_changes_while_it_is_read(
+    postgres: PostgresServer, open_store: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is gone or in another state by then; the next page begins where it would have begun."""
+    store = await open_store()
+    new = event(*["orders"] * 5)
+    await store.accept([new])
+    newest = ids([new])[::-1]
+    changes = (
+        f"DELETE FROM deliveries WHERE id = '{newest[2]}'",  # noqa: S608 - our own ids
+        f"UPDATE deliveries SET state = 'failed' WHERE id = '{newest[0]}'",  # noqa: S608
+    )
+    read: Callable[..., object] = reading._newest
+
+    def changed(*asked: object, **how: object) -> object:
+        found = read(*asked, **how)
+        with ThreadPoolExecutor(1) as elsewhere:
+            elsewhere.submit(postgres.execute, *changes, database="contract").result()
+        return found
+
+    with monkeypatch.context() as patched:
+        patched.setattr(reading, "_newest", changed)
+        page, cursor = await store.deliveries("orders", state=State.PENDING, limit=3)
+    rest, end = await store.deliveries("orders", state=State.PENDING, limit=3, cursor=cursor)
+
+    assert [record.id for record in page] == [newest[1]]
+    assert [record.id for record in rest] == newest[3:]
+    assert end is None
 
 
 async def test_instances_that_do_everything_at_once_keep_the_counters_right(open_store: Open, clock: Clock) -> None:

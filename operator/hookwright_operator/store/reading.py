@@ -92,9 +92,11 @@ def log(
 ) -> tuple[list[DeliveryRecord], str | None]:
     """Return one page of an endpoint's delivery log, and the cursor of the next page if there is one."""
     newest = _newest_by_state if slices.used(connection) else _newest
-    found = newest(connection, endpoint_uid, state=state, limit=limit + 1, before=cursor or _AFTER_ALL)
-    records = _with_attempts(connection, connection.execute(_PAGE, {"rows": packed([(its,) for its in found[:limit]])}))
-    return records, records[-1].id if len(found) > limit else None
+    ids = newest(connection, endpoint_uid, state=state, limit=limit + 1, before=cursor or _AFTER_ALL)
+    found = connection.execute(_PAGE, {"rows": packed([(delivery_id,) for delivery_id in ids[:limit]])})
+    # On PostgreSQL what was asked for first may have changed meanwhile, or be gone.
+    records = [record for record in _with_attempts(connection, found) if state in {None, record.state}]
+    return records, ids[limit - 1] if len(ids) > limit else None
 
 
 def _newest(
