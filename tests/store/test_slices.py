@@ -111,6 +111,28 @@ async def test_what_comes_after_a_slice_was_removed_is_in_the_log(store: Store, 
     assert await logged(store) == [late.id]
 
 
+async def test_what_was_retried_by_hand_goes_by_how_it_ended_last(store: Store, clock: Clock) -> None:
+    """Delivered, then failed, it is old when failed deliveries are, and leaves nothing behind."""
+    delivery = delivery_of(1, 1)
+    await delivered(store, delivery)
+    await store.retry(delivery.id)
+    [again] = await store.claim([("orders", 1)])
+    clock.advance(DAY_MS)
+    await store.settle([settlement(again, State.FAILED)])
+    await store.discard("orders", "endpoint deleted")
+    clock.advance(1)
+
+    while await store.prune(delivered_before_ms=clock.now, failed_before_ms=0, limit=10):
+        pass
+    assert await logged(store) == [delivery.id]
+    assert (await store.counts()).keys() == {"orders"}
+
+    while await store.prune(delivered_before_ms=clock.now, failed_before_ms=clock.now, limit=10):
+        pass
+    assert await logged(store) == []
+    assert await store.counts() == {}
+
+
 class RefusedError(Exception):
     """What a transaction ends with that is not to be."""
 
@@ -137,27 +159,37 @@ async def test_what_was_rolled_back_is_not_taken_for_written(store: Store, monke
 
 
 @pytest_asyncio.fixture
-async def file(tmp_path: Path) -> AsyncIterator[tuple[Store, Path]]:
+async def file(tmp_path: Path, clock: Clock) -> AsyncIterator[tuple[Store, Path]]:
     """A store on a file."""
     path = tmp_path / "deliveries.db"
-    store = await Store.open(f"sqlite:///{path}", instance="test", lease_ms=LEASE_MS, clock=Clock())
+    store = await Store.open(f"sqlite:///{path}", instance="test", lease_ms=LEASE_MS, clock=clock)
     yield store, path
     await store.close()
 
 
-async def test_a_slice_is_written_once(file: tuple[Store, Path]) -> None:
-    """However much of it is delivered in however many transactions, and it goes with the last of it."""
+async def test_a_slice_is_written_once(file: tuple[Store, Path], clock: Clock) -> None:
+    """For each endpoint, and each second in which some of it is delivered; it goes with the last of it."""
     store, path = file
     for number in range(4):
         await delivered(store, *[delivery_of(1, 100 * number + place) for place in range(20 * number + 1)])
-    with closing(sqlite3.connect(path)) as connection:
-        [(uid, its_slice, until)] = connection.execute("SELECT * FROM log_slices").fetchall()
-    assert (uid, its_slice) == ("orders", "dlv_01K90001")
+    assert rows_of(path) == [[("orders", "dlv_01K90001")], [(clock.now // 1000, "dlv_01K90001")]]
+    clock.advance(1000)
+    await delivered(store, delivery_of(1, 500))
+    assert rows_of(path)[1] == [(second, "dlv_01K90001") for second in (clock.now // 1000 - 1, clock.now // 1000)]
 
-    while await store.prune(delivered_before_ms=until + 1, failed_before_ms=0, limit=10):
+    clock.advance(1000)
+    while await store.prune(delivered_before_ms=clock.now, failed_before_ms=0, limit=10):
         pass
+    assert rows_of(path) == [[], []]
+
+
+def rows_of(path: Path) -> list[list[tuple[object, ...]]]:
+    """The slices of endpoints, and those of seconds."""
     with closing(sqlite3.connect(path)) as connection:
-        assert connection.execute("SELECT count(*) FROM log_slices").fetchone() == (0,)
+        return [
+            connection.execute(f"SELECT * FROM {name} ORDER BY 1, 2").fetchall()  # noqa: S608 - our own names
+            for name in ("log_slices", "ended_slices")
+        ]
 
 
 def _as_before(path: Path) -> None:

@@ -11,7 +11,6 @@ from sqlalchemy import (
     ColumnElement,
     Connection,
     Integer,
-    Row,
     Select,
     Text,
     bindparam,
@@ -43,6 +42,7 @@ from hookwright_operator.store.schema import (
     log_slices,
     recoveries,
 )
+from hookwright_operator.store.slices import Ended
 
 _before = bindparam("before", type_=BigInteger)
 _limit = bindparam("count", type_=Integer)
@@ -65,9 +65,9 @@ DISCARD = (
 )
 
 
-def _ended(condition: ColumnElement[bool]) -> Select[str, str]:
+def _ended(condition: ColumnElement[bool]) -> Select[str, str, str]:
     return (
-        select(deliveries.c.id, deliveries.c.event_id)
+        select(deliveries.c.id, deliveries.c.event_id, deliveries.c.endpoint_uid)
         .where(condition, deliveries.c.ended_ms < _before)
         .order_by(deliveries.c.ended_ms)
         .limit(_limit)
@@ -76,6 +76,7 @@ def _ended(condition: ColumnElement[bool]) -> Select[str, str]:
 
 
 DONE = _ended(is_done)
+DISCARDED = _ended(is_discarded)
 FAILED = _ended(is_failed)
 
 _ids = rows(id=Text)
@@ -146,12 +147,9 @@ def prune(
         accepted_before_ms: producers' event ids go that were accepted at this time or before.
         limit: how many deliveries of each sort and how many ids to remove at most.
     """
-    done = connection.execute(DONE, {"before": delivered_before_ms, "count": limit}).all()
-    failed = connection.execute(FAILED, {"before": failed_before_ms, "count": limit}).all()
-    ended = [*done, *failed]
-    removed = _remove(connection, ended) if ended else 0
-    if len(done) < limit and slices.used(connection):
-        removed += slices.prune(connection, delivered_before_ms=delivered_before_ms, limit=limit)
+    ended, struck_out = _done(connection, before_ms=delivered_before_ms, limit=limit)
+    ended += _old(connection, FAILED, before_ms=failed_before_ms, limit=limit)
+    removed = struck_out + (_remove(connection, ended) if ended else 0)
     removed += connection.execute(DROP_EVENT_IDS, {"before": accepted_before_ms, "count": limit}).rowcount
     removed += connection.execute(_OLD_RECOVERIES, {"before": failed_before_ms}).rowcount
     return removed + (forget(connection) if len(ended) < limit else 0)
@@ -167,10 +165,24 @@ def forget(connection: Connection) -> int:
     )
 
 
-def _remove(connection: Connection, ended: Sequence[Row[str, str]]) -> int:
-    ids = packed([(delivery_id,) for delivery_id, _ in ended])
-    shares = packed(sorted(Counter([event_id for _, event_id in ended]).items()))
+def _done(connection: Connection, *, before_ms: int, limit: int) -> tuple[list[Ended], int]:
+    """Find old deliveries that were delivered or discarded; also return how many rows went that led to them."""
+    if not slices.used(connection):
+        return _old(connection, DONE, before_ms=before_ms, limit=limit), 0
+    delivered, struck_out = slices.take_old(connection, before_ms=before_ms, limit=limit)
+    return delivered + _old(connection, DISCARDED, before_ms=before_ms, limit=limit), struck_out
+
+
+def _old(connection: Connection, query: Select[str, str, str], *, before_ms: int, limit: int) -> list[Ended]:
+    return [Ended(*row) for row in connection.execute(query, {"before": before_ms, "count": limit})]
+
+
+def _remove(connection: Connection, ended: Sequence[Ended]) -> int:
+    ids = packed([(one.id,) for one in ended])
+    shares = packed(sorted(Counter([one.event_id for one in ended]).items()))
     removed = connection.execute(_DROP_ATTEMPTS, {"rows": ids}).rowcount
     removed += connection.execute(_DROP_DELIVERIES, {"rows": ids}).rowcount
+    if slices.used(connection):
+        slices.forget(connection, ended)
     connection.execute(_SHRINK_EVENTS, {"rows": shares})
     return removed + connection.execute(_DROP_EVENTS, {"rows": shares}).rowcount

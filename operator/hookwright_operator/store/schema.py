@@ -18,7 +18,7 @@ Of the instances that share a database one delivers for an endpoint, the owner o
 free, and so is one whose owner is dead. ``instances.delivers`` says who takes shards. Of several instances with one
 ``instances.name`` that is not empty only the latest lives.
 
-On SQLite ``log_slices.until_ms`` is when the last of what is delivered of a slice had ended, at the latest.
+``ended_slices.ended_s`` is in seconds.
 
 ``compatibility.oldest`` is the oldest revision of the schema whose operators can still use it as it is now.
 
@@ -129,19 +129,26 @@ _partial("deliveries_to_claim", deliveries.c.endpoint_uid, deliveries.c.due_ms, 
 _partial("deliveries_failed_log", deliveries.c.endpoint_uid, deliveries.c.id, where=is_failed)
 _partial("deliveries_to_recover", deliveries.c.endpoint_uid, deliveries.c.ended_ms, deliveries.c.id, where=is_failed)
 _partial("deliveries_failed_by_age", deliveries.c.ended_ms, where=is_failed)
-_partial("deliveries_done_by_age", deliveries.c.ended_ms, where=is_done)
+_partial("deliveries_done_by_age", deliveries.c.ended_ms, where=is_done).ddl_if("postgresql")
 
-# The log on SQLite; see `slices`.
+# SQLite finds what was delivered by its slices; see there.
 _partial("deliveries_pending_log", deliveries.c.endpoint_uid, deliveries.c.id, where=is_pending).ddl_if("sqlite")
 _partial("deliveries_discarded_log", deliveries.c.endpoint_uid, deliveries.c.id, where=is_discarded).ddl_if("sqlite")
+_partial("deliveries_discarded_by_age", deliveries.c.ended_ms, where=is_discarded).ddl_if("sqlite")
 
 log_slices = Table(
     "log_slices",
     sqlite_metadata,
     Column("endpoint_uid", Text, primary_key=True),
     Column("slice", Text, primary_key=True),
-    Column("until_ms", BigInteger, nullable=False),
-    Index("log_slices_by_age", "until_ms"),
+    sqlite_with_rowid=False,
+)
+
+ended_slices = Table(
+    "ended_slices",
+    sqlite_metadata,
+    Column("ended_s", Integer, primary_key=True, autoincrement=False),
+    Column("slice", Text, primary_key=True),
     sqlite_with_rowid=False,
 )
 

@@ -1,48 +1,41 @@
-"""What was delivered to an endpoint, as its log finds it on SQLite.
+"""What was delivered, as SQLite finds it by endpoint and by age.
 
 An index by endpoint has one page at work for each endpoint: with 100, half of what a transaction wrote was that. So
 there is none of what was delivered. A *slice* is the deliveries whose ids begin alike, which are those of 1.024 s, for
-ids are ULIDs. ``log_slices`` holds in which slices an endpoint has any, and within a slice all endpoints' deliveries
-are read. PostgreSQL, where replicas of two versions may be at work at a time, has the index.
+ids are ULIDs. ``log_slices`` holds in which slices an endpoint has any, and ``ended_slices`` in which second any of a
+slice was delivered; within a slice all endpoints' deliveries are read. PostgreSQL, where replicas of two versions may
+be at work at a time, has indexes.
 
 Sync functions on a connection, inside a transaction that the caller begins and ends.
 """
 
 from collections.abc import Iterable
-from typing import Final
+from typing import Any, Final, NamedTuple
 
-from sqlalchemy import BigInteger, Connection, Integer, Text, bindparam, delete, select, tuple_
+from sqlalchemy import BigInteger, Connection, Integer, Text, bindparam, delete, exists, select, tuple_
 
 # Of the two engines' identical spellings the one that both compile.
 from sqlalchemy.dialects.postgresql import insert
 
 from hookwright_operator.store.model import Settlement, State
-from hookwright_operator.store.schema import deliveries, is_delivered, log_slices
+from hookwright_operator.store.rows import packed, rows
+from hookwright_operator.store.schema import deliveries, ended_slices, is_delivered, log_slices
 from hookwright_operator.store.statements import Each, run
 
 SLICE: Final = len("dlv_") + 8
 """How many characters a delivery's id has in common with those of its slice; ten say the millisecond."""
 
-_AHEAD_MS: Final = 2000
-"""For how long the row of a slice does for what is yet to be delivered of it."""
-
 _MOST_KNOWN: Final = 10_000
-_KNOWN: Final = "slices"
 _AFTER_ALL: Final = "~"
 """Sorts after every character of an id."""
 
-_new = insert(log_slices)
-_NOTE = Each(
-    _new.on_conflict_do_update(
-        index_elements=list(log_slices.primary_key),
-        set_={"until_ms": _new.excluded.until_ms},
-        where=log_slices.c.until_ms < _new.excluded.until_ms,
-    ),
-    *log_slices.columns.keys(),
-)
+_NOTE = Each(insert(log_slices).on_conflict_do_nothing(), *log_slices.columns.keys())
+_NOTE_SECOND = Each(insert(ended_slices).on_conflict_do_nothing(), *ended_slices.columns.keys())
 
 _endpoint = bindparam("endpoint", type_=Text)
-_end = bindparam("end", type_=Text)
+_begin, _end = bindparam("begin", type_=Text), bindparam("end", type_=Text)
+_count = bindparam("count", type_=Integer)
+_in_slice = (deliveries.c.id >= _begin, deliveries.c.id < _end, is_delivered)
 SLICES = (
     select(log_slices.c.slice)
     .where(log_slices.c.endpoint_uid == _endpoint, log_slices.c.slice < _end)
@@ -50,41 +43,65 @@ SLICES = (
 )
 IN_SLICE = (
     select(deliveries.c.id)
-    .where(
-        deliveries.c.id >= bindparam("slice", type_=Text),
-        deliveries.c.id < _end,
-        deliveries.c.endpoint_uid == _endpoint,
-        is_delivered,
-    )
+    .where(*_in_slice, deliveries.c.endpoint_uid == _endpoint)
     .order_by(deliveries.c.id.desc())
-    .limit(bindparam("count", type_=Integer))
+    .limit(_count)
+)
+ENDED = (
+    select(ended_slices)
+    .where(ended_slices.c.ended_s <= bindparam("second", type_=Integer))
+    .order_by(ended_slices.c.ended_s, ended_slices.c.slice)
+    .limit(_count)
+)
+ENDED_IN_SLICE = (
+    select(deliveries.c.id, deliveries.c.event_id, deliveries.c.endpoint_uid)
+    .where(*_in_slice, deliveries.c.ended_ms < bindparam("before", type_=BigInteger))
+    .limit(_count)
+)
+_seconds = rows(ended_s=Integer, slice=Text)
+STRIKE_OUT = delete(ended_slices).where(
+    tuple_(ended_slices.c.ended_s, ended_slices.c.slice).in_(select(_seconds.c.ended_s, _seconds.c.slice))
+)
+_keys = rows(endpoint_uid=Text, slice=Text)
+FORGET = delete(log_slices).where(
+    tuple_(log_slices.c.endpoint_uid, log_slices.c.slice).in_(select(_keys.c.endpoint_uid, _keys.c.slice)),
+    ~exists().where(
+        deliveries.c.id >= log_slices.c.slice,
+        deliveries.c.id < log_slices.c.slice + _AFTER_ALL,
+        deliveries.c.endpoint_uid == log_slices.c.endpoint_uid,
+        is_delivered,
+    ),
 )
 
-_key = (log_slices.c.endpoint_uid, log_slices.c.slice)
-_old = (
-    select(*_key)
-    .where(log_slices.c.until_ms < bindparam("before", type_=BigInteger))
-    .order_by(log_slices.c.until_ms)
-    .limit(bindparam("count", type_=Integer))
-)
-DROP = delete(log_slices).where(tuple_(*_key).in_(_old))
+
+class Ended(NamedTuple):
+    """A delivery that has ended."""
+
+    id: str
+    event_id: str
+    endpoint_uid: str
 
 
 def used(connection: Connection) -> bool:
-    """Whether a database's log goes by slices."""
+    """Whether what a database has delivered is found by slices."""
     return connection.dialect.name == "sqlite"
 
 
 def note(connection: Connection, settlements: Iterable[Settlement], *, now: int) -> None:
-    """Enter the slices of what is delivered, those that are not known to be there."""
-    known: dict[tuple[str, str], int] = connection.info.setdefault(_KNOWN, {})
+    """Enter the slices of what is delivered now."""
     keys = {(one.endpoint_uid, one.delivery_id[:SLICE]) for one in settlements if one.state is State.DELIVERED}
-    if new := sorted([key for key in keys if known.get(key, -1) < now]):
-        until = now + _AHEAD_MS
-        _NOTE.run(connection, [(*key, until) for key in new])
+    _enter(connection, _NOTE, keys)
+    _enter(connection, _NOTE_SECOND, {(now // 1000, begin) for _, begin in keys})
+
+
+def _enter(connection: Connection, each: Each, entries: set[tuple[Any, str]]) -> None:
+    """Insert what this process does not know to be there; whoever rolls the transaction back clears what it knows."""
+    known: set[tuple[Any, str]] = connection.info.setdefault(each, set())
+    if new := sorted(entries - known):
+        each.run(connection, new)
         if len(known) >= _MOST_KNOWN:
             known.clear()
-        known.update(dict.fromkeys(new, until))
+        known.update(new)
 
 
 def delivered(connection: Connection, endpoint_uid: str, *, limit: int, before: str) -> list[str]:
@@ -92,16 +109,43 @@ def delivered(connection: Connection, endpoint_uid: str, *, limit: int, before: 
     found: list[str] = []
     for (begin,) in run(connection, SLICES, {"endpoint": endpoint_uid, "end": before}):
         end = min(begin + _AFTER_ALL, before)
-        within = {"endpoint": endpoint_uid, "slice": begin, "end": end, "count": limit - len(found)}
+        within = {"endpoint": endpoint_uid, "begin": begin, "end": end, "count": limit - len(found)}
         found += [delivery_id for (delivery_id,) in run(connection, IN_SLICE, within)]
         if len(found) >= limit:
             break
     return found
 
 
-def prune(connection: Connection, *, delivered_before_ms: int, limit: int) -> int:
-    """Remove slices of which all was removed that was delivered before a time, and return how many there were."""
-    removed = run(connection, DROP, {"before": delivered_before_ms, "count": limit}).rowcount
-    if removed:
-        connection.info.pop(_KNOWN, None)
-    return removed
+def take_old(connection: Connection, *, before_ms: int, limit: int) -> tuple[list[Ended], int]:
+    """Find what was delivered before a time, and strike out the seconds of which nothing else is left.
+
+    Args:
+        connection: in a transaction in which the caller removes what is found.
+        before_ms: the time.
+        limit: how many deliveries at most.
+
+    Returns:
+        The deliveries, and how many rows were struck out.
+    """
+    found: list[Ended] = []
+    read: set[str] = set()
+    over: list[tuple[int, str]] = []
+    for second, begin in list(run(connection, ENDED, {"second": before_ms // 1000, "count": limit})):
+        if begin not in read:
+            within = {"begin": begin, "end": begin + _AFTER_ALL, "before": before_ms, "count": limit - len(found)}
+            found += [Ended(*row) for row in run(connection, ENDED_IN_SLICE, within)]
+            if len(found) >= limit:
+                break
+            read.add(begin)
+        if (second + 1) * 1000 <= before_ms:
+            over.append((second, begin))
+    if over:
+        connection.info.pop(_NOTE_SECOND, None)
+        run(connection, STRIKE_OUT, {"rows": packed(over)})
+    return found, len(over)
+
+
+def forget(connection: Connection, removed: Iterable[Ended]) -> None:
+    """Remove the slices of endpoints that had nothing delivered but what was removed."""
+    connection.info.pop(_NOTE, None)
+    run(connection, FORGET, {"rows": packed(sorted({(one.endpoint_uid, one.id[:SLICE]) for one in removed}))})

@@ -40,7 +40,7 @@ def test_a_filled_database_has_old_deliveries_of_every_state_and_its_counters_ag
             assert there_are == there_should_be > ENDPOINTS
     assert states["pending"] == pending_of(ROWS)
     assert 0 < states["failed"] < states["delivered"]
-    assert {"deliveries_to_claim", "log_slices_by_age", "event_ids_by_age"} <= indexes
+    assert {"deliveries_to_claim", "deliveries_discarded_by_age", "event_ids_by_age"} <= indexes
     assert list(tmp_path.iterdir()) == []
 
 

@@ -1,4 +1,4 @@
-"""The log on SQLite without an index of all deliveries by endpoint; PostgreSQL keeps it, for replicas of two versions.
+"""What SQLite has delivered is found by slices and not by indexes; PostgreSQL keeps those, for replicas of two versions.
 
 An operator of an earlier revision would not enter what it delivers, so it refuses the file.
 """
@@ -9,30 +9,45 @@ from alembic import op
 revision = "0005"
 down_revision = "0004"
 
-# In the order of the index, and so of the table's own tree: grouping would take room for all of them at once.
-FILL = """
-    INSERT INTO log_slices (endpoint_uid, slice, until_ms)
-    SELECT endpoint_uid, substr(id, 1, 12), ended_ms FROM deliveries INDEXED BY deliveries_log
+# In the order of an index, and so of the table's own tree: grouping would take room for all of them at once.
+FILL = (
+    """
+    INSERT INTO log_slices (endpoint_uid, slice)
+    SELECT endpoint_uid, substr(id, 1, 12) FROM deliveries INDEXED BY deliveries_log
     WHERE state = 'delivered' ORDER BY endpoint_uid, id
-    ON CONFLICT DO UPDATE SET until_ms = max(until_ms, excluded.until_ms)
-"""
+    ON CONFLICT DO NOTHING
+    """,
+    """
+    INSERT INTO ended_slices (ended_s, slice)
+    SELECT ended_ms / 1000, substr(id, 1, 12) FROM deliveries INDEXED BY deliveries_done_by_age
+    WHERE state IN ('delivered', 'discarded') AND state = 'delivered' ORDER BY ended_ms
+    ON CONFLICT DO NOTHING
+    """,
+)
 
 
 def upgrade() -> None:
-    """Create the table of slices, and enter what is delivered."""
+    """Create the tables of slices, and enter what is delivered."""
     if op.get_bind().dialect.name != "sqlite":
         return
     op.create_table(
         "log_slices",
         sa.Column("endpoint_uid", sa.Text, primary_key=True),
         sa.Column("slice", sa.Text, primary_key=True),
-        sa.Column("until_ms", sa.BigInteger, nullable=False),
         sqlite_with_rowid=False,
     )
-    op.execute(FILL)
-    op.create_index("log_slices_by_age", "log_slices", ["until_ms"])
-    op.drop_index("deliveries_log", "deliveries")
-    for state in ("pending", "discarded"):
-        where = sa.text(f"state = '{state}'")
-        op.create_index(f"deliveries_{state}_log", "deliveries", ["endpoint_uid", "id"], sqlite_where=where)
+    op.create_table(
+        "ended_slices",
+        sa.Column("ended_s", sa.Integer, primary_key=True, autoincrement=False),
+        sa.Column("slice", sa.Text, primary_key=True),
+        sqlite_with_rowid=False,
+    )
+    for fill in FILL:
+        op.execute(fill)
+    for name in ("deliveries_log", "deliveries_done_by_age"):
+        op.drop_index(name, "deliveries")
+    pending, discarded = sa.text("state = 'pending'"), sa.text("state = 'discarded'")
+    op.create_index("deliveries_pending_log", "deliveries", ["endpoint_uid", "id"], sqlite_where=pending)
+    op.create_index("deliveries_discarded_log", "deliveries", ["endpoint_uid", "id"], sqlite_where=discarded)
+    op.create_index("deliveries_discarded_by_age", "deliveries", ["ended_ms"], sqlite_where=discarded)
     op.execute("UPDATE compatibility SET oldest = '0005'")
