@@ -8,8 +8,9 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-_ALPHABET: Final = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
-_PAIRS: Final = [first + second for first in _ALPHABET for second in _ALPHABET]
+BASE32: Final = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+"""Crockford's digits."""
+_PAIRS: Final = [first + second for first in BASE32 for second in BASE32]
 _RANDOM_BITS: Final = 80
 _TAIL_BITS: Final = 20
 """What ids of the same millisecond differ in: they count on from the first, so the rest is spelled once."""

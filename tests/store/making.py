@@ -185,6 +185,17 @@ async def eventually(condition: Callable[[], Awaitable[bool]], *, within: float 
         await asyncio.sleep(0.01)
 
 
+async def logged(store: Store, uid: str = "orders", *, state: State | None = None, limit: int = 3) -> list[str]:
+    """The ids of an endpoint's log, page by page."""
+    page, cursor = await store.deliveries(uid, state=state, limit=limit)
+    seen = [record.id for record in page]
+    while cursor:
+        assert len(page) == limit
+        page, cursor = await store.deliveries(uid, state=state, limit=limit, cursor=cursor)
+        seen += [record.id for record in page]
+    return seen
+
+
 def differences(connection: Connection, *defined: MetaData) -> list[object]:
     """What of the tables a database has otherwise than they are defined; indexes differ by engine."""
     whole = MetaData()

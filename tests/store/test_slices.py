@@ -11,7 +11,7 @@ import pytest_asyncio
 from alembic import command
 from alembic.config import Config
 from sqlalchemy import Connection, create_engine, text
-from store.making import LEASE_MS, Clock, settlement
+from store.making import LEASE_MS, Clock, logged, settlement
 
 from hookwright_operator.ids import message_id
 from hookwright_operator.store import migrations
@@ -40,17 +40,6 @@ async def delivered(store: Store, *deliveries: NewDelivery) -> None:
     """Have deliveries accepted and delivered."""
     await accepted(store, *deliveries)
     await store.settle([settlement(delivery, State.DELIVERED) for delivery in deliveries])
-
-
-async def logged(store: Store, uid: str = "orders", *, state: State | None = None, limit: int = 3) -> list[str]:
-    """The ids of an endpoint's log, page by page."""
-    page, cursor = await store.deliveries(uid, state=state, limit=limit)
-    seen = [record.id for record in page]
-    while cursor:
-        assert len(page) == limit
-        page, cursor = await store.deliveries(uid, state=state, limit=limit, cursor=cursor)
-        seen += [record.id for record in page]
-    return seen
 
 
 @pytest.mark.parametrize("limit", [1, 3, 50])

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from sqlalchemy import Connection, select
-from store.making import EMPTY, LEASE_MS, Clock, event, left, neighbour_of, settlement
+from store.making import EMPTY, LEASE_MS, Clock, event, left, logged, neighbour_of, settlement
 
 from hookwright_dev.postgres import PostgresServer
 from hookwright_operator.store.model import NewDelivery, RecoveryState, State
@@ -317,13 +317,8 @@ class Deliveries(RuleBasedStateMachine):
                 (one for one in self.known.values() if one.new.endpoint_uid == uid), key=_id, reverse=True
             )
             for state in (None, *State):
-                shown, cursor = self.run(self.stores[0].deliveries(uid, state=state, limit=2))
-                while cursor:
-                    page, cursor = self.run(self.stores[0].deliveries(uid, state=state, limit=2, cursor=cursor))
-                    shown += page
-                assert [record.id for record in shown] == [
-                    one.new.id for one in of_endpoint if state in {None, one.state}
-                ]
+                shown = self.run(logged(self.stores[0], uid, state=state, limit=2))
+                assert shown == [one.new.id for one in of_endpoint if state in {None, one.state}]
 
     @invariant()
     def every_attempt_is_in_the_log(self) -> None:

@@ -14,6 +14,7 @@ from typing import Final
 import asyncpg
 
 from hookwright_dev.postgres import PostgresServer
+from hookwright_operator.ids import BASE32
 from hookwright_operator.store.slices import SLICE
 from hookwright_operator.store.store import Store
 
@@ -22,7 +23,6 @@ CROWDED: Final = 5
 """Endpoints that have a tenth of all deliveries each; the others share the rest."""
 ENDPOINTS: Final = 1000
 MOST_PENDING: Final = 100_000
-_BASE32: Final = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 _ID_BEGIN: Final = "dlv_01K9"
 _ID_BITS: Final = (20, 15, 10, 5, 0)
 """Of a delivery's number, those that its id says between what all ids begin and end with."""
@@ -75,7 +75,7 @@ def endpoint_uid(number: int) -> str:
 
 def delivery_id(number: int) -> str:
     """Pure: the id of delivery ``number``, counted from 1, a ULID as if there were one each 32 ms."""
-    return _ID_BEGIN + "".join(_BASE32[(number >> bits) % 32] for bits in _ID_BITS) + _ID_END
+    return _ID_BEGIN + "".join(BASE32[(number >> bits) % 32] for bits in _ID_BITS) + _ID_END
 
 
 def statements(rows: int, now_ms: int, *, series: str, body: str) -> list[str]:
@@ -94,7 +94,7 @@ def statements(rows: int, now_ms: int, *, series: str, body: str) -> list[str]:
     others = f"'00000000-0000-4000-8000-' || (100000000000 + {CROWDED} + n / 2 % {ENDPOINTS - CROWDED})"
     uid = f"CASE WHEN n % 2 = 0 THEN {crowded} ELSE {others} END"
     message = "'msg_01K9QWERTYAAAAAAA' || (100000000 + n)"
-    digits = [f"substr('{_BASE32}', (n >> {bits}) % 32 + 1, 1)" for bits in _ID_BITS]
+    digits = [f"substr('{BASE32}', (n >> {bits}) % 32 + 1, 1)" for bits in _ID_BITS]
     delivery = " || ".join([f"'{_ID_BEGIN}'", *digits, f"'{_ID_END}'"])
     state = f"CASE WHEN n > {ended} THEN 'pending' WHEN n % 51 = 0 THEN 'failed' ELSE 'delivered' END"
     return [
@@ -122,7 +122,7 @@ _FILL_SLICES: Final = (
     f"""INSERT INTO ended_slices (ended_s, slice)
         SELECT DISTINCT ended_ms / 1000, substr(id, 1, {SLICE}) FROM deliveries WHERE state = 'delivered'""",
 )
-# All but those of primary keys: made after the rows, they take a fraction of the time.
+# All but those of primary keys, each with its definition.
 _SQLITE_INDEXES: Final = "SELECT name, sql FROM sqlite_master WHERE type = 'index' AND sql IS NOT NULL"
 _POSTGRES_INDEXES: Final = """
     SELECT relname, pg_get_indexdef(oid) FROM pg_class JOIN pg_index ON indexrelid = oid
@@ -157,9 +157,8 @@ def filled_sqlite(folder: Path, rows: int) -> Iterator[Filled]:
     body = f"X'{'78' * BODY_BYTES}'"
     fill = statements(rows, now_ms, series=series, body=body)
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
-        indexes = dict(connection.execute(_SQLITE_INDEXES))
-        dropped = [f"DROP INDEX {name}" for name in indexes]
-        for statement in ("PRAGMA synchronous = OFF", *dropped, *fill, *_FILL_SLICES, *indexes.values(), "ANALYZE"):
+        filling = _without_indexes(dict(connection.execute(_SQLITE_INDEXES)), [*fill, *_FILL_SLICES])
+        for statement in ("PRAGMA synchronous = OFF", *filling, "ANALYZE"):
             connection.execute(statement)
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     try:
@@ -176,9 +175,13 @@ async def _migrated(url: str) -> None:
 async def _fill(url: str, fill: list[str]) -> None:
     connection = await asyncpg.connect(url, command_timeout=_EXECUTE_SECONDS)
     try:
-        indexes = dict(await connection.fetch(_POSTGRES_INDEXES))
-        dropped = [f"DROP INDEX {name}" for name in indexes]
-        for statement in (*dropped, *fill, *indexes.values(), "VACUUM (ANALYZE)"):
+        filling = _without_indexes(dict(await connection.fetch(_POSTGRES_INDEXES)), fill)
+        for statement in (*filling, "VACUUM (ANALYZE)"):
             await connection.execute(statement)
     finally:
         await connection.close()
+
+
+def _without_indexes(indexes: dict[str, str], fill: list[str]) -> list[str]:
+    # Made after the rows, which takes a fraction of the time.
+    return [*(f"DROP INDEX {name}" for name in indexes), *fill, *indexes.values()]

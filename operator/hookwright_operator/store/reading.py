@@ -4,8 +4,7 @@ Sync functions on a connection.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
-from typing import Final
+from collections.abc import Sequence
 
 from sqlalchemy import Connection, Row, Select, Subquery, Text, literal_column, select
 
@@ -15,9 +14,6 @@ from hookwright_operator.store.counting import BUSY, SUMS
 from hookwright_operator.store.model import Attempt, Counts, DeliveryRecord, State
 from hookwright_operator.store.rows import packed, rows
 from hookwright_operator.store.schema import attempts, counters, deliveries, events, is_pending
-
-_AFTER_ALL: Final = "~"
-"""Sorts after every id."""
 
 
 def _next_due(busy: Subquery) -> Select[str, int | None]:
@@ -92,8 +88,8 @@ def log(
 ) -> tuple[list[DeliveryRecord], str | None]:
     """Return one page of an endpoint's delivery log, and the cursor of the next page if there is one."""
     newest = _newest_by_state if slices.used(connection) else _newest
-    ids = newest(connection, endpoint_uid, state=state, limit=limit + 1, before=cursor or _AFTER_ALL)
-    found = connection.execute(_PAGE, {"rows": packed([(delivery_id,) for delivery_id in ids[:limit]])})
+    ids = newest(connection, endpoint_uid, state=state, limit=limit + 1, before=cursor or slices.AFTER_ALL)
+    found = connection.execute(_PAGE, {"rows": packed([(delivery_id,) for delivery_id in ids[:limit]])}).all()
     # On PostgreSQL what was asked for first may have changed meanwhile, or be gone.
     records = [record for record in _with_attempts(connection, found) if state in {None, record.state}]
     return records, ids[limit - 1] if len(ids) > limit else None
@@ -120,12 +116,11 @@ def _newest_by_state(
 
 def delivery(connection: Connection, delivery_id: str) -> DeliveryRecord | None:
     """Return one delivery with its attempts, None where it is not known."""
-    found = connection.execute(_records.where(deliveries.c.id == delivery_id))
+    found = connection.execute(_records.where(deliveries.c.id == delivery_id)).all()
     return next(iter(_with_attempts(connection, found)), None)
 
 
-def _with_attempts(connection: Connection, records: Iterable[Row[*tuple[object, ...]]]) -> list[DeliveryRecord]:
-    found = list(records)
+def _with_attempts(connection: Connection, found: Sequence[Row[*tuple[object, ...]]]) -> list[DeliveryRecord]:
     made: defaultdict[str, list[Attempt]] = defaultdict(list)
     ids = packed([(row.id,) for row in found])
     for delivery_id, *attempt in connection.execute(_ATTEMPTS, {"rows": ids}):

@@ -17,6 +17,7 @@ from sqlalchemy import BigInteger, Connection, Integer, Text, bindparam, delete,
 # Of the two engines' identical spellings the one that both compile.
 from sqlalchemy.dialects.postgresql import insert
 
+from hookwright_operator.store.engine import has_company
 from hookwright_operator.store.model import Settlement, State
 from hookwright_operator.store.rows import packed, rows
 from hookwright_operator.store.schema import deliveries, ended_slices, is_delivered, log_slices
@@ -26,8 +27,8 @@ SLICE: Final = len("dlv_") + 8
 """How many characters a delivery's id has in common with those of its slice; ten say the millisecond."""
 
 _MOST_KNOWN: Final = 10_000
-_AFTER_ALL: Final = "~"
-"""Sorts after every character of an id."""
+AFTER_ALL: Final = "~"
+"""Sorts after every id, and after every character of one."""
 
 _NOTE = Each(insert(log_slices).on_conflict_do_nothing(), *log_slices.columns.keys())
 _NOTE_SECOND = Each(insert(ended_slices).on_conflict_do_nothing(), *ended_slices.columns.keys())
@@ -67,7 +68,7 @@ FORGET = delete(log_slices).where(
     tuple_(log_slices.c.endpoint_uid, log_slices.c.slice).in_(select(_keys.c.endpoint_uid, _keys.c.slice)),
     ~exists().where(
         deliveries.c.id >= log_slices.c.slice,
-        deliveries.c.id < log_slices.c.slice + _AFTER_ALL,
+        deliveries.c.id < log_slices.c.slice + AFTER_ALL,
         deliveries.c.endpoint_uid == log_slices.c.endpoint_uid,
         is_delivered,
     ),
@@ -84,7 +85,7 @@ class Ended(NamedTuple):
 
 def used(connection: Connection) -> bool:
     """Whether what a database has delivered is found by slices."""
-    return connection.dialect.name == "sqlite"
+    return not has_company(connection)
 
 
 def note(connection: Connection, settlements: Iterable[Settlement], *, now: int) -> None:
@@ -108,7 +109,7 @@ def delivered(connection: Connection, endpoint_uid: str, *, limit: int, before: 
     """Return the ids of an endpoint's newest delivered deliveries, of those before an id, the newest first."""
     found: list[str] = []
     for (begin,) in run(connection, SLICES, {"endpoint": endpoint_uid, "end": before}):
-        end = min(begin + _AFTER_ALL, before)
+        end = min(begin + AFTER_ALL, before)
         within = {"endpoint": endpoint_uid, "begin": begin, "end": end, "count": limit - len(found)}
         found += [delivery_id for (delivery_id,) in run(connection, IN_SLICE, within)]
         if len(found) >= limit:
@@ -132,7 +133,7 @@ def take_old(connection: Connection, *, before_ms: int, limit: int) -> tuple[lis
     over: list[tuple[int, str]] = []
     for second, begin in list(run(connection, ENDED, {"second": before_ms // 1000, "count": limit})):
         if begin not in read:
-            within = {"begin": begin, "end": begin + _AFTER_ALL, "before": before_ms, "count": limit - len(found)}
+            within = {"begin": begin, "end": begin + AFTER_ALL, "before": before_ms, "count": limit - len(found)}
             found += [Ended(*row) for row in run(connection, ENDED_IN_SLICE, within)]
             if len(found) >= limit:
                 break
