@@ -187,6 +187,6 @@ async def test_without_time_to_hang_there_is_no_thread_or_task_left(engine: Engi
     engine.registry.put(subscriber("bad", bad.url, timeout=0.1))
     await engine.post_many(20)
     await engine.ended("bad", 20, within=20)
-    await until(lambda: not engine.dispatcher._tasks)
+    await until(lambda: engine.at_rest)
     assert engine.dispatcher._bytes == 0
     assert (await engine.counts("bad")).failed == 20

@@ -21,6 +21,7 @@ from hookwright_operator.intake.parsing import IncomingEvent
 from hookwright_operator.ports import EventAccepter
 from hookwright_operator.registry import Endpoint, Registry
 from hookwright_operator.store.model import Counts, DeliveryRecord, Settlement, State
+from hookwright_operator.store.shards import SHARDS
 from hookwright_operator.store.store import Store
 from hookwright_operator.supervise import Supervisor
 
@@ -146,6 +147,11 @@ class Engine:
         if self._own_sender is not None:
             await self._own_sender.close()
         await self.store.close()
+
+    @property
+    def at_rest(self) -> bool:
+        """Whether no attempt, no storing of a result and no return is under way."""
+        return not any(self.dispatcher.ground.under_way(shard) for shard in range(SHARDS))
 
     async def post(
         self, type_: str = "delivered", *, event_id: str | None = None, body: bytes = b"{}", project: str = "billing"

@@ -239,7 +239,7 @@ async def test_a_deleted_endpoint_gets_nothing_more(start: Start, receiver: Rece
     engine.registry.remove("orders")
     busy.open.set()
     await engine.store.discard("orders", "endpoint deleted")
-    await until(lambda: not engine.dispatcher._tasks)
+    await until(lambda: engine.at_rest)
     assert len(receiver.received) == 1
     assert await owners(engine) == set()
 
@@ -351,7 +351,7 @@ async def test_what_is_accepted_while_draining_is_not_kept(start: Start, receive
     await asyncio.sleep(0)
     draining = asyncio.create_task(engine.dispatcher.drain(5))
     await asyncio.gather(posting, draining)
-    await until(lambda: not engine.dispatcher._tasks)
+    await until(lambda: engine.at_rest)
     assert not receiver.received
     assert await owners(engine) == {None}
 

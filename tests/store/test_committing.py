@@ -149,6 +149,29 @@ async def test_closing_finishes_what_was_asked_for_and_then_refuses(store: Store
     await store.close()
 
 
+@pytest.mark.parametrize(("parts", "groups"), [(1, [1, 1]), (5, [2])])
+async def test_a_call_by_itself_waits_for_no_other_but_one_that_stands_for_several_does(
+    store: Store, parts: int, groups: list[int]
+) -> None:
+    """What comes a turn of the event loop later belongs to the same moment as what came together."""
+    sizes: list[int] = []
+
+    def note(_: Connection, payloads: Sequence[None]) -> Sequence[None]:
+        sizes.append(len(payloads))
+        return payloads
+
+    batcher = Batcher(store._database.write, lambda _operation, _seconds: None)
+    noted: Operation[None, None] = Operation("note", note)
+    first = batcher.submit(noted, None, parts=parts)
+    for _ in range(2):
+        await asyncio.sleep(0)
+    second = batcher.submit(noted, None)
+    await asyncio.gather(first, second)
+    await batcher.close()
+
+    assert sizes == groups
+
+
 async def test_nothing_is_taken_while_the_store_closes(store: Store, url: str) -> None:
     """What is under way is finished, but a busy caller cannot keep the store open."""
     async with held(store, url) as under_way:

@@ -18,13 +18,14 @@ from hookwright_operator.delivery.dues import Dues
 from hookwright_operator.delivery.ground import Ground
 from hookwright_operator.delivery.lanes import Lane
 from hookwright_operator.delivery.persisting import persist
+from hookwright_operator.delivery.results import Result, Results
 from hookwright_operator.delivery.schedule import RetrySchedule
 from hookwright_operator.delivery.seams import Bounds, Observer, Sends, Store
-from hookwright_operator.delivery.tasks import Tasks
+from hookwright_operator.delivery.tasks import Runners, Tasks
 from hookwright_operator.delivery.verdict import judge
 from hookwright_operator.errors import StoreError
 from hookwright_operator.registry import Endpoint
-from hookwright_operator.store.model import Claimed, Settlement, State
+from hookwright_operator.store.model import Claimed, State
 from hookwright_operator.store.shards import shard_of
 from hookwright_operator.tracing import exemplar_of
 
@@ -76,6 +77,8 @@ class Dispatcher:
         self.lapses = 0
         self._gained = asyncio.Event()
         self._tasks = Tasks()
+        self._runners = Runners(self._tasks, self._attempt)
+        self._results = Results(store, self._tasks, stored=self._stored, over=self._over)
         self._bytes = 0
         self._lease_until_ms = 0
         self._closing = False
@@ -217,6 +220,7 @@ class Dispatcher:
         self._dues.close()
         for lane in self._lanes.values():
             self._give_back(lane)
+        self._runners.close()
         await self._tasks.finish(grace)
 
     @property
@@ -285,7 +289,7 @@ class Dispatcher:
         self._free -= 1
         self.ground.begin(lane.shard)
         lane.started(now)
-        self._tasks.spawn(self._attempt(lane, delivery))
+        self._runners.start(lane, delivery)
 
     def _take_turns(self) -> None:
         """Give what is free of the bound over all lanes to those that wait for it, an attempt each in turn."""
@@ -318,6 +322,7 @@ class Dispatcher:
                 now=self._now_seconds,
                 delivery=delivery,
             )
+            settlement = judge(delivery, outcome, self._schedule)
         except BaseException:
             self.ground.end(lane.shard)
             raise
@@ -332,34 +337,24 @@ class Dispatcher:
         self.pump(lane)
         if self._in_turn:
             self._take_turns()
-        try:
-            await self._settle(lane, endpoint, judge(delivery, outcome, self._schedule))
-        finally:
+        self._results.add(Result(lane, endpoint, settlement))
+
+    # ---- settling
+
+    def _stored(self, results: Iterable[Result]) -> None:
+        for _, endpoint, settlement in results:
+            if settlement.state is State.PENDING:
+                self.due(settlement.endpoint_uid, settlement.due_ms)
+            else:
+                _ENDED[settlement.state].inc()
+            self._observer.attempted(endpoint, settlement)
+
+    def _over(self, results: Iterable[Result]) -> None:
+        for lane, _, _ in results:
             lane.settling -= 1
             self.ground.end(lane.shard)
+        for lane in dict.fromkeys([result.lane for result in results]):
             self.pump(lane)
-
-    async def _settle(self, lane: Lane, endpoint: Endpoint, settlement: Settlement) -> None:
-        try:
-            await self._store.settle((settlement,))
-        except StoreError:
-            lane.refused += 1
-            try:
-                await persist(
-                    lambda: self._store.settle((settlement,)),
-                    "a result waits to be stored",
-                    delivery=settlement.delivery_id,
-                    event_id=settlement.event_id,
-                    namespace=endpoint.namespace,
-                    endpoint=endpoint.name,
-                )
-            finally:
-                lane.refused -= 1
-        if settlement.state is State.PENDING:
-            self.due(settlement.endpoint_uid, settlement.due_ms)
-        else:
-            _ENDED[settlement.state].inc()
-        self._observer.attempted(endpoint, settlement)
 
     # ---- giving back
 

@@ -70,6 +70,7 @@ class _Call(NamedTuple):
     operation: Operation[Any, Any]
     payload: Any
     weight: int
+    parts: int
     answer: "asyncio.Future[Any]"
     lost: "Lost[Any] | None"
 
@@ -95,7 +96,13 @@ class Batcher:
         self._writer.add_done_callback(self._ended)
 
     def submit(
-        self, operation: Operation[P, R], payload: P, *, weight: int = 1, lost: "Lost[R] | None" = None
+        self,
+        operation: Operation[P, R],
+        payload: P,
+        *,
+        weight: int = 1,
+        parts: int = 1,
+        lost: "Lost[R] | None" = None,
     ) -> "asyncio.Future[R]":
         """Ask for an operation in the next transaction; cancelling the future does not call it off.
 
@@ -103,6 +110,7 @@ class Batcher:
             operation: what to do.
             payload: what to do it with.
             weight: about how many rows it writes.
+            parts: how many calls it stands for.
             lost: told an answer that nobody gets.
 
         Raises:
@@ -111,7 +119,7 @@ class Batcher:
         if self._closing or self._writer.done():
             raise StoreUnavailable(self._obituary())
         answer: asyncio.Future[R] = self._loop.create_future()
-        self._waiting.append(_Call(operation, payload, weight, answer, lost))
+        self._waiting.append(_Call(operation, payload, weight, parts, answer, lost))
         self._wake.set()
         return answer
 
@@ -146,7 +154,7 @@ class Batcher:
     async def _gathered(self) -> list[_Call]:
         """Wait for calls of the same moment, which get here some turns apart; a call by itself waits for no other."""
         turns = 0
-        while turns < min(len(self._waiting) - 1, _TURNS):
+        while turns < min(sum([call.parts for call in self._waiting]) - 1, _TURNS):
             await asyncio.sleep(0)
             turns += 1
         calls = [self._waiting.popleft()]

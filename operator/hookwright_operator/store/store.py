@@ -185,7 +185,8 @@ class Store:
 
         A delivery moves only if it is still pending and claimed by this instance; the attempt is recorded anyway.
         """
-        await self._batcher.submit(self._settle, settlements, weight=2 * len(settlements))
+        count = len(settlements)
+        await self._batcher.submit(self._settle, settlements, weight=2 * count, parts=count)
 
     async def release(self, delivery_ids: Sequence[str]) -> None:
         """Give claimed deliveries back, so that anybody may claim them."""

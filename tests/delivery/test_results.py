@@ -1,0 +1,144 @@
+"""What became of attempts is stored: those of one moment together, and each of them for sure."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from delivery.engine import Plan, now_ms, open_store, subscriber, until
+from delivery.test_loops import locked
+from structlog.testing import capture_logs
+
+from hookwright_operator.delivery.lanes import Lane
+from hookwright_operator.delivery.results import Result, Results
+from hookwright_operator.delivery.tasks import Tasks
+from hookwright_operator.ids import delivery_id, message_id
+from hookwright_operator.store.model import Attempt, NewDelivery, NewEvent, Settlement, State
+from hookwright_operator.store.store import Store
+
+
+@dataclass(slots=True)
+class Stage:
+    """Results over a real store.
+
+    Attributes:
+        stored: ids of the deliveries whose results are told to be in the store.
+        over: of those told to be over, too.
+    """
+
+    store: Store
+    lane: Lane
+    tasks: Tasks = field(default_factory=Tasks)
+    stored: list[str] = field(default_factory=list)
+    over: list[str] = field(default_factory=list)
+    results: Results = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Make the results."""
+        self.results = Results(
+            self.store,
+            self.tasks,
+            stored=lambda ended: self.stored.extend(one.settlement.delivery_id for one in ended),
+            over=lambda ended: self.over.extend(one.settlement.delivery_id for one in ended),
+        )
+
+    async def claimed(self, number: int) -> list[str]:
+        """Have so many deliveries under way, and return their ids."""
+        new = [NewDelivery(delivery_id(), "orders", claimed=True) for _ in range(number)]
+        await self.store.accept(
+            [NewEvent(message_id(), "acme", "billing", None, "delivered", b"{}", (one,)) for one in new]
+        )
+        return [one.id for one in new]
+
+    def add(self, delivery_id: str, *, started_ms: int | None = None) -> None:
+        """End an attempt, which a receiver has taken."""
+        attempt = Attempt(1, now_ms() if started_ms is None else started_ms, 3, 200)
+        settlement = Settlement(delivery_id, "orders", attempt, State.DELIVERED)
+        self.results.add(Result(self.lane, self.lane.endpoint, settlement))
+
+    async def states(self, ids: Sequence[str]) -> list[State]:
+        """What the store says of deliveries."""
+        records = [await self.store.delivery(its_id) for its_id in ids]
+        return [record.state for record in records if record is not None]
+
+
+@pytest.fixture
+async def stage(database: Path) -> AsyncIterator[Stage]:
+    """A store that has patience with a lock for 50 ms, and results that go there."""
+    store = await open_store(database, Plan(), patience=0.05)
+    stage = Stage(store, Lane(subscriber("orders", "http://127.0.0.1:9/")))
+    yield stage
+    await stage.tasks.finish(0)
+    await store.close()
+
+
+async def test_results_of_one_turn_are_stored_by_one_call(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many attempts end at once, the store is asked once; those that end later are another call."""
+    ids = await stage.claimed(5)
+    calls: list[int] = []
+    settle = stage.store.settle
+
+    async def counted(settlements: Sequence[Settlement]) -> None:
+        calls.append(len(settlements))
+        await settle(settlements)
+
+    monkeypatch.setattr(stage.store, "settle", counted)
+    for its_id in ids[:3]:
+        stage.add(its_id)
+    await until(lambda: stage.over == ids[:3])
+    for its_id in ids[3:]:
+        stage.add(its_id)
+    await until(lambda: stage.over == ids)
+
+    assert calls == [3, 2]
+    assert stage.stored == ids
+    assert await stage.states(ids) == [State.DELIVERED] * 5
+
+
+async def test_a_result_that_cannot_be_stored_costs_those_beside_it_nothing(stage: Stage) -> None:
+    """It is over and said so in the log; the others are stored, and the endpoint goes on."""
+    first, impossible, last = ids = await stage.claimed(3)
+    with capture_logs() as logs:
+        stage.add(first)
+        stage.add(impossible, started_ms=1 << 70)  # more than a database's integers hold
+        stage.add(last)
+        await until(lambda: sorted(stage.over) == sorted(ids))
+        await until(lambda: not stage.tasks)
+
+    assert stage.stored == [first, last]
+    assert await stage.states(ids) == [State.DELIVERED, State.PENDING, State.DELIVERED]
+    assert stage.lane.refused == 0
+    assert [entry["event"] for entry in logs] == ["an attempt ended unexpectedly"]
+
+
+async def test_while_the_store_is_away_the_endpoint_waits_from_the_first_refusal(stage: Stage, database: Path) -> None:
+    """Nothing begins for it, for a crash would repeat that too; then every result is stored, once."""
+    ids = await stage.claimed(3)
+    async with locked(database):
+        for its_id in ids:
+            stage.add(its_id)
+        await until(lambda: stage.lane.refused == len(ids))
+        await asyncio.sleep(0.3)  # several refusals
+        assert stage.lane.refused == len(ids)
+        assert stage.over == []
+    await until(lambda: sorted(stage.over) == sorted(ids))
+
+    assert sorted(stage.stored) == sorted(ids)
+    assert stage.lane.refused == 0
+    records = [await stage.store.delivery(its_id) for its_id in ids]
+    assert [len(record.attempts) for record in records if record is not None] == [1, 1, 1]
+
+
+async def test_results_that_are_cut_short_are_over_and_not_stored(stage: Stage, database: Path) -> None:
+    """At the end of the grace period nobody waits for them any more."""
+    ids = await stage.claimed(2)
+    async with locked(database):
+        for its_id in ids:
+            stage.add(its_id)
+        await until(lambda: stage.lane.refused == len(ids))
+        await stage.tasks.finish(0)
+
+        assert sorted(stage.over) == sorted(ids)
+        assert stage.stored == []
+        assert stage.lane.refused == 0
