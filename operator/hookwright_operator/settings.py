@@ -109,7 +109,7 @@ class Settings(BaseSettings):
         default=10.0, ge=0, le=300, description="Seconds for which a granted TokenReview or SubjectAccessReview holds."
     )
     status_interval: float = Field(
-        default=30.0, gt=0, description="Seconds that pass at least between two updates of an endpoint's counts."
+        default=60.0, gt=0, description="Seconds that pass at least between two updates of an endpoint's counts."
     )
     shutdown_grace: float = Field(
         default=35.0, gt=0, description="Seconds that attempts under way get to finish at SIGTERM."
