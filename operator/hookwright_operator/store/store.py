@@ -185,8 +185,7 @@ class Store:
 
         A delivery moves only if it is still pending and claimed by this instance; the attempt is recorded anyway.
         """
-        count = len(settlements)
-        await self._batcher.submit(self._settle, settlements, weight=2 * count, parts=count)
+        await self._batcher.submit(self._settle, settlements, weight=2 * len(settlements), parts=len(settlements))
 
     async def release(self, delivery_ids: Sequence[str]) -> None:
         """Give claimed deliveries back, so that anybody may claim them."""
