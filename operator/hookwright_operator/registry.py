@@ -38,6 +38,10 @@ class Endpoint:
     secrets: tuple[str, ...] = field(default=(), repr=False)
     blocked: str = ""
 
+    def __hash__(self) -> int:
+        """By the uid alone: to hash all that it holds would touch a dozen objects an attempt."""
+        return hash(self.uid)
+
     @property
     def sendable(self) -> bool:
         """Whether deliveries may go out now."""

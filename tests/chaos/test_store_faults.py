@@ -3,13 +3,13 @@
 import asyncio
 import resource
 import sqlite3
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, closing, contextmanager
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
 from chaos.site import Site
-from delivery.engine import Busy, Engine, Plan, open_store, subscriber, until
+from delivery.engine import Busy, Engine, Plan, locked, open_store, subscriber, until
 
 from hookwright_dev.receiver import Receiver
 from hookwright_operator.errors import StoreUnavailable
@@ -30,15 +30,6 @@ def intact(database: Path) -> bool:
     """Whether the database is well by its own judgement."""
     with closing(sqlite3.connect(database)) as connection:
         return bool(connection.execute("PRAGMA integrity_check").fetchone() == ("ok",))
-
-
-@asynccontextmanager
-async def locked(database: Path) -> AsyncIterator[None]:
-    """Have somebody else write to the database meanwhile."""
-    with closing(sqlite3.connect(database, isolation_level=None)) as foreign:
-        foreign.execute("BEGIN IMMEDIATE")
-        yield
-        foreign.execute("ROLLBACK")
 
 
 async def test_a_full_disk_is_a_503_and_everything_recovers_when_there_is_space(site: Site) -> None:

@@ -1,8 +1,10 @@
 """The delivery engine without Kubernetes: real store, sender and loops, wired as the operator wires them."""
 
 import asyncio
+import sqlite3
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
@@ -188,6 +190,17 @@ async def open_store(path: Path, plan: Plan, *, patience: float = 5.0) -> Store:
     return await Store.open(
         f"sqlite:///{path}?timeout={patience}", instance="test", lease_ms=plan.lease_ms, clock=plan.clock_ms
     )
+
+
+@asynccontextmanager
+async def locked(database: Path) -> AsyncIterator[None]:
+    """Have somebody else lock the database meanwhile."""
+    with closing(sqlite3.connect(database, isolation_level=None)) as foreign:
+        foreign.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+        finally:
+            foreign.execute("ROLLBACK")
 
 
 def subscriber(

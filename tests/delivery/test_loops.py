@@ -1,34 +1,19 @@
 """What the loops promise: bounds, order, retries, leases, and an end that loses nothing."""
 
 import asyncio
-import sqlite3
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 from delivery.conftest import Start
-from delivery.engine import Busy, Engine, Plan, bodies, open_store, subscriber, until
+from delivery.engine import Busy, Engine, Plan, bodies, locked, open_store, subscriber, until
 from sqlalchemy import select
 
 from hookwright_dev.receiver import Received, Receiver
 from hookwright_operator.store.model import State
 from hookwright_operator.store.schema import deliveries
-
-
-@asynccontextmanager
-async def locked(database: Path) -> AsyncIterator[None]:
-    """Have somebody else lock the database meanwhile."""
-    foreign = sqlite3.connect(database, isolation_level=None)
-    foreign.execute("BEGIN IMMEDIATE")
-    try:
-        yield
-    finally:
-        foreign.execute("ROLLBACK")
-        foreign.close()
 
 
 async def owners(engine: Engine) -> set[str | None]:

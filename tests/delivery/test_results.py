@@ -2,12 +2,12 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from delivery.engine import Plan, now_ms, open_store, subscriber, until
-from delivery.test_loops import locked
+from delivery.engine import Plan, locked, now_ms, open_store, subscriber, until
 from structlog.testing import capture_logs
 
 from hookwright_operator.delivery.lanes import Lane
@@ -73,6 +73,17 @@ async def stage(database: Path) -> AsyncIterator[Stage]:
     await store.close()
 
 
+@asynccontextmanager
+async def refused(stage: Stage, database: Path, number: int) -> AsyncIterator[list[str]]:
+    """Have the store away, and so many results refused; their ids."""
+    ids = await stage.claimed(number)
+    async with locked(database):
+        for its_id in ids:
+            stage.add(its_id)
+        await until(lambda: stage.lane.refused == len(ids))
+        yield ids
+
+
 async def test_results_of_one_turn_are_stored_by_one_call(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     """However many attempts end at once, the store is asked once; those that end later are another call."""
     ids = await stage.claimed(5)
@@ -114,11 +125,7 @@ async def test_a_result_that_cannot_be_stored_costs_those_beside_it_nothing(stag
 
 async def test_while_the_store_is_away_the_endpoint_waits_from_the_first_refusal(stage: Stage, database: Path) -> None:
     """Nothing begins for it, for a crash would repeat that too; then every result is stored, once."""
-    ids = await stage.claimed(3)
-    async with locked(database):
-        for its_id in ids:
-            stage.add(its_id)
-        await until(lambda: stage.lane.refused == len(ids))
+    async with refused(stage, database, 3) as ids:
         await asyncio.sleep(0.3)  # several refusals
         assert stage.lane.refused == len(ids)
         assert stage.over == []
@@ -132,11 +139,7 @@ async def test_while_the_store_is_away_the_endpoint_waits_from_the_first_refusal
 
 async def test_results_that_are_cut_short_are_over_and_not_stored(stage: Stage, database: Path) -> None:
     """At the end of the grace period nobody waits for them any more."""
-    ids = await stage.claimed(2)
-    async with locked(database):
-        for its_id in ids:
-            stage.add(its_id)
-        await until(lambda: stage.lane.refused == len(ids))
+    async with refused(stage, database, 2) as ids:
         await stage.tasks.finish(0)
 
         assert sorted(stage.over) == sorted(ids)

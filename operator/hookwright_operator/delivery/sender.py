@@ -11,6 +11,7 @@ import ssl
 import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from ipaddress import IPv4Address
 from types import TracebackType
 from typing import Final, Self
@@ -77,7 +78,7 @@ class Sender:
         self._response_limit = response_limit
         self._traces = traces
         self._traces_to_receivers = traces_to_receivers
-        self._targets: dict[str, tuple[Endpoint, _Target]] = {}
+        self._target = lru_cache(maxsize=_PREPARED)(self._prepare)
         self._client: Client | None = None
         self._resolver: GuardedResolver | None = None
 
@@ -166,18 +167,6 @@ class Sender:
         if self._client is None:
             raise RuntimeError("the sender was not started")
         await self._client.post(origin, request, exchange, deadline)
-
-    def _target(self, endpoint: Endpoint) -> "_Target":
-        # By what it is and not by what it holds: to hash all of that would touch a dozen objects an attempt.
-        known = self._targets.get(endpoint.uid)
-        if known is not None and known[0] is endpoint:
-            return known[1]
-        target = self._prepare(endpoint)
-        self._targets.pop(endpoint.uid, None)
-        if len(self._targets) >= _PREPARED:
-            del self._targets[next(iter(self._targets))]
-        self._targets[endpoint.uid] = endpoint, target
-        return target
 
     def _prepare(self, endpoint: Endpoint) -> "_Target":
         if not endpoint.secrets:
