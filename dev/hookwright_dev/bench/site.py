@@ -28,8 +28,8 @@ NAMESPACE: Final = "bench"
 ROLES: Final = "HOOKWRIGHT_ROLES"
 _AT_ONCE: Final = 16
 _LIST_SECONDS: Final = 120.0
-_API: Final = f"/apis/{objects.API_VERSION}/namespaces/{NAMESPACE}"
-_PATHS: Final = {"Project": f"{_API}/projects", "WebhookEndpoint": f"{_API}/webhookendpoints"}
+_RESOURCES: Final = {"Project": "projects", "WebhookEndpoint": "webhookendpoints"}
+_EVERY_ENDPOINT: Final = f"/apis/{objects.API_VERSION}/webhookendpoints"
 
 
 @dataclass(slots=True)
@@ -85,9 +85,9 @@ class Site:
         for operator in self.operators:
             operator.start()
 
-    def intake(self, project: str) -> str:
+    def intake(self, project: str, namespace: str = NAMESPACE) -> str:
         """Return the URL at which the first operator takes a project's events."""
-        return f"{self.operator.intake_url}/v1alpha1/namespaces/{NAMESPACE}/projects/{project}/events"
+        return f"{self.operator.intake_url}/v1alpha1/namespaces/{namespace}/projects/{project}/events"
 
     def everywhere(self, targets: Sequence[Target]) -> list[Target]:
         """Return the same targets at each operator that runs now and takes events in, in turn."""
@@ -132,6 +132,29 @@ class Site:
         )
         return [Target(self.intake("fan"))]
 
+    def tenants(self, count: int, endpoints: int, **spec: Any) -> list[Target]:
+        """Create namespaces with a project and endpoints in each; return where to post for each endpoint, in turn.
+
+        Args:
+            count: of namespaces.
+            endpoints: of each namespace; at most as many as there are event types.
+            spec: fields of each endpoint's spec.
+        """
+        namespaces = [f"tenant-{number}" for number in range(count)]
+        for namespace in namespaces:
+            self.plane.kubectl("create", "namespace", namespace)
+        self.create([objects.project(namespace, "p") for namespace in namespaces])
+        targets: list[Target] = []
+        made = []
+        for kind in objects.TYPES[:endpoints]:
+            for namespace in namespaces:
+                url = self.loader.url(len(targets))
+                targets.append(Target(self.intake("p", namespace), kind))
+                name = f"t-{len(targets)}"
+                made.append(objects.endpoint(namespace, name, project="p", url=url, events=[kind], **spec))
+        self.create_ready(made)
+        return targets
+
     def create(self, wanted: Sequence[Mapping[str, Any]]) -> None:
         """Create objects, some at a time; a Project that is there already will do."""
         with ThreadPoolExecutor(_AT_ONCE) as pool:
@@ -150,24 +173,29 @@ class Site:
     def patch(self, name: str, spec: Mapping[str, Any]) -> None:
         """Change fields of an endpoint's spec."""
         self.client.patch(
-            f"{_PATHS['WebhookEndpoint']}/{name}",
+            f"{_path('WebhookEndpoint')}/{name}",
             content=json.dumps({"spec": dict(spec)}),
             headers={"Content-Type": "application/merge-patch+json"},
         ).raise_for_status()
 
     def listed(self) -> int:
         """List every endpoint, and return how many bytes that is."""
-        return len(self.client.get(_PATHS["WebhookEndpoint"], timeout=_LIST_SECONDS).raise_for_status().content)
+        return len(self.client.get(_EVERY_ENDPOINT, timeout=_LIST_SECONDS).raise_for_status().content)
 
     def writes(self) -> dict[str, int]:
         """Return how often objects of ours, Secrets and Events were written since the API server began."""
         return objects.writes(self.client.get("/metrics").raise_for_status().text)
 
     def _create(self, wanted: Mapping[str, Any]) -> None:
-        answer = self.client.post(_PATHS[str(wanted["kind"])], json=wanted)
+        path = _path(wanted["kind"], wanted["metadata"]["namespace"])
+        answer = self.client.post(path, json=wanted)
         there_already = answer.status_code == 409 and wanted["kind"] == "Project"
         if not answer.is_success and not there_already:
             raise BenchError(f"{wanted['kind']} {wanted['metadata']['name']}: {answer.text}")
+
+
+def _path(kind: str, namespace: str = NAMESPACE) -> str:
+    return f"/apis/{objects.API_VERSION}/namespaces/{namespace}/{_RESOURCES[kind]}"
 
 
 class _ReadyWatch:
@@ -194,7 +222,7 @@ class _ReadyWatch:
 
     def _list(self, limit: int) -> str:
         """See the endpoints that there are, all where ``limit`` is 0; return the version to watch from."""
-        listed = self._client.get(_PATHS["WebhookEndpoint"], params={"limit": limit}).raise_for_status().json()
+        listed = self._client.get(_EVERY_ENDPOINT, params={"limit": limit}).raise_for_status().json()
         for one in listed["items"]:
             self._see(one)
         return str(listed["metadata"]["resourceVersion"])
@@ -213,7 +241,7 @@ class _ReadyWatch:
         query = {"watch": "true", "resourceVersion": self._version}
         with (
             suppress(httpx.RemoteProtocolError),
-            self._client.stream("GET", _PATHS["WebhookEndpoint"], params=query, timeout=None) as answer,
+            self._client.stream("GET", _EVERY_ENDPOINT, params=query, timeout=None) as answer,
         ):
             for line in answer.iter_lines():
                 # Most lines tell of steps before readiness; they need no parsing.

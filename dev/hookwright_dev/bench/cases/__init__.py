@@ -13,6 +13,7 @@ from hookwright_dev.bench.cases import (
     postgres,
     reconcile,
     rows,
+    tenants,
     throughput,
 )
 from hookwright_dev.bench.cases.options import Options
@@ -22,6 +23,7 @@ Case = Callable[[Options], Sequence[Measure]]
 
 CASES: Final[Mapping[str, Case]] = {
     "throughput": throughput.measure,
+    "tenants": tenants.measure,
     "latency": latency.measure,
     "hang": hang.measure,
     "memory": memory.measure,
@@ -33,7 +35,7 @@ CASES: Final[Mapping[str, Case]] = {
     "api": api.measure,
 }
 """By the name that the command line knows."""
-REPEATED: Final = frozenset({"throughput", "latency", "hang", "api"})
+REPEATED: Final = frozenset({"throughput", "tenants", "latency", "hang", "api"})
 """Cases of which `--full` takes the median of several runs."""
 
 __all__ = ["CASES", "REPEATED", "Case", "Options"]
