@@ -147,7 +147,7 @@ class Receiver:
             await self._runner.cleanup()
             self._runner = None
 
-    async def wait_for(self, count: int, within: float = 10.0) -> Sequence[Received]:
+    async def wait_for(self, count: int, within: float = 60.0) -> Sequence[Received]:
         """Return all requests as soon as there are ``count``.
 
         Args:

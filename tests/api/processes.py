@@ -13,6 +13,7 @@ from typing import Any, Final
 from uuid import uuid4
 
 import httpx
+from patience import PATIENCE
 
 from hookwright_api.auth.passwords import hash_password
 from hookwright_crds.users import user_secret
@@ -32,7 +33,7 @@ def running(api: ApiProcess) -> Iterator[ApiProcess]:
         api.stop()
 
 
-def eventually(met: Callable[[], bool], what: str, *, seconds: float = 10.0) -> None:
+def eventually(met: Callable[[], bool], what: str, *, seconds: float = PATIENCE) -> None:
     """Return as soon as ``met`` says yes; fail after some seconds."""
     deadline = time.monotonic() + seconds
     while not met():

@@ -51,7 +51,7 @@ def _world(acme: Organization, rival: Organization, client: httpx.Client, receiv
     acme.project("billing")
     acme.project("shipping")
     rival.project("rivalry")
-    soon = (datetime.now(UTC) + timedelta(seconds=2)).strftime("%Y-%m-%dT%H:%M:%SZ")
+    soon = (datetime.now(UTC) + timedelta(seconds=5)).strftime("%Y-%m-%dT%H:%M:%SZ")
     expired = acme.key("billing", expires_at=soon)
     revoked = acme.key("billing")
     client.delete(f"/v1/projects/billing/keys/{revoked['id']}", headers=acme.session())

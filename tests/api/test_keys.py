@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import httpx
 from api.processes import Organization, eventually, problem_of
+from patience import busy_seconds
 
 from hookwright_dev.cluster import Cluster
 from hookwright_dev.controlplane import ControlPlane
@@ -61,17 +62,17 @@ def test_a_revoked_key_stops_working_at_once_even_at_another_replica(acme: Organ
     acme.cluster.kubectl("delete", "hwkey", other["id"], "-n", acme.name)
     began = time.monotonic()
     header = {"X-Service-Key": other["key"]}
-    eventually(lambda: client.get("/v1/webhooks", headers=header).status_code == 401, "revoked by kubectl", seconds=1)
-    assert time.monotonic() - began < 1
+    eventually(lambda: client.get("/v1/webhooks", headers=header).status_code == 401, "revoked by kubectl")
+    assert time.monotonic() - began < busy_seconds(1)
 
 
 def test_an_expired_key_stops_working_by_itself(acme: Organization, client: httpx.Client) -> None:
     """The API judges expiry at each request; a time that has passed is refused when the key is made."""
-    soon = (datetime.now(UTC) + timedelta(seconds=2)).strftime("%Y-%m-%dT%H:%M:%SZ")
+    soon = (datetime.now(UTC) + timedelta(seconds=5)).strftime("%Y-%m-%dT%H:%M:%SZ")
     made = acme.key(expires_at=soon)
     header = {"X-Service-Key": made["key"]}
     assert client.get("/v1/webhooks", headers=header).status_code == 200
-    eventually(lambda: client.get("/v1/webhooks", headers=header).status_code == 401, "expired", seconds=4)
+    eventually(lambda: client.get("/v1/webhooks", headers=header).status_code == 401, "expired")
     past = {"name": "old", "expires_at": "2020-01-01T00:00:00Z"}
     problem_of(client.post("/v1/projects/billing/keys", json=past, headers=acme.session()), 422)
 

@@ -76,7 +76,7 @@ def test_without_the_operator_creation_is_a_503_and_leaves_nothing_behind(
         refused = acme.client.post("/v1/webhooks", json=WEBHOOK, headers=key)
         problem_of(refused, 503)
         assert refused.headers["retry-after"]
-        assert time.monotonic() - began < 6
+        assert time.monotonic() - began < 20
         assert [one["id"] for one in acme.client.get("/v1/webhooks", headers=key).json()["data"]] == [endpoint]
         names = plane.kubectl("get", "hwep", "-n", "acme", "-o", "jsonpath={.items[*].metadata.name}").stdout
         assert names.split() == [endpoint]

@@ -15,8 +15,12 @@ from hookwright_dev.installation import install
 from hookwright_dev.postgres import FAST, PostgresServer, postgres_server, programs
 from hookwright_dev.receiver import Receiver
 
-LEASE_SECONDS = 31
-"""The shortest lease that there may be."""
+LONG = os.environ.get("HOOKWRIGHT_CHAOS") == "long"
+LEASE_SECONDS = 31 if LONG else 300
+"""Long form: the shortest lease that there may be, because tests wait for its end.
+
+Short form: longer than the patience of any test, so that a test fails if its deliveries wait for the end of a lease.
+"""
 PROMPT = {"wal_retrieve_retry_interval": "500ms", "wal_receiver_status_interval": "1s"}
 """A standby whose primary is away looks for a promotion as often as that, and one that has caught up says so."""
 
@@ -28,7 +32,7 @@ def pytest_asyncio_loop_factories() -> Mapping[str, Callable[[], asyncio.Abstrac
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Give the long form its time."""
-    if os.environ.get("HOOKWRIGHT_CHAOS") == "long":
+    if LONG:
         for item in items:
             if "chaos" in item.path.parts:
                 item.add_marker(pytest.mark.timeout(1800))
@@ -44,7 +48,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 @pytest.fixture(scope="session")
 def long() -> bool:
     """Whether this is the long form."""
-    return os.environ.get("HOOKWRIGHT_CHAOS") == "long"
+    return LONG
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ from typing import Self
 
 import httpx
 from delivery.engine import until
+from patience import PATIENCE
 
 from hookwright_dev.cluster import Cluster
 from hookwright_dev.installation import SYSTEM_NAMESPACE, OperatorProcess, service_account_token
@@ -75,7 +76,7 @@ class Site:
     others: list[OperatorProcess] = field(default_factory=list)
     receivers: dict[str, Receiver] = field(default_factory=dict)
     ledger: Ledger = field(default_factory=Ledger)
-    patience: float = 10.0
+    patience: float = 30.0
     _numbers: "count[int]" = field(default_factory=count)
     _turns: "count[int]" = field(default_factory=count)
     _token: str = field(default="", repr=False)
@@ -131,7 +132,7 @@ class Site:
     async def start(self) -> None:
         """Start every operator, and return when all endpoints are ready."""
         await asyncio.gather(*[asyncio.to_thread(one.start) for one in self.replicas])
-        arguments = ("wait", "--for=condition=Ready", "hwep", "--all", "-n", self.namespace, "--timeout=30s")
+        arguments = ("wait", "--for=condition=Ready", "hwep", "--all", "-n", self.namespace, "--timeout=60s")
         await asyncio.to_thread(self.cluster.kubectl, *arguments)
 
     async def restart(self) -> None:
@@ -161,7 +162,7 @@ class Site:
                 ending.set()
                 await asyncio.gather(*tasks)
 
-    async def post(self, type_: str = "delivered", *, within: float = 30.0) -> str:
+    async def post(self, type_: str = "delivered", *, within: float = 90.0) -> str:
         """Post one event until it is accepted; return its id."""
         async with httpx.AsyncClient(trust_env=False, timeout=self.patience) as client:
             event_id = f"event-{next(self._numbers)}"
@@ -196,7 +197,7 @@ class Site:
         self.ledger.refusals["503"] += 1
         return False
 
-    async def more_accepted(self, events: int, *, within: float = 60.0) -> None:
+    async def more_accepted(self, events: int, *, within: float = PATIENCE) -> None:
         """Wait until so many more events were answered 202."""
         had = len(self.ledger.accepted)
         await until(lambda: len(self.ledger.accepted) >= had + events, within=within)
@@ -204,7 +205,7 @@ class Site:
     async def refused(self, times: int) -> None:
         """Wait until so many more requests were answered 503."""
         had = self.ledger.refusals["503"]
-        await until(lambda: self.ledger.refusals["503"] >= had + times, within=30)
+        await until(lambda: self.ledger.refusals["503"] >= had + times)
 
     # ---- the checker
 
@@ -215,7 +216,7 @@ class Site:
             for number, name in enumerate(sorted(self.receivers))
         }
 
-    async def all_arrived(self, *, within: float = 30.0) -> None:
+    async def all_arrived(self, *, within: float = PATIENCE) -> None:
         """Wait until every accepted event has come to every endpoint that subscribes to it."""
         deadline = time.monotonic() + within
         missing = self._missing()
@@ -230,7 +231,7 @@ class Site:
         Args:
             repeated: how many requests an endpoint may have got beyond one for each event.
         """
-        await self.all_arrived(within=60)
+        await self.all_arrived()
         await asyncio.to_thread(self.check_requests)
         assert set(self.ledger.refusals) <= {"503"}, self.ledger.refusals
         assert max(self.duplicates().values()) <= repeated, self.duplicates()

@@ -79,7 +79,7 @@ async def test_deliveries_and_retries_go_on_while_the_api_server_is_away(
             apiserver.send_signal(signal.SIGCONT)
     await asyncio.to_thread(site.check_requests)
     late = await site.endpoint("late", "wa_read")
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(90):
         while not late.received:
             await site.post("wa_read")
             await asyncio.sleep(0.1)

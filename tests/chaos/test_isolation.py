@@ -7,12 +7,14 @@ from contextlib import suppress
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
-from statistics import quantiles
+from statistics import median, quantiles
 
 import pytest
+from chaos.site import MAX_IN_FLIGHT
 from delivery.engine import Busy, Engine, Plan, subscriber, until
 
 from hookwright_dev.receiver import Received, Receiver
+from hookwright_operator.intake.parsing import IncomingEvent
 
 
 @pytest.fixture
@@ -43,43 +45,60 @@ async def p95(engine: Engine, receiver: Receiver, events: int = 60) -> float:
     return quantiles([one.at - posted[one.body] for one in receiver.received[before:]], n=20)[-1]
 
 
-async def fails(_: Received) -> int:
-    """A receiver that answers 500 at once."""
-    return 500
-
-
 async def is_slow(_: Received) -> int:
-    """A receiver that takes most of its time-out."""
-    await asyncio.sleep(0.8)  # how slow it is
+    """Answer after most of the timeout."""
+    await asyncio.sleep(8)  # the timeout is 10 s
     return 200
 
 
-@pytest.mark.parametrize("behaviour", [Busy(), is_slow, fails], ids=["hangs", "slow", "failing"])
+@pytest.mark.parametrize("behaviour", [Busy(), is_slow], ids=["hangs", "slow"])
 async def test_a_bad_endpoint_does_not_delay_its_neighbour(
     engine: Engine, receiver: Receiver, bad: Receiver, behaviour: Busy
 ) -> None:
     """They share a project and every event: the neighbour's latency stays what it was without the bad one."""
-    engine.registry.put(subscriber("good", receiver.url, timeout=1))
+    engine.registry.put(subscriber("good", receiver.url, timeout=10))
     alone = await p95(engine, receiver)
     bad.answer = behaviour
-    engine.registry.put(subscriber("bad", bad.url, timeout=1))
+    engine.registry.put(subscriber("bad", bad.url, timeout=10))
     beside = await p95(engine, receiver)
-    # A shared bound would cost the bad one's time-out, 1 s; the margin is for a busy machine.
-    assert beside < alone + 0.15, (alone, beside)
+    # With a shared bound an event would wait for an attempt of the bad one, which takes 8 s at least.
+    assert beside < alone + 4, (alone, beside)
     # The last arrival is a moment ahead of its result in the store.
-    await engine.ended("good", 120, within=10)
+    await engine.ended("good", 120)
+
+
+async def test_a_failing_endpoint_does_not_delay_its_neighbour(
+    engine: Engine, receiver: Receiver, bad: Receiver
+) -> None:
+    """While an event of the neighbour is under way, the failing one gets a few attempts and not its whole backlog."""
+    bad.answer = lambda _: 500
+    engine.registry.put(subscriber("bad", bad.url, events=frozenset({"opened", "delivered"})))
+    engine.registry.put(subscriber("good", receiver.url))
+    await asyncio.gather(*(engine.post("opened") for _ in range(300)))
+    before: list[int] = []
+    for number in range(30):
+        had = len(bad.received)
+        await engine.post()
+        await receiver.wait_for(number + 1)
+        before.append(len(bad.received) - had)
+    # In turn with the others an event waits for what is under way, and for the commits that are.
+    assert median(before) <= 4 * MAX_IN_FLIGHT, before
+    assert len(bad.received) < 6 * 330, "the backlog was gone before the last event arrived: the test proves nothing"
 
 
 async def test_a_flooding_project_does_not_starve_another(engine: Engine, receiver: Receiver, bad: Receiver) -> None:
-    """Thousands of events for one project, all pending; the other project's single events still go out at once."""
+    """Thousands of events for one project, all pending; the other project's events wait for none of them."""
     engine.registry.put_project("acme", "noisy")
     engine.registry.put(subscriber("good", receiver.url))
     bad.answer = Busy()
     for number in range(10):
-        engine.registry.put(subscriber(f"noisy-{number}", bad.url, project="noisy"))
+        engine.registry.put(subscriber(f"noisy-{number}", bad.url, project="noisy", timeout=50))
     await asyncio.gather(*(engine.post(project="noisy") for _ in range(300)))
     assert [(await engine.counts(f"noisy-{number}")).pending for number in range(10)] == [300] * 10
-    assert await p95(engine, receiver, events=50) < 0.3
+    for number in range(50):
+        await engine.post(body=b"%d" % number)
+    await receiver.wait_for(50)
+    assert {one.endpoint_uid for one in engine.watcher.settled} <= {"good"}
 
 
 async def test_a_backlog_of_one_endpoint_never_starves_fresh_events_of_others(
@@ -97,7 +116,7 @@ async def test_a_backlog_of_one_endpoint_never_starves_fresh_events_of_others(
         await engine.post(body=b"%d" % number)
         await receiver.wait_for(number + 1)
     assert len(bad.received) < 2000, "the backlog was gone before the last fresh event arrived: nothing was shown"
-    await engine.ended("backlogged", 2000, within=30)
+    await engine.ended("backlogged", 2000)
     assert len(bad.received) == 2000
 
 
@@ -116,7 +135,7 @@ async def test_every_backlog_gets_its_share(database: Path, bad: Receiver) -> No
     await asyncio.gather(*(engine.post() for _ in range(20)))
     for endpoint in held:
         engine.registry.put(replace(endpoint, suspend=False))
-    await bad.wait_for(2000, within=30)
+    await bad.wait_for(2000)
     first: dict[str, int] = {}
     for place, received in enumerate(bad.received):
         first.setdefault(received.target, place)
@@ -131,11 +150,11 @@ async def test_max_in_flight_is_kept_over_restart_suspension_and_change(
     database: Path, receiver: Receiver, bound: int
 ) -> None:
     """The receiver never sees more at once than is allowed, whatever happens to the endpoint or the operator."""
-    busy = Busy()
+    busy, most = Busy(), min(bound, 32)
 
     async def answer(received: Received) -> int:
         with suppress(TimeoutError):
-            async with asyncio.timeout(0.02):
+            async with asyncio.timeout(0.02 if busy.peak == most else None):
                 await busy(received)
         return 200
 
@@ -147,46 +166,48 @@ async def test_max_in_flight_is_kept_over_restart_suspension_and_change(
         if suspended:
             await engine.post_many(total)
             engine.registry.put(subscriber("orders", receiver.url, max_in_flight=bound))
-            await receiver.wait_for(bound)
+            await until(lambda: busy.now == most)
             engine.registry.put(subscriber("orders", receiver.url, max_in_flight=bound, suspend=True))
+            busy.open.set()
+            busy.open.clear()
             engine.registry.put(subscriber("orders", receiver.url, max_in_flight=bound, timeout=4))
         else:
             await engine.ended("orders", total)
         await engine.stop()
-    assert busy.peak == min(bound, 32)
+    assert busy.peak == most
     assert len(receiver.received) == total
 
 
 async def test_the_rate_limit_keeps_its_pace_beside_others_and_after_a_restart(
     database: Path, receiver: Receiver, bad: Receiver
 ) -> None:
-    """1,200 a minute are 50 ms apart, also for a backlog and for retries; a neighbour is not slowed down by it."""
+    """600 a minute are 100 ms apart, also for a backlog and for retries; a neighbour is not slowed down by it."""
     bad.answer = lambda received: 500 if received.attempt == 1 else 200
     for round_ in (1, 2):
         engine = await Engine.start(database, Plan(schedule="10ms"))
-        engine.registry.put(subscriber("limited", bad.url, per_minute=1200))
+        engine.registry.put(subscriber("limited", bad.url, per_minute=600))
         engine.registry.put(subscriber("free", receiver.url))
         if round_ == 1:
-            began = time.monotonic()
-            await engine.post_many(12)
+            await engine.accepter.accept("acme", "billing", [IncomingEvent(None, "delivered", "m-1", b"{}")] * 12)
             await engine.ended("free", 12)
-            assert time.monotonic() - began < 0.5
+            assert len(bad.received) < 12
             await bad.wait_for(6)
         else:
             await engine.ended("limited", 12)
         await engine.stop()
     arrivals = [received.at for received in bad.received]
     assert len(arrivals) == 24
-    assert sum(later - earlier < 0.025 for earlier, later in pairwise(arrivals)) <= 1  # the restart itself
-    assert arrivals[-1] - arrivals[0] >= 22 * 0.045
+    # The restart begins a new pace, and on a busy machine a request arrives some time after its attempt began.
+    assert arrivals[-1] - arrivals[0] >= 22 * 0.1 - 0.5
+    assert sum(later - earlier < 0.05 for earlier, later in pairwise(arrivals)) <= 6
 
 
 async def test_without_time_to_hang_there_is_no_thread_or_task_left(engine: Engine, bad: Receiver) -> None:
     """What hung is let go at its time-out: afterwards nothing of it is held."""
     bad.answer = Busy()
-    engine.registry.put(subscriber("bad", bad.url, timeout=0.1))
+    engine.registry.put(subscriber("bad", bad.url, timeout=0.2))
     await engine.post_many(20)
-    await engine.ended("bad", 20, within=20)
+    await engine.ended("bad", 20)
     await until(lambda: engine.at_rest)
     assert engine.dispatcher._bytes == 0
     assert (await engine.counts("bad")).failed == 20

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 from chaos.conftest import LEASE_SECONDS, on_postgres
 from chaos.site import MAX_IN_FLIGHT, UNSETTLED, Crowd, Site, arrived
+from patience import PATIENCE
 
 Record = Callable[[str, object], None]
 
@@ -43,7 +44,7 @@ async def test_sigkill_of_either_replica_at_any_moment_loses_nothing(
             victim.kill()
             await asyncio.to_thread(victim.start)
         await site.more_accepted(100)
-    await site.all_arrived(within=20)
+    await site.all_arrived()
     record_property("at most", site.silence())
     await asyncio.to_thread(site.check_requests)
     repeated = site.duplicates()
@@ -68,7 +69,7 @@ async def test_what_a_replica_had_that_never_comes_back_is_taken_over_when_its_l
             # A new process of that name, somewhere else: nobody waits for the lease.
             await asyncio.to_thread(site.replica("elsewhere", HOOKWRIGHT_INSTANCE="replica-0").start)
         await site.more_accepted(100)
-    await site.all_arrived(within=LEASE_SECONDS + 30 if long else 20)
+    await site.all_arrived(within=LEASE_SECONDS + 30 if long else PATIENCE)
     record_property("at most", site.silence())
     await asyncio.to_thread(site.check_requests)
     repeated = site.duplicates()
@@ -83,7 +84,7 @@ async def test_sigterm_of_a_replica_hands_its_endpoints_over_at_once(site: Site,
         await site.more_accepted(100)
         assert await asyncio.to_thread(site.operator.stop) == 0
         await site.more_accepted(100)
-    await site.all_arrived(within=15)
+    await site.all_arrived()
     record_property("at most", site.silence())
     await asyncio.to_thread(site.check_requests)
     assert set(site.duplicates().values()) == {0}

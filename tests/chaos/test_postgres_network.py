@@ -45,7 +45,7 @@ async def test_connections_reset_amid_statements_and_commits_lose_and_repeat_not
                 line.reset()
                 continue
             line.cut = Cut.BEFORE if number % 4 == 1 else Cut.AFTER
-            await until(lambda: line.cut is None, within=30)
+            await until(lambda: line.cut is None)
         await site.more_accepted(50)
     await site.arrived_once()
     assert line.cuts == times - times // 4

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from chaos.site import Site
-from delivery.engine import Busy, Engine, Plan, locked, open_store, subscriber, until
+from delivery.engine import Busy, Engine, Jumping, Plan, locked, open_store, subscriber, until
 
 from hookwright_dev.receiver import Receiver
 from hookwright_operator.errors import StoreUnavailable
@@ -40,7 +40,7 @@ async def test_a_full_disk_is_a_503_and_everything_recovers_when_there_is_space(
     database = site.operator.folder / "hookwright.db"
     async with site.load(rate=50):
         with full_disk(site.operator.running.pid, database):
-            await until(lambda: site.ledger.refusals["503"] >= 5, within=15)
+            await site.refused(20)
             accepted = len(site.ledger.accepted)
             await asyncio.sleep(1)  # time in which the disk stays full
             assert len(site.ledger.accepted) == accepted
@@ -63,9 +63,9 @@ async def test_a_store_locked_by_another_process_is_a_503_and_passes(site: Site)
     async with site.load(rate=50):
         await until(lambda: len(site.ledger.accepted) >= 20)
         async with locked(site.operator.folder / "hookwright.db"):
-            await until(lambda: site.ledger.refusals["503"] >= 3, within=15)
+            await site.refused(3)
         accepted = len(site.ledger.accepted)
-        await until(lambda: len(site.ledger.accepted) > accepted + 20, within=15)
+        await until(lambda: len(site.ledger.accepted) > accepted + 20)
     await site.all_arrived()
     site.check_requests()
     assert set(site.ledger.refusals) == {"503"}
@@ -76,11 +76,12 @@ async def test_a_store_that_goes_in_the_middle_of_settling_costs_no_second_attem
     receiver: Receiver, database: Path
 ) -> None:
     """Results that cannot be stored stay in memory for as long as it takes, beyond the lease even."""
-    plan = Plan(lease_ms=900)
+    clock = Jumping()
+    plan = Plan(clock_ms=clock, beat=0.2)
     engine = await Engine.start(await open_store(database, plan, patience=0.1), plan)
     try:
         receiver.answer = busy = Busy()
-        engine.registry.put(subscriber("orders", receiver.url, timeout=0.6, max_in_flight=4))
+        engine.registry.put(subscriber("orders", receiver.url, max_in_flight=4))
         await engine.post_many(12)
         await until(lambda: busy.now == 4)
         async with locked(database):
@@ -88,8 +89,8 @@ async def test_a_store_that_goes_in_the_middle_of_settling_costs_no_second_attem
             await until(lambda: busy.now == 0)
             with pytest.raises(StoreUnavailable):
                 await engine.post(body=b"99")
-            await asyncio.sleep(2 * plan.lease_ms / 1000)  # until the lease has long lapsed
-        await engine.ended("orders", 12, within=20)
+            clock.offset += 2 * plan.lease_ms
+        await engine.ended("orders", 12)
         assert sorted(int(received.body) for received in receiver.received) == list(range(12))
         assert all(len(record.attempts) == 1 for record in await engine.log("orders"))
     finally:

@@ -14,6 +14,7 @@ from typing import Any, Self, TypeVar
 
 import httpx
 import yaml
+from patience import PATIENCE
 from prometheus_client.parser import text_string_to_metric_families
 
 from hookwright_dev.cluster import Cluster
@@ -25,7 +26,7 @@ T = TypeVar("T")
 Object = dict[str, Any]
 
 
-def eventually(look: Callable[[], T], what: str, within: float = 15.0, every: float = 0.1) -> T:
+def eventually(look: Callable[[], T], what: str, within: float = PATIENCE, every: float = 0.1) -> T:
     """Look again and again until there is something to return; fail when ``within`` seconds are over."""
     deadline = time.monotonic() + within
     while not (found := look()):
@@ -142,7 +143,7 @@ class Organization:
         """Return a condition as ``<status> <reason>``, empty where there is none."""
         return condition(self.get(kind, name) or {}, type_)
 
-    def wait_for(self, kind: str, name: str, wanted: str, *, type_: str = "Ready", within: float = 15.0) -> None:
+    def wait_for(self, kind: str, name: str, wanted: str, *, type_: str = "Ready", within: float = PATIENCE) -> None:
         """Return when a condition is ``<status> <reason>``."""
         eventually(
             lambda: self.condition(kind, name, type_) == wanted, f"{kind} {name} has {type_}={wanted}", within=within

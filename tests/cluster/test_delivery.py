@@ -4,7 +4,6 @@ import asyncio
 import json
 import subprocess
 import threading
-import time
 from collections.abc import Iterator
 from itertools import pairwise
 
@@ -183,11 +182,9 @@ def test_a_hanging_endpoint_costs_the_others_nothing(org: Organization) -> None:
         )
         org.wait_for("hwep", "slow", "True Delivering")
         org.wait_for("hwep", "fast", "True Delivering")
-        began = time.monotonic()
         for batch in range(5):
             org.send(*(delivered(batch * 100 + number) for number in range(100)))
-        eventually(lambda: len(fast.received) >= 500, "the fast one has everything", within=10)
-        assert time.monotonic() - began < 10
+        eventually(lambda: len(fast.received) >= 500, "the fast one has everything")
         assert len(slow.received) == 3
         assert sorted(map(int, message_ids(fast.received))) == list(range(500))
 

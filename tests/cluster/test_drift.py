@@ -199,7 +199,7 @@ def test_a_name_in_use_again_at_once_starts_from_nothing(org: Organization) -> N
         org.send(delivered("old"))
         org.kubectl("replace", "--force", "-f", "-", stdin=yaml.safe_dump(endpoint("orders", receiver.url)))
         org.wait_for("hwep", "orders", "True Delivering")
-        second = eventually(lambda: signing_secret(org).replace(first, ""), "a secret of its own", within=30)
+        second = eventually(lambda: signing_secret(org).replace(first, ""), "a secret of its own")
         # The old Secret has the same name, and goes by garbage collection while the new endpoint waits for it.
         assert org.send(delivered("new"))["deliveries"] == 1
         eventually(lambda: receiver.received, "the new delivery")
@@ -215,7 +215,7 @@ def test_a_foreign_secret_is_left_alone_reported_and_replaced_when_it_goes(confl
     assert conflict.secrets == [theirs, theirs]
     assert "signingSecretRef" not in conflict.endpoint
     assert "keyId" not in conflict.key
-    org.wait_for("hwep", "orders", "True Delivering", within=40)
-    org.wait_for("hwkey", "ci", "True Usable", within=40)
+    org.wait_for("hwep", "orders", "True Delivering")
+    org.wait_for("hwkey", "ci", "True Usable")
     assert signing_secret(org).startswith("whsec_")
     assert org.events("SigningSecretRecreated") == []

@@ -155,5 +155,5 @@ def test_what_happens_while_nobody_leads_is_told_later(parts: Parts, org: Organi
         stored = count(parts.deliver, "deliveries_total", outcome="delivered")
         assert stored >= 10
         parts.reconcile.start()
-        eventually(lambda: leads(parts.reconcile), "there is a leader again", within=3)
+        eventually(lambda: leads(parts.reconcile), "there is a leader again")
         eventually(lambda: org.status("hwep", "orders")["deliveries"]["delivered"] == 10, "the status tells of them")

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 from cluster.acting import Object, Organization, endpoint, eventually, manifest
 from cluster.replicas import exposition, leads, replica, writes
+from patience import PATIENCE, busy_seconds
 
 from hookwright_dev.assets import Assets
 from hookwright_dev.controlplane import ControlPlane
@@ -63,7 +64,7 @@ def pair(replicas: Pair) -> Pair:
     for one in replicas:
         if one.process is None or not one.process.running:
             one.start()
-    (leader,) = eventually(lambda: [one for one in replicas if leads(one)], "one leads", within=TAKEOVER)
+    (leader,) = eventually(lambda: [one for one in replicas if leads(one)], "one leads")
     (standby,) = [one for one in replicas if one is not leader]
     return leader, standby
 
@@ -84,7 +85,7 @@ def lease(plane: ControlPlane) -> Object:
 
 def seconds_until_it_leads(operator: OperatorProcess, since: float) -> float:
     """Wait until a process leads, and return how long that took."""
-    eventually(lambda: leads(operator), "the other one leads", within=TAKEOVER + 10, every=0.05)
+    eventually(lambda: leads(operator), "the other one leads", every=0.05)
     return time.monotonic() - since
 
 
@@ -106,7 +107,7 @@ def test_after_a_kill_the_standby_leads_within_fifteen_seconds(pair: Pair, org: 
     killed = time.monotonic()
     leader.kill()
     org.apply(manifest("Project", "billing"), endpoint("orders", NOWHERE))
-    assert seconds_until_it_leads(standby, killed) < TAKEOVER
+    assert seconds_until_it_leads(standby, killed) < busy_seconds(TAKEOVER)
     org.wait_for("hwep", "orders", "True Delivering")
     assert GAUGES in exposition(standby)
 
@@ -116,8 +117,8 @@ def test_at_sigterm_the_lead_is_handed_on_at_once(plane: ControlPlane, pair: Pai
     leader, standby = pair
     asked = time.monotonic()
     leader.running.send_signal(signal.SIGTERM)
-    assert seconds_until_it_leads(standby, asked) < 3
-    assert leader.running.wait(20) == 0
+    assert seconds_until_it_leads(standby, asked) < busy_seconds(3)
+    assert leader.running.wait(PATIENCE) == 0
     org.with_endpoint(endpoint("orders", NOWHERE))
     assert lease(plane)["leaseTransitions"] > 0
 

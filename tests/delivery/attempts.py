@@ -15,7 +15,7 @@ BODY = b'{"type":"delivered","messageId":"m-1"}'
 MESSAGE = "msg_01JD3ZZZZZZZZZZZZZZZZZZZZZ"
 
 
-def endpoint(url: str, *, timeout: float = 5.0, headers: tuple[tuple[str, str], ...] = ()) -> Endpoint:
+def endpoint(url: str, *, timeout: float = 20.0, headers: tuple[tuple[str, str], ...] = ()) -> Endpoint:
     """Return an endpoint that is ready to be sent to; ``timeout`` in seconds."""
     return Endpoint(
         uid="uid-1",

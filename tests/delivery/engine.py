@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Self
 
 from delivery.attempts import SECRET
+from patience import PATIENCE
 
 from hookwright_dev.receiver import Received, Receiver
 from hookwright_operator.delivery.guard import Guard
@@ -33,6 +34,17 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
+class Jumping:
+    """A clock that shows the real time plus an offset, in milliseconds; a test changes the offset."""
+
+    def __init__(self) -> None:
+        self.offset = 0
+
+    def __call__(self) -> int:
+        """Return the time in milliseconds since the epoch."""
+        return now_ms() + self.offset
+
+
 @dataclass(frozen=True, slots=True)
 class Plan:
     """How an engine is set up.
@@ -46,6 +58,7 @@ class Plan:
         clock_ms: the time for store, loops and signatures.
         heartbeats: whether the lease is renewed.
         sweep: seconds between two looks at the whole store.
+        beat: seconds between two heartbeats; a sixth of the lease where None.
     """
 
     schedule: str = "100ms,100ms,100ms"
@@ -56,6 +69,7 @@ class Plan:
     clock_ms: Callable[[], int] = now_ms
     heartbeats: bool = True
     sweep: float = 10.0
+    beat: float | None = None
 
 
 @dataclass(slots=True)
@@ -138,7 +152,7 @@ class Engine:
     async def beat(self) -> None:
         """Renew the lease again and again, as the operator does."""
         while True:
-            await asyncio.sleep(self.plan.lease_ms / 6000)
+            await asyncio.sleep(self.plan.beat or self.plan.lease_ms / 6000)
             self.dispatcher.renewed(await self.store.heartbeat())
 
     async def stop(self, grace: float = 10.0) -> None:
@@ -175,7 +189,7 @@ class Engine:
         records, _ = await self.store.deliveries(uid, limit=1000)
         return records
 
-    async def ended(self, uid: str, count: int, *, within: float = 10.0) -> None:
+    async def ended(self, uid: str, count: int, *, within: float = PATIENCE) -> None:
         """Wait until that many deliveries of an endpoint have ended."""
 
         async def enough() -> bool:
@@ -209,7 +223,7 @@ def subscriber(
     *,
     events: frozenset[str] = frozenset({"delivered"}),
     project: str = "billing",
-    timeout: float = 5.0,
+    timeout: float = 20.0,
     max_in_flight: int = 8,
     per_minute: int | None = None,
     suspend: bool = False,
@@ -230,7 +244,7 @@ def subscriber(
     )
 
 
-async def eventually(condition: Callable[[], Awaitable[bool]], *, within: float = 10.0) -> None:
+async def eventually(condition: Callable[[], Awaitable[bool]], *, within: float = PATIENCE) -> None:
     """Wait until something holds, and fail if it does not within some seconds."""
     deadline = time.monotonic() + within
     while not await condition():
@@ -238,7 +252,7 @@ async def eventually(condition: Callable[[], Awaitable[bool]], *, within: float 
         await asyncio.sleep(0.01)
 
 
-async def until(condition: Callable[[], bool], *, within: float = 10.0) -> None:
+async def until(condition: Callable[[], bool], *, within: float = PATIENCE) -> None:
     """The same for what can be asked without waiting."""
 
     async def holds() -> bool:

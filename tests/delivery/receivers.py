@@ -117,7 +117,8 @@ async def resets_within_the_body(reader: asyncio.StreamReader, writer: asyncio.S
     await read_request(reader)
     writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n0123456789")
     await writer.drain()
-    await asyncio.sleep(0.05)  # or the reset overtakes what was written
+    for _ in range(10):  # or the reset overtakes the bytes before it; the sender reads between two turns of the loop
+        await asyncio.sleep(0.005)
     reset(writer)
 
 

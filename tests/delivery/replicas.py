@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from delivery.engine import Watcher
+from patience import PATIENCE
 from store.making import Clock
 
 from hookwright_operator.delivery.loops import Dispatcher
@@ -238,7 +239,7 @@ class Replica:
         self.ended = True
         self.gate.open.set()
         await self.loops.stop("claim", "shards")
-        await self.ownership.drain(10.0)
+        await self.ownership.drain(PATIENCE)
         await self.loops.stop()
         await self.store.close()
 

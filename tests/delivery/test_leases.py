@@ -44,7 +44,7 @@ async def test_a_lapsed_lease_is_noticed_and_nothing_that_another_took_is_sent(
     clock = Clock()
     plan = Plan(lease_ms=10_000, clock_ms=clock, heartbeats=False, window=8)
     engine = await start(plan)
-    engine.registry.put(subscriber("orders", receiver.url, max_in_flight=1))
+    engine.registry.put(subscriber("orders", receiver.url, timeout=4, max_in_flight=1))
     receiver.answer = busy = Busy()
     await engine.post_many(6)
     await until(lambda: busy.now == 1)
@@ -67,12 +67,12 @@ async def test_what_a_dead_instance_held_is_taken_over(start: Start, receiver: R
     clock = Clock()
     plan = Plan(lease_ms=10_000, clock_ms=clock, heartbeats=False, sweep=0.05)
     engine = await start(plan)
-    engine.registry.put(subscriber("orders", receiver.url, suspend=True))
+    engine.registry.put(subscriber("orders", receiver.url, timeout=4, suspend=True))
     await engine.post_many(3)
     neighbour = await beside(engine.store, clock)
     assert len(await neighbour.claim([("orders", 3)])) == 3
     await neighbour._batcher.close()
-    engine.registry.put(subscriber("orders", receiver.url))
+    engine.registry.put(subscriber("orders", receiver.url, timeout=4))
     await asyncio.sleep(0.2)  # several sweeps
     assert not receiver.received
     clock.advance(10_000)

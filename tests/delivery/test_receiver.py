@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from delivery.attempts import BODY, MESSAGE, OLDER, SECRET, endpoint, loopback, send
+from patience import PATIENCE
 
 from hookwright_dev.receiver import Receiver, main, verdict
 from hookwright_operator.delivery.signing import signature_headers
@@ -39,7 +40,7 @@ async def running(*arguments: str) -> AsyncIterator[tuple[asyncio.subprocess.Pro
 async def printed(process: asyncio.subprocess.Process) -> str:
     """Return the next line that the program prints."""
     assert process.stdout is not None
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE):
         return (await process.stdout.readline()).decode().strip()
 
 
@@ -94,7 +95,7 @@ async def test_the_program_judges_each_delivery_and_fails_the_first_attempts(tmp
         statuses = [(await send(sender, endpoint(url))).status_code for _ in range(2)]
         lines = [await printed(process), await printed(process)]
         process.send_signal(signal.SIGTERM)
-        assert await asyncio.wait_for(process.wait(), 10) == 0
+        assert await asyncio.wait_for(process.wait(), PATIENCE) == 0
     assert statuses == [500, 202]
     assert [line.partition(" ")[2] for line in lines] == [
         f"{MESSAGE} delivered attempt 1 signatures good, answered 500",

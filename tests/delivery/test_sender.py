@@ -35,7 +35,7 @@ async def test_the_signed_time_is_that_of_the_attempt(sender: Sender, receiver: 
     outcome = await send(sender, endpoint(receiver.url), now=lambda: 1_700_000_000.789)
     assert receiver.received[0].headers["webhook-timestamp"] == "1700000000"
     assert outcome.started_ms == 1_700_000_000_789
-    assert 1 <= outcome.duration_ms < 5000
+    assert 1 <= outcome.duration_ms < 20_000
 
 
 async def test_both_secrets_sign_during_an_overlap_and_a_changed_endpoint_counts_at_once(

@@ -12,6 +12,7 @@ import pytest
 from delivery.attempts import BODY, MESSAGE, SECRET, endpoint, guarded, loopback, send
 from delivery.engine import until
 from delivery.receivers import answers, certificate, keeps_answering, read_request, serve
+from patience import PATIENCE
 
 from hookwright_dev.receiver import Receiver
 from hookwright_operator.delivery import client
@@ -151,7 +152,7 @@ async def test_an_idle_connection_is_closed_in_time(sender: Sender, monkeypatch:
 
     async with serve(tells) as served:
         assert (await send(sender, endpoint(served.url))).delivered
-        await asyncio.wait_for(gone.wait(), 5)
+        await asyncio.wait_for(gone.wait(), PATIENCE)
         assert sender._client is not None
         assert (sender._client._idle, sender._client._sweeping) == ({}, None)
 
@@ -323,9 +324,9 @@ async def test_closing_ends_what_is_idle_and_what_is_under_way() -> None:
         async with loopback() as sender:
             assert (await send(sender, to)).delivered
             under_way = asyncio.create_task(send(sender, to))
-            await asyncio.wait_for(arrived.wait(), 5)
+            await asyncio.wait_for(arrived.wait(), PATIENCE)
         assert (await under_way).error == "connection closed while waiting for the answer"
-        await asyncio.wait_for(left.get(), 5)
+        await asyncio.wait_for(left.get(), PATIENCE)
 
 
 async def test_an_attempt_that_was_still_connecting_leaves_nothing_open_after_closing() -> None:
@@ -334,7 +335,7 @@ async def test_an_attempt_that_was_still_connecting_leaves_nothing_open_after_cl
 
     def lookup(_host: str, _port: int) -> list[str]:
         asked.set()
-        go_on.wait(5)
+        go_on.wait(PATIENCE)
         return ["127.0.0.1"]
 
     async with serve(keeps_answering(EMPTY)) as served:

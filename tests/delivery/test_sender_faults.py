@@ -13,6 +13,7 @@ import pytest
 from delivery import receivers
 from delivery.attempts import MESSAGE, SECRET, endpoint, guarded, loopback, send
 from delivery.receivers import answers, certificate, serve
+from patience import PATIENCE
 from structlog.testing import capture_logs
 
 from hookwright_dev.receiver import Received, Receiver
@@ -92,10 +93,10 @@ async def test_the_timeout_covers_the_whole_attempt(
 ) -> None:
     """Neither a hanging receiver nor one that drips bytes outlasts the timeout, and the words say where it was."""
     async with serve(behaviour) as served:
-        outcome = await send(sender, endpoint(served.url, timeout=0.4))
-    assert (outcome.status_code, outcome.error) == (status, f"timed out after 0.4 s while {step}")
+        outcome = await send(sender, endpoint(served.url, timeout=1))
+    assert (outcome.status_code, outcome.error) == (status, f"timed out after 1 s while {step}")
     assert not outcome.delivered
-    assert 400 <= outcome.duration_ms < 1500
+    assert 1000 <= outcome.duration_ms < 20_000
 
 
 async def test_a_full_listen_queue_times_out_while_connecting(sender: Sender) -> None:
@@ -163,7 +164,7 @@ async def test_lookups_that_hang_time_out_and_starve_nobody(receiver: Receiver) 
 
     def lookup(host: str, _port: int) -> list[str]:
         if host.startswith("hangs"):
-            done.wait(10)
+            done.wait(PATIENCE)
         return ["127.0.0.1"]
 
     async with loopback(lookup=lookup) as sender:
@@ -171,8 +172,8 @@ async def test_lookups_that_hang_time_out_and_starve_nobody(receiver: Receiver) 
         attempts = [asyncio.create_task(send(sender, to)) for to in hanging for _ in range(3)]
         try:
             await asyncio.sleep(0)
-            quick = await send(sender, endpoint(f"http://works.example.com:{receiver.port}/", timeout=0.5))
-            await asyncio.wait_for(asyncio.to_thread(int), 0.5)
+            quick = await send(sender, endpoint(f"http://works.example.com:{receiver.port}/"))
+            await asyncio.wait_for(asyncio.to_thread(int), PATIENCE / 2)
             assert quick.delivered
             for outcome in await asyncio.gather(*attempts):
                 assert outcome.error == "timed out after 0.5 s while looking up the name"
@@ -309,11 +310,11 @@ async def test_cancelling_passes_through_and_closes_the_connection(sender: Sende
 
     async with serve(waits) as served:
         attempt = asyncio.create_task(send(sender, endpoint(served.url)))
-        await asyncio.wait_for(arrived.wait(), 5)
+        await asyncio.wait_for(arrived.wait(), PATIENCE)
         attempt.cancel()
         with pytest.raises(asyncio.CancelledError):
             await attempt
-        await asyncio.wait_for(gone.wait(), 5)
+        await asyncio.wait_for(gone.wait(), PATIENCE)
 
 
 async def test_a_failed_attempt_leaves_the_next_one_alone(sender: Sender) -> None:
@@ -329,7 +330,7 @@ async def test_a_failed_attempt_leaves_the_next_one_alone(sender: Sender) -> Non
         writer.write(b"HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\n\r\n")
 
     async with serve(hangs_once) as served:
-        assert (await send(sender, endpoint(served.url, timeout=0.2))).status_code == 0
+        assert (await send(sender, endpoint(served.url, timeout=1))).status_code == 0
         assert (await send(sender, endpoint(served.url))).status_code == 202
         assert served.connections == 2
 

@@ -123,7 +123,7 @@ class World:
                 self.receivers.answer(sent, 200)
             return all([(await store.counts_of(uid)).pending == 0 for uid in UIDS])
 
-        await eventually(all_ended, within=30)
+        await eventually(all_ended, within=100)
         counts = (await store.counts()).values()
         assert sum(count.delivered + count.failed for count in counts) == self.posted * len(UIDS)
         assert sum(count.delivered for count in counts) <= len(self.receivers.delivered)
@@ -223,25 +223,25 @@ async def test_an_answer_from_before_a_lapse_counts_for_nothing(url: str) -> Non
 
 async def test_the_rate_limit_holds_while_an_endpoint_goes_from_one_to_another(url: str) -> None:
     """Its attempts keep their distance, whoever makes them."""
-    async with two(url, subscriber("orders", "", timeout=TIMEOUT, per_minute=100)) as (receivers, start):
+    async with two(url, subscriber("orders", "", timeout=TIMEOUT, per_minute=40)) as (receivers, start):
         receivers.answer_at_once = True
         owner = await start("first")
         await until(lambda: len(owner.dispatcher.ground) == SHARDS)
-        for number in range(12):
+        for number in range(6):
             await owner.post(number)
         for name in ("second", "third", "fourth"):
             before = receivers.begun
-            await until(lambda before=before: receivers.begun >= before + 2)  # type: ignore[misc]
+            await until(lambda before=before: receivers.begun > before)  # type: ignore[misc]
             successor = await start(name)
             await owner.stop()
             owner = successor
 
         async def all_delivered() -> bool:
-            return (await owner.store.counts_of("orders")).delivered == 12
+            return (await owner.store.counts_of("orders")).delivered == 6
 
         await eventually(all_delivered)
-        # An attempt goes out a moment after it was let go, a longer one on a busy machine.
-        assert min(later - earlier for earlier, later in pairwise(receivers.times)) > 0.6 - 0.3
+        # 1.5 s lie between two attempts. Each begins a moment after its time, a longer moment on a busy machine.
+        assert min(later - earlier for earlier, later in pairwise(receivers.times)) > 1.5 - 1.0
 
 
 async def test_a_recovery_is_driven_by_the_owner_of_its_endpoint(url: str) -> None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import httpx
+from patience import PATIENCE
 
 from hookwright_dev.cluster import Kubectl
 from hookwright_operator.errors import KubeUnavailable, StoreUnavailable
@@ -193,7 +194,7 @@ def refused(response: httpx.Response, status: int) -> dict[str, Any]:
 def await_permission(kubectl: Kubectl, namespace: str, user: str, group: str = "system:authenticated") -> None:
     """Wait until the API server's authorizer knows that a user may send events to project ``billing``."""
     question = ("auth", "can-i", "create", "projects.hookwright.dev/billing", "--subresource=events", "-n", namespace)
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + PATIENCE
     while kubectl(*question, f"--as={user}", f"--as-group={group}", check=False).returncode != 0:
         assert time.monotonic() < deadline, f"{user} is not granted what the test granted"
         time.sleep(0.05)

@@ -5,6 +5,7 @@ import time
 
 import pytest
 from intake.recorder import Intake, Line, Tokens, await_permission, refused
+from patience import PATIENCE
 
 from hookwright_dev.cluster import Kubectl
 from hookwright_operator.errors import KubeUnavailable
@@ -182,7 +183,7 @@ async def test_the_expiry_of_a_real_token_is_read(tokens: Tokens) -> None:
 
 async def until(auth: ReviewAuth, *, caller_may: bool, caller: Caller, access: Access) -> None:
     """Wait until the API server's authorizer has seen a change of RBAC."""
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + PATIENCE
     while await may(auth, caller, access) is not caller_may:
         assert time.monotonic() < deadline, "the API server's answer does not change"
         await asyncio.sleep(0.05)

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 from intake.recorder import Intake, Tokens, refused
+from patience import PATIENCE
 
 EVENT = {"id": "e-1", "type": "delivered", "messageId": "m-1"}
 ROUTE = "/projects/billing/events"
@@ -192,7 +193,7 @@ async def test_too_many_requests_at_once_are_sent_away(intake: Intake) -> None:
 
     async def slow() -> AsyncIterator[bytes]:
         yield b"{"
-        await asyncio.sleep(0.3)
+        await asyncio.sleep(2)  # until all have come
         yield b"}"
 
     headers = {"content-type": "application/json"}
@@ -227,7 +228,7 @@ async def test_stopping_lets_a_request_under_way_finish(intake: Intake) -> None:
     request = asyncio.create_task(intake.client.post(ROUTE, content=body(), headers=headers))
     await half.wait()
     stopping = asyncio.create_task(intake.server.stop())
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE):
         while True:
             if not await _connects(intake.server.port):
                 break

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 
 import httpx
 import pytest
+from patience import PATIENCE
 from prometheus_client import CollectorRegistry, Counter
 from starlette.types import Receive, Scope, Send
 
@@ -88,6 +89,6 @@ async def test_a_request_that_never_ends_is_cut_off_after_the_grace() -> None:
     async with httpx.AsyncClient(trust_env=False) as client:
         request = asyncio.create_task(client.get(f"http://127.0.0.1:{server.port}/"))
         await begun.wait()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE):
             await server.stop()
         assert (await request).status_code == 500

@@ -10,6 +10,7 @@ import kopf
 import pytest
 from aiohttp import web
 from delivery.engine import until
+from patience import PATIENCE
 from prometheus_client import REGISTRY
 
 from hookwright_operator.errors import StoreUnavailable
@@ -147,7 +148,7 @@ async def pinged() -> AsyncIterator[tuple[Store, StorePulse]]:
 
 
 async def _pings(store: Store, more: int) -> None:
-    until, deadline = store.pings + more, time.monotonic() + 5
+    until, deadline = store.pings + more, time.monotonic() + PATIENCE
     while store.pings < until:
         assert time.monotonic() < deadline
         await asyncio.sleep(0.001)

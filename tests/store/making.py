@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 import asyncpg
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
+from patience import PATIENCE
 from sqlalchemy import Connection, MetaData, func, select
 
 from hookwright_operator.ids import delivery_id, message_id
@@ -61,7 +62,7 @@ async def held(store: Store, url: str) -> AsyncIterator["asyncio.Future[str]"]:
 
     def wait_here(_connection: Connection) -> str:
         begun.set()
-        assert go_on.wait(5)
+        assert go_on.wait(PATIENCE)
         return "done"
 
     def wait_for_the_lock(connection: Connection) -> str:
@@ -72,7 +73,7 @@ async def held(store: Store, url: str) -> AsyncIterator["asyncio.Future[str]"]:
     if store._database.exclusive:
         under_way = store._once("hold", wait_here)
         try:
-            assert await asyncio.to_thread(begun.wait, 5)
+            assert await asyncio.to_thread(begun.wait, PATIENCE)
             yield under_way
         finally:
             go_on.set()
@@ -177,7 +178,7 @@ async def all_rows(store: Store) -> dict[str, int]:
     return {table: await rows_of(store, table) for table in TABLES}
 
 
-async def eventually(condition: Callable[[], Awaitable[bool]], *, within: float = 5.0) -> None:
+async def eventually(condition: Callable[[], Awaitable[bool]], *, within: float = PATIENCE) -> None:
     """Wait until something holds, and fail if it does not within some seconds."""
     deadline = time.monotonic() + within
     while not await condition():

@@ -5,6 +5,7 @@ import traceback
 from collections.abc import Sequence
 
 import pytest
+from patience import PATIENCE
 from sqlalchemy import Connection, text
 from store.making import Observed, accept_one, claimed_ids, event, eventually, held, settlement, state_of
 
@@ -203,7 +204,7 @@ async def test_a_dead_writer_refuses_instead_of_hanging(store: Store, url: str) 
         await asyncio.sleep(0)
         store._batcher._writer.cancel()
 
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE):
             for call in (under_way, waiting, store.ping()):
                 with pytest.raises(StoreUnavailable, match="writer was stopped"):
                     await call

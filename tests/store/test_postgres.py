@@ -2,14 +2,15 @@
 
 import asyncio
 import re
-import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
 from uuid import uuid4
 
 import asyncpg
 import pytest
+from patience import PATIENCE
 from sqlalchemy import Connection, func, select, text
 from store.conftest import Open
 from store.making import (
@@ -166,49 +167,71 @@ async def test_living_instances_have_counters_of_their_own(open_store: Open, clo
     assert await third.counts_of("orders") == Counts(pending=3)
 
 
-async def test_a_transaction_waits_for_no_other_instance(open_store: Open) -> None:
+@asynccontextmanager
+async def lock_held(url: str, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[None]:
+    """Hold the lock that `wait_for_the_lock` waits for; stores opened afterwards wait for it as long as a test does."""
+    for limit in ("lock_timeout", "statement_timeout"):
+        monkeypatch.setitem(postgres_module._LIMITS, limit, f"{PATIENCE:g}s")
+    holder = await asyncpg.connect(url)
+    await holder.execute("SELECT pg_advisory_lock(7)")
+    try:
+        yield
+    finally:
+        await holder.close()
+
+
+def wait_for_the_lock(connection: Connection) -> None:
+    """Keep a transaction open until the lock is released."""
+    connection.execute(select(func.pg_advisory_xact_lock(7)))
+
+
+async def test_a_transaction_waits_for_no_other_instance(
+    open_store: Open, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """While one instance has a transaction open for an endpoint, another accepts, claims and settles for it."""
-    first, second = await open_store(), await open_store()
-    waiting = await accept_one(first)
-    held = asyncio.Event()
+    async with lock_held(url, monkeypatch):
+        first, second = await open_store(), await open_store()
+        waiting = await accept_one(first)
+        held = asyncio.Event()
 
-    def accept_and_hold(connection: Connection) -> None:
-        first._accept_all(connection, [[event("orders", claimed=True)]])
-        asyncio.get_running_loop().call_soon(held.set)
-        connection.execute(select(func.pg_sleep(1)))
+        def accept_and_hold(connection: Connection) -> None:
+            first._accept_all(connection, [[event("orders", claimed=True)]])
+            asyncio.get_running_loop().call_soon(held.set)
+            wait_for_the_lock(connection)
 
-    slow = first._once("slow", accept_and_hold)
-    await held.wait()
-    began = time.perf_counter()
-    await second.accept([event("orders")])
-    claimed = await second.claim([("orders", 1)])
-    await second.settle([settlement(claimed[0], State.DELIVERED)])
+        slow = first._once("slow", accept_and_hold)
+        await held.wait()
+        await second.accept([event("orders")])
+        claimed = await second.claim([("orders", 1)])
+        await second.settle([settlement(claimed[0], State.DELIVERED)])
 
-    assert time.perf_counter() - began < 0.7
-    assert not slow.done()
-    assert claimed[0].id == waiting.id
+        assert not slow.done()
+        assert claimed[0].id == waiting.id
     await slow
     assert (await second.counts_of("orders")).pending == 2
 
 
-async def test_a_claim_passes_by_what_another_transaction_is_taking(open_store: Open) -> None:
+async def test_a_claim_passes_by_what_another_transaction_is_taking(
+    open_store: Open, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It takes the next deliveries and does not wait."""
-    first, second = await open_store(), await open_store()
-    new = event(*["orders"] * 4)
-    await first.accept([new])
-    held = asyncio.Event()
+    async with lock_held(url, monkeypatch):
+        first, second = await open_store(), await open_store()
+        new = event(*["orders"] * 4)
+        await first.accept([new])
+        held = asyncio.Event()
 
-    def claim_and_hold(connection: Connection) -> list[str]:
-        [claimed] = first._claim_all(connection, [[("orders", 2)]])
-        asyncio.get_running_loop().call_soon(held.set)
-        connection.execute(select(func.pg_sleep(0.5)))
-        return [delivery.id for delivery in claimed or ()]
+        def claim_and_hold(connection: Connection) -> list[str]:
+            [claimed] = first._claim_all(connection, [[("orders", 2)]])
+            asyncio.get_running_loop().call_soon(held.set)
+            wait_for_the_lock(connection)
+            return [delivery.id for delivery in claimed or ()]
 
-    slow = first._once("slow", claim_and_hold)
-    await held.wait()
-    others = await claimed_ids(second)
+        slow = first._once("slow", claim_and_hold)
+        await held.wait()
+        others = await claimed_ids(second)
 
-    assert not slow.done()
+        assert not slow.done()
     assert [*await slow, *others] == ids([new])
 
 
@@ -246,10 +269,12 @@ async def test_instances_that_do_everything_at_once_keep_the_counters_right(open
     """Accepting, claiming, settling, discarding, retrying, recovering and pruning, all at the same endpoints."""
     stores = [await open_store() for _ in range(3)]
     uids = ["orders", "audit"]
-    until = time.monotonic() + 2
+    rounds = iter(range(60))
+    delivering = 9
 
     async def deliver(store: Store, number: int) -> None:
-        while time.monotonic() < until:
+        nonlocal delivering
+        for _ in rounds:
             await store.accept([event(*uids, *uids, claimed=False, event_id=f"e-{number % 7}"), event(*uids)])
             claimed = await store.claim([(uid, 5) for uid in uids])
             outcomes = [State.DELIVERED, State.FAILED, State.PENDING]
@@ -257,10 +282,11 @@ async def test_instances_that_do_everything_at_once_keep_the_counters_right(open
             if claimed:
                 await store.retry(claimed[0].id)
             number += 1
+        delivering -= 1
 
     async def disturb(store: Store) -> None:
         number = 0
-        while time.monotonic() < until:
+        while delivering:
             number += 1
             await store.discard("audit", "endpoint deleted")
             job = await store.begin_recovery(f"rec_{store.instance}_{number}", "orders", since_ms=0)

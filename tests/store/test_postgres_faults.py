@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 import asyncpg
 import pytest
 import pytest_asyncio
+from patience import PATIENCE
 from store.conftest import Open
 from store.making import EMPTY, LEASE_MS, Clock, accept_one, claimed_ids, event, eventually, ids, settlement
 from store.proxy import Cut, Proxy, proxied
@@ -195,7 +196,7 @@ async def test_a_release_whose_answer_was_lost_as_the_store_was_closed_ends(thro
     await through_proxy.store.close()
 
     with pytest.raises(StoreUnavailable, match="lost during a commit"):
-        await asyncio.wait_for(releasing, timeout=5)
+        await asyncio.wait_for(releasing, PATIENCE)
 
 
 async def test_a_settlement_repeated_after_a_lost_answer_counts_once(through_proxy: Line) -> None:
@@ -250,7 +251,7 @@ async def test_a_restart_of_the_database_costs_seconds_not_events() -> None:
                 return False
             return True
 
-        await eventually(is_back, within=20)
+        await eventually(is_back)
         assert await claimed_ids(store) == [kept.id]
         await store.close()
     finally:

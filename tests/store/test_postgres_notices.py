@@ -85,7 +85,7 @@ async def test_notices_come_again_after_their_connection_was_cut(url: str, open_
             await accept_one(teller)
             return "orders" in heard
 
-        await eventually(hears, within=10)
+        await eventually(hears)
         await hearer.close()
 
 

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
+from patience import PATIENCE
 
 from hookwright_operator import supervise
 from hookwright_operator.supervise import Supervisor
@@ -33,7 +34,7 @@ async def test_a_loop_that_fails_is_started_again(loops: Supervisor) -> None:
         await asyncio.Event().wait()
 
     loops.start("claim", fails_once)
-    await asyncio.wait_for(back.wait(), 5)
+    await asyncio.wait_for(back.wait(), PATIENCE)
     assert loops.dying() is None
 
 
@@ -46,7 +47,7 @@ async def test_a_loop_that_ends_is_started_again(loops: Supervisor) -> None:
 
     loops.start("claim", ends)
     for _ in range(3):
-        await asyncio.wait_for(runs.acquire(), 5)
+        await asyncio.wait_for(runs.acquire(), PATIENCE)
 
 
 async def test_liveness_is_lost_by_a_loop_that_fails_again_and_again(loops: Supervisor) -> None:
@@ -67,7 +68,7 @@ async def test_liveness_is_lost_by_a_loop_that_fails_again_and_again(loops: Supe
     loops.start("heartbeat", lives)
     loops.start("claim", always_fails)
     assert loops.dying() is None
-    await asyncio.wait_for(reached.wait(), 5)
+    await asyncio.wait_for(reached.wait(), PATIENCE)
     assert loops.dying() == "claim"
 
 
@@ -88,7 +89,7 @@ async def test_a_failure_after_a_long_life_is_the_first_again(
         raise ZeroDivisionError
 
     loops.start("claim", fails_after_a_while)
-    await asyncio.wait_for(reached.wait(), 5)
+    await asyncio.wait_for(reached.wait(), PATIENCE)
     assert loops.dying() is None
 
 

@@ -1,0 +1,22 @@
+"""How long a test waits for an event that must happen, on a machine that does other work too."""
+
+import time
+from typing import Final
+
+PATIENCE: Final = 60.0
+"""Seconds. A busy machine needs part of it; only a test that fails waits for all of it."""
+_SAMPLE: Final = 0.05
+
+
+def busy_seconds(quiet: float) -> float:
+    """Return how long something may take now that may take ``quiet`` seconds on a quiet machine.
+
+    The measure is how much time passes while this thread computes for 50 ms: 50 ms on a quiet machine. Several
+    processes work one after the other on what a test waits for, and each may wait for a processor, so the excess counts
+    three times.
+    """
+    began, used = time.monotonic(), time.thread_time()
+    while time.thread_time() - used < _SAMPLE:
+        pass
+    slowdown = max(1.0, (time.monotonic() - began) / _SAMPLE)
+    return quiet * (1 + 3 * (slowdown - 1))
