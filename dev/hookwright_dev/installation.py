@@ -22,9 +22,17 @@ _READY_SECONDS: Final = 60.0
 
 
 def free_port() -> int:
-    """Return a port on loopback that nobody listens on right now."""
-    with socket.create_server((_HOST, 0)) as listener:
-        return int(listener.getsockname()[1])
+    """Return a port on loopback that no other process gets before this one ends.
+
+    The port stays bound, without a listener. Otherwise the kernel may give it to a connection of any process before its
+    server starts, or while its server restarts. A server that sets SO_REUSEADDR can listen on it.
+    """
+    reserved = socket.socket()
+    reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    reserved.bind((_HOST, 0))
+    port = int(reserved.getsockname()[1])
+    reserved.detach()
+    return port
 
 
 def service_account_token(cluster: Cluster, account: str, *, namespace: str, audience: str | None = None) -> str:

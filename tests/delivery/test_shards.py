@@ -116,6 +116,7 @@ class World:
         if not self.replicas:
             await self.start()
         store = next(iter(self.replicas.values())).store
+        self.receivers.answer_at_once = True
 
         async def all_ended() -> bool:
             self.clock.advance(100)
@@ -123,7 +124,7 @@ class World:
                 self.receivers.answer(sent, 200)
             return all([(await store.counts_of(uid)).pending == 0 for uid in UIDS])
 
-        await eventually(all_ended, within=100)
+        await eventually(all_ended)
         counts = (await store.counts()).values()
         assert sum(count.delivered + count.failed for count in counts) == self.posted * len(UIDS)
         assert sum(count.delivered for count in counts) <= len(self.receivers.delivered)
