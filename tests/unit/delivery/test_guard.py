@@ -10,83 +10,6 @@ from hookwright_operator.delivery.guard import Guard
 from hookwright_operator.delivery.ranges import special_range
 from hookwright_operator.errors import RefusedAddressError
 
-REFUSED = {
-    "127.0.0.1": "loopback",
-    "127.255.255.254": "loopback",
-    "0.0.0.0": "unspecified",
-    "0.1.2.3": "this network",
-    "10.1.2.3": "private",
-    "172.16.0.1": "private",
-    "172.31.255.255": "private",
-    "192.168.1.1": "private",
-    "100.64.0.1": "carrier-grade NAT",
-    "100.127.255.255": "carrier-grade NAT",
-    "169.254.1.1": "link-local",
-    "169.254.169.254": "cloud metadata",
-    "168.63.129.16": "cloud metadata",
-    "192.0.0.1": "IETF protocol assignments",
-    "192.0.2.1": "documentation",
-    "198.51.100.7": "documentation",
-    "203.0.113.7": "documentation",
-    "192.88.99.1": "6to4 relay",
-    "198.18.0.1": "benchmarking",
-    "198.19.255.255": "benchmarking",
-    "224.0.0.1": "multicast",
-    "239.255.255.255": "multicast",
-    "240.0.0.1": "reserved",
-    "255.255.255.255": "broadcast",
-    "::": "unspecified",
-    "::1": "loopback",
-    "::1%lo": "loopback",
-    "::127.0.0.1": "IPv4-compatible",
-    "::ffff:127.0.0.1": "loopback",
-    "::ffff:10.0.0.1": "private",
-    "::ffff:169.254.169.254": "cloud metadata",
-    "::ffff:0:127.0.0.1": "reserved",
-    "64:ff9b::127.0.0.1": "loopback",
-    "64:ff9b::a9fe:a9fe": "cloud metadata",
-    "64:ff9b:1::8.8.8.8": "local NAT64",
-    "100::1": "discard-only",
-    "100:0:0:1::1": "dummy prefix",
-    "2001::1": "Teredo",
-    "2001:2::1": "benchmarking",
-    "2001:10::1": "IETF protocol assignments",
-    "2001:20::1": "IETF protocol assignments",
-    "2001:db8::1": "documentation",
-    "3fff::1": "documentation",
-    "2002:7f00:1::": "6to4",
-    "2002:808:808::": "6to4",
-    "5f00::1": "segment routing",
-    "fc00::1": "private",
-    "fd12:3456::1": "private",
-    "fd00:ec2::254": "cloud metadata",
-    "fd20:ce::254": "cloud metadata",
-    "fe80::1": "link-local",
-    "fe80::1%eth0": "link-local",
-    "fec0::1": "site-local",
-    "ff02::1": "multicast",
-    "4000::1": "reserved",
-    "1000::1": "reserved",
-}
-PUBLIC = [
-    "1.1.1.1",
-    "8.8.8.8",
-    "9.255.255.255",
-    "11.0.0.0",
-    "100.63.255.255",
-    "100.128.0.0",
-    "172.15.255.255",
-    "172.32.0.0",
-    "198.17.255.255",
-    "198.20.0.0",
-    "223.255.255.255",
-    "2606:4700:4700::1111",
-    "2a00:1450:4001::1",
-    "2001:200::1",
-    "::ffff:8.8.8.8",
-    "64:ff9b::8.8.8.8",
-]
-
 v4_addresses = st.integers(min_value=0, max_value=2**32 - 1).map(IPv4Address)
 v6_addresses = st.one_of(
     st.integers(min_value=0, max_value=2**128 - 1),
@@ -115,22 +38,6 @@ STRICTER = [
         "8000::/1",
     )
 ]
-
-
-@pytest.mark.parametrize(("address", "kind"), REFUSED.items())
-def test_special_addresses_are_refused_by_class(address: str, kind: str) -> None:
-    """The refusal names the address, what kind it is and the setting that would let it through."""
-    with pytest.raises(RefusedAddressError) as caught:
-        Guard().check(address)
-    assert str(caught.value).startswith(f"{address} is a")
-    assert f" {kind} address" in str(caught.value)
-    assert "HOOKWRIGHT_ALLOWED_NETWORKS" in str(caught.value)
-
-
-@pytest.mark.parametrize("address", PUBLIC)
-def test_public_addresses_pass(address: str) -> None:
-    """What lies just outside a special range, and NAT64 of public addresses, can be delivered to."""
-    Guard().check(address)
 
 
 @pytest.mark.parametrize("text", ["", "example.com", "2130706433", "0x7f.1", "127.1", "017700000001", "1.2.3.4/32"])
@@ -212,13 +119,6 @@ def test_an_allowed_host_suffix_lets_its_private_addresses_through(host: str) ->
     """Receivers inside the cluster can be allowed by name, however the suffix is written."""
     for suffix in ("hooks.example.com", ".hooks.example.com", "*.hooks.example.com", "Hooks.Example.com."):
         Guard(allowed_hosts=[suffix]).check("10.0.0.1", host)
-
-
-@pytest.mark.parametrize("host", ["", "example.com", "evilhooks.example.com", "hooks.example.com.evil.net"])
-def test_other_hosts_do_not_profit_from_an_allowed_suffix(host: str) -> None:
-    """A suffix ends at a dot, and no name at all matches none."""
-    with pytest.raises(RefusedAddressError):
-        Guard(allowed_hosts=["hooks.example.com"]).check("10.0.0.1", host)
 
 
 def test_a_denied_host_suffix_is_refused_by_name() -> None:
