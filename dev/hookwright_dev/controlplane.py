@@ -1,10 +1,8 @@
 """A real Kubernetes control plane on loopback: etcd, kube-apiserver and kube-controller-manager, no nodes."""
 
-import socket
 import ssl
 from base64 import b64decode, b64encode
 from collections.abc import Sequence
-from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Self
@@ -16,10 +14,10 @@ from hookwright_dev import components
 from hookwright_dev.assets import Assets, acquire
 from hookwright_dev.certificates import Authority, KeyPair, service_account_key
 from hookwright_dev.cluster import Cluster
-from hookwright_dev.components import HOST, AuditLevel, Layout, Ports
+from hookwright_dev.components import AuditLevel, Layout, Ports
 from hookwright_dev.errors import ProcessError
 from hookwright_dev.folders import OwnFolder
-from hookwright_dev.processes import ChildProcess
+from hookwright_dev.processes import ChildProcess, free_port
 from hookwright_dev.progress import progress
 
 _PORT_ATTEMPTS = 3
@@ -155,10 +153,8 @@ class ControlPlane(Cluster):
 
 
 def free_ports() -> Ports:
-    """Pick four different ports on loopback that nobody listens on right now."""
-    with ExitStack() as stack:
-        picked = [stack.enter_context(socket.create_server((HOST, 0))) for _ in range(4)]
-        return Ports(*(listener.getsockname()[1] for listener in picked))
+    """Pick four different ports on loopback that stay free for this control plane."""
+    return Ports(*(free_port() for _ in range(4)))
 
 
 def write_files(layout: Layout, now: datetime, audit_level: AuditLevel | None) -> None:

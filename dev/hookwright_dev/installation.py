@@ -1,7 +1,6 @@
 """The operator as a child process on a cluster, with the rights that an installation gives it and no more."""
 
 import os
-import socket
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,27 +11,13 @@ import httpx
 import yaml
 
 from hookwright_dev.cluster import Cluster
-from hookwright_dev.processes import ChildProcess
+from hookwright_dev.processes import ChildProcess, free_port
 
 MANIFESTS: Final = Path(__file__).parent / "manifests"
 SYSTEM_NAMESPACE: Final = "hookwright-system"
 AUDIENCE: Final = "hookwright"
 _HOST: Final = "127.0.0.1"
 _READY_SECONDS: Final = 60.0
-
-
-def free_port() -> int:
-    """Return a port on loopback that no other process gets before this one ends.
-
-    The port stays bound, without a listener. Otherwise the kernel may give it to a connection of any process before its
-    server starts, or while its server restarts. A server that sets SO_REUSEADDR can listen on it.
-    """
-    reserved = socket.socket()
-    reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    reserved.bind((_HOST, 0))
-    port = int(reserved.getsockname()[1])
-    reserved.detach()
-    return port
 
 
 def service_account_token(cluster: Cluster, account: str, *, namespace: str, audience: str | None = None) -> str:

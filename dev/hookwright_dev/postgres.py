@@ -22,8 +22,7 @@ import asyncpg
 
 from hookwright_dev import packages
 from hookwright_dev.errors import DevError
-from hookwright_dev.installation import free_port
-from hookwright_dev.processes import ChildProcess
+from hookwright_dev.processes import ChildProcess, free_port
 
 HOST: Final = "127.0.0.1"
 USER: Final = "hookwright"

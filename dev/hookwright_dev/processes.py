@@ -3,6 +3,7 @@
 import atexit
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -18,6 +19,20 @@ from hookwright_dev import leash
 from hookwright_dev.errors import EarlyExitError, NotReadyError
 
 _POLL_SECONDS = 0.05
+
+
+def free_port() -> int:
+    """Return a port on loopback that no other process gets before this one ends.
+
+    The port stays bound, without a listener. Otherwise the kernel may give it to a connection of any process before its
+    server starts, or while its server restarts. A server that sets SO_REUSEADDR can listen on it.
+    """
+    reserved = socket.socket()
+    reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    reserved.bind(("127.0.0.1", 0))
+    port = int(reserved.getsockname()[1])
+    reserved.detach()
+    return port
 
 
 class ChildProcess:

@@ -8,8 +8,7 @@ from pathlib import Path
 import redis
 
 from hookwright_dev import packages
-from hookwright_dev.installation import free_port
-from hookwright_dev.processes import ChildProcess
+from hookwright_dev.processes import ChildProcess, free_port
 
 _PROGRAMS = ("redis-server", "valkey-server")
 

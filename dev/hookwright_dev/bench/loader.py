@@ -16,8 +16,7 @@ from pydantic import BaseModel, ConfigDict
 from hookwright_dev.assets import GO_VERSION
 from hookwright_dev.bench.errors import BenchError
 from hookwright_dev.errors import BuildError
-from hookwright_dev.installation import free_port
-from hookwright_dev.processes import ChildProcess
+from hookwright_dev.processes import ChildProcess, free_port
 from hookwright_dev.progress import progress
 
 MODULE: Final = Path(__file__).resolve().parents[2] / "bench"

@@ -20,11 +20,10 @@ from hookwright_dev.bench.usage import Meter, resident
 from hookwright_dev.installation import (
     AUDIENCE,
     SYSTEM_NAMESPACE,
-    free_port,
     service_account_kubeconfig,
     service_account_token,
 )
-from hookwright_dev.processes import ChildProcess
+from hookwright_dev.processes import ChildProcess, free_port
 
 _HOST: Final = "127.0.0.1"
 _EMAIL: Final = "ada@example.com"
