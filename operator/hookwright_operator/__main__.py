@@ -7,7 +7,7 @@ from typing import Final
 import structlog
 import uvloop
 
-from hookwright_operator import logs, settings
+from hookwright_operator import descriptors, logs, settings
 from hookwright_operator.errors import HookwrightError
 from hookwright_operator.process import run
 
@@ -30,11 +30,20 @@ def main() -> int:
     """Run the operator; return the process's exit code."""
     try:
         chosen = settings.load()
+        available = descriptors.budget(descriptors.raise_limit())
+        declared = "max_in_flight" in chosen.model_fields_set
+        fitting = descriptors.fit(chosen.max_in_flight, available, declared=declared)
     except HookwrightError as error:
         sys.stderr.write(f"hookwright-operator: {error}\n")
         return 2
     _collect_rarely()
     logs.configure(form=chosen.log_format, level=chosen.log_level)
+    if fitting < chosen.max_in_flight:
+        log.warning(
+            "HOOKWRIGHT_MAX_IN_FLIGHT lowered, the limit of open files is too small",
+            default=chosen.max_in_flight, used=fitting, open_files=available.limit,
+        )  # fmt: skip
+        chosen = chosen.model_copy(update={"max_in_flight": fitting})
     try:
         uvloop.run(run(chosen))
     except HookwrightError as error:

@@ -1,0 +1,93 @@
+"""File descriptors of this process: the limit, and who may use how many.
+
+Each attempt, each kept connection to a receiver and each connection of the intake takes a descriptor. Their bounds
+come from one budget, so that no use can take the descriptors of the others.
+"""
+
+import resource
+from typing import Final, NamedTuple
+
+from hookwright_operator.errors import SettingsError
+
+OWN: Final = 256
+"""Descriptors kept for the process itself: database, API server, name look-ups (one each), health, logs."""
+_LARGEST: Final = 1_048_576
+"""The limit is raised to this value at most: some systems allow 2**30, and tables grow with the limit."""
+_PARTS: Final = 4
+"""Parts of what remains: two for attempts, which take two sockets while they connect, and one for each other use."""
+_LEAST_IDLE: Final = 256
+
+
+class Budget(NamedTuple):
+    """How many descriptors each use may take.
+
+    Attributes:
+        limit: open files that the system allows this process.
+        attempts: attempts under way at once; each may hold two sockets while it connects.
+        idle: connections to receivers that are kept for the next attempt.
+        intake: connections of the intake.
+    """
+
+    limit: int
+    attempts: int
+    idle: int
+    intake: int
+
+
+def raise_limit() -> int:
+    """Raise the soft limit of open files to the hard limit; return the limit that holds now."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _LARGEST if hard == resource.RLIM_INFINITY else min(hard, _LARGEST)
+    if soft == resource.RLIM_INFINITY or soft >= wanted:
+        return _LARGEST if soft == resource.RLIM_INFINITY else soft
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    except (OSError, ValueError):
+        return soft
+    return wanted
+
+
+def budget(limit: int | None = None) -> Budget:
+    """Divide the descriptors: half for attempts, a quarter for kept connections, a quarter for the intake.
+
+    Args:
+        limit: open files that the system allows; the soft limit of this process if None.
+    """
+    if limit is None:
+        soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        limit = _LARGEST if soft == resource.RLIM_INFINITY else soft
+    part = max(0, limit - OWN) // _PARTS
+    return Budget(limit, attempts=part, idle=part, intake=part)
+
+
+def fit(max_in_flight: int, available: Budget, *, declared: bool) -> int:
+    """Return how many attempts may be under way at once within the budget.
+
+    Args:
+        max_in_flight: value of ``HOOKWRIGHT_MAX_IN_FLIGHT``.
+        available: the descriptors of this process.
+        declared: whether the environment sets it. A default that does not fit is lowered.
+
+    Raises:
+        SettingsError: a declared value does not fit, or nothing fits.
+    """
+    needed = max_in_flight * _PARTS + OWN
+    if available.attempts < 1:
+        raise SettingsError(
+            f"the system allows this process {available.limit} open files; it needs at least {OWN + _PARTS}, "
+            f"and {needed} for HOOKWRIGHT_MAX_IN_FLIGHT={max_in_flight}: raise the limit of open files (ulimit -n)"
+        )
+    if max_in_flight <= available.attempts:
+        return max_in_flight
+    if declared:
+        raise SettingsError(
+            f"HOOKWRIGHT_MAX_IN_FLIGHT is {max_in_flight} and needs {needed} open files; the system allows this "
+            f"process {available.limit}: set it to {available.attempts} or less, or raise the limit of open files "
+            f"(ulimit -n) to {needed}"
+        )
+    return available.attempts
+
+
+def idle_connections(max_in_flight: int, available: Budget) -> int:
+    """Return how many idle connections to receivers are kept: as many as attempts, at least 256 if they fit."""
+    return min(available.idle, max(_LEAST_IDLE, max_in_flight))
