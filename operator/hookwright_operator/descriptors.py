@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from hookwright_operator.errors import SettingsError
 
-OWN: Final = 256
+OWN: Final = 384
 """Descriptors kept for the process itself: database, API server, name look-ups (one each), health, logs."""
 _LARGEST: Final = 1_048_576
 """The limit is raised to this value at most: some systems allow 2**30, and tables grow with the limit."""

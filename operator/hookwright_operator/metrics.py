@@ -25,6 +25,12 @@ ATTEMPTS: Final = Counter("hookwright_delivery_attempts", "Attempts to deliver, 
 ATTEMPT_DURATION: Final = Histogram(
     "hookwright_delivery_attempt_duration_seconds", "Duration of one whole attempt.", buckets=_FAST
 )
+OWN_FAULTS: Final = Counter(
+    "hookwright_own_faults",
+    "Attempts that this process could not make for lack of file descriptors, memory, local ports, places for name "
+    "look-ups (lookups) or places of the namespace (namespace_lookups). They are not recorded, and made later.",
+    ["reason"],
+)
 LATENCY: Final = Histogram(
     "hookwright_delivery_latency_seconds",
     "From an event's acceptance to the end of its first attempt; a retry by hand has a first attempt again.",
@@ -93,12 +99,17 @@ BUILD_INFO: Final = Gauge("hookwright_build_info", "1, with the operator's versi
 STATES: Final = ("active", "unreachable", "suspended", "blocked")
 """Values of ``hookwright_endpoints``'s label."""
 
+OWN_FAULT_REASONS: Final = ("descriptors", "memory", "ports", "lookups", "namespace_lookups")
+"""Values of ``hookwright_own_faults_total``'s label."""
+
 REGISTRY.register(WHOLE_STORE)
 BUILD_INFO.labels(version("hookwright")).set(1)
 for _outcome in ("delivered", "failed", "discarded"):
     DELIVERIES.labels(_outcome)
 for _result in ("delivered", "failed"):
     ATTEMPTS.labels(_result)
+for _reason in OWN_FAULT_REASONS:
+    OWN_FAULTS.labels(_reason)
 for _reason in ("unavailable", "refused"):
     STORE_ERRORS.labels(_reason)
 for _state in STATES:

@@ -14,7 +14,7 @@ from typing import Final
 import structlog
 from prometheus_client import REGISTRY
 
-from hookwright_operator import measuring, metrics
+from hookwright_operator import descriptors, measuring, metrics
 from hookwright_operator.audit import audit, until_shown
 from hookwright_operator.delivery.guard import Guard
 from hookwright_operator.delivery.health import HealthPublisher
@@ -325,6 +325,7 @@ def _sender(settings: Settings, traces: Traces | None) -> Sender:
         allow_http=settings.allow_http,
         traces=traces,
         traces_to_receivers=settings.traces_to_receivers,
+        idle=descriptors.idle_connections(settings.max_in_flight, descriptors.budget()),
     )
 
 

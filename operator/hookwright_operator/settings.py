@@ -127,8 +127,9 @@ class Settings(BaseSettings):
         default=1024,
         ge=1,
         le=65_536,
-        description="Attempts of this process under way at once, to all endpoints; each takes a socket. Endpoints that "
-        "wait for a place are served in turn.",
+        description="Attempts of this process under way at once, to all endpoints; each takes up to two "
+        "sockets. Endpoints that wait for a place are served in turn. A value that needs more open files than the "
+        "system allows is refused; the default is lowered.",
     )
     memory_limit: int = Field(
         default=64 * 1024 * 1024, ge=1024 * 1024, description="Bytes of event bodies kept in memory for all endpoints."

@@ -4,8 +4,9 @@ import ssl
 import time
 from collections.abc import Callable
 
-from hookwright_operator.delivery.guard import Guard, Lookup, system_lookup
+from hookwright_operator.delivery.guard import Guard
 from hookwright_operator.delivery.outcome import Outcome
+from hookwright_operator.delivery.resolver import Lookup, system_lookup
 from hookwright_operator.delivery.sender import Sender
 from hookwright_operator.registry import Endpoint
 

@@ -7,7 +7,8 @@ from delivery.attempts import endpoint, guarded, send
 from delivery.receivers import serve
 
 from hookwright_dev.receiver import Receiver
-from hookwright_operator.delivery.guard import Guard, GuardedResolver, system_lookup
+from hookwright_operator.delivery.guard import Guard
+from hookwright_operator.delivery.resolver import GuardedResolver, system_lookup
 from hookwright_operator.errors import RefusedAddressError
 
 
@@ -65,7 +66,7 @@ async def test_the_resolver_judges_what_a_spelling_means(host: str) -> None:
     resolver = GuardedResolver(Guard(), system_lookup)
     try:
         with pytest.raises(RefusedAddressError, match="is a loopback address"):
-            await resolver.resolve(host, 80)
+            await resolver.resolve("acme", host, 80)
     finally:
         await resolver.close()
 
@@ -90,7 +91,7 @@ async def test_the_socket_is_judged_even_if_the_resolver_was_fooled(
 ) -> None:
     """The last look is at the very address that the socket connects to."""
 
-    async def fooled(_: GuardedResolver, _host: str, _port: int) -> list[str]:
+    async def fooled(_: GuardedResolver, _namespace: str, _host: str, _port: int) -> list[str]:
         return ["127.0.0.1"]
 
     monkeypatch.setattr(GuardedResolver, "resolve", fooled)

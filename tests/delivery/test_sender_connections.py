@@ -15,7 +15,7 @@ from delivery.receivers import answers, certificate, keeps_answering, read_reque
 from patience import PATIENCE
 
 from hookwright_dev.receiver import Receiver
-from hookwright_operator.delivery import client
+from hookwright_operator.delivery import client, idle
 from hookwright_operator.delivery.guard import Guard
 from hookwright_operator.delivery.http1 import READ_LIMIT
 from hookwright_operator.delivery.sender import Sender
@@ -29,7 +29,7 @@ async def until_unusable(sender: Sender) -> None:
     """Wait until no idle connection may be used again."""
     pool = sender._client
     assert pool is not None
-    await until(lambda: not any(one.reusable for idle in pool._idle.values() for one in idle))
+    await until(lambda: not any(one.reusable for kept in pool._idle._by_origin.values() for one in kept))
 
 
 async def test_the_bytes_of_a_request_are_as_promised(sender: Sender) -> None:
@@ -140,7 +140,7 @@ async def test_an_answer_of_no_length_ends_with_the_connection(sender: Sender) -
 
 async def test_an_idle_connection_is_closed_in_time(sender: Sender, monkeypatch: pytest.MonkeyPatch) -> None:
     """Before common servers do, so that no attempt goes out on a connection that is about to close."""
-    monkeypatch.setattr(client, "_KEEPALIVE", 0.05)
+    monkeypatch.setattr(idle, "KEEPALIVE", 0.05)
     monkeypatch.setattr(client, "_SWEEP", 0.02)
     gone = asyncio.Event()
 
@@ -154,14 +154,14 @@ async def test_an_idle_connection_is_closed_in_time(sender: Sender, monkeypatch:
         assert (await send(sender, endpoint(served.url))).delivered
         await asyncio.wait_for(gone.wait(), PATIENCE)
         assert sender._client is not None
-        assert (sender._client._idle, sender._client._sweeping) == ({}, None)
+        assert (sender._client._idle._by_origin, sender._client._sweeping) == ({}, None)
 
 
 async def test_an_old_connection_is_not_used_even_if_nobody_closed_it(
     sender: Sender, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A busy loop may sweep late."""
-    monkeypatch.setattr(client, "_KEEPALIVE", 0.0)
+    monkeypatch.setattr(idle, "KEEPALIVE", 0.0)
     async with serve(keeps_answering(EMPTY)) as served:
         for _ in range(2):
             assert (await send(sender, endpoint(served.url))).delivered
@@ -355,9 +355,9 @@ async def test_a_connection_that_the_network_gives_up_is_not_taken_for_our_own_t
 ) -> None:
     """Python makes TimeoutError of ETIMEDOUT too; here the kernel gives up long before the attempt would."""
 
-    class Impatient(socket.socket):
-        def __init__(self, *kind: int) -> None:
-            super().__init__(*kind)
+    class Impatient(client._Socket):
+        def __init__(self, *kind: int, own_faults: list[OSError]) -> None:
+            super().__init__(*kind, own_faults=own_faults)
             self.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 100)
 
     with socket.socket() as full:
@@ -368,7 +368,7 @@ async def test_a_connection_that_the_network_gives_up_is_not_taken_for_our_own_t
             for one in waiting:
                 one.setblocking(False)  # noqa: FBT003 - positional in C
                 one.connect_ex(full.getsockname())
-            monkeypatch.setattr(socket, "socket", Impatient)
+            monkeypatch.setattr(client, "_Socket", Impatient)
             outcome = await send(sender, endpoint(f"http://127.0.0.1:{full.getsockname()[1]}/", timeout=30))
         finally:
             for one in waiting:

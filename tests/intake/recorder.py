@@ -133,6 +133,7 @@ class Result:
 
     status_code: int
     error: str = ""
+    own_fault: str = ""
 
 
 @dataclass(slots=True)

@@ -86,6 +86,16 @@ async def test_a_test_tells_what_came_of_it(intake: Intake, result: Result, answ
     assert [endpoint.uid for endpoint in intake.tester.tested] == [ORDERS]
 
 
+async def test_a_test_that_the_operator_could_not_make_is_503_and_no_failure_of_the_endpoint(intake: Intake) -> None:
+    """The caller may try again; the answer names the reason and has no field "success"."""
+    intake.tester.result = Result(0, "too many open files in this process", "descriptors")
+    answer = await intake.client.post("/webhookendpoints/orders/test")
+    refused(answer, 503)
+    assert int(answer.headers["retry-after"]) > 0
+    assert answer.json()["detail"] == "the test was not sent, the operator lacks resources now: descriptors"
+    assert "success" not in answer.json()
+
+
 async def test_the_newest_secret_is_told_and_not_to_be_stored(intake: Intake) -> None:
     """No cache on the way keeps a secret."""
     response = await intake.client.get("/webhookendpoints/orders/secret")

@@ -13,7 +13,7 @@ from hookwright_operator.errors import SettingsError
 SMALL = budget(1024)
 
 
-@pytest.mark.parametrize("limit", [0, 100, 257, 1024, 4352, 20_000, 1_048_576])
+@pytest.mark.parametrize("limit", [0, 100, 385, 1024, 4480, 20_000, 1_048_576])
 def test_the_uses_never_exceed_the_limit(limit: int) -> None:
     """Two sockets for each attempt, the kept connections, the intake and the process itself fit together."""
     available = budget(limit)
@@ -32,26 +32,26 @@ def test_a_declared_bound_that_does_not_fit_is_refused_with_both_values() -> Non
     """The error names the setting, its value, the limit, and the values that fit."""
     with pytest.raises(SettingsError) as refused:
         fit(1024, SMALL, declared=True)
-    for words in ("HOOKWRIGHT_MAX_IN_FLIGHT is 1024", "allows this process 1024", "set it to 192 or less", "to 4352"):
+    for words in ("HOOKWRIGHT_MAX_IN_FLIGHT is 1024", "allows this process 1024", "set it to 160 or less", "to 4480"):
         assert words in str(refused.value)
-    assert fit(192, SMALL, declared=True) == 192
-    assert fit(1024, budget(4352), declared=True) == 1024
+    assert fit(160, SMALL, declared=True) == 160
+    assert fit(1024, budget(4480), declared=True) == 1024
 
 
 def test_a_default_that_does_not_fit_is_lowered() -> None:
     """An installation that sets nothing starts under a small limit too."""
-    assert fit(1024, SMALL, declared=False) == SMALL.attempts == 192
+    assert fit(1024, SMALL, declared=False) == SMALL.attempts == 160
 
 
 def test_a_limit_that_allows_no_attempt_is_refused() -> None:
     """The error names the smallest limit."""
-    with pytest.raises(SettingsError, match="allows this process 200 open files; it needs at least 260"):
+    with pytest.raises(SettingsError, match="allows this process 200 open files; it needs at least 388"):
         fit(1, budget(200), declared=False)
 
 
 @pytest.mark.parametrize(
     ("max_in_flight", "available", "kept"),
-    [(8, budget(20_000), 256), (2000, budget(20_000), 2000), (8, SMALL, 192), (1024, Budget(9, 9, 9, 9), 9)],
+    [(8, budget(20_000), 256), (2000, budget(20_000), 2000), (8, SMALL, 160), (1024, Budget(9, 9, 9, 9), 9)],
 )
 def test_idle_connections_are_as_many_as_attempts_within_the_budget(
     max_in_flight: int, available: Budget, kept: int
@@ -75,7 +75,7 @@ def test_the_operator_refuses_to_start_with_a_bound_that_does_not_fit() -> None:
     """The process ends with the sentence and status 2 before it opens anything."""
     ended = _operator({"HOOKWRIGHT_MAX_IN_FLIGHT": "1024"}, hard=1024)
     assert ended.returncode == 2
-    assert ended.stderr.startswith("hookwright-operator: HOOKWRIGHT_MAX_IN_FLIGHT is 1024 and needs 4352 open files")
+    assert ended.stderr.startswith("hookwright-operator: HOOKWRIGHT_MAX_IN_FLIGHT is 1024 and needs 4480 open files")
 
 
 def test_the_operator_raises_the_soft_limit_to_the_hard_limit() -> None:

@@ -5,31 +5,26 @@ Every address is judged when its socket is made.
 """
 
 import asyncio
+import errno
 import socket
 import ssl
-from typing import Final, NamedTuple
+from typing import Final
 
 import aiohappyeyeballs
 
-from hookwright_operator.delivery.faults import AttemptError, DeadlineError, Step, lookup_words
-from hookwright_operator.delivery.guard import Guard, GuardedResolver, is_literal
+from hookwright_operator.delivery.faults import AttemptError, DeadlineError, Step, lookup_words, own_fault
+from hookwright_operator.delivery.guard import Guard, is_literal
 from hookwright_operator.delivery.http1 import Connection, Exchange
+from hookwright_operator.delivery.idle import IdleConnections, Origin
+from hookwright_operator.delivery.resolver import GuardedResolver
 from hookwright_operator.errors import RefusedAddressError
 
-_KEEPALIVE: Final = 4.0
-"""Seconds, below the 5 after which Node, uvicorn and Apache close an idle connection and could cut an attempt short."""
 _SWEEP: Final = 0.5
 """Seconds between looks at how long connections have been idle."""
+_CLOSED_AT_ONCE: Final = 16
+"""Idle connections that are closed if no descriptor is left for a new one."""
 _NEXT_ADDRESS: Final = 0.25
 """Seconds after which the next address is tried beside one that does not answer (RFC 8305 5)."""
-
-
-class Origin(NamedTuple):
-    """Where requests go; a connection serves one origin."""
-
-    tls: bool
-    host: str
-    port: int
 
 
 class Client:
@@ -39,40 +34,47 @@ class Client:
         guard: judges every address before it is connected to.
         resolver: finds addresses.
         tls: context for https.
+        idle: connections without a request that are kept at most.
     """
 
-    def __init__(self, guard: Guard, resolver: GuardedResolver, tls: ssl.SSLContext) -> None:
+    def __init__(self, guard: Guard, resolver: GuardedResolver, tls: ssl.SSLContext, idle: int) -> None:
         self._guard = guard
         self._resolver = resolver
         self._tls = tls
         self._loop = asyncio.get_running_loop()
         self._open: set[Connection] = set()
-        self._idle: dict[Origin, list[Connection]] = {}
+        self._idle = IdleConnections(idle)
         self._sweeping: asyncio.TimerHandle | None = None
         self._closed = False
 
-    async def post(self, origin: Origin, request: bytes, exchange: Exchange, deadline: float) -> None:
+    async def post(
+        self, origin: Origin, request: bytes, exchange: Exchange, deadline: float, *, namespace: str
+    ) -> None:
         """Send a request and read its answer into ``exchange``.
 
         Args:
             origin: where to.
             request: all its bytes, head and body.
-            exchange: takes the answer, and how far the attempt has come.
-            deadline: of all of it, by the loop's clock.
+            exchange: takes the answer, how far the attempt has come, and how long it waited in a queue of ours.
+            deadline: of all of it, by the loop's clock; the wait in our queue comes on top.
+            namespace: for whom.
 
         Raises:
             AttemptError: the name was not found, or there was no answer that is HTTP.
             DeadlineError: the time is up.
             RefusedAddressError: the guard refuses the address.
+            NoPlaceError: there was no place for the name look-up.
             OSError: no connection could be made, or it broke; ``ssl.SSLError`` too.
         """
         if self._closed:
             raise RuntimeError("the client is closed")
-        connection = self._take(origin) or await self._connect(origin, exchange, deadline)
+        connection = self._idle.take(origin, self._loop.time())
+        if connection is None:
+            connection = await self._connect(origin, exchange, deadline, namespace)
         try:
-            await connection.ask(request, exchange, deadline)
+            await connection.ask(request, exchange, deadline + exchange.waited)
         finally:
-            self._give_back(origin, connection)
+            self._give_back(origin, namespace, connection)
 
     async def close(self) -> None:
         """Close all connections; requests under way fail."""
@@ -85,42 +87,26 @@ class Client:
             connection.abort()
         await asyncio.gather(*(connection.closed for connection in leaving))
 
-    def _take(self, origin: Origin) -> Connection | None:
-        idle = self._idle.get(origin)
-        while idle:
-            # The one used last, so that what is not needed grows old.
-            connection = idle.pop()
-            if connection.reusable and connection.idle_since > self._loop.time() - _KEEPALIVE:
-                return connection
-            connection.abort()
-        return None
-
-    def _give_back(self, origin: Origin, connection: Connection) -> None:
+    def _give_back(self, origin: Origin, namespace: str, connection: Connection) -> None:
         if not connection.reusable:
             connection.abort()
             return
-        connection.idle_since = self._loop.time()
-        self._idle.setdefault(origin, []).append(connection)
+        self._idle.add(origin, namespace, connection, self._loop.time())
         if self._sweeping is None:
             self._sweeping = self._loop.call_later(_SWEEP, self._sweep)
 
     def _sweep(self) -> None:
-        """Close what has been idle for too long."""
-        oldest = self._loop.time() - _KEEPALIVE
-        for origin, idle in tuple(self._idle.items()):
-            kept = [connection for connection in idle if connection.reusable and connection.idle_since > oldest]
-            for connection in set(idle).difference(kept):
-                connection.abort()
-            if kept:
-                self._idle[origin] = kept
-            else:
-                del self._idle[origin]
-        self._sweeping = self._loop.call_later(_SWEEP, self._sweep) if self._idle else None
+        left = self._idle.sweep(self._loop.time())
+        self._sweeping = self._loop.call_later(_SWEEP, self._sweep) if left else None
 
-    async def _connect(self, origin: Origin, exchange: Exchange, deadline: float) -> Connection:
+    async def _connect(self, origin: Origin, exchange: Exchange, deadline: float, namespace: str) -> Connection:
+        literal = is_literal(origin.host)
+        if not literal:
+            exchange.waited = await self._resolver.wait_for_place(namespace, origin.host, origin.port)
         try:
-            async with asyncio.timeout_at(deadline) as limit:
-                connection = await self._connected(origin, await self._addresses(origin), exchange)
+            async with asyncio.timeout_at(deadline + exchange.waited) as limit:
+                addresses = [origin.host] if literal else await self._addresses(origin, namespace)
+                connection = await self._connected_somehow(origin, addresses, exchange)
         except TimeoutError as error:
             # The network's own ETIMEDOUT is one as well.
             raise DeadlineError if limit.expired() else error from None
@@ -130,30 +116,49 @@ class Client:
             connection.abort()
         return connection
 
-    async def _addresses(self, origin: Origin) -> list[str]:
-        if is_literal(origin.host):
-            return [origin.host]
+    async def _addresses(self, origin: Origin, namespace: str) -> list[str]:
         try:
-            return await self._resolver.resolve(origin.host, origin.port)
+            return await self._resolver.resolve(namespace, origin.host, origin.port)
         except RefusedAddressError:
             raise
         except OSError as error:
+            if own_fault(error):
+                raise
             raise AttemptError(lookup_words(error, origin.host)) from error
+
+    async def _connected_somehow(self, origin: Origin, addresses: list[str], exchange: Exchange) -> Connection:
+        """Connect; if no descriptor is left, close idle connections and try once more."""
+        try:
+            return await self._connected(origin, addresses, exchange)
+        except OSError as error:
+            if own_fault(error) != "descriptors" or not (closing := self._idle.close(_CLOSED_AT_ONCE)):
+                raise
+        await asyncio.gather(*(connection.closed for connection in closing))
+        return await self._connected(origin, addresses, exchange)
 
     async def _connected(self, origin: Origin, addresses: list[str], exchange: Exchange) -> Connection:
         """Connect to the first address that lets us, in TLS if that is asked for."""
+        own_faults: list[OSError] = []
 
         def guarded_socket(info: aiohappyeyeballs.AddrInfoType) -> socket.socket:
             exchange.step = Step.CONNECT
             family, kind, protocol, _, sockaddr = info
             self._guard.check(str(sockaddr[0]), origin.host)
-            return socket.socket(family, kind, protocol)
+            try:
+                return _Socket(family, kind, protocol, own_faults=own_faults)
+            except OSError as error:
+                own_faults.append(error)
+                raise
 
         left = [_addr_info(address, origin.port) for address in addresses]
         while True:
-            connected = await aiohappyeyeballs.start_connection(
-                left, happy_eyeballs_delay=_NEXT_ADDRESS, interleave=1, socket_factory=guarded_socket
-            )
+            try:
+                connected = await aiohappyeyeballs.start_connection(
+                    left, happy_eyeballs_delay=_NEXT_ADDRESS, interleave=1, socket_factory=guarded_socket
+                )
+            except OSError as error:
+                # The race reports faults of several kinds as one without a number.
+                raise (own_faults[0] if own_faults else error) from None
             peer = connected.getpeername()[0]
             try:
                 _, connection = await self._loop.create_connection(
@@ -170,6 +175,39 @@ class Client:
                 left = others
             else:
                 return connection
+
+
+class _Socket(socket.socket):
+    """A socket that notes if its connection failed for a lack of this process, and not for the receiver.
+
+    Args:
+        own_faults: takes such errors.
+    """
+
+    def __init__(self, family: int, kind: int, protocol: int, *, own_faults: list[OSError]) -> None:
+        super().__init__(family, kind, protocol)
+        self._own_faults = own_faults
+
+    def connect(self, address: tuple[object, ...]) -> None:  # type: ignore[override]
+        """Begin to connect; without a route of the address family the error is ``ENETUNREACH``."""
+        try:
+            super().connect(address)
+        except OSError as error:
+            if error.errno == errno.EADDRNOTAVAIL and not _has_route(self.family, address):
+                raise OSError(errno.ENETUNREACH, "no route of this address family") from None
+            if own_fault(error):
+                self._own_faults.append(error)
+            raise
+
+
+def _has_route(family: int, address: tuple[object, ...]) -> bool:
+    """Return whether a datagram socket, which needs no port of TCP, can be connected to an address; sends nothing."""
+    try:
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.connect(address)
+    except OSError as error:
+        return error.errno in (errno.EMFILE, errno.ENFILE)
+    return True
 
 
 def _addr_info(address: str, port: int) -> aiohappyeyeballs.AddrInfoType:

@@ -6,12 +6,12 @@ or what an exception happens to say, because they are shown to people and kept f
 
 import errno
 import os
-import socket
 import ssl
 from enum import StrEnum
 from http import HTTPStatus
 from typing import Final
 
+from hookwright_operator.delivery.name_cache import NOT_FOUND
 from hookwright_operator.errors import RefusedAddressError
 
 _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
@@ -25,7 +25,13 @@ _ERRNO_WORDS: Final = {
     errno.ETIMEDOUT: "connection timed out",
     errno.EMFILE: "too many open files in this process",
 }
-_UNKNOWN_NAME: Final = frozenset({socket.EAI_NONAME, getattr(socket, "EAI_NODATA", socket.EAI_NONAME)})
+_OWN_FAULTS: Final = {
+    errno.EMFILE: "descriptors",
+    errno.ENFILE: "descriptors",
+    errno.ENOBUFS: "memory",
+    errno.ENOMEM: "memory",
+    errno.EADDRNOTAVAIL: "ports",
+}
 
 
 class AttemptError(Exception):
@@ -34,6 +40,18 @@ class AttemptError(Exception):
 
 class DeadlineError(Exception):
     """An attempt's time is up."""
+
+
+class NoPlaceError(Exception):
+    """A look-up got no place in time.
+
+    Attributes:
+        reason: ``namespace_lookups`` if the namespace uses all its places, else ``lookups``.
+    """
+
+    def __init__(self, reason: str) -> None:
+        super().__init__("no place for a name look-up")
+        self.reason = reason
 
 
 class Step(StrEnum):
@@ -62,16 +80,34 @@ def timeout_words(timeout: float, step: Step) -> str:
     return f"timed out after {timeout:g} s while {step}"
 
 
+def own_fault(error: BaseException) -> str:
+    """Return what this process lacked for an attempt, '' if the attempt failed for another reason.
+
+    Such a fault says nothing about the receiver. Values are those of ``hookwright_own_faults_total``'s label.
+    ``EADDRNOTAVAIL`` counts as a lack of local ports; the client has ruled out an address family without a route.
+    """
+    match error:
+        case NoPlaceError():
+            return error.reason
+        case MemoryError():
+            return "memory"
+        case ssl.SSLError():
+            return ""
+        case OSError():
+            return _OWN_FAULTS.get(error.errno or 0, "")
+    return ""
+
+
 def lookup_words(error: OSError, host: str) -> str:
     """Return the words for what a look-up raised."""
-    return f"name not found: {host}" if error.errno in _UNKNOWN_NAME else f"name lookup failed: {host}"
+    return f"name not found: {host}" if error.errno in NOT_FOUND else f"name lookup failed: {host}"
 
 
 def fault_words(error: Exception, step: Step) -> str:
     """Return the words for what the client, ssl or the socket raised, '' for what nobody expects."""
     words = ""
     match error:
-        case AttemptError():
+        case AttemptError() | NoPlaceError():
             words = str(error)
         case RefusedAddressError():
             words = f"address refused: {error}"

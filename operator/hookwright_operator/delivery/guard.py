@@ -1,15 +1,11 @@
 """Which addresses deliveries may connect to: the one guard of every client that leaves the cluster.
 
-:class:`Guard` judges and does no I/O. :class:`GuardedResolver` looks names up and passes on only what
-the guard lets through. The socket is judged once more when it is made,
+The resolver passes on only addresses that the guard lets through. The socket is judged once more when it is made,
 because literal addresses never come by a resolver, so what is connected to has always been judged.
 """
 
-import asyncio
 import re
-import socket
-from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable
 from functools import lru_cache
 from ipaddress import IPv6Address, IPv6Network, ip_address, ip_network
 from typing import Final
@@ -17,13 +13,7 @@ from typing import Final
 from hookwright_operator.delivery.ranges import Address, Network, embedded, special_range, translated
 from hookwright_operator.errors import RefusedAddressError
 
-Lookup = Callable[[str, int], Sequence[str]]
-"""Name and port to addresses as text, blocking; raises OSError (``socket.gaierror``) if there are none."""
-
 _JUDGED: Final = 4096
-_KEPT: Final = 10.0
-"""Seconds for which found addresses are used again, so that a burst of attempts is no burst of look-ups."""
-_KEPT_NAMES: Final = 1024
 _LONGEST_NAME: Final = 253
 _LABEL: Final = "[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?"
 _DOMAIN: Final = re.compile(rf"{_LABEL}(\.{_LABEL})*")
@@ -100,99 +90,6 @@ class Guard:
             return "", False
         article = "an" if words[0].lower() in "aeiou" else "a"
         return f"{text} is {article} {words} address; HOOKWRIGHT_ALLOWED_NETWORKS does not allow it", False
-
-
-class GuardedResolver:
-    """Looks names up in threads of its own, and drops what the guard refuses.
-
-    Names that hang occupy these threads only, and not those that the rest of the process uses. What
-    was found is kept for a few seconds, and judged each time.
-
-    Args:
-        guard: judges every address found.
-        lookup: the look-up itself, called in a thread.
-        threads: how many look-ups may run at once.
-    """
-
-    def __init__(self, guard: Guard, lookup: Lookup, *, threads: int = 32) -> None:
-        self._guard = guard
-        self._lookup = lookup
-        self._threads = ThreadPoolExecutor(threads, thread_name_prefix="lookup")
-        self._asked: dict[tuple[str, int], asyncio.Future[Sequence[str]]] = {}
-        self._found: dict[tuple[str, int], tuple[float, list[str]]] = {}
-
-    async def resolve(self, host: str, port: int) -> list[str]:
-        """Return the addresses of a name that the guard lets through, another one first each time.
-
-        Raises:
-            RefusedAddressError: the guard refuses all of them; says why it refuses the first.
-            OSError: the name has no address, or the look-up failed.
-        """
-        passed, refusal = self._sift(await self._look_up(host, port), host)
-        if passed:
-            return passed
-        raise refusal or socket.gaierror(socket.EAI_NONAME, "the name has no address")
-
-    async def _look_up(self, host: str, port: int) -> list[str]:
-        key, loop = (host, port), asyncio.get_running_loop()
-        until, found = self._found.get(key, (0.0, []))
-        if loop.time() >= until:
-            if key not in self._asked:
-                asked = loop.run_in_executor(self._threads, self._lookup, host, port)
-                self._asked[key] = asked
-                asked.add_done_callback(lambda done: self._keep(key, done, loop.time() + _KEPT))
-            # Shielded: others wait for the same answer.
-            found = list(await asyncio.shield(self._asked[key]))
-        else:
-            found.append(found.pop(0))
-        return found
-
-    def _keep(self, key: tuple[str, int], asked: "asyncio.Future[Sequence[str]]", until: float) -> None:
-        del self._asked[key]
-        if asked.cancelled() or asked.exception() or not asked.result():
-            return
-        while len(self._found) >= _KEPT_NAMES:
-            del self._found[next(iter(self._found))]
-        self._found.pop(key, None)
-        self._found[key] = (until, list(asked.result()))
-
-    async def close(self) -> None:
-        """Take no more look-ups; those that run are left to end by themselves."""
-        self._threads.shutdown(wait=False, cancel_futures=True)
-
-    def _sift(self, addresses: Sequence[str], host: str) -> tuple[list[str], RefusedAddressError | None]:
-        passed: list[str] = []
-        refusal: RefusedAddressError | None = None
-        for address in addresses:
-            try:
-                self._guard.check(address, host)
-            except RefusedAddressError as error:
-                refusal = refusal or error
-            else:
-                passed.append(address)
-        return passed, refusal
-
-
-def system_lookup(host: str, port: int) -> list[str]:
-    """Look a name up as the system is configured to (``getaddrinfo``); blocks.
-
-    It takes every spelling that the C library takes for an address, such as ``0x7f.1``, so these are
-    judged by what they mean.
-
-    Raises:
-        OSError: the name has no address, or the look-up failed.
-    """
-    try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_ADDRCONFIG)
-    except ValueError as error:
-        # The idna codec's refusal, as for a label of more than 63 characters.
-        raise socket.gaierror(socket.EAI_NONAME, "not a valid host name") from error
-    return [_numeric(sockaddr) for *_, sockaddr in found]
-
-
-def _numeric(sockaddr: tuple[str, int] | tuple[str, int, int, int] | tuple[int, bytes]) -> str:
-    host, scope = str(sockaddr[0]), sockaddr[3] if len(sockaddr) == 4 else 0
-    return f"{host}%{scope}" if scope and "%" not in host else host
 
 
 def is_literal(host: str) -> bool:

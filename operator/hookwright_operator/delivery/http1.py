@@ -34,11 +34,12 @@ class Exchange:
         retry_after: its Retry-After, '' where it has none.
         body: its beginning, as it came.
         reusable: whether both sides keep the connection, and nothing but this answer came.
+        waited: seconds for which the attempt waited for a place in a queue of this process.
     """
 
     __slots__ = (
         "_chunked", "_done", "_in_head", "_keep", "_left", "_parser", "_sized",
-        "body", "coding", "retry_after", "reusable", "status", "step",
+        "body", "coding", "retry_after", "reusable", "status", "step", "waited",
     )  # fmt: skip
 
     def __init__(self, keep: int) -> None:
@@ -48,6 +49,7 @@ class Exchange:
         self.retry_after = ""
         self.body = b""
         self.reusable = False
+        self.waited = 0.0
         self._keep = keep
         self._left = READ_LIMIT
         self._done = False
@@ -166,12 +168,14 @@ class Connection(asyncio.Protocol):
     Attributes:
         reusable: whether another request may be sent on it.
         idle_since: when the last one was answered, by the loop's clock.
+        namespace: for whom the last one was.
         closed: done once it is closed.
     """
 
     def __init__(self) -> None:
         self.reusable = False
         self.idle_since = 0.0
+        self.namespace = ""
         self._loop = asyncio.get_running_loop()
         self.closed: asyncio.Future[None] = self._loop.create_future()
         self._transport: asyncio.Transport | None = None

@@ -6,9 +6,14 @@ the others nothing, and memory is bounded.
 
 from collections import deque
 from dataclasses import dataclass, field
+from typing import Final
 
 from hookwright_operator.registry import Endpoint
 from hookwright_operator.store.model import Claimed
+
+_FIRST_PAUSE: Final = 0.25
+_LONGEST_PAUSE: Final = 5.0
+"""Seconds between attempts of one endpoint while this process lacks something for them."""
 
 
 @dataclass(slots=True, eq=False)
@@ -26,6 +31,8 @@ class Lane:
             it does not conclude that nothing is left.
         claiming: whether a claim for this lane is under way.
         paced_until: in seconds of the event loop's clock; before then the endpoint's rate limit lets no attempt begin.
+        postponed: how often in a row attempts could not be made for a fault of this process.
+        postponed_until: in seconds of the event loop's clock; before then no attempt begins after such a fault.
         due_ms: when the store's next delivery of this lane is due, as far as is known.
         shard: which the endpoint belongs to.
         owned: whether this process is the one that delivers for the shard.
@@ -45,6 +52,8 @@ class Lane:
     backlog_seen: int = 0
     claiming: bool = False
     paced_until: float = 0.0
+    postponed: int = 0
+    postponed_until: float = 0.0
     due_ms: int | None = None
     gone: bool = False
     active: bool = field(init=False)
@@ -74,8 +83,22 @@ class Lane:
         )
 
     def pause(self, now: float) -> float:
-        """Return for how many seconds the rate limit still lets no attempt begin; ``now`` never goes back."""
-        return max(0.0, self.paced_until - now)
+        """Return for how many seconds still no attempt may begin: by the rate limit, or after a fault of this process.
+
+        Args:
+            now: in seconds of the event loop's clock.
+        """
+        return max(0.0, self.paced_until - now, self.postponed_until - now)
+
+    def postpone(self, delivery: Claimed, now: float) -> None:
+        """Put a delivery back whose attempt this process could not make; wait longer after each such fault.
+
+        Attempts that fail together count as one fault.
+        """
+        self.ready.appendleft(delivery)
+        if now >= self.postponed_until:
+            self.postponed_until = now + min(_LONGEST_PAUSE, _FIRST_PAUSE * 2 ** min(self.postponed, 10))
+            self.postponed += 1
 
     def started(self, now: float) -> None:
         """Note that an attempt begins, so that the next keeps the distance of the rate limit."""

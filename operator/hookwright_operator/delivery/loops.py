@@ -17,6 +17,7 @@ from hookwright_operator.delivery.claims import Claims
 from hookwright_operator.delivery.dues import Dues
 from hookwright_operator.delivery.ground import Ground
 from hookwright_operator.delivery.lanes import Lane
+from hookwright_operator.delivery.own_faults import OwnFaults
 from hookwright_operator.delivery.persisting import persist
 from hookwright_operator.delivery.results import Result, Results
 from hookwright_operator.delivery.schedule import RetrySchedule
@@ -79,7 +80,7 @@ class Dispatcher:
         self._tasks = Tasks()
         self._runners = Runners(self._tasks, self._attempt)
         self._results = Results(store, self._tasks, stored=self._stored, over=self._over)
-        self._bytes = 0
+        self._own_faults, self._bytes = OwnFaults(), 0
         self._lease_until_ms = 0
         self._closing = False
 
@@ -313,7 +314,7 @@ class Dispatcher:
         return self._clock_ms() + endpoint.timeout * 1000 < self._lease_until_ms
 
     async def _attempt(self, lane: Lane, delivery: Claimed) -> None:
-        endpoint = lane.endpoint
+        endpoint, lapses = lane.endpoint, self.lapses
         try:
             outcome = await self._sender.send(
                 endpoint,
@@ -330,14 +331,28 @@ class Dispatcher:
             lane.in_flight -= 1
             self._free += 1
             self._bytes -= len(delivery.body)
-        if delivery.attempts == 0:
-            seconds = (outcome.started_ms + outcome.duration_ms - delivery.accepted_ms) / 1000
-            metrics.LATENCY.observe(seconds, exemplar_of(delivery.trace) if delivery.trace else None)
-        lane.settling += 1
+        if outcome.own_fault:
+            self._postpone(lane, delivery, outcome.own_fault, keep=lapses == self.lapses)
+        else:
+            lane.postponed = 0
+            if delivery.attempts == 0:
+                seconds = (outcome.started_ms + outcome.duration_ms - delivery.accepted_ms) / 1000
+                metrics.LATENCY.observe(seconds, exemplar_of(delivery.trace) if delivery.trace else None)
+            lane.settling += 1
+            self._results.add(Result(lane, endpoint, settlement))
         self.pump(lane)
         if self._in_turn:
             self._take_turns()
-        self._results.add(Result(lane, endpoint, settlement))
+
+    def _postpone(self, lane: Lane, delivery: Claimed, reason: str, *, keep: bool) -> None:
+        now = asyncio.get_running_loop().time()
+        self._own_faults.note(reason, now)
+        if keep and lane.active and not self._closing:
+            lane.postpone(delivery, now)
+            self._bytes += len(delivery.body)
+        else:
+            self._release([delivery])
+        self.ground.end(lane.shard)
 
     # ---- settling
 

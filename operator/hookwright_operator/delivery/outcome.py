@@ -13,6 +13,8 @@ class Outcome(NamedTuple):
         duration_ms: of the whole attempt, rounded up.
         started_ms: when it began, in milliseconds since the epoch.
         retry_after_ms: how long a 429 or 503 asked to be left alone, None where it did not.
+        own_fault: what this process lacked for the attempt, such as descriptors; empty if the attempt was made. Such
+            an outcome says nothing about the receiver, so it is neither recorded nor counted.
     """
 
     status_code: int
@@ -21,6 +23,7 @@ class Outcome(NamedTuple):
     duration_ms: int
     started_ms: int
     retry_after_ms: int | None = None
+    own_fault: str = ""
 
     @property
     def delivered(self) -> bool:

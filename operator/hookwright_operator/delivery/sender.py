@@ -21,11 +21,20 @@ from yarl import URL
 
 from hookwright_crds.resources import RESERVED_HEADERS
 from hookwright_operator.delivery.answers import excerpt, retry_after_ms
-from hookwright_operator.delivery.client import Client, Origin
-from hookwright_operator.delivery.faults import AttemptError, DeadlineError, fault_words, status_words, timeout_words
-from hookwright_operator.delivery.guard import Guard, GuardedResolver, Lookup, is_literal, system_lookup
+from hookwright_operator.delivery.client import Client
+from hookwright_operator.delivery.faults import (
+    AttemptError,
+    DeadlineError,
+    fault_words,
+    own_fault,
+    status_words,
+    timeout_words,
+)
+from hookwright_operator.delivery.guard import Guard, is_literal
 from hookwright_operator.delivery.http1 import Exchange
+from hookwright_operator.delivery.idle import Origin
 from hookwright_operator.delivery.outcome import Outcome
+from hookwright_operator.delivery.resolver import GuardedResolver, Lookup, system_lookup
 from hookwright_operator.delivery.signing import signature_headers
 from hookwright_operator.registry import Endpoint
 from hookwright_operator.store.model import Claimed
@@ -56,6 +65,7 @@ class Sender:
         response_limit: how many bytes of an answer are kept, counted after decompression.
         traces: makes a span of each attempt whose event is traced; none are made where None.
         traces_to_receivers: whether such an attempt tells its receiver its ``traceparent``.
+        idle: connections without a request that are kept for the next attempt, of all receivers.
     """
 
     def __init__(
@@ -69,6 +79,7 @@ class Sender:
         response_limit: int = RESPONSE_LIMIT,
         traces: Traces | None = None,
         traces_to_receivers: bool = False,
+        idle: int = 1024,
     ) -> None:
         self._guard = guard
         self._user_agent = user_agent
@@ -78,6 +89,7 @@ class Sender:
         self._response_limit = response_limit
         self._traces = traces
         self._traces_to_receivers = traces_to_receivers
+        self._most_idle = idle
         self._target = lru_cache(maxsize=_PREPARED)(self._prepare)
         self._client: Client | None = None
         self._resolver: GuardedResolver | None = None
@@ -94,7 +106,7 @@ class Sender:
     async def start(self) -> None:
         """Make the client; needs the running loop that will send."""
         self._resolver = GuardedResolver(self._guard, self._lookup)
-        self._client = Client(self._guard, self._resolver, self._tls or _default_tls())
+        self._client = Client(self._guard, self._resolver, self._tls or _default_tls(), self._most_idle)
 
     async def close(self) -> None:
         """Close all connections; attempts in flight fail."""
@@ -144,29 +156,33 @@ class Sender:
         started, clock = now(), asyncio.get_running_loop().time
         begun = clock()
         exchange = Exchange(self._response_limit)
-        fault = ""
+        fault = lacked = ""
         try:
             target = self._target(endpoint)
             lines = _lines(_changing(endpoint, message_id, int(started), body, traceparent))
             request = b"%b%bContent-Length: %d\r\n\r\n%b" % (target.head, lines, len(body), body)
-            await self._post(target.origin, request, exchange, begun + endpoint.timeout)
+            await self._client_started().post(
+                target.origin, request, exchange, begun + endpoint.timeout, namespace=endpoint.namespace
+            )
         except DeadlineError:
             fault = timeout_words(endpoint.timeout, exchange.step)
         except Exception as error:  # noqa: BLE001 - every failure becomes an outcome
+            lacked = "" if exchange.status else own_fault(error)
             fault = fault_words(error, exchange.step) or _internal(error, delivery, endpoint, message_id)
         return Outcome(
             status_code=exchange.status,
             error=(status_words(exchange.status) if exchange.status else "") or fault,
             response=excerpt(exchange.body, exchange.coding, self._response_limit) if exchange.body else "",
-            duration_ms=int((clock() - begun) * 1000) + 1,
-            started_ms=int(started * 1000),
+            duration_ms=int((clock() - begun - exchange.waited) * 1000) + 1,
+            started_ms=int((started + exchange.waited) * 1000),
             retry_after_ms=retry_after_ms(exchange.retry_after, now()) if exchange.status in _BUSY else None,
+            own_fault=lacked,
         )
 
-    async def _post(self, origin: Origin, request: bytes, exchange: Exchange, deadline: float) -> None:
+    def _client_started(self) -> Client:
         if self._client is None:
             raise RuntimeError("the sender was not started")
-        await self._client.post(origin, request, exchange, deadline)
+        return self._client
 
     def _prepare(self, endpoint: Endpoint) -> "_Target":
         if not endpoint.secrets:

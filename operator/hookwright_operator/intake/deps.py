@@ -94,6 +94,10 @@ class Outcome(Protocol):
     def error(self) -> str:
         """In plain words, empty where the answer was 2xx."""
 
+    @property
+    def own_fault(self) -> str:
+        """What this process lacked for the attempt, empty if the attempt was made."""
+
 
 class Tester(Protocol):
     """Sends synthetic events."""

@@ -38,6 +38,8 @@ class Endpoints:
         await permit(self._deps.auth, request.headers, endpoint_access(request, "create", "test"))
         endpoint = self._with_secret(request)
         outcome = await self._deps.tester.test(endpoint)
+        if outcome.own_fault:
+            raise unavailable(f"the test was not sent, the operator lacks resources now: {outcome.own_fault}")
         success = 200 <= outcome.status_code < 300 and not outcome.error
         answer = {"success": success, "statusCode": outcome.status_code}
         return JSONResponse({**answer, "error": outcome.error} if outcome.error else answer)
