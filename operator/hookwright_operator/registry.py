@@ -56,11 +56,13 @@ class Health:
         error: of the last attempt, in plain words; empty after a 2xx answer, and where no attempt was
             made since the last time this was published.
         failures: how many deliveries were given up since the last time this was published.
+        limited_to: how many attempts at once the endpoint gets while its attempts time out, None otherwise.
     """
 
     counts: DeliveryCounts
     error: str = ""
     failures: int = 0
+    limited_to: int | None = None
 
 
 class Listener(Protocol):

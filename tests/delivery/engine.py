@@ -96,11 +96,13 @@ class Watcher:
     """Notes what became of attempts."""
 
     settled: list[Settlement] = field(default_factory=list)
+    limited_to: dict[str, int | None] = field(default_factory=dict)
 
-    def attempted(self, endpoint: Endpoint, settlement: Settlement) -> None:
+    def attempted(self, endpoint: Endpoint, settlement: Settlement, *, limited_to: int | None = None) -> None:
         """Take note."""
         assert endpoint.uid == settlement.endpoint_uid
         self.settled.append(settlement)
+        self.limited_to[endpoint.uid] = limited_to
 
 
 @dataclass(slots=True)

@@ -29,7 +29,7 @@ TIMEOUT = 4
 """Seconds that an attempt may take."""
 MAX_IN_FLIGHT = 2
 TOGETHER = 5
-"""Attempts of one process under way at once."""
+"""Attempts of one process under way at once: all endpoints are in one namespace, which gets half of the bound."""
 
 
 @dataclass(slots=True, eq=False)
@@ -185,7 +185,7 @@ class Replica:
             gated,
             replica,
             RetrySchedule.parse("100ms,100ms,100ms,100ms,100ms,100ms,100ms,100ms"),
-            Bounds(window=8, memory=1 << 20, in_flight=TOGETHER),
+            Bounds(window=8, memory=1 << 20, in_flight=2 * TOGETHER),
             clock_ms=receivers.clock,
             observer=Watcher(),
             sweep=sweep,

@@ -1,4 +1,7 @@
-"""Attempts of one process are bounded over all endpoints, and no endpoint takes more than its turn."""
+"""Attempts of one process are bounded over all endpoints, and no endpoint takes more than its turn.
+
+All endpoints here are in one namespace, so half of `in_flight` stays free for others.
+"""
 
 from delivery.conftest import Start
 from delivery.engine import Busy, Plan, subscriber, until
@@ -8,23 +11,23 @@ from hookwright_dev.receiver import Receiver
 
 async def test_no_more_attempts_are_under_way_than_the_bound(start: Start, receiver: Receiver) -> None:
     """However many endpoints could have some; then all that waited goes out."""
-    engine = await start(Plan(in_flight=5))
+    engine = await start(Plan(in_flight=10))
     receiver.answer = busy = Busy()
-    for number in range(3):
-        engine.registry.put(subscriber(f"endpoint-{number}", receiver.url, max_in_flight=8))
+    for number in range(8):
+        engine.registry.put(subscriber(f"endpoint-{number}", receiver.url, max_in_flight=1))
     await engine.post_many(10)
     await until(lambda: busy.now == 5)
     assert engine.dispatcher.in_flight == 5
     busy.open.set()
-    for number in range(3):
+    for number in range(8):
         await engine.ended(f"endpoint-{number}", 10)
     assert busy.peak == 5
     assert engine.dispatcher.in_flight == 0
 
 
 async def test_an_endpoint_that_hangs_holds_its_own_places_and_no_more(start: Start, receiver: Receiver) -> None:
-    """The others share what is left."""
-    engine = await start(Plan(in_flight=3))
+    """The others share the rest."""
+    engine = await start(Plan(in_flight=6))
     async with Receiver() as hanging:
         hanging.answer = busy = Busy()
         engine.registry.put(subscriber("hanging", hanging.url, max_in_flight=2))

@@ -1,13 +1,14 @@
 """Claims for the lanes that ask, many in one transaction."""
 
 import asyncio
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Sequence
 from typing import Final, Protocol
 
 import structlog
 
 from hookwright_operator.delivery.lanes import Lane
+from hookwright_operator.delivery.scheduler import Turns
 from hookwright_operator.delivery.seams import Store
 from hookwright_operator.errors import StoreError
 from hookwright_operator.store.model import Claimed
@@ -40,7 +41,7 @@ class Feeds(Protocol):
 
 
 class Claims:
-    """Serves lanes in the order in which they ask.
+    """Serves the lanes that ask: namespaces take turns, and so do the lanes of one namespace.
 
     Args:
         store: where to claim.
@@ -49,12 +50,12 @@ class Claims:
 
     def __init__(self, store: Store, feeds: Feeds) -> None:
         self._store, self._feeds = store, feeds
-        self._hungry: OrderedDict[Lane, None] = OrderedDict()
+        self._hungry = Turns()
         self._wake = asyncio.Event()
 
     def ask(self, lane: Lane) -> None:
         """Claim for a lane soon."""
-        self._hungry.setdefault(lane)
+        self._hungry.add(lane)
         self._wake.set()
 
     async def run(self) -> None:
@@ -64,7 +65,7 @@ class Claims:
             await until_done(self._claim, backoff=_FIRST_BACKOFF, refused=_warn)
 
     async def _claim(self) -> None:
-        lanes = [self._hungry.popitem(last=False)[0] for _ in range(min(_LANES_PER_CLAIM, len(self._hungry)))]
+        lanes = self._hungry.take(_LANES_PER_CLAIM)
         if not self._hungry:
             self._wake.clear()
         wants = [(lane, self._feeds.affordable(lane), lane.backlog_seen) for lane in lanes]
@@ -80,8 +81,8 @@ class Claims:
             short = _short(wants, claimed)
             dues = await self._store.next_due([lane.endpoint.uid for lane in short]) if short else {}
         except StoreError:
-            self._hungry.update((lane, None) for lane, _, _ in wants)
-            self._wake.set()
+            for lane, _, _ in wants:
+                self.ask(lane)
             raise
         finally:
             for lane, _, _ in wants:

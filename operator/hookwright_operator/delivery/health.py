@@ -39,11 +39,13 @@ class Report(BaseModel):
     Attributes:
         error: of the last attempt, empty where it delivered; None where no attempt was made.
         failures: how many deliveries were given up.
+        limited_to: how many attempts at once the endpoint gets while its attempts time out, None otherwise.
     """
 
     uid: str
     error: str | None = None
     failures: int = Field(default=0, ge=0)
+    limited_to: int | None = Field(default=None, ge=1)
 
 
 class CountsStore(Protocol):
@@ -60,6 +62,7 @@ class _Pulse:
     due_at: float
     error: str | None = None
     failures: int = 0
+    limited_to: int | None = None
 
 
 class HealthPublisher:
@@ -89,13 +92,13 @@ class HealthPublisher:
         self._pulses: dict[str, _Pulse] = {}
         self._last: dict[str, float] = {}
 
-    def attempted(self, endpoint: Endpoint, settlement: Settlement) -> None:
+    def attempted(self, endpoint: Endpoint, settlement: Settlement, *, limited_to: int | None = None) -> None:
         """Take note of an attempt's result."""
         attempt = settlement.attempt
         metrics.ATTEMPT_DURATION.observe(attempt.duration_ms / 1000)
         (_FAILED if attempt.error else _DELIVERED).inc()
         given_up = settlement.state is State.FAILED
-        self._note(endpoint.uid, attempt.error, failures=int(given_up))
+        self._note(endpoint.uid, attempt.error, failures=int(given_up), limited_to=limited_to)
         if given_up:
             log.warning(
                 "delivery given up",
@@ -118,15 +121,17 @@ class HealthPublisher:
             log.warning("a report of another process cannot be read; is its version a different one?")
             return
         # Its process has waited for more to come.
-        self._note(told.uid, told.error, failures=told.failures, soon=0.0)
+        self._note(told.uid, told.error, failures=told.failures, limited_to=told.limited_to, soon=0.0)
 
-    def _note(self, uid: str, error: str | None, *, failures: int = 0, soon: float = _SOON) -> None:
+    def _note(
+        self, uid: str, error: str | None, *, failures: int = 0, limited_to: int | None = None, soon: float = _SOON
+    ) -> None:
         now, last = self._clock(), self._last.get(uid, 0.0)
         pulse = self._pulses.get(uid)
         if pulse is None:
             pulse = self._pulses[uid] = _Pulse(max(now + soon, last + self._interval))
         if error is not None:
-            pulse.error = error
+            pulse.error, pulse.limited_to = error, limited_to
         if failures:
             pulse.failures += failures
             pulse.due_at = min(pulse.due_at, max(now + soon, last + _FAILURE_INTERVAL))
@@ -161,13 +166,15 @@ class HealthPublisher:
             if endpoint is None or counts is None:
                 continue
             self._last[uid] = self._clock()
-            self._publish(endpoint, Health(delivery_counts(counts), pulse.error or "", pulse.failures))
+            health = Health(delivery_counts(counts), pulse.error or "", pulse.failures, pulse.limited_to)
+            self._publish(endpoint, health)
 
     def _reported(self, uid: str) -> str:
         pulse = self._pulses.pop(uid)
         self._last[uid] = self._clock()
         error = pulse.error[:_REPORTED_CHARACTERS] if pulse.error else pulse.error
-        return Report(uid=uid, error=error, failures=pulse.failures).model_dump_json(ensure_ascii=True)
+        report = Report(uid=uid, error=error, failures=pulse.failures, limited_to=pulse.limited_to)
+        return report.model_dump_json(ensure_ascii=True)
 
 
 def delivery_counts(counts: Counts) -> DeliveryCounts:

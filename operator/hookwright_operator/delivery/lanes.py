@@ -14,6 +14,8 @@ from hookwright_operator.store.model import Claimed
 _FIRST_PAUSE: Final = 0.25
 _LONGEST_PAUSE: Final = 5.0
 """Seconds between attempts of one endpoint while this process lacks something for them."""
+LIMIT_WHILE_TIMING_OUT: Final = 2
+"""Attempts at once to an endpoint from an attempt that timed out until one succeeds."""
 
 
 @dataclass(slots=True, eq=False)
@@ -30,6 +32,7 @@ class Lane:
         backlog_seen: rises with every event that went to the store only, so that a claim made before
             it does not conclude that nothing is left.
         claiming: whether a claim for this lane is under way.
+        timing_out: whether an attempt timed out and none has succeeded since.
         paced_until: in seconds of the event loop's clock; before then the endpoint's rate limit lets no attempt begin.
         postponed: how often in a row attempts could not be made for a fault of this process.
         postponed_until: in seconds of the event loop's clock; before then no attempt begins after such a fault.
@@ -51,6 +54,7 @@ class Lane:
     backlog: bool = False
     backlog_seen: int = 0
     claiming: bool = False
+    timing_out: bool = False
     paced_until: float = 0.0
     postponed: int = 0
     postponed_until: float = 0.0
@@ -68,6 +72,20 @@ class Lane:
         return len(self.ready) + self.in_flight + self.settling + self.reserved
 
     @property
+    def limit(self) -> int:
+        """Return how many attempts may be under way at once.
+
+        An endpoint that hangs uses each place for its whole timeout, so it gets few of them.
+        """
+        declared = self.endpoint.max_in_flight
+        return min(declared, LIMIT_WHILE_TIMING_OUT) if self.timing_out else declared
+
+    @property
+    def limited_to(self) -> int | None:
+        """Return `limit` if timeouts have lowered it, None otherwise."""
+        return self.limit if self.timing_out else None
+
+    @property
     def can_start(self) -> bool:
         """Whether an attempt may begin now.
 
@@ -78,7 +96,7 @@ class Lane:
             bool(self.ready)
             and self.active
             and not self.refused
-            and self.in_flight < self.endpoint.max_in_flight
+            and self.in_flight < self.limit
             and self.in_flight + self.settling < 2 * self.endpoint.max_in_flight
         )
 
@@ -104,6 +122,13 @@ class Lane:
         """Note that an attempt begins, so that the next keeps the distance of the rate limit."""
         if self.endpoint.per_minute:
             self.paced_until = max(self.paced_until, now) + 60 / self.endpoint.per_minute
+
+    def ended(self, *, delivered: bool, timed_out: bool) -> None:
+        """Note how an attempt ended; a failure that is no timeout changes nothing."""
+        if timed_out:
+            self.timing_out = True
+        elif delivered:
+            self.timing_out = False
 
     def change(self, endpoint: Endpoint) -> None:
         """Go by a new snapshot from now on."""

@@ -5,7 +5,6 @@ claim of what waits in the store. Either way it is this process's alone until it
 """
 
 import asyncio
-from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from typing import Final
@@ -21,6 +20,7 @@ from hookwright_operator.delivery.own_faults import OwnFaults
 from hookwright_operator.delivery.persisting import persist
 from hookwright_operator.delivery.results import Result, Results
 from hookwright_operator.delivery.schedule import RetrySchedule
+from hookwright_operator.delivery.scheduler import Scheduler, Shares
 from hookwright_operator.delivery.seams import Bounds, Observer, Sends, Store
 from hookwright_operator.delivery.tasks import Runners, Tasks
 from hookwright_operator.delivery.verdict import judge
@@ -66,11 +66,11 @@ class Dispatcher:
         self._store, self._sender, self._schedule, self._bounds = store, sender, schedule, bounds
         self._clock_ms, self._observer, self._sweep = clock_ms, observer, sweep
         self._lanes: dict[str, Lane] = {}
+        self._leaving: dict[str, Lane] = {}
+        self._scheduler, self._memory = Scheduler(bounds.in_flight), Shares(bounds.memory)
         self._waiting: dict[str, int] = {}
         self._claims = Claims(store, self)
         self._paced: set[Lane] = set()
-        self._free = bounds.in_flight
-        self._in_turn: OrderedDict[Lane, None] = OrderedDict()
         self._dues = Dues(self._lanes, clock_ms, self._fill)
         self.ground = Ground(shared=shared)
         metrics.SHARDS_OWNED.set(len(self.ground))
@@ -80,7 +80,7 @@ class Dispatcher:
         self._tasks = Tasks()
         self._runners = Runners(self._tasks, self._attempt)
         self._results = Results(store, self._tasks, stored=self._stored, over=self._over)
-        self._own_faults, self._bytes = OwnFaults(), 0
+        self._own_faults = OwnFaults()
         self._lease_until_ms = 0
         self._closing = False
 
@@ -91,6 +91,8 @@ class Dispatcher:
         lane = self._lanes.get(endpoint.uid)
         if lane is None:
             lane = self._lanes[endpoint.uid] = Lane(endpoint, shard_of(endpoint.uid))
+            self._scheduler.add(lane)
+            self._memory.join(endpoint.namespace)
             lane.own(since=self.ground.since(lane.shard))
             due_ms = self._waiting.pop(endpoint.uid, None)
             if due_ms is not None:
@@ -110,6 +112,12 @@ class Dispatcher:
         if lane is not None:
             lane.end()
             self._give_back(lane)
+            self._scheduler.remove(lane)
+            self._memory.leave(lane.endpoint.namespace)
+            if uid in self._leaving:
+                lane.reserved += self._leaving[uid].reserved
+            if lane.reserved:
+                self._leaving[uid] = lane
 
     # ---- what intake tells
 
@@ -118,34 +126,34 @@ class Dispatcher:
         lane = self._lanes.get(uid)
         if lane is None:
             return False
-        fits = self._bytes + size <= self._bounds.memory
+        fits = size <= self._memory.left(lane.endpoint.namespace)
         if self._closing or not fits or not lane.can_take(self._bounds.window):
             lane.overflowed()
             return False
         lane.reserved += 1
-        self._bytes += size
+        self._memory.take(lane.endpoint.namespace, size)
         return True
 
     def cancel(self, uid: str, size: int) -> None:
         """Take a promised place back: the event was a repetition, or was not accepted."""
-        self._bytes -= size
-        lane = self._lanes.get(uid)
-        if lane is not None:
-            lane.reserved -= 1
+        self._memory.give(self._promised(uid).endpoint.namespace, size)
 
     def accepted(self, claimed: Iterable[Claimed]) -> None:
         """Take deliveries that were accepted into their promised places."""
         for delivery in claimed:
-            lane = self._lanes.get(delivery.endpoint_uid)
-            if lane is None:
-                self._bytes -= len(delivery.body)
-                self._release([delivery])
-                continue
-            lane.reserved -= 1
+            lane = self._promised(delivery.endpoint_uid)
             lane.ready.append(delivery)
             if self._closing or not lane.active:
                 self._give_back(lane)
             self.pump(lane)
+
+    def _promised(self, uid: str) -> Lane:
+        """Return the lane that promised a place, and count one promise less; its endpoint may be deleted by now."""
+        lane = self._leaving.get(uid) or self._lanes[uid]
+        lane.reserved -= 1
+        if lane.gone and not lane.reserved:
+            del self._leaving[uid]
+        return lane
 
     def waiting(self, uid: str) -> None:
         """Take note that a delivery was accepted into the store only."""
@@ -227,14 +235,18 @@ class Dispatcher:
     @property
     def in_flight(self) -> int:
         """How many attempts are under way."""
-        return self._bounds.in_flight - self._free
+        return self._scheduler.in_flight
+
+    @property
+    def _bytes(self) -> int:
+        return self._memory.used
 
     # ---- claiming
 
     def affordable(self, lane: Lane) -> int:
         """How many deliveries a lane may claim now."""
         want = lane.wants(self._bounds.window)
-        if self._bytes < self._bounds.memory:
+        if self._memory.left(lane.endpoint.namespace) > 0:
             return want
         return min(want, max(0, lane.endpoint.max_in_flight - lane.held))
 
@@ -247,7 +259,7 @@ class Dispatcher:
                 strays.append(delivery)
                 continue
             lane.ready.append(delivery)
-            self._bytes += len(delivery.body)
+            self._memory.take(lane.endpoint.namespace, len(delivery.body))
         self._release(strays)
 
     def later(self, lane: Lane, due_ms: int) -> None:
@@ -269,8 +281,9 @@ class Dispatcher:
             return
         now = asyncio.get_running_loop().time()
         while self._may_start(lane, now):
-            if self._in_turn or not self._free:
-                self._in_turn.setdefault(lane)
+            if not self._scheduler.has_place(lane):
+                self._scheduler.wait(lane)
+                self._take_turns(now)
                 break
             self._start(lane, now)
         if lane.wants(self._bounds.window):
@@ -286,20 +299,17 @@ class Dispatcher:
 
     def _start(self, lane: Lane, now: float) -> None:
         delivery = lane.ready.popleft()
-        lane.in_flight += 1
-        self._free -= 1
+        self._scheduler.start(lane)
         self.ground.begin(lane.shard)
         lane.started(now)
         self._runners.start(lane, delivery)
 
-    def _take_turns(self) -> None:
-        """Give what is free of the bound over all lanes to those that wait for it, an attempt each in turn."""
-        now = asyncio.get_running_loop().time()
-        while self._free and self._in_turn and not self._closing:
-            lane, _ = self._in_turn.popitem(last=False)
+    def _take_turns(self, now: float) -> None:
+        """Start attempts of the lanes that wait for a place, as many as the bounds allow."""
+        while not self._closing and (lane := self._scheduler.next()) is not None:
             if self._may_start(lane, now):
                 self._start(lane, now)
-                self._in_turn[lane] = None
+                self._scheduler.wait(lane)
 
     def _pump_later(self, lane: Lane, delay: float) -> None:
         if lane not in self._paced:
@@ -328,28 +338,28 @@ class Dispatcher:
             self.ground.end(lane.shard)
             raise
         finally:
-            lane.in_flight -= 1
-            self._free += 1
-            self._bytes -= len(delivery.body)
+            self._scheduler.end(lane)
+            self._memory.give(endpoint.namespace, len(delivery.body))
         if outcome.own_fault:
             self._postpone(lane, delivery, outcome.own_fault, keep=lapses == self.lapses)
         else:
             lane.postponed = 0
+            lane.ended(delivered=outcome.delivered, timed_out=outcome.timed_out)
             if delivery.attempts == 0:
                 seconds = (outcome.started_ms + outcome.duration_ms - delivery.accepted_ms) / 1000
                 metrics.LATENCY.observe(seconds, exemplar_of(delivery.trace) if delivery.trace else None)
             lane.settling += 1
             self._results.add(Result(lane, endpoint, settlement))
         self.pump(lane)
-        if self._in_turn:
-            self._take_turns()
+        if self._scheduler.waiting:
+            self._take_turns(asyncio.get_running_loop().time())
 
     def _postpone(self, lane: Lane, delivery: Claimed, reason: str, *, keep: bool) -> None:
         now = asyncio.get_running_loop().time()
         self._own_faults.note(reason, now)
         if keep and lane.active and not self._closing:
             lane.postpone(delivery, now)
-            self._bytes += len(delivery.body)
+            self._memory.take(lane.endpoint.namespace, len(delivery.body))
         else:
             self._release([delivery])
         self.ground.end(lane.shard)
@@ -357,12 +367,12 @@ class Dispatcher:
     # ---- settling
 
     def _stored(self, results: Iterable[Result]) -> None:
-        for _, endpoint, settlement in results:
+        for lane, endpoint, settlement in results:
             if settlement.state is State.PENDING:
                 self.due(settlement.endpoint_uid, settlement.due_ms)
             else:
                 _ENDED[settlement.state].inc()
-            self._observer.attempted(endpoint, settlement)
+            self._observer.attempted(endpoint, settlement, limited_to=lane.limited_to)
 
     def _over(self, results: Iterable[Result]) -> None:
         for lane, _, _ in results:
@@ -375,7 +385,8 @@ class Dispatcher:
 
     def _give_back(self, lane: Lane) -> None:
         if lane.ready:
-            self._bytes -= sum(len(delivery.body) for delivery in lane.ready)
+            size = sum(len(delivery.body) for delivery in lane.ready)
+            self._memory.give(lane.endpoint.namespace, size)
             self._release(tuple(lane.ready))
             lane.ready.clear()
 

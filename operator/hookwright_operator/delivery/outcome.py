@@ -12,6 +12,7 @@ class Outcome(NamedTuple):
         response: the beginning of the answer as text.
         duration_ms: of the whole attempt, rounded up.
         started_ms: when it began, in milliseconds since the epoch.
+        timed_out: whether the attempt failed because its time was up.
         retry_after_ms: how long a 429 or 503 asked to be left alone, None where it did not.
         own_fault: what this process lacked for the attempt, such as descriptors; empty if the attempt was made. Such
             an outcome says nothing about the receiver, so it is neither recorded nor counted.
@@ -24,6 +25,7 @@ class Outcome(NamedTuple):
     started_ms: int
     retry_after_ms: int | None = None
     own_fault: str = ""
+    timed_out: bool = False
 
     @property
     def delivered(self) -> bool:

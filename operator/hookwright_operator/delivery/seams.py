@@ -35,8 +35,14 @@ class Sends(Protocol):
 class Observer(Protocol):
     """Whoever wants to know what became of attempts."""
 
-    def attempted(self, endpoint: Endpoint, settlement: Settlement) -> None:
-        """An attempt's result is in the store."""
+    def attempted(self, endpoint: Endpoint, settlement: Settlement, *, limited_to: int | None = None) -> None:
+        """Note an attempt whose result is in the store.
+
+        Args:
+            endpoint: as it was when the attempt began.
+            settlement: the result.
+            limited_to: how many attempts at once the endpoint gets while its attempts time out, None otherwise.
+        """
 
 
 @dataclass(frozen=True, slots=True)

@@ -156,7 +156,7 @@ class Sender:
         started, clock = now(), asyncio.get_running_loop().time
         begun = clock()
         exchange = Exchange(self._response_limit)
-        fault = lacked = ""
+        fault, lacked, timed_out = "", "", False
         try:
             target = self._target(endpoint)
             lines = _lines(_changing(endpoint, message_id, int(started), body, traceparent))
@@ -165,7 +165,7 @@ class Sender:
                 target.origin, request, exchange, begun + endpoint.timeout, namespace=endpoint.namespace
             )
         except DeadlineError:
-            fault = timeout_words(endpoint.timeout, exchange.step)
+            fault, timed_out = timeout_words(endpoint.timeout, exchange.step), True
         except Exception as error:  # noqa: BLE001 - every failure becomes an outcome
             lacked = "" if exchange.status else own_fault(error)
             fault = fault_words(error, exchange.step) or _internal(error, delivery, endpoint, message_id)
@@ -177,6 +177,7 @@ class Sender:
             started_ms=int((started + exchange.waited) * 1000),
             retry_after_ms=retry_after_ms(exchange.retry_after, now()) if exchange.status in _BUSY else None,
             own_fault=lacked,
+            timed_out=timed_out,
         )
 
     def _client_started(self) -> Client:

@@ -242,6 +242,12 @@ def _reachable(observed: ObservedEndpoint, now: datetime) -> Condition:
     # Without an attempt since the last time there is no new error, and what was said of the last one holds.
     said = known.message if known is not None and known.status == "False" else ""
     answer = f"The last attempt was answered {code}." if code else "The last attempt had no HTTP answer."
-    return condition(
-        "Reachable", "False", "AttemptFailed", health.error or said or answer, generation=generation, now=now
-    )
+    message = _limited(health.error, health.limited_to) if health.error else said or answer
+    return condition("Reachable", "False", "AttemptFailed", message, generation=generation, now=now)
+
+
+def _limited(error: str, limited_to: int | None) -> str:
+    if limited_to is None:
+        return error
+    attempts = "1 attempt" if limited_to == 1 else f"{limited_to} attempts"
+    return f"{error}; limited to {attempts} at once until one succeeds"
