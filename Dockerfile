@@ -13,6 +13,7 @@ COPY requirements-build.lock /src/
 RUN ["/opt/build/bin/pip", "install", "--quiet", "--only-binary=:all:", "--require-hashes", "-r", "/src/requirements-build.lock"]
 COPY pyproject.toml README.md LICENSE /src/
 COPY crds /src/crds
+COPY runtime /src/runtime
 COPY operator /src/operator
 COPY api /src/api
 RUN ["/opt/build/bin/pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir", "/wheels", "/src"]

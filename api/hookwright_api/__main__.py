@@ -2,86 +2,74 @@
 
 import asyncio
 import signal
-import socket
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from typing import Final
 
 import structlog
-import uvicorn
-from starlette.types import ASGIApp
 
 from hookwright_api.app import create_app
 from hookwright_api.errors import HookwrightApiError, SettingsError
+from hookwright_api.front import Front
 from hookwright_api.health import create_health
+from hookwright_api.intake import OPERATOR_CONNECTIONS
 from hookwright_api.logs import set_up
 from hookwright_api.settings import Settings, load
+from hookwright_runtime.connections import ConnectionBounds
+from hookwright_runtime.descriptors import connections_that_fit, raise_descriptor_limit
+from hookwright_runtime.refusals import answer_refusal
+from hookwright_runtime.server import HEALTH_BOUNDS, Server
 
 log = structlog.get_logger(__name__)
 
 
-class Server(uvicorn.Server):
-    """Leaves signals to this module, for there are two servers in one process."""
-
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """Capture none."""
-        yield
+_OTHER_DESCRIPTORS: Final = 320
+"""Descriptors for health, refused connections, the API server and name resolution."""
 
 
-def _server(app: ASGIApp, settings: Settings) -> Server:
-    return Server(
-        uvicorn.Config(
-            app,
-            access_log=False,
-            log_config=None,
-            # Whose X-Forwarded-For counts is our own setting, and judged where requests are counted.
-            proxy_headers=False,
-            server_header=False,
-            loop="uvloop",
-            http="httptools",
-            ws="none",
-            timeout_graceful_shutdown=int(settings.api_shutdown_grace),
-        )
+def _bounds(settings: Settings) -> ConnectionBounds:
+    """Return the bounds of connections to /v1, below the limit of descriptors."""
+    beside = OPERATOR_CONNECTIONS + _OTHER_DESCRIPTORS
+    total = connections_that_fit(settings.api_connections, beside=beside)
+    if not settings.rate_limit_url.startswith("memory:"):
+        # Each request under way may use a connection to the counters' server.
+        total = connections_that_fit(settings.api_connections, beside=beside + total // 2)
+    return ConnectionBounds(
+        total=total, per_address=settings.api_connections_per_address, trusted=settings.trusted_proxies
     )
-
-
-def _listen(host: str, port: int) -> socket.socket:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    return socket.create_server((host, port), family=family, backlog=2048)
 
 
 async def serve(settings: Settings) -> None:
     """Serve until SIGTERM or SIGINT: then not ready, requests under way finish, and it returns."""
     app = create_app(settings)
-    api = _server(app, settings)
+    ended = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, ended.set)
 
     def not_ready() -> str | None:
-        if api.should_exit:
+        if ended.is_set():
             return "shutting down"
         services = getattr(app.state, "services", None)
         return None if services is not None and services.view.ready else "the view is not complete yet"
 
-    health = _server(create_health(not_ready), settings)
-
-    def stop() -> None:
+    health = await Server.start(
+        create_health(not_ready), host=settings.api_health_host, port=settings.api_health_port, bounds=HEALTH_BOUNDS
+    )
+    async with app.router.lifespan_context(app):
+        api = await Server.start(
+            app,
+            host=settings.api_host,
+            port=settings.api_port,
+            bounds=_bounds(settings),
+            # A refusal counts for the limit per address and has its headers, like any answer.
+            refuse=Front(answer_refusal, limiter=lambda: app.state.services.limiter, trusted=settings.trusted_proxies),
+            grace=settings.api_shutdown_grace,
+        )
+        log.info("listening", port=api.port, health_port=health.port)
+        await ended.wait()
         log.info("stopping")
-        api.should_exit = True
-
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop)
-    with (
-        _listen(settings.api_host, settings.api_port) as public,
-        _listen(settings.api_health_host, settings.api_health_port) as private,
-    ):
-        log.info("listening", port=public.getsockname()[1], health_port=private.getsockname()[1])
-        beside = asyncio.create_task(health.serve(sockets=[private]))
-        await api.serve(sockets=[public])
-        health.should_exit = True
-        await beside
-    if not api.started:
-        raise SettingsError("the API could not start; the log says why")
+        await api.stop()
+    await health.stop()
     log.info("stopped")
 
 
@@ -93,6 +81,7 @@ def main() -> int:
         sys.stderr.write(f"hookwright-api: {error}\n")
         return 2
     set_up(settings)
+    raise_descriptor_limit()
     try:
         with asyncio.Runner(loop_factory=_loop_factory) as runner:
             runner.run(serve(settings))

@@ -6,7 +6,7 @@ from fastapi import Response
 from pydantic_core import to_json
 
 from hookwright_api.errors import KubeError, KubeUnavailable, OperatorError, OperatorUnavailable
-from hookwright_api.problems import FieldFault, ProblemError, invalid, not_found, unavailable
+from hookwright_api.problems import FieldFault, ProblemError, invalid, not_found, too_many, unavailable
 
 
 def answer(document: Any, status: int = 200, **headers: str) -> Response:
@@ -32,7 +32,7 @@ def from_operator(error: OperatorError, what: str) -> ProblemError:
     if error.status == 404:
         return not_found(what)
     if error.status == 429:
-        return unavailable(detail or "the operator takes nothing more right now", retry_after=error.retry_after)
+        return too_many(detail or "too many requests of this kind are under way", retry_after=error.retry_after)
     faults = tuple(
         FieldFault(str(fault.get("field", "")), str(fault.get("message", "")))
         for fault in error.problem.get("errors") or ()

@@ -16,12 +16,16 @@ from pydantic_core import from_json
 from hookwright_api.errors import OperatorError, OperatorUnavailable
 from hookwright_api.faults import NO_ANSWER
 from hookwright_api.passing import headers_passed_on
+from hookwright_runtime.endpoint_tests import TESTS_AT_ONCE, EndpointTests
 
 log = structlog.get_logger(__name__)
 
 _TIMEOUT: Final = httpx.Timeout(10.0, connect=2.0)
 _TEST_TIMEOUT: Final = httpx.Timeout(35.0, connect=2.0)
 """An endpoint's timeout is 30 s at most."""
+_EVENT_CONNECTIONS: Final = 200
+OPERATOR_CONNECTIONS: Final = _EVENT_CONNECTIONS + TESTS_AT_ONCE
+"""Connections to the operator at most."""
 _RECHECK_SECONDS: Final = 5.0
 
 
@@ -35,12 +39,10 @@ class Intake:
             url: the operator's intake.
             token_file: the ServiceAccount token, read anew when it changes.
         """
-        self._client = httpx.AsyncClient(
-            base_url=url,
-            timeout=_TIMEOUT,
-            trust_env=False,
-            limits=httpx.Limits(max_connections=200, max_keepalive_connections=50),
-        )
+        self._client = _client(url, _TIMEOUT, _EVENT_CONNECTIONS)
+        # A test may take 30 s, so tests have connections of their own.
+        self._test_client = _client(url, _TEST_TIMEOUT, TESTS_AT_ONCE)
+        self._tests = EndpointTests()
         self._token_file = token_file
         self._token = ""
         self._checked_at = float("-inf")
@@ -48,6 +50,7 @@ class Intake:
     async def close(self) -> None:
         """Close the connections."""
         await self._client.aclose()
+        await self._test_client.aclose()
 
     async def send_events(self, namespace: str, project: str, body: bytes) -> bytes:
         """Hand over one event or an array of them, as JSON, and return the JSON answer of the 202."""
@@ -55,9 +58,14 @@ class Intake:
         return answer.content
 
     async def test(self, namespace: str, endpoint: str) -> dict[str, Any]:
-        """Have one synthetic event sent and return ``{success, statusCode, error?}``."""
+        """Have one synthetic event sent and return ``{success, statusCode, error?}``.
+
+        Raises:
+            TooManyTestsError: the endpoint, its namespace or this process has too many tests under way.
+        """
         path = _path(namespace, "webhookendpoints", endpoint, "test")
-        return _document(await self._request("POST", path, within=_TEST_TIMEOUT))
+        with self._tests.one(namespace, endpoint):
+            return _document(await self._request("POST", path, client=self._test_client))
 
     async def secret(self, namespace: str, endpoint: str) -> str:
         """Return an endpoint's signing secret."""
@@ -87,15 +95,15 @@ class Intake:
         *,
         content: bytes | None = None,
         params: Mapping[str, str] | None = None,
-        within: httpx.Timeout = _TIMEOUT,
+        client: httpx.AsyncClient | None = None,
     ) -> httpx.Response:
         ours = {"Authorization": f"Bearer {self._read_token()}", "Accept": "application/json"}
         headers = {**headers_passed_on(), **ours}
         if content is not None:
             headers["Content-Type"] = "application/json"
         try:
-            answer = await self._client.request(
-                method, path, content=content, params=params, headers=headers, timeout=within
+            answer = await (client or self._client).request(
+                method, path, content=content, params=params, headers=headers
             )
         except NO_ANSWER as error:
             raise OperatorUnavailable(f"the operator does not answer ({type(error).__name__})") from error
@@ -124,6 +132,11 @@ class Intake:
         if status in (401, 403, 408) or status >= 500:
             return OperatorUnavailable(f"the operator answered {status}", status=status, retry_after=retry_after)
         return OperatorError(f"the operator answered {status}", status=status, problem=problem, retry_after=retry_after)
+
+
+def _client(url: str, timeout: httpx.Timeout, connections: int) -> httpx.AsyncClient:
+    limits = httpx.Limits(max_connections=connections, max_keepalive_connections=min(50, connections))
+    return httpx.AsyncClient(base_url=url, timeout=timeout, trust_env=False, limits=limits)
 
 
 def _path(namespace: str, *parts: str) -> str:

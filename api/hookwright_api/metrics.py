@@ -8,6 +8,8 @@ from typing import Final
 
 from prometheus_client import Counter, Gauge, Histogram
 
+from hookwright_runtime import refusals
+
 _FAST: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 
 REQUESTS: Final = Counter(
@@ -28,6 +30,7 @@ VIEW_AGE: Final = Gauge(
     ["resource"],
 )
 VIEW_LISTS: Final = Counter("hookwright_api_view_lists", "Lists that the view was made anew from.", ["resource"])
+HTTP_REFUSALS: Final = refusals.HTTP_REFUSALS
 BUILD_INFO: Final = Gauge("hookwright_api_build_info", "1, with the API's version.", ["version"])
 
 BUILD_INFO.labels(version("hookwright")).set(1)

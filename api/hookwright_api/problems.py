@@ -103,6 +103,11 @@ def unavailable(detail: str, *, retry_after: int | None = None) -> ProblemError:
     return ProblemError(503, detail, headers={"Retry-After": str(retry_after or RETRY_AFTER_SECONDS)})
 
 
+def too_many(detail: str, *, retry_after: int | None = None) -> ProblemError:
+    """429 with Retry-After: too many requests of this kind are under way."""
+    return ProblemError(429, detail, headers={"Retry-After": str(retry_after or RETRY_AFTER_SECONDS)})
+
+
 def invalid(*faults: FieldFault) -> ProblemError:
     """422 with every fault named."""
     return ProblemError(422, "the request is not valid; nothing was done", errors=faults)

@@ -19,6 +19,7 @@ from hookwright_api.front import CLIENT, tally_of
 from hookwright_api.limits import Scope
 from hookwright_api.problems import ProblemError, unavailable
 from hookwright_api.services import Services, services_of
+from hookwright_runtime.shares import Shares
 
 _BODY_SECONDS: Final = 30.0
 """How long a body may take, so that a client that drips holds nothing for long."""
@@ -125,7 +126,7 @@ async def _with_body(request: Request, limit: int) -> Request:
         raise ProblemError(415, "send the body as it is, without a Content-Encoding")
     try:
         async with asyncio.timeout(_BODY_SECONDS):
-            body = await _read(request, limit)
+            body = await _read(request, limit, services_of(request).bodies)
     except TimeoutError:
         raise ProblemError(
             408, f"the body was not complete within {_BODY_SECONDS:g} s", headers={"Connection": "close"}
@@ -138,22 +139,37 @@ async def _with_body(request: Request, limit: int) -> Request:
     return Request(request.scope, _replay(body, request.receive))
 
 
-async def _read(request: Request, limit: int) -> bytes:
+async def _read(request: Request, limit: int, arriving: Shares) -> bytes:
+    """Return a body; what has arrived of it counts for the organization, or for the client, until it is whole."""
     declared = request.headers.get("content-length", "")
     size, chunks = int(declared) if declared.isdecimal() else 0, []
     if size > limit:
         raise _too_large(limit)
     size = 0
-    async for chunk in request.stream():
-        size += len(chunk)
-        if size > limit:
-            raise _too_large(limit)
-        chunks.append(chunk)
-    return b"".join(chunks)
+    caller: Caller | None = request.scope.get(_CALLER)
+    holder = f"organization {caller.organization}" if caller else f"client {client_of_request(request)}"
+    try:
+        async for chunk in request.stream():
+            if size + len(chunk) > limit:
+                raise _too_large(limit)
+            if chunk and arriving.take(holder, len(chunk)) is not None:
+                raise _too_many_bytes()
+            size += len(chunk)
+            chunks.append(chunk)
+        return b"".join(chunks)
+    finally:
+        if size:
+            arriving.release(holder, size)
 
 
 def _too_large(limit: int) -> ProblemError:
     return ProblemError(413, f"the body has more than {limit} bytes", headers={"Connection": "close"})
+
+
+def _too_many_bytes() -> ProblemError:
+    problem = unavailable("too many bytes of bodies that are not complete")
+    problem.headers["Connection"] = "close"
+    return problem
 
 
 def _replay(body: bytes, receive: Receive) -> Receive:

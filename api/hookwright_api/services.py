@@ -4,7 +4,7 @@ import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Protocol
+from typing import Final, Protocol
 
 from starlette.requests import Request
 
@@ -15,6 +15,11 @@ from hookwright_api.kube import Kube
 from hookwright_api.limits import Limiter
 from hookwright_api.settings import Settings
 from hookwright_api.view.view import View
+from hookwright_runtime.shares import Shares
+
+_BODY_BYTES: Final = 64 * 1024 * 1024
+_BODY_BYTES_EACH: Final = 16 * 1024 * 1024
+"""Bytes of bodies that are not complete: of all callers, and of one organization or client address."""
 
 
 def utc_now() -> datetime:
@@ -27,6 +32,7 @@ class Services:
     """Everything that routes use.
 
     Attributes:
+        bodies: bytes of request bodies that are not complete.
         now: the present moment, in UTC.
         choose: draws one of the characters of a string, fit for secrets.
     """
@@ -38,6 +44,7 @@ class Services:
     limiter: Limiter
     passwords: Passwords
     key_use: KeyUse
+    bodies: Shares = field(default_factory=lambda: Shares(total=_BODY_BYTES, each=_BODY_BYTES_EACH))
     now: Callable[[], datetime] = utc_now
     choose: Callable[[str], str] = field(default=secrets.choice)
 

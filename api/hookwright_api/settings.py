@@ -47,6 +47,18 @@ class Settings(BaseSettings):
     api_health_port: int = Field(
         default=9091, ge=0, le=65535, description="Port of /healthz, /readyz and /metrics; 0 takes a free one."
     )
+    api_connections: int = Field(
+        default=4096,
+        ge=64,
+        description="Connections that /v1 has open at most; fewer if the file descriptors of this process do not "
+        "suffice. At the bound an idle connection is closed for a new one.",
+    )
+    api_connections_per_address: int = Field(
+        default=256,
+        ge=1,
+        description="Connections of one client address, or of one /64 network of IPv6 addresses, to /v1; those of "
+        "trusted proxies have the bound of all connections only.",
+    )
     api_shutdown_grace: float = Field(
         default=40.0, gt=0, description="Seconds that requests under way get to finish at SIGTERM."
     )

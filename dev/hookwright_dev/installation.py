@@ -135,12 +135,14 @@ class ApiProcess:
 
     Attributes:
         settings: HOOKWRIGHT_* variables on top of those that a loopback installation needs.
+        command: what runs its program, such as ``prlimit --nofile=1024``.
     """
 
     cluster: Cluster
     folder: Path
     operator_url: str
     settings: Mapping[str, str] = field(default_factory=dict)
+    command: Sequence[str] = ()
     port: int = field(default_factory=free_port)
     health_port: int = field(default_factory=free_port)
     process: ChildProcess | None = None
@@ -190,7 +192,7 @@ class ApiProcess:
     def start(self, *, wait: bool = True) -> None:
         """Start the API, and return when it is ready."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        argv = [sys.executable, "-m", "hookwright_api"]
+        argv = [*self.command, sys.executable, "-m", "hookwright_api"]
         self.process = ChildProcess.start("api", argv, log=self.log, env=self.environment())
         if wait:
             self.running.wait_ready(lambda: self.ready() == 200, 30.0)

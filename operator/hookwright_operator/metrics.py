@@ -10,6 +10,8 @@ from typing import Final
 
 from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Histogram
 
+from hookwright_runtime import refusals
+
 _FAST: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 _SLOW: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
 
@@ -94,6 +96,7 @@ WATCH_AGE: Final = Gauge(
 LEADER: Final = Gauge(
     "hookwright_leader", "1 where this process leads: of all it alone writes to the cluster; 0 on a standby."
 )
+HTTP_REFUSALS: Final = refusals.HTTP_REFUSALS
 BUILD_INFO: Final = Gauge("hookwright_build_info", "1, with the operator's version.", ["version"])
 
 STATES: Final = ("active", "unreachable", "suspended", "blocked")

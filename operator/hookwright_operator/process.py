@@ -31,7 +31,6 @@ from hookwright_operator.intake.auth import ReviewAuth
 from hookwright_operator.intake.deps import Deps
 from hookwright_operator.intake.health import create_health
 from hookwright_operator.intake.reviews import Keeping
-from hookwright_operator.intake.server import Server
 from hookwright_operator.kube import Kube
 from hookwright_operator.leading import Election, Term
 from hookwright_operator.ports import Deliveries, EndpointTester, EventAccepter, Recoveries
@@ -47,6 +46,10 @@ from hookwright_operator.store.store import Store
 from hookwright_operator.supervise import Supervisor
 from hookwright_operator.tracing import Traces
 from hookwright_operator.watching import until_served, watch_cluster
+from hookwright_runtime.connections import ConnectionBounds
+from hookwright_runtime.descriptors import connections_that_fit
+from hookwright_runtime.endpoint_tests import TESTS_AT_ONCE
+from hookwright_runtime.server import HEALTH_BOUNDS, Server
 
 log = structlog.get_logger(__name__)
 
@@ -54,6 +57,8 @@ _AUDIT_PAUSE: Final = 2.0
 _SYNC_PAUSE: Final = 0.1
 _COMPARE_PAUSE: Final = 180.0
 _RESIGN_SECONDS: Final = 1.0
+_OTHER_DESCRIPTORS: Final = 320
+"""Descriptors for health, refused connections, the store, the API server and name resolution."""
 
 
 def now_ms() -> int:
@@ -136,7 +141,9 @@ class Operator:
         """Start everything; readiness comes when the watches have shown what there is."""
         settings = self._settings
         health = create_health(live=self._loops.dying, ready=self._not_ready, registry=REGISTRY)
-        self._servers.append(await Server.start(health, host=settings.health_host, port=settings.health_port))
+        self._servers.append(
+            await Server.start(health, host=settings.health_host, port=settings.health_port, bounds=HEALTH_BOUNDS)
+        )
         metrics.LEADER.set_function(lambda: float(self._term.holds))
         measuring.hide()
         await self._sender.start()
@@ -184,7 +191,15 @@ class Operator:
                 traces=self._traces,
             )
         )
-        self._servers.append(await Server.start(intake, host=settings.intake_host, port=settings.intake_port))
+        bounds = ConnectionBounds(
+            total=connections_that_fit(
+                settings.intake_connections, beside=settings.max_in_flight + TESTS_AT_ONCE + _OTHER_DESCRIPTORS
+            ),
+            per_address=settings.intake_connections_per_address,
+        )
+        self._servers.append(
+            await Server.start(intake, host=settings.intake_host, port=settings.intake_port, bounds=bounds)
+        )
 
     async def stop(self) -> None:
         """End in an order that loses nothing: take nothing in, finish attempts, store results, let go."""

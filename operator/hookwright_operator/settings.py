@@ -103,6 +103,17 @@ class Settings(BaseSettings):
     )
     intake_host: str = Field(default="0.0.0.0", description="Address that the intake listens on.")  # noqa: S104
     intake_port: int = Field(default=8080, ge=0, le=65535, description="Port of the intake; 0 takes a free one.")
+    intake_connections: int = Field(
+        default=4096,
+        ge=64,
+        description="Connections that the intake has open at most; fewer if the file descriptors of this process do "
+        "not suffice beside HOOKWRIGHT_MAX_IN_FLIGHT. At the bound an idle connection is closed for a new one.",
+    )
+    intake_connections_per_address: int = Field(
+        default=1024,
+        ge=1,
+        description="Connections of one client address, or of one /64 network of IPv6 addresses, to the intake.",
+    )
     health_host: str = Field(default="0.0.0.0", description="Address of health and metrics.")  # noqa: S104
     health_port: int = Field(default=9090, ge=0, le=65535, description="Port of /healthz, /readyz and /metrics.")
     review_cache: float = Field(

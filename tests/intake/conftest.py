@@ -14,9 +14,10 @@ from hookwright_dev.cluster import Cluster
 from hookwright_operator.intake.app import create_app
 from hookwright_operator.intake.auth import ReviewAuth
 from hookwright_operator.intake.deps import Deps
-from hookwright_operator.intake.server import Server
 from hookwright_operator.kube import Kube
 from hookwright_operator.registry import Endpoint, Registry
+from hookwright_runtime.connections import ConnectionBounds
+from hookwright_runtime.server import Server
 
 
 def pytest_asyncio_loop_factories() -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
@@ -107,7 +108,9 @@ async def intake(line: Line, tokens: Tokens) -> AsyncIterator[Intake]:
         body_seconds=0.5,
         new_request_id=lambda: "request-1",
     )
-    server = await Server.start(app, host="127.0.0.1", port=0, grace=2)
+    server = await Server.start(
+        app, host="127.0.0.1", port=0, bounds=ConnectionBounds(total=64, per_address=64), grace=2
+    )
     base = f"http://127.0.0.1:{server.port}/v1alpha1/namespaces/{tokens.namespace}"
     bearer = {"Authorization": f"Bearer {tokens.sender}"}
     async with httpx.AsyncClient(base_url=base, headers=bearer, trust_env=False) as client:

@@ -1,5 +1,6 @@
 """What the intake stands on in its tests: acceptance and a log in memory, and a line to the API server."""
 
+import asyncio
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -13,9 +14,9 @@ from hookwright_operator.errors import KubeUnavailable, StoreUnavailable
 from hookwright_operator.intake.auth import Kube
 from hookwright_operator.intake.deps import AcceptResult
 from hookwright_operator.intake.parsing import IncomingEvent
-from hookwright_operator.intake.server import Server
 from hookwright_operator.registry import Endpoint, Registry
 from hookwright_operator.store.model import DeliveryRecord, Recovery, RecoveryState, State
+from hookwright_runtime.server import Server
 
 ORDERS = "uid-orders"
 """The uid of the endpoint that every test finds."""
@@ -53,11 +54,14 @@ class Recorder:
     away: bool = False
     broken: bool = False
     trace: str | None = None
+    gate: asyncio.Event | None = None
 
     async def accept(
         self, namespace: str, project: str, events: Sequence[IncomingEvent], *, trace: str | None = None
     ) -> AcceptResult:
-        """Keep what is new."""
+        """Keep what is new, once the gate is open."""
+        if self.gate is not None:
+            await self.gate.wait()
         if self.away:
             raise StoreUnavailable("disk full")
         if self.broken:

@@ -1,6 +1,7 @@
 """The events route over real HTTP: what is accepted, what is refused, and with which answer."""
 
 import asyncio
+import itertools
 import json
 from collections.abc import AsyncIterator
 
@@ -189,19 +190,35 @@ async def test_an_intake_that_is_not_ready_answers_503_on_every_route(intake: In
 
 
 async def test_too_many_requests_at_once_are_sent_away(intake: Intake) -> None:
-    """Memory is bounded: those beyond the limit get 503 and may come again."""
+    """Memory is bounded: of 4 places one namespace gets 2, and further requests get 503 and may come again."""
+    intake.recorder.gate = asyncio.Event()
+    requests = [asyncio.create_task(intake.client.post(ROUTE, json=EVENT)) for _ in range(8)]
+    sent_away = [await answer for answer in itertools.islice(asyncio.as_completed(requests), 6)]
+    assert {answer.status_code for answer in sent_away} == {503}
+    assert all(int(answer.headers["retry-after"]) > 0 for answer in sent_away)
+    intake.recorder.gate.set()
+    answers = await asyncio.gather(*requests)
+    assert sorted(answer.status_code for answer in answers) == [202] * 2 + [503] * 6
+    assert (await intake.client.post(ROUTE, json=EVENT)).status_code == 202
+
+
+async def test_a_slow_body_holds_no_place(intake: Intake) -> None:
+    """Requests whose bodies are still to come leave every place to requests that are complete."""
+    arrived, rest = asyncio.Event(), asyncio.Event()
 
     async def slow() -> AsyncIterator[bytes]:
         yield b"{"
-        await asyncio.sleep(0.3)
+        arrived.set()
+        await rest.wait()
         yield b"}"
 
     headers = {"content-type": "application/json"}
-    answers = await asyncio.gather(
-        *(intake.client.post(ROUTE, content=slow(), headers=headers) for _ in range(8)),
-    )
-    assert sorted(answer.status_code for answer in answers) == [422] * 4 + [503] * 4
+    requests = [asyncio.create_task(intake.client.post(ROUTE, content=slow(), headers=headers)) for _ in range(8)]
+    await arrived.wait()
     assert (await intake.client.post(ROUTE, json=EVENT)).status_code == 202
+    rest.set()
+    answers = await asyncio.gather(*requests)
+    assert {answer.status_code for answer in answers} <= {422, 503}
 
 
 async def test_unknown_paths_and_methods_are_problems_too(intake: Intake) -> None:

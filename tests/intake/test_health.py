@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry, Counter
 from starlette.types import Receive, Scope, Send
 
 from hookwright_operator.intake.health import create_health
-from hookwright_operator.intake.server import Server
+from hookwright_runtime.server import HEALTH_BOUNDS, Server
 
 
 class Wellbeing:
@@ -34,7 +34,7 @@ async def client(wellbeing: Wellbeing) -> AsyncIterator[httpx.AsyncClient]:
     registry = CollectorRegistry()
     Counter("hookwright_things", "Things.", registry=registry).inc(3)
     app = create_health(live=lambda: wellbeing.dying, ready=lambda: wellbeing.unready, registry=registry)
-    server = await Server.start(app, host="127.0.0.1", port=0)
+    server = await Server.start(app, host="127.0.0.1", port=0, bounds=HEALTH_BOUNDS)
     async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{server.port}", trust_env=False) as client:
         yield client
     await server.stop()
@@ -71,9 +71,9 @@ async def test_a_server_leaves_the_processes_signals_alone(client: httpx.AsyncCl
 async def test_a_port_that_is_taken_is_an_error_at_once() -> None:
     """Not a server that never answers."""
     app = create_health(live=lambda: None, ready=lambda: None, registry=CollectorRegistry())
-    first = await Server.start(app, host="127.0.0.1", port=0)
+    first = await Server.start(app, host="127.0.0.1", port=0, bounds=HEALTH_BOUNDS)
     with pytest.raises(OSError, match="in use"):
-        await Server.start(app, host="127.0.0.1", port=first.port)
+        await Server.start(app, host="127.0.0.1", port=first.port, bounds=HEALTH_BOUNDS)
     await first.stop()
 
 
@@ -85,7 +85,7 @@ async def test_a_request_that_never_ends_is_cut_off_after_the_grace() -> None:
         begun.set()
         await asyncio.Event().wait()
 
-    server = await Server.start(hang, host="127.0.0.1", port=0, grace=1)
+    server = await Server.start(hang, host="127.0.0.1", port=0, bounds=HEALTH_BOUNDS, grace=1)
     async with httpx.AsyncClient(trust_env=False) as client:
         request = asyncio.create_task(client.get(f"http://127.0.0.1:{server.port}/"))
         await begun.wait()

@@ -7,7 +7,7 @@ from fastapi import APIRouter, Request, Response
 from hookwright_api.answers import answer, from_kube, from_operator, list_answer
 from hookwright_api.errors import KubeError, OperatorError
 from hookwright_api.idempotency import check_key
-from hookwright_api.problems import FieldFault, invalid
+from hookwright_api.problems import FieldFault, invalid, too_many
 from hookwright_api.registration import Registration, register
 from hookwright_api.rendering import endpoint_detail, endpoint_summary
 from hookwright_api.routes.keys import IdempotencyKey
@@ -16,6 +16,7 @@ from hookwright_api.routing import KeyOrSessionRoute, KeyRoute, caller_of
 from hookwright_api.schemas import NewWebhookAnswer, TestAnswer, WebhookDetailAnswer, WebhookRequest, WebhooksAnswer
 from hookwright_api.services import services_of
 from hookwright_api.view.view import object_path
+from hookwright_runtime.endpoint_tests import TooManyTestsError
 
 router = APIRouter(prefix="/v1/webhooks", tags=["webhooks"], route_class=KeyOrSessionRoute)
 tests = APIRouter(prefix="/v1/webhooks", tags=["webhooks"], route_class=KeyRoute)
@@ -77,10 +78,15 @@ async def delete_webhook(request: Request, id: str, project: ProjectQuery = None
 
 @tests.post("/{id}/test", response_model=TestAnswer, operation_id="testWebhook", response_model_exclude_none=True)
 async def test_webhook(request: Request, id: str) -> Response:  # noqa: A002
-    """Send one synthetic, signed `delivered` event now, and tell what came of it. There is no retry."""
+    """Send one synthetic, signed `delivered` event now, and tell what came of it. There is no retry.
+
+    429 means that too many tests are under way: 2 of one endpoint, or 16 of one organization.
+    """
     found = endpoint_named(request, id, one_project(request, None))
     try:
         outcome = await services_of(request).intake.test(found.identity.namespace, found.identity.name)
+    except TooManyTestsError as error:
+        raise too_many(str(error)) from None
     except OperatorError as error:
         raise from_operator(error, "the webhook") from None
     return answer(outcome)

@@ -11,12 +11,13 @@ from structlog.contextvars import bind_contextvars
 
 from hookwright_crds.requests import REQUEST_ID, request_id
 from hookwright_operator.errors import KubeError, StoreError
-from hookwright_operator.intake.asgi import ClientGoneError, send_problem
-from hookwright_operator.intake.deadlines import Deadlines
+from hookwright_operator.intake.asgi import Bodies, ClientGoneError, send_problem
 from hookwright_operator.intake.deps import Deps
+from hookwright_operator.intake.places import EVENT_REQUESTS
 from hookwright_operator.intake.problems import ProblemError, unavailable
 from hookwright_operator.intake.routes import EVENTS, routes
 from hookwright_operator.intake.routes.events import Events
+from hookwright_runtime.refusals import OncePerSecond
 
 log = structlog.get_logger(__name__)
 
@@ -27,7 +28,7 @@ _EVENTS = compile_path(EVENTS)[0]
 def create_app(
     deps: Deps,
     *,
-    max_requests: int = 256,
+    max_requests: int = EVENT_REQUESTS,
     body_seconds: float = 30.0,
     new_request_id: Callable[[], str] = lambda: secrets.token_hex(16),
 ) -> ASGIApp:
@@ -35,14 +36,15 @@ def create_app(
 
     Args:
         deps: what it works with.
-        max_requests: how many are served at once; each may hold a body of 1 MiB.
+        max_requests: how many requests with events are served at once, each with a body of up to 1 MiB; one namespace
+            has at most half of them.
         body_seconds: how long the body of a request may take.
         new_request_id: draws the id of a request whose caller gave none.
     """
-    deadlines = Deadlines(body_seconds)
-    events = Events(deps, deadlines)
-    router = Router(routes(deps, events, deadlines), redirect_slashes=False)
-    return Intake(router, events, deps.ready, max_requests=max_requests, new_request_id=new_request_id)
+    bodies = Bodies(body_seconds)
+    events = Events(deps, bodies, max_requests)
+    router = Router(routes(deps, events, bodies), redirect_slashes=False)
+    return Intake(router, events, deps.ready, new_request_id=new_request_id)
 
 
 class Intake:
@@ -54,15 +56,13 @@ class Intake:
         events: ASGIApp,
         ready: Callable[[], str | None],
         *,
-        max_requests: int,
         new_request_id: Callable[[], str],
     ) -> None:
         self._app = app
         self._events = events
         self._ready = ready
-        self._max_requests = max_requests
         self._new_request_id = new_request_id
-        self._under_way = 0
+        self._review_failures = OncePerSecond()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one HTTP request."""
@@ -71,7 +71,6 @@ class Intake:
         scope[REQUEST_ID] = told = request_id(_given(scope), self._new_request_id)
         bind_contextvars(request_id=told)
         answer = _with_request_id(send, told)
-        self._under_way += 1
         try:
             self._check()
             await self._route(scope)(scope, receive, answer)
@@ -79,8 +78,6 @@ class Intake:
             log.debug("client gone", path=scope["path"])
         except Exception as error:  # noqa: BLE001 - whatever it is, the client gets a problem document
             await send_problem(receive, answer, self._problem(error, scope))
-        finally:
-            self._under_way -= 1
 
     def _route(self, scope: Scope) -> ASGIApp:
         """Find the hot route at once: the router would take as long over it as the route over a request."""
@@ -94,8 +91,6 @@ class Intake:
         reason = self._ready()
         if reason is not None:
             raise unavailable(f"not ready: {reason}")
-        if self._under_way > self._max_requests:
-            raise unavailable(f"more than {self._max_requests} requests at once")
 
     def _problem(self, error: Exception, scope: Scope) -> ProblemError:
         if isinstance(error, ProblemError):
@@ -104,8 +99,9 @@ class Intake:
             headers = tuple((error.headers or {}).items())
             return ProblemError(error.status_code, f"{scope['method']} {scope['path']}: no such route", headers=headers)
         if isinstance(error, KubeError):
-            # Its message may repeat what was sent, which is a token.
-            log.error("review failed", status=error.status, reason=error.reason, kind=type(error).__name__)
+            # Its message may repeat what was sent, which is a token. A caller without a valid one can cause this.
+            if self._review_failures.passes():
+                log.error("review failed", status=error.status, reason=error.reason, kind=type(error).__name__)
             return unavailable("the API server cannot be asked about this token now")
         if isinstance(error, StoreError):
             log.error("store failed", error=str(error))

@@ -8,7 +8,9 @@ from typing import Final
 from starlette.types import Receive, Scope, Send
 
 from hookwright_operator.intake.deadlines import Deadlines
-from hookwright_operator.intake.problems import MEDIA_TYPE, ProblemError, too_large
+from hookwright_operator.intake.places import BODY_BYTES, BODY_BYTES_OF_NAMESPACE
+from hookwright_operator.intake.problems import MEDIA_TYPE, RETRY_AFTER_SECONDS, ProblemError, too_large
+from hookwright_runtime.shares import Shares
 
 Headers = tuple[tuple[str, str], ...]
 
@@ -25,44 +27,82 @@ def headers_of(scope: Scope) -> dict[str, str]:
     return {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
 
 
-async def read_body(receive: Receive, headers: Mapping[str, str], *, limit: int, deadlines: Deadlines) -> bytes:
-    """Return the whole body of a request.
+def client_of(scope: Scope) -> str:
+    """Return the IP address of the client of a request; empty if it is not known."""
+    client: tuple[str, int] | None = scope.get("client")
+    return client[0] if client else ""
+
+
+class Bodies:
+    """Reads the bodies of requests: bounded in time, and in memory for each namespace and in all.
 
     Args:
-        receive: of the request.
-        headers: of the request, by lowercase name.
-        limit: bytes; reading stops there.
-        deadlines: for the whole of it, so that a client that drips holds nothing for long.
-
-    Raises:
-        ProblemError: 413 too large; 408 too slow.
-        ClientGoneError: it hung up.
+        seconds: how long one body may take.
     """
-    if int(headers.get("content-length", 0)) > limit:
-        raise _over(limit)
-    try:
-        return await deadlines.keep(_collect(receive, limit))
-    except TimeoutError:
-        raise ProblemError(
-            408, f"the body was not complete within {deadlines.seconds:g} s", headers=(("Connection", "close"),)
-        ) from None
 
+    def __init__(self, seconds: float) -> None:
+        self._deadlines = Deadlines(seconds)
+        self._arriving = Shares(total=BODY_BYTES, each=BODY_BYTES_OF_NAMESPACE)
 
-async def _collect(receive: Receive, limit: int) -> bytes:
-    body = b""
-    chunks = []
-    size, more = 0, True
-    while more:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            raise ClientGoneError
-        body = message.get("body", b"")
-        more = message.get("more_body", False)
-        chunks.append(body)
-        size += len(body)
-        if size > limit:
+    async def read(self, receive: Receive, headers: Mapping[str, str], namespace: str, *, limit: int) -> bytes:
+        """Return the whole body of a request.
+
+        Args:
+            receive: of the request.
+            headers: of the request, by lowercase name.
+            namespace: that the caller may send to; bytes that have arrived count for it until the body is whole.
+            limit: bytes; reading stops there.
+
+        Raises:
+            ProblemError: 413 too large; 408 too slow; 503 too many bytes of other bodies that are not whole.
+            ClientGoneError: it hung up.
+        """
+        if int(headers.get("content-length", 0)) > limit:
             raise _over(limit)
-    return body if len(chunks) == 1 else b"".join(chunks)
+        try:
+            return await self._deadlines.keep(self._collect(receive, namespace, limit))
+        except TimeoutError:
+            raise ProblemError(
+                408,
+                f"the body was not complete within {self._deadlines.seconds:g} s",
+                headers=(("Connection", "close"),),
+            ) from None
+
+    async def _collect(self, receive: Receive, namespace: str, limit: int) -> bytes:
+        piece, more = await _piece(receive)
+        if not more:
+            if len(piece) > limit:
+                raise _over(limit)
+            return piece
+        pieces, size = [], 0
+        try:
+            while True:
+                if size + len(piece) > limit:
+                    raise _over(limit)
+                self._count(namespace, len(piece))
+                size += len(piece)
+                pieces.append(piece)
+                if not more:
+                    return b"".join(pieces)
+                piece, more = await _piece(receive)
+        finally:
+            if size:
+                self._arriving.release(namespace, size)
+
+    def _count(self, namespace: str, size: int) -> None:
+        if size and self._arriving.take(namespace, size) is not None:
+            raise ProblemError(
+                503,
+                f'too many bytes of bodies that are not complete, of namespace "{namespace}" or of all',
+                headers=(("Retry-After", str(RETRY_AFTER_SECONDS)), ("Connection", "close")),
+            )
+
+
+async def _piece(receive: Receive) -> tuple[bytes, bool]:
+    message = await receive()
+    if message["type"] == "http.disconnect":
+        raise ClientGoneError
+    return message.get("body", b""), message.get("more_body", False)
 
 
 def _over(limit: int) -> ProblemError:

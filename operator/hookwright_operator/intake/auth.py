@@ -13,13 +13,15 @@ import json
 import math
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, Protocol
 
 from hookwright_operator.errors import KubeUnavailable
-from hookwright_operator.intake.problems import ProblemError, unauthenticated
+from hookwright_operator.intake.problems import ProblemError, unauthenticated, unavailable
 from hookwright_operator.intake.reviews import Answer, Keeping, Reviews
+from hookwright_runtime.shares import Shares
 
 AUDIENCE: Final = "hookwright"
 GROUP: Final = "hookwright.dev"
@@ -27,6 +29,10 @@ VERSION: Final = "v1alpha1"
 TOKEN_REVIEWS: Final = "/apis/authentication.k8s.io/v1/tokenreviews"  # noqa: S105 - a path
 ACCESS_REVIEWS: Final = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 
+REVIEWS: Final = 256
+TOKEN_REVIEWS_OF_ADDRESS: Final = 64
+ACCESS_REVIEWS_OF_CALLER: Final = 128
+"""Questions to the API server that are under way at once, of each kind. Answers that are kept cost none."""
 _REVIEW_SECONDS: Final = 5.0
 """How long one review may take before the API server counts as away."""
 _BEARER: Final = re.compile(r"bearer +([A-Za-z0-9._~+/-]{1,16384}=*)", re.IGNORECASE)
@@ -75,14 +81,15 @@ class Caller:
 class Auth(Protocol):
     """Tells who calls, and refuses what the caller may not do."""
 
-    async def authenticate(self, authorization: str) -> Caller:
+    async def authenticate(self, authorization: str, client: str = "") -> Caller:
         """Return the caller.
 
         Args:
             authorization: the Authorization header, empty where there is none.
+            client: IP address that the request came from.
 
         Raises:
-            ProblemError: 401.
+            ProblemError: 401; 503, too many tokens of this address are being reviewed.
             KubeError: the API server cannot be asked.
         """
 
@@ -90,7 +97,7 @@ class Auth(Protocol):
         """Let pass what the caller may do.
 
         Raises:
-            ProblemError: 403.
+            ProblemError: 403; 503, too many questions about this caller are under way.
             KubeError: the API server cannot be asked.
         """
 
@@ -118,12 +125,14 @@ class ReviewAuth:
         self._wall = wall
         self._callers: Reviews[Caller | None] = Reviews(keeping or Keeping(), now=now)
         self._accesses: Reviews[bool] = Reviews(keeping or Keeping(), now=now)
+        self._token_reviews = Shares(total=REVIEWS, each=TOKEN_REVIEWS_OF_ADDRESS)
+        self._access_reviews = Shares(total=REVIEWS, each=ACCESS_REVIEWS_OF_CALLER)
 
-    async def authenticate(self, authorization: str) -> Caller:
+    async def authenticate(self, authorization: str, client: str = "") -> Caller:
         """Return the caller; see `Auth`."""
         # The digest of the whole header: one that was reviewed before needs no second look at its form.
         digest = hashlib.sha256(authorization.encode()).digest()
-        caller = await self._callers.get(digest, lambda: self._review_header(authorization, digest))
+        caller = await self._callers.get(digest, lambda: self._review_header(authorization, digest, client))
         if caller is None:
             raise unauthenticated()
         return caller
@@ -134,11 +143,12 @@ class ReviewAuth:
         if not await self._accesses.get(key, lambda: self._review_access(caller, access)):
             raise ProblemError(403, f"{caller.username} may not {access}; a Role or ClusterRole must grant it")
 
-    async def _review_header(self, authorization: str, digest: bytes) -> Answer[Caller | None]:
+    async def _review_header(self, authorization: str, digest: bytes, client: str) -> Answer[Caller | None]:
         match = _BEARER.fullmatch(authorization)
         if match is None:
             raise unauthenticated()
-        return await self._review_token(match[1], digest)
+        with _review_of(self._token_reviews, client):
+            return await self._review_token(match[1], digest)
 
     async def _review_token(self, token: str, digest: bytes) -> Answer[Caller | None]:
         spec: dict[str, object] = {"token": token, "audiences": [AUDIENCE]}
@@ -155,7 +165,8 @@ class ReviewAuth:
     async def _review_access(self, caller: Caller, access: Access) -> Answer[bool]:
         wanted = {name: value for name, value in access._asdict().items() if value}
         spec = {**caller.user, "resourceAttributes": {"group": GROUP, "version": VERSION, **wanted}}
-        status = await self._review(ACCESS_REVIEWS, "authorization.k8s.io/v1", "SubjectAccessReview", spec)
+        with _review_of(self._access_reviews, caller.username):
+            status = await self._review(ACCESS_REVIEWS, "authorization.k8s.io/v1", "SubjectAccessReview", spec)
         allowed = status.get("allowed") is True and not status.get("denied")
         return Answer(allowed, granted=allowed)
 
@@ -182,11 +193,26 @@ def expiry_of(token: str) -> float:
     return float(expiry) if isinstance(expiry, int | float) else math.inf
 
 
-async def permit(auth: Auth, headers: Mapping[str, str], access: Access) -> None:
-    """Let a request pass whose bearer may do this; ``headers`` by lowercase name.
+@contextmanager
+def _review_of(reviews: Shares, holder: str) -> Iterator[None]:
+    """Count a question to the API server for the time of a block.
 
     Raises:
-        ProblemError: 401 or 403.
+        ProblemError: 503, too many are under way.
+    """
+    if reviews.take(holder) is not None:
+        raise unavailable("too many credentials are being reviewed")
+    try:
+        yield
+    finally:
+        reviews.release(holder)
+
+
+async def permit(auth: Auth, headers: Mapping[str, str], access: Access, client: str = "") -> None:
+    """Let a request pass whose bearer may do this; ``headers`` by lowercase name, ``client`` its IP address.
+
+    Raises:
+        ProblemError: 401, 403 or 503.
         KubeError: the API server cannot be asked.
     """
-    await auth.authorise(await auth.authenticate(headers.get("authorization", "")), access)
+    await auth.authorise(await auth.authenticate(headers.get("authorization", ""), client), access)

@@ -105,6 +105,11 @@ def unavailable(detail: str) -> ProblemError:
     return ProblemError(503, detail, headers=(("Retry-After", str(RETRY_AFTER_SECONDS)),))
 
 
+def too_many(detail: str) -> ProblemError:
+    """429 with Retry-After: this caller has too many requests of this kind under way."""
+    return ProblemError(429, detail, headers=(("Retry-After", str(RETRY_AFTER_SECONDS)),))
+
+
 def too_large(detail: str) -> ProblemError:
     """413 before the body was read to its end, so the connection cannot go on."""
     return ProblemError(413, detail, headers=(("Connection", "close"),))

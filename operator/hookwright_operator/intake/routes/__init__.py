@@ -2,8 +2,9 @@
 
 from starlette.routing import Route
 
-from hookwright_operator.intake.deadlines import Deadlines
+from hookwright_operator.intake.asgi import Bodies
 from hookwright_operator.intake.deps import Deps
+from hookwright_operator.intake.places import OTHER_REQUESTS, OTHER_REQUESTS_OF_NAMESPACE, Places
 from hookwright_operator.intake.routes.deliveries import Deliveries
 from hookwright_operator.intake.routes.endpoints import Endpoints
 from hookwright_operator.intake.routes.events import Events
@@ -15,10 +16,11 @@ EVENTS = _NAMESPACE + "/projects/{project}/events"
 """Where events come in."""
 
 
-def routes(deps: Deps, events: Events, deadlines: Deadlines) -> list[Route]:
-    """Return every route; the deadlines are those of requests' bodies."""
-    endpoints, deliveries = Endpoints(deps), Deliveries(deps)
-    recoveries = Recoveries(deps, deadlines)
+def routes(deps: Deps, events: Events, bodies: Bodies) -> list[Route]:
+    """Return every route; all but that of events share places."""
+    places = Places("requests", total=OTHER_REQUESTS, each=OTHER_REQUESTS_OF_NAMESPACE)
+    endpoints, deliveries = Endpoints(deps), Deliveries(deps, places)
+    recoveries = Recoveries(deps, bodies, places)
     return [
         Route(EVENTS, events, methods=["POST"]),
         Route(_ENDPOINT + "/test", endpoints.test, methods=["POST"]),

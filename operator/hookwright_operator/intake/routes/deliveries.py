@@ -8,8 +8,10 @@ from typing import Final
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 
-from hookwright_operator.intake.auth import Access, permit
+from hookwright_operator.intake.asgi import client_of
+from hookwright_operator.intake.auth import Access, Caller, permit
 from hookwright_operator.intake.deps import Deps
+from hookwright_operator.intake.places import OTHER_REQUESTS, OTHER_REQUESTS_OF_NAMESPACE, Places
 from hookwright_operator.intake.problems import FieldFault, ProblemError, not_found
 from hookwright_operator.intake.routes.endpoints import endpoint_access, endpoint_of
 from hookwright_operator.registry import Endpoint
@@ -27,24 +29,30 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 class Deliveries:
     """Routes of the delivery log."""
 
-    def __init__(self, deps: Deps) -> None:
+    def __init__(self, deps: Deps, places: Places) -> None:
         self._deps = deps
+        self._places = places
+        self._retries = Places("retries", total=OTHER_REQUESTS, each=OTHER_REQUESTS_OF_NAMESPACE)
 
     async def page(self, request: Request) -> JSONResponse:
         """Tell an endpoint's deliveries, the newest first: ``{data, next}``."""
-        await permit(self._deps.auth, request.headers, endpoint_access(request, "get", "deliveries"))
+        access = endpoint_access(request, "get", "deliveries")
+        await permit(self._deps.auth, request.headers, access, client_of(request.scope))
         endpoint = endpoint_of(self._deps.registry, request)
         state, limit, cursor = page_of(request.query_params.get)
-        records, following = await self._deps.deliveries.deliveries(
-            endpoint.uid, state=state, limit=limit, cursor=cursor
-        )
+        with self._places.held(endpoint.namespace):
+            records, following = await self._deps.deliveries.deliveries(
+                endpoint.uid, state=state, limit=limit, cursor=cursor
+            )
         return JSONResponse({"data": [document(record) for record in records], "next": following})
 
     async def one(self, request: Request) -> JSONResponse:
         """Tell one delivery of an endpoint."""
-        await permit(self._deps.auth, request.headers, endpoint_access(request, "get", "deliveries"))
+        access = endpoint_access(request, "get", "deliveries")
+        await permit(self._deps.auth, request.headers, access, client_of(request.scope))
         endpoint = endpoint_of(self._deps.registry, request)
-        record = await self._find(request)
+        with self._places.held(endpoint.namespace):
+            record = await self._find(request)
         if record is None or record.endpoint_uid != endpoint.uid:
             raise _no_delivery(request)
         return JSONResponse(document(record))
@@ -52,7 +60,13 @@ class Deliveries:
     async def retry(self, request: Request) -> JSONResponse:
         """Send a failed or delivered delivery again (``?project=``: only of that project): 202 ``{id, status}``."""
         namespace = request.path_params["namespace"]
-        caller = await self._deps.auth.authenticate(request.headers.get("authorization", ""))
+        authorization = request.headers.get("authorization", "")
+        caller = await self._deps.auth.authenticate(authorization, client_of(request.scope))
+        # The caller is not authorised yet, so its requests must not count for the namespace alone.
+        with self._retries.held(f"{namespace} of {caller.username}"):
+            return await self._retry(request, namespace, caller)
+
+    async def _retry(self, request: Request, namespace: str, caller: Caller) -> JSONResponse:
         record = await self._find(request)
         endpoint = self._endpoint_in(namespace, record, request.query_params.get("project"))
         # A delivery that is not there is refused like one of an endpoint that the caller may not retry.

@@ -3,10 +3,12 @@
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 
+from hookwright_operator.intake.asgi import client_of
 from hookwright_operator.intake.auth import Access, permit
 from hookwright_operator.intake.deps import Deps
-from hookwright_operator.intake.problems import not_found, unavailable
+from hookwright_operator.intake.problems import not_found, too_many, unavailable
 from hookwright_operator.registry import Endpoint, Registry
+from hookwright_runtime.endpoint_tests import EndpointTests, TooManyTestsError
 
 
 def endpoint_of(registry: Registry, request: Request) -> Endpoint:
@@ -32,12 +34,22 @@ class Endpoints:
 
     def __init__(self, deps: Deps) -> None:
         self._deps = deps
+        self._tests = EndpointTests()
 
     async def test(self, request: Request) -> JSONResponse:
-        """Send one synthetic event now and tell what came of it: ``{success, statusCode, error?}``."""
-        await permit(self._deps.auth, request.headers, endpoint_access(request, "create", "test"))
+        """Send one synthetic event now and return its outcome: ``{success, statusCode, error?}``.
+
+        Raises:
+            ProblemError: 429, too many tests are under way.
+        """
+        access = endpoint_access(request, "create", "test")
+        await permit(self._deps.auth, request.headers, access, client_of(request.scope))
         endpoint = self._with_secret(request)
-        outcome = await self._deps.tester.test(endpoint)
+        try:
+            with self._tests.one(endpoint.namespace, endpoint.name):
+                outcome = await self._deps.tester.test(endpoint)
+        except TooManyTestsError as error:
+            raise too_many(str(error)) from None
         if outcome.own_fault:
             raise unavailable(f"the test was not sent, the operator lacks resources now: {outcome.own_fault}")
         success = 200 <= outcome.status_code < 300 and not outcome.error
@@ -46,7 +58,8 @@ class Endpoints:
 
     async def secret(self, request: Request) -> JSONResponse:
         """Tell the newest signing secret: ``{secret}``."""
-        await permit(self._deps.auth, request.headers, endpoint_access(request, "get", "secret"))
+        access = endpoint_access(request, "get", "secret")
+        await permit(self._deps.auth, request.headers, access, client_of(request.scope))
         endpoint = self._with_secret(request)
         return JSONResponse({"secret": endpoint.secrets[0]}, headers={"Cache-Control": "no-store"})
 

@@ -5,11 +5,11 @@ from collections.abc import Mapping
 from starlette.types import Receive, Scope, Send
 
 from hookwright_crds.requests import REQUEST_ID
-from hookwright_operator.intake.asgi import headers_of, read_body, send_bytes
+from hookwright_operator.intake.asgi import Bodies, client_of, headers_of, send_bytes
 from hookwright_operator.intake.auth import Access, permit
-from hookwright_operator.intake.deadlines import Deadlines
 from hookwright_operator.intake.deps import AcceptResult, Deps
 from hookwright_operator.intake.parsing import MAX_BODY_BYTES, mode_of, parse
+from hookwright_operator.intake.places import EVENT_REQUESTS, Places
 from hookwright_operator.intake.problems import not_found
 from hookwright_operator.tracing import began
 
@@ -17,9 +17,10 @@ from hookwright_operator.tracing import began
 class Events:
     """Accepts events; plain ASGI, for a request object would cost as much as all the rest."""
 
-    def __init__(self, deps: Deps, deadlines: Deadlines) -> None:
+    def __init__(self, deps: Deps, bodies: Bodies, max_requests: int = EVENT_REQUESTS) -> None:
         self._deps = deps
-        self._deadlines = deadlines
+        self._bodies = bodies
+        self._places = Places("requests with events", total=max_requests, each=max(1, max_requests // 2))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer 202 ``{accepted, duplicates, deliveries}`` after the commit, else raise a `ProblemError`."""
@@ -28,7 +29,8 @@ class Events:
         headers = headers_of(scope)
         traces = self._deps.traces
         began_ns = began() if traces is not None else 0
-        await permit(self._deps.auth, headers, Access("create", "projects", "events", namespace, project))
+        access = Access("create", "projects", "events", namespace, project)
+        await permit(self._deps.auth, headers, access, client_of(scope))
         if traces is None:
             result = await self._accept(namespace, project, headers, receive)
         else:
@@ -50,5 +52,9 @@ class Events:
         if not self._deps.registry.has_project(namespace, project):
             raise not_found(f'Project "{project}" in namespace "{namespace}"')
         mode = mode_of(headers)
-        body = await read_body(receive, headers, limit=MAX_BODY_BYTES, deadlines=self._deadlines)
-        return await self._deps.accepter.accept(namespace, project, parse(mode, body, headers), trace=trace)
+        body = await self._bodies.read(receive, headers, namespace, limit=MAX_BODY_BYTES)
+        self._places.take(namespace)
+        try:
+            return await self._deps.accepter.accept(namespace, project, parse(mode, body, headers), trace=trace)
+        finally:
+            self._places.release(namespace)

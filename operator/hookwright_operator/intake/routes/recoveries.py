@@ -9,10 +9,10 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 
 from hookwright_operator.intake import exactjson
-from hookwright_operator.intake.asgi import headers_of, read_body
+from hookwright_operator.intake.asgi import Bodies, client_of, headers_of
 from hookwright_operator.intake.auth import permit
-from hookwright_operator.intake.deadlines import Deadlines
 from hookwright_operator.intake.deps import Deps
+from hookwright_operator.intake.places import Places
 from hookwright_operator.intake.problems import FieldFault, ProblemError, not_found
 from hookwright_operator.intake.routes.deliveries import timestamp
 from hookwright_operator.intake.routes.endpoints import endpoint_access, endpoint_of
@@ -32,18 +32,21 @@ _EXPECTED: Final = "give a time with its zone (RFC 3339), such as 2030-01-31T12:
 class Recoveries:
     """Routes of the jobs of one endpoint."""
 
-    def __init__(self, deps: Deps, deadlines: Deadlines) -> None:
+    def __init__(self, deps: Deps, bodies: Bodies, places: Places) -> None:
         self._deps = deps
-        self._deadlines = deadlines
+        self._bodies = bodies
+        self._places = places
 
     async def begin(self, request: Request) -> JSONResponse:
         """Begin a job from ``{since, until?}``: 202 with the job, 409 while another one runs."""
-        await permit(self._deps.auth, request.headers, endpoint_access(request, "create", "retry"))
+        access = endpoint_access(request, "create", "retry")
+        await permit(self._deps.auth, request.headers, access, client_of(request.scope))
         endpoint = endpoint_of(self._deps.registry, request)
         headers = headers_of(request.scope)
-        body = await read_body(request.receive, headers, limit=MAX_BODY_BYTES, deadlines=self._deadlines)
+        body = await self._bodies.read(request.receive, headers, endpoint.namespace, limit=MAX_BODY_BYTES)
         since_ms, until_ms = span_of(body, now_ms=self._deps.recoveries.now_ms())
-        job, new = await self._deps.recoveries.begin(endpoint.uid, since_ms=since_ms, until_ms=until_ms)
+        with self._places.held(endpoint.namespace):
+            job, new = await self._deps.recoveries.begin(endpoint.uid, since_ms=since_ms, until_ms=until_ms)
         if not new:
             raise ProblemError(
                 409, f'WebhookEndpoint "{endpoint.name}" has a recovery that is running, {job.id}; wait until it ends'
@@ -53,10 +56,12 @@ class Recoveries:
 
     async def one(self, request: Request) -> JSONResponse:
         """Tell how far a job of an endpoint has come."""
-        await permit(self._deps.auth, request.headers, endpoint_access(request, "get", "deliveries"))
+        access = endpoint_access(request, "get", "deliveries")
+        await permit(self._deps.auth, request.headers, access, client_of(request.scope))
         endpoint = endpoint_of(self._deps.registry, request)
         wanted = request.path_params["recovery"]
-        job = await self._deps.recoveries.find(wanted) if _ID.fullmatch(wanted) else None
+        with self._places.held(endpoint.namespace):
+            job = await self._deps.recoveries.find(wanted) if _ID.fullmatch(wanted) else None
         if job is None or job.endpoint_uid != endpoint.uid:
             raise not_found(f'recovery "{wanted}" of WebhookEndpoint "{endpoint.name}"')
         return JSONResponse(document(job))

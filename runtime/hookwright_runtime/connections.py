@@ -1,0 +1,128 @@
+"""Pure: the connections of one listener, bounded for each client address and in all.
+
+If a bound is reached, an idle connection makes room for a new one: at the bound of an address, the oldest idle
+connection of this address; at the bound of all, the oldest one of the address with the most idle connections. A
+connection is idle unless a request is being served on it. If no connection is idle, the new one is refused.
+"""
+
+import ipaddress
+from collections import OrderedDict
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final, Generic, TypeVar
+
+C = TypeVar("C", bound=Hashable)
+
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+_UNKNOWN: Final = "unknown"
+_IPV6_PREFIX: Final = 64
+"""A client gets at least a /64 (RFC 6177), so the addresses of a /64 share one bound."""
+
+
+class Bound(StrEnum):
+    """A bound that a new connection exceeds."""
+
+    ADDRESS = "address"
+    TOTAL = "total"
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionBounds:
+    """How many connections a listener has at most.
+
+    Attributes:
+        total: of all clients.
+        per_address: of one client address, or of one /64 network of IPv6 addresses.
+        trusted: networks of proxies, whose connections carry many clients: only the total bounds them.
+    """
+
+    total: int
+    per_address: int
+    trusted: tuple[Network, ...] = ()
+
+
+@dataclass(slots=True, eq=False)
+class Holder(Generic[C]):
+    """The connections of one client address.
+
+    Attributes:
+        count: open connections.
+        idle: those without a request, the oldest first.
+    """
+
+    address: str
+    limit: int
+    count: int = 0
+    idle: OrderedDict[C, None] = field(default_factory=OrderedDict)
+
+
+class Connections(Generic[C]):
+    """The table of open connections."""
+
+    def __init__(self, bounds: ConnectionBounds) -> None:
+        self._bounds = bounds
+        self._holders: dict[str, Holder[C]] = {}
+        self.count = 0
+
+    def add(self, connection: C, peer: str | None) -> tuple[Holder[C], C | None] | Bound:
+        """Add a new, idle connection.
+
+        Args:
+            connection: what is added.
+            peer: the IP address of the client.
+
+        Returns:
+            The holder of the connection and the idle connection that has made room and must be closed, if there is
+            one; or the bound that refuses the new connection.
+        """
+        holder = self._holder(peer)
+        leaving: C | None = None
+        if holder.count >= holder.limit:
+            if not holder.idle:
+                return Bound.ADDRESS
+            leaving = self._release(holder)
+        elif self.count >= self._bounds.total:
+            fullest = max(self._holders.values(), key=lambda one: len(one.idle), default=holder)
+            if not fullest.idle:
+                return Bound.TOTAL
+            leaving = self._release(fullest)
+        self._holders[holder.address] = holder
+        holder.count += 1
+        holder.idle[connection] = None
+        self.count += 1
+        return holder, leaving
+
+    def remove(self, connection: C, holder: Holder[C]) -> None:
+        """Remove a connection that was added; its holder counts it no longer."""
+        holder.idle.pop(connection, None)
+        holder.count -= 1
+        self.count -= 1
+        if not holder.count:
+            self._holders.pop(holder.address, None)
+
+    def _release(self, holder: Holder[C]) -> C:
+        connection = next(iter(holder.idle))
+        self.remove(connection, holder)
+        return connection
+
+    def _holder(self, peer: str | None) -> Holder[C]:
+        address, trusted = _address(peer, self._bounds.trusted)
+        limit = self._bounds.total if trusted else min(self._bounds.per_address, self._bounds.total)
+        return self._holders.get(address) or Holder(address, limit)
+
+
+def _address(peer: str | None, trusted: tuple[Network, ...]) -> tuple[str, bool]:
+    """Return what the connections of a peer are counted under, and whether the peer is a trusted proxy."""
+    try:
+        address = ipaddress.ip_address((peer or "").partition("%")[0])
+    except ValueError:
+        return _UNKNOWN, False
+    if address.version == 6:
+        address = address.ipv4_mapped or address
+    if any(address.version == network.version and address in network for network in trusted):
+        return str(address), True
+    if address.version == 4:
+        return str(address), False
+    return str(ipaddress.ip_network((address, _IPV6_PREFIX), strict=False)), False

@@ -1,0 +1,345 @@
+"""HTTP/1.1 of one connection: uvicorn's protocol over httptools, with bounds on heads, times and connections.
+
+Every second the server calls `expire` on the connections whose deadline has passed:
+
+- a head must be complete 10 s after its first byte, or after the connection was opened;
+- an idle connection is closed after 75 s;
+- the rest of a body must arrive within 10 s after the response;
+- the client must read: a response that makes no progress for 30 s ends the connection.
+
+The application bounds the time of a body that it reads.
+"""
+
+import asyncio
+import math
+from enum import Enum
+from typing import Any, Final
+
+import httptools
+from starlette.types import ASGIApp
+from uvicorn.config import Config
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+from uvicorn.server import ServerState
+
+from hookwright_runtime import refusals
+from hookwright_runtime.connections import Bound, ConnectionBounds, Connections, Holder
+from hookwright_runtime.refusals import HEAD_BYTES, HEAD_SECONDS, HEADERS, REFUSAL, URL_BYTES, Refusal, RefusalLog
+
+IDLE_SECONDS: Final = 75.0
+"""Longer than the 60 s after which load balancers close idle connections, so that they close first."""
+STALL_SECONDS: Final = 30.0
+LINGER_SECONDS: Final = 1.0
+MOST_LINGERING: Final = 64
+"""Connections beyond the bounds that get an answer at the same time; the others are closed without one."""
+
+
+class Listener:
+    """What the connections of one listener share.
+
+    Attributes:
+        connections: the open connections.
+        refuse: answers refused requests; its scope has a `Refusal` under `REFUSAL`.
+        lingering: refused connections that are still open.
+    """
+
+    def __init__(self, bounds: ConnectionBounds, refuse: ASGIApp) -> None:
+        self.connections: Connections[BoundedProtocol] = Connections(bounds)
+        self.refuse = refuse
+        self.refused = RefusalLog()
+        self.lingering = 0
+
+
+class _Reading(Enum):
+    """What the next byte of a connection belongs to."""
+
+    NOTHING = 0
+    HEAD = 1
+    BODY = 2
+
+
+class _RefusedError(Exception):
+    """Stops the parser."""
+
+
+class BoundedProtocol(HttpToolsProtocol):
+    """One connection of a client."""
+
+    def __init__(
+        self,
+        config: Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        _loop: asyncio.AbstractEventLoop | None = None,
+        *,
+        listener: Listener,
+    ) -> None:
+        super().__init__(config, server_state, app_state, _loop)
+        self.url = b""
+        self.headers = []
+        self.deadline = math.inf
+        self.write_deadline = math.inf
+        self._listener = listener
+        self._holder: Holder[BoundedProtocol] | None = None
+        self._reading = _Reading.NOTHING
+        # Bytes since a head was complete or a piece of a body came.
+        self._without_progress = 0
+        self._refusal: Refusal | None = None
+        self._resuming = False
+
+    # ---- connection
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Admit the connection, or refuse it."""
+        super().connection_made(transport)
+        self.deadline = self.loop.time() + HEAD_SECONDS
+        added = self._listener.connections.add(self, self.client[0] if self.client else None)
+        if isinstance(added, Bound):
+            self._listener.lingering += 1
+            if self._listener.lingering > MOST_LINGERING:
+                self._listener.refused.note(refusals.TOTAL_FULL.reason)
+                self._refusal = refusals.TOTAL_FULL
+                transport.abort()
+            else:
+                self._refuse(refusals.ADDRESS_FULL if added is Bound.ADDRESS else refusals.TOTAL_FULL)
+            return
+        self._holder, leaving = added
+        if leaving is not None:
+            leaving.make_room()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Release the place of the connection."""
+        if self._holder is not None:
+            self._listener.connections.remove(self, self._holder)
+            self._holder = None
+        elif self._refusal in (refusals.ADDRESS_FULL, refusals.TOTAL_FULL):
+            self._listener.lingering -= 1
+        super().connection_lost(exc)
+
+    def make_room(self) -> None:
+        """Close this idle connection, which the table has removed already."""
+        self._holder = None
+        self._listener.refused.note(refusals.IDLE_CLOSED)
+        self.transport.abort()
+
+    def pause_writing(self) -> None:
+        """Note that the client does not read fast enough."""
+        super().pause_writing()
+        self.write_deadline = self.loop.time() + STALL_SECONDS
+
+    def resume_writing(self) -> None:
+        """Note that the client has read."""
+        super().resume_writing()
+        self.write_deadline = math.inf
+
+    def expire(self, now: float) -> None:
+        """End the connection if a deadline has passed; a head that is too slow is answered 408."""
+        if now >= self.write_deadline:
+            self.transport.abort()
+        elif now < self.deadline:
+            return
+        elif self._reading is _Reading.HEAD and self._refusal is None and not self.transport.is_closing():
+            self._refuse(refusals.HEAD_TOO_SLOW)
+        elif self.transport.is_closing() or self.transport.get_write_buffer_size():
+            self.transport.abort()
+        else:
+            self.transport.close()
+
+    # ---- reading
+
+    def data_received(self, data: bytes) -> None:
+        """Parse what came, at most `HEAD_BYTES` at once."""
+        if len(data) <= HEAD_BYTES:
+            self._feed(data)
+            return
+        for start in range(0, len(data), HEAD_BYTES):
+            self._feed(data[start : start + HEAD_BYTES])
+
+    def _feed(self, data: bytes) -> None:
+        if self._refusal is not None or self.parser is None:
+            return
+        self._without_progress += len(data)
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserUpgrade as upgrade:
+            self._ignore_upgrade(data[upgrade.args[0] :])
+        except httptools.HttpParserError as error:
+            cause = error.__context__
+            self._refuse(cause.args[0] if isinstance(cause, _RefusedError) else refusals.MALFORMED)
+        else:
+            if self._without_progress > HEAD_BYTES:
+                self._refuse(self._too_large())
+
+    def _too_large(self) -> Refusal:
+        if self._reading is _Reading.BODY:
+            return refusals.TRAILERS_TOO_LARGE
+        return refusals.URL_TOO_LONG if len(self.url) > URL_BYTES else refusals.HEAD_TOO_LARGE
+
+    def _ignore_upgrade(self, rest: bytes) -> None:
+        """Read the body of a request that asks for another protocol, as RFC 9110, section 7.8, allows.
+
+        The parser takes the bytes after such a head for the other protocol. A new parser that is given the framing
+        of the request reads them as its body.
+        """
+        framing = [(name, value) for name, value in self.scope["headers"] if name in _FRAMING]
+        self.parser = httptools.HttpRequestParser(self)
+        self._resuming = True
+        self.parser.feed_data(b"POST / HTTP/1.1\r\n" + b"".join(b"%b: %b\r\n" % pair for pair in framing) + b"\r\n")
+        if rest:
+            self._feed(rest)
+
+    def on_message_begin(self) -> None:
+        """Begin a head."""
+        if self._resuming:
+            return
+        super().on_message_begin()
+        self._reading = _Reading.HEAD
+        self.deadline = self.loop.time() + HEAD_SECONDS
+
+    def on_url(self, url: bytes) -> None:
+        """Note a part of the URL."""
+        if not self._resuming:
+            super().on_url(url)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Note a header."""
+        if not self._resuming:
+            super().on_header(name, value)
+
+    def on_headers_complete(self) -> None:
+        """Start the application, unless the head is too large."""
+        if self._resuming:
+            self._resuming = False
+            return
+        if len(self.url) > URL_BYTES:
+            raise _RefusedError(refusals.URL_TOO_LONG)
+        if len(self.headers) > HEADERS or (self._without_progress > HEAD_BYTES and self._head_size() > HEAD_BYTES):
+            raise _RefusedError(refusals.HEAD_TOO_LARGE)
+        super().on_headers_complete()
+        self._reading = _Reading.BODY
+        self._without_progress = 0
+        self.deadline = math.inf
+        if self._holder is not None:
+            self._holder.idle.pop(self, None)
+        # Trailers are read into this list, which no application sees.
+        self.headers = []
+
+    def _head_size(self) -> int:
+        return len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
+
+    def on_body(self, body: bytes) -> None:
+        """Hand a piece of the body to the application."""
+        self._without_progress = 0
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        """End the body, unless it is still to be read because the parser stopped at an upgrade."""
+        if self.parser.should_upgrade():
+            return
+        super().on_message_complete()
+        self._reading = _Reading.NOTHING
+        self._without_progress = 0
+        if self.cycle.response_complete:
+            self._rest()
+
+    def on_response_complete(self) -> None:
+        """Start the next pipelined request, or wait for the client."""
+        self.server_state.total_requests += 1
+        if self.transport.is_closing():
+            self.deadline = self.loop.time() + HEAD_SECONDS
+            return
+        self.flow.resume_reading()
+        if self.pipeline:
+            cycle, app = self.pipeline.pop()
+            self._start_asgi_task(cycle, app)
+        else:
+            self._rest()
+
+    def _rest(self) -> None:
+        """Wait for the next request, or for what is left of a message, until the deadline."""
+        if self._reading is _Reading.BODY:
+            self.deadline = self.loop.time() + HEAD_SECONDS
+            return
+        if self._reading is _Reading.NOTHING:
+            self.deadline = self.loop.time() + IDLE_SECONDS
+        if self._holder is not None:
+            self._holder.idle[self] = None
+
+    # ---- refusing
+
+    def _refuse(self, refusal: Refusal) -> None:
+        """Refuse what the client sends; nothing that it sends later is parsed."""
+        self._refusal = refusal
+        self._listener.refused.note(refusal.reason)
+        self.deadline = self.loop.time() + HEAD_SECONDS
+        cycle = self.cycle
+        if cycle is None or cycle.response_complete:
+            self._answer(refusal)
+        elif self._reading is _Reading.BODY and not self.pipeline and not cycle.response_started:
+            # The application learns that the client is gone, and the refusal is the answer.
+            cycle.disconnected = True
+            cycle.message_event.set()
+            self._answer(refusal)
+        else:
+            # An earlier request is answered before the connection is closed.
+            cycle.keep_alive = False
+            if self._reading is not _Reading.BODY:
+                self.deadline = math.inf
+
+    def _answer(self, refusal: Refusal) -> None:
+        self.flow.resume_reading()
+        scope: Any = {
+            "type": "http",
+            "asgi": {"version": self.asgi_version, "spec_version": "2.3"},
+            "http_version": "1.1",
+            "server": self.server,
+            "client": self.client,
+            "scheme": "http",
+            "method": "",
+            "root_path": "",
+            "path": self.url[:URL_BYTES].decode("latin-1"),
+            "raw_path": self.url[:URL_BYTES],
+            "query_string": b"",
+            "headers": list(self.headers),
+            "state": {},
+            REFUSAL: refusal,
+        }
+        self.cycle = RequestResponseCycle(
+            scope=scope,
+            transport=_LingeringTransport(self),  # type: ignore[arg-type]
+            flow=self.flow,
+            logger=self.logger,
+            access_logger=self.access_logger,
+            access_log=False,
+            default_headers=self.server_state.default_headers,
+            message_event=asyncio.Event(),
+            expect_100_continue=False,
+            keep_alive=False,
+            on_response=_nothing,
+        )
+        self._start_asgi_task(self.cycle, self._listener.refuse)  # type: ignore[arg-type]
+
+    def linger(self) -> None:
+        """End the answer of a refusal, and discard for a second what the client still sends.
+
+        Closing a socket that holds unread bytes resets the connection, and the client would not read the answer
+        (RFC 9112, section 9.6).
+        """
+        if not self.transport.is_closing():
+            self.transport.write_eof()
+        self.deadline = self.loop.time() + LINGER_SECONDS
+
+
+class _LingeringTransport:
+    """The transport of a connection for the answer of a refusal."""
+
+    def __init__(self, connection: BoundedProtocol) -> None:
+        self.write = connection.transport.write
+        self.is_closing = connection.transport.is_closing
+        self.close = connection.linger
+
+
+def _nothing() -> None:
+    """Follow the answer of a refusal."""
+
+
+_FRAMING: Final = frozenset({b"content-length", b"transfer-encoding"})
