@@ -1,0 +1,220 @@
+"""Heads of requests before any credential: too large, too long, malformed or too slow; tried on both processes."""
+
+import socket
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+
+import httpx
+import pytest
+from hostile.attacks import MIB, Answer, Installation, Memory, closed, connect, exchange, installation, read_answer
+
+from hookwright_dev.cluster import Cluster
+
+PROCESSES = ("operator", "api")
+LIFTED = {"HOOKWRIGHT_RATE_LIMIT_IP": "100000"}
+GET = b"GET /v1/webhooks HTTP/1.1\r\nHost: x\r\n"
+POST = b"POST /v1/auth/login HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+
+
+@pytest.fixture(scope="module")
+def site(control_plane: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
+    """An operator and an API."""
+    with installation(control_plane, tmp_path_factory.mktemp("heads"), api=LIFTED) as running:
+        yield running
+
+
+def flood(connection: socket.socket, piece: bytes, *, total: int) -> int:
+    """Send a piece again and again until the server ends the connection; return the bytes that were sent."""
+    sent = 0
+    with suppress(ConnectionError, TimeoutError):
+        while sent < total:
+            connection.sendall(piece)
+            sent += len(piece)
+    return sent
+
+
+@pytest.mark.parametrize("name", PROCESSES)
+@pytest.mark.parametrize(
+    ("start", "piece"),
+    [
+        (GET, b"X-%06d: " + b"a" * 1000 + b"\r\n"),
+        (GET + b"X-Endless: ", b"a" * 1024),
+        (GET, b"a:\r\n" * 256),
+        (b"GET /", b"a" * 1024),
+        (POST + b"Transfer-Encoding: chunked\r\n\r\n0\r\n", b"X-Trailer: " + b"a" * 1000 + b"\r\n"),
+        (POST + b"Transfer-Encoding: chunked\r\n\r\n1;", b"a" * 1024),
+    ],
+    ids=["many headers", "one header", "tiny headers", "url", "trailers", "chunk extension"],
+)
+def test_a_head_without_end_takes_no_memory(site: Installation, name: str, start: bytes, piece: bytes) -> None:
+    """40 MB on one connection cost the process less than 24 MiB; they cost 560 to 840 MB before heads were bounded."""
+    memory = Memory(site.pid(name))
+    with connect(site.ports[name]) as connection:
+        connection.sendall(start)
+        flood(connection, piece * 64, total=40_000_000)
+    assert site.healthy(name)
+    assert memory.grown() < 24 * MIB
+
+
+@pytest.mark.parametrize("name", PROCESSES)
+def test_heads_without_end_on_many_connections_take_little_memory(site: Installation, name: str) -> None:
+    """60 connections that hold 60 KB of an incomplete head each."""
+    memory = Memory(site.pid(name))
+    connections = [connect(site.ports[name]) for _ in range(60)]
+    for connection in connections:
+        connection.sendall(GET + b"X-Endless: " + b"a" * 60_000)
+    assert site.healthy(name)
+    assert memory.grown() < 40 * MIB
+    for connection in connections:
+        connection.close()
+
+
+CASES = {
+    "a head of 64 KiB is served": (GET + b"X-Long: " + b"a" * 65_400 + b"\r\n\r\n", {401, 404}),
+    "a larger head is refused": (GET + b"X-Long: " + b"a" * 66_000 + b"\r\n\r\n", {431}),
+    "256 headers are served": (GET + b"X-H: a\r\n" * 255 + b"\r\n", {401, 404}),
+    "more headers are refused": (GET + b"X-H: a\r\n" * 256 + b"\r\n", {431}),
+    "a URL of 8 KiB is served": (b"GET /" + b"a" * 8191 + b" HTTP/1.1\r\nHost: x\r\n\r\n", {404}),
+    "a longer URL is refused": (b"GET /" + b"a" * 8192 + b" HTTP/1.1\r\nHost: x\r\n\r\n", {414}),
+    "a very long URL is refused": (b"GET /" + b"a" * 200_000 + b" HTTP/1.1\r\nHost: x\r\n\r\n", {414}),
+    "a line that is no request is refused": (b"HELLO\r\n\r\n", {400}),
+    "TLS on a port for HTTP is refused": (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", {400}),
+    "HTTP/2 is refused": (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", {400}),
+    "CONNECT is refused": (b"CONNECT example.com:443 HTTP/1.1\r\nHost: example.com\r\n\r\n", {400}),
+    "two lengths are refused": (POST + b"Content-Length: 1\r\nContent-Length: 2\r\n\r\nab", {400}),
+    "length and chunks together are refused": (
+        POST + b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        {400},
+    ),
+    "a header without a colon is refused": (GET + b"nonsense\r\n\r\n", {400}),
+}
+
+
+@pytest.mark.parametrize("name", PROCESSES)
+@pytest.mark.parametrize("case", CASES)
+def test_bounds_of_a_head(site: Installation, name: str, case: str) -> None:
+    """Each refusal is a problem document that ends the connection, on /v1 with the headers of the rate limit."""
+    request, statuses = CASES[case]
+    with connect(site.ports[name]) as connection:
+        with suppress(ConnectionError):
+            connection.sendall(request)
+        answer = read_answer(connection)
+        assert answer.status in statuses
+        answer.problem()
+        if answer.status in (400, 414, 431):
+            assert answer.headers["connection"] == "close"
+            assert connection.recv(1) == b""
+    if name == "api":
+        assert answer.headers["x-ratelimit-limit"] == "100000"
+        assert int(answer.headers["x-ratelimit-remaining"]) < 100_000
+        assert int(answer.headers["x-ratelimit-reset"]) > time.time() - 60
+
+
+def test_refused_heads_count_for_the_limit_per_address(control_plane: Cluster, site: Installation) -> None:
+    """A flood of malformed requests is answered 429 like any flood, and does not touch other addresses."""
+    folder = site.api.folder / "limited"
+    limited = type(site.api)(control_plane, folder, site.operator.intake_url, {"HOOKWRIGHT_RATE_LIMIT_IP": "5"})
+    limited.start()
+    try:
+        answers = [exchange(limited.port, b"HELLO\r\n\r\n").status for _ in range(7)]
+        assert answers == [400] * 5 + [429] * 2
+        assert exchange(limited.port, b"HELLO\r\n\r\n", source="127.0.0.9").status == 400
+    finally:
+        limited.stop()
+
+
+def test_slow_heads_are_ended(site: Installation) -> None:
+    """A connection that drips its head is answered 408 after 10 s, and one that sends nothing is closed."""
+
+    def drip(port: int, start: bytes) -> tuple[Answer, float]:
+        with connect(port) as connection:
+            began = time.monotonic()
+            connection.sendall(start)
+            connection.settimeout(0.5)
+            while time.monotonic() < began + 60:
+                try:
+                    return read_answer(connection), time.monotonic() - began
+                except TimeoutError:
+                    if start:
+                        connection.sendall(b"X: y\r\n")
+            raise AssertionError("the head was never refused")
+
+    attacks = [(site.ports[name], start) for name in PROCESSES for start in (GET, b"")]
+    with ThreadPoolExecutor(len(attacks)) as threads:
+        outcomes = list(threads.map(lambda attack: drip(*attack), attacks))
+    for (_, start), (answer, seconds) in zip(attacks, outcomes, strict=True):
+        assert answer.status == (408 if start else 0)
+        assert seconds > 9
+        if start:
+            answer.problem()
+    assert "x-ratelimit-limit" in outcomes[2][0].headers
+
+
+def test_the_rest_of_a_refused_body_is_not_awaited(site: Installation) -> None:
+    """A client that is answered before its body has come, and drips it, loses the connection after 10 s."""
+    with connect(site.ports["api"]) as connection:
+        connection.sendall(b"POST /v1/nowhere HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n")
+        assert read_answer(connection).status == 404
+        began = time.monotonic()
+        while not closed(connection):
+            assert time.monotonic() < began + 60
+            time.sleep(0.2)
+            with suppress(ConnectionError):
+                connection.sendall(b"a")
+
+
+@pytest.mark.parametrize("name", PROCESSES)
+@pytest.mark.parametrize(
+    ("request_bytes", "reason"),
+    [
+        (b"HELLO\r\n\r\n", "malformed"),
+        (GET + b"Connection: Upgrade\r\nUpgrade: x\r\n\r\n", None),
+        (GET + b"Authorization: Bearer nonsense\r\n\r\n", None),
+        (GET + b"Content-Length: 99999999999\r\n\r\n", None),
+    ],
+    ids=["malformed", "upgrade", "wrong credential", "large body"],
+)
+def test_no_client_without_a_credential_fills_the_log(
+    site: Installation, name: str, request_bytes: bytes, reason: str | None
+) -> None:
+    """200 requests write at most one line a second; each is counted in a metric instead."""
+    log = site.log(name)
+    before, began = len(log.read_bytes().splitlines()), time.monotonic()
+    counted = site.refusals(name, reason) if reason else 0
+    with ThreadPoolExecutor(8) as threads:
+        answers = list(threads.map(lambda _: exchange(site.ports[name], request_bytes).status, range(200)))
+    assert set(answers) <= {400, 401, 404}
+    written = len(log.read_bytes().splitlines()) - before
+    assert written <= time.monotonic() - began + 2
+    if reason:
+        assert site.refusals(name, reason) - counted == 200
+
+
+@pytest.mark.parametrize("name", PROCESSES)
+def test_a_request_that_offers_another_protocol_is_served(site: Installation, name: str) -> None:
+    """The body belongs to the request, and the next request on the connection is served as well.
+
+    Clients such as Java's offer h2c with their first request. A server that takes the body for the other protocol
+    loses the body, or parses it as another request.
+    """
+    body = b"GET /smuggled HTTP/1.1\r\nHost: x\r\n\r\n"
+    upgrade = POST + b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAARAAAAA\r\n"
+    with connect(site.ports[name]) as connection:
+        connection.sendall(upgrade + b"Content-Length: %d\r\n\r\n" % len(body))
+        connection.sendall(body)
+        first = read_answer(connection)
+        assert first.status == (400 if name == "api" else 404), first
+        if name == "api":
+            assert "not JSON" in first.problem()["detail"]
+        connection.sendall(GET + b"\r\n")
+        assert read_answer(connection).status == (401 if name == "api" else 404)
+
+
+def test_a_large_request_is_served(site: Installation) -> None:
+    """Bodies beyond the bound of heads are no heads: 200 KB of a login are read and judged."""
+    answer = httpx.post(
+        f"{site.api.url}/v1/auth/login", json={"email": "a@example.com", "password": "x" * 200_000}, timeout=30
+    )
+    assert answer.status_code in (401, 422)
