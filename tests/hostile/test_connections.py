@@ -1,0 +1,287 @@
+"""Connections before any credential: idle, busy, in bursts and from many addresses, below 1,024 file descriptors."""
+
+import asyncio
+import os
+import signal
+import socket
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import ExitStack, asynccontextmanager
+
+import httpx
+import pytest
+from hostile.attacks import (
+    LOOPBACK,
+    Installation,
+    closed,
+    connect,
+    eventually,
+    exchange,
+    installation,
+    open_files,
+    read_answer,
+)
+from starlette.types import Receive, Scope, Send
+
+from hookwright_dev.cluster import Cluster
+from hookwright_dev.installation import ApiProcess
+from hookwright_runtime import protocol
+from hookwright_runtime.connections import ConnectionBounds
+from hookwright_runtime.server import Server
+
+DESCRIPTORS = 1024
+PROCESSES = ("operator", "api")
+GET = b"GET /v1/webhooks HTTP/1.1\r\nHost: x\r\n\r\n"
+SLOW = b"POST /v1/auth/login HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 10\r\n\r\n"
+
+
+@pytest.fixture(scope="module")
+def site(control_plane: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
+    """An operator and an API that may have 1,024 descriptors each."""
+    folder = tmp_path_factory.mktemp("connections")
+    few = {"HOOKWRIGHT_MAX_IN_FLIGHT": "256"}
+    lifted = {"HOOKWRIGHT_RATE_LIMIT_IP": "0"}
+    with installation(control_plane, folder, operator=few, api=lifted, descriptors=DESCRIPTORS) as running:
+        yield running
+
+
+def served(site: Installation, name: str, source: str = LOOPBACK) -> bool:
+    """Return whether a new connection is served."""
+    return exchange(site.ports[name], GET, source).status in (401, 404)
+
+
+@pytest.mark.parametrize("name", PROCESSES)
+def test_idle_connections_of_one_address_keep_nobody_out(site: Installation, name: str) -> None:
+    """4,100 idle connections: health, other clients and the same address are served all the time."""
+    with ExitStack() as stack:
+        for number in range(4100):
+            stack.enter_context(connect(site.ports[name]))
+            if number % 500 == 499:
+                assert site.healthy(name)
+                assert served(site, name)
+                assert served(site, name, "127.0.0.2")
+        assert open_files(site.pid(name)) < DESCRIPTORS - 64
+        assert site.healthy(name)
+
+
+@pytest.mark.parametrize("name", PROCESSES)
+def test_idle_connections_of_many_addresses_keep_nobody_out(site: Installation, name: str) -> None:
+    """20 addresses with 100 connections each reach the bound of all; a new client still gets a connection."""
+    with ExitStack() as stack:
+        for number in range(2000):
+            stack.enter_context(connect(site.ports[name], f"127.0.1.{number % 20 + 1}"))
+        for _ in range(20):
+            assert site.healthy(name)
+            assert served(site, name, "127.0.0.2")
+        assert open_files(site.pid(name)) < DESCRIPTORS - 64
+
+
+@pytest.mark.parametrize("name", PROCESSES)
+def test_a_burst_of_connections_keeps_health_alive(site: Installation, name: str) -> None:
+    """Connections that wait while the process stands still are all accepted at once, without using up descriptors."""
+    pid, port = site.pid(name), site.ports[name]
+    with ExitStack() as stack:
+        for number in range(300):
+            stack.enter_context(connect(port, f"127.0.2.{number % 20 + 1}"))
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            for number in range(500):
+                waiting = stack.enter_context(socket.socket())
+                waiting.bind((f"127.0.3.{number % 20 + 1}", 0))
+                waiting.setblocking(False)
+                waiting.connect_ex((LOOPBACK, port))
+        finally:
+            os.kill(pid, signal.SIGCONT)
+        for _ in range(20):
+            assert site.healthy(name)
+        assert served(site, name)
+
+
+def test_busy_connections_beyond_the_bound_are_refused(site: Installation) -> None:
+    """Requests under way are not cut off: further connections get 503 with Retry-After, and health stays."""
+    with ExitStack() as stack:
+        for _ in range(256):
+            busy = stack.enter_context(connect(site.api.port))
+            busy.sendall(SLOW)
+        eventually(lambda: exchange(site.api.port, b"").status == 503, "every place of the address has a request")
+        answer = exchange(site.api.port, GET)
+        assert answer.status == 503
+        assert int(answer.headers["retry-after"]) > 0
+        assert "too many connections" in answer.problem()["detail"]
+        assert site.healthy("api")
+        assert served(site, "api", "127.0.0.2")
+    eventually(lambda: served(site, "api"), "served again")
+
+
+def test_a_refused_connection_has_the_headers_of_the_rate_limit(control_plane: Cluster, site: Installation) -> None:
+    """On /v1, where every answer has them."""
+    with _api(control_plane, site, "busy", {"HOOKWRIGHT_API_CONNECTIONS_PER_ADDRESS": "2"}) as api, ExitStack() as stack:
+        for _ in range(2):
+            stack.enter_context(connect(api.port)).sendall(SLOW)
+        eventually(lambda: exchange(api.port, b"").status == 503, "both places have a request")
+        answer = exchange(api.port, GET)
+        assert answer.status == 503
+        assert answer.headers["x-ratelimit-limit"] == "100"
+        assert {"x-ratelimit-remaining", "x-ratelimit-reset", "retry-after"} <= set(answer.headers)
+
+
+def test_everybody_behind_a_trusted_proxy_is_served(control_plane: Cluster, site: Installation) -> None:
+    """The bound per address does not hold for a proxy, whose connections carry many clients."""
+    settings = {"HOOKWRIGHT_API_CONNECTIONS_PER_ADDRESS": "2", "HOOKWRIGHT_TRUSTED_PROXIES": "127.0.0.0/30"}
+    with _api(control_plane, site, "proxied", settings) as api, ExitStack() as stack:
+        for _ in range(20):
+            stack.enter_context(connect(api.port)).sendall(SLOW)
+        assert exchange(api.port, GET).status == 401
+        for _ in range(2):
+            stack.enter_context(connect(api.port, "127.0.0.9")).sendall(SLOW)
+        eventually(lambda: exchange(api.port, b"", "127.0.0.9").status == 503, "others are bounded")
+
+
+def _api(cluster: Cluster, site: Installation, name: str, settings: dict[str, str]) -> "_Running":
+    return _Running(ApiProcess(cluster, site.api.folder / name, site.operator.intake_url, settings))
+
+
+class _Running:
+    def __init__(self, api: ApiProcess) -> None:
+        self._api = api
+
+    def __enter__(self) -> ApiProcess:
+        self._api.start()
+        return self._api
+
+    def __exit__(self, *_: object) -> None:
+        self._api.stop()
+
+
+# ---- the server by itself
+
+
+async def hang(_scope: Scope, receive: Receive, _send: Send) -> None:
+    """Answer nothing until the client is gone."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+async def pour(_scope: Scope, _receive: Receive, send: Send) -> None:
+    """Answer with more than any buffer takes."""
+    piece = b"x" * 65_536
+    await send({"type": "http.response.start", "status": 200, "headers": []})
+    for _ in range(1000):
+        await send({"type": "http.response.body", "body": piece, "more_body": True})
+    await send({"type": "http.response.body", "body": b""})
+
+
+async def greet(_scope: Scope, _receive: Receive, send: Send) -> None:
+    """Answer at once."""
+    await send({"type": "http.response.start", "status": 204, "headers": []})
+    await send({"type": "http.response.body", "body": b""})
+
+
+@asynccontextmanager
+async def serving(app: object, **bounds: int) -> AsyncIterator[int]:
+    """Run a server and return its port."""
+    limits = ConnectionBounds(total=bounds.get("total", 8), per_address=bounds.get("per_address", 8))
+    server = await Server.start(app, host=LOOPBACK, port=0, bounds=limits, grace=1)  # type: ignore[arg-type]
+    try:
+        yield server.port
+    finally:
+        await server.stop()
+
+
+async def ended(reader: asyncio.StreamReader) -> bytes:
+    """Return what comes until the server ends the connection, which must be within 30 s."""
+    async with asyncio.timeout(30):
+        try:
+            return await reader.read()
+        except ConnectionError:
+            return b""
+
+
+async def test_an_idle_connection_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After its idle time, and not while a request is served."""
+    monkeypatch.setattr(protocol, "IDLE_SECONDS", 0.5)
+    async with serving(greet) as port:
+        reader, writer = await asyncio.open_connection(LOOPBACK, port)
+        writer.write(GET)
+        began = time.monotonic()
+        assert (await ended(reader)).startswith(b"HTTP/1.1 204")
+        assert time.monotonic() - began >= 0.5
+        writer.close()
+
+
+async def test_a_client_that_does_not_read_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An answer that makes no progress ends its connection, and the request with it."""
+    monkeypatch.setattr(protocol, "STALL_SECONDS", 0.5)
+    finished = asyncio.Event()
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        await pour(scope, receive, send)
+        finished.set()
+
+    async with serving(app) as port:
+        with socket.create_connection((LOOPBACK, port)) as connection:
+            connection.sendall(GET)
+            async with asyncio.timeout(30):
+                await finished.wait()
+
+
+async def test_the_oldest_idle_connection_makes_room() -> None:
+    """The address with the most idle connections gives up its oldest; no request that is served is cut off."""
+    async with serving(hang, total=4, per_address=4) as port:
+        connections = []
+        for source in ("127.0.0.3", "127.0.0.2", "127.0.0.2", "127.0.0.3"):
+            connections.append(await asyncio.open_connection(LOOPBACK, port, local_addr=(source, 0)))
+        (busy_reader, busy_writer), (oldest, _), (younger, _), (other, _) = connections
+        busy_writer.write(GET)
+        async with httpx.AsyncClient(trust_env=False) as client:
+            with pytest.raises(httpx.ReadTimeout):
+                await client.get(f"http://{LOOPBACK}:{port}/", timeout=1)
+        assert await ended(oldest) == b""
+        for reader in (busy_reader, younger, other):
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(reader.read(1), 0.1)
+        for _, writer in connections:
+            writer.close()
+
+
+async def test_a_pipelined_request_that_is_malformed_comes_after_the_first_answer() -> None:
+    """The first request is answered whole, and then the connection ends."""
+
+    async def slow(scope: Scope, receive: Receive, send: Send) -> None:
+        await asyncio.sleep(0.2)
+        await greet(scope, receive, send)
+
+    async with serving(slow) as port:
+        reader, writer = await asyncio.open_connection(LOOPBACK, port)
+        writer.write(GET + b"HELLO\r\n\r\n")
+        answer = await ended(reader)
+        assert answer.count(b"HTTP/1.1") == 1
+        assert answer.startswith(b"HTTP/1.1 204")
+        writer.close()
+
+
+async def test_a_malformed_body_is_refused_while_the_application_waits_for_it() -> None:
+    """The application learns that the client is gone, and the client gets a 400."""
+    gone = asyncio.Event()
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        await hang(scope, receive, send)
+        gone.set()
+
+    async with serving(app) as port:
+        reader, writer = await asyncio.open_connection(LOOPBACK, port)
+        writer.write(b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n")
+        await writer.drain()
+        writer.write(b"nonsense\r\n")
+        assert (await ended(reader)).startswith(b"HTTP/1.1 400")
+        async with asyncio.timeout(10):
+            await gone.wait()
+        writer.close()
+
+
+def test_the_helper_reads_a_closed_connection_as_no_answer() -> None:
+    """Status 0 stands for a connection that the server closed without an answer."""
+    with socket.create_server((LOOPBACK, 0)) as listener, connect(listener.getsockname()[1]) as connection:
+        listener.accept()[0].close()
+        assert read_answer(connection).status == 0
+        assert closed(connection)
