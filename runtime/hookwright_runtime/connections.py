@@ -6,6 +6,7 @@ connection is idle unless a request is being served on it. If no connection is i
 """
 
 import ipaddress
+import math
 from collections import OrderedDict
 from collections.abc import Hashable
 from dataclasses import dataclass, field
@@ -53,7 +54,7 @@ class Holder(Generic[C]):
     """
 
     address: str
-    limit: int
+    limit: float
     count: int = 0
     idle: OrderedDict[C, None] = field(default_factory=OrderedDict)
 
@@ -70,7 +71,7 @@ class Connections(Generic[C]):
         """Add a new, idle connection.
 
         Args:
-            connection: what is added.
+            connection: the new connection.
             peer: the IP address of the client.
 
         Returns:
@@ -109,7 +110,7 @@ class Connections(Generic[C]):
 
     def _holder(self, peer: str | None) -> Holder[C]:
         address, trusted = _address(peer, self._bounds.trusted)
-        limit = self._bounds.total if trusted else min(self._bounds.per_address, self._bounds.total)
+        limit = math.inf if trusted else self._bounds.per_address
         return self._holders.get(address) or Holder(address, limit)
 
 

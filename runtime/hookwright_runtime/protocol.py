@@ -147,7 +147,7 @@ class BoundedProtocol(HttpToolsProtocol):
     # ---- reading
 
     def data_received(self, data: bytes) -> None:
-        """Parse what came, at most `HEAD_BYTES` at once."""
+        """Parse the received bytes, at most `HEAD_BYTES` at once."""
         if len(data) <= HEAD_BYTES:
             self._feed(data)
             return
@@ -255,7 +255,7 @@ class BoundedProtocol(HttpToolsProtocol):
             self._rest()
 
     def _rest(self) -> None:
-        """Wait for the next request, or for what is left of a message, until the deadline."""
+        """Wait for the next request, or for the rest of a message, until the deadline."""
         if self._reading is _Reading.BODY:
             self.deadline = self.loop.time() + HEAD_SECONDS
             return
@@ -267,7 +267,7 @@ class BoundedProtocol(HttpToolsProtocol):
     # ---- refusing
 
     def _refuse(self, refusal: Refusal) -> None:
-        """Refuse what the client sends; nothing that it sends later is parsed."""
+        """Refuse a request; no later bytes of the client are parsed."""
         self._refusal = refusal
         self._listener.refused.note(refusal.reason)
         self.deadline = self.loop.time() + HEAD_SECONDS
@@ -319,7 +319,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self._start_asgi_task(self.cycle, self._listener.refuse)  # type: ignore[arg-type]
 
     def linger(self) -> None:
-        """End the answer of a refusal, and discard for a second what the client still sends.
+        """End the answer of a refusal, and discard for a second the bytes that the client still sends.
 
         Closing a socket that holds unread bytes resets the connection, and the client would not read the answer
         (RFC 9112, section 9.6).

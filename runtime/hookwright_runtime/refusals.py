@@ -34,7 +34,7 @@ class Refusal:
         reason: value of the metric's label.
         status: HTTP status code.
         title: phrase of the status code (RFC 9110, RFC 6585).
-        detail: what is wrong, and what is right.
+        detail: the fault, and the correct form.
     """
 
     reason: str

@@ -1,7 +1,6 @@
 """What the attacks over HTTP share: raw connections, the memory of a process, and an installation under attack."""
 
 import json
-import os
 import socket
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -71,7 +70,7 @@ def exchange(port: int, request: bytes, source: str = LOOPBACK) -> Answer:
 
 def closed(connection: socket.socket) -> bool:
     """Return whether the server has closed a connection on which nothing is to be read."""
-    connection.setblocking(False)
+    connection.settimeout(0)
     try:
         return connection.recv(1, socket.MSG_PEEK) == b""
     except BlockingIOError:
@@ -114,7 +113,7 @@ class Memory:
 
 @dataclass(frozen=True, slots=True)
 class Installation:
-    """An operator and an API as processes of their own."""
+    """An operator process and an API process."""
 
     operator: OperatorProcess
     api: ApiProcess
@@ -160,7 +159,7 @@ def installation(
     """Run an operator and an API for a block.
 
     Args:
-        cluster: what they run on.
+        cluster: their control plane.
         folder: for their files.
         operator: settings of the operator.
         api: settings of the API.
@@ -183,4 +182,4 @@ def installation(
 
 def open_files(pid: int) -> int:
     """Return how many file descriptors a process has open."""
-    return len(os.listdir(f"/proc/{pid}/fd"))
+    return sum(1 for _ in Path(f"/proc/{pid}/fd").iterdir())

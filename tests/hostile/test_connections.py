@@ -88,7 +88,7 @@ def test_a_burst_of_connections_keeps_health_alive(site: Installation, name: str
             for number in range(500):
                 waiting = stack.enter_context(socket.socket())
                 waiting.bind((f"127.0.3.{number % 20 + 1}", 0))
-                waiting.setblocking(False)
+                waiting.settimeout(0)
                 waiting.connect_ex((LOOPBACK, port))
         finally:
             os.kill(pid, signal.SIGCONT)
@@ -115,7 +115,10 @@ def test_busy_connections_beyond_the_bound_are_refused(site: Installation) -> No
 
 def test_a_refused_connection_has_the_headers_of_the_rate_limit(control_plane: Cluster, site: Installation) -> None:
     """On /v1, where every answer has them."""
-    with _api(control_plane, site, "busy", {"HOOKWRIGHT_API_CONNECTIONS_PER_ADDRESS": "2"}) as api, ExitStack() as stack:
+    with (
+        _api(control_plane, site, "busy", {"HOOKWRIGHT_API_CONNECTIONS_PER_ADDRESS": "2"}) as api,
+        ExitStack() as stack,
+    ):
         for _ in range(2):
             stack.enter_context(connect(api.port)).sendall(SLOW)
         eventually(lambda: exchange(api.port, b"").status == 503, "both places have a request")
@@ -189,7 +192,7 @@ async def serving(app: object, **bounds: int) -> AsyncIterator[int]:
 
 
 async def ended(reader: asyncio.StreamReader) -> bytes:
-    """Return what comes until the server ends the connection, which must be within 30 s."""
+    """Return all bytes until the server ends the connection, which must be within 30 s."""
     async with asyncio.timeout(30):
         try:
             return await reader.read()
@@ -228,9 +231,10 @@ async def test_a_client_that_does_not_read_is_cut_off(monkeypatch: pytest.Monkey
 async def test_the_oldest_idle_connection_makes_room() -> None:
     """The address with the most idle connections gives up its oldest; no request that is served is cut off."""
     async with serving(hang, total=4, per_address=4) as port:
-        connections = []
-        for source in ("127.0.0.3", "127.0.0.2", "127.0.0.2", "127.0.0.3"):
-            connections.append(await asyncio.open_connection(LOOPBACK, port, local_addr=(source, 0)))
+        connections = [
+            await asyncio.open_connection(LOOPBACK, port, local_addr=(source, 0))
+            for source in ("127.0.0.3", "127.0.0.2", "127.0.0.2", "127.0.0.3")
+        ]
         (busy_reader, busy_writer), (oldest, _), (younger, _), (other, _) = connections
         busy_writer.write(GET)
         async with httpx.AsyncClient(trust_env=False) as client:

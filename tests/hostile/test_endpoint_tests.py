@@ -1,0 +1,153 @@
+"""Tests of hanging endpoints: they use places and connections of their own, and the intake and /v1 stay open."""
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+from uuid import uuid4
+
+import httpx
+import pytest
+from api.processes import Organization
+from hostile.attacks import Installation, installation
+
+from hookwright_dev.cluster import Cluster
+from hookwright_runtime.endpoint_tests import EndpointTests, TooManyTestsError
+
+LIFTED = {f"HOOKWRIGHT_RATE_LIMIT_{limit}": "0" for limit in ("IP", "ORGANIZATION", "LOGIN")}
+EVENT = {"type": "delivered", "messageId": "m"}
+
+
+@pytest.fixture(scope="module")
+def site(control_plane: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
+    """An operator and an API without rate limits."""
+    with installation(control_plane, tmp_path_factory.mktemp("tests"), api=LIFTED) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def organizations(control_plane: Cluster, site: Installation) -> Iterator[tuple[Organization, Organization]]:
+    """A hostile organization and another one, each with project billing."""
+    with httpx.Client(base_url=site.api.url, trust_env=False, timeout=60) as client:
+        made = []
+        for prefix in ("hostile", "other"):
+            name = f"{prefix}-{uuid4().hex[:8]}"
+            control_plane.kubectl("create", "namespace", name)
+            made.append(Organization(control_plane, client, name))
+            made[-1].project()
+        yield made[0], made[1]
+        control_plane.kubectl("delete", "namespace", *(one.name for one in made), "--wait=false")
+
+
+@pytest.fixture
+def hanging() -> Iterator[str]:
+    """The URL of a receiver that accepts connections and never answers."""
+    with socket.create_server(("127.0.0.1", 0), backlog=256) as listener:
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}/hang"
+
+
+@asynccontextmanager
+async def client_of(site: Installation, key: dict[str, str]) -> AsyncIterator[httpx.AsyncClient]:
+    """A client of /v1 with a key and as many connections as it wants."""
+    limits = httpx.Limits(max_connections=None)
+    async with httpx.AsyncClient(
+        base_url=site.api.url, headers=key, trust_env=False, timeout=120, limits=limits
+    ) as client:
+        yield client
+
+
+async def test_200_tests_of_one_hanging_endpoint_shut_nothing(
+    site: Installation, organizations: tuple[Organization, Organization], hanging: str
+) -> None:
+    """Two are under way, the others are answered 429 at once; events of both organizations are accepted meanwhile."""
+    hostile, other = organizations
+    key, other_key = hostile.service_key(), other.service_key()
+    webhook = hostile.webhook(key, hanging)["id"]
+    async with client_of(site, key) as attacker, client_of(site, other_key) as victim:
+        tests = [asyncio.create_task(attacker.post(f"/v1/webhooks/{webhook}/test")) for _ in range(200)]
+        refused = [await next_one for _, next_one in zip(range(198), asyncio.as_completed(tests), strict=False)]
+        assert {answer.status_code for answer in refused} == {429}
+        for answer in refused:
+            assert int(answer.headers["retry-after"]) > 0
+            assert answer.headers["content-type"] == "application/problem+json"
+            assert "2 tests under way" in answer.json()["detail"]
+        for client in (victim, attacker):
+            answers = await asyncio.gather(*(client.post("/v1/events", json=EVENT) for _ in range(20)))
+            assert {answer.status_code for answer in answers} == {202}
+        assert sum(not test.done() for test in tests) == 2
+        await _cancel(tests)
+
+
+async def test_tests_of_many_endpoints_of_one_organization_are_bounded(
+    site: Installation, organizations: tuple[Organization, Organization], hanging: str
+) -> None:
+    """16 are under way of the 24 that its 12 endpoints may have; another organization tests its endpoint."""
+    hostile, other = organizations
+    key, other_key = hostile.service_key(), other.service_key()
+    webhooks = [hostile.webhook(key, hanging)["id"] for _ in range(12)]
+    others = other.webhook(other_key, hanging)["id"]
+    async with client_of(site, key) as attacker, client_of(site, other_key) as victim:
+        tests = [asyncio.create_task(attacker.post(f"/v1/webhooks/{one}/test")) for one in webhooks * 2]
+        refused = [await next_one for _, next_one in zip(range(8), asyncio.as_completed(tests), strict=False)]
+        assert {answer.status_code for answer in refused} == {429}
+        assert "16 tests of endpoints under way" in refused[0].json()["detail"]
+        mine = asyncio.create_task(victim.post(f"/v1/webhooks/{others}/test"))
+        done, _ = await asyncio.wait([mine], timeout=1)
+        assert not done, "the other organization's test waits for its receiver"
+        await _cancel([*tests, mine])
+
+
+async def test_the_operator_bounds_tests_by_itself(
+    site: Installation, organizations: tuple[Organization, Organization], hanging: str
+) -> None:
+    """Several replicas of the API share an operator: its bound holds for requests that come to it directly."""
+    hostile, _ = organizations
+    webhook = hostile.webhook(hostile.service_key(), hanging)["id"]
+    token = site.api.folder.joinpath("operator-token").read_text()
+    url = f"{site.operator.intake_url}/v1alpha1/namespaces/{hostile.name}/webhookendpoints/{webhook}"
+    limits = httpx.Limits(max_connections=None)
+    headers = {"Authorization": f"Bearer {token}"}
+    async with httpx.AsyncClient(headers=headers, trust_env=False, timeout=120, limits=limits) as client:
+        tests = [asyncio.create_task(client.post(f"{url}/test")) for _ in range(50)]
+        refused = [await next_one for _, next_one in zip(range(48), asyncio.as_completed(tests), strict=False)]
+        assert {answer.status_code for answer in refused} == {429}
+        assert int(refused[0].headers["retry-after"]) > 0
+        assert (await client.get(f"{url}/secret")).status_code == 200
+        await _cancel(tests)
+
+
+async def _cancel(requests: list[asyncio.Task[Any]]) -> None:
+    for request in requests:
+        request.cancel()
+    await asyncio.gather(*requests, return_exceptions=True)
+
+
+def test_a_place_is_free_again_after_a_test() -> None:
+    """Whatever ends a test releases its places, and a refused test takes none."""
+    tests = EndpointTests()
+    for _ in range(3):
+        with tests.one("acme", "orders"), tests.one("acme", "orders"):
+            with pytest.raises(TooManyTestsError, match='"orders" has 2 tests'), tests.one("acme", "orders"):
+                pass
+            with suppress(ZeroDivisionError), tests.one("acme", "others"):
+                raise ZeroDivisionError
+
+
+def test_the_bounds_of_tests() -> None:
+    """16 of a namespace, 64 of all; each refusal names its bound."""
+    tests = EndpointTests()
+    held = []
+    for namespace in range(4):
+        for number in range(16):
+            one = tests.one(f"n{namespace}", f"e{number}")
+            one.__enter__()
+            held.append(one)
+        with pytest.raises(TooManyTestsError, match=f'"n{namespace}" has 16 tests'):
+            tests.one(f"n{namespace}", "e99").__enter__()
+    with pytest.raises(TooManyTestsError, match="64 tests"):
+        tests.one("n5", "e1").__enter__()
+    for one in held:
+        one.__exit__(None, None, None)
+    with tests.one("n5", "e1"):
+        pass

@@ -1,0 +1,99 @@
+"""The table of connections: who is admitted, and whose idle connection makes room."""
+
+import ipaddress
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hookwright_runtime.connections import Bound, ConnectionBounds, Connections, Holder
+
+PROXY = ipaddress.ip_network("192.0.2.0/28")
+
+
+def table(total: int = 4, per_address: int = 2) -> Connections[str]:
+    """A table with small bounds and one trusted network."""
+    return Connections(ConnectionBounds(total, per_address, (PROXY,)))
+
+
+def admitted(result: tuple[Holder[str], str | None] | Bound) -> tuple[Holder[str], str | None]:
+    """Return what an admission gave."""
+    assert not isinstance(result, Bound)
+    return result
+
+
+def begin(connections: Connections[str], name: str, peer: str | None) -> None:
+    """Add a connection and begin a request on it."""
+    holder, _ = admitted(connections.add(name, peer))
+    holder.idle.pop(name)
+
+
+@pytest.mark.parametrize(
+    ("busy", "peer", "expected"),
+    [
+        (["198.51.100.1"], "198.51.100.1", None),
+        (["198.51.100.1"] * 2, "198.51.100.1", Bound.ADDRESS),
+        (["198.51.100.1"] * 2, "::ffff:198.51.100.1", Bound.ADDRESS),
+        (["198.51.100.1"] * 2, "198.51.100.2", None),
+        (["198.51.100.1", "198.51.100.2", "198.51.100.3", "198.51.100.4"], "198.51.100.5", Bound.TOTAL),
+        (["2001:db8::1", "2001:db8::2"], "2001:db8::3", Bound.ADDRESS),
+        (["2001:db8::1", "2001:db8::2"], "2001:db8:0:1::3", None),
+        (["fe80::1%eth0"] * 2, "fe80::1%eth1", Bound.ADDRESS),
+        (["192.0.2.1"] * 3, "192.0.2.1", None),
+        (["192.0.2.1"] * 4, "192.0.2.1", Bound.TOTAL),
+        ([None] * 2, "no address", Bound.ADDRESS),
+    ],
+)
+def test_a_busy_connection_makes_no_room(busy: list[str | None], peer: str, expected: Bound | None) -> None:
+    """A new connection is admitted below both bounds; a trusted proxy has only the bound of all."""
+    connections = table()
+    for number, address in enumerate(busy):
+        begin(connections, f"c{number}", address)
+    result = connections.add("new", peer)
+    if expected is not None:
+        assert result is expected
+    else:
+        assert admitted(result)[1] is None
+
+
+def test_the_oldest_idle_connection_of_the_address_makes_room() -> None:
+    """At the bound of an address; other addresses keep theirs."""
+    connections = table()
+    for name, peer in (("other", "198.51.100.2"), ("first", "198.51.100.1"), ("second", "198.51.100.1")):
+        connections.add(name, peer)
+    assert admitted(connections.add("third", "198.51.100.1"))[1] == "first"
+    assert connections.count == 3
+
+
+def test_the_address_with_the_most_idle_connections_makes_room() -> None:
+    """At the bound of all; who has few connections keeps them."""
+    connections = table(total=3)
+    for name, peer in (("lone", "198.51.100.1"), ("a", "198.51.100.2"), ("b", "198.51.100.2")):
+        connections.add(name, peer)
+    assert admitted(connections.add("new", "198.51.100.3"))[1] == "a"
+
+
+@given(st.lists(st.tuples(st.integers(0, 4), st.sampled_from(["begin", "rest", "open", "close"]))))
+def test_the_table_never_exceeds_its_bounds(steps: list[tuple[int, str]]) -> None:
+    """Whatever clients do, the counts are those of the open connections."""
+    connections = table()
+    opened: dict[str, tuple[Holder[str], str]] = {}
+    for number, (address, action) in enumerate(steps):
+        mine = [name for name, (_, peer) in opened.items() if peer == f"198.51.100.{address}"]
+        if action == "open":
+            result = connections.add(f"c{number}", f"198.51.100.{address}")
+            if not isinstance(result, Bound):
+                holder, leaving = result
+                if leaving is not None:
+                    del opened[leaving]
+                opened[f"c{number}"] = (holder, f"198.51.100.{address}")
+        elif mine and action == "close":
+            connections.remove(mine[0], opened.pop(mine[0])[0])
+        elif mine and action == "begin":
+            opened[mine[0]][0].idle.pop(mine[0], None)
+        elif mine:
+            opened[mine[0]][0].idle[mine[0]] = None
+        assert connections.count == len(opened) <= 4
+        for peer in {peer for _, peer in opened.values()}:
+            held = [holder for holder, one in opened.values() if one == peer]
+            assert len(held) == held[0].count <= 2

@@ -1,0 +1,22 @@
+"""Shares: a holder never has more than its bound, nor all more than theirs."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hookwright_runtime.shares import Full, Shares
+
+
+@given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(1, 4), st.booleans())))
+def test_no_bound_is_ever_exceeded(steps: list[tuple[str, int, bool]]) -> None:
+    """A refused amount changes nothing, and what was taken can be released."""
+    shares, taken = Shares(total=7, each=4), {"a": 0, "b": 0, "c": 0}
+    for holder, amount, taking in steps:
+        if taking:
+            full = shares.take(holder, amount)
+            assert (full is Full.HOLDER) == (taken[holder] + amount > 4)
+            if full is None:
+                taken[holder] += amount
+        elif taken[holder] >= amount:
+            shares.release(holder, amount)
+            taken[holder] -= amount
+        assert shares.held == sum(taken.values()) <= 7
