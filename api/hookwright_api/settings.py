@@ -73,7 +73,9 @@ class Settings(BaseSettings):
         "when it changes.",
     )
     trusted_proxies: Networks = Field(
-        default=(), description="CIDRs of the proxies whose X-Forwarded-For header counts, separated by commas."
+        default=(),
+        description="CIDRs of the proxies whose X-Forwarded-For header counts, separated by commas. Their connections "
+        "have no bound per address.",
     )
     rate_limit_url: str = Field(
         default="memory://",

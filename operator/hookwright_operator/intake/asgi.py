@@ -5,7 +5,7 @@ import contextlib
 from collections.abc import Mapping
 from typing import Final
 
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from hookwright_operator.intake.deadlines import Deadlines
 from hookwright_operator.intake.places import BODY_BYTES, BODY_BYTES_OF_NAMESPACE
@@ -69,7 +69,7 @@ class Bodies:
             ) from None
 
     async def _collect(self, receive: Receive, namespace: str, limit: int) -> bytes:
-        piece, more = await _piece(receive)
+        piece, more = _piece(await receive())
         if not more:
             if len(piece) > limit:
                 raise _over(limit)
@@ -84,7 +84,7 @@ class Bodies:
                 pieces.append(piece)
                 if not more:
                     return b"".join(pieces)
-                piece, more = await _piece(receive)
+                piece, more = _piece(await receive())
         finally:
             if size:
                 self._arriving.release(namespace, size)
@@ -98,8 +98,7 @@ class Bodies:
             )
 
 
-async def _piece(receive: Receive) -> tuple[bytes, bool]:
-    message = await receive()
+def _piece(message: Message) -> tuple[bytes, bool]:
     if message["type"] == "http.disconnect":
         raise ClientGoneError
     return message.get("body", b""), message.get("more_body", False)

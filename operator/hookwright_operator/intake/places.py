@@ -38,10 +38,11 @@ class Places:
             ProblemError: 503, no place is free.
         """
         full = self._shares.take(namespace)
+        if full is None:
+            return
         if full is Full.HOLDER:
             raise unavailable(f'namespace "{namespace}" has {self._shares.each} {self._what} under way')
-        if full is Full.TOTAL:
-            raise unavailable(f"{self._shares.total} {self._what} are under way")
+        raise unavailable(f"{self._shares.total} {self._what} are under way")
 
     def release(self, namespace: str) -> None:
         """Release a place that was taken."""
