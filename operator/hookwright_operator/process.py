@@ -42,6 +42,7 @@ from hookwright_operator.reconcile.world import World
 from hookwright_operator.registry import Endpoint, Health, Registry
 from hookwright_operator.sessions import Rotation, SessionKeys
 from hookwright_operator.settings import Settings
+from hookwright_operator.store.key_digests import KeyDigests
 from hookwright_operator.store.store import Store
 from hookwright_operator.supervise import Supervisor
 from hookwright_operator.tracing import Traces
@@ -108,6 +109,7 @@ class Operator:
             cache=Cache(),
             registry=self._registry,
             store=store,
+            digests=KeyDigests(store.sharing.read, store.sharing.write, now_ms),
             allow_http=settings.allow_http,
             finalizer_grace=timedelta(seconds=settings.finalizer_grace),
             counts_lost=self._health.changed,

@@ -1,7 +1,9 @@
 """API keys of a project: made here with their digest alone, listed, revoked."""
 
+import asyncio
 from typing import Annotated, Any
 
+import structlog
 from fastapi import APIRouter, Header, Request, Response
 
 from hookwright_api.answers import answer, from_kube
@@ -16,7 +18,7 @@ from hookwright_api.idempotency import (
     expired,
     request_digest,
 )
-from hookwright_api.problems import FieldFault, ProblemError, invalid, not_found
+from hookwright_api.problems import FieldFault, ProblemError, invalid, not_found, unavailable
 from hookwright_api.rendering import timestamp
 from hookwright_api.routes.scoping import project_named
 from hookwright_api.routing import SessionRoute, caller_of
@@ -26,6 +28,8 @@ from hookwright_api.view.records import KeyRecord
 from hookwright_api.view.view import object_path
 from hookwright_crds import API_VERSION
 from hookwright_crds.keys import KEY_ID_LENGTH, MintedKey, mint
+
+log = structlog.get_logger(__name__)
 
 router = APIRouter(prefix="/v1/projects/{project}/keys", tags=["keys"], route_class=SessionRoute)
 
@@ -40,6 +44,7 @@ async def create_key(
 ) -> Response:
     """Make a key. Its plaintext is in this answer only; what is kept is its SHA-256.
 
+    The key works as soon as this is answered. 503 means that the operator is away, and that nothing is left behind.
     A repetition with the same Idempotency-Key makes no second key and is answered 409, for the key
     cannot be shown again.
     """
@@ -58,7 +63,7 @@ async def create_key(
         if error.reason == "AlreadyExists":
             raise _made_before(minted.key_id) from None
         raise from_kube(error, "the key") from None
-    services.view.keys.put(made)
+    await _confirmed(services, organization, made)
     document = {
         "id": minted.key_id,
         "name": body.name,
@@ -66,6 +71,43 @@ async def create_key(
         "created_at": made["metadata"]["creationTimestamp"],
     }
     return answer(document, 201, Location=f"/v1/projects/{project}/keys")
+
+
+async def _confirmed(services: Services, organization: str, made: dict[str, Any]) -> None:
+    """Return when the operator has confirmed a new key, so that every replica accepts it.
+
+    Raises:
+        ProblemError: 503 if the operator did not confirm it in time; the ApiKey is deleted then.
+    """
+    name, uid = made["metadata"]["name"], made["metadata"]["uid"]
+    services.view.keys.put(made)
+    try:
+        record = await services.view.keys.wait(
+            organization,
+            name,
+            lambda known: known is None or known.confirmed,
+            seconds=services.settings.create_timeout,
+        )
+    except BaseException as error:
+        # A caller that leaves while the key is confirmed must not leave a key behind that nobody has.
+        await asyncio.shield(_take_back(services, organization, name, uid))
+        if not isinstance(error, TimeoutError):
+            raise
+        raise unavailable("the operator did not confirm the key in time; nothing was kept") from None
+    if record is None or record.identity.uid != uid:
+        raise ProblemError(409, "the key was deleted while it was made; make another one")
+
+
+async def _take_back(services: Services, organization: str, name: str, uid: str) -> None:
+    try:
+        await services.kube.delete(object_path("apikeys", organization, name), uid=uid)
+    except KubeError as error:
+        if error.status not in (404, 409):
+            log.warning("key not confirmed and not deleted, it stays until it is revoked", name=name, error=str(error))
+            return
+    known = services.view.keys.get(organization, name)
+    if known is not None and known.identity.uid == uid:
+        services.view.keys.forget(known)
 
 
 def _fresh_id(

@@ -13,6 +13,7 @@ from pydantic_core import to_json
 
 from hookwright_api.rendering import endpoint_summary
 from hookwright_crds.base import ObjectMeta
+from hookwright_crds.conditions import find
 from hookwright_crds.resources import ApiKey, Project, WebhookEndpoint
 from hookwright_crds.sessions import SessionKey, parse_session_keys
 from hookwright_crds.users import EMAIL_FIELD, ORGANIZATION_FIELD, PASSWORD_HASH_FIELD, normal_email
@@ -77,6 +78,7 @@ class KeyRecord:
     Attributes:
         key_id: by which a presented key is looked up; empty until the operator has made the key.
         digest: what a presented key must match; empty likewise.
+        confirmed: the operator says that the digest belongs to this ApiKey, so the key opens its project.
     """
 
     identity: Identity
@@ -87,21 +89,25 @@ class KeyRecord:
     expires_at: datetime | None
     last_used_at: datetime | None
     annotations: Mapping[str, str]
+    confirmed: bool
 
     @classmethod
     def of(cls, written: Object) -> "KeyRecord":
         """Read an ApiKey: one with a digest is its own id, one handed over is what its status says."""
         key = ApiKey.model_validate(written)
         declared = key.spec.digest is not None
+        digest = (key.spec.digest if declared else key.status.digest) or ""
+        ready = find(key.status.conditions, "Ready")
         return cls(
             identity=Identity.from_meta(key.metadata),
             project=key.spec.project_ref.name,
             display_name=key.spec.display_name,
             key_id=(key.metadata.name if declared else key.status.key_id) or "",
-            digest=(key.spec.digest if declared else key.status.digest) or "",
+            digest=digest,
             expires_at=key.spec.expires_at,
             last_used_at=key.status.last_used_at,
             annotations=key.metadata.annotations,
+            confirmed=ready is not None and ready.status == "True" and key.status.digest == digest,
         )
 
 

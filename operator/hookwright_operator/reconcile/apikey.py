@@ -39,16 +39,22 @@ REMOVE_AT_ANNOTATION: Final = "hookwright.dev/remove-at"
 
 @dataclass(frozen=True, slots=True)
 class ObservedApiKey:
-    """An ApiKey and what it depends on; ``secret`` is the handover Secret."""
+    """An ApiKey and what it depends on.
+
+    Attributes:
+        secret: the handover Secret.
+        duplicate: the digest belongs to another ApiKey.
+    """
 
     key: ApiKey
     project: Parent | None
     secret: Secret | None
+    duplicate: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class _Identity:
-    """What is kept of a key for good."""
+class Identity:
+    """The id and the digest of a key."""
 
     key_id: str
     digest: str
@@ -62,7 +68,7 @@ class _Outcome:
         removal: comes after the identity was written down, for the Secret may be all that tells it.
     """
 
-    identity: _Identity | None = None
+    identity: Identity | None = None
     handover: HandoverStatus | None = None
     fault: tuple[str, str] | None = None
     actions: tuple[Action, ...] = ()
@@ -75,6 +81,8 @@ def plan_apikey(observed: ObservedApiKey, *, now: datetime, mint: Callable[[], M
     key = observed.key
     if key.metadata.deletion_timestamp is not None:
         return Plan()
+    if observed.duplicate:
+        return Plan(tuple(_plan_duplicate(observed, now)))
     if observed.project is None:
         name = key.spec.project_ref.name
         sentence = (
@@ -91,6 +99,24 @@ def plan_apikey(observed: ObservedApiKey, *, now: datetime, mint: Callable[[], M
     )
 
 
+def identity_of(key: ApiKey, secret: Secret | None) -> Identity | None:
+    """Return the identity that an ApiKey declares or had before, None if its key is still to be made."""
+    if key.spec.digest is not None:
+        return Identity(key.metadata.name, key.spec.digest)
+    return _recorded(key) or _handed_over(secret)
+
+
+def _plan_duplicate(observed: ObservedApiKey, now: datetime) -> list[Action]:
+    """Report the duplicate without the digest, so that the key opens nothing, and without naming the owner."""
+    sentence = (
+        "The digest belongs to another ApiKey, which declared it first; deleting that ApiKey does not change this. "
+        "Make a new key."
+    )
+    outcome = _Outcome(handover=observed.key.status.handover, fault=("DuplicateDigest", sentence))
+    kept = _plan_metadata(observed.key, observed.project, outcome) if observed.project is not None else []
+    return [*kept, *_plan_status(observed.key, outcome, now)]
+
+
 def _key(key: ApiKey) -> Key:
     return Key("ApiKey", key.metadata.namespace, key.metadata.name)
 
@@ -101,33 +127,33 @@ def _as_it_was(key: ApiKey) -> _Outcome:
 
 def _declared(key: ApiKey) -> _Outcome:
     assert key.spec.digest is not None
-    return _Outcome(identity=_Identity(key.metadata.name, key.spec.digest))
+    return _Outcome(identity=Identity(key.metadata.name, key.spec.digest))
 
 
-def _recorded(key: ApiKey) -> _Identity | None:
+def _recorded(key: ApiKey) -> Identity | None:
     """Return what status or, where that was lost, annotations say of the key."""
     if key.status.key_id and key.status.digest:
-        return _Identity(key.status.key_id, key.status.digest)
+        return Identity(key.status.key_id, key.status.digest)
     kept = key.metadata.annotations
     if KEY_ID_ANNOTATION in kept and DIGEST_ANNOTATION in kept:
-        return _Identity(kept[KEY_ID_ANNOTATION], kept[DIGEST_ANNOTATION])
+        return Identity(kept[KEY_ID_ANNOTATION], kept[DIGEST_ANNOTATION])
     return None
 
 
-def _handed_over(secret: Secret | None) -> _Identity | None:
+def _handed_over(secret: Secret | None) -> Identity | None:
     """Return the identity of the key that a handover Secret holds."""
     if secret is None or secret.foreign:
         return None
     plaintext = secret.fields.get(KEY_FIELD, "")
     try:
-        return _Identity(key_id_of(plaintext), digest(plaintext))
+        return Identity(key_id_of(plaintext), digest(plaintext))
     except MalformedKeyError:
         return None
 
 
 def _plan_handover(observed: ObservedApiKey, now: datetime, mint: Callable[[], MintedKey]) -> _Outcome:
     key, secret = observed.key, observed.secret
-    identity = _recorded(key) or _handed_over(secret)
+    identity = identity_of(key, secret)
     if identity is None:
         return _plan_new(observed, now, mint)
     if secret is None or secret.foreign:
@@ -174,14 +200,14 @@ def _plan_new(observed: ObservedApiKey, now: datetime, mint: Callable[[], Minted
         f"The key is in Secret {made.name!r}, field 'key', until {format_timestamp(remove_at)}.",
     )
     return _Outcome(
-        _Identity(minted.key_id, minted.digest),
+        Identity(minted.key_id, minted.digest),
         HandoverStatus(state=HandoverState.DELIVERED, remove_at=remove_at),
         actions=(CreateSecret(made), told),
         again_at=remove_at,
     )
 
 
-def _plan_removed(key: ApiKey, identity: _Identity, now: datetime) -> _Outcome:
+def _plan_removed(key: ApiKey, identity: Identity, now: datetime) -> _Outcome:
     """Report a handover whose Secret is gone, and announce it where it went before its time."""
     before = key.status.handover
     remove_at = before.remove_at if before else None

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from pydantic import BaseModel
 
-from hookwright_crds.base import ObjectMeta
+from hookwright_crds.base import LATEST, ObjectMeta
 from hookwright_crds.resources import ApiKey, Kind, Project, WebhookEndpoint
 from hookwright_operator.reconcile.plan import MANAGED_BY, MANAGER, OWNER_UID, Key, Parent, Secret
 
@@ -34,6 +34,7 @@ class Cache:
     _secrets: dict[Name, Secret] = field(default_factory=dict)
     _unfit: dict[Key, str] = field(default_factory=dict)
     _keys: dict[str, Key] = field(default_factory=dict)
+    _digests: dict[str, set[Key]] = field(default_factory=dict)
     _versions: dict[str, int] = field(default_factory=dict)
     _dead: dict[str, int] = field(default_factory=dict)
 
@@ -56,6 +57,8 @@ class Cache:
         self._detach(key)
         self._resources[key] = resource
         self._keys[resource.metadata.uid] = key
+        if isinstance(resource, ApiKey) and (digest := digest_of(resource)):
+            self._digests.setdefault(digest, set()).add(key)
         if not isinstance(resource, Project):
             self._children.setdefault((key.namespace, resource.spec.project_ref.name), set()).add(key)
         return key
@@ -163,10 +166,28 @@ class Cache:
             if key.kind == kind and key not in self._resources:
                 yield (key.namespace, key.name), uid
 
+    def first_with_digest(self, digest: str) -> Key | None:
+        """Return the ApiKey that was created first of those that declare a digest; the uid decides between equals."""
+        declaring = [known for key in self._digests.get(digest, ()) if (known := self._resources.get(key))]
+        first = min(
+            declaring, key=lambda known: (known.metadata.creation_timestamp or LATEST, known.metadata.uid), default=None
+        )
+        return key_of("ApiKey", first.metadata) if first is not None else None
+
+    def digests_in(self, namespace: str) -> frozenset[str]:
+        """Return the digests of a namespace's ApiKeys."""
+        return frozenset(
+            digest for digest, keys in self._digests.items() if any(key.namespace == namespace for key in keys)
+        )
+
     def _detach(self, key: Key) -> None:
         known = self._resources.get(key)
         if known is None or isinstance(known, Project):
             return
+        if isinstance(known, ApiKey) and (digest := digest_of(known)):
+            self._digests[digest].discard(key)
+            if not self._digests[digest]:
+                del self._digests[digest]
         parent = (key.namespace, known.spec.project_ref.name)
         siblings = self._children.get(parent, set())
         siblings.discard(key)
@@ -195,6 +216,11 @@ class Cache:
 def key_of(kind: Kind, meta: ObjectMeta) -> Key:
     """Return the key of an object."""
     return Key(kind, meta.namespace, meta.name)
+
+
+def digest_of(key: ApiKey) -> str | None:
+    """Return the digest that an ApiKey declares, or that the operator has recorded for it."""
+    return key.spec.digest or key.status.digest
 
 
 def _share_names(model: BaseModel) -> None:

@@ -7,7 +7,7 @@ plan what concerns themselves, which is to know projects and endpoints, and wait
 import asyncio
 import hashlib
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Protocol
@@ -22,7 +22,7 @@ from hookwright_operator import metrics
 from hookwright_operator.delivery.signing import new_secret
 from hookwright_operator.errors import KubeError, StoreError
 from hookwright_operator.kube import FIELD_MANAGER, Kube
-from hookwright_operator.reconcile.apikey import ObservedApiKey, plan_apikey
+from hookwright_operator.reconcile.apikey import ObservedApiKey, identity_of, plan_apikey
 from hookwright_operator.reconcile.cache import Cache, Resource
 from hookwright_operator.reconcile.endpoint import ObservedEndpoint, plan_endpoint
 from hookwright_operator.reconcile.failures import Failures
@@ -50,6 +50,7 @@ from hookwright_operator.reconcile.plan import (
 from hookwright_operator.reconcile.project import ObservedProject, plan_project
 from hookwright_operator.reconcile.signing import signing_secret_name
 from hookwright_operator.registry import Health, Registry
+from hookwright_operator.store.key_digests import Owner
 
 log = structlog.get_logger(__name__)
 
@@ -63,6 +64,16 @@ class Discarder(Protocol):
 
     async def discard(self, endpoint_uid: str, reason: str) -> int:
         """Discard an endpoint's pending deliveries; return how many."""
+
+
+class DigestOwners(Protocol):
+    """The part of `KeyDigests` that reconciling uses."""
+
+    async def owner_of(self, digest: str) -> tuple[str, str] | None:
+        """Return namespace and name of the ApiKey that a digest belongs to."""
+
+    async def claim(self, digest: str, owner: Owner, living: Callable[[], Collection[str]]) -> tuple[str, str]:
+        """Record the owner of a digest unless it has one, and return the owner that it has then."""
 
 
 @dataclass(slots=True)
@@ -81,6 +92,7 @@ class World:
     cache: Cache
     registry: Registry
     store: Discarder
+    digests: DigestOwners
     allow_http: bool
     finalizer_grace: timedelta
     clock: Callable[[], datetime] = lambda: datetime.now(UTC)
@@ -154,7 +166,9 @@ class World:
             told = resource.status.handover
             expected = leads and told is not None and told.state is HandoverState.DELIVERED
             secret = await self._secret(meta, handover.secret_name, expected=expected) if handover else None
-            return plan_apikey(ObservedApiKey(resource, project, secret), now=now, mint=lambda: mint(secrets.choice))
+            duplicate = leads and await self._duplicate(resource, secret)
+            observed_key = ObservedApiKey(resource, project, secret, duplicate=duplicate)
+            return plan_apikey(observed_key, now=now, mint=lambda: mint(secrets.choice))
         expected = leads and resource.status.signing_secret_ref is not None and meta.deletion_timestamp is None
         observed = ObservedEndpoint(
             endpoint=resource,
@@ -166,6 +180,23 @@ class World:
             given_up=self._failures.due(meta.uid, now) if leads else None,
         )
         return plan_endpoint(observed, now=now, new_secret=lambda: new_secret(secrets.token_bytes))
+
+    async def _duplicate(self, key: ApiKey, secret: Secret | None) -> bool:
+        """Return whether the key's digest belongs to another ApiKey; a digest without an owner gets its first one.
+
+        The owner is recorded before the status confirms the key, because the API accepts confirmed keys only.
+        """
+        identity = identity_of(key, secret)
+        if identity is None or key.metadata.deletion_timestamp is not None:
+            return False
+        me = Owner(key.metadata.namespace, key.metadata.name)
+        owner = await self.digests.owner_of(identity.digest)
+        if owner is None:
+            first = self.cache.first_with_digest(identity.digest)
+            if first is not None and (first.namespace, first.name) != me:
+                return True
+            owner = await self.digests.claim(identity.digest, me, lambda: self.cache.digests_in(me.namespace))
+        return owner != me
 
     async def _secret(self, owner: ObjectMeta, name: str, *, expected: bool) -> Secret | None:
         known = self.cache.secret(owner.namespace, name, owner_uid=owner.uid)

@@ -206,4 +206,16 @@ gone_endpoints = Table(
     sqlite_with_rowid=False,
 )
 
+key_digests = Table(
+    "key_digests",
+    metadata,
+    Column("digest", Key, primary_key=True),
+    Column("namespace", Key, nullable=False),
+    Column("name", Text, nullable=False),
+    Column("seen_ms", BigInteger, nullable=False),
+    Index("key_digests_by_namespace", "namespace", "seen_ms"),
+    sqlite_with_rowid=False,
+)
+"""The ApiKey that declared a digest first; the row stays when the ApiKey is deleted."""
+
 compatibility = Table("compatibility", metadata, Column("oldest", Text, nullable=False))

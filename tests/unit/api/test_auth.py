@@ -39,11 +39,18 @@ def view() -> View:
 
 
 def api_key(minted: MintedKey, namespace: str = "acme", created: str = "2026-01-01T00:00:00Z", **spec: Any) -> Any:
-    """Return an ApiKey with a digest."""
+    """Return an ApiKey with a digest that the operator has confirmed."""
     return {
         "metadata": meta(minted.key_id, namespace, creationTimestamp=created),
         "spec": {"projectRef": {"name": "billing"}, "digest": minted.digest, **spec},
+        "status": confirmed(minted.digest),
     }
+
+
+def confirmed(digest: str | None, status: str = "True", reason: str = "Usable") -> dict[str, Any]:
+    """Return a status with a digest and the condition Ready."""
+    ready = {"type": "Ready", "status": status, "reason": reason, "lastTransitionTime": "2026-01-01T00:00:00Z"}
+    return {"keyId": "k", "digest": digest, "conditions": [ready]}
 
 
 def test_a_key_is_found_by_its_id_and_checked_whole(view: View, minted: MintedKey) -> None:
@@ -67,6 +74,27 @@ def test_of_two_objects_with_the_same_digest_the_older_counts(view: View, minted
     """In whichever order they are seen."""
     view.keys.put(api_key(minted, "rival", "2026-01-01T00:00:05Z"))
     view.keys.put(api_key(minted, "acme", "2026-01-01T00:00:04Z"))
+    found = find_key(view, minted.plaintext, NOW)
+    assert found is not None
+    assert found.identity.namespace == "acme"
+
+
+UNCONFIRMED: dict[str, Any] = {
+    "the operator has not seen it": {},
+    "the digest is another ApiKey's": confirmed(None, "False", "DuplicateDigest"),
+    "a digest is in the status, but the key is not ready": confirmed("sha256:" + "0" * 64, "False"),
+    "another digest was confirmed": confirmed("sha256:" + "0" * 64),
+}
+
+
+@pytest.mark.parametrize("status", UNCONFIRMED.values(), ids=UNCONFIRMED.keys())
+def test_a_key_that_the_operator_did_not_confirm_opens_nothing(
+    view: View, minted: MintedKey, status: dict[str, Any]
+) -> None:
+    """Neither alone, nor beside a younger ApiKey that is confirmed; then the younger one counts."""
+    view.keys.put({**api_key(minted, "rival"), "status": status})
+    assert find_key(view, minted.plaintext, NOW) is None
+    view.keys.put(api_key(minted, "acme", "2026-01-01T00:00:09Z"))
     found = find_key(view, minted.plaintext, NOW)
     assert found is not None
     assert found.identity.namespace == "acme"

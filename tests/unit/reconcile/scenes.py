@@ -215,11 +215,13 @@ class ApiKeyScene(Scene):
     """A scene with an ApiKey; it mints its keys in a fixed order."""
 
     key: ApiKey = field(default_factory=apikey)
+    duplicate: bool = False
 
     def plan(self, now: datetime = NOW) -> Plan:
         """Return the key's plan."""
         fresh: Iterator[MintedKey] = iter((KEY, SECOND_KEY)[len(self.minted) :])
-        return plan_apikey(ObservedApiKey(self.key, self.parent, self.secret), now=now, mint=lambda: next(fresh))
+        observed = ObservedApiKey(self.key, self.parent, self.secret, duplicate=self.duplicate)
+        return plan_apikey(observed, now=now, mint=lambda: next(fresh))
 
     def after(self, actions: Iterable[Action]) -> "ApiKeyScene":
         """Return the scene as actions leave it."""

@@ -52,6 +52,8 @@ USABLE, EXPIRED, CONFLICT, ORPHAN = (
     "status: Ready=False SecretConflict",
     "status: Ready=False ProjectNotFound",
 )
+DUPLICATE = "status: Ready=False DuplicateDigest"
+FORGED = {KEY_ID_ANNOTATION: "k7q", DIGEST_ANNOTATION: DECLARED_DIGEST}
 FOREIGN = handover_secret(foreign=True, fields={})
 
 CASES: dict[str, tuple[ApiKeyScene, list[str]]] = {
@@ -135,6 +137,19 @@ CASES: dict[str, tuple[ApiKeyScene, list[str]]] = {
     "a digest made elsewhere is taken over, and nothing is handed over": (declared(), [USABLE]),
     "a declared key with which all is well is left alone": (declared().settled(), []),
     "a declared key that expired is not ready": (declared(expiresAt="2030-01-01T12:00:00Z"), [EXPIRED]),
+    "a declared digest of another ApiKey opens nothing": (replace(declared(), duplicate=True), [DUPLICATE]),
+    "a confirmed key whose digest turns out to be another's opens nothing any more": (
+        replace(declared().settled(), duplicate=True),
+        [DUPLICATE],
+    ),
+    "a digest of another ApiKey in annotations opens nothing, and no key is made in its place": (
+        replace(with_key_metadata(NEW, annotations=FORGED), duplicate=True),
+        ["ApplyMetadata", DUPLICATE],
+    ),
+    "a duplicate without a project is reported as a duplicate": (
+        replace(declared(), parent=None, duplicate=True),
+        [DUPLICATE],
+    ),
     "a key that is being deleted is left alone": (with_key_metadata(NEW, deletion_timestamp=NOW), []),
 }
 
@@ -280,3 +295,11 @@ def test_the_plaintext_goes_into_the_secret_and_nowhere_else(scene: ApiKeyScene)
             assert set(action.secret.fields) == {"key"}
         elif isinstance(action, ApplyMetadata):
             assert KEY.plaintext not in str(action.annotations)
+
+
+def test_the_status_of_a_duplicate_has_no_digest_and_names_no_other_tenant() -> None:
+    """The API finds nothing in it that a presented key could match."""
+    for scene in (declared(), declared().settled(), with_key_metadata(NEW, annotations=FORGED)):
+        status = status_of(replace(scene, duplicate=True).plan())
+        assert not {"digest", "keyId"} & status.keys()
+        assert "acme" not in str(status)

@@ -1,6 +1,6 @@
 """What carrying plans out promises where the store or the API server refuses; the rest is shown on a real cluster."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -12,7 +12,7 @@ from hookwright_crds.resources import DeliveryCounts, WebhookEndpoint
 from hookwright_operator.errors import KubeError, StoreError, StoreUnavailable
 from hookwright_operator.kube import Kube, Object
 from hookwright_operator.reconcile.cache import Cache
-from hookwright_operator.reconcile.plan import FINALIZER
+from hookwright_operator.reconcile.plan import FINALIZER, Key
 from hookwright_operator.reconcile.world import World
 from hookwright_operator.registry import Health, Registry
 
@@ -28,6 +28,7 @@ class ApiServer(Kube):
         self.refuse: Callable[[str, str], KubeError | None] = lambda _method, _path: None
         self.stored: Object = {}
         self.endpoint: Object = endpoint()
+        self.keys: dict[str, Object] = {}
         self._version = 1000
 
     async def _request(self, method: str, path: str, *, body: Object | None = None, **_: Any) -> Object:
@@ -42,6 +43,9 @@ class ApiServer(Kube):
         self._version += 1
         sent = dict(body or {})
         metadata = {"uid": "uid-made", **sent.get("metadata", {}), "resourceVersion": str(self._version)}
+        if "apikeys" in path:
+            known = self.keys[metadata["namespace"]]
+            return {**known, **sent, "metadata": {**known["metadata"], **metadata}}
         if "webhookendpoints" not in path:
             return {**sent, "metadata": metadata}
         self.endpoint |= {name: sent[name] for name in ("status",) if name in sent}
@@ -79,6 +83,23 @@ class Deliveries:
         return 3
 
 
+class Digests:
+    """Owners of digests in memory."""
+
+    def __init__(self) -> None:
+        self.owners: dict[str, tuple[str, str]] = {}
+
+    async def owner_of(self, digest: str) -> tuple[str, str] | None:
+        """Return the owner."""
+        return self.owners.get(digest)
+
+    async def claim(
+        self, digest: str, owner: tuple[str, str], _living: Callable[[], Collection[str]]
+    ) -> tuple[str, str]:
+        """Record the owner unless there is one."""
+        return self.owners.setdefault(digest, owner)
+
+
 class Stage:
     """A world over an API server and a store that the test controls."""
 
@@ -86,11 +107,13 @@ class Stage:
         self.now = NOW
         self.server, self.store, self.cache, self.registry = ApiServer(), Deliveries(), Cache(), Registry()
         self.counts_lost: list[str] = []
+        self.digests = Digests()
         self.world = World(
             kube=self.server,
             cache=self.cache,
             registry=self.registry,
             store=self.store,
+            digests=self.digests,
             allow_http=False,
             finalizer_grace=timedelta(seconds=30),
             clock=lambda: self.now,
@@ -370,3 +393,40 @@ async def test_an_event_of_many_tells_when_the_first_was_heard_of(stage: Stage) 
     body = [body for _, path, body in stage.server.asked if path.endswith("/events")][-1]
     assert body["count"] == 5
     assert (body["firstTimestamp"], body["lastTimestamp"]) == ("2030-01-01T12:04:00Z", "2030-01-01T12:10:00Z")
+
+
+def declared_key(namespace: str, created: str) -> dict[str, Any]:
+    """Return an ApiKey that declares the one digest."""
+    spec = {"projectRef": {"name": "billing"}, "digest": "sha256:" + "ab" * 32}
+    meta = {"name": "k7q", "namespace": namespace, "uid": f"uid-{namespace}", "resourceVersion": "5"}
+    return {"metadata": {**meta, "creationTimestamp": created}, "spec": spec}
+
+
+def ready_reasons(server: ApiServer, namespace: str) -> list[str]:
+    """Return the reasons of Ready in the statuses that were written for a namespace's key, with the digest."""
+    written = [
+        body["status"]
+        for _, path, body in server.asked
+        if f"/namespaces/{namespace}/" in path and path.endswith("/k7q/status")
+    ]
+    return [f"{status['conditions'][0]['reason']} {status.get('digest', '')[:9]}".rstrip() for status in written]
+
+
+@pytest.mark.parametrize("order", [("acme", "rival"), ("rival", "acme")])
+async def test_the_apikey_created_first_owns_a_digest(stage: Stage, order: tuple[str, str]) -> None:
+    """In whichever order the two are reconciled, and also after the owner is deleted."""
+    for namespace, created in (("acme", "2026-01-01T00:00:00Z"), ("rival", "2026-01-01T00:00:01Z")):
+        stage.server.keys[namespace] = declared_key(namespace, created)
+        stage.cache.see("ApiKey", stage.server.keys[namespace])
+        meta = {"name": "billing", "namespace": namespace, "uid": f"uid-billing-{namespace}", "resourceVersion": "1"}
+        stage.cache.see("Project", {"metadata": meta, "spec": {}})
+    for namespace in order:
+        await stage.world.reconcile(Key("ApiKey", namespace, "k7q"))
+    assert ready_reasons(stage.server, "acme") == ["Usable sha256:ab"]
+    assert ready_reasons(stage.server, "rival") == ["DuplicateDigest"]
+    assert stage.digests.owners == {"sha256:" + "ab" * 32: ("acme", "k7q")}
+    stage.cache.lose("ApiKey", stage.server.keys["acme"])
+    gone = stage.server.keys["rival"]["metadata"] | {"resourceVersion": "2000"}
+    stage.cache.see("ApiKey", stage.server.keys["rival"] | {"metadata": gone})
+    await stage.world.reconcile(Key("ApiKey", "rival", "k7q"))
+    assert ready_reasons(stage.server, "rival")[-1] == "DuplicateDigest"

@@ -6,7 +6,7 @@ from sqlalchemy import Connection, inspect, text
 
 from hookwright_operator.errors import StoreError
 
-HEAD = "0005"
+HEAD = "0009"
 """The newest revision in ``versions/``."""
 
 

@@ -1,0 +1,112 @@
+"""The owners of API key digests: which ApiKey declared a digest first, also after that ApiKey is deleted.
+
+A digest belongs to one namespace and one name. Another ApiKey never gets it, so another tenant cannot declare a revoked
+key again. The same tenant can apply its own ApiKey again.
+
+Sync functions on a connection, inside a transaction that the caller begins and ends; `KeyDigests` calls them.
+"""
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from sqlalchemy import Connection, Text, bindparam, delete, func, select
+
+# Of the two engines' identical spellings the one that both compile.
+from sqlalchemy.dialects.postgresql import insert
+
+from hookwright_operator.store.rows import packed, rows
+from hookwright_operator.store.schema import key_digests
+from hookwright_operator.store.sharing import Transact
+
+REMEMBERED: Final = 10_000
+"""Digests remembered for one namespace; its oldest ones without an ApiKey are forgotten beyond."""
+
+_digest = bindparam("digest", type_=Text)
+_namespace = bindparam("namespace", type_=Text)
+
+_OWNER = select(key_digests.c.namespace, key_digests.c.name).where(key_digests.c.digest == _digest)
+_CLAIM = insert(key_digests).on_conflict_do_nothing(index_elements=[key_digests.c.digest])
+_COUNT = select(func.count()).select_from(key_digests).where(key_digests.c.namespace == _namespace)
+_OLDEST = (
+    select(key_digests.c.digest)
+    .where(key_digests.c.namespace == _namespace)
+    .order_by(key_digests.c.seen_ms, key_digests.c.digest)
+)
+_doomed = rows(digest=Text)
+_FORGET = delete(key_digests).where(key_digests.c.digest.in_(select(_doomed.c.digest)))
+
+
+class Owner(NamedTuple):
+    """The ApiKey that a digest belongs to, by namespace and name; it may be deleted."""
+
+    namespace: str
+    name: str
+
+
+def owner_of(connection: Connection, digest: str) -> Owner | None:
+    """Return the owner of a digest, None if no ApiKey has declared it."""
+    row = connection.execute(_OWNER, {"digest": digest}).one_or_none()
+    return Owner(row.namespace, row.name) if row is not None else None
+
+
+def claim(connection: Connection, digest: str, owner: Owner, *, now: int) -> tuple[Owner, int]:
+    """Record the owner of a digest unless it has one.
+
+    Args:
+        connection: in a transaction.
+        digest: of a key.
+        owner: the ApiKey that declares it.
+        now: the time, in milliseconds.
+
+    Returns:
+        The owner that the digest has then, and how many digests are remembered for the namespace of the new owner.
+    """
+    connection.execute(_CLAIM, {"digest": digest, "namespace": owner.namespace, "name": owner.name, "seen_ms": now})
+    known = owner_of(connection, digest)
+    assert known is not None, "the row was inserted or existed"
+    return known, connection.scalar(_COUNT, {"namespace": owner.namespace}) or 0
+
+
+def forget(connection: Connection, namespace: str, living: Collection[str], *, remembered: int = REMEMBERED) -> int:
+    """Forget the oldest digests of a namespace beyond the number that it may have; return how many.
+
+    Args:
+        connection: in a transaction.
+        namespace: only its own digests are forgotten, so no tenant can make the digests of another one be forgotten.
+        living: digests of the namespace's existing ApiKeys, which are kept.
+        remembered: how many digests a namespace may have.
+    """
+    oldest = connection.scalars(_OLDEST, {"namespace": namespace}).all()
+    doomed = [(digest,) for digest in oldest if digest not in living][: max(0, len(oldest) - remembered)]
+    connection.execute(_FORGET, {"rows": packed(doomed)})
+    return len(doomed)
+
+
+@dataclass(frozen=True, slots=True)
+class KeyDigests:
+    """Reads and records owners of digests; every call may raise StoreUnavailable."""
+
+    read: Transact
+    write: Transact
+    clock: Callable[[], int]
+
+    async def owner_of(self, digest: str) -> Owner | None:
+        """Return the owner of a digest, None if no ApiKey has declared it."""
+        return await self.read("key_digests", lambda connection: owner_of(connection, digest))
+
+    async def claim(self, digest: str, owner: Owner, living: Callable[[], Collection[str]]) -> Owner:
+        """Record the owner of a digest unless it has one, and return the owner that it has then.
+
+        Args:
+            digest: of a key.
+            owner: the ApiKey that declares it.
+            living: returns the digests of the namespace's existing ApiKeys, on the event loop.
+        """
+        known, remembered = await self.write(
+            "key_digests", lambda connection: claim(connection, digest, owner, now=self.clock())
+        )
+        if remembered > REMEMBERED:
+            kept = living()
+            await self.write("key_digests", lambda connection: forget(connection, owner.namespace, kept))
+        return known
