@@ -12,7 +12,7 @@ from prometheus_client import REGISTRY
 from hookwright_crds.conditions import find
 from hookwright_crds.resources import WebhookEndpoint
 from hookwright_operator import metrics
-from hookwright_operator.reconcile.cache import Cache
+from hookwright_operator.reconcile.cache import MODELS, Cache
 from hookwright_operator.reconcile.plan import Key
 from hookwright_operator.registry import Endpoint, Registry
 from hookwright_operator.store.store import Store
@@ -45,6 +45,8 @@ async def measure(store: Store, registry: Registry, cache: Cache, *, now_ms: int
     numbers = Counter(states.values())
     for state in metrics.STATES:
         metrics.ENDPOINTS.labels(state).set(numbers[state])
+    for kind in MODELS:
+        metrics.UNSUPPORTED.labels(kind).set(cache.number_unsupported(kind))
     metrics.MEASURED.set(now_ms / 1000)
 
 

@@ -63,6 +63,12 @@ ENDPOINTS: Final = Gauge(
     ["state"],
     registry=WHOLE_STORE,
 )
+UNSUPPORTED: Final = Gauge(
+    "hookwright_unsupported_objects",
+    "Objects with fields, event types or values that this version does not understand, by kind.",
+    ["kind"],
+    registry=WHOLE_STORE,
+)
 RECONCILES: Final = Counter("hookwright_reconcile", "Reconciliations, by kind and result.", ["kind", "result"])
 RECONCILE_DURATION: Final = Histogram(
     "hookwright_reconcile_duration_seconds", "Duration of one reconciliation.", ["kind"], buckets=_FAST
@@ -118,6 +124,7 @@ for _reason in ("unavailable", "refused"):
 for _state in STATES:
     ENDPOINTS.labels(_state)
 for _kind in ("Project", "ApiKey", "WebhookEndpoint"):
+    UNSUPPORTED.labels(_kind)
     RECONCILE_DURATION.labels(_kind)
     for _result in ("ok", "error"):
         RECONCILES.labels(_kind, _result)

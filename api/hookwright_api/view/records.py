@@ -14,6 +14,7 @@ from pydantic_core import to_json
 from hookwright_api.rendering import endpoint_summary
 from hookwright_crds.base import ObjectMeta
 from hookwright_crds.conditions import find
+from hookwright_crds.reading import read
 from hookwright_crds.resources import ApiKey, Project, WebhookEndpoint
 from hookwright_crds.sessions import SessionKey, parse_session_keys
 from hookwright_crds.users import EMAIL_FIELD, ORGANIZATION_FIELD, PASSWORD_HASH_FIELD, normal_email
@@ -67,7 +68,7 @@ class ProjectRecord:
     @classmethod
     def of(cls, written: Object) -> "ProjectRecord":
         """Read a Project."""
-        project = Project.model_validate(written)
+        project, _ = read(Project, written)
         return cls(Identity.from_meta(project.metadata), project.spec.display_name)
 
 
@@ -94,7 +95,7 @@ class KeyRecord:
     @classmethod
     def of(cls, written: Object) -> "KeyRecord":
         """Read an ApiKey: one with a digest is its own id, one handed over is what its status says."""
-        key = ApiKey.model_validate(written)
+        key, _ = read(ApiKey, written)
         declared = key.spec.digest is not None
         digest = (key.spec.digest if declared else key.status.digest) or ""
         ready = find(key.status.conditions, "Ready")
@@ -121,7 +122,7 @@ class EndpointRecord:
     @classmethod
     def of(cls, written: Object) -> "EndpointRecord":
         """Read a WebhookEndpoint."""
-        endpoint = WebhookEndpoint.model_validate(written)
+        endpoint, _ = read(WebhookEndpoint, written)
         return cls(Identity.from_meta(endpoint.metadata), endpoint)
 
     @property

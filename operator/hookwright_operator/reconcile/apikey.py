@@ -13,6 +13,7 @@ from typing import Final
 from hookwright_crds.base import format_timestamp, parse_duration
 from hookwright_crds.conditions import condition, merge
 from hookwright_crds.keys import MalformedKeyError, MintedKey, digest, key_id_of
+from hookwright_crds.reading import UNDERSTOOD, Unsupported
 from hookwright_crds.resources import ApiKey, ApiKeyStatus, HandoverState, HandoverStatus
 from hookwright_operator.reconcile.plan import (
     Action,
@@ -44,12 +45,14 @@ class ObservedApiKey:
     Attributes:
         secret: the handover Secret.
         duplicate: the digest belongs to another ApiKey.
+        unsupported: what this version does not understand of the ApiKey.
     """
 
     key: ApiKey
     project: Parent | None
     secret: Secret | None
     duplicate: bool = False
+    unsupported: Unsupported = UNDERSTOOD
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +84,9 @@ def plan_apikey(observed: ObservedApiKey, *, now: datetime, mint: Callable[[], M
     key = observed.key
     if key.metadata.deletion_timestamp is not None:
         return Plan()
+    if observed.unsupported.faults:
+        fault = ("UnsupportedSpec", f"{observed.unsupported.sentence} The key opens nothing until then.")
+        return Plan(tuple(_plan_status(observed, replace(_as_it_was(key), fault=fault), now)))
     if observed.duplicate:
         return Plan(tuple(_plan_duplicate(observed, now)))
     if observed.project is None:
@@ -90,12 +96,12 @@ def plan_apikey(observed: ObservedApiKey, *, now: datetime, mint: Callable[[], M
             "create it and this key becomes ready by itself."
         )
         fault = ("ProjectNotFound", sentence)
-        return Plan(tuple(_plan_status(key, replace(_as_it_was(key), fault=fault), now)))
+        return Plan(tuple(_plan_status(observed, replace(_as_it_was(key), fault=fault), now)))
     outcome = _declared(key) if key.spec.digest else _plan_handover(observed, now, mint)
     outcome = _with_expiry(key, outcome, now)
     kept = _plan_metadata(key, observed.project, outcome)
     return Plan(
-        (*outcome.actions, *kept, *outcome.removal, *_plan_status(key, outcome, now)), again_at=outcome.again_at
+        (*outcome.actions, *kept, *outcome.removal, *_plan_status(observed, outcome, now)), again_at=outcome.again_at
     )
 
 
@@ -114,7 +120,7 @@ def _plan_duplicate(observed: ObservedApiKey, now: datetime) -> list[Action]:
     )
     outcome = _Outcome(handover=observed.key.status.handover, fault=("DuplicateDigest", sentence))
     kept = _plan_metadata(observed.key, observed.project, outcome) if observed.project is not None else []
-    return [*kept, *_plan_status(observed.key, outcome, now)]
+    return [*kept, *_plan_status(observed, outcome, now)]
 
 
 def _key(key: ApiKey) -> Key:
@@ -264,9 +270,11 @@ def _plan_metadata(key: ApiKey, project: Parent, outcome: _Outcome) -> list[Acti
     return [ApplyMetadata(_key(key), meta.uid, owner_references=(reference,), annotations=kept)]
 
 
-def _plan_status(key: ApiKey, outcome: _Outcome, now: datetime) -> list[Action]:
+def _plan_status(observed: ObservedApiKey, outcome: _Outcome, now: datetime) -> list[Action]:
+    key = observed.key
     meta, before = key.metadata, key.status
-    reason, message = outcome.fault or ("Usable", "The key opens its project.")
+    usable = f"The key opens its project. {observed.unsupported.ignored}".rstrip()
+    reason, message = outcome.fault or ("Usable", usable)
     ready = condition(
         "Ready", "False" if outcome.fault else "True", reason, message, generation=meta.generation, now=now
     )

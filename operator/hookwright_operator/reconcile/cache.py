@@ -13,6 +13,7 @@ from typing import Any, Final
 from pydantic import BaseModel
 
 from hookwright_crds.base import LATEST, ObjectMeta
+from hookwright_crds.reading import UNDERSTOOD, Unsupported, read
 from hookwright_crds.resources import ApiKey, Kind, Project, WebhookEndpoint
 from hookwright_operator.reconcile.plan import MANAGED_BY, MANAGER, OWNER_UID, Key, Parent, Secret
 
@@ -33,6 +34,7 @@ class Cache:
     _children: dict[Name, set[Key]] = field(default_factory=dict)
     _secrets: dict[Name, Secret] = field(default_factory=dict)
     _unfit: dict[Key, str] = field(default_factory=dict)
+    _unsupported: dict[Key, Unsupported] = field(default_factory=dict)
     _keys: dict[str, Key] = field(default_factory=dict)
     _digests: dict[str, set[Key]] = field(default_factory=dict)
     _versions: dict[str, int] = field(default_factory=dict)
@@ -51,11 +53,14 @@ class Cache:
             return None
         key = Key(kind, shown["namespace"], shown["name"])
         self._unfit[key] = shown["uid"]
-        resource = MODELS[kind].model_validate(body)
+        resource, unsupported = read(MODELS[kind], body)
         _share_names(resource)
         del self._unfit[key]
         self._detach(key)
         self._resources[key] = resource
+        self._unsupported.pop(key, None)
+        if unsupported:
+            self._unsupported[key] = unsupported
         self._keys[resource.metadata.uid] = key
         if isinstance(resource, ApiKey) and (digest := digest_of(resource)):
             self._digests.setdefault(digest, set()).add(key)
@@ -71,6 +76,7 @@ class Cache:
         if known is not None and known.metadata.uid == meta.uid:
             self._detach(key)
             del self._resources[key]
+            self._unsupported.pop(key, None)
         if self._unfit.get(key) == meta.uid:
             del self._unfit[key]
         self._bury(meta)
@@ -98,6 +104,14 @@ class Cache:
     def resource(self, key: Key) -> Resource | None:
         """Return an object."""
         return self._resources.get(key)
+
+    def unsupported(self, key: Key) -> Unsupported:
+        """Return what this version does not understand of an object."""
+        return self._unsupported.get(key, UNDERSTOOD)
+
+    def number_unsupported(self, kind: Kind) -> int:
+        """Return how many objects of a kind have something that this version does not understand."""
+        return sum(key.kind == kind for key in (*self._unsupported, *self._unfit))
 
     def project(self, namespace: str, name: str) -> Parent | None:
         """Return a Project that can have children: it exists and is not being deleted."""

@@ -7,6 +7,7 @@ from typing import Final
 
 from hookwright_crds.base import parse_duration
 from hookwright_crds.conditions import Condition, condition, find, merge
+from hookwright_crds.reading import UNDERSTOOD, Unsupported
 from hookwright_crds.resources import (
     DeliveryCounts,
     SecretKeyRef,
@@ -40,6 +41,7 @@ from hookwright_operator.reconcile.signing import (
 from hookwright_operator.registry import Endpoint, Health
 
 _CONFLICT: Final = "SecretConflict"
+_UNSUPPORTED: Final = "UnsupportedSpec"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +51,7 @@ class ObservedEndpoint:
     Attributes:
         health: None where nothing new is to be published since the status was written.
         given_up: deliveries to be announced now as given up.
+        unsupported: what this version does not understand of the endpoint.
     """
 
     endpoint: WebhookEndpoint
@@ -58,12 +61,15 @@ class ObservedEndpoint:
     allow_http: bool
     finalizer_grace: timedelta
     given_up: GivenUp | None = None
+    unsupported: Unsupported = UNDERSTOOD
 
 
 def plan_endpoint(observed: ObservedEndpoint, *, now: datetime, new_secret: Callable[[], str]) -> Plan:
     """Plan: a finalizer, an owner, a signing Secret, a place in the registry, and the truth in the status."""
     if observed.endpoint.metadata.deletion_timestamp is not None:
         return _plan_deletion(observed, now)
+    if observed.unsupported.faults:
+        return _plan_unsupported(observed, now)
     if observed.project is None:
         return _plan_orphan(observed, now)
     signing = plan_signing(observed.endpoint, observed.secret, now=now, new_secret=new_secret)
@@ -81,11 +87,16 @@ def plan_endpoint(observed: ObservedEndpoint, *, now: datetime, new_secret: Call
 
 @dataclass(frozen=True, slots=True)
 class _Verdict:
-    """Whether deliveries can be signed and sent, and why (not)."""
+    """Whether all that is declared is done, and why (not).
+
+    Attributes:
+        sends: what is understood is signed and sent, although not all is done.
+    """
 
     ready: bool
     reason: str
     message: str
+    sends: bool = False
 
 
 def _key(endpoint: WebhookEndpoint) -> Key:
@@ -102,6 +113,18 @@ def _plan_deletion(observed: ObservedEndpoint, now: datetime) -> Plan:
         remaining = tuple(name for name in meta.finalizers if name != FINALIZER)
         actions.append(RemoveFinalizer(_key(observed.endpoint), remaining, meta.resource_version))
     return Plan(tuple(actions))
+
+
+def _plan_unsupported(observed: ObservedEndpoint, now: datetime) -> Plan:
+    """Write deliveries for an endpoint whose spec is not understood, and send none of them until it is."""
+    verdict = _Verdict(
+        ready=False,
+        reason=_UNSUPPORTED,
+        message=f"{observed.unsupported.sentence} Deliveries wait until an operator understands the spec.",
+    )
+    kept = _plan_metadata(observed, observed.project) if observed.project is not None else []
+    register = Register(_snapshot(observed.endpoint, observed.secret, verdict, now))
+    return Plan((register, *kept, *_plan_status(observed, verdict, now)))
 
 
 def _plan_orphan(observed: ObservedEndpoint, now: datetime) -> Plan:
@@ -153,9 +176,13 @@ def _verdict(observed: ObservedEndpoint, secret: Secret) -> _Verdict:
             message="spec.url is plain http, which this installation does not allow; "
             "use https, or set HOOKWRIGHT_ALLOW_HTTP=true for the operator.",
         )
-    if spec.suspend:
-        return _Verdict(ready=True, reason="Suspended", message="Deliveries are held until spec.suspend is false.")
-    return _Verdict(ready=True, reason="Delivering", message="Deliveries are signed and sent.")
+    unsupported = observed.unsupported
+    if unsupported.events:
+        message = f"{unsupported.sentence} Events of the known types are delivered."
+        return _Verdict(ready=False, reason=_UNSUPPORTED, message=message, sends=True)
+    held, sent = "Deliveries are held until spec.suspend is false.", "Deliveries are signed and sent."
+    reason, message = ("Suspended", held) if spec.suspend else ("Delivering", sent)
+    return _Verdict(ready=True, reason=reason, message=f"{message} {unsupported.ignored}".rstrip())
 
 
 def _snapshot(endpoint: WebhookEndpoint, secret: Secret | None, verdict: _Verdict, now: datetime) -> Endpoint:
@@ -174,7 +201,7 @@ def _snapshot(endpoint: WebhookEndpoint, secret: Secret | None, verdict: _Verdic
         headers=tuple(spec.headers.items()),
         per_minute=spec.rate_limit.per_minute if spec.rate_limit else None,
         secrets=tuple(text for text in kept if valid_secret(text)),
-        blocked="" if verdict.ready else verdict.reason,
+        blocked="" if verdict.ready or verdict.sends else verdict.reason,
     )
 
 

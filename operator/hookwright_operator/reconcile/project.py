@@ -4,26 +4,36 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from hookwright_crds.conditions import condition, merge
+from hookwright_crds.reading import UNDERSTOOD, Unsupported
 from hookwright_crds.resources import Project, ProjectStatus
 from hookwright_operator.reconcile.plan import Action, ApplyStatus, CloseProject, Key, OpenProject, Plan
 
 
 @dataclass(frozen=True, slots=True)
 class ObservedProject:
-    """A Project and how many belong to it."""
+    """A Project, how many belong to it, and what this version does not understand of it."""
 
     project: Project
     api_keys: int
     webhook_endpoints: int
+    unsupported: Unsupported = UNDERSTOOD
 
 
 def plan_project(observed: ObservedProject, *, now: datetime) -> Plan:
-    """Plan: accept events, and report how many keys and endpoints there are."""
+    """Plan: accept events, also if the spec is not understood, and report how many keys and endpoints there are."""
     meta = observed.project.metadata
     if meta.deletion_timestamp is not None:
         return Plan((CloseProject(meta.namespace, meta.name),))
     before = observed.project.status
-    ready = condition("Ready", "True", "Accepting", "Events are accepted.", generation=meta.generation, now=now)
+    unsupported = observed.unsupported
+    ready = condition(
+        "Ready",
+        "False" if unsupported.faults else "True",
+        "UnsupportedSpec" if unsupported.faults else "Accepting",
+        f"Events are accepted. {unsupported.sentence}".rstrip(),
+        generation=meta.generation,
+        now=now,
+    )
     after = ProjectStatus(
         observed_generation=meta.generation,
         api_keys=observed.api_keys,

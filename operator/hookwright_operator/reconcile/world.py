@@ -14,18 +14,18 @@ from typing import Any, Final, Protocol
 
 import structlog
 
-from hookwright_crds import API_VERSION
-from hookwright_crds.base import ObjectMeta, format_timestamp
+from hookwright_crds.base import ObjectMeta
 from hookwright_crds.keys import mint
 from hookwright_crds.resources import ApiKey, HandoverState, Project, WebhookEndpoint
 from hookwright_operator import metrics
 from hookwright_operator.delivery.signing import new_secret
 from hookwright_operator.errors import KubeError, StoreError
-from hookwright_operator.kube import FIELD_MANAGER, Kube
+from hookwright_operator.kube import Kube
 from hookwright_operator.reconcile.apikey import ObservedApiKey, identity_of, plan_apikey
 from hookwright_operator.reconcile.cache import Cache, Resource
 from hookwright_operator.reconcile.endpoint import ObservedEndpoint, plan_endpoint
 from hookwright_operator.reconcile.failures import Failures
+from hookwright_operator.reconcile.manifests import event_body, identity, metadata_body, secret_body, update_body
 from hookwright_operator.reconcile.paths import events_path, resource_path, secrets_path
 from hookwright_operator.reconcile.plan import (
     FINALIZER,
@@ -109,18 +109,18 @@ class World:
         resource = self.cache.resource(key)
         uid = resource.metadata.uid if resource is not None else ""
         self._unregister_gone(key, uid)
-        again = await self._carry_out(resource) if resource is not None else None
+        again = await self._carry_out(key, resource) if resource is not None else None
         await self._discard_for_gone(key, uid)
         return again
 
-    async def _carry_out(self, resource: Resource) -> float | None:
+    async def _carry_out(self, key: Key, resource: Resource) -> float | None:
         now, uid = self.clock(), resource.metadata.uid
         published = self.health.get(uid)
         leads = self.leads()
         if leads and published is not None and published.failures:
             self._failures.add(uid, published.failures, published.error, now)
             self.health[uid] = published = replace(published, failures=0)
-        plan = await self._plan(resource, published, now, leads=leads)
+        plan = await self._plan(key, resource, published, now, leads=leads)
         if not leads:
             self.health.pop(resource.metadata.uid, None)
             self._follow(plan)
@@ -154,12 +154,13 @@ class World:
         if coming is not None and self.registry.get(coming.uid) is None:
             self.registry.put(replace(coming, secrets=()))
 
-    async def _plan(self, resource: Resource, health: Health | None, now: datetime, *, leads: bool) -> Plan:
+    async def _plan(self, key: Key, resource: Resource, health: Health | None, now: datetime, *, leads: bool) -> Plan:
         meta = resource.metadata
+        unsupported = self.cache.unsupported(key)
         if isinstance(resource, Project):
             children = self.cache.children(meta.namespace, meta.name)
             keys = sum(child.kind == "ApiKey" for child in children)
-            return plan_project(ObservedProject(resource, keys, len(children) - keys), now=now)
+            return plan_project(ObservedProject(resource, keys, len(children) - keys, unsupported), now=now)
         project = self.cache.project(meta.namespace, resource.spec.project_ref.name)
         if isinstance(resource, ApiKey):
             handover = resource.spec.handover
@@ -167,7 +168,7 @@ class World:
             expected = leads and told is not None and told.state is HandoverState.DELIVERED
             secret = await self._secret(meta, handover.secret_name, expected=expected) if handover else None
             duplicate = leads and await self._duplicate(resource, secret)
-            observed_key = ObservedApiKey(resource, project, secret, duplicate=duplicate)
+            observed_key = ObservedApiKey(resource, project, secret, duplicate=duplicate, unsupported=unsupported)
             return plan_apikey(observed_key, now=now, mint=lambda: mint(secrets.choice))
         expected = leads and resource.status.signing_secret_ref is not None and meta.deletion_timestamp is None
         observed = ObservedEndpoint(
@@ -178,6 +179,7 @@ class World:
             allow_http=self.allow_http,
             finalizer_grace=self.finalizer_grace,
             given_up=self._failures.due(meta.uid, now) if leads else None,
+            unsupported=unsupported,
         )
         return plan_endpoint(observed, now=now, new_secret=lambda: new_secret(secrets.token_bytes))
 
@@ -186,16 +188,16 @@ class World:
 
         The owner is recorded before the status confirms the key, because the API accepts confirmed keys only.
         """
-        identity = identity_of(key, secret)
-        if identity is None or key.metadata.deletion_timestamp is not None:
+        known = identity_of(key, secret)
+        if known is None or key.metadata.deletion_timestamp is not None:
             return False
         me = Owner(key.metadata.namespace, key.metadata.name)
-        owner = await self.digests.owner_of(identity.digest)
+        owner = await self.digests.owner_of(known.digest)
         if owner is None:
-            first = self.cache.first_with_digest(identity.digest)
+            first = self.cache.first_with_digest(known.digest)
             if first is not None and (first.namespace, first.name) != me:
                 return True
-            owner = await self.digests.claim(identity.digest, me, lambda: self.cache.digests_in(me.namespace))
+            owner = await self.digests.claim(known.digest, me, lambda: self.cache.digests_in(me.namespace))
         return owner != me
 
     async def _secret(self, owner: ObjectMeta, name: str, *, expected: bool) -> Secret | None:
@@ -268,10 +270,10 @@ class World:
                 return await self._create(secret)
             case RestoreSecret(secret):
                 path = secrets_path(secret.namespace, secret.name)
-                answer = await self.kube.apply(path, _secret_body(secret, with_fields=False))
+                answer = await self.kube.apply(path, secret_body(secret, with_fields=False))
             case UpdateSecret(secret, gone):
                 path = secrets_path(secret.namespace, secret.name)
-                answer = await self.kube.merge(path, _update_body(secret, gone))
+                answer = await self.kube.merge(path, update_body(secret, gone))
             case DeleteSecret(namespace, name, uid):
                 await self.kube.delete(secrets_path(namespace, name), uid=uid)
                 return False
@@ -279,7 +281,7 @@ class World:
 
     async def _create(self, secret: Secret) -> bool:
         try:
-            made = await self.kube.post(secrets_path(secret.namespace), _secret_body(secret, with_fields=True))
+            made = await self.kube.post(secrets_path(secret.namespace), secret_body(secret, with_fields=True))
         except KubeError as error:
             if error.status == 409:
                 # Somebody was there before: perhaps we ourselves, before a crash. Know it, and plan anew.
@@ -292,7 +294,7 @@ class World:
         path, kind = resource_path(action.key), action.key.kind
         match action:
             case ApplyMetadata():
-                answer = await self.kube.apply(path, self._over_what_is_known(action.key, _metadata_body(action)))
+                answer = await self.kube.apply(path, self._over_what_is_known(action.key, metadata_body(action)))
             case RemoveFinalizer(_, remaining, version):
                 kept = {"finalizers": list(remaining), "resourceVersion": version}
                 try:
@@ -302,7 +304,7 @@ class World:
                         raise
                 return False
             case ApplyStatus(key, uid, status):
-                body = _identity(key, uid) | {"status": dict(status)}
+                body = identity(key, uid) | {"status": dict(status)}
                 answer = await self.kube.apply(f"{path}/status", self._over_what_is_known(key, body))
         return self.cache.see(kind, answer) is not None
 
@@ -339,7 +341,7 @@ class World:
         while len(self._told) > _REMEMBERED_EVENTS:
             del self._told[next(iter(self._told))]
         try:
-            await self.kube.post(events_path(event.key.namespace), _event_body(event, now))
+            await self.kube.post(events_path(event.key.namespace), event_body(event, now))
         except KubeError as error:
             log.warning("an Event could not be written", reason=event.reason, name=event.key.name, error=str(error))
 
@@ -347,68 +349,3 @@ class World:
 def _lost_counts(endpoint: WebhookEndpoint) -> bool:
     """Tell whether the status was wiped; a new endpoint has none either, but no finalizer yet."""
     return endpoint.status.deliveries is None and FINALIZER in endpoint.metadata.finalizers
-
-
-def _identity(key: Key, uid: str) -> dict[str, Any]:
-    """Return what names an object; with its uid, so that an apply never creates one anew."""
-    return {
-        "apiVersion": API_VERSION,
-        "kind": key.kind,
-        "metadata": {"name": key.name, "namespace": key.namespace, "uid": uid},
-    }
-
-
-def _references(references: tuple[Any, ...]) -> list[dict[str, Any]]:
-    return [reference.to_kubernetes() for reference in references]
-
-
-def _metadata_body(action: ApplyMetadata) -> dict[str, Any]:
-    body = _identity(action.key, action.uid)
-    body["metadata"] |= {
-        "ownerReferences": _references(action.owner_references),
-        "finalizers": list(action.finalizers),
-        "annotations": dict(action.annotations),
-    }
-    return body
-
-
-def _secret_body(secret: Secret, *, with_fields: bool) -> dict[str, Any]:
-    metadata: dict[str, Any] = {
-        "name": secret.name,
-        "namespace": secret.namespace,
-        "labels": dict(secret.labels),
-        "ownerReferences": _references(secret.owner_references),
-    }
-    if secret.uid:
-        metadata["uid"] = secret.uid
-    body: dict[str, Any] = {"apiVersion": "v1", "kind": "Secret", "metadata": metadata}
-    if with_fields:
-        metadata["annotations"] = dict(secret.annotations)
-        body["stringData"] = dict(secret.fields)
-    return body
-
-
-def _update_body(secret: Secret, gone: tuple[str, ...]) -> dict[str, Any]:
-    return {
-        "metadata": {"annotations": dict(secret.annotations), "resourceVersion": secret.resource_version},
-        "stringData": dict(secret.fields),
-        "data": dict.fromkeys(gone),
-    }
-
-
-def _event_body(event: Announce, now: datetime) -> dict[str, Any]:
-    return {
-        "apiVersion": "v1",
-        "kind": "Event",
-        "metadata": {"generateName": f"{event.key.name[:200]}.", "namespace": event.key.namespace},
-        "involvedObject": _identity(event.key, event.uid)["metadata"]
-        | {"apiVersion": API_VERSION, "kind": event.key.kind},
-        "type": event.type,
-        "reason": event.reason,
-        "message": event.message[:1024],
-        "firstTimestamp": format_timestamp(event.since or now),
-        "lastTimestamp": format_timestamp(now),
-        "count": event.count,
-        "source": {"component": FIELD_MANAGER},
-        "reportingComponent": "hookwright.dev/operator",
-    }

@@ -101,7 +101,8 @@ def test_an_index_follows_every_change() -> None:
 def test_an_unreadable_object_is_as_good_as_absent(table: Table[ProjectRecord]) -> None:
     """It neither stops the watch nor leaves an earlier state standing."""
     table.put(project(version=1))
-    table.put({**project(version=2), "spec": {"displayName": ["no", "text"]}})
+    unreadable = project(version=2)
+    table.put({**unreadable, "metadata": {**unreadable["metadata"], "creationTimestamp": "yesterday"}})
     assert shown(table) is None
     table.put(project(version=3))
     assert shown(table) == "v3"

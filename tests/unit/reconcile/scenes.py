@@ -7,6 +7,7 @@ from typing import Any
 
 from hookwright_crds.base import ObjectMeta, OwnerReference
 from hookwright_crds.keys import MintedKey, mint
+from hookwright_crds.reading import UNDERSTOOD, Unsupported
 from hookwright_crds.resources import (
     ApiKey,
     ApiKeyStatus,
@@ -181,11 +182,19 @@ class EndpointScene(Scene):
     allow_http: bool = False
     registered: Endpoint | None = None
     given_up: GivenUp | None = None
+    unsupported: Unsupported = UNDERSTOOD
 
     def plan(self, now: datetime = NOW) -> Plan:
         """Return the endpoint's plan."""
         observed = ObservedEndpoint(
-            self.endpoint, self.parent, self.secret, self.health, self.allow_http, GRACE, self.given_up
+            self.endpoint,
+            self.parent,
+            self.secret,
+            self.health,
+            self.allow_http,
+            GRACE,
+            self.given_up,
+            self.unsupported,
         )
         return plan_endpoint(observed, now=now, new_secret=lambda: OTHER_SECRET)
 
@@ -216,11 +225,14 @@ class ApiKeyScene(Scene):
 
     key: ApiKey = field(default_factory=apikey)
     duplicate: bool = False
+    unsupported: Unsupported = UNDERSTOOD
 
     def plan(self, now: datetime = NOW) -> Plan:
         """Return the key's plan."""
         fresh: Iterator[MintedKey] = iter((KEY, SECOND_KEY)[len(self.minted) :])
-        observed = ObservedApiKey(self.key, self.parent, self.secret, duplicate=self.duplicate)
+        observed = ObservedApiKey(
+            self.key, self.parent, self.secret, duplicate=self.duplicate, unsupported=self.unsupported
+        )
         return plan_apikey(observed, now=now, mint=lambda: next(fresh))
 
     def after(self, actions: Iterable[Action]) -> "ApiKeyScene":

@@ -22,6 +22,7 @@ from unit.reconcile.scenes import (
 )
 
 from hookwright_crds.keys import digest
+from hookwright_crds.reading import Unsupported
 from hookwright_crds.resources import ApiKey, HandoverState, HandoverStatus
 from hookwright_operator.reconcile.apikey import DIGEST_ANNOTATION, KEY_ID_ANNOTATION, REMOVE_AT_ANNOTATION
 from hookwright_operator.reconcile.plan import ApplyMetadata, CreateSecret, DeleteSecret, RestoreSecret
@@ -53,6 +54,8 @@ USABLE, EXPIRED, CONFLICT, ORPHAN = (
     "status: Ready=False ProjectNotFound",
 )
 DUPLICATE = "status: Ready=False DuplicateDigest"
+UNSUPPORTED = "status: Ready=False UnsupportedSpec"
+STRANGE = Unsupported(faults=("spec.handover (must be an object)",))
 FORGED = {KEY_ID_ANNOTATION: "k7q", DIGEST_ANNOTATION: DECLARED_DIGEST}
 FOREIGN = handover_secret(foreign=True, fields={})
 
@@ -149,6 +152,12 @@ CASES: dict[str, tuple[ApiKeyScene, list[str]]] = {
     "a duplicate without a project is reported as a duplicate": (
         replace(declared(), parent=None, duplicate=True),
         [DUPLICATE],
+    ),
+    "a new key that is not understood is not made": (replace(NEW, unsupported=STRANGE), [UNSUPPORTED]),
+    "a key that is not understood any more opens nothing": (replace(STEADY, unsupported=STRANGE), [UNSUPPORTED]),
+    "a key with an unknown field works, and its condition names the field": (
+        replace(declared(), unsupported=Unsupported(fields=("spec.note",))),
+        [USABLE],
     ),
     "a key that is being deleted is left alone": (with_key_metadata(NEW, deletion_timestamp=NOW), []),
 }

@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
+from hookwright_crds.reading import Unsupported
 from hookwright_crds.resources import WebhookEndpoint
-from hookwright_operator.reconcile.cache import Cache
+from hookwright_operator.reconcile.cache import MODELS, Cache
 from hookwright_operator.reconcile.plan import Key, Secret, ours
 
 PROJECT = Key("Project", "acme", "billing")
@@ -116,27 +117,49 @@ def test_the_deletion_of_a_predecessor_leaves_the_successor_alone() -> None:
     assert url_of(cache) == "https://new.example/"
 
 
-def test_an_object_that_does_not_fit_the_contract_is_refused_and_the_last_good_one_kept() -> None:
-    """A fault in one object is told to whoever feeds the cache, and costs nothing else."""
+def unreadable(body: dict[str, Any], version: int) -> dict[str, Any]:
+    """Return an object whose metadata cannot be read."""
+    metadata = {**body["metadata"], "resourceVersion": str(version), "creationTimestamp": "yesterday"}
+    return {**body, "metadata": metadata}
+
+
+def test_an_object_whose_metadata_cannot_be_read_is_refused_and_the_last_good_one_kept() -> None:
+    """A fault in one object is reported to the feeder of the cache, and costs nothing else."""
     cache = Cache()
     cache.see("WebhookEndpoint", endpoint(1))
-    with pytest.raises(ValueError, match="events"):
-        cache.see("WebhookEndpoint", {**endpoint(2), "spec": {**endpoint()["spec"], "events": ["nonsense"]}})
+    with pytest.raises(ValueError, match="Timestamp"):
+        cache.see("WebhookEndpoint", unreadable(endpoint(2), 2))
     assert url_of(cache) == "https://a.example/"
 
 
-def test_an_object_that_does_not_fit_the_contract_still_exists() -> None:
-    """An upgrade may meet objects from before a rule: their deliveries wait, and are not discarded as orphaned."""
+def test_what_is_not_understood_of_an_object_is_known_until_it_changes_or_goes() -> None:
+    """It is counted by kind, and the object is served as far as it is understood."""
     cache = Cache()
-    unfit = {**endpoint(1), "spec": {"url": "gopher://a"}}
-    with pytest.raises(ValueError, match="spec"):
+    newer = endpoint(1)
+    cache.see("WebhookEndpoint", {**newer, "spec": {**newer["spec"], "events": ["delivered", "rcs_read"], "new": 1}})
+    assert cache.unsupported(ORDERS) == Unsupported(fields=("spec.new",), events=("rcs_read",))
+    assert [cache.number_unsupported(kind) for kind in MODELS] == [0, 0, 1]
+    cache.see("WebhookEndpoint", endpoint(2))
+    assert not cache.unsupported(ORDERS)
+    cache.see("WebhookEndpoint", {**endpoint(3), "spec": {"url": "gopher://a"}})
+    assert cache.unsupported(ORDERS).faults
+    cache.lose("WebhookEndpoint", endpoint(4))
+    assert cache.number_unsupported("WebhookEndpoint") == 0
+
+
+def test_an_object_that_cannot_be_read_still_exists() -> None:
+    """Its deliveries wait, and are not discarded as orphaned."""
+    cache = Cache()
+    unfit = unreadable(endpoint(1), 1)
+    with pytest.raises(ValueError, match="Timestamp"):
         cache.see("WebhookEndpoint", unfit)
+    assert cache.number_unsupported("WebhookEndpoint") == 1
     assert cache.resource(ORDERS) is None
     assert list(cache.names("WebhookEndpoint")) == [(("acme", "orders"), "uid-orders")]
     cache.see("WebhookEndpoint", endpoint(2))
     assert list(cache.names("WebhookEndpoint")) == [(("acme", "orders"), "uid-orders")]
-    with pytest.raises(ValueError, match="spec"):
-        cache.see("WebhookEndpoint", {**unfit, "metadata": meta("orders", 3)})
+    with pytest.raises(ValueError, match="Timestamp"):
+        cache.see("WebhookEndpoint", unreadable(endpoint(3), 3))
     cache.lose("WebhookEndpoint", endpoint(4))
     assert list(cache.names("WebhookEndpoint")) == []
 
@@ -287,10 +310,8 @@ def test_what_was_ever_shown_is_known_be_it_gone_or_unfit() -> None:
     cache.see_secret(secret())
     cache.see("Project", project())
     cache.lose("Project", project(2))
-    unfit = endpoint(name="unfit")
-    unfit["spec"]["events"] = "delivered"
-    with pytest.raises(ValueError, match="events"):
-        cache.see("WebhookEndpoint", unfit)
+    with pytest.raises(ValueError, match="Timestamp"):
+        cache.see("WebhookEndpoint", unreadable(endpoint(name="unfit"), 1))
     assert all(cache.knows(f"uid-{name}") for name in ("orders", "orders-signing", "billing", "unfit"))
 
 

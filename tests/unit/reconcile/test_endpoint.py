@@ -24,6 +24,7 @@ from unit.reconcile.scenes import (
     writes,
 )
 
+from hookwright_crds.reading import Unsupported
 from hookwright_crds.resources import DeliveryCounts
 from hookwright_operator.reconcile.failures import GivenUp
 from hookwright_operator.reconcile.plan import (
@@ -52,7 +53,31 @@ def health(code: int, *, error: str = "", attempted: datetime | None = NOW) -> H
     return Health(DeliveryCounts(delivered=3, failed=0, last_attempt_time=attempted, last_status_code=code), error)
 
 
+BLOCKED = "register: blocked by UnsupportedSpec"
+UNSUPPORTED = "status: Ready=False UnsupportedSpec, Reachable=Unknown NotTried"
+STRANGE = Unsupported(faults=("spec.timeout (must be a duration)",))
+
 CASES: dict[str, tuple[EndpointScene, list[str]]] = {
+    "an endpoint whose spec is not understood is known, so that its deliveries are written, and sends none": (
+        replace(NEW, unsupported=STRANGE),
+        [BLOCKED, "ApplyMetadata", UNSUPPORTED],
+    ),
+    "an endpoint that is not understood any more sends nothing more, and keeps its Secret": (
+        replace(STEADY, unsupported=STRANGE),
+        [BLOCKED, UNSUPPORTED],
+    ),
+    "an endpoint that is not understood and has no project is known as well": (
+        replace(STEADY, unsupported=STRANGE, parent=None),
+        [BLOCKED, UNSUPPORTED],
+    ),
+    "an endpoint with an unknown event type sends the known ones, and is not ready": (
+        replace(STEADY, unsupported=Unsupported(events=("rcs_read",))),
+        ["register: sends", UNSUPPORTED],
+    ),
+    "an endpoint with an unknown field is ready, and its condition names the field": (
+        replace(STEADY, unsupported=Unsupported(fields=("spec.priority",))),
+        ["register: sends", "status: Ready=True Delivering, Reachable=Unknown NotTried"],
+    ),
     "a new endpoint gets a finalizer and an owner, a secret, its place, and a status": (
         NEW,
         [
@@ -378,3 +403,14 @@ def test_no_secret_is_ever_written_into_a_status_or_an_event(change: Callable[[E
     shown = repr(change(STEADY).plan())
     assert SIGNING_SECRET not in shown
     assert OTHER_SECRET not in shown
+
+
+def test_the_condition_names_what_is_not_understood() -> None:
+    """The field, what is wrong with it, and what becomes of the deliveries."""
+    unsupported = Unsupported(("spec.priority",), ("rcs_read",), ("spec.timeout (must be a duration)",))
+    ready = status_of(replace(STEADY, unsupported=unsupported).plan())["conditions"][0]
+    assert ready["message"] == (
+        "This version does not understand spec.timeout (must be a duration). "
+        "This version does not know the event types rcs_read in spec.events. "
+        "This version does not know and ignores spec.priority. Deliveries wait until an operator understands the spec."
+    )

@@ -5,8 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from unit.reconcile.scenes import NOW, after, in_words, project, project_after, status_of, writes
 
+from hookwright_crds.reading import Unsupported
 from hookwright_crds.resources import Project, ProjectStatus
-from hookwright_operator.reconcile.plan import ApplyStatus, Plan
+from hookwright_operator.reconcile.plan import ApplyStatus, OpenProject, Plan
 from hookwright_operator.reconcile.project import ObservedProject, plan_project
 
 
@@ -80,3 +81,13 @@ def test_a_project_plan_carried_out_leaves_nothing_to_do(keys: int, endpoints: i
     first = plan(observed, keys=keys, endpoints=endpoints)
     assert [type(action) for action in writes(first)] == [ApplyStatus]
     assert writes(plan(project_after(observed, first), keys=keys, endpoints=endpoints)) == []
+
+
+def test_a_project_that_is_not_understood_accepts_events_and_says_so() -> None:
+    """Refusing its events would lose them."""
+    strange = Unsupported(faults=("spec.displayName (must be text)",))
+    planned = plan_project(ObservedProject(project(), 0, 0, strange), now=NOW)
+    assert OpenProject("acme", "billing") in planned.actions
+    ready = status_of(planned)["conditions"][0]
+    assert (ready["status"], ready["reason"]) == ("False", "UnsupportedSpec")
+    assert "spec.displayName" in ready["message"]

@@ -1,0 +1,180 @@
+"""Pure: reading objects that a newer version has stored, as far as this version understands them.
+
+During an upgrade and after a rollback the cluster has objects with fields, event types and values that this version
+does not know. Validating them as a request would refuse the whole object, and its events would pass it by. So:
+
+- an unknown field is ignored and named;
+- an unknown event type is left out and named, the known ones count;
+- a known field with a value that is not understood makes the spec unusable: `Unsupported.faults` names it.
+
+The status is the operator's own and is written anew, so what is not understood of it is left out without a word.
+"""
+
+import copy
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+
+from pydantic import ValidationError
+
+from hookwright_crds.base import ProjectRef, ServerModel
+from hookwright_crds.events import EVENT_TYPES
+from hookwright_crds.resources import ApiKey, ApiKeySpec, Project, ProjectSpec, WebhookEndpoint, WebhookEndpointSpec
+
+R = TypeVar("R", bound=ServerModel)
+Path = tuple[int | str, ...]
+
+_ROUNDS: Final = 8
+"""Each round removes one more level of what is not understood; specs and statuses have five."""
+_NAMED: Final = 5
+_LONGEST: Final = 160
+_GROUP: Final = "hookwright.dev/"
+_PLACEHOLDER: Final[Mapping[type, Mapping[str, Any]]] = {
+    Project: {},
+    ApiKey: {"projectRef": {"name": "unknown"}, "handover": {"secretName": "unknown"}},
+    WebhookEndpoint: {"projectRef": {"name": "unknown"}, "url": "https://example.com/", "events": [EVENT_TYPES[0]]},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Unsupported:
+    """What this version does not understand of an object.
+
+    Attributes:
+        fields: paths of fields that it does not know; they are ignored.
+        events: event types that it does not know; the others count.
+        faults: paths of known fields with what is wrong with their values; nothing can be done by this spec.
+    """
+
+    fields: tuple[str, ...] = ()
+    events: tuple[str, ...] = ()
+    faults: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.fields or self.events or self.faults)
+
+    @property
+    def ignored(self) -> str:
+        """A sentence that names the fields that are ignored, empty if there are none."""
+        return f"This version does not know and ignores {_listed(self.fields)}." if self.fields else ""
+
+    @property
+    def sentence(self) -> str:
+        """What is not understood, in sentences for a condition, empty if everything is."""
+        parts = []
+        if self.faults:
+            parts.append(f"This version does not understand {_listed(self.faults, separator='; ')}.")
+        if self.events:
+            parts.append(f"This version does not know the event types {_listed(self.events)} in spec.events.")
+        return " ".join([*parts, self.ignored]).rstrip()
+
+
+UNDERSTOOD: Final = Unsupported()
+
+
+def read(model: type[R], body: Mapping[str, Any]) -> tuple[R, Unsupported]:
+    """Return an object of the cluster, and what is not understood of it.
+
+    Where `Unsupported.faults` is not empty, the spec has no meaning beyond its project and, for an endpoint, the events
+    that have to be kept for it: those that it names, or every type if its list cannot be read.
+
+    Raises:
+        ValueError: not even the metadata can be read.
+    """
+    try:
+        return model.model_validate(body), UNDERSTOOD
+    except ValidationError:
+        return _Draft(body, model).read(model)
+
+
+class _Draft:
+    """A copy of an object from which everything is removed that is not understood."""
+
+    def __init__(self, body: Mapping[str, Any], model: type) -> None:
+        spec, status = body.get("spec"), body.get("status")
+        self.spec: dict[str, Any] = copy.deepcopy(spec) if isinstance(spec, dict) else {}
+        self.body = {"metadata": body["metadata"], "spec": self.spec}
+        if isinstance(status, dict):
+            self.body["status"] = copy.deepcopy(status)
+        self.fields: list[str] = []
+        self.faults: list[str] = []
+        self.events: list[str] = []
+        self.types: list[str] = []
+        if model is WebhookEndpoint and isinstance(listed := self.spec.get("events"), list):
+            self.types = [one for one in listed if one in EVENT_TYPES]
+            self.events = [_shortened(str(one), 64) for one in listed if one not in EVENT_TYPES]
+            # An endpoint with unknown types alone is valid, and subscribes to nothing that this version knows.
+            self.spec["events"] = self.types or ([EVENT_TYPES[0]] if self.events else [])
+
+    def read(self, model: type[R]) -> tuple[R, Unsupported]:
+        for _ in range(_ROUNDS):
+            try:
+                return self._finished(model.model_validate(self.body))
+            except ValidationError as error:
+                # From the end, so that the places of a list's earlier items stay as they are.
+                for fault in reversed(error.errors(include_url=False, include_context=False, include_input=False)):
+                    self._remove(model, fault["loc"], fault["type"], fault["msg"])
+        return self._finished(model.model_validate(self.body))
+
+    def _remove(self, model: type, place: Path, kind: str, message: str) -> None:
+        if place[:1] == ("status",):
+            _drop(self.body, place[:-1] if kind == "missing" else place)
+        elif place[:1] == ("spec",) and kind == "extra_forbidden":
+            self.fields.append(_shortened(".".join(map(str, place)), 64))
+            _drop(self.body, place)
+        elif place[:1] == ("spec",) or not place:
+            where = ".".join(map(str, place[:2])) or "spec"
+            self.faults.append(_shortened(f"{where} ({message.removeprefix('Value error, ')})", _LONGEST))
+            self.body["spec"] = dict(_PLACEHOLDER[model])
+
+    def _finished(self, read: R) -> tuple[R, Unsupported]:
+        resource: Any = read
+        unsupported = Unsupported(*(tuple(dict.fromkeys(found)) for found in (self.fields, self.events, self.faults)))
+        spec = resource.spec
+        if self.faults:
+            spec = self._unusable(resource)
+        elif self.events and not self.types:
+            spec = spec.model_copy(update={"events": ()})
+        return read.model_copy(update={"spec": spec}), unsupported
+
+    def _unusable(self, read: Project | ApiKey | WebhookEndpoint) -> ProjectSpec | ApiKeySpec | WebhookEndpointSpec:
+        if isinstance(read, Project):
+            return ProjectSpec()
+        project = ProjectRef.model_construct(name=self._project(read))
+        if isinstance(read, ApiKey):
+            return ApiKeySpec.model_construct(project_ref=project)
+        url = self.spec.get("url")
+        return WebhookEndpointSpec.model_construct(
+            project_ref=project,
+            url=url if isinstance(url, str) else "",
+            events=tuple(dict.fromkeys(self.types)) if self.types or self.events else EVENT_TYPES,
+        )
+
+    def _project(self, read: ApiKey | WebhookEndpoint) -> str:
+        """Return the Project that the spec names, or else the one that the operator made the owner."""
+        reference = self.spec.get("projectRef")
+        name = reference.get("name") if isinstance(reference, dict) else None
+        if isinstance(name, str):
+            return name
+        owners = [one for one in read.metadata.owner_references if one.api_version.startswith(_GROUP)]
+        return next((one.name for one in owners if one.kind == "Project"), "")
+
+
+def _drop(body: Any, place: Path) -> None:
+    """Remove what is at a place; an error of a pattern for keys ends in ``[key]``."""
+    *way, last = [step for step in place if step != "[key]"]
+    # An earlier fault of the same round may have taken it along.
+    with suppress(KeyError, IndexError, TypeError):
+        for step in way:
+            body = body[step]
+        del body[last]
+
+
+def _listed(names: Sequence[str], *, separator: str = ", ") -> str:
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return separator.join(names[:_NAMED]) + more
+
+
+def _shortened(text: str, longest: int) -> str:
+    return text if len(text) <= longest else f"{text[:longest]}…"

@@ -1,0 +1,128 @@
+"""Objects of a newer version, as after a rollback: what is understood is served, the rest is named, no event is lost."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from api.processes import Organization as ApiOrganization
+from api.processes import problem_of, running
+from cluster.acting import Organization, delivered, endpoint, eventually, manifest, message_ids, receiving
+
+from hookwright_dev.assets import Assets
+from hookwright_dev.cluster import Cluster
+from hookwright_dev.controlplane import ControlPlane
+from hookwright_dev.installation import ApiProcess, OperatorProcess, install
+
+CRDS = Path(__file__).resolve().parents[2] / "crds"
+UNSUPPORTED = "False UnsupportedSpec"
+
+
+@pytest.fixture(scope="module")
+def plane(assets: Assets) -> Iterator[ControlPlane]:
+    """A control plane of its own, whose kinds are those of a newer version."""
+    with ControlPlane.start(assets=assets, crds=CRDS) as started:
+        install(started)
+        upgrade_kinds(started)
+        yield started
+
+
+@pytest.fixture(scope="module")
+def operator(plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OperatorProcess]:
+    """An operator of this version."""
+    started = OperatorProcess(plane, tmp_path_factory.mktemp("operator"), {"HOOKWRIGHT_STATUS_INTERVAL": "1"})
+    started.start()
+    yield started
+    started.stop()
+
+
+@pytest.fixture
+def org(plane: ControlPlane, operator: OperatorProcess) -> Iterator[Organization]:
+    """An organization with a project."""
+    plane.kubectl("create", "namespace", "acme")
+    with Organization(plane, operator, "acme") as organization:
+        organization.apply(manifest("Project", "billing"))
+        yield organization
+
+
+def upgrade_kinds(cluster: Cluster) -> None:
+    """Give endpoints a new field and a new event type, and let a timeout be written in words."""
+    name = "webhookendpoints.hookwright.dev"
+    crd: dict[str, Any] = json.loads(cluster.kubectl("get", "crd", name, "-o", "json").stdout)
+    spec = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]
+    spec["priority"] = {"type": "string"}
+    spec["events"]["items"]["enum"].append("rcs_read")
+    spec["timeout"] = {"type": "string"}
+    cluster.kubectl("replace", "-f", "-", stdin=json.dumps(crd))
+
+    def serves() -> bool:
+        tried = endpoint("probe", "https://example.com/", events=["rcs_read"], priority="high", timeout="a day")
+        return (
+            cluster.kubectl("create", "--dry-run=server", "-f", "-", stdin=json.dumps(tried), check=False).returncode
+            == 0
+        )
+
+    eventually(serves, "the newer kinds are served", within=30)
+
+
+def message(org: Organization, name: str) -> str:
+    """Return the message of an endpoint's condition Ready."""
+    conditions = org.status("hwep", name).get("conditions", ())
+    return next((str(known["message"]) for known in conditions if known["type"] == "Ready"), "")
+
+
+def test_an_endpoint_of_a_newer_version_is_served_as_far_as_it_is_understood(
+    org: Organization, operator: OperatorProcess, plane: ControlPlane, tmp_path: Path
+) -> None:
+    """Known types are delivered, unknown fields ignored; deliveries for the rest wait, also over a restart."""
+    with receiving() as receiver:
+        paths = {name: f"{receiver.url}{name}" for name in ("field", "type", "value")}
+        org.apply(
+            endpoint("field", paths["field"], priority="high"),
+            endpoint("type", paths["type"], events=["rcs_read", "delivered"]),
+            endpoint("value", paths["value"], timeout="a day"),
+        )
+        org.wait_for("hwep", "field", "True Delivering")
+        org.wait_for("hwep", "type", UNSUPPORTED)
+        org.wait_for("hwep", "value", UNSUPPORTED)
+        assert "spec.priority" in message(org, "field")
+        assert "rcs_read" in message(org, "type")
+        assert "spec.timeout" in message(org, "value")
+
+        assert org.send(delivered(1))["deliveries"] == 3
+        operator.kill()
+        operator.start()
+        assert org.send(delivered(2))["deliveries"] == 3
+
+        def got(name: str) -> set[str]:
+            return set(message_ids([one for one in receiver.received if one.target == f"/{name}"]))
+
+        eventually(lambda: got("field") == got("type") == {"1", "2"}, "both endpoints have both events")
+        counted = {"kind": "WebhookEndpoint"}
+        eventually(lambda: org.metric("hookwright_unsupported_objects", **counted) == 3, "three objects are counted")
+        eventually(lambda: org.status("hwep", "value")["deliveries"]["pending"] == 2, "two deliveries wait")
+        assert got("value") == set()
+
+        shown_by_the_api(plane, operator, tmp_path)
+
+        org.patch("hwep", "value", {"spec": {"timeout": "5s"}})
+        eventually(lambda: got("value") == {"1", "2"}, "what waited is delivered once it is understood")
+        org.wait_for("hwep", "value", "True Delivering")
+        eventually(lambda: org.metric("hookwright_unsupported_objects", **counted) == 2, "one is understood now")
+
+
+def shown_by_the_api(plane: ControlPlane, operator: OperatorProcess, folder: Path) -> None:
+    """Check that the API lists all three endpoints, and refuses in a request what this version does not know."""
+    with (
+        running(ApiProcess(plane, folder, operator.intake_url, {})) as api,
+        httpx.Client(base_url=api.url, trust_env=False, timeout=30.0) as client,
+    ):
+        acme = ApiOrganization(plane, client, "acme")
+        listed = client.get("/v1/webhooks", params={"project": "billing"}, headers=acme.session()).json()["data"]
+        assert {one["id"]: one["status"] for one in listed} == {"field": "active", "type": "error", "value": "error"}
+        shown = client.get("/v1/webhooks/value", params={"project": "billing"}, headers=acme.session()).json()
+        assert "spec.timeout" in json.dumps(shown["conditions"])
+        body = {"url": "https://example.com/", "events": ["rcs_read"]}
+        problem_of(client.post("/v1/webhooks", json=body, headers=acme.service_key()), 422)

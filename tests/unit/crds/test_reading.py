@@ -1,0 +1,142 @@
+"""What reading objects of a newer version promises: nothing is lost that is understood, and the rest is named."""
+
+from typing import Any
+
+import pytest
+
+from hookwright_crds.events import EVENT_TYPES
+from hookwright_crds.reading import UNDERSTOOD, Unsupported, read
+from hookwright_crds.resources import ApiKey, Project, WebhookEndpoint
+
+META = {"name": "orders", "namespace": "acme", "uid": "u", "resourceVersion": "1"}
+SPEC: dict[str, Any] = {"projectRef": {"name": "billing"}, "url": "https://example.com/", "events": ["delivered"]}
+READY = {"type": "Ready", "status": "True", "reason": "Delivering", "lastTransitionTime": "2030-01-01T00:00:00Z"}
+
+
+def endpoint(spec: Any = None, **body: Any) -> tuple[WebhookEndpoint, Unsupported]:
+    """Read an endpoint with these fields on top of a plain spec; None removes one."""
+    fields = {name: value for name, value in {**SPEC, **(spec or {})}.items() if value is not None}
+    return read(WebhookEndpoint, {"metadata": META, "spec": fields, **body})
+
+
+def test_what_this_version_has_written_is_understood() -> None:
+    """Nothing is named, and the model is the one of a strict reading."""
+    found, unsupported = endpoint()
+    assert unsupported == UNDERSTOOD
+    assert found == WebhookEndpoint.model_validate({"metadata": META, "spec": SPEC})
+
+
+TOLERATED: dict[str, tuple[dict[str, Any], Unsupported, tuple[str, ...]]] = {
+    "an unknown field": ({"priority": "high"}, Unsupported(fields=("spec.priority",)), ("delivered",)),
+    "an unknown field within a known one": (
+        {"projectRef": {"name": "billing", "group": "a"}, "signing": {"rotation": 1, "algorithm": "ed25519"}},
+        Unsupported(fields=("spec.signing.algorithm", "spec.projectRef.group")),
+        ("delivered",),
+    ),
+    "an unknown event type": (
+        {"events": ["rcs_read", "opened", "rcs_sent", "clicked"]},
+        Unsupported(events=("rcs_read", "rcs_sent")),
+        ("opened", "clicked"),
+    ),
+    "more event types than this version has": (
+        {"events": [*EVENT_TYPES, "rcs_read"]},
+        Unsupported(events=("rcs_read",)),
+        EVENT_TYPES,
+    ),
+    "unknown event types alone": ({"events": ["rcs_read"]}, Unsupported(events=("rcs_read",)), ()),
+    "an event type of another form": ({"events": [{"type": "x"}]}, Unsupported(events=("{'type': 'x'}",)), ()),
+}
+
+
+@pytest.mark.parametrize(("spec", "expected", "events"), TOLERATED.values(), ids=TOLERATED.keys())
+def test_what_is_unknown_does_not_cost_what_is_known(
+    spec: dict[str, Any], expected: Unsupported, events: tuple[str, ...]
+) -> None:
+    """The rest of the spec counts as it stands."""
+    found, unsupported = endpoint({"maxInFlight": 3, **spec})
+    assert unsupported == expected
+    assert (found.spec.events, found.spec.max_in_flight, found.spec.url) == (events, 3, SPEC["url"])
+
+
+STRANGE: dict[str, tuple[dict[str, Any], str, tuple[str, ...]]] = {
+    "a value of another form": ({"timeout": "1d"}, "spec.timeout", ("delivered",)),
+    "a value beyond the bounds": ({"maxInFlight": 1000}, "spec.maxInFlight", ("delivered",)),
+    "a nested value": ({"rateLimit": {"perMinute": "fast"}}, "spec.rateLimit", ("delivered",)),
+    "a required field that is gone": ({"url": None}, "spec.url", ("delivered",)),
+    "a rule over several fields": ({"headers": {"Host": "a"}}, "spec", ("delivered",)),
+    "events that are no list": ({"events": {"match": "*"}}, "spec.events", EVENT_TYPES),
+    "no events": ({"events": None}, "spec.events", EVENT_TYPES),
+    "an empty list of events": ({"events": []}, "spec.events", EVENT_TYPES),
+    "a strange value beside an unknown event type": (
+        {"events": ["opened", "rcs_read"], "suspend": "maybe"},
+        "spec.suspend",
+        ("opened",),
+    ),
+}
+
+
+@pytest.mark.parametrize(("spec", "field", "events"), STRANGE.values(), ids=STRANGE.keys())
+def test_a_spec_that_is_not_understood_names_the_field_and_keeps_the_subscriptions(
+    spec: dict[str, Any], field: str, events: tuple[str, ...]
+) -> None:
+    """So deliveries can be written for it; if its list of events cannot be read, of every type."""
+    found, unsupported = endpoint(spec)
+    assert len(unsupported.faults) == 1
+    assert unsupported.faults[0].startswith(f"{field} (")
+    assert found.spec.events == events
+    assert found.spec.project_ref.name == "billing"
+    assert found.metadata.name == "orders"
+
+
+def test_the_project_of_a_strange_reference_is_that_of_the_owner() -> None:
+    """The operator made the Project the owner while it understood the endpoint."""
+    owner = {"apiVersion": "hookwright.dev/v1alpha1", "kind": "Project", "name": "billing", "uid": "p"}
+    found, unsupported = read(
+        WebhookEndpoint, {"metadata": {**META, "ownerReferences": [owner]}, "spec": {**SPEC, "projectRef": "billing"}}
+    )
+    assert unsupported.faults
+    assert found.spec.project_ref.name == "billing"
+
+
+def test_what_is_not_understood_of_a_status_costs_the_rest_nothing() -> None:
+    """A condition with a new field keeps the others, one with an unknown status goes, and so does a strange count."""
+    strange = {**READY, "type": "Synced", "status": "Maybe"}
+    newer = {**READY, "type": "Newer", "severity": "Info"}
+    status = {"conditions": [strange, newer, READY], "deliveries": {"pending": "many", "failed": 2}}
+    found, unsupported = endpoint(status=status)
+    assert unsupported == UNDERSTOOD
+    assert [known.type for known in found.status.conditions] == ["Newer", "Ready"]
+    assert found.status.deliveries is not None
+    assert (found.status.deliveries.pending, found.status.deliveries.failed) == (0, 2)
+
+
+def test_a_key_of_a_new_origin_is_not_understood_and_keeps_its_status() -> None:
+    """Neither handover nor digest: nothing may be made of it, and what was recorded stays known."""
+    status = {"keyId": "k", "digest": "sha256:" + "0" * 64, "handover": {"state": "Rotating"}}
+    spec = {"projectRef": {"name": "billing"}, "oidc": {"issuer": "x"}}
+    found, unsupported = read(ApiKey, {"metadata": META, "spec": spec, "status": status})
+    assert unsupported.faults
+    assert unsupported.fields == ("spec.oidc",)
+    assert (found.spec.handover, found.spec.digest, found.spec.project_ref.name) == (None, None, "billing")
+    assert (found.status.key_id, found.status.digest, found.status.handover) == ("k", status["digest"], None)
+
+
+def test_a_project_with_a_strange_name_is_a_project() -> None:
+    """Nothing of a Project's spec is needed to accept its events."""
+    found, unsupported = read(Project, {"metadata": META, "spec": {"displayName": ["a"], "color": "red"}})
+    assert found.spec.display_name == ""
+    assert unsupported.fields == ("spec.color",)
+    assert unsupported.faults
+
+
+def test_sentences_are_bounded() -> None:
+    """A condition that names a thousand fields helps nobody."""
+    _, unsupported = endpoint({f"field{number}": "x" for number in range(1000)} | {"events": ["y" * 5000]})
+    assert len(unsupported.sentence) < 1000
+    assert "and 995 more" in unsupported.sentence
+
+
+def test_an_object_without_readable_metadata_is_refused() -> None:
+    """There is nothing to serve it by."""
+    with pytest.raises(ValueError, match="Timestamp"):
+        read(Project, {"metadata": {**META, "creationTimestamp": "yesterday"}})
