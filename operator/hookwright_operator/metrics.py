@@ -51,6 +51,10 @@ OLDEST_LATE: Final = Gauge(
     "The same of endpoints that take what they are sent and have no rate limit: what is late for no reason of theirs.",
     registry=WHOLE_STORE,
 )
+FAN_OUT_BACKLOG: Final = Gauge(
+    "hookwright_fan_out_backlog",
+    "Deliveries of large requests that are accepted and not yet written, as far as this process knows.",
+)
 IN_FLIGHT: Final = Gauge("hookwright_deliveries_in_flight", "Attempts under way.")
 SHARDS_OWNED: Final = Gauge(
     "hookwright_shards_owned",

@@ -15,10 +15,12 @@ from hookwright_operator.delivery.loops import Dispatcher
 from hookwright_operator.delivery.outcome import Outcome
 from hookwright_operator.delivery.sender import Sender
 from hookwright_operator.errors import StoreError
+from hookwright_operator.fan_out_writer import FanOutWriter
 from hookwright_operator.ids import delivery_id, message_id, recovery_id, trial_id
 from hookwright_operator.intake.deps import AcceptResult
 from hookwright_operator.intake.parsing import IncomingEvent
 from hookwright_operator.registry import Endpoint, Registry
+from hookwright_operator.store.fan_outs import SLICE
 from hookwright_operator.store.model import Accepted, Claimed, DeliveryRecord, NewDelivery, NewEvent, Recovery, State
 from hookwright_operator.store.store import Store
 
@@ -40,31 +42,41 @@ class EventAccepter:
 
     Attributes:
         held: told the uid of an endpoint whose delivery must wait, for its counts have changed.
+        fan_outs: accepts the requests of more deliveries than one transaction may write.
     """
 
     registry: Registry
     dispatcher: Dispatcher
     store: Store
     held: Callable[[str], object]
+    fan_outs: FanOutWriter
 
     async def accept(
         self, namespace: str, project: str, events: Sequence[IncomingEvent], *, trace: str | None = None
     ) -> AcceptResult:
-        """Write events and deliveries in one transaction; return after its commit.
+        """Write events and their deliveries, or fan-outs for these, in one transaction; return after its commit.
 
         Raises:
+            ProblemError: the request is too large, or too much of the namespace waits to be written.
             StoreUnavailable: nothing was written.
         """
-        return await self._write([self._new(namespace, project, event, trace) for event in events])
-
-    def _new(self, namespace: str, project: str, event: IncomingEvent, trace: str | None) -> NewEvent:
-        size = len(event.body)
-        deliveries = [
-            NewDelivery(delivery_id(), endpoint.uid, self.dispatcher.reserve(endpoint.uid, size))
-            for endpoint in self.registry.subscribers(namespace, project, event.type)
+        subscribers = {
+            kind: [endpoint.uid for endpoint in self.registry.subscribers(namespace, project, kind)]
+            for kind in {event.type for event in events}
+        }
+        new = [
+            NewEvent(message_id(), namespace, project, event.event_id, event.type, event.body, (), trace)
+            for event in events
         ]
-        known = (namespace, project, event.event_id, event.type, event.body)
-        return NewEvent(message_id(), *known, tuple(deliveries), trace)
+        if sum([len(subscribers[event.type]) for event in events]) > SLICE:
+            return _accepted(new, await self.fan_outs.accept(new, subscribers))
+        return await self._write([self._with_deliveries(event, subscribers[event.type]) for event in new])
+
+    def _with_deliveries(self, event: NewEvent, uids: Iterable[str]) -> NewEvent:
+        size = len(event.body)
+        return event._replace(
+            deliveries=tuple([NewDelivery(delivery_id(), uid, self.dispatcher.reserve(uid, size)) for uid in uids])
+        )
 
     async def _write(self, events: Sequence[NewEvent]) -> AcceptResult:
         try:
@@ -82,14 +94,7 @@ class EventAccepter:
         gone = {uid for event in events for _, uid, _ in event.deliveries if self.registry.get(uid) is None}
         if gone:
             await self._discard_for(gone)
-        duplicates = len(accepted.duplicate_ids)
-        metrics.EVENTS_ACCEPTED.inc(accepted.accepted)
-        if duplicates:
-            metrics.EVENTS_DUPLICATE.inc(duplicates)
-        if log.is_enabled_for(logging.DEBUG):
-            new = [event.id for event in events if event.id not in accepted.duplicate_ids]
-            log.debug("events accepted", event_ids=new, duplicates=duplicates, deliveries=accepted.deliveries)
-        return AcceptResult(accepted.accepted, duplicates, accepted.deliveries)
+        return _accepted(events, accepted)
 
     async def _discard_for(self, gone: Iterable[str]) -> None:
         """Discard what was written for endpoints that were deleted while it was being written."""
@@ -117,6 +122,17 @@ class EventAccepter:
             if not delivery.claimed:
                 self.dispatcher.waiting(delivery.endpoint_uid)
                 self.held(delivery.endpoint_uid)
+
+
+def _accepted(events: Iterable[NewEvent], accepted: Accepted) -> AcceptResult:
+    duplicates = len(accepted.duplicate_ids)
+    metrics.EVENTS_ACCEPTED.inc(accepted.accepted)
+    if duplicates:
+        metrics.EVENTS_DUPLICATE.inc(duplicates)
+    if log.is_enabled_for(logging.DEBUG):
+        new = [event.id for event in events if event.id not in accepted.duplicate_ids]
+        log.debug("events accepted", event_ids=new, duplicates=duplicates, deliveries=accepted.deliveries)
+    return AcceptResult(accepted.accepted, duplicates, accepted.deliveries)
 
 
 @dataclass(frozen=True, slots=True)

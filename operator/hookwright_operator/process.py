@@ -25,6 +25,7 @@ from hookwright_operator.delivery.setbacks import Setbacks
 from hookwright_operator.delivery.shards import Ownership
 from hookwright_operator.duties import Duties, Lead
 from hookwright_operator.errors import KubeError
+from hookwright_operator.fan_out_writer import FanOutWriter
 from hookwright_operator.handlers import Watch
 from hookwright_operator.intake.app import create_app
 from hookwright_operator.intake.auth import ReviewAuth
@@ -101,6 +102,7 @@ class Operator:
             observer=self._health,
             shared=not store.exclusive,
         )
+        self._fan_outs = FanOutWriter(store, self._dispatcher, self._health.changed)
         self._ownership = Ownership(store.sharing, self._dispatcher)
         if "deliver" in settings.roles:
             self._registry.listen(self._dispatcher)
@@ -158,6 +160,7 @@ class Operator:
             ("heartbeat", self._heartbeat),
             ("clock", Setbacks(self._store, self._dispatcher, now_ms).run),
             ("store", self._store_pulse.run),
+            ("fan-out", self._fan_outs.run),
             ("reconcile", self._queue.run),
             ("watch", self._run_kopf),
             ("sync", self._sync),
@@ -184,7 +187,9 @@ class Operator:
         intake = create_app(
             Deps(
                 registry=self._registry,
-                accepter=EventAccepter(self._registry, self._dispatcher, self._store, self._health.changed),
+                accepter=EventAccepter(
+                    self._registry, self._dispatcher, self._store, self._health.changed, self._fan_outs
+                ),
                 auth=ReviewAuth(self._kube, keeping=Keeping(granted=settings.review_cache)),
                 deliveries=Deliveries(self._store, self._dispatcher),
                 recoveries=recoveries,

@@ -19,6 +19,7 @@ from hookwright_operator.delivery.schedule import RetrySchedule
 from hookwright_operator.delivery.seams import Bounds, Sends
 from hookwright_operator.delivery.sender import Sender
 from hookwright_operator.delivery.setbacks import Setbacks
+from hookwright_operator.fan_out_writer import FanOutWriter
 from hookwright_operator.intake.deps import AcceptResult
 from hookwright_operator.intake.parsing import IncomingEvent
 from hookwright_operator.ports import EventAccepter
@@ -141,11 +142,13 @@ class Engine:
         registry.listen(dispatcher)
         store.listen(dispatcher.waiting)
         registry.put_project("acme", "billing")
-        accepter = EventAccepter(registry, dispatcher, store, lambda _: None)
+        fan_outs = FanOutWriter(store, dispatcher, lambda _: None)
+        accepter = EventAccepter(registry, dispatcher, store, lambda _: None, fan_outs)
         engine = cls(plan, store, sender, registry, dispatcher, accepter, watcher, _own_sender=own)
         dispatcher.renewed(await store.heartbeat())
         await dispatcher.recover()
         engine.loops.start("claim", dispatcher.run)
+        engine.loops.start("fan-out", fan_outs.run)
         engine.loops.start("clock", Setbacks(store, dispatcher, plan.clock_ms, pause=0.1).run)
         if plan.heartbeats:
             engine.loops.start("heartbeat", engine.beat)

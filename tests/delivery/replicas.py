@@ -15,6 +15,7 @@ from hookwright_operator.delivery.outcome import Outcome
 from hookwright_operator.delivery.schedule import RetrySchedule
 from hookwright_operator.delivery.seams import Bounds
 from hookwright_operator.delivery.shards import Ownership
+from hookwright_operator.fan_out_writer import FanOutWriter
 from hookwright_operator.intake.parsing import IncomingEvent
 from hookwright_operator.ports import EventAccepter
 from hookwright_operator.registry import Endpoint, Registry
@@ -119,9 +120,9 @@ class Gated:
         """Claim."""
         return await self.gate.through(self.store.claim(wants))
 
-    async def settle(self, settlements: Sequence[Settlement]) -> None:
+    async def settle(self, settlements: Sequence[Settlement], *, again: bool = False) -> None:
         """Settle."""
-        await self.gate.through(self.store.settle(settlements))
+        await self.gate.through(self.store.settle(settlements, again=again))
 
     async def release(self, delivery_ids: Sequence[str]) -> None:
         """Release."""
@@ -192,7 +193,8 @@ class Replica:
             shared=True,
         )
         replica.ownership = Ownership(gated, replica.dispatcher, tick=0.02)
-        replica.accepter = EventAccepter(replica.registry, replica.dispatcher, store, lambda _: None)
+        fan_outs = FanOutWriter(store, replica.dispatcher, lambda _: None)
+        replica.accepter = EventAccepter(replica.registry, replica.dispatcher, store, lambda _: None, fan_outs)
         store.listen(replica.hears, replica.ownership.look_soon)
         replica.registry.listen(replica.dispatcher)
         replica.registry.put_project("acme", "billing")

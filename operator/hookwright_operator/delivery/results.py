@@ -67,11 +67,14 @@ class Results:
             self._end(results)
 
     async def _persist(self, result: Result) -> None:
-        """Store a result by itself, for what was refused may be only one of them."""
+        """Store a result by itself, for what was refused may be only one of them.
+
+        The failed call may have been carried out all the same, so the store is asked to store each attempt once.
+        """
         lane, endpoint, settlement = result
         try:
             await persist(
-                lambda: self._store.settle((settlement,)),
+                lambda: self._store.settle((settlement,), again=True),
                 "a result waits to be stored",
                 delivery=settlement.delivery_id,
                 event_id=settlement.event_id,

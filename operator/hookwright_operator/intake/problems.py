@@ -106,7 +106,7 @@ def unavailable(detail: str) -> ProblemError:
 
 
 def too_many(detail: str) -> ProblemError:
-    """429 with Retry-After: this caller has too many requests of this kind under way."""
+    """429 with Retry-After: the caller has used up a bound of its own."""
     return ProblemError(429, detail, headers=(("Retry-After", str(RETRY_AFTER_SECONDS)),))
 
 

@@ -26,11 +26,14 @@ from sqlalchemy import (
 # Of the two engines' identical spellings the one that both compile.
 from sqlalchemy.dialects.postgresql import Insert, insert
 
+from hookwright_operator.errors import StoreError
 from hookwright_operator.store import counting
 from hookwright_operator.store.model import Accepted, NewEvent, State
-from hookwright_operator.store.rows import packed, rows
+from hookwright_operator.store.rows import packed, rows, storable
 from hookwright_operator.store.schema import deliveries, event_ids, events
 from hookwright_operator.store.statements import Each, Steps, few, run
+
+_BODY_BYTES_PER_ROW = 4096
 
 _now = bindparam("now", type_=BigInteger)
 
@@ -90,6 +93,22 @@ _INSERT_EVENT = Each(insert(events), *events.columns.keys())
 _INSERT_DELIVERY = Each(insert(deliveries), *deliveries.columns.keys())
 
 
+def check(events: Iterable[NewEvent]) -> None:
+    """Check that every database keeps the producers' ids as they are.
+
+    Raises:
+        StoreError: an ``event_id`` has a character that no database keeps.
+    """
+    for event in events:
+        if event.event_id is not None and not storable(event.event_id):
+            raise StoreError(f"event {event.id}: event_id must not contain U+0000 or lone surrogates")
+
+
+def weight_of(events: Iterable[NewEvent]) -> int:
+    """Return about how many rows events and their deliveries weigh, bodies included."""
+    return sum([1 + len(event.deliveries) + len(event.body) // _BODY_BYTES_PER_ROW for event in events])
+
+
 def accept(
     connection: Connection, calls: Sequence[Sequence[NewEvent]], *, owner: str, slot: int, now: int, since: int
 ) -> list[Accepted]:
@@ -103,7 +122,7 @@ def accept(
         now: the time of acceptance.
         since: an id that was accepted at or before this time counts as new again.
     """
-    repeated = _remember_ids(connection, (event for call in calls for event in call), now=now, since=since)
+    repeated = remember_ids(connection, (event for call in calls for event in call), now=now, since=since)
     new = [event for call in calls for event in call if event.id not in repeated]
     if any(event.deliveries for event in new):
         _write(connection, [event for event in new if event.deliveries], owner=owner, slot=slot, now=now)
@@ -118,7 +137,7 @@ def _answer(call: Sequence[NewEvent], repeated: set[str], now: int) -> Accepted:
     return Accepted(len(call) - len(duplicates), written, duplicates, now)
 
 
-def _remember_ids(connection: Connection, arrived: Iterable[NewEvent], *, now: int, since: int) -> set[str]:
+def remember_ids(connection: Connection, arrived: Iterable[NewEvent], *, now: int, since: int) -> set[str]:
     """Enter the producers' ids, and return our ids of the events whose id is there already."""
     first: dict[tuple[str, str, str], str] = {}
     repeated = set()
@@ -165,23 +184,43 @@ def _write(connection: Connection, new: Sequence[NewEvent], *, owner: str, slot:
         counting.add(connection, slot, changes)
         return
     parameters = {
-        "rows": packed(_event_rows(new)),
-        "bodies": b"".join([event.body for event in new]),
+        **_event_parameters(new, [len(event.deliveries) for event in new]),
         "delivery_rows": packed(written),
         **counting.added(slot, changes),
         "now": now,
     }
     WRITE.run(connection, parameters)
+    _write_traces(connection, new)
+
+
+def write_events(connection: Connection, new: Sequence[NewEvent], numbers: Sequence[int], *, now: int) -> None:
+    """Write events whose deliveries are written by other transactions.
+
+    Args:
+        connection: in a transaction.
+        new: the events.
+        numbers: how many deliveries each event has.
+        now: the time of acceptance.
+    """
+    run(connection, INSERT_EVENTS, {**_event_parameters(new, numbers), "now": now})
+    _write_traces(connection, new)
+
+
+def _write_traces(connection: Connection, new: Sequence[NewEvent]) -> None:
     if traced := [(event.id, event.trace) for event in new if event.trace]:
         run(connection, TRACE, {"rows": packed(traced)})
 
 
-def _event_rows(new: Sequence[NewEvent]) -> list[tuple[str | int, ...]]:
+def _event_parameters(new: Sequence[NewEvent], numbers: Sequence[int]) -> dict[str, object]:
+    return {"rows": packed(_event_rows(new, numbers)), "bodies": b"".join([event.body for event in new])}
+
+
+def _event_rows(new: Sequence[NewEvent], numbers: Sequence[int]) -> list[tuple[str | int, ...]]:
     """Return the events' rows, each with where its body stands among those of all."""
     event_rows: list[tuple[str | int, ...]] = []
     start = 1
-    for event in new:
+    for event, number in zip(new, numbers, strict=True):
         length = len(event.body)
-        event_rows.append((event.id, event.namespace, event.project, event.type, len(event.deliveries), start, length))
+        event_rows.append((event.id, event.namespace, event.project, event.type, number, start, length))
         start += length
     return event_rows

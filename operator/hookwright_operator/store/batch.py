@@ -4,6 +4,8 @@ Each transaction takes what has gathered when it begins, and everyone is answere
 by operation, in the order in which the operations were first asked for, and each operation works through all of its
 calls at once. If the database cannot commit, all fail alike. If anything else goes wrong, the transaction is undone and
 each call is run again in one of its own, so that only the one at fault fails.
+
+If more waits than one transaction may take, the tenants share it; see `turns`.
 """
 
 import asyncio
@@ -17,6 +19,7 @@ from sqlalchemy import Connection
 
 from hookwright_operator import metrics
 from hookwright_operator.errors import StoreUnavailable
+from hookwright_operator.store import turns
 from hookwright_operator.store.faults import OutcomeUnknown, translated
 
 P = TypeVar("P")
@@ -29,8 +32,8 @@ Observe = Callable[[str, float], None]
 
 # Turns of the event loop that a transaction waits at most; measured, see docs/decisions.
 _TURNS: Final = 5
-# Bounds how long one transaction keeps others waiting.
-MAX_WEIGHT = 4096
+MAX_WEIGHT = 1024
+"""Weight of the calls that one transaction takes beside its oldest call; it bounds how long others wait."""
 
 
 Work = Callable[[Connection], Any]
@@ -71,6 +74,7 @@ class _Call(NamedTuple):
     payload: Any
     weight: int
     parts: int
+    tenant: str
     answer: "asyncio.Future[Any]"
     lost: "Lost[Any] | None"
 
@@ -87,7 +91,8 @@ class Batcher:
         self._transact = transact
         self._observe = observe
         self._loop = asyncio.get_running_loop()
-        self._waiting: deque[_Call] = deque()
+        self._waiting: list[_Call] = []
+        self._weight = 0
         self._again: deque[_Call] = deque()
         self._under_way: Sequence[_Call] = ()
         self._wake = asyncio.Event()
@@ -102,6 +107,7 @@ class Batcher:
         *,
         weight: int = 1,
         parts: int = 1,
+        tenant: str = "",
         lost: "Lost[R] | None" = None,
     ) -> "asyncio.Future[R]":
         """Ask for an operation in the next transaction; cancelling the future does not call it off.
@@ -111,6 +117,7 @@ class Batcher:
             payload: what to do it with.
             weight: about how many rows it writes.
             parts: how many calls it stands for.
+            tenant: who asks, such as a namespace; tenants have equal shares of a full transaction.
             lost: told an answer that nobody gets.
 
         Raises:
@@ -119,7 +126,8 @@ class Batcher:
         if self._closing or self._writer.done():
             raise StoreUnavailable(self._obituary())
         answer: asyncio.Future[R] = self._loop.create_future()
-        self._waiting.append(_Call(operation, payload, weight, parts, answer, lost))
+        self._waiting.append(_Call(operation, payload, weight, parts, tenant, answer, lost))
+        self._weight += weight
         self._wake.set()
         return answer
 
@@ -151,16 +159,17 @@ class Batcher:
             self._answer(group, answers)
         self._under_way = ()
 
-    async def _gathered(self) -> list[_Call]:
+    async def _gathered(self) -> Sequence[_Call]:
         """Wait for calls of the same moment, which get here some turns apart; a call by itself waits for no other."""
-        turns = 0
-        while turns < min(sum([call.parts for call in self._waiting]) - 1, _TURNS):
+        waited = 0
+        while waited < min(sum([call.parts for call in self._waiting]) - 1, _TURNS):
             await asyncio.sleep(0)
-            turns += 1
-        calls = [self._waiting.popleft()]
-        weight = calls[0].weight
-        while self._waiting and (weight := weight + self._waiting[0].weight) <= MAX_WEIGHT:
-            calls.append(self._waiting.popleft())
+            waited += 1
+        if self._weight <= MAX_WEIGHT:
+            calls, self._waiting, self._weight = self._waiting, [], 0
+        else:
+            calls, self._waiting = turns.split(self._waiting, room=MAX_WEIGHT)
+            self._weight = sum([call.weight for call in self._waiting])
         return calls
 
     def _fail(self, group: "_Group", error: Exception) -> None:

@@ -34,6 +34,7 @@ from hookwright_operator.store.schema import (
     deliveries,
     event_ids,
     events,
+    fan_outs,
     gone_endpoints,
     is_discarded,
     is_done,
@@ -101,11 +102,14 @@ DROP_EVENT_IDS = delete(event_ids).where(tuple_(*_key).in_(_old_keys))
 _OLD_RECOVERIES = delete(recoveries).where(recoveries.c.ended_ms < _before)
 _REMEMBER_GONE = insert(gone_endpoints).values(endpoint_uid=bindparam("endpoint", type_=Text)).on_conflict_do_nothing()
 _of_gone = deliveries.c.endpoint_uid == gone_endpoints.c.endpoint_uid
-FORGETTABLE = select(gone_endpoints.c.endpoint_uid).where(~exists().where(_of_gone))
+# An open fan-out may still write deliveries for a deleted endpoint, and discards them because it finds this row.
+_no_fan_out = ~exists(select(fan_outs.c.id))
+FORGETTABLE = select(gone_endpoints.c.endpoint_uid).where(~exists().where(_of_gone), _no_fan_out)
 # Where there is no index of all, each state has one of its own.
 FORGETTABLE_BY_STATE = select(gone_endpoints.c.endpoint_uid).where(
     *(~exists().where(_of_gone, in_state) for in_state in (is_pending, is_failed, is_discarded)),
     ~exists().where(log_slices.c.endpoint_uid == gone_endpoints.c.endpoint_uid),
+    _no_fan_out,
 )
 _uids = rows(uid=Text)
 

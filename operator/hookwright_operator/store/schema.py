@@ -20,6 +20,9 @@ free, and so is one whose owner is dead. ``instances.delivers`` says who takes s
 
 ``ended_slices.ended_s`` is in seconds.
 
+A row of ``fan_outs`` is a group of accepted events whose deliveries are not all written: one for each of its endpoints
+and events, endpoint by endpoint. Both are JSON arrays of ids; ``written`` counts the deliveries that exist.
+
 ``compatibility.oldest`` is the oldest revision of the schema whose operators can still use it as it is now.
 
 ``events.trace`` is the W3C ``traceparent`` of the event's acceptance, NULL where that was not traced.
@@ -94,6 +97,17 @@ events = Table(
     Column("deliveries", Integer, nullable=False),
     Column("body", LargeBinary, nullable=False),
     Column("trace", Text),
+)
+
+fan_outs = Table(
+    "fan_outs",
+    metadata,
+    Column("id", Key, primary_key=True),
+    Column("namespace", Text, nullable=False),
+    Column("endpoint_uids", Text, nullable=False),
+    Column("event_ids", Text, nullable=False),
+    Column("total", BigInteger, nullable=False),
+    Column("written", BigInteger, nullable=False),
 )
 
 deliveries = Table(

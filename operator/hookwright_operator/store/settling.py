@@ -5,7 +5,7 @@ Sync functions on a connection, inside a transaction that the caller begins and 
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, Protocol
 
 from sqlalchemy import (
     BigInteger,
@@ -18,6 +18,7 @@ from sqlalchemy import (
     and_,
     bindparam,
     case,
+    exists,
     func,
     literal,
     null,
@@ -33,7 +34,7 @@ from hookwright_operator.store.engine import has_company
 from hookwright_operator.store.model import Attempt, Settlement, State
 from hookwright_operator.store.rows import packed, plain, rows
 from hookwright_operator.store.schema import attempts, counters, deliveries
-from hookwright_operator.store.statements import Each, Steps, few
+from hookwright_operator.store.statements import Each, Steps, few, run
 
 _now = bindparam("now", type_=BigInteger)
 _me = bindparam("me", type_=Text)
@@ -175,6 +176,23 @@ RENEW = update(deliveries).values(
 )
 _RENEW_ONE = RENEW.where(deliveries.c.id == bindparam("delivery_id"))
 
+# An attempt is known by its delivery, its time and its result: the number comes from the store.
+STORED = select(_settled.c.delivery_id).where(
+    exists().where(
+        attempts.c.delivery_id == _settled.c.delivery_id,
+        *(attempts.c[name] == _settled.c[name] for name in ("started_ms", "duration_ms", "status_code")),
+    )
+)
+
+
+class Settle(Protocol):
+    """`settle` or `settle_again`."""
+
+    def __call__(
+        self, connection: Connection, calls: Sequence[Sequence[Settlement]], /, *, owner: str, slot: int, now: int
+    ) -> list[None]:
+        """Settle the deliveries of all calls."""
+
 
 def settle(
     connection: Connection, calls: Sequence[Sequence[Settlement]], *, owner: str, slot: int, now: int
@@ -200,6 +218,25 @@ def settle(
         if has_company(connection):
             connection.execute(HOLD, {"rows": settled})
         SETTLE.run(connection, {"rows": settled, "me": owner, "slot": slot, "now": now})
+    return [None] * len(calls)
+
+
+def settle_again(
+    connection: Connection, calls: Sequence[Sequence[Settlement]], *, owner: str, slot: int, now: int
+) -> list[None]:
+    """Settle the deliveries that an earlier transaction with an unknown outcome did not settle; see `settle`.
+
+    The outcome is unknown if the connection to PostgreSQL was lost during COMMIT. If it was committed, the delivery may
+    have been claimed again since, so it must not move a second time.
+    """
+    settlements = [settlement for call in calls for settlement in call]
+    settled = {"rows": packed([_row(settlement) for settlement in settlements])}
+    if has_company(connection):
+        # The server may still be at work on the earlier transaction, which locks these rows until it ends.
+        connection.execute(HOLD, settled)
+    stored = {delivery_id for (delivery_id,) in run(connection, STORED, settled)}
+    left = [settlement for settlement in settlements if settlement.delivery_id not in stored]
+    settle(connection, [left], owner=owner, slot=slot, now=now)
     return [None] * len(calls)
 
 

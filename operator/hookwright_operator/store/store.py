@@ -10,11 +10,12 @@ from typing import Self, TypeVar
 from sqlalchemy import Connection, select
 from sqlalchemy.exc import SQLAlchemyError
 
-from hookwright_operator.errors import StoreError, StoreUnavailable
+from hookwright_operator.errors import StoreUnavailable
 from hookwright_operator.store import accepting, advancing, claiming, reading, recovering, removing, settling, shards
 from hookwright_operator.store.advancing import Reached
 from hookwright_operator.store.batch import Batcher, Observe, Operation, counted
 from hookwright_operator.store.engine import Database, Reports, open_database
+from hookwright_operator.store.fan_outs import FanOuts
 from hookwright_operator.store.faults import translated
 from hookwright_operator.store.model import (
     Accepted,
@@ -29,7 +30,6 @@ from hookwright_operator.store.model import (
     Wants,
 )
 from hookwright_operator.store.releasing import Releases
-from hookwright_operator.store.rows import storable
 from hookwright_operator.store.sharing import Sharing
 
 T = TypeVar("T")
@@ -37,10 +37,8 @@ T = TypeVar("T")
 DEDUPE_WINDOW_MS = 24 * 60 * 60 * 1000
 """For how long a producer's event id is remembered, in milliseconds."""
 
-DISCARD_BATCH = 2000
+DISCARD_BATCH = 512
 """Deliveries discarded in one transaction."""
-
-_BODY_BYTES_PER_ROW = 4096
 
 
 class Store:
@@ -76,10 +74,14 @@ class Store:
         self._batcher = Batcher(database.write, observe)
         self._releases = Releases(self.release)
         self._accept = Operation("accept", self._accept_all)
-        self._settle = Operation("settle", self._settle_all)
+        self._settle = Operation("settle", partial(self._settle_all, settling.settle))
+        self._settle_again = Operation("settle", partial(self._settle_all, settling.settle_again))
         self._claim = Operation("claim", self._claim_all)
         self._release = Operation("release", partial(claiming.release, owner=instance))
         self._lease_ms = lease_ms
+        self.fan_outs = FanOuts(
+            self._read, self._once, lambda: self._slot, clock, self._forgotten_ms, database.announce
+        )
         self.sharing = Sharing(Member(instance, name, delivers), self._read, self._once, clock, database.announce)
 
     @classmethod
@@ -131,7 +133,7 @@ class Store:
 
     async def _register(self) -> None:
         enter = partial(claiming.register, member=self.sharing.member, lease_ms=self._lease_ms, alone=self.exclusive)
-        self._slot = await self._once("register", lambda connection: enter(connection, now=self._clock()))
+        self._slot = await self._now("register", enter)
 
     @property
     def exclusive(self) -> bool:
@@ -156,12 +158,10 @@ class Store:
             StoreError: an ``event_id`` has a character that no database keeps, or an id of ours is taken.
             StoreUnavailable: try again later; nothing was written, or all of it and for anybody to claim.
         """
-        for event in events:
-            if event.event_id is not None and not storable(event.event_id):
-                raise StoreError(f"event {event.id}: event_id must not contain U+0000 or lone surrogates")
-        weight = sum([1 + len(event.deliveries) + len(event.body) // _BODY_BYTES_PER_ROW for event in events])
+        accepting.check(events)
+        weight, tenant = accepting.weight_of(events), events[0].namespace if events else ""
         accepted: Accepted = await self._releases.unless_lost(
-            partial(self._batcher.submit, self._accept, events, weight=weight),
+            partial(self._batcher.submit, self._accept, events, weight=weight, tenant=tenant),
             lambda _: [(one.id, one.endpoint_uid) for event in events for one in event.deliveries if one.claimed],
         )
         if waiting := {one.endpoint_uid for event in events for one in event.deliveries if not one.claimed}:
@@ -180,12 +180,17 @@ class Store:
         weight = sum([limit for _, limit in wants])
         return await self._releases.claim(partial(self._batcher.submit, self._claim, wants, weight=weight))
 
-    async def settle(self, settlements: Sequence[Settlement]) -> None:
+    async def settle(self, settlements: Sequence[Settlement], *, again: bool = False) -> None:
         """Record attempts, numbering them, and move their deliveries on, each delivery at most once in a call.
 
         A delivery moves only if it is still pending and claimed by this instance; the attempt is recorded anyway.
+
+        Args:
+            settlements: the results of attempts.
+            again: an earlier call with them failed; if it settled a delivery all the same, this call skips it.
         """
-        await self._batcher.submit(self._settle, settlements, weight=2 * len(settlements), parts=len(settlements))
+        operation = self._settle_again if again else self._settle
+        await self._batcher.submit(operation, settlements, weight=2 * len(settlements), parts=len(settlements))
 
     async def release(self, delivery_ids: Sequence[str]) -> None:
         """Give claimed deliveries back, so that anybody may claim them."""
@@ -195,7 +200,7 @@ class Store:
     async def heartbeat(self) -> int:
         """Renew this instance's lease, and return until when it holds."""
         renew = partial(claiming.renew_lease, member=self.sharing.member, slot=self._slot, lease_ms=self._lease_ms)
-        return await self._once("heartbeat", lambda connection: renew(connection, now=self._clock()))
+        return await self._now("heartbeat", renew)
 
     async def discard(self, endpoint_uid: str, reason: str) -> int:
         """Discard all pending deliveries of a deleted endpoint, claimed ones too, and return how many there were.
@@ -204,14 +209,9 @@ class Store:
         discarded a batch at a time, so that others need not wait; if it fails halfway, calling it again does the rest.
         """
         total = 0
+        step = partial(removing.discard, endpoint_uid=endpoint_uid, reason=reason, limit=DISCARD_BATCH, slot=self._slot)
         while True:
-            discarded = await self._once(
-                "discard",
-                lambda connection: removing.discard(
-                    connection, endpoint_uid, reason, limit=DISCARD_BATCH, slot=self._slot, now=self._clock()
-                ),
-                weight=DISCARD_BATCH,
-            )
+            discarded = await self._now("discard", step, weight=DISCARD_BATCH, tenant=endpoint_uid)
             total += discarded
             if discarded < DISCARD_BATCH:
                 return total
@@ -222,9 +222,7 @@ class Store:
         Returns:
             The state it had, None where it is not known. What is pending or discarded stays as it is.
         """
-        found = await self._once(
-            "retry", lambda connection: settling.retry(connection, delivery_id, slot=self._slot, now=self._clock())
-        )
+        found = await self._now("retry", partial(settling.retry, delivery_id=delivery_id, slot=self._slot))
         if found is None:
             return None
         state, endpoint_uid = found
@@ -245,12 +243,8 @@ class Store:
         Returns:
             The recovery; where one was running for the endpoint already, that one, and none was begun.
         """
-        return await self._once(
-            "begin_recovery",
-            lambda connection: recovering.begin(
-                connection, recovery_id, endpoint_uid, since_ms=since_ms, until_ms=until_ms, now=self._clock()
-            ),
-        )
+        begin = partial(recovering.begin, recovery_id=recovery_id, endpoint_uid=endpoint_uid, since_ms=since_ms)
+        return await self._now("begin_recovery", partial(begin, until_ms=until_ms))
 
     async def advance_recovery(self, recovery_id: str, *, limit: int) -> int:
         """Make the next failed deliveries of a running recovery pending, due now, the longest failed first.
@@ -263,13 +257,8 @@ class Store:
         Returns:
             How many became pending. The recovery is completed when nothing more is to be found.
         """
-        recovered, endpoint_uid = await self._once(
-            "advance_recovery",
-            lambda connection: recovering.advance(
-                connection, recovery_id, limit=limit, slot=self._slot, now=self._clock()
-            ),
-            weight=limit,
-        )
+        step = partial(recovering.advance, recovery_id=recovery_id, limit=limit, slot=self._slot)
+        recovered, endpoint_uid = await self._now("advance_recovery", step, weight=limit, tenant=recovery_id)
         if recovered:
             self._database.announce([endpoint_uid])
         return recovered
@@ -277,7 +266,7 @@ class Store:
     async def advance(self, endpoint_uid: str, *, by_ms: int, reached: Reached, limit: int) -> Reached | None:
         """Have an endpoint's next pending deliveries due earlier; see `advancing.advance`."""
         step = partial(advancing.advance, endpoint_uid=endpoint_uid, by_ms=by_ms, reached=reached, limit=limit)
-        return await self._once("advance", step, weight=limit)
+        return await self._once("advance", step, weight=limit, tenant=endpoint_uid)
 
     async def prune(self, *, delivered_before_ms: int, failed_before_ms: int, limit: int) -> int:
         """Remove one batch of old rows with all that hangs on them, and of event ids older than the window.
@@ -292,17 +281,9 @@ class Store:
         Returns:
             How many rows were removed, 0 when nothing is left to remove.
         """
-        return await self._once(
-            "prune",
-            lambda connection: removing.prune(
-                connection,
-                delivered_before_ms=delivered_before_ms,
-                failed_before_ms=failed_before_ms,
-                accepted_before_ms=self._clock() - self._dedupe_window_ms,
-                limit=limit,
-            ),
-            weight=4 * limit,
-        )
+        ended = partial(removing.prune, delivered_before_ms=delivered_before_ms, failed_before_ms=failed_before_ms)
+        step = partial(ended, accepted_before_ms=self._forgotten_ms(), limit=limit)
+        return await self._once("prune", step, weight=4 * limit)
 
     async def ping(self) -> None:
         """Return if the store can begin a transaction that writes, raise StoreUnavailable otherwise."""
@@ -371,22 +352,33 @@ class Store:
         return await self._read("recoveries", lambda connection: recovering.one(connection, recovery_id))
 
     def _accept_all(self, connection: Connection, calls: Sequence[Sequence[NewEvent]]) -> list[Accepted]:
-        now = self._clock()
-        since = now - self._dedupe_window_ms
+        now, since = self._clock(), self._forgotten_ms()
         return accepting.accept(connection, calls, owner=self.instance, slot=self._slot, now=now, since=since)
+
+    def _forgotten_ms(self) -> int:
+        """Return the time at which an event id that was accepted then counts as new again."""
+        return self._clock() - self._dedupe_window_ms
 
     def _claim_all(self, connection: Connection, calls: Sequence[Wants]) -> Sequence[list[Claimed] | None]:
         if self._releases.doubt:
             return [None] * len(calls)
         return claiming.claim(connection, calls, owner=self.instance, now=self._clock())
 
-    def _settle_all(self, connection: Connection, calls: Sequence[Sequence[Settlement]]) -> list[None]:
-        return settling.settle(connection, calls, owner=self.instance, slot=self._slot, now=self._clock())
+    def _settle_all(
+        self, settle: settling.Settle, connection: Connection, calls: Sequence[Sequence[Settlement]]
+    ) -> list[None]:
+        return settle(connection, calls, owner=self.instance, slot=self._slot, now=self._clock())
 
-    def _once(self, name: str, work: Callable[[Connection], T], *, weight: int = 1) -> "asyncio.Future[T]":
+    def _once(
+        self, name: str, work: Callable[[Connection], T], *, weight: int = 1, tenant: str = ""
+    ) -> "asyncio.Future[T]":
         """Ask for an operation that has nothing to share with other calls of its kind."""
         operation: Operation[None, T] = Operation(name, lambda connection, _: [work(connection)])
-        return self._batcher.submit(operation, None, weight=weight)
+        return self._batcher.submit(operation, None, weight=weight, tenant=tenant)
+
+    def _now(self, name: str, step: Callable[..., T], *, weight: int = 1, tenant: str = "") -> "asyncio.Future[T]":
+        """Ask for an operation that takes the time of its transaction."""
+        return self._once(name, lambda connection: step(connection, now=self._clock()), weight=weight, tenant=tenant)
 
     async def _read(self, name: str, work: Callable[[Connection], T]) -> T:
         if self._closed:

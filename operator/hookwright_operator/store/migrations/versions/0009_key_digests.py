@@ -4,7 +4,7 @@ import sqlalchemy as sa
 from alembic import op
 
 revision = "0009"
-down_revision = "0005"
+down_revision = "0007"
 
 Key = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
 

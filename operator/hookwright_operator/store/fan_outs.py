@@ -1,0 +1,229 @@
+"""Fan-outs: accepted events whose deliveries are written in slices.
+
+A request of many events for many endpoints is accepted by one small transaction: it writes the events and a row that
+names the endpoints. From then on nothing of it can get lost. Its deliveries follow, a slice in a transaction, and each
+slice moves the row on. So the request is accepted whole or not at all, and a crash interrupts nothing for good.
+
+The deliveries are written endpoint by endpoint. Then a slice dirties few pages: the indexes are ordered by endpoint,
+and each endpoint has a row of counters. With 500 endpoints on SQLite: 16 µs a delivery, event by event 108 µs.
+"""
+
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple, Protocol, TypeVar
+
+from pydantic_core import from_json, to_json
+from sqlalchemy import BigInteger, Connection, Text, bindparam, delete, insert, select, update
+
+from hookwright_operator.store import accepting, counting
+from hookwright_operator.store.model import Accepted, NewEvent
+from hookwright_operator.store.rows import packed, rows
+from hookwright_operator.store.schema import fan_outs, gone_endpoints
+from hookwright_operator.store.sharing import Transact
+from hookwright_operator.store.statements import Steps, run
+
+T = TypeVar("T")
+
+SLICE: Final = 512
+"""Deliveries that one transaction writes; a request of more becomes fan-outs."""
+
+_LISTED: Final = 1000
+"""Fan-outs that one look returns."""
+
+_id = bindparam("fan_out", type_=Text)
+_INSERT = insert(fan_outs)
+_WAITING = (
+    select(fan_outs.c.id, fan_outs.c.namespace, fan_outs.c.total - fan_outs.c.written)
+    .order_by(fan_outs.c.id)
+    .limit(_LISTED)
+)
+_LOCKED = select(fan_outs).where(fan_outs.c.id == _id).with_for_update(skip_locked=True)
+_MOVE = update(fan_outs).where(fan_outs.c.id == _id).values(written=bindparam("reached", type_=BigInteger))
+_END = delete(fan_outs).where(fan_outs.c.id == _id)
+_uids = rows(uid=Text)
+_GONE = select(gone_endpoints.c.endpoint_uid).where(gone_endpoints.c.endpoint_uid.in_(select(_uids.c.uid)))
+WRITE = Steps("fanned_out", accepting.INSERT_DELIVERIES, counting.ADD)
+
+
+class FanOut(NamedTuple):
+    """Accepted events of one type, whose deliveries are not all written.
+
+    Attributes:
+        id: of the first of the events.
+        left: deliveries that are still to be written.
+    """
+
+    id: str
+    namespace: str
+    left: int
+
+
+class Written(NamedTuple):
+    """One slice of a fan-out.
+
+    Attributes:
+        endpoint_uids: the endpoints that got deliveries.
+        gone: those of them that were deleted; their deliveries are to be discarded.
+        left: deliveries that are still to be written.
+    """
+
+    endpoint_uids: frozenset[str]
+    gone: frozenset[str]
+    left: int
+
+
+class FannedOut(NamedTuple):
+    """The answer to a request whose deliveries follow.
+
+    Attributes:
+        accepted: counts the deliveries that are still to be written, too.
+    """
+
+    accepted: Accepted
+    fan_outs: tuple[FanOut, ...]
+
+
+class Write(Protocol):
+    """Runs a function in a transaction, for a tenant; see `Batcher.submit`."""
+
+    def __call__(
+        self, name: str, work: Callable[[Connection], T], /, *, weight: int = 1, tenant: str = ""
+    ) -> Awaitable[T]:
+        """Run the function, and return its result after the commit."""
+
+
+@dataclass(frozen=True, slots=True)
+class FanOuts:
+    """The fan-outs of a store. Every call may raise StoreUnavailable, as the store's own calls do.
+
+    Attributes:
+        slot: returns the slot of this instance's counters.
+        since: returns the time at which an event id that was accepted then counts as new again.
+        announce: reports endpoints to the other instances.
+    """
+
+    read: Transact
+    write: Write
+    slot: Callable[[], int]
+    clock: Callable[[], int]
+    since: Callable[[], int]
+    announce: Callable[[Iterable[str]], None]
+
+    async def accept(self, events: Sequence[NewEvent], endpoint_uids: Mapping[str, Sequence[str]]) -> FannedOut:
+        """Write events without their deliveries, and fan-outs for these.
+
+        Args:
+            events: of one namespace; each without deliveries.
+            endpoint_uids: by event type, the endpoints that get a delivery of each event.
+
+        Raises:
+            StoreError: an ``event_id`` has a character that no database keeps.
+        """
+        accepting.check(events)
+        return await self.write(
+            "accept",
+            lambda connection: accept(connection, events, endpoint_uids, now=self.clock(), since=self.since()),
+            weight=accepting.weight_of(events),
+            tenant=events[0].namespace,
+        )
+
+    async def write_slice(self, fan_out: FanOut, delivery_ids: Sequence[str]) -> Written | None:
+        """Write the next deliveries of a fan-out.
+
+        Args:
+            fan_out: which fan-out.
+            delivery_ids: new ids, at least as many as deliveries are to be written.
+
+        Returns:
+            None if the fan-out has ended, or if another instance writes a slice of it at this moment.
+        """
+        written = await self.write(
+            "fan_out",
+            lambda connection: write_slice(connection, fan_out.id, delivery_ids, slot=self.slot(), now=self.clock()),
+            weight=len(delivery_ids),
+            tenant=fan_out.namespace,
+        )
+        if written is not None:
+            self.announce(written.endpoint_uids)
+        return written
+
+    async def waiting(self) -> list[FanOut]:
+        """Return the oldest fan-outs that have not ended."""
+        return await self.read("fan_outs", waiting)
+
+
+def accept(
+    connection: Connection,
+    events: Sequence[NewEvent],
+    endpoint_uids: Mapping[str, Sequence[str]],
+    *,
+    now: int,
+    since: int,
+) -> FannedOut:
+    """Write the new events, and a fan-out for each of their types.
+
+    Args:
+        connection: in a transaction.
+        events: each without deliveries.
+        endpoint_uids: by event type.
+        now: the time of acceptance.
+        since: an id that was accepted at or before this time counts as new again.
+    """
+    repeated = accepting.remember_ids(connection, events, now=now, since=since)
+    new = [event for event in events if event.id not in repeated and endpoint_uids[event.type]]
+    if new:
+        accepting.write_events(connection, new, [len(endpoint_uids[event.type]) for event in new], now=now)
+    begun = []
+    for kind, uids in endpoint_uids.items():
+        ids = [event.id for event in new if event.type == kind]
+        if ids:
+            total = len(ids) * len(uids)
+            row = {"endpoint_uids": _json(uids), "event_ids": _json(ids), "total": total, "written": 0}
+            connection.execute(_INSERT, {"id": ids[0], "namespace": new[0].namespace, **row})
+            begun.append(FanOut(ids[0], new[0].namespace, total))
+    deliveries = sum(one.left for one in begun)
+    return FannedOut(Accepted(len(events) - len(repeated), deliveries, frozenset(repeated), now), tuple(begun))
+
+
+def write_slice(
+    connection: Connection, fan_out_id: str, delivery_ids: Sequence[str], *, slot: int, now: int
+) -> Written | None:
+    """Write the next deliveries of a fan-out, due now, and move the fan-out on; None if it cannot be locked.
+
+    Args:
+        connection: in a transaction.
+        fan_out_id: which fan-out.
+        delivery_ids: ids for the deliveries.
+        slot: of this instance's counters.
+        now: the time at which the deliveries are due.
+    """
+    found = connection.execute(_LOCKED, {"fan_out": fan_out_id}).one_or_none()
+    if found is None:
+        return None
+    event_ids, uids = from_json(found.event_ids), from_json(found.endpoint_uids)
+    reached = min(found.written + len(delivery_ids), found.total)
+    places = [divmod(place, len(event_ids)) for place in range(found.written, reached)]
+    # Fewer places than ids are left in the last slice.
+    written = [
+        (its_id, event_ids[event], uids[endpoint], None)
+        for its_id, (endpoint, event) in zip(delivery_ids, places, strict=False)
+    ]
+    changes = [(uid, number, 0, 0, 0) for uid, number in Counter([row[2] for row in written]).items()]
+    WRITE.run(connection, {"delivery_rows": packed(written), "now": now, **counting.added(slot, changes)})
+    if reached < found.total:
+        connection.execute(_MOVE, {"fan_out": fan_out_id, "reached": reached})
+    else:
+        connection.execute(_END, {"fan_out": fan_out_id})
+    given = sorted({uid for uid, *_ in changes})
+    gone = run(connection, _GONE, {"rows": packed([(uid,) for uid in given])})
+    return Written(frozenset(given), frozenset(uid for (uid,) in gone), found.total - reached)
+
+
+def waiting(connection: Connection) -> list[FanOut]:
+    """Return the oldest fan-outs that have not ended."""
+    return [FanOut(*row) for row in connection.execute(_WAITING)]
+
+
+def _json(ids: Sequence[str]) -> str:
+    return to_json(list(ids)).decode()

@@ -1,0 +1,50 @@
+"""Pure: which of the waiting calls share the next transaction.
+
+The oldest call always goes, so every call goes some time. Other calls join it up to a weight, and the tenants that
+asked for least go first. So a light call waits for one transaction, however much another tenant has asked for.
+"""
+
+from collections.abc import Sequence
+from typing import Protocol, TypeVar
+
+
+class Waiting(Protocol):
+    """A call that waits for a transaction."""
+
+    @property
+    def tenant(self) -> str:
+        """The tenant that asked for it."""
+
+    @property
+    def weight(self) -> int:
+        """About how many rows it writes."""
+
+
+C = TypeVar("C", bound=Waiting)
+
+
+def split(waiting: Sequence[C], *, room: int) -> tuple[list[C], list[C]]:
+    """Choose the calls of the next transaction.
+
+    Args:
+        waiting: at least one call, in the order of arrival.
+        room: the weight of calls beside the oldest.
+
+    Returns:
+        The calls that go and the calls that still wait, both in the order of arrival; so are the calls of one tenant.
+    """
+    asked: dict[str, int] = {}
+    sums = []
+    for call in waiting:
+        asked[call.tenant] = total = asked.get(call.tenant, 0) + call.weight
+        sums.append(total)
+    go = {0}
+    for place in sorted(range(1, len(waiting)), key=sums.__getitem__):
+        room -= waiting[place].weight
+        if room < 0:
+            break
+        go.add(place)
+    return (
+        [call for place, call in enumerate(waiting) if place in go],
+        [call for place, call in enumerate(waiting) if place not in go],
+    )

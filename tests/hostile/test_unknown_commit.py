@@ -1,0 +1,198 @@
+"""A connection that is lost during COMMIT: each attempt is recorded once, counted once, and followed by one retry."""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import asyncpg
+import pytest
+from delivery.engine import Engine, Plan, eventually, now_ms, subscriber
+from store.making import EMPTY, LEASE_MS, Clock, accept_one, claimed_ids, migrated, neighbour_of, settlement
+from store.proxy import Cut, Proxy, proxied
+
+from hookwright_dev.postgres import PostgresServer, postgres_server
+from hookwright_operator.delivery.outcome import Outcome
+from hookwright_operator.registry import Endpoint
+from hookwright_operator.store.model import Claimed, Counts, State
+from hookwright_operator.store.store import Store
+
+RETRIES = 5
+
+
+@pytest.fixture(scope="module")
+def postgres() -> Iterator[PostgresServer]:
+    """A PostgreSQL server for the tests of this file."""
+    with postgres_server() as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def migrated_url(postgres: PostgresServer) -> str:
+    """A database that has the schema."""
+    url = postgres.new_database("unknown")
+    asyncio.run(migrated(url))
+    return url
+
+
+@pytest.fixture
+def postgres_url(postgres: PostgresServer, migrated_url: str) -> str:
+    """An empty PostgreSQL database."""
+    postgres.execute(EMPTY, database="unknown")
+    return migrated_url
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """An empty database of each engine."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path}/deliveries.db"
+    return str(request.getfixturevalue("postgres_url"))
+
+
+@pytest.fixture
+async def store(url: str) -> AsyncIterator[Store]:
+    """A store on each engine."""
+    store = await Store.open(url, instance="test", lease_ms=LEASE_MS, clock=Clock())
+    yield store
+    await store.close()
+
+
+async def attempts_of(store: Store, delivery_id: str) -> int:
+    """Return how many attempts the log has for a delivery."""
+    record = await store.delivery(delivery_id)
+    assert record is not None
+    assert [one.number for one in record.attempts] == list(range(1, len(record.attempts) + 1))
+    return len(record.attempts)
+
+
+@pytest.mark.parametrize("state", [State.DELIVERED, State.FAILED, State.PENDING])
+async def test_a_repeated_settlement_is_stored_once(store: Store, state: State) -> None:
+    """The repetition adds no attempt and no count, whatever the first one made of the delivery."""
+    delivery = await accept_one(store, claimed=True)
+    result = settlement(delivery, state, due_ms=Clock().now + 1000)
+    await store.settle([result])
+    counts = await store.counts_of("orders")
+
+    await store.settle([result], again=True)
+
+    assert await attempts_of(store, delivery.id) == 1
+    assert await store.counts_of("orders") == counts
+
+
+async def test_a_repeated_settlement_that_was_never_stored_is_stored(store: Store) -> None:
+    """Beside settlements that were stored, those that were not are stored now."""
+    stored, lost = [await accept_one(store, claimed=True) for _ in range(2)]
+    results = [settlement(one, State.DELIVERED) for one in (stored, lost)]
+    await store.settle(results[:1])
+
+    await store.settle(results, again=True)
+
+    assert [await attempts_of(store, one.id) for one in (stored, lost)] == [1, 1]
+    assert await store.counts_of("orders") == Counts(
+        delivered=2, last_attempt_ms=results[0].attempt.started_ms, last_status_code=200
+    )
+
+
+async def test_a_repeated_settlement_leaves_a_newer_claim_alone(store: Store, url: str) -> None:
+    """A retry that was claimed meanwhile stays claimed, so no other replica sends it at the same time."""
+    clock = Clock()
+    delivery = await accept_one(store, claimed=True)
+    result = settlement(delivery, State.PENDING, status=500, due_ms=clock.now)
+    await store.settle([result])
+    assert await claimed_ids(store) == [delivery.id]
+
+    await store.settle([result], again=True)
+
+    other = await neighbour_of(store, url, clock)
+    assert await claimed_ids(other) == []
+    second = result._replace(attempt=result.attempt._replace(started_ms=clock.now + 5), state=State.FAILED)
+    await store.settle([second])
+    assert await attempts_of(store, delivery.id) == 2
+    assert (await store.counts_of("orders")).failed == 1
+    if not other._database.exclusive:
+        await other.close()
+    else:
+        await other._batcher.close()
+
+
+async def test_a_repeated_settlement_waits_for_the_transaction_in_doubt(postgres_url: str) -> None:
+    """The server may still be at work on the first transaction; the repetition sees what that one leaves."""
+    store = await Store.open(postgres_url, instance="test", lease_ms=LEASE_MS, clock=Clock())
+    delivery = await accept_one(store, claimed=True)
+    result = settlement(delivery, State.DELIVERED)
+    in_doubt = await asyncpg.connect(postgres_url)
+    transaction = in_doubt.transaction()
+    await transaction.start()
+    await in_doubt.execute("UPDATE deliveries SET owner = NULL, state = 'delivered', attempts = 1")
+    await in_doubt.execute(
+        "INSERT INTO attempts VALUES ($1, 1, $2, $3, $4, '', 'ok')",
+        *(delivery.id, result.attempt.started_ms, result.attempt.duration_ms, result.attempt.status_code),
+    )
+
+    repetition = asyncio.create_task(store.settle([result], again=True))
+
+    async def waits() -> bool:
+        return bool(await in_doubt.fetchval("SELECT count(*) FROM pg_locks WHERE NOT granted"))
+
+    await eventually(waits, within=30)
+    await transaction.commit()
+    await repetition
+    assert await attempts_of(store, delivery.id) == 1
+    await in_doubt.close()
+    await store.close()
+
+
+@dataclass(slots=True)
+class Refusing:
+    """A sender whose receiver refuses each attempt, and that cuts the connection at the COMMIT of each result.
+
+    Attributes:
+        sent: attempts by delivery.
+        at_once: the highest number of attempts of one delivery under way at once.
+    """
+
+    proxy: Proxy
+    cut: Cut
+    clock: Callable[[], int] = now_ms
+    sent: Counter[str] = field(default_factory=Counter)
+    under_way: Counter[str] = field(default_factory=Counter)
+    at_once: int = 0
+
+    async def send(self, endpoint: Endpoint, *, delivery: Claimed | None = None, **_: object) -> Outcome:
+        """Make an attempt, which takes longer than the pause between two sweeps."""
+        assert delivery is not None
+        assert endpoint.uid == delivery.endpoint_uid
+        started_ms = self.clock()
+        self.sent[delivery.id] += 1
+        self.under_way[delivery.id] += 1
+        self.at_once = max(self.at_once, self.under_way[delivery.id])
+        await asyncio.sleep(0.05)
+        self.under_way[delivery.id] -= 1
+        self.proxy.cut = self.cut
+        return Outcome(500, "HTTP 500", "", duration_ms=50, started_ms=started_ms)
+
+
+@pytest.mark.parametrize("cut", Cut)
+async def test_each_attempt_is_recorded_once_when_every_commit_is_cut(postgres_url: str, cut: Cut) -> None:
+    """The log has the attempts that were sent, the schedule's number of them, and never two at once."""
+    async with proxied(postgres_url) as (proxy, through):
+        plan = Plan(schedule=",".join(["100ms"] * RETRIES), heartbeats=False, sweep=0.01)
+        store = await Store.open(through, instance="test", lease_ms=plan.lease_ms, clock=now_ms)
+        sender = Refusing(proxy, cut)
+        engine = await Engine.start(store, plan, sender=sender)
+        engine.registry.put(subscriber("orders", "http://127.0.0.1:9/"))
+        await engine.post()
+
+        async def failed() -> bool:
+            return (await engine.counts("orders")).failed == 1 and engine.at_rest
+
+        await eventually(failed, within=60)
+        [delivery_id] = sender.sent
+        assert proxy.cuts >= RETRIES
+        assert sender.sent[delivery_id] == 1 + RETRIES
+        assert await attempts_of(store, delivery_id) == 1 + RETRIES
+        assert sender.at_once == 1
+        proxy.cut = None
+        await engine.stop()
