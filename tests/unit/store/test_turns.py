@@ -1,0 +1,64 @@
+"""Tenants share a transaction that cannot take everything."""
+
+from typing import NamedTuple
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hookwright_operator.store.turns import split
+
+
+class Call(NamedTuple):
+    """A call that waits."""
+
+    tenant: str
+    weight: int
+    number: int = 0
+
+
+def calls(*given: tuple[str, int]) -> list[Call]:
+    """Return calls in the order of arrival."""
+    return [Call(tenant, weight, number) for number, (tenant, weight) in enumerate(given)]
+
+
+def test_a_light_call_joins_the_next_transaction_past_all_calls_of_a_heavy_tenant() -> None:
+    """The heavy tenant's oldest call goes, too, and its other calls wait."""
+    waiting = calls(*[("heavy", 500)] * 20, ("light", 2))
+
+    go, wait = split(waiting, room=400)
+
+    assert go == [waiting[0], waiting[-1]]
+    assert wait == waiting[1:-1]
+
+
+def test_the_oldest_call_goes_however_heavy_it_is() -> None:
+    """No call is stuck because it is too big."""
+    waiting = calls(("heavy", 5000), ("light", 1))
+
+    assert split(waiting, room=100) == (waiting, [])
+
+
+def test_tenants_have_equal_shares() -> None:
+    """Of two tenants that ask for much, each gets as much as the other."""
+    waiting = calls(*[("first", 10)] * 50, *[("second", 10)] * 50)
+
+    go, _ = split(waiting, room=190)
+
+    assert [call.tenant for call in go].count("second") == 10
+
+
+CALLS = st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 50)), min_size=1, max_size=30)
+
+
+@given(CALLS, st.integers(0, 100))
+def test_every_call_goes_once_and_a_tenants_calls_go_in_their_order(given: list[tuple[str, int]], room: int) -> None:
+    """No call is lost, none overtakes an older one of its tenant, and a transaction keeps its bound."""
+    waiting, gone = calls(*given), list[Call]()
+    while waiting:
+        go, waiting = split(waiting, room=room)
+        assert sum(call.weight for call in go[1:]) <= room
+        gone += go
+    assert sorted(gone, key=lambda call: call.number) == calls(*given)
+    for tenant in "abc":
+        numbers = [call.number for call in gone if call.tenant == tenant]
+        assert numbers == sorted(numbers)
