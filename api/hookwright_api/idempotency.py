@@ -4,6 +4,9 @@ What a POST with an ``Idempotency-Key`` makes gets a name that follows from the 
 replicas cannot make it twice: the API server refuses the second. The object itself carries the digest
 of the request, by which a repetition is told from another request with the same key.
 
+The name of a webhook or an API key also follows from the credential. So another credential of the same
+project that guesses the Idempotency-Key does not get the stored answer, which has the signing secret.
+
 Source: draft-ietf-httpapi-idempotency-key-header-07; another request with the same key is a 422 (2.7).
 """
 
@@ -36,6 +39,20 @@ def check_key(written: str | None) -> str | None:
     if written is None or _KEY.fullmatch(written):
         return written
     raise invalid(FieldFault(HEADER, "must be 1 to 255 printable ASCII characters"))
+
+
+def bound_key(written: str | None, credential: str) -> str | None:
+    """Return the header's value together with the credential that sent it; None where there is no header.
+
+    Args:
+        written: the header's value.
+        credential: uid of the ApiKey, or of the user's Secret.
+
+    Raises:
+        ProblemError: as `check_key`.
+    """
+    key = check_key(written)
+    return None if key is None else f"{credential}\0{key}"
 
 
 def derived_id(length: int, *parts: str) -> str:

@@ -15,7 +15,7 @@ from typing import Final
 
 import structlog
 from limits import RateLimitItem, RateLimitItemPerSecond
-from limits.aio.storage import MemoryStorage, RedisStorage
+from limits.aio.storage import RedisStorage
 from limits.aio.strategies import MovingWindowRateLimiter
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
@@ -25,6 +25,7 @@ from hookwright_api.errors import LimitsUnavailable
 from hookwright_api.metrics import LIMITS_AVAILABLE, REJECTIONS
 from hookwright_api.problems import ProblemError
 from hookwright_api.settings import Settings
+from hookwright_api.window_storage import WindowStorage
 
 log = structlog.get_logger(__name__)
 
@@ -41,12 +42,14 @@ class Scope(StrEnum):
     IP = "ip"
     ORGANIZATION = "organization"
     LOGIN = "login"
+    LOGIN_EMAIL = "login_email"
 
 
 _TOLD: Final = {
     Scope.IP: "requests a minute from one address",
     Scope.ORGANIZATION: "requests a minute of one organization",
-    Scope.LOGIN: "failed logins a minute",
+    Scope.LOGIN: "failed logins a minute from one address",
+    Scope.LOGIN_EMAIL: "failed logins a minute for one email",
 }
 
 
@@ -103,6 +106,7 @@ class Limiter:
             Scope.IP: settings.rate_limit_ip,
             Scope.ORGANIZATION: settings.rate_limit_organization,
             Scope.LOGIN: settings.rate_limit_login,
+            Scope.LOGIN_EMAIL: settings.rate_limit_login_email,
         }
         self._items: dict[Scope, RateLimitItem] = {
             scope: RateLimitItemPerSecond(amount, window, namespace="hookwright")
@@ -112,7 +116,8 @@ class Limiter:
         self._fail_open = settings.rate_limit_fail_open
         self._now = now
         self._clock = clock
-        self._local = MovingWindowRateLimiter(MemoryStorage())
+        # Each scope has its own storage, so that many addresses push no organization and no email out.
+        self._local = {scope: MovingWindowRateLimiter(WindowStorage(now=now)) for scope in self._items}
         self._redis = _redis(settings.rate_limit_url)
         self._shared = MovingWindowRateLimiter(self._redis) if self._redis else None
         self._away_until = float("-inf")
@@ -141,7 +146,7 @@ class Limiter:
             return None
         verdict = await self._shared_verdict(scope, item, identity, count=count)
         if verdict is None:
-            verdict = await self._verdict(self._local, scope, item, identity, count=count)
+            verdict = await self._verdict(self._local[scope], scope, item, identity, count=count)
         if not verdict.allowed:
             REJECTIONS.labels(scope.value).inc()
         return verdict

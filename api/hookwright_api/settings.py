@@ -88,7 +88,13 @@ class Settings(BaseSettings):
         default=1000, ge=0, description="Requests a minute of one organization; 0 lifts the limit."
     )
     rate_limit_login: int = Field(
-        default=10, ge=0, description="Failed logins a minute, from one address and for one email; 0 lifts the limit."
+        default=10, ge=0, description="Failed logins a minute from one address, for all emails; 0 lifts the limit."
+    )
+    rate_limit_login_email: int = Field(
+        default=100,
+        ge=0,
+        description="Failed logins a minute for one email, from all addresses; 0 lifts the limit. Much higher than the "
+        "limit of one address, because whoever reaches it locks the user out.",
     )
     rate_limit_fail_open: bool = Field(
         default=True,

@@ -125,7 +125,7 @@ def test_every_answer_carries_the_headers_of_the_nearer_limit(
         assert asked < reset < time.time() + 62
 
 
-def test_failed_logins_have_a_stricter_limit_per_address_and_per_email(
+def test_failed_logins_have_a_stricter_limit_per_address(
     start_api: StartApi, organizations: Organizations
 ) -> None:
     """The 11th failure in a minute is a 429, even with the right password; successes are not counted."""
@@ -141,9 +141,8 @@ def test_failed_logins_have_a_stricter_limit_per_address_and_per_email(
     assert [log_in("192.0.2.1", acme.email, good) for _ in range(12)] == [200] * 12
     assert [log_in("192.0.2.2", f"nobody-{n}@example.com", "x") for n in range(11)] == [401] * 10 + [429]
     assert log_in("192.0.2.2", acme.email, good) == 429
-    assert [log_in(f"192.0.2.{n + 10}", acme.email, "x") for n in range(11)] == [401] * 10 + [429]
     assert log_in("192.0.2.99", "nobody@example.com", "x") == 401
-    assert api.metric('hookwright_rate_limit_rejections_total{scope="login"}') == 3
+    assert api.metric('hookwright_rate_limit_rejections_total{scope="login"}') == 2
 
 
 def test_two_replicas_on_one_redis_share_their_counts(start_api: StartApi, redis_server: RedisServer) -> None:

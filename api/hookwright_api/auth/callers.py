@@ -42,6 +42,13 @@ class Caller:
         """The kind of credential that was shown."""
         return Credential.KEY if self.key else Credential.SESSION
 
+    @property
+    def credential_uid(self) -> str:
+        """The uid of the ApiKey, or of the user's Secret."""
+        record = self.key or self.user
+        assert record is not None
+        return record.identity.uid
+
 
 def authenticate(view: View, header: Callable[[str], str | None], now: datetime) -> Caller:
     """Return who calls.

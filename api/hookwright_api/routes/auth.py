@@ -21,7 +21,7 @@ router = APIRouter(prefix="/v1/auth", tags=["auth"], route_class=SessionRoute)
 async def log_in(request: Request, body: LoginRequest) -> Response:
     """Give a session token for an email and its password.
 
-    Failed logins have a limit of their own, per address and per email.
+    Failed logins have limits of their own: a strict one per address, and a much higher one per email.
     """
     services = services_of(request)
     keys = services.view.session_keys
@@ -42,9 +42,9 @@ async def log_in(request: Request, body: LoginRequest) -> Response:
 
 async def _verified(request: Request, body: LoginRequest) -> UserRecord:
     services = services_of(request)
-    counted = (f"ip:{client_of_request(request)}", f"email:{body.email}")
-    for identity in counted:
-        verdict = await services.limiter.peek(Scope.LOGIN, identity)
+    counted = ((Scope.LOGIN, client_of_request(request)), (Scope.LOGIN_EMAIL, body.email))
+    for scope, identity in counted:
+        verdict = await services.limiter.peek(scope, identity)
         if verdict is not None and not verdict.allowed:
             tally_of(request.scope).append(verdict)
             raise verdict.refusal()
@@ -53,8 +53,8 @@ async def _verified(request: Request, body: LoginRequest) -> UserRecord:
         return user
     if user is None:
         await services.passwords.verify(None, body.password.get_secret_value())
-    for identity in counted:
-        await services.limiter.hit(Scope.LOGIN, identity)
+    for scope, identity in counted:
+        await services.limiter.hit(scope, identity)
     raise ProblemError(
         401,
         "email or password is wrong",

@@ -12,7 +12,7 @@ from hookwright_api.idempotency import (
     GENERATIONS,
     HEADER,
     REQUEST_ANNOTATION,
-    check_key,
+    bound_key,
     check_same,
     derived_id,
     expired,
@@ -44,17 +44,19 @@ async def create_key(
 ) -> Response:
     """Make a key. Its plaintext is in this answer only; what is kept is its SHA-256.
 
-    The key works as soon as this is answered. 503 means that the operator is away, and that nothing is left behind.
-    A repetition with the same Idempotency-Key makes no second key and is answered 409, for the key
-    cannot be shown again.
+    The key works as soon as this is answered. 503 means that the operator does not answer and that no key was made.
+    A repetition by the same user with the same Idempotency-Key makes no second key. It is answered 409,
+    because the key cannot be shown again.
     """
     services = services_of(request)
     project = project_named(request, project)
     if body.expires_at is not None and body.expires_at <= services.now():
         raise invalid(FieldFault("expires_at", "must be a time to come"))
-    organization = caller_of(request).organization
+    caller = caller_of(request)
+    organization = caller.organization
     digest = request_digest(body.model_dump(mode="json"))
-    key_id = _fresh_id(services, organization, project, check_key(idempotency_key), digest)
+    bound = bound_key(idempotency_key, caller.credential_uid)
+    key_id = _fresh_id(services, organization, project, bound, digest)
     minted = mint(services.choose, key_id=key_id)
     manifest = _manifest(organization, project, body, minted, digest if idempotency_key else None)
     try:

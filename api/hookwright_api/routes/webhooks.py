@@ -6,7 +6,7 @@ from fastapi import APIRouter, Request, Response
 
 from hookwright_api.answers import answer, from_kube, from_operator, list_answer
 from hookwright_api.errors import KubeError, OperatorError
-from hookwright_api.idempotency import check_key
+from hookwright_api.idempotency import bound_key
 from hookwright_api.problems import FieldFault, invalid, too_many
 from hookwright_api.registration import Registration, register
 from hookwright_api.rendering import endpoint_detail, endpoint_summary
@@ -28,15 +28,15 @@ async def create_webhook(
 ) -> Response:
     """Register an endpoint; the answer has the secret that deliveries are signed with.
 
-    A repetition with the same Idempotency-Key is answered as the first request was. 503 means that
-    the operator is away, and that nothing is left behind.
+    A repetition by the same credential with the same Idempotency-Key is answered as the first request was. 503
+    means that the operator is away, and that nothing is left behind.
     """
-    services = services_of(request)
+    services, caller = services_of(request), caller_of(request)
     name = one_project(request, project)
     if body.url[:5].lower() == "http:" and not services.settings.allow_http:
         raise invalid(FieldFault("url", "must be an https URL, such as https://example.com/hooks"))
-    wanted = Registration(caller_of(request).organization, name, body.url, tuple(body.events))
-    record, secret = await register(services, wanted, check_key(idempotency_key))
+    wanted = Registration(caller.organization, name, body.url, tuple(body.events))
+    record, secret = await register(services, wanted, bound_key(idempotency_key, caller.credential_uid))
     document = {**endpoint_summary(record.endpoint), "secret": secret}
     return answer(document, 201, Location=f"/v1/webhooks/{record.identity.name}")
 

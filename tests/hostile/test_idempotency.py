@@ -1,0 +1,59 @@
+"""Idempotency keys: a stored answer, which has a signing secret, belongs to the credential that sent the request."""
+
+import httpx
+import pytest
+from api import conftest as shared
+from api.processes import Organization, problem_of
+
+operator, api, client = shared.operator, shared.api, shared.client
+organizations, acme = shared.organizations, shared.acme
+
+BODY = {"url": "https://example.com/hooks", "events": ["delivered"]}
+GUESSED = {"Idempotency-Key": "1"}
+
+
+def register(client: httpx.Client, headers: dict[str, str], **params: str) -> httpx.Response:
+    """Register the endpoint of `BODY` under the guessed Idempotency-Key."""
+    return client.post("/v1/webhooks", json=BODY, headers={**headers, **GUESSED}, params=params)
+
+
+@pytest.mark.parametrize("attacker", ["another API key", "a session"])
+def test_another_credential_that_guesses_the_key_does_not_get_the_secret(
+    acme: Organization, client: httpx.Client, attacker: str
+) -> None:
+    """Another credential of the project that knows method, path and body makes a webhook of its own."""
+    victim = acme.service_key()
+    made = register(client, victim)
+    assert made.status_code == 201, made.text
+    if attacker == "a session":
+        guessed = register(client, acme.session(), project="billing")
+    else:
+        guessed = register(client, acme.service_key())
+    assert guessed.status_code == 201, guessed.text
+    assert guessed.json()["secret"] != made.json()["secret"]
+    assert guessed.json()["id"] != made.json()["id"]
+    repeated = register(client, victim)
+    assert (repeated.status_code, repeated.json()) == (201, made.json())
+
+
+def test_a_guessed_key_cannot_be_taken_before_its_owner_uses_it(acme: Organization, client: httpx.Client) -> None:
+    """A request that an attacker sends first neither blocks nor answers the victim's own."""
+    assert register(client, acme.service_key()).status_code == 201
+    other = {**BODY, "url": "https://example.com/elsewhere"}
+    victim = {**acme.service_key(), **GUESSED}
+    answer = client.post("/v1/webhooks", json=other, headers=victim)
+    assert (answer.status_code, answer.json()["url"]) == (201, other["url"])
+
+
+def test_the_same_credential_with_another_body_or_path_gets_no_stored_answer(
+    acme: Organization, client: httpx.Client
+) -> None:
+    """Another body is a 422; the same key at another path makes something else."""
+    key, session = acme.service_key(), acme.session()
+    made = register(client, key)
+    changed = {**BODY, "events": ["bounced"]}
+    problem_of(client.post("/v1/webhooks", json=changed, headers={**key, **GUESSED}), 422)
+    assert register(client, session, project="billing").status_code == 201
+    minted = client.post("/v1/projects/billing/keys", json={"name": "a"}, headers={**session, **GUESSED})
+    assert minted.status_code == 201, minted.text
+    assert made.json()["secret"] not in minted.text

@@ -1,0 +1,82 @@
+"""Failed logins: an attacker is slowed down, and the account stays open for its user."""
+
+import httpx
+import pytest
+from api import conftest as shared
+from api.conftest import PROXY, Organizations, StartApi
+from api.processes import PASSWORD, Organization, problem_of
+
+operator, api, client = shared.operator, shared.api, shared.client
+organizations, start_api = shared.organizations, shared.start_api
+
+
+class Logins:
+    """Logins through one API, from any address."""
+
+    def __init__(self, client: httpx.Client) -> None:
+        self._client = client
+
+    def answer(self, address: str, email: str, password: str) -> httpx.Response:
+        """Log in from an address."""
+        body = {"email": email, "password": password}
+        return self._client.post("/v1/auth/login", json=body, headers={"X-Forwarded-For": address})
+
+    def statuses(self, address: str, email: str, password: str, *, times: int) -> list[int]:
+        """Log in several times and return the statuses."""
+        return [self.answer(address, email, password).status_code for _ in range(times)]
+
+
+@pytest.fixture
+def victim(start_api: StartApi, organizations: Organizations) -> tuple[Logins, Organization]:
+    """An account, seen through an API that lets 20 failures of one email through."""
+    _, made = start_api({**PROXY, "HOOKWRIGHT_RATE_LIMIT_LOGIN_EMAIL": "20"})
+    organization = organizations.new("victim", made)
+    organization.session()
+    return Logins(made), organization
+
+
+def test_ten_wrong_passwords_do_not_lock_an_account_out_from_another_address(
+    victim: tuple[Logins, Organization],
+) -> None:
+    """The attacker's address is refused from the 11th attempt; the user logs in from another one."""
+    logins, account = victim
+    assert logins.statuses("192.0.2.1", account.email, "wrong", times=12) == [401] * 10 + [429] * 2
+    assert logins.answer("192.0.2.1", account.email, PASSWORD).status_code == 429
+    assert logins.statuses("198.51.100.7", account.email, PASSWORD, times=3) == [200] * 3
+
+
+def test_addresses_of_one_ipv6_network_share_one_count(victim: tuple[Logins, Organization]) -> None:
+    """A client has a whole /64, so another address of it gives no further guesses."""
+    logins, account = victim
+    statuses = [logins.answer(f"2001:db8:1::{n:x}", account.email, "wrong").status_code for n in range(1, 13)]
+    assert statuses == [401] * 10 + [429] * 2
+    assert logins.answer("2001:db8:2::1", account.email, PASSWORD).status_code == 200
+
+
+def test_guesses_from_many_addresses_are_bounded_for_each_email(victim: tuple[Logins, Organization]) -> None:
+    """30 guesses from 30 addresses: 20 are checked. Another spelling of the email is the same email."""
+    logins, account = victim
+    spellings = (account.email, account.email.upper(), f" {account.email} ")
+    statuses = [logins.answer(f"192.0.2.{n + 1}", spellings[n % 3], "wrong").status_code for n in range(30)]
+    assert statuses == [401] * 20 + [429] * 10
+    assert logins.answer("198.51.100.8", "nobody@example.com", "wrong").status_code == 401
+
+
+def test_one_address_cannot_try_a_password_on_many_emails(victim: tuple[Logins, Organization]) -> None:
+    """A new email at each attempt gives no further attempts."""
+    logins, _ = victim
+    statuses = [logins.answer("192.0.2.1", f"nobody-{n}@example.com", "wrong").status_code for n in range(12)]
+    assert statuses == [401] * 10 + [429] * 2
+
+
+def test_an_email_without_an_account_is_counted_and_answered_like_one_with_an_account(
+    victim: tuple[Logins, Organization],
+) -> None:
+    """Neither status, body nor headers tell whether an account exists, before and after the limit."""
+    logins, account = victim
+    seen = []
+    for address, email in (("192.0.2.1", account.email), ("192.0.2.2", "nobody@example.com")):
+        answers = [logins.answer(address, email, "wrong") for _ in range(11)]
+        problem_of(answers[-1], 429)
+        seen.append([(one.status_code, one.headers["x-ratelimit-remaining"], one.json()["title"]) for one in answers])
+    assert seen[0] == seen[1]
