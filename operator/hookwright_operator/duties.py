@@ -19,6 +19,7 @@ from hookwright_operator.leading import Term
 from hookwright_operator.reconcile.cache import Cache
 from hookwright_operator.reconcile.plan import Key
 from hookwright_operator.registry import Registry
+from hookwright_operator.store.orphans import plan_orphans
 from hookwright_operator.store.store import Store
 from hookwright_operator.supervise import Supervisor
 
@@ -30,6 +31,7 @@ _PRUNE_PAUSE: Final = 60.0
 # While there is more to remove, it takes a fifth of the writer's time at most.
 _PRUNE_REST: Final = 4
 _GAUGES_PAUSE: Final = 5.0
+_ORPHAN_PAUSE: Final = 60.0
 _TERM_PAUSE: Final = 0.2
 
 
@@ -43,6 +45,7 @@ class Duties:
     cache: Cache
     health: HealthPublisher
     clock_ms: Callable[[], int]
+    orphan_grace_ms: int
 
     async def publish_lost_counts(self) -> None:
         """Have the counts of those endpoints published whose status shows others than the store keeps."""
@@ -55,22 +58,43 @@ class Duties:
                 self.health.changed(endpoint.uid)
 
     async def discard_orphans(self) -> None:
-        """Discard what waits for endpoints that went while nobody watched; only where every namespace is served.
+        """Discard pending deliveries of endpoints that have been missing in the cluster for the whole grace time.
+
+        Call it only if every namespace is served.
 
         Raises:
-            KubeError: the API server does not say which endpoints there are.
+            KubeError: the API server does not list the endpoints.
         """
-        recovering = {job.endpoint_uid for job in await self.store.running_recoveries()}
-        waiting = await self.store.pending_uids() | recovering
-        live = {endpoint.uid for endpoint in self.registry} | {uid for _, uid in self.cache.names("WebhookEndpoint")}
-        if waiting <= live:
-            return
-        # Another process may have seen a new endpoint, and have taken events in for it, before this one's watch.
-        live |= await uids_of(self.kube, "WebhookEndpoint", ())
-        for uid in waiting - live:
+        since, now = await self.store.orphans.since(), self.clock_ms()
+        found = await self._missing()
+        plan = plan_orphans(found, since, now_ms=now, grace_ms=self.orphan_grace_ms)
+        if plan.new or plan.expired:
+            # Another process may have seen a new endpoint, and accepted events for it, before this one's watch.
+            found -= await uids_of(self.kube, "WebhookEndpoint", ())
+            plan = plan_orphans(found, since, now_ms=now, grace_ms=self.orphan_grace_ms)
+        await self.store.orphans.record(new=plan.new, ended=plan.ended, now_ms=now)
+        for uid in plan.new - plan.expired:
+            log.warning("endpoint missing in the cluster, its pending deliveries wait", endpoint=uid)
+        for uid in plan.expired:
             discarded = await self.store.discard(uid, "endpoint deleted")
             metrics.DELIVERIES.labels("discarded").inc(discarded)
             log.warning("deliveries of a deleted endpoint were discarded", endpoint=uid, deliveries=discarded)
+        await self.store.orphans.record(new=(), ended=plan.expired, now_ms=now)
+        orphaned = found - plan.expired
+        counts = await self.store.counts() if orphaned else {}
+        metrics.ORPHANED.set(sum(counts[uid].pending for uid in orphaned if uid in counts))
+
+    async def watch_orphans(self) -> None:
+        """Discard orphans when their grace time ends, until cancelled."""
+        while True:
+            await asyncio.sleep(_ORPHAN_PAUSE)
+            await self.discard_orphans()
+
+    async def _missing(self) -> set[str]:
+        """Return the endpoints that have pending deliveries or a running recovery, and that no watch has shown."""
+        recovering = {job.endpoint_uid for job in await self.store.running_recoveries()}
+        live = {endpoint.uid for endpoint in self.registry} | {uid for _, uid in self.cache.names("WebhookEndpoint")}
+        return set(await self.store.pending_uids() | recovering) - live
 
     async def prune(self, *, retain_delivered: float, retain_failed: float) -> None:
         """Remove what was kept for so many days, again and again, until cancelled."""

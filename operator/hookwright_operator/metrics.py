@@ -41,6 +41,11 @@ LATENCY: Final = Histogram(
 PENDING: Final = Gauge(
     "hookwright_deliveries_pending", "Deliveries not yet delivered, failed or discarded.", registry=WHOLE_STORE
 )
+ORPHANED: Final = Gauge(
+    "hookwright_deliveries_orphaned",
+    "Pending deliveries of endpoints that the cluster does not have; discarded after HOOKWRIGHT_ORPHAN_GRACE.",
+    registry=WHOLE_STORE,
+)
 OLDEST_PENDING: Final = Gauge(
     "hookwright_deliveries_oldest_pending_age_seconds",
     "For how long the longest waiting delivery has been due, of the endpoints that may be sent to now.",

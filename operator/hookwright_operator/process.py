@@ -15,6 +15,7 @@ import structlog
 from prometheus_client import REGISTRY
 
 from hookwright_operator import descriptors, measuring, metrics
+from hookwright_operator.adopt import this_installation
 from hookwright_operator.audit import audit, until_shown
 from hookwright_operator.delivery.guard import Guard
 from hookwright_operator.delivery.health import HealthPublisher
@@ -43,6 +44,7 @@ from hookwright_operator.reconcile.world import World
 from hookwright_operator.registry import Endpoint, Health, Registry
 from hookwright_operator.sessions import Rotation, SessionKeys
 from hookwright_operator.settings import Settings
+from hookwright_operator.store.database_owner import claim_database
 from hookwright_operator.store.key_digests import KeyDigests
 from hookwright_operator.store.store import Store
 from hookwright_operator.supervise import Supervisor
@@ -61,6 +63,7 @@ _COMPARE_PAUSE: Final = 180.0
 _RESIGN_SECONDS: Final = 1.0
 _OTHER_DESCRIPTORS: Final = 320
 """Descriptors for health, refused connections, the store, the API server and name resolution."""
+_HOUR_MS: Final = 3_600_000
 
 
 def now_ms() -> int:
@@ -120,13 +123,16 @@ class Operator:
         )
         self._queue = WorkQueue(self._world.reconcile)
         self._watch = Watch(self._world.cache, self._queue)
-        self._duties = Duties(kube, store, self._registry, self._world.cache, self._health, now_ms)
+        self._duties = Duties(
+            kube, store, self._registry, self._world.cache, self._health, now_ms, int(settings.orphan_grace * _HOUR_MS)
+        )
         self._sessions = _session_keys(settings, writing, self._world.cache)
         leading = {
             "takeover": self._take_over,
             "sessions": self._keep_session_keys,
             "retention": self._prune,
             "gauges": self._duties.measure,
+            "orphans": self._watch_orphans,
         }
         self._lead = Lead(self._term, self._loops, leading)
         self._servers: list[Server] = []
@@ -319,6 +325,13 @@ class Operator:
                 await self._duties.publish_lost_counts()
         await asyncio.Event().wait()
 
+    async def _watch_orphans(self) -> None:
+        await self._synced.wait()
+        if self._settings.watch_namespaces:
+            # Endpoints of other namespaces are unknown here, and not missing.
+            await asyncio.Event().wait()
+        await self._duties.watch_orphans()
+
     async def _keep_session_keys(self) -> None:
         await self._synced.wait()
         await self._sessions.run()
@@ -367,14 +380,18 @@ async def run(settings: Settings) -> None:
     """Run an operator until SIGTERM or SIGINT.
 
     Raises:
-        StoreError: the database cannot be opened.
-        KubeError: there are no credentials of a cluster.
+        StoreError: the database cannot be opened, or belongs to another installation.
+        KubeError: there are no credentials of a cluster, or they may not read namespace kube-system.
     """
     ended = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, ended.set)
     kube = await Kube.connect()
     try:
+        installation = await this_installation(kube, settings.namespace, ended)
+        if installation is None:
+            return
+        await claim_database(settings.database_url, installation, clock=now_ms)
         store = await Store.open(
             settings.database_url,
             instance=settings.instance or "operator",

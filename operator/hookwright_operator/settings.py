@@ -134,6 +134,12 @@ class Settings(BaseSettings):
         le=10_000,
         description="Deliveries of one endpoint kept in memory; the rest stay in the store.",
     )
+    orphan_grace: float = Field(
+        default=24.0,
+        ge=0,
+        description="Hours for which pending deliveries of an endpoint that the cluster does not have are kept, in case "
+        "it comes back; then they are discarded. An endpoint that is deleted while the operator runs is no such case.",
+    )
     max_in_flight: int = Field(
         default=1024,
         ge=1,

@@ -125,9 +125,7 @@ def test_every_answer_carries_the_headers_of_the_nearer_limit(
         assert asked < reset < time.time() + 62
 
 
-def test_failed_logins_have_a_stricter_limit_per_address(
-    start_api: StartApi, organizations: Organizations
-) -> None:
+def test_failed_logins_have_a_stricter_limit_per_address(start_api: StartApi, organizations: Organizations) -> None:
     """The 11th failure in a minute is a 429, even with the right password; successes are not counted."""
     api, client = start_api(PROXY)
     acme = organizations.new("acme", client)

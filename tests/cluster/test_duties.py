@@ -26,7 +26,7 @@ async def duties(control_plane: Cluster, tmp_path: Path, monkeypatch: pytest.Mon
     kube, registry = await Kube.connect(), Registry()
     store = await Store.open(f"sqlite:///{tmp_path}/d.db", instance="test", lease_ms=60_000, clock=lambda: NOW_MS)
     health = HealthPublisher(store, registry, lambda *_: None, interval=30, clock=lambda: 0.0)
-    yield Duties(kube, store, registry, Cache(), health, lambda: NOW_MS)
+    yield Duties(kube, store, registry, Cache(), health, lambda: NOW_MS, orphan_grace_ms=0)
     await store.close()
     await kube.close()
 

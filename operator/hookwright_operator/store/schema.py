@@ -18,6 +18,9 @@ Of the instances that share a database one delivers for an endpoint, the owner o
 free, and so is one whose owner is dead. ``instances.delivers`` says who takes shards. Of several instances with one
 ``instances.name`` that is not empty only the latest lives.
 
+``database_owner`` has one row: the installation that the database belongs to. ``orphans.since_ms`` is when an endpoint
+with pending deliveries was first found to be missing in the cluster.
+
 ``ended_slices.ended_s`` is in seconds.
 
 A row of ``fan_outs`` is a group of accepted events whose deliveries are not all written: one for each of its endpoints
@@ -231,5 +234,22 @@ key_digests = Table(
     sqlite_with_rowid=False,
 )
 """The ApiKey that declared a digest first; the row stays when the ApiKey is deleted."""
+database_owner = Table(
+    "database_owner",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=False),
+    Column("cluster_uid", Text, nullable=False),
+    Column("namespace", Text, nullable=False),
+    Column("since_ms", BigInteger, nullable=False),
+    sqlite_with_rowid=False,
+)
+
+orphans = Table(
+    "orphans",
+    metadata,
+    Column("endpoint_uid", Key, primary_key=True),
+    Column("since_ms", BigInteger, nullable=False),
+    sqlite_with_rowid=False,
+)
 
 compatibility = Table("compatibility", metadata, Column("oldest", Text, nullable=False))

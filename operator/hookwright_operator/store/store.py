@@ -29,6 +29,7 @@ from hookwright_operator.store.model import (
     State,
     Wants,
 )
+from hookwright_operator.store.orphans import Orphans
 from hookwright_operator.store.releasing import Releases
 from hookwright_operator.store.sharing import Sharing
 
@@ -82,6 +83,7 @@ class Store:
         self.fan_outs = FanOuts(
             self._read, self._once, lambda: self._slot, clock, self._forgotten_ms, database.announce
         )
+        self.orphans = Orphans(self._read, self._once)
         self.sharing = Sharing(Member(instance, name, delivers), self._read, self._once, clock, database.announce)
 
     @classmethod
@@ -219,8 +221,7 @@ class Store:
     async def retry(self, delivery_id: str) -> State | None:
         """Make a delivered or failed delivery pending again, due now, with the schedule at its beginning.
 
-        Returns:
-            The state it had, None where it is not known. What is pending or discarded stays as it is.
+        Return the state it had, None where it is not known. What is pending or discarded stays as it is.
         """
         found = await self._now("retry", partial(settling.retry, delivery_id=delivery_id, slot=self._slot))
         if found is None:
@@ -240,8 +241,7 @@ class Store:
             since_ms: what ended before stays failed.
             until_ms: what ended after stays failed; now where None or later than now.
 
-        Returns:
-            The recovery; where one was running for the endpoint already, that one, and none was begun.
+        Return the recovery; where one was running for the endpoint already, that one, and none was begun.
         """
         begin = partial(recovering.begin, recovery_id=recovery_id, endpoint_uid=endpoint_uid, since_ms=since_ms)
         return await self._now("begin_recovery", partial(begin, until_ms=until_ms))
