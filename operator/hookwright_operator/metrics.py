@@ -43,7 +43,7 @@ PENDING: Final = Gauge(
 )
 ORPHANED: Final = Gauge(
     "hookwright_deliveries_orphaned",
-    "Pending deliveries of endpoints that the cluster does not have; discarded after HOOKWRIGHT_ORPHAN_GRACE.",
+    "Pending deliveries of endpoints that are missing in the cluster; discarded after HOOKWRIGHT_ORPHAN_GRACE.",
     registry=WHOLE_STORE,
 )
 OLDEST_PENDING: Final = Gauge(

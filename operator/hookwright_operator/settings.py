@@ -137,8 +137,10 @@ class Settings(BaseSettings):
     orphan_grace: float = Field(
         default=24.0,
         ge=0,
-        description="Hours for which pending deliveries of an endpoint that the cluster does not have are kept, in case "
-        "it comes back; then they are discarded. An endpoint that is deleted while the operator runs is no such case.",
+        le=8760,
+        description="Hours for which pending deliveries of an endpoint that is missing in the cluster are kept, in "
+        "case it comes back. Then they are discarded. Those of an endpoint that is deleted in the usual way are "
+        "discarded at once.",
     )
     max_in_flight: int = Field(
         default=1024,

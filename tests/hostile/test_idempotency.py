@@ -2,8 +2,9 @@
 
 import httpx
 import pytest
-from api import conftest as shared
 from api.processes import Organization, problem_of
+
+from api import conftest as shared
 
 operator, api, client = shared.operator, shared.api, shared.client
 organizations, acme = shared.organizations, shared.acme

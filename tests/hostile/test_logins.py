@@ -2,9 +2,10 @@
 
 import httpx
 import pytest
-from api import conftest as shared
 from api.conftest import PROXY, Organizations, StartApi
 from api.processes import PASSWORD, Organization, problem_of
+
+from api import conftest as shared
 
 operator, api, client = shared.operator, shared.api, shared.client
 organizations, start_api = shared.organizations, shared.start_api

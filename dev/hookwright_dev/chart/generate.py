@@ -8,6 +8,7 @@ from typing import Final
 import yaml
 
 from hookwright_crds.generate import files as crds
+from hookwright_dev.chart.egress import public_networks
 from hookwright_dev.chart.rbac import read, roles
 from hookwright_dev.chart.readme import table
 from hookwright_dev.chart.settings import chart_settings, values_block, values_schema, variables
@@ -29,6 +30,7 @@ def files(root: Path) -> dict[Path, str]:
     readme = (root / CHART / "README.md").read_text()
     return {
         **{CHART / "files" / "crds" / name: text for name, text in crds().items()},
+        CHART / "files" / "public-networks.yaml": _yaml(public_networks()),
         CHART / "files" / "rbac.yaml": _yaml(roles(read(sources))),
         CHART / "files" / "settings.yaml": _yaml(variables(settings)),
         CHART / "values.yaml": values,

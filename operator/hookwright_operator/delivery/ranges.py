@@ -77,6 +77,11 @@ _NAT64: Final = IPv6Network("64:ff9b::/96")
 _COMPATIBLE: Final = IPv6Network("::/96")
 
 
+def special_networks() -> tuple[Network, ...]:
+    """Return every special range, so that a NetworkPolicy can refuse the same addresses as the guard."""
+    return tuple(network for network, _ in (*_IPV4, *_IPV6))
+
+
 def special_range(address: Address) -> str:
     """Return the class of the special range that holds an address (``private``), or '' for a public one."""
     if isinstance(address, IPv4Address):

@@ -1,0 +1,84 @@
+"""``hookwright-adopt``: hand a database over to another installation; and which installation this one is.
+
+The command only uses the database, so it also runs where no API server can be reached.
+"""
+
+import argparse
+import asyncio
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Final
+
+import structlog
+
+from hookwright_operator.errors import HookwrightError, KubeError, KubeUnavailable
+from hookwright_operator.kube import Kube
+from hookwright_operator.settings import load
+from hookwright_operator.store.database_owner import Installation, hand_over
+
+log = structlog.get_logger(__name__)
+
+_CLUSTER: Final = "/api/v1/namespaces/kube-system"
+_RETRY_SECONDS: Final = 1.0
+
+
+async def this_installation(kube: Kube, namespace: str, ended: asyncio.Event) -> Installation | None:
+    """Return which installation this process belongs to; None if the process ends while the API server is away.
+
+    Args:
+        kube: asked for the uid of namespace kube-system, which identifies the cluster.
+        namespace: the installation's own namespace.
+        ended: set when the process must end.
+
+    Raises:
+        KubeError: the API server refuses.
+    """
+    while not ended.is_set():
+        try:
+            body = await kube.get(_CLUSTER)
+            return Installation(body["metadata"]["uid"], namespace)
+        except KubeUnavailable as error:
+            log.warning("API server away, waiting to identify the cluster", error=str(error))
+        except KubeError as error:
+            raise _refused(error) from None
+        with suppress(TimeoutError):
+            await asyncio.wait_for(ended.wait(), _RETRY_SECONDS)
+    return None
+
+
+def _refused(error: KubeError) -> KubeError:
+    if error.status != 403:
+        return error
+    return KubeError(
+        "the operator may not read namespace kube-system, whose uid identifies the cluster that the database belongs "
+        "to: grant its ServiceAccount the verb get on the resource namespaces with resourceNames [kube-system] by a "
+        f"ClusterRole ({error})",
+        status=error.status,
+        reason=error.reason,
+    )
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit code."""
+    parser = argparse.ArgumentParser(
+        prog="hookwright-adopt",
+        description="Hand the database of HOOKWRIGHT_DATABASE_URL over to another installation. An installation is "
+        "written <uid of namespace kube-system>/<namespace>; a refused operator logs this command with both.",
+    )
+    parser.add_argument("--from", dest="previous", required=True, metavar="INSTALLATION", help="the present owner")
+    parser.add_argument("--to", dest="following", required=True, metavar="INSTALLATION", help="the new owner")
+    chosen = parser.parse_args(arguments)
+    try:
+        previous, following = Installation.parse(chosen.previous), Installation.parse(chosen.following)
+        asyncio.run(hand_over(load().database_url, previous, following, clock=lambda: time.time_ns() // 1_000_000))
+    except (ValueError, HookwrightError) as error:
+        sys.stderr.write(f"hookwright-adopt: {error}\n")
+        return 1
+    sys.stdout.write(f"the database belongs to {following}\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

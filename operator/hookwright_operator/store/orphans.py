@@ -1,0 +1,80 @@
+"""Orphans: endpoints that have pending deliveries and are not in the cluster.
+
+Since when an endpoint is an orphan is kept in the database, so a restart neither shortens nor extends its grace time.
+"""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from sqlalchemy import Connection, Text, bindparam, delete, select
+
+# Of the two engines' identical spellings the one that both compile.
+from sqlalchemy.dialects.postgresql import insert
+
+from hookwright_operator.store.rows import packed, rows
+from hookwright_operator.store.schema import orphans
+from hookwright_operator.store.sharing import Transact
+
+_uids = rows(uid=Text)
+_ADD = (
+    insert(orphans)
+    .values(endpoint_uid=bindparam("endpoint", type_=Text), since_ms=bindparam("now", type_=orphans.c.since_ms.type))
+    .on_conflict_do_nothing()
+)
+_DROP = delete(orphans).where(orphans.c.endpoint_uid.in_(select(_uids.c.uid)))
+
+
+@dataclass(frozen=True, slots=True)
+class OrphanPlan:
+    """The next step with orphans.
+
+    Attributes:
+        new: endpoints that became orphans.
+        ended: endpoints that came back, or whose deliveries have ended.
+        expired: orphans whose grace time is over.
+    """
+
+    new: frozenset[str]
+    ended: frozenset[str]
+    expired: frozenset[str]
+
+
+def plan_orphans(found: Collection[str], since: Mapping[str, int], *, now_ms: int, grace_ms: int) -> OrphanPlan:
+    """Compare the orphans that were found with those that are recorded.
+
+    Args:
+        found: uids of endpoints that have pending deliveries and are not in the cluster.
+        since: by uid, since when each recorded endpoint is an orphan.
+        now_ms: the present.
+        grace_ms: time that passes before an orphan's deliveries are discarded.
+    """
+    return OrphanPlan(
+        new=frozenset(uid for uid in found if uid not in since),
+        ended=frozenset(uid for uid in since if uid not in found),
+        expired=frozenset(uid for uid in found if now_ms - since.get(uid, now_ms) >= grace_ms),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Orphans:
+    """The recorded orphans; every call may raise StoreUnavailable."""
+
+    read: Transact
+    write: Transact
+
+    async def since(self) -> dict[str, int]:
+        """Return by uid since when each endpoint is an orphan, in milliseconds since the epoch."""
+        query = select(orphans.c.endpoint_uid, orphans.c.since_ms)
+        return await self.read("orphans", lambda connection: {row[0]: row[1] for row in connection.execute(query)})
+
+    async def record(self, *, new: Collection[str], ended: Collection[str], now_ms: int) -> None:
+        """Add orphans, and remove those that are none any more."""
+        if new or ended:
+            await self.write("orphans", lambda connection: _record(connection, new, ended, now_ms))
+
+
+def _record(connection: Connection, new: Collection[str], ended: Collection[str], now_ms: int) -> None:
+    for uid in new:
+        connection.execute(_ADD, {"endpoint": uid, "now": now_ms})
+    if ended:
+        connection.execute(_DROP, {"rows": packed([(uid,) for uid in ended])})

@@ -1,0 +1,263 @@
+"""Two installations on one database: the second one is refused and discards nothing of the first."""
+
+import asyncio
+import os
+import re
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+import yaml
+from cluster.acting import endpoint, eventually, manifest
+
+from hookwright_dev.cluster import Cluster, Kubectl
+from hookwright_dev.installation import SYSTEM_NAMESPACE, OperatorProcess, install, service_account_kubeconfig
+from hookwright_dev.postgres import PostgresServer, postgres_server
+from hookwright_operator.adopt import this_installation
+from hookwright_operator.delivery.health import HealthPublisher
+from hookwright_operator.duties import Duties
+from hookwright_operator.errors import KubeError, StoreError
+from hookwright_operator.kube import Kube
+from hookwright_operator.process import now_ms
+from hookwright_operator.reconcile.cache import Cache
+from hookwright_operator.registry import Registry
+from hookwright_operator.store.database_owner import Installation, claim_database, hand_over
+from hookwright_operator.store.model import NewDelivery, NewEvent, State
+from hookwright_operator.store.store import Store
+
+FIRST = Installation("00000000-0000-4000-8000-000000000001", SYSTEM_NAMESPACE)
+SECOND = Installation("00000000-0000-4000-8000-000000000002", SYSTEM_NAMESPACE)
+COMMAND = re.compile(r"hookwright-adopt (--from \S+ --to [^\s'\"]+)")
+HOUR_MS = 3_600_000
+NOW_MS = 1_800_000_000_000
+
+
+@pytest.fixture(scope="module")
+def postgres() -> Iterator[PostgresServer]:
+    """A PostgreSQL server for this module."""
+    with postgres_server() as server:
+        yield server
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """An empty database."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path}/shared.db"
+    server: PostgresServer = request.getfixturevalue("postgres")
+    return server.new_database(f"shared_{os.urandom(4).hex()}")
+
+
+@asynccontextmanager
+async def opened(url: str, clock: Callable[[], int] = now_ms, *, lease_ms: int = 1) -> AsyncIterator[Store]:
+    """Open the store as an operator does once it may use the database; its lease ends with it."""
+    store = await Store.open(url, instance="first", lease_ms=lease_ms, clock=clock)
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+async def accept(store: Store, uid: str) -> None:
+    """Accept one event for an endpoint."""
+    delivery = NewDelivery(f"dlv_{uid}", uid, claimed=False)
+    await store.accept([NewEvent(f"msg_{uid}", "acme", "billing", None, "delivered", b"{}", (delivery,))])
+
+
+async def state(store: Store, uid: str) -> State:
+    """Return the state of an endpoint's only delivery."""
+    record = await store.delivery(f"dlv_{uid}")
+    assert record is not None
+    return record.state
+
+
+async def of_first_cluster(url: str) -> None:
+    """Let another cluster's installation use the database first, and stop with a delivery pending."""
+    await claim_database(url, FIRST, clock=now_ms)
+    async with opened(url) as store:
+        await accept(store, "endpoint-of-the-first")
+
+
+async def state_of_first_cluster(url: str) -> State:
+    """Return the state of that delivery."""
+    async with opened(url) as store:
+        return await state(store, "endpoint-of-the-first")
+
+
+def adopt(url: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run the command that a refused operator logs."""
+    return subprocess.run(
+        [sys.executable, "-m", "hookwright_operator.adopt", *arguments],
+        env={**os.environ, "HOOKWRIGHT_DATABASE_URL": url},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+
+
+def test_a_second_cluster_is_refused_and_keeps_every_delivery_even_when_it_gets_the_database(
+    control_plane: Cluster, url: str, tmp_path: Path
+) -> None:
+    """The operator of another cluster ends with a sentence; after the hand-over the deliveries are still pending."""
+    asyncio.run(of_first_cluster(url))
+    install(control_plane)
+    operator = OperatorProcess(control_plane, tmp_path / "second", {"HOOKWRIGHT_DATABASE_URL": url})
+    operator.start(wait=False)
+    assert operator.running.wait(60) == 1
+    log = operator.log.read_text()
+    assert FIRST.cluster_uid in log
+    assert f"namespace {SYSTEM_NAMESPACE}" in log
+    assert asyncio.run(state_of_first_cluster(url)) is State.PENDING
+
+    command = COMMAND.search(log)
+    assert command is not None, log
+    handed = adopt(url, *command[1].split())
+    assert handed.returncode == 0, handed.stderr
+    operator.start()
+    try:
+        eventually(lambda: _metric(operator, "hookwright_deliveries_orphaned") == 1, "the orphan is counted")
+        assert _metric(operator, 'hookwright_deliveries_total{outcome="discarded"}') == 0
+    finally:
+        assert operator.stop() == 0
+    assert asyncio.run(state_of_first_cluster(url)) is State.PENDING
+    with pytest.raises(StoreError, match="belongs to another installation"):
+        asyncio.run(claim_database(url, FIRST, clock=now_ms))
+
+
+def _metric(operator: OperatorProcess, line: str) -> float | None:
+    text = httpx.get(f"{operator.health_url}/metrics", timeout=5.0, trust_env=False).text
+    values = [row.rpartition(" ")[2] for row in text.splitlines() if row.rpartition(" ")[0] == line]
+    return float(values[0]) if values else None
+
+
+async def test_another_namespace_of_the_same_cluster_is_another_installation(url: str) -> None:
+    """A second installation in one cluster, such as staging, is refused as well; the first starts again and again."""
+    staging = Installation(FIRST.cluster_uid, "staging")
+    for _ in range(2):
+        await claim_database(url, FIRST, clock=now_ms)
+    with pytest.raises(StoreError, match=f"hookwright-adopt --from {FIRST} --to {staging}"):
+        await claim_database(url, staging, clock=now_ms)
+
+
+@pytest.mark.parametrize("url", ["postgresql"], indirect=True)
+async def test_of_two_installations_that_start_at_once_one_gets_the_database(url: str) -> None:
+    """The owner is entered once, whatever the order of transactions is."""
+    starts = [claim_database(url, installation, clock=now_ms) for installation in (FIRST, SECOND) * 3]
+    results = await asyncio.gather(*starts, return_exceptions=True)
+    refused = [result for result in results if isinstance(result, StoreError)]
+    assert len(refused) == 3, results
+
+
+@pytest.mark.parametrize("url", ["postgresql"], indirect=True)
+async def test_a_database_that_operators_use_is_not_handed_over(url: str) -> None:
+    """A living operator of the present owner would go on with endpoints of the wrong cluster."""
+    await claim_database(url, FIRST, clock=now_ms)
+    async with opened(url, lease_ms=60_000):
+        with pytest.raises(StoreError, match="1 operator processes use the database"):
+            await hand_over(url, FIRST, SECOND, clock=now_ms)
+        await claim_database(url, FIRST, clock=now_ms)
+    await hand_over(url, FIRST, SECOND, clock=lambda: now_ms() + 61_000)
+    await claim_database(url, SECOND, clock=now_ms)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        pytest.param(("--from", "nonsense", "--to", str(SECOND)), "no installation", id="malformed"),
+        pytest.param(("--from", str(SECOND), "--to", "a/b"), f"belongs to {FIRST}", id="another owner"),
+    ],
+)
+def test_the_command_changes_nothing_unless_it_names_the_present_owner(
+    tmp_path: Path, arguments: tuple[str, ...], message: str
+) -> None:
+    """The error names the owner, or the correct form."""
+    url = f"sqlite:///{tmp_path}/d.db"
+    asyncio.run(claim_database(url, FIRST, clock=now_ms))
+    result = adopt(url, *arguments)
+    assert result.returncode == 1
+    assert message in result.stderr
+    asyncio.run(claim_database(url, FIRST, clock=now_ms))
+
+
+async def test_an_operator_that_may_not_read_kube_system_names_the_missing_right(
+    control_plane: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The ServiceAccount default has no rights at all."""
+    install(control_plane)
+    monkeypatch.setenv("KUBECONFIG", str(service_account_kubeconfig(control_plane, "default", tmp_path)))
+    kube = await Kube.connect()
+    try:
+        with pytest.raises(KubeError, match=r"verb get on the resource namespaces with resourceNames \[kube-system\]"):
+            await this_installation(kube, SYSTEM_NAMESPACE, asyncio.Event())
+    finally:
+        await kube.close()
+
+
+class Clock:
+    """Milliseconds since the epoch, turned by the test."""
+
+    def __init__(self) -> None:
+        self.now = NOW_MS
+
+    def __call__(self) -> int:
+        """Return the present."""
+        return self.now
+
+
+@asynccontextmanager
+async def leading(url: str, clock: Clock) -> AsyncIterator[Duties]:
+    """A leader that has just started, with the default grace time, and whose watches have shown nothing."""
+    kube, registry = await Kube.connect(), Registry()
+    async with opened(url, clock) as store:
+        health = HealthPublisher(store, registry, lambda *_: None, interval=30, clock=lambda: 0.0)
+        yield Duties(kube, store, registry, Cache(), health, clock, orphan_grace_ms=24 * HOUR_MS)
+    await kube.close()
+
+
+async def test_an_orphan_waits_for_its_grace_time_across_restarts(
+    control_plane: Cluster, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three leaders one after the other discard nothing for 24 hours, and everything after them."""
+    monkeypatch.setenv("KUBECONFIG", str(control_plane.kubeconfig))
+    clock = Clock()
+    async with leading(url, clock) as duties:
+        await accept(duties.store, "gone")
+        await duties.discard_orphans()
+        assert await duties.store.orphans.since() == {"gone": NOW_MS}
+    clock.now += 24 * HOUR_MS - 1
+    async with leading(url, clock) as duties:
+        await duties.discard_orphans()
+        assert await state(duties.store, "gone") is State.PENDING
+        assert await duties.store.orphans.since() == {"gone": NOW_MS}
+    clock.now += 1
+    async with leading(url, clock) as duties:
+        await duties.discard_orphans()
+        assert await state(duties.store, "gone") is State.DISCARDED
+        assert await duties.store.orphans.since() == {}
+
+
+async def test_an_endpoint_that_comes_back_is_no_orphan_any_more(
+    control_plane: Cluster, kubectl: Kubectl, namespace: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its deliveries stay, and another absence starts a grace time of its own."""
+    monkeypatch.setenv("KUBECONFIG", str(control_plane.kubeconfig))
+    objects = yaml.safe_dump_all([manifest("Project", "billing"), endpoint("orders", "https://example.com/")])
+    kubectl("apply", "-n", namespace, "-f", "-", stdin=objects)
+    uid = kubectl("get", "hwep", "orders", "-n", namespace, "-o", "jsonpath={.metadata.uid}").stdout
+    clock = Clock()
+    async with leading(f"sqlite:///{tmp_path}/d.db", clock) as duties:
+        await accept(duties.store, uid)
+        await duties.store.orphans.record(new=[uid], ended=(), now_ms=NOW_MS)
+        clock.now += 25 * HOUR_MS
+        await duties.discard_orphans()
+        assert await state(duties.store, uid) is State.PENDING
+        assert await duties.store.orphans.since() == {}
+        kubectl("delete", "hwep", "orders", "-n", namespace)
+        await duties.discard_orphans()
+        assert await state(duties.store, uid) is State.PENDING
+        assert await duties.store.orphans.since() == {uid: clock.now}
