@@ -1,5 +1,6 @@
-# One image for the operator, the API and hookwright-user. Needs its base image and the package registry, no other image.
-ARG PYTHON_IMAGE=python:3.13-slim
+# One image for the operator, the API, hookwright-user and hookwright-adopt. Needs its base image and the package registry, no other image.
+# The digest is that of the tag's index, for every architecture: Python 3.13.15 on Debian trixie.
+ARG PYTHON_IMAGE=python:3.13-slim@sha256:7c61056e61ac89e852de05f3dc6fa51a6dd2181797bceed46aa725dd7cb2cd3b
 
 FROM ${PYTHON_IMAGE} AS build
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1 PIP_ROOT_USER_ACTION=ignore

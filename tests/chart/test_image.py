@@ -75,6 +75,23 @@ def test_the_image_needs_its_base_and_the_package_registry_alone() -> None:
     assert "apt" not in DOCKERFILE
 
 
+def test_the_base_image_is_pinned_by_digest() -> None:
+    """A tag can be moved to another image; the digest cannot."""
+    assert re.search(r"^ARG PYTHON_IMAGE=python:[0-9.]+-slim@sha256:[0-9a-f]{64}$", DOCKERFILE, re.MULTILINE)
+
+
+def test_every_action_of_the_workflows_is_pinned_by_commit() -> None:
+    """A tag can be moved to another commit; the version stands beside it for people."""
+    used = [
+        line.partition("uses: ")[2]
+        for path in (ROOT / ".github" / "workflows").glob("*.yaml")
+        for line in path.read_text().splitlines()
+        if "uses: " in line
+    ]
+    assert len(used) > 10
+    assert [one for one in used if not re.fullmatch(r"[\w./-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", one)] == []
+
+
 def test_every_install_is_pinned_or_offline() -> None:
     """Packages are installed by hash, or from wheels that were built here."""
     installs = re.findall(r'^RUN \[.*"install", "--quiet".*$', DOCKERFILE, re.MULTILINE)
@@ -87,4 +104,4 @@ def test_the_image_runs_as_nobody_and_without_a_shell() -> None:
     assert re.search(r"^USER 65532:65532$", DOCKERFILE, re.MULTILINE)
     assert re.search(r'^CMD \["hookwright-operator"\]$', DOCKERFILE, re.MULTILINE)
     scripts = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
-    assert {"hookwright-operator", "hookwright-api", "hookwright-user"} <= set(scripts)
+    assert {"hookwright-operator", "hookwright-api", "hookwright-user", "hookwright-adopt"} <= set(scripts)

@@ -112,6 +112,21 @@ MATRIX: dict[str, Object] = {
         "crds": {"enabled": False},
         "rbac": {"aggregate": False},
     },
+    "egress to named servers": {
+        **POSTGRES,
+        "networkPolicy": {
+            "egress": {
+                "enabled": True,
+                "dnsTo": [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "kube-system"}}}],
+                "apiServerTo": [{"ipBlock": {"cidr": "10.96.0.1/32"}}, {"ipBlock": {"cidr": "10.0.0.0/24"}}],
+                "databasePorts": [5432, 6432],
+                "databaseTo": [{"podSelector": {"matchLabels": {"app": "postgres"}}}],
+                "operatorTo": [{"to": [{"ipBlock": {"cidr": "10.9.0.0/16"}}]}],
+            }
+        },
+        "settings": {"deniedNetworks": ["203.0.114.7", "2a00::/16"], "traces": "http://otel-collector:4318"},
+    },
+    "receivers in private networks": {"settings": {"allowedNetworks": ["10.0.0.0/8", "fd00::7"]}},
     "settings left to the processes": {"settings": dict.fromkeys(("window", "apiPort", "intakePort", "lease"))},
     "an organization in a namespace that is there": {"firstOrganization": {"name": "acme", "createNamespace": False}},
 }

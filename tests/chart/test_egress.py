@@ -1,0 +1,176 @@
+"""The second wall: what the chart's NetworkPolicies let the pods reach, judged as a network does."""
+
+from ipaddress import IPv4Network, ip_address, ip_network
+from typing import Any
+
+import pytest
+import yaml
+from chart.charting import CHART, Chart, Object, named
+
+from hookwright_dev.cluster import Cluster
+from hookwright_operator.delivery.ranges import special_networks
+
+POSTGRES = {"database": {"existingSecret": {"name": "store"}}}
+KUBE = {"ipBlock": {"cidr": "10.96.0.1/32"}}
+DATABASE = {"ipBlock": {"cidr": "10.20.0.5/32"}}
+TIGHT: Object = {
+    **POSTGRES,
+    "networkPolicy": {"egress": {"apiServerTo": [KUBE], "dnsTo": [KUBE], "databaseTo": [DATABASE]}},
+}
+
+
+def egress(objects: list[Object], component: str) -> list[Any] | None:
+    """Return the egress rules of a component; None if its egress is not restricted."""
+    spec = named(objects, "NetworkPolicy", f"hookwright-{component}")["spec"]
+    assert ("Egress" in spec["policyTypes"]) is ("egress" in spec)
+    rules: list[Any] | None = spec.get("egress")
+    return rules
+
+
+def reaches(rules: list[Any] | None, address: str, port: int, protocol: str = "TCP") -> bool:
+    """Judge one packet."""
+    return rules is None or any(
+        any(one.get("protocol") == protocol and one.get("port", port) == port for one in rule["ports"])
+        and ("to" not in rule or any(_holds(peer, address) for peer in rule["to"]))
+        for rule in rules
+    )
+
+
+def _holds(peer: Any, address: str) -> bool:
+    block = peer.get("ipBlock")
+    return (
+        block is not None
+        and ip_address(address) in ip_network(block["cidr"])
+        and not any(ip_address(address) in ip_network(one) for one in block.get("except", ()))
+    )
+
+
+@pytest.mark.parametrize("values", [{}, TIGHT], ids=["as it is", "PostgreSQL, named peers"])
+def test_no_special_range_that_the_guard_refuses_is_reached_by_a_delivery(chart: Chart, values: Object) -> None:
+    """The first and the last address of each range, at a port that is not the API server's."""
+    rules = egress(chart.objects(values), "operator")
+    reached = [
+        str(address)
+        for network in special_networks()
+        for address in (network[0], network[-1])
+        if reaches(rules, str(address), 8080)
+    ]
+    # The well-known NAT64 prefix leads to public IPv4 addresses; its special ones are refused one by one.
+    assert reached == []
+    for network in special_networks():
+        if isinstance(network, IPv4Network):
+            assert not reaches(rules, str(ip_address("64:ff9b::") + int(network[-1])), 8080), network
+
+
+@pytest.mark.parametrize("address", ["93.184.215.14", "2606:2800:21f:cb07:6820:80da:af6b:8b2c", "64:ff9b::5db8:d70e"])
+@pytest.mark.parametrize("port", [80, 443, 8443])
+def test_public_receivers_are_reached_at_every_port(chart: Chart, address: str, port: int) -> None:
+    """IPv4, IPv6, and IPv4 behind NAT64."""
+    assert reaches(egress(chart.objects(), "operator"), address, port)
+
+
+@pytest.mark.parametrize(
+    ("values", "restricted"),
+    [
+        pytest.param({}, {"operator"}, id="as it is"),
+        pytest.param({"settings": {"allowedNetworks": ["10.0.0.0/8"]}}, set(), id="private receivers are allowed"),
+        pytest.param({"settings": {"allowedHosts": ["svc.cluster.local"]}}, set(), id="private hosts are allowed"),
+        pytest.param({"networkPolicy": {"egress": {"enabled": False}}}, set(), id="off"),
+        pytest.param({"networkPolicy": {"egress": {"enabled": True}}}, {"operator", "api"}, id="on"),
+    ],
+)
+def test_the_wall_stands_unless_private_receivers_are_allowed(
+    chart: Chart, values: Object, restricted: set[str]
+) -> None:
+    """`auto` follows the settings; true and false are final."""
+    objects = chart.objects(values)
+    assert {one for one in ("operator", "api") if egress(objects, one) is not None} == restricted
+
+
+def test_allowed_and_denied_networks_are_in_the_wall(chart: Chart) -> None:
+    """With egress on, the settings of the guard hold for the network as well."""
+    values = {
+        "networkPolicy": {"egress": {"enabled": True}},
+        "settings": {
+            "allowedNetworks": ["10.1.0.0/16", "fd00::7"],
+            "deniedNetworks": ["93.184.215.14", "2606:2800::/32", "fd00::/8"],
+        },
+    }
+    rules = egress(chart.objects(values), "operator")
+    assert reaches(rules, "10.1.2.3", 8080)
+    assert reaches(rules, "fd00::7", 8080)
+    for address in ("10.2.0.1", "fd00::8", "93.184.215.14", "2606:2800::1"):
+        assert not reaches(rules, address, 8080), address
+
+
+def test_by_default_private_addresses_keep_the_ports_of_what_the_operator_needs(chart: Chart) -> None:
+    """The documented gap: an ipBlock cannot know the API server, DNS and database; naming them closes it."""
+    usual, tight = chart.objects(POSTGRES), chart.objects(TIGHT)
+    for address in ("10.3.0.1", "169.254.169.254"):
+        for port in (53, 443, 5353, 5432, 6443):
+            assert reaches(egress(usual, "operator"), address, port), port
+            assert not reaches(egress(tight, "operator"), address, port), port
+        for port in (22, 80, 2379, 6379, 8080, 9090, 10250):
+            assert not reaches(egress(usual, "operator"), address, port), port
+    assert reaches(egress(tight, "operator"), "10.96.0.1", 443)
+    assert reaches(egress(tight, "operator"), "10.96.0.1", 53, "UDP")
+    assert reaches(egress(tight, "operator"), "10.20.0.5", 5432)
+
+
+def test_on_sqlite_no_database_port_is_open(chart: Chart) -> None:
+    """There is no database server."""
+    assert not reaches(egress(chart.objects(), "operator"), "10.3.0.1", 5432)
+
+
+@pytest.mark.parametrize(
+    ("settings", "component", "port"),
+    [
+        pytest.param({"databaseUrl": "postgresql://user@db:6432/hooks"}, "operator", 6432, id="PostgreSQL"),
+        pytest.param({"databaseUrl": "postgresql://user@db/hooks"}, "operator", 5432, id="PostgreSQL, usual port"),
+        pytest.param({"traces": "http://otel-collector:4318"}, "operator", 4318, id="collector"),
+        pytest.param({"traces": "https://otel-collector/v1"}, "operator", 443, id="collector, usual port"),
+        pytest.param({"rateLimitUrl": "redis://redis:6380/0"}, "api", 6380, id="Redis"),
+        pytest.param({"rateLimitUrl": "valkey://redis"}, "api", 6379, id="Valkey, usual port"),
+    ],
+)
+def test_servers_in_the_settings_are_reached(chart: Chart, settings: Object, component: str, port: int) -> None:
+    """Their ports follow from the URLs."""
+    rules = egress(chart.objects({"settings": settings, "networkPolicy": {"egress": {"enabled": True}}}), component)
+    assert reaches(rules, "10.3.0.1", port)
+    assert not reaches(rules, "10.3.0.1", 9999)
+
+
+def test_pods_that_only_reconcile_reach_no_receiver(chart: Chart) -> None:
+    """Where delivery is separate, the receivers' rule belongs to the pods that deliver and test."""
+    objects = chart.objects({**POSTGRES, "delivery": {"separate": True}})
+    assert reaches(egress(objects, "delivery"), "93.184.215.14", 8443)
+    assert not reaches(egress(objects, "operator"), "93.184.215.14", 8443)
+    assert reaches(egress(objects, "operator"), "10.3.0.1", 6443)
+
+
+def test_more_rules_are_added(chart: Chart) -> None:
+    """`operatorTo` and `apiTo` are rules as in a NetworkPolicy."""
+    rule = {"ports": [{"port": 8080, "protocol": "TCP"}], "to": [{"ipBlock": {"cidr": "10.9.0.0/16"}}]}
+    values = {"networkPolicy": {"egress": {"enabled": True, "operatorTo": [rule], "apiTo": [rule]}}}
+    objects = chart.objects(values)
+    for component in ("operator", "api"):
+        assert reaches(egress(objects, component), "10.9.0.1", 8080)
+        assert not reaches(egress(objects, component), "10.8.0.1", 8080)
+
+
+def test_the_ports_of_the_api_server_come_from_the_cluster_that_helm_installs_into(
+    chart: Chart, control_plane: Cluster
+) -> None:
+    """Port 443 is then open to the Service kubernetes alone, unless the API servers themselves listen on it."""
+    slices = control_plane.kubectl(
+        "get", "endpointslice", "kubernetes", "-n", "default", "-o", "jsonpath={.ports[*].port}"
+    )
+    service = control_plane.kubectl("get", "service", "kubernetes", "-n", "default", "-o", "jsonpath={.spec.clusterIP}")
+    (port,) = map(int, slices.stdout.split())
+    connection = ("--kubeconfig", str(control_plane.kubeconfig), "--dry-run=server")
+    done = chart.run("template", "hookwright", str(CHART), "--namespace", "hookwright-system", *connection)
+    assert done.returncode == 0, done.stderr
+    rules = egress([one for one in yaml.safe_load_all(done.stdout) if one], "operator")
+    assert reaches(rules, "10.3.0.1", port)
+    assert reaches(rules, service.stdout, 443)
+    assert reaches(rules, "10.3.0.1", 443) is (port == 443)
