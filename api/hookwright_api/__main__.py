@@ -52,9 +52,6 @@ async def serve(settings: Settings) -> None:
         services = getattr(app.state, "services", None)
         return None if services is not None and services.view.ready else "the view is not complete yet"
 
-    health = await Server.start(
-        create_health(not_ready), host=settings.api_health_host, port=settings.api_health_port, bounds=HEALTH_BOUNDS
-    )
     async with app.router.lifespan_context(app):
         api = await Server.start(
             app,
@@ -64,6 +61,9 @@ async def serve(settings: Settings) -> None:
             # A refusal counts for the limit per address and has its headers, like any answer.
             refuse=Front(answer_refusal, limiter=lambda: app.state.services.limiter, trusted=settings.trusted_proxies),
             grace=settings.api_shutdown_grace,
+        )
+        health = await Server.start(
+            create_health(not_ready), host=settings.api_health_host, port=settings.api_health_port, bounds=HEALTH_BOUNDS
         )
         log.info("listening", port=api.port, health_port=health.port)
         await ended.wait()
