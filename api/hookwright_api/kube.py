@@ -75,6 +75,28 @@ class Kube:
         """Return the object, or the list, at a path."""
         return await self._request("GET", path, params=params)
 
+    async def page(self, path: str, *, most: int | None, **params: str) -> Object | None:
+        """Return a page of a list, None if it has more bytes than ``most``; the rest of it is not read.
+
+        Raises:
+            KubeError: it was refused.
+        """
+        self._refresh()
+        headers, body = self._headers("application/json"), bytearray()
+        try:
+            async with self._client.stream("GET", path, params=params, headers=headers) as answer:
+                async for chunk in answer.aiter_bytes():
+                    body += chunk
+                    if most is not None and len(body) > most:
+                        return None
+        except NO_ANSWER as error:
+            raise KubeUnavailable(f"GET {path}: the API server does not answer ({type(error).__name__})") from error
+        if answer.status_code == 401:
+            self._read_at = float("-inf")
+        if answer.status_code >= 400:
+            raise _refusal("GET", path, answer.status_code, bytes(body))
+        return _object(bytes(body))
+
     async def create(self, path: str, body: Object) -> Object:
         """Create an object and return it as it is now."""
         return await self._request("POST", path, body=body, params={"fieldManager": FIELD_MANAGER})

@@ -12,10 +12,10 @@ from typing import Final
 from hookwright_crds.resources import Kind
 from hookwright_operator.handlers import Watch
 from hookwright_operator.kube import Kube
+from hookwright_operator.pages import MOST_OBJECTS
 from hookwright_operator.reconcile.cache import MODELS, Cache
 from hookwright_operator.reconcile.paths import SELECTOR, resources_path, secrets_path
 
-_PAGE: Final = 500
 _LOOK_SECONDS: Final = 0.05
 _LOOKS: Final = 100
 
@@ -58,7 +58,9 @@ async def uids_of(kube: Kube, kind: Kind | None, namespaces: Collection[str]) ->
         selected = {"labelSelector": SELECTOR} if kind is None else {}
         following = ""
         while True:
-            page = await kube.get(path, limit=str(_PAGE), **selected, **({"continue": following} if following else {}))
+            page = await kube.get(
+                path, limit=str(MOST_OBJECTS), **selected, **({"continue": following} if following else {})
+            )
             found.update(body["metadata"]["uid"] for body in page["items"])
             following = page["metadata"].get("continue", "")
             if not following:

@@ -17,6 +17,8 @@ import structlog
 
 from hookwright_crds import GROUP, VERSION
 from hookwright_crds.resources import Kind
+from hookwright_crds.trimming import trimmed_secret
+from hookwright_operator.pages import MOST_OBJECTS
 from hookwright_operator.pulse import RENEWED, Pulse
 from hookwright_operator.reconcile.cache import MODELS, Cache
 from hookwright_operator.reconcile.paths import SELECTOR, plural
@@ -28,8 +30,6 @@ log = structlog.get_logger(__name__)
 _CHILDREN_SECONDS: Final = 0.5
 """A Project's counts are brought up to date this long after a child came or went, many at once."""
 _IDLE_SECONDS: Final = 0.1
-_PAGE: Final = 500
-"""Objects in one page of a list: a page is in memory several times over, as text, parsed, and in kopf's queues."""
 
 
 @dataclass(slots=True)
@@ -102,8 +102,7 @@ def own(body: Mapping[str, Any]) -> dict[str, Any]:
     What is kept of an object is some of its strings. Were they those of the list, they would hold on to all the memory
     that the list took: 11 KiB for each endpoint.
     """
-    metadata = {name: value for name, value in body["metadata"].items() if name != "managedFields"}
-    copy: dict[str, Any] = json.loads(json.dumps({**body, "metadata": metadata}))
+    copy: dict[str, Any] = json.loads(json.dumps(trimmed_secret(body)))
     return copy
 
 
@@ -183,7 +182,7 @@ def kopf_settings() -> kopf.OperatorSettings:
     settings.peering.standalone = True
     settings.watching.label_selectors["v1", "secrets"] = SELECTOR
     settings.watching.server_timeout = RENEWED
-    settings.watching.chunk_size = _PAGE
+    settings.watching.chunk_size = MOST_OBJECTS
     settings.networking.trust_env = False
     settings.persistence.diffbase_storage = NoDiffBase()
     settings.persistence.progress_storage = NoProgress()

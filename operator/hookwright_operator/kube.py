@@ -18,6 +18,7 @@ import structlog
 from aiohttp.abc import AbstractStreamWriter
 
 from hookwright_operator.errors import KubeError, KubeUnavailable, NotLeading
+from hookwright_operator.pages import Page, Pager
 
 log = structlog.get_logger(__name__)
 
@@ -73,7 +74,9 @@ class Kube:
             KubeError: no credentials are to be found.
         """
         kube = cls()
-        kube._session = aiohttp.ClientSession(timeout=_TIMEOUT, trust_env=False)
+        kube._session = aiohttp.ClientSession(
+            timeout=_TIMEOUT, trust_env=False, middlewares=[Pager()], response_class=Page
+        )
         kube._read_at = asyncio.get_running_loop().time()
         return kube
 

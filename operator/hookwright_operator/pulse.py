@@ -17,6 +17,7 @@ import structlog
 
 from hookwright_operator import metrics
 from hookwright_operator.errors import StoreError
+from hookwright_operator.pages import Page, Pager
 
 log = structlog.get_logger(__name__)
 
@@ -62,6 +63,8 @@ class Pulse:
             headers=info.as_http_headers(),
             proxy=info.proxy_url,
             trace_configs=[trace],
+            middlewares=[Pager()],
+            response_class=Page,
         )
         return TracedSession(
             server=info.server, default_namespace=info.default_namespace, credentials=info, aiohttp_session=session

@@ -1,4 +1,4 @@
-"""Objects of a newer version, as after a rollback: what is understood is served, the rest is named, no event is lost."""
+"""Objects of a newer version, as after a rollback: the known part is served, the rest is named."""
 
 import json
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""A revoked key stays revoked: another tenant who knows its digest cannot declare it as a key of its own."""
+"""A revoked key stays revoked: no other tenant can declare its digest and get the key."""
 
 import json
 import secrets
@@ -179,7 +179,7 @@ def test_without_the_operator_no_new_key_opens_anything(
         refused = victim.client.post("/v1/projects/billing/keys", json={"name": "ci"}, headers=victim.session())
         problem_of(refused, 503)
         assert refused.headers["retry-after"]
-        # The API has seen the attacker's ApiKey: what was created after it was seen, and taken back.
+        # The API has seen the attacker's ApiKey, because it has seen a later one.
         assert opens(attacker, plaintext) == 401
         assert opens(victim, living) == 200
     finally:

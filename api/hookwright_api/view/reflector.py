@@ -15,12 +15,15 @@ import structlog
 from hookwright_api.errors import KubeError
 from hookwright_api.kube import Kube
 from hookwright_api.metrics import VIEW_LISTS
+from hookwright_crds.trimming import trimmed
 
 log = structlog.get_logger(__name__)
 
 Object = Mapping[str, Any]
 
-_PAGE: Final = "500"
+_MOST_OBJECTS: Final = 500
+_PAGE_BYTES: Final = 4 * 1024 * 1024
+"""Most bytes of a page with more than one object; a larger one is requested again with fewer objects."""
 _WATCH_SECONDS: Final = (240, 300)
 _FIRST_DELAY: Final = 0.1
 _LONGEST_DELAY: Final = 5.0
@@ -117,10 +120,15 @@ class Reflector:
 
     async def _list(self) -> None:
         listed: list[Object] = []
-        params = {**self._params, "limit": _PAGE}
+        params, number = dict(self._params), _MOST_OBJECTS
         while True:
-            page = await self._kube.get(self._path, **params)
-            listed += page.get("items") or []
+            most = _PAGE_BYTES if number > 1 else None
+            page = await self._kube.page(self._path, most=most, limit=str(number), **params)
+            if page is None:
+                number = max(1, number // 4)
+                continue
+            number = min(2 * number, _MOST_OBJECTS)
+            listed += map(trimmed, page.get("items") or [])
             meta = page.get("metadata") or {}
             if not meta.get("continue"):
                 break
@@ -151,7 +159,7 @@ class Reflector:
                     raise ExpiredError
                 raise KubeError(f"WATCH {self._path}: {written.get('message')}", status=int(written.get("code") or 0))
             if kind in ("ADDED", "MODIFIED"):
-                self._sink.put(written)
+                self._sink.put(trimmed(written))
             elif kind == "DELETED":
                 self._sink.remove(written)
             self._version = written["metadata"]["resourceVersion"]

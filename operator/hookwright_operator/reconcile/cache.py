@@ -6,8 +6,9 @@ does not see the world as it was before. No steady state costs a read.
 
 import base64
 import binascii
+from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from pydantic import BaseModel
@@ -15,6 +16,7 @@ from pydantic import BaseModel
 from hookwright_crds.base import LATEST, ObjectMeta
 from hookwright_crds.reading import UNDERSTOOD, Unsupported, read
 from hookwright_crds.resources import ApiKey, Kind, Project, WebhookEndpoint
+from hookwright_crds.trimming import trimmed, trimmed_secret
 from hookwright_operator.reconcile.plan import MANAGED_BY, MANAGER, OWNER_UID, Key, Parent, Secret
 
 Resource = Project | ApiKey | WebhookEndpoint
@@ -22,6 +24,8 @@ Name = tuple[str, str]
 """Namespace and name."""
 
 MODELS: Final[dict[Kind, type[Resource]]] = {"Project": Project, "ApiKey": ApiKey, "WebhookEndpoint": WebhookEndpoint}
+WHOLE_SECRETS: Final = 1000
+"""Secrets of a namespace that are kept in whole although no object has asked for them."""
 _REMEMBERED_DEATHS: Final = 4096
 _NAMES: Final[dict[frozenset[str], set[str]]] = {}
 
@@ -33,6 +37,7 @@ class Cache:
     _resources: dict[Key, Resource] = field(default_factory=dict)
     _children: dict[Name, set[Key]] = field(default_factory=dict)
     _secrets: dict[Name, Secret] = field(default_factory=dict)
+    _whole: Counter[str] = field(default_factory=Counter)
     _unfit: dict[Key, str] = field(default_factory=dict)
     _unsupported: dict[Key, Unsupported] = field(default_factory=dict)
     _keys: dict[str, Key] = field(default_factory=dict)
@@ -53,7 +58,7 @@ class Cache:
             return None
         key = Key(kind, shown["namespace"], shown["name"])
         self._unfit[key] = shown["uid"]
-        resource, unsupported = read(MODELS[kind], body)
+        resource, unsupported = read(MODELS[kind], trimmed(body))
         _share_names(resource)
         del self._unfit[key]
         self._detach(key)
@@ -82,20 +87,41 @@ class Cache:
         self._bury(meta)
         return key
 
-    def see_secret(self, body: Mapping[str, Any]) -> Secret | None:
-        """Take in a Secret; None where it tells nothing new."""
-        if not self._newer(body["metadata"]):
+    def see_secret(self, body: Mapping[str, Any], *, needed: bool = False) -> Secret | None:
+        """Take in a Secret; None where it tells nothing new.
+
+        Args:
+            body: as a watch or an answer shows it.
+            needed: it was read for its owner. Of other Secrets a namespace has `WHOLE_SECRETS` in whole and the rest by
+                name only, because every tenant can give a Secret our label.
+        """
+        secret = _secret(trimmed_secret(body))
+        known = self._secrets.get((secret.namespace, secret.name))
+        completed = needed and known is not None and known.partial and known.uid == secret.uid
+        if not self._newer(body["metadata"]) and not completed:
             return None
-        secret = _secret(body)
+        self._forget_secret(secret.namespace, secret.name)
+        kept = needed or (known is not None and known.uid == secret.uid and not known.partial)
+        if not kept and self._whole[secret.namespace] >= WHOLE_SECRETS:
+            secret = replace(secret, fields={}, annotations={}, owner_references=(), partial=True)
         self._secrets[secret.namespace, secret.name] = secret
+        self._whole[secret.namespace] += not secret.partial
         return secret
+
+    def _forget_secret(self, namespace: str, name: str) -> Secret | None:
+        known = self._secrets.pop((namespace, name), None)
+        if known is not None and not known.partial:
+            self._whole[namespace] -= 1
+            if not self._whole[namespace]:
+                del self._whole[namespace]
+        return known
 
     def lose_secret(self, body: Mapping[str, Any]) -> Secret | None:
         """Take in that a Secret is gone, or has lost the labels by which it is watched; return what was known of it."""
         meta = ObjectMeta.model_validate(body["metadata"])
         self._bury(meta)
         known = self._secrets.get((meta.namespace, meta.name))
-        return self._secrets.pop((meta.namespace, meta.name)) if known and known.uid == meta.uid else None
+        return self._forget_secret(meta.namespace, meta.name) if known and known.uid == meta.uid else None
 
     def knows(self, uid: str) -> bool:
         """Whether an object was ever shown, be it gone by now or unfit."""
@@ -130,7 +156,7 @@ class Cache:
         if known is None or known.owner_uid == owner_uid or known.owned_by(owner_uid):
             return known
         if known.owner_uid == "":
-            del self._secrets[namespace, name]
+            self._forget_secret(namespace, name)
             self._versions.pop(known.uid, None)
         return Secret(namespace=namespace, name=name, fields={}, uid=known.uid, foreign=True)
 

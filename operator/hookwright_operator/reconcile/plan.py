@@ -36,6 +36,7 @@ class Secret:
     Attributes:
         fields: the decoded content.
         foreign: it stands where ours should be, but was not made by the operator for its owner.
+        partial: only its name, labels and uid are known; it must be read before it is used.
     """
 
     namespace: str
@@ -48,6 +49,7 @@ class Secret:
     annotations: Mapping[str, str] = field(default_factory=dict)
     resource_version: str = ""
     foreign: bool = False
+    partial: bool = False
 
     def owned_by(self, uid: str) -> bool:
         """Whether garbage collection takes the Secret when the object with this uid goes."""

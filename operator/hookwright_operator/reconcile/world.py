@@ -17,10 +17,11 @@ import structlog
 from hookwright_crds.base import ObjectMeta
 from hookwright_crds.keys import mint
 from hookwright_crds.resources import ApiKey, HandoverState, Project, WebhookEndpoint
+from hookwright_crds.trimming import MORE_FINALIZERS
 from hookwright_operator import metrics
 from hookwright_operator.delivery.signing import new_secret
 from hookwright_operator.errors import KubeError, StoreError
-from hookwright_operator.kube import Kube
+from hookwright_operator.kube import Kube, Object
 from hookwright_operator.reconcile.apikey import ObservedApiKey, identity_of, plan_apikey
 from hookwright_operator.reconcile.cache import Cache, Resource
 from hookwright_operator.reconcile.endpoint import ObservedEndpoint, plan_endpoint
@@ -202,11 +203,13 @@ class World:
 
     async def _secret(self, owner: ObjectMeta, name: str, *, expected: bool) -> Secret | None:
         known = self.cache.secret(owner.namespace, name, owner_uid=owner.uid)
-        if known is not None or not expected:
+        if known is None and not expected:
+            return None
+        if known is not None and not known.partial:
             return known
         # A watch by labels shows a Secret that lost them as deleted; only a read tells what is the case.
         try:
-            self.cache.see_secret(await self.kube.get(secrets_path(owner.namespace, name)))
+            self.cache.see_secret(await self.kube.get(secrets_path(owner.namespace, name)), needed=True)
         except KubeError as error:
             if error.status != 404:
                 raise
@@ -296,8 +299,10 @@ class World:
             case ApplyMetadata():
                 answer = await self.kube.apply(path, self._over_what_is_known(action.key, metadata_body(action)))
             case RemoveFinalizer(_, remaining, version):
-                kept = {"finalizers": list(remaining), "resourceVersion": version}
                 try:
+                    if MORE_FINALIZERS in remaining:
+                        remaining, version = _other_finalizers(await self.kube.get(path))
+                    kept = {"finalizers": list(remaining), "resourceVersion": version}
                     await self.kube.merge(path, {"metadata": kept})
                 except KubeError as error:
                     if error.status != 404:
@@ -344,6 +349,12 @@ class World:
             await self.kube.post(events_path(event.key.namespace), event_body(event, now))
         except KubeError as error:
             log.warning("an Event could not be written", reason=event.reason, name=event.key.name, error=str(error))
+
+
+def _other_finalizers(body: Object) -> tuple[tuple[str, ...], str]:
+    """Return the finalizers of others that an object has, too many to be kept in the cache, and its resourceVersion."""
+    meta = body["metadata"]
+    return tuple(name for name in meta.get("finalizers") or () if name != FINALIZER), meta["resourceVersion"]
 
 
 def _lost_counts(endpoint: WebhookEndpoint) -> bool:

@@ -1,6 +1,8 @@
 """What carrying plans out promises where the store or the API server refuses; the rest is shown on a real cluster."""
 
+import base64
 from collections.abc import Callable, Collection, Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -430,3 +432,31 @@ async def test_the_apikey_created_first_owns_a_digest(stage: Stage, order: tuple
     stage.cache.see("ApiKey", stage.server.keys["rival"] | {"metadata": gone})
     await stage.world.reconcile(Key("ApiKey", "rival", "k7q"))
     assert ready_reasons(stage.server, "rival")[-1] == "DuplicateDigest"
+
+
+async def test_a_signing_secret_known_by_name_only_is_read_before_it_is_used(stage: Stage) -> None:
+    """No new one is made in its place, and a follower reads it too."""
+    stage.cache.see_secret(secret())
+    name = secret()["metadata"]["name"]
+    known = stage.cache.secret_at("acme", name)
+    assert known is not None
+    stage.cache._secrets["acme", name] = replace(known, fields={}, owner_references=(), partial=True)
+    data = {"secret": base64.b64encode(b"whsec_" + b"QUFB" * 11).decode()}
+    stage.server.stored = {**secret(), "data": data}
+    for leads in (False, True):
+        stage.world.leads = lambda leads=leads: leads  # type: ignore[misc]
+        stage.sees(1 + leads)
+        await stage.world.reconcile(ORDERS)
+        registered = stage.registry.get("uid-orders")
+        assert registered is not None
+        assert registered.secrets
+    assert [path for method, path, _ in stage.server.asked if method == "POST"] == []
+
+
+async def test_an_endpoint_with_too_many_finalizers_to_keep_loses_ours_alone(stage: Stage) -> None:
+    """Those of others are read again before they are written."""
+    others = [f"example.com/{number:04}" for number in range(1000)]
+    stage.sees(1, finalizers=[*others, FINALIZER], deletionTimestamp=DELETED_AT)
+    stage.server.stored = endpoint(1, finalizers=[*others, FINALIZER], deletionTimestamp=DELETED_AT)
+    await stage.world.reconcile(ORDERS)
+    assert stage.server.finalizers_written() == [others]

@@ -1,0 +1,75 @@
+"""Pure: the bounded part of an object that Hookwright keeps, whatever tenants write into the rest.
+
+A tenant can give an object 256 KiB of annotations, any number of labels and finalizers, and a Secret 1 MiB of data. The
+metadata that Hookwright reads is kept, and the fields of a Secret that Hookwright writes.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+KEPT_BYTES: Final = 4096
+"""Most bytes kept of an object's annotations, of its finalizers, and of a Secret's fields, each."""
+MORE_FINALIZERS: Final = "hookwright.dev/more"
+"""Stands in the list of finalizers for those that were left out; no finalizer is called that."""
+
+_PREFIX: Final = "hookwright.dev/"
+_FINALIZER: Final = "hookwright.dev/deliveries"
+_OWNERS: Final = 16
+_PLAIN: Final = ("name", "namespace", "uid", "resourceVersion", "generation", "creationTimestamp", "deletionTimestamp")
+_LABELS: Final = ("app.kubernetes.io/managed-by", "hookwright.dev/owner-uid")
+_FIELDS: Final = ("secret", "previous", "previous-2", "previous-3", "key")
+"""Of the Secrets that the operator makes for endpoints and ApiKeys; those of session keys match the next pattern."""
+_SESSION_KEY: Final = re.compile(r"k[0-9]{1,12}")
+
+
+def trimmed(body: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an object with the part of its metadata that is kept; spec and status are bounded by the kind's schema."""
+    return {**body, "metadata": _metadata(body["metadata"])}
+
+
+def trimmed_secret(body: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a Secret with the parts of its metadata and of its data that are kept; other objects have no data."""
+    kept = trimmed(body)
+    if "data" in body:
+        kept["data"] = _fields(body["data"] or {})
+    return kept
+
+
+def _metadata(written: Mapping[str, Any]) -> dict[str, Any]:
+    kept = {name: written[name] for name in _PLAIN if name in written}
+    labels, annotations = written.get("labels") or {}, written.get("annotations") or {}
+    if labels:
+        kept["labels"] = {name: labels[name] for name in _LABELS if name in labels}
+    if annotations:
+        kept["annotations"] = _within((name, text) for name, text in annotations.items() if name.startswith(_PREFIX))
+    if finalizers := written.get("finalizers"):
+        kept["finalizers"] = _finalizers(finalizers)
+    if owners := written.get("ownerReferences"):
+        ours = [owner for owner in owners if str(owner.get("apiVersion", "")).startswith(_PREFIX)]
+        kept["ownerReferences"] = ours[:_OWNERS]
+    return kept
+
+
+def _finalizers(written: list[str]) -> list[str]:
+    if sum(map(len, written)) <= KEPT_BYTES:
+        return written
+    return [*{_FINALIZER}.intersection(written), MORE_FINALIZERS]
+
+
+def _fields(data: Mapping[str, str]) -> dict[str, str]:
+    """Return the known fields; one that is too long is kept empty, so that it counts as invalid and not as missing."""
+    known = {name: data[name] for name in _FIELDS if name in data}
+    session_keys = ((name, text) for name, text in data.items() if _SESSION_KEY.fullmatch(name))
+    return dict.fromkeys(known, "") | _within([*known.items(), *session_keys])
+
+
+def _within(items: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """Return those of the items that fit one after the other."""
+    kept, left = {}, KEPT_BYTES
+    for name, text in items:
+        size = len(name) + len(text)
+        if size <= left:
+            kept[name] = text
+            left -= size
+    return kept

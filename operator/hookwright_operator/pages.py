@@ -1,0 +1,119 @@
+"""Bounded answers of the API server: lists in pages of bounded bytes, and watch events trimmed when they arrive.
+
+A page has a number of objects, but an object may have 1.5 MB: 500 of them in one page would be in memory several times.
+So a page that exceeds its bytes is dropped and requested again with fewer objects. kopf's session and the operator's
+own session have this as a middleware of aiohttp.
+"""
+
+import json
+from collections.abc import AsyncIterator
+from typing import Any, Final
+
+import aiohttp
+
+from hookwright_crds.trimming import trimmed_secret
+
+PAGE_BYTES: Final = 4 * 1024 * 1024
+"""Most bytes of a page with more than one object, as JSON: 500 objects of 8 KiB."""
+MOST_OBJECTS: Final = 500
+_SMALL_LINE: Final = 16 * 1024
+"""A watch event up to this many bytes is not trimmed on arrival; the cache keeps only a part of it anyway."""
+
+
+class Page(aiohttp.ClientResponse):
+    """An answer whose body may have been read and trimmed."""
+
+    read_already: dict[str, Any] | None = None
+
+    async def json(self, **options: Any) -> Any:
+        """Return the parsed body."""
+        return await super().json(**options) if self.read_already is None else self.read_already
+
+
+class Pager:
+    """A middleware of one session, which remembers how many objects fit into a page."""
+
+    def __init__(self, page_bytes: int = PAGE_BYTES) -> None:
+        self._page_bytes = page_bytes
+        self._fitting: dict[str, int] = {}
+
+    async def __call__(
+        self, request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
+    ) -> aiohttp.ClientResponse:
+        """Send a request; a list is read and trimmed here, a watch while its events arrive."""
+        query = request.url.query
+        if request.method != "GET" or not query.keys() & {"limit", "watch"}:
+            return await handler(request)
+        if "watch" in query:
+            answer = await handler(request)
+            answer.content = _Lines(answer.content)  # type: ignore[assignment]
+            return answer
+        return await self._page(request, handler, int(query["limit"] or MOST_OBJECTS))
+
+    async def _page(
+        self, request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType, wanted: int
+    ) -> aiohttp.ClientResponse:
+        path = request.url.path
+        while True:
+            number = min(wanted, self._fitting.get(path, MOST_OBJECTS))
+            request.url = request.url.update_query(limit=str(number))
+            answer = await handler(request)
+            if answer.status != 200 or not isinstance(answer, Page):
+                return answer
+            body = await _read(answer.content, self._page_bytes if number > 1 else None)
+            if body is None:
+                answer.close()
+                self._fitting[path] = max(1, number // 4)
+                continue
+            if len(body) < self._page_bytes // 4:
+                self._fitting[path] = min(number * 2, MOST_OBJECTS)
+            answer.read_already = _trimmed_list(body)
+            answer.release()
+            return answer
+
+
+class _Lines:
+    """The content of a watch, a line in each chunk, large ones trimmed."""
+
+    def __init__(self, content: aiohttp.StreamReader) -> None:
+        self._content = content
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._content, name)
+
+    async def iter_chunked(self, size: int) -> AsyncIterator[bytes]:
+        """Yield one whole event at a time."""
+        line = bytearray()
+        async for chunk in self._content.iter_chunked(size):
+            for part in chunk.splitlines(keepends=True):
+                line += part
+                if part.endswith(b"\n"):
+                    yield _trimmed_line(bytes(line))
+                    line = bytearray()
+        if line:
+            yield bytes(line)
+
+
+def _trimmed_line(line: bytes) -> bytes:
+    if len(line) <= _SMALL_LINE:
+        return line
+    event = json.loads(line)
+    if "resourceVersion" in (event["object"].get("metadata") or {}) and "uid" in event["object"]["metadata"]:
+        event["object"] = trimmed_secret(event["object"])
+    return json.dumps(event).encode() + b"\n"
+
+
+def _trimmed_list(body: bytes) -> dict[str, Any]:
+    page: dict[str, Any] = json.loads(body)
+    page["items"] = [trimmed_secret(item) for item in page.get("items") or ()]
+    return page
+
+
+async def _read(content: aiohttp.StreamReader, most: int | None) -> bytes | None:
+    """Return the body, None as soon as it has more bytes than it may."""
+    body = bytearray()
+    async for chunk in content.iter_any():
+        body += chunk
+        if most is not None and len(body) > most:
+            return None
+    return bytes(body)

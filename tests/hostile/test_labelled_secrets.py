@@ -1,0 +1,147 @@
+"""A tenant that fills its own objects costs the operator and the API little memory, whatever it writes into them."""
+
+import base64
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from api.processes import running
+from cluster.acting import Organization, endpoint, eventually, manifest
+
+from hookwright_crds.sessions import SESSION_KEYS_NAME
+from hookwright_dev.assets import Assets
+from hookwright_dev.controlplane import ControlPlane
+from hookwright_dev.installation import ApiProcess, OperatorProcess, install
+from hookwright_dev.processes import ChildProcess
+
+CRDS = Path(__file__).resolve().parents[2] / "crds"
+OURS = {"app.kubernetes.io/managed-by": "hookwright"}
+SECRETS, SECRET_BYTES = 300, 1_000_000
+PROJECTS, ANNOTATION_BYTES = 300, 200_000
+GROWTH_MIB = 40
+"""Most MiB that a process may have more at its peak; without bounds the operator kept 215 and needed twice that."""
+
+
+@pytest.fixture
+def plane(assets: Assets) -> Iterator[ControlPlane]:
+    """A control plane of its own, for it is filled with 360 MB."""
+    with ControlPlane.start(assets=assets, crds=CRDS) as started:
+        install(started)
+        started.kubectl("create", "namespace", "acme")
+        yield started
+
+
+def peak(process: ChildProcess) -> float:
+    """Return the most MiB of memory that a process has had at once since it began, or since `forget_peak`."""
+    status = Path(f"/proc/{process.pid}/status").read_text()
+    return next(int(line.split()[1]) / 1024 for line in status.splitlines() if line.startswith("VmHWM:"))
+
+
+def forget_peak(process: ChildProcess) -> None:
+    """Let the peak begin anew (proc(5), clear_refs)."""
+    Path(f"/proc/{process.pid}/clear_refs").write_text("5")
+
+
+def create(plane: ControlPlane, objects: list[dict[str, Any]]) -> None:
+    """Create objects, ten in one call."""
+    for first in range(0, len(objects), 10):
+        listed = {"apiVersion": "v1", "kind": "List", "items": objects[first : first + 10]}
+        plane.kubectl("create", "-n", "acme", "-f", "-", stdin=json.dumps(listed))
+
+
+def hostile_secrets() -> list[dict[str, Any]]:
+    """Return Secrets with our label: in a known field, in an unknown one, and in thousands of small ones."""
+    big = base64.b64encode(b"x" * SECRET_BYTES).decode()
+    small = {f"k{number}": "eHh4" for number in range(40_000)}
+    forms: list[dict[str, str]] = [{"secret": big}, {"other": big}, small]
+    return [
+        {
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "metadata": {"name": f"hostile-{number:03}", "labels": OURS},
+            "data": forms[number % 3],
+        }
+        for number in range(SECRETS)
+    ]
+
+
+def hostile_projects() -> list[dict[str, Any]]:
+    """Return Projects with large annotations, ours and others."""
+    return [
+        {
+            "apiVersion": "hookwright.dev/v1alpha1",
+            "kind": "Project",
+            "metadata": {
+                "name": f"hostile-{number:03}",
+                "annotations": {f"{('hookwright.dev', 'example.com')[number % 2]}/note": "x" * ANNOTATION_BYTES},
+            },
+            "spec": {},
+        }
+        for number in range(PROJECTS)
+    ]
+
+
+def test_large_objects_of_a_tenant_do_not_fill_the_processes(plane: ControlPlane, tmp_path: Path) -> None:
+    """Neither when a watch shows them, nor when a restarted process lists them; the tenants are served meanwhile."""
+    operator = OperatorProcess(plane, tmp_path / "operator")
+    operator.start()
+    started_with = peak(operator.running)
+    with running(ApiProcess(plane, tmp_path / "api", operator.intake_url, {})) as api:
+        api_started_with = peak(api.running)
+        forget_peak(operator.running)
+        before = peak(operator.running)
+        create(plane, hostile_secrets())
+        create(plane, hostile_projects())
+        with Organization(plane, operator, "acme") as org:
+            org.with_endpoint(endpoint("orders", "http://127.0.0.1:9/"))
+            listed_after = f"hostile-{PROJECTS - 1:03}"
+            org.wait_for("hwproj", listed_after, "True Accepting", within=60)
+        watched = peak(operator.running) - before
+    assert operator.stop() == 0
+    operator.start()
+    try:
+        listed = peak(operator.running) - started_with
+        with (
+            Organization(plane, operator, "acme") as org,
+            running(ApiProcess(plane, tmp_path / "api", operator.intake_url, {})) as api,
+        ):
+            api_listed = peak(api.running) - api_started_with
+            org.wait_for("hwep", "orders", "True Delivering")
+            assert httpx.get(f"{api.health_url}/readyz", trust_env=False).status_code == 200
+    finally:
+        operator.stop()
+    grown = {"watched": watched, "listed": listed, "API, listed": api_listed}
+    assert max(grown.values()) < GROWTH_MIB, grown
+
+
+def test_a_secret_field_that_is_too_long_is_invalid_and_session_keys_are_read(
+    plane: ControlPlane, tmp_path: Path
+) -> None:
+    """The condition names the Secret and the field; nothing that the operator itself writes is cut."""
+    operator = OperatorProcess(plane, tmp_path / "operator")
+    operator.start()
+    try:
+        with Organization(plane, operator, "acme") as org:
+            org.apply(manifest("Project", "billing"))
+            org.with_endpoint(endpoint("orders", "http://127.0.0.1:9/"))
+            org.patch("secret", "orders-signing", {"stringData": {"secret": "whsec_" + "QUFB" * 2000}})
+            org.wait_for("hwep", "orders", "False SigningSecretInvalid")
+            org.patch("secret", "orders-signing", {"stringData": {"secret": "whsec_" + "QUFB" * 11}})
+            org.wait_for("hwep", "orders", "True Delivering")
+
+            def session_keys() -> dict[str, str]:
+                shown = plane.kubectl("get", "secrets", "-A", "-o", "json").stdout
+                found = [one for one in json.loads(shown)["items"] if one["metadata"]["name"] == SESSION_KEYS_NAME]
+                return dict(found[0]["data"]) if found else {}
+
+            made = eventually(session_keys, "session keys are made", within=30)
+            assert operator.stop() == 0
+            operator.start()
+            org.patch("secret", "orders-signing", {"metadata": {"annotations": {"touched": "1"}}})
+            org.wait_for("hwep", "orders", "True Delivering")
+            assert session_keys() == made
+    finally:
+        operator.stop()

@@ -1,0 +1,91 @@
+"""What is kept of an object is bounded, and is all that Hookwright reads."""
+
+from typing import Any
+
+from hookwright_crds.trimming import KEPT_BYTES, MORE_FINALIZERS, trimmed, trimmed_secret
+
+PLAIN = {"name": "orders", "namespace": "acme", "uid": "u", "resourceVersion": "7", "generation": 2}
+OWNER = {"apiVersion": "hookwright.dev/v1alpha1", "kind": "Project", "name": "billing", "uid": "p"}
+
+
+def metadata(**more: Any) -> dict[str, Any]:
+    """Return what is kept of metadata."""
+    kept: dict[str, Any] = trimmed({"metadata": {**PLAIN, **more}})["metadata"]
+    return {name: value for name, value in kept.items() if name not in PLAIN}
+
+
+def test_metadata_that_hookwright_reads_is_kept_as_it_is() -> None:
+    """Times, its own labels and annotations, finalizers of others too, and owners of its own kinds."""
+    read = {
+        "creationTimestamp": "2030-01-01T00:00:00Z",
+        "deletionTimestamp": "2030-01-02T00:00:00Z",
+        "labels": {"app.kubernetes.io/managed-by": "hookwright", "hookwright.dev/owner-uid": "u"},
+        "annotations": {"hookwright.dev/rotate": "1"},
+        "finalizers": ["hookwright.dev/deliveries", "example.com/hold"],
+        "ownerReferences": [OWNER],
+    }
+    assert metadata(**read) == read
+
+
+def test_all_other_metadata_goes() -> None:
+    """Whatever its size."""
+    foreign = {"apiVersion": "v1", "kind": "ConfigMap", "name": "a", "uid": "c"}
+    kept = metadata(
+        managedFields=[{"manager": "kubectl"}],
+        labels={"team": "a"},
+        annotations={"kubectl.kubernetes.io/last-applied-configuration": "{}"},
+        ownerReferences=[foreign, OWNER],
+        selfLink="/a",
+    )
+    assert kept == {"labels": {}, "annotations": {}, "ownerReferences": [OWNER]}
+
+
+def test_annotations_of_ours_are_bounded_together() -> None:
+    """One that is too long goes alone; of many short ones some stay."""
+    annotations = {"hookwright.dev/note": "x" * KEPT_BYTES, "hookwright.dev/rotate": "2"}
+    assert metadata(annotations=annotations) == {"annotations": {"hookwright.dev/rotate": "2"}}
+    many = {f"hookwright.dev/{number:04}": "x" * 100 for number in range(1000)}
+    kept = metadata(annotations=many)["annotations"]
+    assert sum(len(name) + len(text) for name, text in kept.items()) <= KEPT_BYTES
+
+
+def test_of_too_many_finalizers_ours_stays_and_the_rest_has_a_mark() -> None:
+    """Whether or not ours comes last; so the object can be released without dropping those of others."""
+    many = [f"hookwright.dev/{number}" for number in range(1000)]
+    assert metadata(finalizers=[*many, "hookwright.dev/deliveries"])["finalizers"] == [
+        "hookwright.dev/deliveries",
+        MORE_FINALIZERS,
+    ]
+    assert metadata(finalizers=many)["finalizers"] == [MORE_FINALIZERS]
+
+
+def test_owners_are_bounded() -> None:
+    """The garbage collector looks at all of them; the operator looks for its own."""
+    assert len(metadata(ownerReferences=[OWNER] * 1000)["ownerReferences"]) == 16
+
+
+def fields(**data: str) -> dict[str, str]:
+    """Return what is kept of a Secret's data."""
+    kept: dict[str, str] = trimmed_secret({"metadata": PLAIN, "data": data})["data"]
+    return kept
+
+
+def test_fields_that_the_operator_writes_are_kept() -> None:
+    """Signing secrets, handed over keys and session keys; a field that is too long counts as empty."""
+    known = {"secret": "YQ==", "previous": "Yg==", "previous-2": "Yw==", "previous-3": "ZA==", "key": "ZQ=="}
+    assert fields(**known, k1800000000="Zg==", other="x") == {**known, "k1800000000": "Zg=="}
+    assert fields(secret="x" * 5000, previous="Yg==") == {"secret": "", "previous": "Yg=="}
+    assert fields() == {}
+
+
+def test_fields_are_bounded_together() -> None:
+    """As many session keys as fit."""
+    kept = fields(**{f"k{number}": "x" * 44 for number in range(100_000)})
+    assert 50 < len(kept) < 100
+    assert sum(len(name) + len(text) for name, text in kept.items()) <= KEPT_BYTES
+
+
+def test_other_objects_have_no_data() -> None:
+    """Spec and status stay as they are."""
+    body = {"metadata": PLAIN, "spec": {"url": "https://a.example/"}, "status": {"observedGeneration": 1}}
+    assert trimmed_secret(body) == body
