@@ -17,7 +17,7 @@ from store.making import TABLES, migrated
 
 from hookwright_dev.bench.filling import CROWDED, delivery_id, endpoint_uid, filled_postgres
 from hookwright_dev.postgres import PostgresServer
-from hookwright_operator.store import accepting, claiming, reading, recovering, removing, settling
+from hookwright_operator.store import accepting, claiming, fan_outs, reading, recovering, removing, settling
 from hookwright_operator.store.model import State
 from hookwright_operator.store.postgres import _LIMITS, _connect
 from hookwright_operator.store.rows import packed
@@ -122,6 +122,9 @@ PLANS: dict[str, tuple[ClauseElement, dict[str, object], str]] = {
     "hold": (settling.HOLD, {"rows": SETTLED}, "deliveries_pkey"),
     "attempts": (settling.INSERT_ATTEMPTS, {"rows": SETTLED}, "attempts_pkey"),
     "count": (settling.COUNT, {"rows": SETTLED, "slot": 0, **ME}, "deliveries_pkey"),
+    "settled before": (settling.STORED, {"rows": SETTLED}, "attempts_pkey"),
+    "fan-out": (fan_outs.LOCKED, {"fan_out": "msg_00000001"}, "fan_outs_pkey"),
+    "fan-out to deleted endpoints": (fan_outs.GONE, {"rows": packed([("uid-1",)])}, "gone_endpoints_pkey"),
     "move": (settling.MOVE, {"rows": SETTLED, **ME}, "deliveries_pkey"),
     "repetitions": (
         accepting.REPETITIONS,

@@ -38,11 +38,11 @@ _WAITING = (
     .order_by(fan_outs.c.id)
     .limit(_LISTED)
 )
-_LOCKED = select(fan_outs).where(fan_outs.c.id == _id).with_for_update(skip_locked=True)
+LOCKED = select(fan_outs).where(fan_outs.c.id == _id).with_for_update(skip_locked=True)
 _MOVE = update(fan_outs).where(fan_outs.c.id == _id).values(written=bindparam("reached", type_=BigInteger))
 _END = delete(fan_outs).where(fan_outs.c.id == _id)
 _uids = rows(uid=Text)
-_GONE = select(gone_endpoints.c.endpoint_uid).where(gone_endpoints.c.endpoint_uid.in_(select(_uids.c.uid)))
+GONE = select(gone_endpoints.c.endpoint_uid).where(gone_endpoints.c.endpoint_uid.in_(select(_uids.c.uid)))
 WRITE = Steps("fanned_out", accepting.INSERT_DELIVERIES, counting.ADD)
 
 
@@ -198,7 +198,7 @@ def write_slice(
         slot: of this instance's counters.
         now: the time at which the deliveries are due.
     """
-    found = connection.execute(_LOCKED, {"fan_out": fan_out_id}).one_or_none()
+    found = connection.execute(LOCKED, {"fan_out": fan_out_id}).one_or_none()
     if found is None:
         return None
     event_ids, uids = from_json(found.event_ids), from_json(found.endpoint_uids)
@@ -216,7 +216,7 @@ def write_slice(
     else:
         connection.execute(_END, {"fan_out": fan_out_id})
     given = sorted({uid for uid, *_ in changes})
-    gone = run(connection, _GONE, {"rows": packed([(uid,) for uid in given])})
+    gone = run(connection, GONE, {"rows": packed([(uid,) for uid in given])})
     return Written(frozenset(given), frozenset(uid for (uid,) in gone), found.total - reached)
 
 
