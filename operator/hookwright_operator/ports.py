@@ -19,6 +19,7 @@ from hookwright_operator.fan_out_writer import FanOutWriter
 from hookwright_operator.ids import delivery_id, message_id, recovery_id, trial_id
 from hookwright_operator.intake.deps import AcceptResult
 from hookwright_operator.intake.parsing import IncomingEvent
+from hookwright_operator.intake.problems import FieldFault, ProblemError
 from hookwright_operator.registry import Endpoint, Registry
 from hookwright_operator.store.fan_outs import SLICE
 from hookwright_operator.store.model import Accepted, Claimed, DeliveryRecord, NewDelivery, NewEvent, Recovery, State
@@ -148,10 +149,11 @@ class Deliveries:
         """Return a page of an endpoint's deliveries, the newest first, and the next page's cursor.
 
         Raises:
-            ValueError: the cursor was never returned by a page.
+            ProblemError: 422, the cursor was never returned by a page.
         """
         if cursor is not None and not _CURSOR.fullmatch(cursor):
-            raise ValueError("the cursor is none that a page gave as next")
+            fault = FieldFault("cursor", "is not the next of a page; leave it out to begin with the newest delivery")
+            raise ProblemError(422, "the query is wrong", errors=(fault,))
         return await self.store.deliveries(endpoint_uid, state=state, limit=limit, cursor=cursor)
 
     async def delivery(self, delivery_id: str) -> DeliveryRecord | None:
