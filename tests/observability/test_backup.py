@@ -1,10 +1,13 @@
 """docs/backup.md, done: its commands on a running operator, and what at-least-once means after a restore."""
 
+import os
 import re
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 
 import httpx
@@ -27,14 +30,19 @@ class Store:
         self.operator, self.organization, self._workdir = operator, organization, workdir
         self._headers = {"Authorization": f"Bearer {token}"}
 
-    def run(self, which: str) -> str:
-        """Run one of the page's commands, on this operator's folder."""
+    def run(self, which: str, **environment: str) -> str:
+        """Run one of the page's commands, on this operator's folder and with more variables."""
         (command,) = re.findall(rf"```sh {which}\n(.*?)```", PAGE.read_text(), re.DOTALL)
         command = command.replace("/var/lib/hookwright", str(self.operator.folder)).replace(
             "-- python", f"-- {sys.executable}"
         )
         result = subprocess.run(
-            ["bash", "-euc", KUBECTL + command], cwd=self._workdir, capture_output=True, text=True, check=False
+            ["bash", "-euc", KUBECTL + command],
+            cwd=self._workdir,
+            env={**os.environ, **environment},
+            capture_output=True,
+            text=True,
+            check=False,
         )
         assert result.returncode == 0, result.stderr
         return result.stdout
@@ -106,6 +114,26 @@ def test_what_a_backup_holds_is_delivered_after_a_restore_and_what_came_later_is
     assert store.send("later") == {"accepted": 1, "duplicates": 0, "deliveries": 1}
     eventually(lambda: len(receiver.requests) == 6, "the event that was sent again")
     assert _ids(receiver)[5] not in first
+
+
+def test_a_backup_of_another_cluster_is_refused_until_it_is_handed_over(store: Store, receiver: Received) -> None:
+    """The refused operator logs both installations; the page's command hands the database over, and nothing is lost."""
+    store.send("kept")
+    assert store.operator.stop() == 0
+    database = store.operator.folder / "hookwright.db"
+    with closing(sqlite3.connect(database, isolation_level=None)) as connection:
+        connection.execute("UPDATE database_owner SET cluster_uid = 'another-cluster'")
+    store.operator.start(wait=False)
+    assert store.operator.running.wait(60) == 1
+    told = re.findall(r"hookwright-adopt --from (\S+) --to ([^\s'\"]+)", store.operator.log.read_text())
+    assert told, store.operator.log.read_text()
+    old, new = told[-1]
+    assert old == f"another-cluster/{SYSTEM_NAMESPACE}"
+    url = f"sqlite:///{database}"
+    assert store.run("adopt", OLD=old, NEW=new, HOOKWRIGHT_DATABASE_URL=url).strip() == f"the database belongs to {new}"
+    store.operator.start()
+    store.suspend(suspended=False)
+    eventually(lambda: len(receiver.requests) == 1, "the delivery of the backup")
 
 
 @pytest.mark.usefixtures("sqlite3")
