@@ -21,9 +21,9 @@ TIGHT: Object = {
 }
 
 
-def egress(objects: list[Object], component: str) -> list[Any] | None:
+def egress(objects: list[Object], component: str, *, name: str = "hookwright") -> list[Any] | None:
     """Return the egress rules of a component; None if its egress is not restricted."""
-    spec = named(objects, "NetworkPolicy", f"hookwright-{component}")["spec"]
+    spec = named(objects, "NetworkPolicy", f"{name}-{component}")["spec"]
     assert ("Egress" in spec["policyTypes"]) is ("egress" in spec)
     rules: list[Any] | None = spec.get("egress")
     return rules
@@ -186,9 +186,11 @@ def test_the_ports_of_the_api_server_come_from_the_cluster_that_helm_installs_in
     """Port 443 is then open to the Service kubernetes alone, unless the API servers themselves listen on it."""
     service = control_plane.kubectl("get", "service", "kubernetes", "-n", "default", "-o", "jsonpath={.spec.clusterIP}")
     connection = ("--kubeconfig", str(control_plane.kubeconfig), "--dry-run=server")
-    done = chart.run("template", "hookwright", str(CHART), "--namespace", "hookwright-system", *connection)
+    # The cluster may have the CRDs and the roles of other tests, which no other release may take over.
+    values = {"crds": {"enabled": False}, "fullnameOverride": "wall"}
+    done = chart.run("template", "wall", str(CHART), *connection, values=values)
     assert done.returncode == 0, done.stderr
-    rules = egress([one for one in yaml.safe_load_all(done.stdout) if one], "operator")
+    rules = egress([one for one in yaml.safe_load_all(done.stdout) if one], "operator", name="wall")
     assert reaches(rules, "10.3.0.1", api_server_port)
     assert reaches(rules, service.stdout, 443)
     assert reaches(rules, "10.3.0.1", 443) is (api_server_port == 443)

@@ -25,6 +25,7 @@ from hookwright_operator.kube import Kube
 from hookwright_operator.process import now_ms
 from hookwright_operator.reconcile.cache import Cache
 from hookwright_operator.registry import Registry
+from hookwright_operator.store import migrations
 from hookwright_operator.store.database_owner import Installation, claim_database, hand_over
 from hookwright_operator.store.model import NewDelivery, NewEvent, State
 from hookwright_operator.store.store import Store
@@ -142,6 +143,17 @@ async def test_another_namespace_of_the_same_cluster_is_another_installation(url
         await claim_database(url, FIRST, clock=now_ms)
     with pytest.raises(StoreError, match=f"hookwright-adopt --from {FIRST} --to {staging}"):
         await claim_database(url, staging, clock=now_ms)
+
+
+async def test_a_replica_of_the_version_before_goes_on_beside_newer_ones(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It knows revision 0005 and no owner; it opens the migrated database and accepts events."""
+    await claim_database(url, FIRST, clock=now_ms)
+    monkeypatch.setattr(migrations, "HEAD", "0005")
+    async with opened(url) as store:
+        await accept(store, "orders")
+        assert await state(store, "orders") is State.PENDING
 
 
 @pytest.mark.parametrize("url", ["postgresql"], indirect=True)

@@ -79,7 +79,7 @@ _COMPATIBLE: Final = IPv6Network("::/96")
 
 def special_networks() -> tuple[Network, ...]:
     """Return every special range, so that a NetworkPolicy can refuse the same addresses as the guard."""
-    return tuple(network for network, _ in (*_IPV4, *_IPV6))
+    return (*(network for network, _ in _IPV4), *(network for network, _ in _IPV6))
 
 
 def special_range(address: Address) -> str:
