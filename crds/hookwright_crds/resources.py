@@ -228,7 +228,11 @@ class WebhookEndpointSpec(Model):
     suspend: StrictBool = Field(default=False, description="true holds deliveries, false lets them go.")
     timeout: Duration = Field(default="15s", description="Time for one whole attempt, from 1s to 30s.")
     max_in_flight: StrictInt = Field(
-        default=8, description="How many deliveries may be under way at once, from 1 to 64.", ge=1, le=64
+        default=8,
+        description="How many deliveries may be under way at once, from 1 to 64. After an attempt that timed out, "
+        "at most 2 are under way until one succeeds.",
+        ge=1,
+        le=64,
     )
     headers: dict[HeaderName, HeaderValue] = Field(
         default_factory=dict,

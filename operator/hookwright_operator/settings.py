@@ -146,12 +146,16 @@ class Settings(BaseSettings):
         default=1024,
         ge=1,
         le=65_536,
-        description="Attempts of this process under way at once, to all endpoints; each takes up to two "
-        "sockets. Endpoints that wait for a place are served in turn. A value that needs more open files than the "
-        "system allows is refused; the default is lowered.",
+        description="Attempts of this process under way at once, to all endpoints; each takes up to two sockets. One "
+        "namespace uses at most half of them. Up to half is guaranteed to all namespaces in equal parts, so choose at "
+        "least twice the number of namespaces. Endpoints of a namespace that wait for a place are served in turn. A "
+        "value that needs more open files than the system allows is refused; the default is lowered.",
     )
     memory_limit: int = Field(
-        default=64 * 1024 * 1024, ge=1024 * 1024, description="Bytes of event bodies kept in memory for all endpoints."
+        default=64 * 1024 * 1024,
+        ge=1024 * 1024,
+        description="Bytes of event bodies kept in memory for all endpoints. "
+        "Namespaces share them by the same rule as HOOKWRIGHT_MAX_IN_FLIGHT; further deliveries wait in the database.",
     )
     retain_delivered: float = Field(default=7.0, gt=0, description="Days for which delivered deliveries are kept.")
     retain_failed: float = Field(default=30.0, gt=0, description="Days for which failed deliveries are kept.")

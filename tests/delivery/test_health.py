@@ -131,6 +131,18 @@ async def test_a_delivery_that_was_given_up_is_published_without_waiting_for_the
     assert [shown.failures for _, shown in stage.published] == [0, 3, 0]
 
 
+async def test_the_limit_of_an_endpoint_whose_attempts_time_out_is_published(stage: Stage) -> None:
+    """The publication shows the limit after the latest attempt; news without an attempt does not lift it."""
+    endpoint = stage.endpoint()
+    stage.publisher.attempted(endpoint, made("orders", State.PENDING, "timed out"), limited_to=2)
+    stage.publisher.changed("orders")
+    await stage.tick(1.1)
+    stage.publisher.attempted(endpoint, made("orders", State.PENDING, "timed out"), limited_to=2)
+    stage.publisher.attempted(endpoint, made("orders", State.DELIVERED))
+    await stage.tick(INTERVAL)
+    assert [(shown.error, shown.limited_to) for _, shown in stage.published] == [("timed out", 2), ("", None)]
+
+
 async def test_an_endpoint_that_is_gone_is_not_published(stage: Stage) -> None:
     """Nor remembered."""
     endpoint = stage.endpoint()

@@ -47,9 +47,9 @@ class Process:
         process.registry.put(process.endpoint)
         return process
 
-    def attempt(self, state: State, error: str = "") -> None:
+    def attempt(self, state: State, error: str = "", *, limited_to: int | None = None) -> None:
         """Let an attempt have come to something."""
-        self.publisher.attempted(self.endpoint, made("orders", state, error))
+        self.publisher.attempted(self.endpoint, made("orders", state, error), limited_to=limited_to)
 
 
 @pytest.fixture(scope="module")
@@ -96,6 +96,19 @@ async def test_the_leader_publishes_what_another_process_has_seen(pair: tuple[Pr
     assert (health.error, health.failures) == ("connection refused: línea 1\nlínea 2", 2)
     assert other.published == []
     assert not other.publisher._pulses
+
+
+async def test_the_leader_publishes_the_limit_of_an_endpoint_whose_attempts_time_out(
+    pair: tuple[Process, Process],
+) -> None:
+    """A replica that makes the attempts knows the limit; the leader writes the status."""
+    leader, other = pair
+    other.attempt(State.PENDING, "timed out after 30 s while connecting", limited_to=2)
+    await reported(other, leader)
+    await leader.publisher.flush()
+    assert [(health.error, health.limited_to) for health in leader.published] == [
+        ("timed out after 30 s while connecting", 2)
+    ]
 
 
 async def test_a_report_without_an_attempt_leaves_the_last_ones_words(pair: tuple[Process, Process]) -> None:

@@ -95,6 +95,7 @@ async def test_the_timeout_covers_the_whole_attempt(
     async with serve(behaviour) as served:
         outcome = await send(sender, endpoint(served.url, timeout=1))
     assert (outcome.status_code, outcome.error) == (status, f"timed out after 1 s while {step}")
+    assert outcome.timed_out
     assert not outcome.delivered
     assert 1000 <= outcome.duration_ms < 20_000
 

@@ -48,9 +48,10 @@ NEW = EndpointScene()
 DELETED = with_metadata(STEADY, deletion_timestamp=NOW)
 
 
-def health(code: int, *, error: str = "", attempted: datetime | None = NOW) -> Health:
+def health(code: int, *, error: str = "", attempted: datetime | None = NOW, limited_to: int | None = None) -> Health:
     """Return what deliveries have shown."""
-    return Health(DeliveryCounts(delivered=3, failed=0, last_attempt_time=attempted, last_status_code=code), error)
+    counts = DeliveryCounts(delivered=3, failed=0, last_attempt_time=attempted, last_status_code=code)
+    return Health(counts, error, limited_to=limited_to)
 
 
 BLOCKED = "register: blocked by UnsupportedSpec"

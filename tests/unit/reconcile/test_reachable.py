@@ -25,6 +25,23 @@ REACHABLE: dict[str, tuple[EndpointScene, str, str]] = {
         "False",
         "connection refused",
     ),
+    "an endpoint whose attempts time out shows its limit": (
+        replace(STEADY, health=health(0, error="timed out after 30 s while connecting", limited_to=2)),
+        "False",
+        "timed out after 30 s while connecting; limited to 2 attempts at once until one succeeds",
+    ),
+    "an endpoint that allows one attempt at once shows that": (
+        replace(FAILED, health=health(503, error="HTTP 503 Service Unavailable", limited_to=1)),
+        "False",
+        "HTTP 503 Service Unavailable; limited to 1 attempt at once until one succeeds",
+    ),
+    "the limit is gone with the next 2xx": (
+        replace(
+            with_condition(STEADY, "False", "x; limited to 2 attempts at once until one succeeds"), health=health(200)
+        ),
+        "True",
+        "The last attempt was answered 2xx.",
+    ),
     "unreachable keeps its error where nothing was tried since": (
         replace(FAILED, health=health(500)),
         "False",
