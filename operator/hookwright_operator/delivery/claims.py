@@ -3,6 +3,7 @@
 import asyncio
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from typing import Final, Protocol
 
 import structlog
@@ -23,8 +24,11 @@ _FIRST_BACKOFF: Final = 0.1
 class Feeds(Protocol):
     """Whoever has the lanes."""
 
-    def affordable(self, lane: Lane) -> int:
-        """How many deliveries a lane may claim now."""
+    def claim_room(self) -> AbstractContextManager[int]:
+        """Reserve bytes for the bodies of one claim."""
+
+    def affordable(self, lane: Lane, room: int) -> int:
+        """Return how many deliveries a lane may claim if a claim has so many bytes of room."""
 
     def take_in(self, claimed: Sequence[Claimed], *, lapses: int) -> None:
         """Put claimed deliveries into their lanes; before the claim the lease had lapsed so many times."""
@@ -68,15 +72,18 @@ class Claims:
         lanes = self._hungry.take(_LANES_PER_CLAIM)
         if not self._hungry:
             self._wake.clear()
-        wants = [(lane, self._feeds.affordable(lane), lane.backlog_seen) for lane in lanes]
-        wants = [(lane, want, seen) for lane, want, seen in wants if want]
-        if not wants:
-            return
+        with self._feeds.claim_room() as room:
+            wants = [(lane, self._feeds.affordable(lane, room), lane.backlog_seen) for lane in lanes]
+            wants = [(lane, want, seen) for lane, want, seen in wants if want]
+            if wants:
+                await self._claim_for(wants, room)
+
+    async def _claim_for(self, wants: Sequence[tuple[Lane, int, int]], room: int) -> None:
         for lane, _, _ in wants:
             lane.claiming = True
         lapses = self._feeds.lapses
         try:
-            claimed = await self._store.claim([(lane.endpoint.uid, want) for lane, want, _ in wants])
+            claimed = await self._store.claim([(lane.endpoint.uid, want) for lane, want, _ in wants], room=room)
             self._feeds.take_in(claimed, lapses=lapses)
             short = _short(wants, claimed)
             dues = await self._store.next_due([lane.endpoint.uid for lane in short]) if short else {}

@@ -5,8 +5,8 @@ claim of what waits in the store. Either way it is this process's alone until it
 """
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import Final
 
 import structlog
@@ -31,6 +31,9 @@ from hookwright_operator.store.shards import shard_of
 from hookwright_operator.tracing import exemplar_of
 
 log = structlog.get_logger(__name__)
+
+CLAIMS_IN_MEMORY: Final = 8
+"""A claim takes at most this part of the memory limit, so that it ends soon and fresh events find room meanwhile."""
 
 _BACKOFF: Final = 5.0
 _ENDED: Final = {state: metrics.DELIVERIES.labels(state.value) for state in (State.DELIVERED, State.FAILED)}
@@ -243,12 +246,21 @@ class Dispatcher:
 
     # ---- claiming
 
-    def affordable(self, lane: Lane) -> int:
-        """How many deliveries a lane may claim now."""
+    @contextmanager
+    def claim_room(self) -> Iterator[int]:
+        """Reserve bytes for the bodies of one claim; nothing else gets them until the claim has ended."""
+        room = self._memory.set_aside(self._bounds.memory // CLAIMS_IN_MEMORY)
+        try:
+            yield room
+        finally:
+            self._memory.set_aside(-room)
+
+    def affordable(self, lane: Lane, room: int) -> int:
+        """Return how many deliveries a lane may claim; without room only one, and only if it has no other."""
         want = lane.wants(self._bounds.window)
-        if self._memory.left(lane.endpoint.namespace) > 0:
+        if not want or (room and self._memory.left(lane.endpoint.namespace) > 0):
             return want
-        return min(want, max(0, lane.endpoint.max_in_flight - lane.held))
+        return int(lane.held == lane.reserved)
 
     def take_in(self, claimed: Sequence[Claimed], *, lapses: int) -> None:
         """Put claimed deliveries into their lanes; before the claim the lease had lapsed so many times."""

@@ -53,6 +53,7 @@ class Shares:
         self._guaranteed = 0
         # Free, and in no guaranteed part.
         self._spare = bound
+        self._set_aside = 0
         self._shares: dict[str, _Share] = {}
 
     def join(self, namespace: str) -> None:
@@ -105,6 +106,17 @@ class Shares:
         if not share.endpoints:
             self._forget_unused(namespace, share)
 
+    def set_aside(self, amount: int) -> int:
+        """Take as much of the bound as is free, at most an amount, for no namespace; return it.
+
+        A negative amount, one that an earlier call returned, counts as free again.
+        """
+        amount = min(amount, max(0, self._bound - self.used))
+        self.used += amount
+        self._spare -= amount
+        self._set_aside += amount
+        return amount
+
     def _forget_unused(self, namespace: str, share: _Share) -> None:
         if not share.used and not share.endpoints:
             del self._shares[namespace]
@@ -117,7 +129,8 @@ class Shares:
         guaranteed = self._bound >> ((number - 1).bit_length() + 1) if number else 0
         if guaranteed != self._guaranteed:
             self._guaranteed = guaranteed
-            self._spare = self._bound - sum(max(guaranteed, share.used) for share in self._shares.values())
+            taken = sum(max(guaranteed, share.used) for share in self._shares.values())
+            self._spare = self._bound - self._set_aside - taken
 
 
 class Turns:

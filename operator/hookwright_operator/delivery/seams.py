@@ -12,7 +12,7 @@ from hookwright_operator.store.model import Claimed, Settlement, Wants
 class Store(Protocol):
     """What the loops need of the store."""
 
-    async def claim(self, wants: Wants) -> list[Claimed]: ...  # noqa: D102
+    async def claim(self, wants: Wants, *, room: int) -> list[Claimed]: ...  # noqa: D102
     async def settle(self, settlements: Sequence[Settlement], *, again: bool = False) -> None: ...  # noqa: D102
     async def release(self, delivery_ids: Sequence[str]) -> None: ...  # noqa: D102
     async def next_due(self, endpoint_uids: Sequence[str] | None = None) -> Mapping[str, int]: ...  # noqa: D102

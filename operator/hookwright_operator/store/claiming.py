@@ -3,8 +3,9 @@
 Sync functions on a connection, inside a transaction that the caller begins and ends.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, count
+from typing import Final
 
 from sqlalchemy import (
     BigInteger,
@@ -16,8 +17,10 @@ from sqlalchemy import (
     Text,
     and_,
     bindparam,
+    case,
     delete,
     func,
+    literal_column,
     null,
     or_,
     select,
@@ -29,7 +32,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import insert
 
 from hookwright_operator.store.engine import has_company
-from hookwright_operator.store.model import Claimed, Member, Wants
+from hookwright_operator.store.model import Claim, Claimed, Member
 from hookwright_operator.store.rows import packed, rows
 from hookwright_operator.store.schema import deliveries, events, instances, is_pending
 from hookwright_operator.store.statements import run
@@ -53,31 +56,39 @@ def claimable() -> ColumnElement[bool]:
     return or_(deliveries.c.owner.is_(None), and_(deliveries.c.owner != _me, deliveries.c.owner.not_in(living)))
 
 
+SMALL_BODY: Final = 2048
+"""Bytes up to which a body is read together with its delivery; larger bodies are read later, once for each event."""
+
+GROUP_BYTES: Final = 4 * 1024 * 1024
+"""Bytes of large bodies that one statement reads at most, except a single larger body: the driver copies them all."""
+
+_size = func.length(events.c.body, type_=Integer)
+_is_small = _size <= literal_column(str(SMALL_BODY))
 _columns = (
     deliveries.c.id,
     deliveries.c.endpoint_uid,
     deliveries.c.event_id,
     events.c.type,
-    events.c.body,
     deliveries.c.attempts,
     events.c.accepted_ms,
-    events.c.trace,
 )
+_small = (case((_is_small, events.c.body)).label("body"), case((_is_small, events.c.trace)).label("trace"))
 _claimable = and_(is_pending, deliveries.c.due_ms <= _now, claimable())
 _oldest_first = (deliveries.c.due_ms, deliveries.c.id)
 
 CLAIM = (
-    select(*_columns)
+    select(*_columns, _size.label("size"), *_small)
     .join(events, events.c.id == deliveries.c.event_id)
     .where(deliveries.c.endpoint_uid == bindparam("endpoint_uid", type_=Text), _claimable)
     .order_by(*_oldest_first)
     .limit(bindparam("count", type_=Integer))
 )
 
-# The same for many endpoints in one round trip; SQLite, which needs none, has no LATERAL.
+# The same for many endpoints in one round trip; SQLite, which needs none, has no LATERAL. PostgreSQL returns all rows
+# of a statement at once, so the statement itself must stop where an endpoint's share of the bytes ends.
 _wants = rows(endpoint_uid=Text, count=Integer)
 _picked = (
-    select(deliveries.c.id)
+    select(deliveries.c.id, deliveries.c.due_ms)
     .where(deliveries.c.endpoint_uid == _wants.c.endpoint_uid, _claimable)
     .order_by(*_oldest_first)
     .limit(_wants.c.count)
@@ -85,14 +96,29 @@ _picked = (
     .correlate(_wants)
     .lateral("picked")
 )
-CLAIM_BESIDE_OTHERS = (
-    select(*_columns)
+# Not by columns of `deliveries`: PostgreSQL would rather read all of its index in this order than sort a few rows.
+_in_order = {"partition_by": _wants.c.endpoint_uid, "order_by": (_picked.c.due_ms, _picked.c.id)}
+_sized = (
+    select(
+        *_columns,
+        _size.label("size"),
+        *_small,
+        func.row_number().over(**_in_order).label("place"),
+        func.sum(_size).over(**_in_order, rows=(None, 0)).label("bytes"),
+    )
     .select_from(_wants.join(_picked, true()))
     .join(deliveries, deliveries.c.id == _picked.c.id)
     .join(events, events.c.id == deliveries.c.event_id)
-    .order_by(*_oldest_first)
+    .subquery("sized")
+)
+_found = [column for column in _sized.c if column.name not in {"place", "bytes"}]
+CLAIM_BESIDE_OTHERS = (
+    select(*_found)
+    .where(or_(_sized.c.place == literal_column("1"), _sized.c.bytes <= bindparam("share", type_=BigInteger)))
+    .order_by(_sized.c.endpoint_uid, _sized.c.place)
 )
 _ids = rows(id=Text)
+BODIES = select(events.c.id, events.c.body, events.c.trace).where(events.c.id.in_(select(_ids.c.id)))
 OWN = update(deliveries).values(owner=_me).where(deliveries.c.id.in_(select(_ids.c.id)))
 RELEASE = (
     update(deliveries)
@@ -116,27 +142,71 @@ _SUCCEED = delete(instances).where(instances.c.name == bindparam("name", type_=T
 FORGET = delete(instances).where(instances.c.lease_until_ms < bindparam("before", type_=BigInteger))
 
 
-def claim(connection: Connection, calls: Sequence[Wants], *, owner: str, now: int) -> list[list[Claimed]]:
-    """Give the owner the deliveries that are due, the oldest first; a call names each endpoint once, with a limit."""
+def claim(connection: Connection, calls: Sequence[Claim], *, owner: str, now: int) -> list[list[Claimed]]:
+    """Claim deliveries that are due, the oldest first, and read their bodies.
+
+    Each endpoint gets its oldest delivery whatever the size, and further ones while their bodies fit into an equal
+    share of the call's ``room``. Deliveries of one event share one body.
+    """
     answers = []
-    for wants in calls:
-        claimed = [Claimed(*row) for row in _pick(connection, wants, owner=owner, now=now)]
-        if claimed:
-            ids = packed([(delivery.id,) for delivery in claimed])
-            run(connection, OWN, {"rows": ids, "me": owner})
-        answers.append(claimed)
+    for call in calls:
+        found = list(_pick(connection, call, owner=owner, now=now))
+        if found:
+            run(connection, OWN, {"rows": packed([(one[0],) for one in found]), "me": owner})
+        answers.append(_with_bodies(connection, found))
     return answers
 
 
-def _pick(
-    connection: Connection, wants: Wants, *, owner: str, now: int
-) -> Iterable[Row[str, str, str, str, bytes, int, int, str | None]]:
-    if has_company(connection):
-        return connection.execute(CLAIM_BESIDE_OTHERS, {"rows": packed(wants), "now": now, "me": owner})
+_Found = Row[str, str, str, str, int, int, int, bytes | None, str | None]
+"""A delivery that a claim takes; body and trace are None if the body is large."""
+
+
+def _pick(connection: Connection, call: Claim, *, owner: str, now: int) -> Iterable[_Found]:
     common = {"now": now, "me": owner}
+    share = call.room // max(1, len(call.wants))
+    if has_company(connection):
+        return connection.execute(CLAIM_BESIDE_OTHERS, {"rows": packed(call.wants), "share": share, **common})
     return chain.from_iterable(
-        run(connection, CLAIM, {"endpoint_uid": uid, "count": limit, **common}) for uid, limit in wants
+        _within(run(connection, CLAIM, {"endpoint_uid": uid, "count": limit, **common}), share)
+        for uid, limit in call.wants
     )
+
+
+def _within(found: Iterable[_Found], share: int) -> Iterator[_Found]:
+    """Yield the first delivery, and the next ones while all bodies together fit into a share of bytes."""
+    total = 0
+    for one in found:
+        before, total = total, total + one[6]
+        if before and total > share:
+            return
+        yield one
+
+
+def _with_bodies(connection: Connection, found: Sequence[_Found]) -> list[Claimed]:
+    bodies = {one[2]: one[7:] for one in found}
+    large = {event_id: size for _, _, event_id, _, _, _, size, body, _ in found if body is None}
+    for group in groups(large, GROUP_BYTES):
+        for event_id, *body in run(connection, BODIES, {"rows": packed([(event_id,) for event_id in group])}):
+            bodies[event_id] = body
+    claimed = []
+    for delivery_id, endpoint_uid, event_id, event_type, attempts, accepted_ms, *_ in found:
+        body, trace = bodies[event_id]
+        claimed.append(Claimed(delivery_id, endpoint_uid, event_id, event_type, body, attempts, accepted_ms, trace))
+    return claimed
+
+
+def groups(sizes: Mapping[str, int], most: int) -> Iterator[list[str]]:
+    """Split events into groups whose bodies have at most so many bytes together; a larger body is alone."""
+    group: list[str] = []
+    total = 0
+    for event_id, size in sizes.items():
+        if group and total + size > most:
+            yield group
+            group, total = [], 0
+        group.append(event_id)
+        total += size
+    if group:
+        yield group
 
 
 def release(connection: Connection, calls: Sequence[Sequence[str]], *, owner: str) -> list[frozenset[str]]:

@@ -20,6 +20,18 @@ Wants = Sequence[tuple[str, int]]
 """Endpoint uids, each once, with how many deliveries to claim at most."""
 
 
+class Claim(NamedTuple):
+    """What one claim may take.
+
+    Attributes:
+        wants: endpoint uids with limits.
+        room: bytes of bodies; each endpoint has an equal share. An endpoint's oldest delivery is claimed in any case.
+    """
+
+    wants: Wants
+    room: int
+
+
 class State(StrEnum):
     """Where a delivery stands."""
 

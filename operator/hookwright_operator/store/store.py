@@ -19,6 +19,7 @@ from hookwright_operator.store.fan_outs import FanOuts
 from hookwright_operator.store.faults import translated
 from hookwright_operator.store.model import (
     Accepted,
+    Claim,
     Claimed,
     Counts,
     DeliveryRecord,
@@ -40,6 +41,10 @@ DEDUPE_WINDOW_MS = 24 * 60 * 60 * 1000
 
 DISCARD_BATCH = 512
 """Deliveries discarded in one transaction."""
+
+
+CLAIM_ROOM = 8 * 1024 * 1024
+"""Bytes of bodies in one claim, if the caller sets no other bound."""
 
 
 class Store:
@@ -170,17 +175,19 @@ class Store:
             self._database.announce(waiting)
         return accepted
 
-    async def claim(self, wants: Wants) -> list[Claimed]:
+    async def claim(self, wants: Wants, *, room: int = CLAIM_ROOM) -> list[Claimed]:
         """Claim what is due and held by nobody living.
 
         Args:
             wants: endpoint uids, each once, with how many deliveries to claim at most.
+            room: bytes of bodies, in equal shares; beyond its share an endpoint gets its oldest delivery only.
 
         Returns:
-            The deliveries, an endpoint's in the order of their due times, then ids.
+            The deliveries, an endpoint's in the order of their due times, then ids. Those of one event share a body.
         """
         weight = sum([limit for _, limit in wants])
-        return await self._releases.claim(partial(self._batcher.submit, self._claim, wants, weight=weight))
+        ask = partial(self._batcher.submit, self._claim, Claim(wants, room), weight=weight)
+        return await self._releases.claim(ask)
 
     async def settle(self, settlements: Sequence[Settlement], *, again: bool = False) -> None:
         """Record attempts, numbering them, and move their deliveries on, each delivery at most once in a call.
@@ -359,7 +366,7 @@ class Store:
         """Return the time at which an event id that was accepted then counts as new again."""
         return self._clock() - self._dedupe_window_ms
 
-    def _claim_all(self, connection: Connection, calls: Sequence[Wants]) -> Sequence[list[Claimed] | None]:
+    def _claim_all(self, connection: Connection, calls: Sequence[Claim]) -> Sequence[list[Claimed] | None]:
         if self._releases.doubt:
             return [None] * len(calls)
         return claiming.claim(connection, calls, owner=self.instance, now=self._clock())

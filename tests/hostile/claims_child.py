@@ -1,0 +1,25 @@
+"""An engine in a process of its own: the memory that it takes is that of claims and attempts."""
+
+import asyncio
+import sys
+
+from delivery.engine import Engine, Plan, now_ms, subscriber, until
+
+from hookwright_operator.store.store import Store
+
+
+async def main(url: str, receiver: str, endpoints: int) -> None:
+    """Start on a prepared database, say when claims have filled the memory, and go on until stdin ends."""
+    plan = Plan()
+    engine = await Engine.start(await Store.open(url, instance="child", lease_ms=plan.lease_ms, clock=now_ms), plan)
+    for number in range(endpoints):
+        engine.registry.put(subscriber(f"uid-{number}", f"{receiver}/{number}", timeout=30))
+    await until(lambda: engine.dispatcher._bytes >= plan.memory * 7 // 8, within=60)
+    sys.stdout.write("full\n")
+    sys.stdout.flush()
+    await asyncio.to_thread(sys.stdin.read)
+    await engine.stop(grace=0)
+
+
+if __name__ == "__main__":
+    asyncio.run(main(sys.argv[1], sys.argv[2], int(sys.argv[3])))

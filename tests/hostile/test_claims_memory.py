@@ -1,0 +1,175 @@
+"""What a claim brings into memory is bounded in bytes, whatever is due for however many endpoints.
+
+The attack: 64 endpoints with 64 deliveries of 250 KiB each that are all due when an operator starts. Their bodies are
+1 GiB; the memory limit for bodies is 64 MiB.
+"""
+
+import asyncio
+import os
+import re
+import sqlite3
+import sys
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, closing
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+from delivery.engine import eventually
+
+from hookwright_dev.postgres import PostgresServer, postgres_server
+from hookwright_operator.store.store import Store
+
+ENDPOINTS = 64
+EACH = 64
+BODY_BYTES = 250 * 1024
+MOST_MIB = 250
+"""The mark for an operator; the child without Kubernetes takes some 25 MiB less than one at rest."""
+TESTS = Path(__file__).resolve().parents[1]
+
+
+@pytest.fixture(scope="module")
+def postgres() -> Iterator[PostgresServer]:
+    """A PostgreSQL server for this module."""
+    with postgres_server() as server:
+        yield server
+
+
+def filling(*, fanned_out: bool, body: str, ulid: str) -> list[str]:
+    """Return the statements that put the attack into an empty database, without a slow way through the intake."""
+    series = "WITH RECURSIVE series(n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM series WHERE n < {last}) "
+    events = EACH if fanned_out else ENDPOINTS * EACH
+    event_of = f"n / {ENDPOINTS}" if fanned_out else "n"
+    name = ulid.format("msg", "n")
+    return [
+        "INSERT INTO events (id, namespace, project, type, accepted_ms, deliveries, body) "
+        + series.format(last=events - 1)
+        + f"SELECT {name}, 'acme', 'billing', 'delivered', 1, {ENDPOINTS * EACH // events}, {body} FROM series",
+        "INSERT INTO deliveries (id, event_id, endpoint_uid, state, reason, due_ms, attempts) "
+        + series.format(last=ENDPOINTS * EACH - 1)
+        + f"SELECT {ulid.format('dlv', 'n')}, {ulid.format('msg', event_of)}, 'uid-' || (n % {ENDPOINTS}),"
+        " 'pending', '', 1, 0 FROM series",
+        "INSERT INTO counters (endpoint_uid, slot, accepted, delivered, failed, discarded)"
+        " SELECT endpoint_uid, 0, count(*), 0, 0, 0 FROM deliveries GROUP BY endpoint_uid",
+    ]
+
+
+async def prepared(url: str) -> None:
+    """Make the schema."""
+    await (await Store.open(url, instance="before", lease_ms=1, clock=lambda: 1)).close()
+
+
+async def sqlite_with_the_attack(path: Path, *, fanned_out: bool) -> str:
+    """A SQLite file with everything due."""
+    url = f"sqlite:///{path}"
+    await prepared(url)
+    ulid = "'{}_01K9' || printf('%022d', {})"
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("PRAGMA synchronous=OFF")
+        for statement in filling(fanned_out=fanned_out, body=f"zeroblob({BODY_BYTES})", ulid=ulid):
+            connection.execute(statement)
+    return url
+
+
+async def postgres_with_the_attack(server: PostgresServer, *, fanned_out: bool) -> str:
+    """A PostgreSQL database with everything due; the server keeps the bodies compressed."""
+    database = f"fanned_{fanned_out}".lower()
+    url = server.new_database(database)
+    await prepared(url)
+    ulid = "'{}_01K9' || lpad(CAST({} AS TEXT), 22, '0')"
+    for statement in filling(fanned_out=fanned_out, body=f"CAST(repeat('x', {BODY_BYTES}) AS BYTEA)", ulid=ulid):
+        await asyncio.to_thread(server.execute, statement, database=database)
+    return url
+
+
+@dataclass(slots=True)
+class Receivers:
+    """The receivers of all endpoints: they hold every request until they are opened."""
+
+    url: str = ""
+    open: asyncio.Event = field(default_factory=asyncio.Event)
+    requests: Counter[str] = field(default_factory=Counter)
+
+    async def answer(self, request: web.Request) -> web.Response:
+        """Read one request whole, then hold it."""
+        await request.read()
+        self.requests[request.path] += 1
+        await self.open.wait()
+        return web.Response()
+
+
+@asynccontextmanager
+async def receivers() -> AsyncIterator[Receivers]:
+    """Run the receivers on a port of loopback."""
+    listening = Receivers()
+    app = web.Application()
+    app.router.add_post("/{endpoint}", listening.answer)
+    runner = web.AppRunner(app, shutdown_timeout=0)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    listening.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
+    try:
+        yield listening
+    finally:
+        listening.open.set()
+        await runner.cleanup()
+
+
+def peak_mib(pid: int) -> float:
+    """Return the most memory that a process ever had, in MiB."""
+    status = Path(f"/proc/{pid}/status").read_text(encoding="ascii")
+    found = re.search(r"VmHWM:\s+(\d+) kB", status)
+    assert found
+    return int(found[1]) / 1024
+
+
+async def attacked(url: str) -> float:
+    """Start an engine on a prepared database; return its peak of memory when every endpoint has got on."""
+    async with receivers() as listening:
+        child = await asyncio.create_subprocess_exec(
+            sys.executable,
+            str(TESTS / "hostile" / "claims_child.py"),
+            url,
+            listening.url,
+            str(ENDPOINTS),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            env={**os.environ, "PYTHONPATH": str(TESTS)},
+        )
+        assert child.stdin
+        assert child.stdout
+        try:
+            assert await asyncio.wait_for(child.stdout.readline(), 90) == b"full\n"
+            await eventually(lambda: asyncio.sleep(0, len(listening.requests) == ENDPOINTS), within=60)
+            listening.open.set()
+            await eventually(
+                lambda: asyncio.sleep(0, min(listening.requests.values()) >= EACH // 4),
+                within=120,
+            )
+            print("PEAK", peak_mib(child.pid)); return peak_mib(child.pid)
+        finally:
+            child.stdin.close()
+            try:
+                await asyncio.wait_for(child.wait(), 20)
+            except TimeoutError:
+                child.kill()
+                await child.wait()
+
+
+@pytest.mark.parametrize("fanned_out", [False, True], ids=["one event each", "fanned out"])
+async def test_a_start_with_large_bodies_on_sqlite(tmp_path: Path, *, fanned_out: bool) -> None:
+    """The operator stays within its mark, and no endpoint stands still, first with receivers that hang."""
+    path = tmp_path / "deliveries.db"
+    try:
+        assert await attacked(await sqlite_with_the_attack(path, fanned_out=fanned_out)) <= MOST_MIB
+    finally:
+        path.unlink()
+
+
+@pytest.mark.parametrize("fanned_out", [False, True], ids=["one event each", "fanned out"])
+async def test_a_start_with_large_bodies_on_postgresql(postgres: PostgresServer, *, fanned_out: bool) -> None:
+    """The same on PostgreSQL, whose driver copies all rows of a statement."""
+    assert await attacked(await postgres_with_the_attack(postgres, fanned_out=fanned_out)) <= MOST_MIB
