@@ -8,6 +8,7 @@ import asyncio
 import errno
 import socket
 import ssl
+from collections.abc import Sequence
 from typing import Final
 
 import aiohappyeyeballs
@@ -48,13 +49,13 @@ class Client:
         self._closed = False
 
     async def post(
-        self, origin: Origin, request: bytes, exchange: Exchange, deadline: float, *, namespace: str
+        self, origin: Origin, request: Sequence[bytes], exchange: Exchange, deadline: float, *, namespace: str
     ) -> None:
         """Send a request and read its answer into ``exchange``.
 
         Args:
             origin: where to.
-            request: all its bytes, head and body.
+            request: all its bytes, head and body, in one part or more.
             exchange: takes the answer, how far the attempt has come, and how long it waited in a queue of ours.
             deadline: of all of it, by the loop's clock; the wait in our queue comes on top.
             namespace: for whom.

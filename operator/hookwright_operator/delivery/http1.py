@@ -4,6 +4,7 @@
 """
 
 import asyncio
+from collections.abc import Sequence
 from typing import Final, cast
 
 import httptools
@@ -185,11 +186,11 @@ class Connection(asyncio.Protocol):
         self._over = False
         self._error: Exception | None = None
 
-    async def ask(self, request: bytes, exchange: Exchange, deadline: float) -> None:
+    async def ask(self, request: Sequence[bytes], exchange: Exchange, deadline: float) -> None:
         """Send a request, head and body, and read its answer.
 
         Args:
-            request: all its bytes.
+            request: all its bytes, in one part or more.
             exchange: what to read the answer into.
             deadline: when to give up, by the loop's clock.
 
@@ -243,9 +244,11 @@ class Connection(asyncio.Protocol):
         if not self.closed.done():
             self.closed.set_result(None)
 
-    def _write(self, request: bytes) -> None:
+    def _write(self, request: Sequence[bytes]) -> None:
         if not self._over:
-            cast("asyncio.Transport", self._transport).write(request)
+            transport = cast("asyncio.Transport", self._transport)
+            for part in request:
+                transport.write(part)
         # Some receivers refuse, or hang up, before they are asked anything.
         if self._early:
             early, self._early = self._early, b""

@@ -46,6 +46,8 @@ RESPONSE_LIMIT: Final = 4096
 """How many bytes of an answer are kept unless told otherwise."""
 
 _PREPARED: Final = 4096
+_LARGE_BODY: Final = 64 * 1024
+"""Bytes from which a body is written apart from its head: a copy would take as much memory for the whole attempt."""
 _TRACE_HEADERS: Final = frozenset({"traceparent", "tracestate"})
 _BUSY: Final = frozenset({429, 503})
 """The answers whose Retry-After counts."""
@@ -160,7 +162,8 @@ class Sender:
         try:
             target = self._target(endpoint)
             lines = _lines(_changing(endpoint, message_id, int(started), body, traceparent))
-            request = b"%b%bContent-Length: %d\r\n\r\n%b" % (target.head, lines, len(body), body)
+            head = b"%b%bContent-Length: %d\r\n\r\n" % (target.head, lines, len(body))
+            request = (head + body,) if len(body) < _LARGE_BODY else (head, body)
             await self._client_started().post(
                 target.origin, request, exchange, begun + endpoint.timeout, namespace=endpoint.namespace
             )
