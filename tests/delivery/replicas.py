@@ -116,9 +116,9 @@ class Gated:
     store: Store
     gate: Gate
 
-    async def claim(self, wants: Sequence[tuple[str, int]]) -> list[Claimed]:
+    async def claim(self, wants: Sequence[tuple[str, int]], *, room: int) -> list[Claimed]:
         """Claim."""
-        return await self.gate.through(self.store.claim(wants))
+        return await self.gate.through(self.store.claim(wants, room=room))
 
     async def settle(self, settlements: Sequence[Settlement], *, again: bool = False) -> None:
         """Settle."""

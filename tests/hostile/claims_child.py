@@ -1,4 +1,4 @@
-"""An engine in a process of its own: the memory that it takes is that of claims and attempts."""
+"""A child process with one engine, so that its memory is that of claims and attempts only."""
 
 import asyncio
 import sys

@@ -1,8 +1,10 @@
-"""What a claim brings into memory is bounded in bytes, whatever is due for however many endpoints.
+"""The bodies that claims bring into memory are bounded in bytes, even if very many deliveries are due.
 
 The attack: 64 endpoints with 64 deliveries of 250 KiB each that are all due when an operator starts. Their bodies are
 1 GiB; the memory limit for bodies is 64 MiB.
 """
+
+# ruff: noqa: S608 - statements of our own numbers and names
 
 import asyncio
 import os
@@ -25,8 +27,8 @@ from hookwright_operator.store.store import Store
 ENDPOINTS = 64
 EACH = 64
 BODY_BYTES = 250 * 1024
-MOST_MIB = 250
-"""The mark for an operator; the child without Kubernetes takes some 25 MiB less than one at rest."""
+MOST_MIB = 225
+"""The mark for an operator is 250 MiB; at rest a process with Kubernetes takes 25 MiB more than this one."""
 TESTS = Path(__file__).resolve().parents[1]
 
 
@@ -51,8 +53,8 @@ def filling(*, fanned_out: bool, body: str, ulid: str) -> list[str]:
         + series.format(last=ENDPOINTS * EACH - 1)
         + f"SELECT {ulid.format('dlv', 'n')}, {ulid.format('msg', event_of)}, 'uid-' || (n % {ENDPOINTS}),"
         " 'pending', '', 1, 0 FROM series",
-        "INSERT INTO counters (endpoint_uid, slot, accepted, delivered, failed, discarded)"
-        " SELECT endpoint_uid, 0, count(*), 0, 0, 0 FROM deliveries GROUP BY endpoint_uid",
+        """INSERT INTO counters (endpoint_uid, slot, accepted, delivered, failed, discarded)
+            SELECT endpoint_uid, 0, count(*), 0, 0, 0 FROM deliveries GROUP BY endpoint_uid""",
     ]
 
 
@@ -76,7 +78,7 @@ async def sqlite_with_the_attack(path: Path, *, fanned_out: bool) -> str:
 async def postgres_with_the_attack(server: PostgresServer, *, fanned_out: bool) -> str:
     """A PostgreSQL database with everything due; the server keeps the bodies compressed."""
     database = f"fanned_{fanned_out}".lower()
-    url = server.new_database(database)
+    url = await asyncio.to_thread(server.new_database, database)
     await prepared(url)
     ulid = "'{}_01K9' || lpad(CAST({} AS TEXT), 22, '0')"
     for statement in filling(fanned_out=fanned_out, body=f"CAST(repeat('x', {BODY_BYTES}) AS BYTEA)", ulid=ulid):
@@ -146,10 +148,10 @@ async def attacked(url: str) -> float:
             await eventually(lambda: asyncio.sleep(0, len(listening.requests) == ENDPOINTS), within=60)
             listening.open.set()
             await eventually(
-                lambda: asyncio.sleep(0, min(listening.requests.values()) >= EACH // 4),
+                lambda: asyncio.sleep(0, min(listening.requests.values()) >= EACH // 8),
                 within=120,
             )
-            print("PEAK", peak_mib(child.pid)); return peak_mib(child.pid)
+            return peak_mib(child.pid)
         finally:
             child.stdin.close()
             try:
@@ -164,12 +166,14 @@ async def test_a_start_with_large_bodies_on_sqlite(tmp_path: Path, *, fanned_out
     """The operator stays within its mark, and no endpoint stands still, first with receivers that hang."""
     path = tmp_path / "deliveries.db"
     try:
-        assert await attacked(await sqlite_with_the_attack(path, fanned_out=fanned_out)) <= MOST_MIB
+        peak = await attacked(await sqlite_with_the_attack(path, fanned_out=fanned_out))
     finally:
         path.unlink()
+    assert peak <= MOST_MIB
 
 
 @pytest.mark.parametrize("fanned_out", [False, True], ids=["one event each", "fanned out"])
 async def test_a_start_with_large_bodies_on_postgresql(postgres: PostgresServer, *, fanned_out: bool) -> None:
     """The same on PostgreSQL, whose driver copies all rows of a statement."""
-    assert await attacked(await postgres_with_the_attack(postgres, fanned_out=fanned_out)) <= MOST_MIB
+    peak = await attacked(await postgres_with_the_attack(postgres, fanned_out=fanned_out))
+    assert peak <= MOST_MIB

@@ -5,7 +5,7 @@ Sync functions on a connection, inside a transaction that the caller begins and 
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, count
-from typing import Final
+from typing import Any, Final
 
 from sqlalchemy import (
     BigInteger,
@@ -84,8 +84,8 @@ CLAIM = (
     .limit(bindparam("count", type_=Integer))
 )
 
-# The same for many endpoints in one round trip; SQLite, which needs none, has no LATERAL. PostgreSQL returns all rows
-# of a statement at once, so the statement itself must stop where an endpoint's share of the bytes ends.
+# The same for many endpoints in one round trip; SQLite, which needs none, has no LATERAL. PostgreSQL's driver reads
+# all rows at once, so the statement itself stops at the end of an endpoint's share of the bytes.
 _wants = rows(endpoint_uid=Text, count=Integer)
 _picked = (
     select(deliveries.c.id, deliveries.c.due_ms)
@@ -96,15 +96,15 @@ _picked = (
     .correlate(_wants)
     .lateral("picked")
 )
-# Not by columns of `deliveries`: PostgreSQL would rather read all of its index in this order than sort a few rows.
-_in_order = {"partition_by": _wants.c.endpoint_uid, "order_by": (_picked.c.due_ms, _picked.c.id)}
+# Not columns of `deliveries`: PostgreSQL would read the whole index in this order instead of sorting a few rows.
+_in_order = (_picked.c.due_ms, _picked.c.id)
 _sized = (
     select(
         *_columns,
         _size.label("size"),
         *_small,
-        func.row_number().over(**_in_order).label("place"),
-        func.sum(_size).over(**_in_order, rows=(None, 0)).label("bytes"),
+        func.row_number().over(partition_by=_wants.c.endpoint_uid, order_by=_in_order).label("place"),
+        func.sum(_size).over(partition_by=_wants.c.endpoint_uid, order_by=_in_order, rows=(None, 0)).label("bytes"),
     )
     .select_from(_wants.join(_picked, true()))
     .join(deliveries, deliveries.c.id == _picked.c.id)
@@ -183,7 +183,7 @@ def _within(found: Iterable[_Found], share: int) -> Iterator[_Found]:
 
 
 def _with_bodies(connection: Connection, found: Sequence[_Found]) -> list[Claimed]:
-    bodies = {one[2]: one[7:] for one in found}
+    bodies: dict[str, Sequence[Any]] = {one[2]: one[7:] for one in found}
     large = {event_id: size for _, _, event_id, _, _, _, size, body, _ in found if body is None}
     for group in groups(large, GROUP_BYTES):
         for event_id, *body in run(connection, BODIES, {"rows": packed([(event_id,) for event_id in group])}):
