@@ -254,10 +254,12 @@ class DeliveryAnswer(CamelAnswer):
 
 
 class DeliveriesAnswer(Answer):
-    """A page of the delivery log, the newest first."""
+    """A page of the delivery log, the newest first. It may have fewer deliveries than asked for, or none."""
 
     data: list[DeliveryAnswer]
-    next: str | None = Field(description="The cursor of the next page; null on the last one.")
+    next: str | None = Field(
+        description="The cursor of the next page, also after a short or empty page; null on the last one."
+    )
 
 
 class RetryAnswer(Answer):

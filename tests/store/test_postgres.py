@@ -30,9 +30,9 @@ from hookwright_dev.postgres import PostgresServer
 from hookwright_operator.errors import StoreError, StoreUnavailable
 from hookwright_operator.store import postgres as postgres_module
 from hookwright_operator.store import reading
-from hookwright_operator.store.model import Counts, State
+from hookwright_operator.store.model import Claim, Counts, State
 from hookwright_operator.store.schema import deliveries, metadata
-from hookwright_operator.store.store import Store
+from hookwright_operator.store.store import CLAIM_ROOM, Store
 
 
 @pytest.fixture
@@ -222,7 +222,7 @@ async def test_a_claim_passes_by_what_another_transaction_is_taking(
         held = asyncio.Event()
 
         def claim_and_hold(connection: Connection) -> list[str]:
-            [claimed] = first._claim_all(connection, [[("orders", 2)]])
+            [claimed] = first._claim_all(connection, [Claim([("orders", 2)], CLAIM_ROOM)])
             asyncio.get_running_loop().call_soon(held.set)
             wait_for_the_lock(connection)
             return [delivery.id for delivery in claimed or ()]

@@ -109,14 +109,16 @@ ME = {"me": "test", "now": NOW}
 POSITION = {"endpoint": "uid-7", "until": NOW, "count": 200}
 SHARES = packed([(f"msg_{n:08}", 1) for n in range(1, 65)])
 BEFORE = "dlv_00050000"
+STRETCH = {"endpoint": "uid-7", "begin": "dlv_0004", "end": BEFORE}
 
 PLANS: dict[str, tuple[ClauseElement, dict[str, object], str]] = {
     "claim": (
         claiming.CLAIM_BESIDE_OTHERS,
-        {"rows": packed([(f"uid-{n}", 32) for n in range(64)]), **ME},
+        {"rows": packed([(f"uid-{n}", 32) for n in range(64)]), "share": 131_072, **ME},
         "deliveries_to_claim",
     ),
     "own": (claiming.OWN, {"rows": IDS, **ME}, "deliveries_pkey"),
+    "large bodies": (claiming.BODIES, {"rows": packed([("msg_00000001",)])}, "events_pkey"),
     "release": (claiming.RELEASE, {"rows": IDS, **ME}, "deliveries_pkey"),
     "next_due": (reading.NEXT_DUE, ME, "deliveries_to_claim"),
     "hold": (settling.HOLD, {"rows": SETTLED}, "deliveries_pkey"),
@@ -148,6 +150,8 @@ PLANS: dict[str, tuple[ClauseElement, dict[str, object], str]] = {
     "attempts of a page": (reading._ATTEMPTS, {"rows": IDS}, "attempts_pkey"),
     "log": (reading.log_page("uid-7", state=None, limit=50, before=BEFORE), {}, "deliveries_log"),
     "failed log": (reading.log_page("uid-7", state=State.FAILED, limit=50, before=BEFORE), {}, "deliveries_failed_log"),
+    "stretch of the log": (reading.STRETCH, {**STRETCH, "rows": 5000}, "deliveries_log"),
+    "state in a stretch": (reading.IN_STATE, {**STRETCH, "state": "delivered", "count": 50}, "deliveries_log"),
 }
 
 
@@ -157,12 +161,13 @@ UIDS = [endpoint_uid(number) for number in range(CROWDED, CROWDED + 64)]
 OLD = packed([(delivery_id(n),) for n in range(1, 65)])
 TRIED = packed([(delivery_id(n), "delivered", 0, NOW, 5, 200, "", "") for n in range(1, 65)])
 PAST = 9_000_000_000_000
+EVEN = {"me": "test", "now": PAST, "share": 131_072}
 
 FLAT: dict[str, tuple[ClauseElement, dict[str, object]]] = {
-    "claim": (claiming.CLAIM_BESIDE_OTHERS, {"rows": packed([(uid, 1) for uid in UIDS]), "me": "test", "now": PAST}),
+    "claim": (claiming.CLAIM_BESIDE_OTHERS, {**EVEN, "rows": packed([(uid, 1) for uid in UIDS])}),
     "claim of a crowded endpoint": (
         claiming.CLAIM_BESIDE_OTHERS,
-        {"rows": packed([(endpoint_uid(0), 64)]), "me": "test", "now": PAST},
+        {**EVEN, "rows": packed([(endpoint_uid(0), 64)])},
     ),
     "own": (claiming.OWN, {"rows": OLD, "me": "test"}),
     "next due": (reading.NEXT_DUE, {"me": "test", "now": PAST}),

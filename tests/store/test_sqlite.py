@@ -332,11 +332,12 @@ def test_the_newest_migration_is_the_one_that_opening_looks_for() -> None:
     assert ScriptDirectory(str(Path(migrations.__file__).parent)).get_current_head() == migrations.HEAD
 
 
-TABLE_SCAN = re.compile(r"SCAN (?!rows_json|sums|instances|counters|busy|gone_endpoints|due)")
+TABLE_SCAN = re.compile(r"SCAN (?!rows_json|sums|instances|counters|busy|gone_endpoints|due|stretch)")
 
 PLANS = {
     "claim": (claiming.CLAIM, "deliveries_to_claim (endpoint_uid=? AND due_ms<?)"),
     "own": (claiming.OWN, "deliveries USING PRIMARY KEY (id=?)"),
+    "large bodies": (claiming.BODIES, "events USING INDEX sqlite_autoindex_events_1 (id=?)"),
     "release": (claiming.RELEASE, "deliveries USING PRIMARY KEY (id=?)"),
     "next_due": (reading.NEXT_DUE, "deliveries_to_claim (endpoint_uid=?)"),
     "discard": (removing.DISCARD, "deliveries_pending_log (endpoint_uid=?)"),
@@ -360,6 +361,7 @@ PLANS = {
     "forget slices": (slices.FORGET, "log_slices USING PRIMARY KEY (endpoint_uid=? AND slice=?)"),
     "what is left of a slice": (slices.FORGET, "deliveries USING PRIMARY KEY (id>? AND id<?)"),
     "slices of the log": (slices.SLICES, "log_slices USING PRIMARY KEY (endpoint_uid=? AND slice<?)"),
+    "stretch of a slice": (slices.STRETCH, "deliveries USING PRIMARY KEY (id>? AND id<?)"),
     "log in a slice": (slices.IN_SLICE, "deliveries USING PRIMARY KEY (id>? AND id<?)"),
     "records of a page": (reading._PAGE, "deliveries USING PRIMARY KEY (id=?)"),
     **{

@@ -34,12 +34,21 @@ A call may wait for the transaction before its own, too, and producers seldom wa
 """
 
 READERS = 2
+"""Threads and connections of SQLite that read for deliveries."""
+LOG_READERS = 2
+"""Those that read the delivery log: callers ask for it, so claims never queue behind it."""
 
 _MOMENT: Final = 0.001
 """Seconds for which a transaction may hold the event loop up: a slow disk or a lock must not."""
 
 _EXPECTED = "sqlite:///<path> or postgresql://<user>:<password>@<host>:<port>/<database>"
 _POSTGRESQL = ("postgresql", "postgres", "postgresql+asyncpg")
+
+
+class Read(Protocol):
+    """Runs a function that only reads."""
+
+    async def __call__(self, work: Callable[[Connection], T], /) -> T: ...  # noqa: D102
 
 
 class Reports(Protocol):
@@ -67,6 +76,9 @@ class Database(Reports, Protocol):
 
     async def read(self, work: Callable[[Connection], T], /) -> T:
         """Run a function that only reads, beside writers and other readers."""
+
+    async def read_log(self, work: Callable[[Connection], T], /) -> T:
+        """Run a function that reads the delivery log, on connections that no `read` uses."""
 
     def announce(self, endpoint_uids: Iterable[str], /) -> None:
         """Tell other processes that these endpoints have deliveries that nobody holds."""
@@ -130,6 +142,8 @@ class SqliteDatabase:
         self._reader = _engine(path, busy_timeout, begin="BEGIN", pool_size=READERS, readonly=True)
         self._writing = ThreadPoolExecutor(1, thread_name_prefix="store-writer")
         self._reading = ThreadPoolExecutor(READERS, thread_name_prefix="store-reader")
+        self._log_reader = _engine(path, busy_timeout, begin="BEGIN", pool_size=LOG_READERS, readonly=True)
+        self._log_reading = ThreadPoolExecutor(LOG_READERS, thread_name_prefix="store-log")
 
     @cached_property
     def _connection(self) -> Connection:
@@ -183,12 +197,11 @@ class SqliteDatabase:
 
     async def read(self, work: Callable[[Connection], T], /) -> T:
         """Run a function on a reader thread; it sees one state of the database throughout."""
+        return await _in(self._reading, lambda: _look(self._reader, work))
 
-        def look() -> T:
-            with self._reader.begin() as connection:
-                return work(connection)
-
-        return await _in(self._reading, look)
+    async def read_log(self, work: Callable[[Connection], T], /) -> T:
+        """Run a function on a thread that reads the delivery log; it sees one state of the database throughout."""
+        return await _in(self._log_reading, lambda: _look(self._log_reader, work))
 
     def announce(self, endpoint_uids: Iterable[str], /) -> None:
         """There is nobody to tell."""
@@ -208,13 +221,19 @@ class SqliteDatabase:
 
     def _let_go(self) -> None:
         self._writing.shutdown()
-        self._reading.shutdown()
-        self._reader.dispose()
+        for threads, engine in ((self._reading, self._reader), (self._log_reading, self._log_reader)):
+            threads.shutdown()
+            engine.dispose()
         if "_connection" in vars(self):
             self._connection.close()
         # The last connection to go folds the write-ahead log into the file, which takes one that may write.
         self._writer.dispose()
         os.close(self._lock)
+
+
+def _look(engine: Engine, work: Callable[[Connection], T]) -> T:
+    with engine.begin() as connection:
+        return work(connection)
 
 
 async def _in(executor: Executor, work: Callable[[], T]) -> T:

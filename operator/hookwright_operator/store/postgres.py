@@ -1,8 +1,9 @@
 """A PostgreSQL database, shared with other processes.
 
-One connection writes, a few others read, and one carries notices. A transaction that PostgreSQL broke off without
-fault of its own, as a deadlock, or whose connection turned out to be dead, is run again: its work is a function of
-nothing but the database. Only a connection that is lost during COMMIT leaves it open what became of it.
+One connection writes, two read for deliveries, two read the delivery log, and one carries notices. A transaction that
+PostgreSQL broke off without fault of its own, as a deadlock, or whose connection turned out to be dead, is run again:
+its work is a function of nothing but the database. Only a connection that is lost during COMMIT leaves it open what
+became of it.
 """
 
 from collections.abc import Callable, Iterable
@@ -22,7 +23,8 @@ from hookwright_operator.store.notices import REPORTS, Notices
 
 T = TypeVar("T")
 
-READERS: Final = 3
+READERS: Final = 2
+LOG_READERS: Final = 2
 CONNECT_SECONDS: Final = 5.0
 STATEMENT_SECONDS: Final = 10.0
 """How long the server works at one statement; a client that hears nothing gives up soon after."""
@@ -68,9 +70,10 @@ class PostgresDatabase:
 
     def __init__(self, url: str) -> None:
         self._writer = _engine(url, pool_size=1, max_overflow=0, pool_recycle=_RECYCLE_SECONDS)
-        self._reader = _engine(
-            url, pool_size=READERS, max_overflow=0, pool_recycle=_RECYCLE_SECONDS, isolation_level="AUTOCOMMIT"
-        )
+        self._reader, self._log_reader = [
+            _engine(url, pool_size=size, max_overflow=0, pool_recycle=_RECYCLE_SECONDS, isolation_level="AUTOCOMMIT")
+            for size in (READERS, LOG_READERS)
+        ]
         self._notices = Notices(lambda: _connect(url, _LIMITS))
 
     @classmethod
@@ -102,6 +105,10 @@ class PostgresDatabase:
         """Run a function that only reads; each of its statements sees what is committed by then."""
         return await _persist(self._reader, work)
 
+    async def read_log(self, work: Callable[[Connection], T], /) -> T:
+        """Run a function that reads the delivery log, on connections that claims never wait for."""
+        return await _persist(self._log_reader, work)
+
     def announce(self, endpoint_uids: Iterable[str]) -> None:
         """Tell other replicas that these endpoints have deliveries that nobody holds."""
         self._notices.tell(endpoint_uids)
@@ -122,6 +129,7 @@ class PostgresDatabase:
         """Close every connection."""
         await self._notices.close()
         await self._reader.dispose()
+        await self._log_reader.dispose()
         await self._writer.dispose()
 
 

@@ -6,12 +6,13 @@ Sync functions on a connection.
 from collections import defaultdict
 from collections.abc import Sequence
 
-from sqlalchemy import Connection, Row, Select, Subquery, Text, literal_column, select
+from sqlalchemy import Connection, Integer, Row, Select, Subquery, Text, bindparam, literal_column, select
 
 from hookwright_operator.store import slices
 from hookwright_operator.store.claiming import claimable
 from hookwright_operator.store.counting import BUSY, SUMS
 from hookwright_operator.store.model import Attempt, Counts, DeliveryRecord, State
+from hookwright_operator.store.paging import AFTER_ALL, Budget, Found, search, stretch_of, up_to
 from hookwright_operator.store.rows import packed, rows
 from hookwright_operator.store.schema import attempts, counters, deliveries, events, is_pending
 
@@ -51,6 +52,19 @@ _ATTEMPTS = (
     .order_by(attempts.c.delivery_id, attempts.c.number)
 )
 
+_of_endpoint = (
+    deliveries.c.endpoint_uid == bindparam("endpoint", type_=Text),
+    deliveries.c.id >= bindparam("begin", type_=Text),
+    deliveries.c.id < bindparam("end", type_=Text),
+)
+STRETCH = stretch_of(*_of_endpoint)
+IN_STATE = (
+    select(deliveries.c.id)
+    .where(*_of_endpoint, deliveries.c.state == bindparam("state", type_=Text))
+    .order_by(deliveries.c.id.desc())
+    .limit(bindparam("count", type_=Integer))
+)
+
 
 def counts(connection: Connection) -> dict[str, Counts]:
     """Return the counters by endpoint uid, for every endpoint that a delivery was ever accepted for."""
@@ -86,32 +100,49 @@ def log_page(endpoint_uid: str, *, state: State | None, limit: int, before: str)
 def log(
     connection: Connection, endpoint_uid: str, *, state: State | None, limit: int, cursor: str | None
 ) -> tuple[list[DeliveryRecord], str | None]:
-    """Return one page of an endpoint's delivery log, and the cursor of the next page if there is one."""
+    """Return one page of an endpoint's delivery log, and the cursor of the next page if there may be one.
+
+    A page has less than ``limit`` deliveries, or none, if the read had to examine too many rows of other deliveries.
+    """
     newest = _newest_by_state if slices.used(connection) else _newest
-    ids = newest(connection, endpoint_uid, state=state, limit=limit + 1, before=cursor or slices.AFTER_ALL)
+    ids, reached = newest(connection, endpoint_uid, state=state, limit=limit + 1, before=cursor or AFTER_ALL)
     found = connection.execute(_PAGE, {"rows": packed([(delivery_id,) for delivery_id in ids[:limit]])}).all()
     # On PostgreSQL what was asked for first may have changed meanwhile, or be gone.
     records = [record for record in _with_attempts(connection, found) if state in {None, record.state}]
-    return records, ids[limit - 1] if len(ids) > limit else None
+    return records, ids[limit - 1] if len(ids) > limit else reached
 
 
-def _newest(
-    connection: Connection, endpoint_uid: str, *, state: State | None, limit: int, before: str
-) -> Sequence[str]:
-    return connection.scalars(log_page(endpoint_uid, state=state, limit=limit, before=before)).all()
+def _newest(connection: Connection, endpoint_uid: str, *, state: State | None, limit: int, before: str) -> Found:
+    if state not in {None, State.FAILED}:
+        return _newest_in(connection, endpoint_uid, state, limit=limit, before=before)
+    return _indexed(connection, endpoint_uid, state=state, limit=limit, before=before)
+
+
+def _newest_in(connection: Connection, endpoint_uid: str, state: State | None, *, limit: int, before: str) -> Found:
+    """Find deliveries in a state without an index: PostgreSQL's index is of all deliveries of an endpoint."""
+    within = {"endpoint": endpoint_uid, "state": str(state), "begin": "", "end": before}
+    return search(connection, STRETCH, IN_STATE, within, limit=limit, budget=Budget())
+
+
+def _indexed(connection: Connection, endpoint_uid: str, *, state: State | None, limit: int, before: str) -> Found:
+    page = log_page(endpoint_uid, state=state, limit=limit, before=before)
+    return Found(list(connection.scalars(page)), None)
 
 
 def _newest_by_state(
     connection: Connection, endpoint_uid: str, *, state: State | None, limit: int, before: str
-) -> Sequence[str]:
+) -> Found:
     """Ask for each state by itself where there is no index of all."""
     found: list[str] = []
+    reached = None
     for one in State if state is None else [state]:
         if one is State.DELIVERED:
-            found += slices.delivered(connection, endpoint_uid, limit=limit, before=before)
+            ids, reached = slices.delivered(connection, endpoint_uid, limit=limit, before=before)
         else:
-            found += _newest(connection, endpoint_uid, state=one, limit=limit, before=before)
-    return sorted(found, reverse=True)[:limit]
+            ids, _ = _indexed(connection, endpoint_uid, state=one, limit=limit, before=before)
+        found += ids
+    ids = sorted(found, reverse=True)[:limit]
+    return Found(ids, None) if reached is None else up_to(ids, reached)
 
 
 def delivery(connection: Connection, delivery_id: str) -> DeliveryRecord | None:

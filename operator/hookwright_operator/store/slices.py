@@ -19,6 +19,7 @@ from sqlalchemy.dialects.postgresql import insert
 
 from hookwright_operator.store.engine import has_company
 from hookwright_operator.store.model import Settlement, State
+from hookwright_operator.store.paging import AFTER_ALL, Budget, Found, search, stretch_of, up_to
 from hookwright_operator.store.rows import packed, rows
 from hookwright_operator.store.schema import deliveries, ended_slices, is_delivered, log_slices
 from hookwright_operator.store.statements import Each, run
@@ -27,8 +28,8 @@ SLICE: Final = len("dlv_") + 8
 """How many characters a delivery's id has in common with those of its slice; ten say the millisecond."""
 
 _MOST_KNOWN: Final = 10_000
-AFTER_ALL: Final = "~"
-"""Sorts after every id, and after every character of one."""
+_ID: Final = len("dlv_") + 26
+_LAST_DIGIT: Final = "Z"
 
 _NOTE = Each(insert(log_slices).on_conflict_do_nothing(), *log_slices.columns.keys())
 _NOTE_SECOND = Each(insert(ended_slices).on_conflict_do_nothing(), *ended_slices.columns.keys())
@@ -42,6 +43,7 @@ SLICES = (
     .where(log_slices.c.endpoint_uid == _endpoint, log_slices.c.slice < _end)
     .order_by(log_slices.c.slice.desc())
 )
+STRETCH = stretch_of(deliveries.c.id >= _begin, deliveries.c.id < _end)
 IN_SLICE = (
     select(deliveries.c.id)
     .where(*_in_slice, deliveries.c.endpoint_uid == _endpoint)
@@ -105,16 +107,28 @@ def _enter(connection: Connection, each: Each, entries: set[tuple[Any, str]]) ->
         known.update(new)
 
 
-def delivered(connection: Connection, endpoint_uid: str, *, limit: int, before: str) -> list[str]:
-    """Return the ids of an endpoint's newest delivered deliveries, of those before an id, the newest first."""
+def delivered(connection: Connection, endpoint_uid: str, *, limit: int, before: str) -> Found:
+    """Find an endpoint's newest delivered deliveries, of those before an id."""
     found: list[str] = []
+    budget = Budget()
     for (begin,) in run(connection, SLICES, {"endpoint": endpoint_uid, "end": before}):
         end = min(begin + AFTER_ALL, before)
-        within = {"endpoint": endpoint_uid, "begin": begin, "end": end, "count": limit - len(found)}
-        found += [delivery_id for (delivery_id,) in run(connection, IN_SLICE, within)]
+        within = {"endpoint": endpoint_uid, "begin": begin, "end": end}
+        ids, reached = search(connection, STRETCH, IN_SLICE, within, limit=limit - len(found), budget=budget)
+        found += ids
         if len(found) >= limit:
             break
-    return found
+        if reached is not None:
+            return up_to(found, _end_of_millisecond(reached, end))
+        if budget.rows <= 0:
+            return Found(found, begin.ljust(_ID, "0"))
+    return Found(found, None)
+
+
+def _end_of_millisecond(reached: str, end: str) -> str:
+    """Return a position at or above an id that does not disclose the id, which may be another tenant's delivery."""
+    position = reached[: SLICE + 2].ljust(_ID, _LAST_DIGIT)
+    return position if position < end else reached
 
 
 def take_old(connection: Connection, *, before_ms: int, limit: int) -> tuple[list[Ended], int]:

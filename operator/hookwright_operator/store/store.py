@@ -14,7 +14,7 @@ from hookwright_operator.errors import StoreUnavailable
 from hookwright_operator.store import accepting, advancing, claiming, reading, recovering, removing, settling, shards
 from hookwright_operator.store.advancing import Reached
 from hookwright_operator.store.batch import Batcher, Observe, Operation, counted
-from hookwright_operator.store.engine import Database, Reports, open_database
+from hookwright_operator.store.engine import Database, Read, Reports, open_database
 from hookwright_operator.store.fan_outs import FanOuts
 from hookwright_operator.store.faults import translated
 from hookwright_operator.store.model import (
@@ -310,10 +310,8 @@ class Store:
         Args:
             endpoint_uids: whose; of every endpoint where None.
         """
-        now = self._clock()
-        return await self._read(
-            "next_due", lambda connection: reading.next_due(connection, endpoint_uids, owner=self.instance, now=now)
-        )
+        due = partial(reading.next_due, uids=endpoint_uids, owner=self.instance, now=self._clock())
+        return await self._read("next_due", due)
 
     async def pending_uids(self) -> frozenset[str]:
         """Return the endpoints that have pending deliveries."""
@@ -339,16 +337,16 @@ class Store:
             cursor: as an earlier page returned it, None for the first page.
 
         Returns:
-            The page, and the cursor of the next one, None after the last.
+            The page, and the cursor of the next one, None after the last. A page may be short or empty, see `paging`.
         """
-        return await self._read(
-            "deliveries",
-            lambda connection: reading.log(connection, endpoint_uid, state=state, limit=limit, cursor=cursor),
-        )
+        page = partial(reading.log, endpoint_uid=endpoint_uid, state=state, limit=limit, cursor=cursor)
+        return await self._read("deliveries", page, by=self._database.read_log)
 
     async def delivery(self, delivery_id: str) -> DeliveryRecord | None:
         """Return one delivery with its attempts, None where it is not known."""
-        return await self._read("delivery", lambda connection: reading.delivery(connection, delivery_id))
+        return await self._read(
+            "delivery", partial(reading.delivery, delivery_id=delivery_id), by=self._database.read_log
+        )
 
     async def running_recoveries(self) -> list[Recovery]:
         """Return every recovery that is running."""
@@ -387,12 +385,12 @@ class Store:
         """Ask for an operation that takes the time of its transaction."""
         return self._once(name, lambda connection: step(connection, now=self._clock()), weight=weight, tenant=tenant)
 
-    async def _read(self, name: str, work: Callable[[Connection], T]) -> T:
+    async def _read(self, name: str, work: Callable[[Connection], T], *, by: Read | None = None) -> T:
         if self._closed:
             raise StoreUnavailable("the store is closed")
         started = perf_counter()
         try:
-            return await self._database.read(work)
+            return await (by or self._database.read)(work)
         except (SQLAlchemyError, OSError) as error:
             raise counted(translated(error)) from error
         finally:

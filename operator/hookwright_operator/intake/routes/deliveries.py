@@ -11,6 +11,7 @@ from starlette.responses import JSONResponse
 from hookwright_operator.intake.asgi import client_of
 from hookwright_operator.intake.auth import Access, Caller, permit
 from hookwright_operator.intake.deps import Deps
+from hookwright_operator.intake.log_reads import LogReads
 from hookwright_operator.intake.places import OTHER_REQUESTS, OTHER_REQUESTS_OF_NAMESPACE, Places
 from hookwright_operator.intake.problems import FieldFault, ProblemError, not_found
 from hookwright_operator.intake.routes.endpoints import endpoint_access, endpoint_of
@@ -32,15 +33,16 @@ class Deliveries:
     def __init__(self, deps: Deps, places: Places) -> None:
         self._deps = deps
         self._places = places
+        self._reads = LogReads()
         self._retries = Places("retries", total=OTHER_REQUESTS, each=OTHER_REQUESTS_OF_NAMESPACE)
 
     async def page(self, request: Request) -> JSONResponse:
-        """Tell an endpoint's deliveries, the newest first: ``{data, next}``."""
+        """Return an endpoint's deliveries, the newest first: ``{data, next}``; a page may be short or empty."""
         access = endpoint_access(request, "get", "deliveries")
         await permit(self._deps.auth, request.headers, access, client_of(request.scope))
         endpoint = endpoint_of(self._deps.registry, request)
         state, limit, cursor = page_of(request.query_params.get)
-        with self._places.held(endpoint.namespace):
+        async with self._reads.turn(endpoint.namespace):
             records, following = await self._deps.deliveries.deliveries(
                 endpoint.uid, state=state, limit=limit, cursor=cursor
             )

@@ -1,0 +1,48 @@
+"""Reads of the delivery log, one at a time for each namespace."""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Final
+
+from hookwright_operator.intake.problems import ProblemError
+
+WAITING: Final = 15
+"""Reads of one namespace that may wait for the read before them."""
+RETRY_AFTER_SECONDS: Final = 1
+
+
+class LogReads:
+    """Queues of the log reads of each namespace: a namespace waits for its own reads, never for another's."""
+
+    def __init__(self, waiting: int = WAITING) -> None:
+        self._most = 1 + waiting
+        self._asked: Counter[str] = Counter()
+        self._turns: dict[str, asyncio.Lock] = {}
+
+    @asynccontextmanager
+    async def turn(self, namespace: str) -> AsyncIterator[None]:
+        """Wait until no other read of the namespace is under way.
+
+        Raises:
+            ProblemError: 429, too many reads of the namespace wait already.
+        """
+        if self._asked[namespace] >= self._most:
+            raise _too_many(namespace, self._most)
+        self._asked[namespace] += 1
+        try:
+            async with self._turns.setdefault(namespace, asyncio.Lock()):
+                yield
+        finally:
+            self._asked[namespace] -= 1
+            if not self._asked[namespace]:
+                del self._asked[namespace], self._turns[namespace]
+
+
+def _too_many(namespace: str, most: int) -> ProblemError:
+    return ProblemError(
+        429,
+        f'more than {most} requests for delivery logs of namespace "{namespace}" at once; send fewer at once',
+        headers=(("Retry-After", str(RETRY_AFTER_SECONDS)),),
+    )

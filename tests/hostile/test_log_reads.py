@@ -1,0 +1,171 @@
+"""Reads of the delivery log cost deliveries and other tenants nothing.
+
+The attack: 16 callers read the log of an endpoint that has one delivery in each second, among many of other endpoints.
+On SQLite one page of it examined all rows of as many seconds as the page has deliveries.
+"""
+
+import asyncio
+import sqlite3
+from collections.abc import AsyncIterator, Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Connection
+from store.making import Clock, event
+
+from hookwright_dev.postgres import PostgresServer, postgres_server
+from hookwright_operator.store import paging, reading
+from hookwright_operator.store.model import State
+from hookwright_operator.store.statements import driver_of
+from hookwright_operator.store.store import Store
+
+SLICES = 120
+IN_A_SLICE = 1_000
+SPARSE = "uid-sparse"
+LIMIT = 100
+STEPS_A_ROW = 30
+"""Steps of SQLite's machine that one examined row may take; a row takes about half of them."""
+
+# Ids are in the order of acceptance; the sparse endpoint has the first delivery of each slice, and some that failed.
+FILL = f"""
+    INSERT INTO deliveries (id, event_id, endpoint_uid, state, reason, due_ms, attempts, ended_ms)
+    WITH RECURSIVE series(n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM series WHERE n < {SLICES * IN_A_SLICE - 1})
+    SELECT printf('dlv_01K9%04d%018d', n / {IN_A_SLICE}, n % {IN_A_SLICE} * 1000000000000),
+      'msg_1', CASE WHEN n % {IN_A_SLICE} = 0 THEN '{SPARSE}' ELSE 'uid-' || (n % 50) END,
+      CASE WHEN n % (7 * {IN_A_SLICE}) = 0 THEN 'failed' ELSE 'delivered' END, '', 1, 1, 1
+    FROM series
+"""  # noqa: S608 - our own numbers
+REST = [
+    """INSERT INTO events (id, namespace, project, type, accepted_ms, deliveries, body)
+        VALUES ('msg_1', 'acme', 'billing', 'delivered', 1, 1, '{}')""",
+    "INSERT INTO log_slices SELECT DISTINCT endpoint_uid, substr(id, 1, 12) FROM deliveries WHERE state = 'delivered'",
+]
+
+
+@pytest.fixture
+async def store(tmp_path: Path) -> AsyncIterator[Store]:
+    """A store on a SQLite file with the log in it."""
+    path = tmp_path / "deliveries.db"
+    url = f"sqlite:///{path}"
+    await (await Store.open(url, instance="before", lease_ms=1, clock=lambda: 1)).close()
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("PRAGMA synchronous=OFF")
+        for statement in (FILL, *REST):
+            connection.execute(statement)
+    store = await Store.open(url, instance="test", lease_ms=60_000, clock=Clock())
+    yield store
+    await store.close()
+
+
+def sparse_ids(state: State | None = None) -> list[str]:
+    """The log of the sparse endpoint, the newest first."""
+    failed = {number for number in range(SLICES) if number % 7 == 0}
+    wanted = {None: set(range(SLICES)), State.FAILED: failed, State.DELIVERED: set(range(SLICES)) - failed}[state]
+    return [f"dlv_01K9{number:04}{0:018}" for number in sorted(wanted, reverse=True)]
+
+
+async def steps_of_a_page(store: Store, state: State | None, cursor: str | None) -> tuple[list[str], str | None, int]:
+    """Read one page; return its ids, its cursor, and the steps of SQLite's machine that it took, in hundreds."""
+
+    def read(connection: Connection) -> tuple[list[str], str | None, int]:
+        steps = 0
+
+        def count() -> None:
+            nonlocal steps
+            steps += 100
+
+        driver_of(connection).set_progress_handler(count, 100)
+        try:
+            page, following = reading.log(connection, SPARSE, state=state, limit=LIMIT, cursor=cursor)
+        finally:
+            driver_of(connection).set_progress_handler(None, 100)
+        return [record.id for record in page], following, steps
+
+    return await store._database.read_log(read)
+
+
+@pytest.mark.parametrize("state", [None, State.DELIVERED, State.FAILED])
+async def test_a_page_examines_a_bounded_number_of_rows_and_cursors_lead_to_the_end(
+    store: Store, state: State | None
+) -> None:
+    """Every delivery comes exactly once, in order, in pages that may be short, and no cursor discloses a foreign id."""
+    seen: list[str] = []
+    cursor, pages = None, 0
+    while True:
+        page, cursor, steps = await steps_of_a_page(store, state, cursor)
+        assert steps <= STEPS_A_ROW * (paging.ROWS + paging.STRETCH_ROWS)
+        seen += page
+        pages += 1
+        if cursor is None:
+            break
+        record = await store.delivery(cursor)
+        assert record is None or record.endpoint_uid == SPARSE
+    assert seen == sparse_ids(state)
+    assert pages >= (1 if state is State.FAILED else SLICES * IN_A_SLICE // paging.ROWS)
+
+
+async def test_a_budget_that_ends_within_a_slice_loses_and_repeats_nothing(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also if the budget is smaller than a slice, so that pages are empty and the cursor goes on all the same."""
+    monkeypatch.setattr(paging, "STRETCH_ROWS", 70)
+    monkeypatch.setattr(paging.Budget, "__init__", lambda budget: setattr(budget, "rows", 450))
+    seen: list[str] = []
+    empty = 0
+    page, cursor = await store.deliveries(SPARSE, limit=LIMIT)
+    while cursor is not None:
+        seen += [record.id for record in page]
+        empty += not page
+        before = cursor
+        page, cursor = await store.deliveries(SPARSE, limit=LIMIT, cursor=cursor)
+        assert cursor is None or cursor < before
+    assert [*seen, *[record.id for record in page]] == sparse_ids()
+    assert empty
+
+
+async def test_claims_and_other_tenants_do_not_wait_for_readers(store: Store) -> None:
+    """Beside 16 readers, `next_due`, an acceptance and a claim come back while most of the pages are still read."""
+    for _ in range(3):
+        readers = [asyncio.create_task(store.deliveries(SPARSE, limit=LIMIT)) for _ in range(16)]
+        await asyncio.sleep(0)
+        new = event("uid-other")
+        await store.accept([new])
+        assert set(await store.next_due()) == {"uid-other"}
+        [claimed] = await store.claim([("uid-other", 1)])
+        assert claimed.event_id == new.id
+        still_reading = sum(not reader.done() for reader in readers)
+        await asyncio.gather(*readers)
+        assert still_reading >= 8
+
+
+@pytest.fixture(scope="module")
+def postgres() -> Iterator[PostgresServer]:
+    """A PostgreSQL server for this module."""
+    with postgres_server() as server:
+        yield server
+
+
+async def test_a_rare_state_on_postgresql_examines_a_bounded_number_of_rows(postgres: PostgresServer) -> None:
+    """An endpoint with few discarded among many delivered deliveries: pages are short, and cursors lead to the end."""
+    rows = 2 * paging.ROWS + 1000
+    url = await asyncio.to_thread(postgres.new_database, "rare")
+    store = await Store.open(url, instance="test", lease_ms=60_000, clock=Clock())
+    fill = f"""
+        INSERT INTO deliveries (id, event_id, endpoint_uid, state, reason, due_ms, attempts, ended_ms)
+        SELECT 'dlv_01K9' || lpad(CAST(n AS TEXT), 22, '0'), 'msg_1', '{SPARSE}',
+          CASE WHEN n % 40000 = 7 THEN 'discarded' ELSE 'delivered' END, '', 1, 1, 1
+        FROM generate_series(0, {rows - 1}) AS n
+    """  # noqa: S608 - our own numbers
+    await asyncio.to_thread(postgres.execute, REST[0], fill, database="rare")
+    seen: list[str] = []
+    cursor, pages = None, 0
+    while pages == 0 or cursor is not None:
+        page, cursor = await store.deliveries(SPARSE, state=State.DISCARDED, limit=LIMIT, cursor=cursor)
+        seen += [record.id for record in page]
+        pages += 1
+    dense, following = await store.deliveries(SPARSE, state=State.DELIVERED, limit=LIMIT)
+    await store.close()
+    assert [int(one[8:]) for one in seen] == sorted(range(7, rows, 40_000), reverse=True)
+    assert pages == 3
+    assert (len(dense), following) == (LIMIT, dense[-1].id)
