@@ -19,9 +19,11 @@ from pathlib import Path
 
 import pytest
 from aiohttp import web
-from delivery.engine import eventually
+from delivery.engine import Engine, Plan, eventually, subscriber, until
 
 from hookwright_dev.postgres import PostgresServer, postgres_server
+from hookwright_operator.delivery.loops import CLAIMS_IN_MEMORY
+from hookwright_operator.store.model import Claimed, Wants
 from hookwright_operator.store.store import Store
 
 ENDPOINTS = 64
@@ -177,3 +179,44 @@ async def test_a_start_with_large_bodies_on_postgresql(postgres: PostgresServer,
     """The same on PostgreSQL, whose driver copies all rows of a statement."""
     peak = await attacked(await postgres_with_the_attack(postgres, fanned_out=fanned_out))
     assert peak <= MOST_MIB
+
+
+@dataclass(slots=True)
+class HeldStore:
+    """A real store whose claims wait before they return."""
+
+    store: Store
+    rooms: list[int] = field(default_factory=list)
+    go_on: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def claim(self, wants: Wants, *, room: int) -> list[Claimed]:
+        """Claim, and wait."""
+        self.rooms.append(room)
+        claimed = await self.store.claim(wants, room=room)
+        await self.go_on.wait()
+        return claimed
+
+
+async def test_nothing_else_takes_the_room_of_a_claim_under_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Events that are accepted during a claim find only the rest of the memory, and all of it after the claim."""
+    memory = 8 * 1024 * 1024
+    engine = await Engine.start(tmp_path / "deliveries.db", Plan(memory=memory))
+    held = HeldStore(engine.store)
+    monkeypatch.setattr(engine.dispatcher._claims, "_store", held)
+    try:
+        engine.registry.put(subscriber("fresh", "http://127.0.0.1:1"))
+        engine.registry.put(subscriber("old", "http://127.0.0.1:1"))
+        engine.dispatcher.waiting("old")
+        await until(lambda: bool(held.rooms))
+        assert held.rooms == [memory // CLAIMS_IN_MEMORY]
+        assert not engine.dispatcher.reserve("fresh", memory - held.rooms[0] + 1)
+        engine.dispatcher._lanes["fresh"].backlog = False
+        assert engine.dispatcher.reserve("fresh", memory - held.rooms[0])
+        engine.dispatcher.cancel("fresh", memory - held.rooms[0])
+    finally:
+        monkeypatch.undo()
+        held.go_on.set()
+        await until(lambda: engine.dispatcher._bytes == 0)
+        await engine.stop(grace=0)

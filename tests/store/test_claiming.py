@@ -2,8 +2,10 @@
 
 import asyncio
 
+import pytest
 from store.making import LEASE_MS, Clock, accept_one, claimed_ids, event, eventually, ids, rows_of, settlement
 
+from hookwright_operator.store.claiming import groups
 from hookwright_operator.store.model import State
 from hookwright_operator.store.store import Store
 
@@ -164,3 +166,38 @@ async def test_a_cancelled_accept_gives_back_what_it_wrote_as_claimed(store: Sto
         return await claimed_ids(store) == ids([new])
 
     await eventually(is_back)
+
+
+@pytest.mark.parametrize("size", [1000, 10_000], ids=["small bodies", "large bodies"])
+async def test_a_claim_stops_at_its_room_and_gives_each_endpoint_one_delivery_at_least(store: Store, size: int) -> None:
+    """The room is shared equally; without room each endpoint gets its oldest delivery, so that all of them go on."""
+    new = [event("orders", "audit", body=b"%d" % number * size) for number in range(5)]
+    await store.accept(new)
+    wants = [("orders", 5), ("audit", 5)]
+
+    first = await store.claim(wants, room=0)
+    second = await store.claim(wants, room=2 * (2 * size + 1))
+
+    for uid, place in (("orders", 0), ("audit", 1)):
+        due = [one.deliveries[place].id for one in new]
+        assert [one.id for one in first if one.endpoint_uid == uid] == due[:1]
+        assert [one.id for one in second if one.endpoint_uid == uid] == due[1:3]
+    bodies = {one.id: one.body for one in new}
+    assert all(one.body == bodies[one.event_id] for one in (*first, *second))
+
+
+@pytest.mark.parametrize("size", [1000, 10_000], ids=["small body", "large body"])
+async def test_deliveries_of_one_event_share_a_body_in_memory(store: Store, size: int) -> None:
+    """A claim for many endpoints that an event is fanned out to reads and keeps its body once."""
+    await store.accept([event("orders", "audit", "billing", body=b"x" * size)])
+
+    claimed = await store.claim([(uid, 1) for uid in ("orders", "audit", "billing")])
+
+    assert len(claimed) == 3
+    assert len({id(one.body) for one in claimed}) == 1
+
+
+def test_large_bodies_are_read_in_groups_of_a_bounded_size() -> None:
+    """A body beyond the bound is read by itself; each body is in one group."""
+    assert [*groups({"a": 3, "b": 4, "c": 9, "d": 1, "e": 7}, 8)] == [["a", "b"], ["c"], ["d", "e"]]
+    assert [*groups({}, 8)] == []
