@@ -31,14 +31,16 @@ def endpoint(url: str, *, timeout: float = 20.0, headers: tuple[tuple[str, str],
     )
 
 
-def guarded(guard: Guard, *, lookup: Lookup = system_lookup, tls: ssl.SSLContext | None = None) -> Sender:
+def guarded(
+    guard: Guard, *, lookup: Lookup = system_lookup, tls: ssl.SSLContext | None = None, idle: int = 1024
+) -> Sender:
     """Return a sender with this guard, yet to be started, that may send to plain http."""
-    return Sender(guard, user_agent="Hookwright/test", allow_http=True, tls=tls, lookup=lookup)
+    return Sender(guard, user_agent="Hookwright/test", allow_http=True, tls=tls, lookup=lookup, idle=idle)
 
 
-def loopback(*, lookup: Lookup = system_lookup, tls: ssl.SSLContext | None = None) -> Sender:
+def loopback(*, lookup: Lookup = system_lookup, tls: ssl.SSLContext | None = None, idle: int = 1024) -> Sender:
     """Return a sender, yet to be started, that may reach IPv4 loopback."""
-    return guarded(Guard(["127.0.0.0/8"]), lookup=lookup, tls=tls)
+    return guarded(Guard(["127.0.0.0/8"]), lookup=lookup, tls=tls, idle=idle)
 
 
 async def send(sender: Sender, to: Endpoint, *, now: Callable[[], float] = time.time) -> Outcome:

@@ -6,12 +6,12 @@ or what an exception happens to say, because they are shown to people and kept f
 
 import errno
 import os
+import socket
 import ssl
 from enum import StrEnum
 from http import HTTPStatus
 from typing import Final
 
-from hookwright_operator.delivery.name_cache import NOT_FOUND
 from hookwright_operator.errors import RefusedAddressError
 
 _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
@@ -25,6 +25,8 @@ _ERRNO_WORDS: Final = {
     errno.ETIMEDOUT: "connection timed out",
     errno.EMFILE: "too many open files in this process",
 }
+NOT_FOUND: Final = frozenset({socket.EAI_NONAME, getattr(socket, "EAI_NODATA", socket.EAI_NONAME)})
+"""The resolver's answers that say: the name has no address."""
 _OWN_FAULTS: Final = {
     errno.EMFILE: "descriptors",
     errno.ENFILE: "descriptors",

@@ -3,10 +3,11 @@
 No namespace sees or evicts the entries of another one. Times are seconds of the event loop's clock.
 """
 
-import socket
 from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import Final
+
+from hookwright_operator.delivery.faults import NOT_FOUND
 
 FRESH: Final = 10.0
 """Seconds for which an answer is used without a new look-up."""
@@ -20,8 +21,6 @@ _LONGEST_BACKOFF: Final = 60.0
 _SLOW_FACTOR: Final = 4.0
 """A look-up that took long is not repeated for this multiple of its duration: one name uses a fifth of a place."""
 _ADDRESSES: Final = 16
-NOT_FOUND: Final = frozenset({socket.EAI_NONAME, getattr(socket, "EAI_NODATA", socket.EAI_NONAME)})
-"""The resolver's answers that say: the name has no address."""
 
 
 @dataclass(slots=True)
@@ -72,7 +71,7 @@ class Known:
             OSError: none are known; the error of the last look-up.
         """
         if not self.usable(now, KEPT):
-            raise socket.gaierror(*(self.error.args if self.error else (socket.EAI_AGAIN, "no answer")))
+            raise OSError(*(self.error.args if self.error else ("no answer",)))
         taken = list(self.addresses)
         self.addresses.append(self.addresses.pop(0))
         return taken

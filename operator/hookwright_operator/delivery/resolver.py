@@ -210,10 +210,14 @@ def system_lookup(host: str, port: int) -> list[str]:
     judged by what they mean.
 
     Raises:
-        OSError: the name has no address, or the look-up failed.
+        OSError: the name has no address, or the look-up failed; ``EMFILE`` if this process lacks descriptors.
     """
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_ADDRCONFIG)
+    except socket.gaierror:
+        # Without a descriptor the C library cannot read its files, and reports that the name does not exist.
+        socket.socket().close()
+        raise
     except ValueError as error:
         # The idna codec's refusal, as for a label of more than 63 characters.
         raise socket.gaierror(socket.EAI_NONAME, "not a valid host name") from error

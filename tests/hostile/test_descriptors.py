@@ -1,0 +1,164 @@
+"""A process without file descriptors: no receiver is charged, nothing is lost, and nobody spins.
+
+The tests lower the soft limit of their own process and take all descriptors that are left.
+"""
+
+import asyncio
+import os
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from delivery.attempts import endpoint, loopback, send
+from delivery.engine import Engine, Plan, subscriber, until
+from delivery.receivers import keeps_answering, serve
+
+from hookwright_dev.receiver import Receiver
+from hookwright_operator import metrics
+from hookwright_operator.delivery.idle import IdleConnections
+from hookwright_operator.delivery.sender import Sender
+from hookwright_operator.ports import EndpointTester
+from hookwright_operator.registry import Endpoint
+from hookwright_operator.store.model import State
+
+EMPTY = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
+
+
+@contextmanager
+def no_descriptors() -> Iterator[None]:
+    """Let this process open no further file meanwhile."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    highest = max(int(entry.name) for entry in Path("/proc/self/fd").iterdir())
+    taken: list[int] = []
+    resource.setrlimit(resource.RLIMIT_NOFILE, (highest + 8, hard))
+    try:
+        with suppress(OSError):
+            while True:
+                taken.append(os.open("/dev/null", os.O_RDONLY))
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        for descriptor in taken:
+            os.close(descriptor)
+
+
+def own_faults(reason: str) -> float:
+    """Return what the metric counts."""
+    return float(metrics.OWN_FAULTS.labels(reason)._value.get())
+
+
+def at(port: int, host: str = "127.0.0.1", *, namespace: str = "acme") -> Endpoint:
+    """Return an endpoint at a host."""
+    return replace(endpoint(f"http://{host}:{port}/"), namespace=namespace)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+async def test_receivers_are_not_charged_and_deliveries_arrive_when_descriptors_are_free(
+    tmp_path: Path, host: str
+) -> None:
+    """Ten deliveries of two endpoints wait without an attempt, and each is delivered by its first one."""
+    async with Receiver() as receiver:
+        engine = await Engine.start(tmp_path / "deliveries.db", Plan())
+        try:
+            before = own_faults("descriptors")
+            for uid in ("one", "two"):
+                engine.registry.put(subscriber(uid, f"http://{host}:{receiver.port}/{uid}"))
+            with no_descriptors():
+                await engine.post_many(10)
+                lanes = engine.dispatcher._lanes
+                await until(lambda: min(lanes[uid].postponed for uid in ("one", "two")) >= 2)
+                for uid in ("one", "two"):
+                    records = await engine.log(uid)
+                    assert [(record.state, record.attempts) for record in records] == [(State.PENDING, ())] * 10
+                assert engine.watcher.settled == []
+                assert own_faults("descriptors") > before
+            for uid in ("one", "two"):
+                await engine.ended(uid, 10, within=30)
+                records = await engine.log(uid)
+                assert [(record.state, len(record.attempts)) for record in records] == [(State.DELIVERED, 1)] * 10
+            assert len(receiver.received) == 20
+        finally:
+            await engine.stop(grace=1)
+
+
+async def test_the_process_does_not_spin_meanwhile(tmp_path: Path) -> None:
+    """An endpoint with 64 places makes at most seven rounds of attempts in eight seconds."""
+    async with Receiver() as receiver:
+        engine = await Engine.start(tmp_path / "deliveries.db", Plan())
+        try:
+            engine.registry.put(subscriber("orders", receiver.url, max_in_flight=64))
+            before = own_faults("descriptors")
+            loop = asyncio.get_running_loop()
+            with no_descriptors():
+                began = loop.time()
+                await engine.post_many(64)
+                await until(lambda: engine.dispatcher._lanes["orders"].postponed >= 4)
+                rounds = engine.dispatcher._lanes["orders"].postponed
+                assert own_faults("descriptors") - before <= 64 * rounds
+                assert loop.time() - began >= 0.25 + 0.5 + 1
+            await engine.ended("orders", 64, within=30)
+        finally:
+            await engine.stop(grace=1)
+
+
+async def test_what_waits_is_released_at_the_end(tmp_path: Path) -> None:
+    """A process that stops while it lacks descriptors leaves its deliveries to the next one, not attempted."""
+    async with Receiver() as receiver:
+        engine = await Engine.start(tmp_path / "deliveries.db", Plan())
+        engine.registry.put(subscriber("orders", receiver.url))
+        with no_descriptors():
+            await engine.post_many(10)
+            await until(lambda: engine.dispatcher._lanes["orders"].postponed >= 1)
+            await engine.dispatcher.drain(5)
+            assert await engine.store.claim([("orders", 64)])
+        assert engine.dispatcher._bytes == 0
+        await engine.stop(grace=1)
+
+
+async def test_idle_connections_are_closed_before_an_attempt_fails() -> None:
+    """Kept connections of other endpoints give their descriptors to an attempt that needs one."""
+    async with serve(keeps_answering(EMPTY)) as old, serve(keeps_answering(EMPTY)) as new, loopback() as sender:
+        ports = [int(served.url.rpartition(":")[2].partition("/")[0]) for served in (old, new)]
+        outcomes = await asyncio.gather(*(send(sender, at(ports[0])) for _ in range(12)))
+        assert all(outcome.delivered for outcome in outcomes)
+        assert len(pool(sender)) > 4
+        with no_descriptors():
+            assert (await send(sender, at(ports[1]))).error == ""
+
+
+async def test_a_test_of_an_endpoint_is_no_failure_of_the_endpoint() -> None:
+    """The outcome names the lack, so the intake answers 503."""
+    async with Receiver() as receiver, loopback() as sender:
+        with no_descriptors():
+            outcome = await EndpointTester(sender, lambda: 1.0).test(at(receiver.port))
+    assert (outcome.own_fault, outcome.status_code) == ("descriptors", 0)
+    assert receiver.received == []
+
+
+async def test_a_tenant_with_thousands_of_receivers_holds_a_bounded_number_of_connections() -> None:
+    """2,000 origins of one tenant leave at most 64 idle connections, among them those of another tenant."""
+    async with (
+        serve(keeps_answering(EMPTY)) as many,
+        serve(keeps_answering(EMPTY)) as healthy,
+        loopback(lookup=lambda _host, _port: ["127.0.0.1"], idle=64) as sender,
+    ):
+        ports = [int(served.url.rpartition(":")[2].partition("/")[0]) for served in (many, healthy)]
+        assert (await send(sender, at(ports[1], namespace="healthy"))).delivered
+        for start in range(0, 2000, 50):
+            hosts = [f"host-{start + number}.example.com" for number in range(50)]
+            outcomes = await asyncio.gather(*(send(sender, at(ports[0], host, namespace="hostile")) for host in hosts))
+            assert all(outcome.delivered for outcome in outcomes)
+            assert len(pool(sender)) <= 64
+            assert (await send(sender, at(ports[1], namespace="healthy"))).delivered
+        await until(lambda: len(sender._client._open) <= 64)  # type: ignore[union-attr]
+        assert many.connections == 2000
+        assert healthy.connections == 1
+
+
+def pool(sender: Sender) -> IdleConnections:
+    """Return the idle connections of a sender."""
+    assert sender._client is not None
+    return sender._client._idle
