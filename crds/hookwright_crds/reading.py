@@ -76,8 +76,8 @@ UNDERSTOOD: Final = Unsupported()
 def read(model: type[R], body: Mapping[str, Any]) -> tuple[R, Unsupported]:
     """Return an object of the cluster, and what is not understood of it.
 
-    Where `Unsupported.faults` is not empty, the spec has no meaning beyond its project and, for an endpoint, the events
-    that have to be kept for it: those that it names, or every type if its list cannot be read.
+    If `Unsupported.faults` is not empty, only the project of the spec has a meaning, and the events of an endpoint:
+    those that it names, or every type if its list cannot be read.
 
     Raises:
         ValueError: not even the metadata can be read.
