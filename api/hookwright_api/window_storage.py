@@ -1,4 +1,4 @@
-"""Moving windows in memory, for a bounded number of identities and at a constant cost for each request.
+"""Moving windows in memory with a bound on identities and a constant cost for each request.
 
 The library's own memory storage looks at every identity after each request, in a thread for each of them. With
 thousands of addresses that costs more than the request.

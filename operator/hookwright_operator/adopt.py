@@ -25,7 +25,7 @@ _RETRY_SECONDS: Final = 1.0
 
 
 async def this_installation(kube: Kube, namespace: str, ended: asyncio.Event) -> Installation | None:
-    """Return which installation this process belongs to; None if the process ends while the API server is away.
+    """Return which installation this process belongs to; None if the process ends before the API server answers.
 
     Args:
         kube: asked for the uid of namespace kube-system, which identifies the cluster.

@@ -22,7 +22,7 @@ def register(client: httpx.Client, headers: dict[str, str], **params: str) -> ht
 def test_another_credential_that_guesses_the_key_does_not_get_the_secret(
     acme: Organization, client: httpx.Client, attacker: str
 ) -> None:
-    """Another credential of the project that knows method, path and body makes a webhook of its own."""
+    """Another credential of the project that knows method, path and body makes another webhook."""
     victim = acme.service_key()
     made = register(client, victim)
     assert made.status_code == 201, made.text

@@ -73,7 +73,7 @@ def test_one_address_cannot_try_a_password_on_many_emails(victim: tuple[Logins, 
 def test_an_email_without_an_account_is_counted_and_answered_like_one_with_an_account(
     victim: tuple[Logins, Organization],
 ) -> None:
-    """Neither status, body nor headers tell whether an account exists, before and after the limit."""
+    """Status, title and headers do not depend on whether an account exists, before and after the limit."""
     logins, account = victim
     seen = []
     for address, email in (("192.0.2.1", account.email), ("192.0.2.2", "nobody@example.com")):

@@ -256,7 +256,7 @@ async def test_an_orphan_waits_for_its_grace_time_across_restarts(
 async def test_an_endpoint_that_comes_back_is_no_orphan_any_more(
     control_plane: Cluster, kubectl: Kubectl, namespace: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its deliveries stay, and another absence starts a grace time of its own."""
+    """Its deliveries stay, and another absence starts another grace time."""
     monkeypatch.setenv("KUBECONFIG", str(control_plane.kubeconfig))
     objects = yaml.safe_dump_all([manifest("Project", "billing"), endpoint("orders", "https://example.com/")])
     kubectl("apply", "-n", namespace, "-f", "-", stdin=objects)

@@ -68,8 +68,8 @@ async def claim_database(url: str, installation: Installation, *, clock: Callabl
         raise StoreError(
             f"the database belongs to another installation: namespace {owner.namespace} of the cluster whose "
             f"kube-system has uid {owner.cluster_uid}. This installation is namespace {installation.namespace} of the "
-            f"cluster whose kube-system has uid {installation.cluster_uid}. Give each installation a database of its "
-            f"own, or stop the other one and hand its database over: "
+            f"cluster whose kube-system has uid {installation.cluster_uid}. Give each installation its own "
+            f"database, or stop the other one and hand its database over: "
             f"hookwright-adopt --from {owner} --to {installation}"
         )
 
