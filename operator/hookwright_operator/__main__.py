@@ -1,15 +1,23 @@
-"""Starts the operator: settings, logs, event loop; the rest is `process`."""
+"""Starts the operator: settings, logs, event loop, cluster and store; the rest is `process`."""
 
+import asyncio
 import gc
+import signal
 import sys
 from typing import Final
 
 import structlog
 import uvloop
 
-from hookwright_operator import descriptors, logs, settings
+from hookwright_operator import descriptors, logs, metrics, settings
+from hookwright_operator.adopt import this_installation
 from hookwright_operator.errors import HookwrightError
-from hookwright_operator.process import run
+from hookwright_operator.kube import Kube
+from hookwright_operator.process import Operator, now_ms
+from hookwright_operator.settings import Settings
+from hookwright_operator.store.database_owner import claim_database
+from hookwright_operator.store.store import Store
+from hookwright_runtime.descriptors import raise_descriptor_limit
 
 log = structlog.get_logger(__name__)
 
@@ -26,11 +34,47 @@ def _collect_rarely() -> None:
     gc.set_threshold(*_COLLECTED_AFTER)
 
 
+async def run(chosen: Settings) -> None:
+    """Run an operator until SIGTERM or SIGINT.
+
+    Raises:
+        StoreError: the database cannot be opened, or belongs to another installation.
+        KubeError: there are no credentials of a cluster, or they may not read namespace kube-system.
+    """
+    ended = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, ended.set)
+    kube = await Kube.connect()
+    try:
+        installation = await this_installation(kube, chosen.namespace, ended)
+        if installation is None:
+            return
+        await claim_database(chosen.database_url, installation, clock=now_ms)
+        store = await Store.open(
+            chosen.database_url,
+            instance=chosen.instance or "operator",
+            name=chosen.instance,
+            delivers="deliver" in chosen.roles,
+            lease_ms=int(chosen.lease * 1000),
+            clock=now_ms,
+            observe=lambda operation, seconds: metrics.STORE_DURATION_OF(operation).observe(seconds),
+        )
+        try:
+            operator = Operator(chosen, kube, store)
+            await operator.start()
+            await ended.wait()
+            await operator.stop()
+        finally:
+            await store.close()
+    finally:
+        await kube.close()
+
+
 def main() -> int:
     """Run the operator; return the process's exit code."""
     try:
         chosen = settings.load()
-        available = descriptors.budget(descriptors.raise_limit())
+        available = descriptors.budget(raise_descriptor_limit())
         declared = "max_in_flight" in chosen.model_fields_set
         fitting = descriptors.fit(chosen.max_in_flight, available, declared=declared)
     except HookwrightError as error:

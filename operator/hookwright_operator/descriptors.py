@@ -4,15 +4,14 @@ Each attempt, each kept connection to a receiver and each connection of the inta
 come from one budget, so that no use can take the descriptors of the others.
 """
 
-import resource
 from typing import Final, NamedTuple
 
 from hookwright_operator.errors import SettingsError
+from hookwright_runtime.descriptors import LEAST_CONNECTIONS, descriptor_limit
+from hookwright_runtime.endpoint_tests import TESTS_AT_ONCE
 
-OWN: Final = 384
-"""Descriptors kept for the process itself: database, API server, name look-ups (one each), health, logs."""
-_LARGEST: Final = 1_048_576
-"""The limit is raised to this value at most: some systems allow 2**30, and tables grow with the limit."""
+OWN: Final = 320 + TESTS_AT_ONCE
+"""Descriptors kept for the process itself: database, API server, name look-ups (one each), health, logs, tests."""
 _PARTS: Final = 4
 """Parts of what remains: two for attempts, which take two sockets while they connect, and one for each other use."""
 _LEAST_IDLE: Final = 256
@@ -34,19 +33,6 @@ class Budget(NamedTuple):
     intake: int
 
 
-def raise_limit() -> int:
-    """Raise the soft limit of open files to the hard limit; return the limit that holds now."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = _LARGEST if hard == resource.RLIM_INFINITY else min(hard, _LARGEST)
-    if soft == resource.RLIM_INFINITY or soft >= wanted:
-        return _LARGEST if soft == resource.RLIM_INFINITY else soft
-    try:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-    except (OSError, ValueError):
-        return soft
-    return wanted
-
-
 def budget(limit: int | None = None) -> Budget:
     """Divide the descriptors: half for attempts, a quarter for kept connections, a quarter for the intake.
 
@@ -54,8 +40,7 @@ def budget(limit: int | None = None) -> Budget:
         limit: open files that the system allows; the soft limit of this process if None.
     """
     if limit is None:
-        soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-        limit = _LARGEST if soft == resource.RLIM_INFINITY else soft
+        limit = descriptor_limit()
     part = max(0, limit - OWN) // _PARTS
     return Budget(limit, attempts=part, idle=part, intake=part)
 
@@ -91,3 +76,8 @@ def fit(max_in_flight: int, available: Budget, *, declared: bool) -> int:
 def idle_connections(max_in_flight: int, available: Budget) -> int:
     """Return how many idle connections to receivers are kept: as many as attempts, at least 256 if they fit."""
     return min(available.idle, max(_LEAST_IDLE, max_in_flight))
+
+
+def intake_connections(wanted: int, available: Budget) -> int:
+    """Return how many connections the intake may have: ``wanted``, or fewer if the descriptors do not suffice."""
+    return max(LEAST_CONNECTIONS, min(wanted, available.intake))

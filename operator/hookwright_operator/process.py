@@ -3,7 +3,6 @@
 import asyncio
 import gc
 import secrets
-import signal
 import time
 from contextlib import suppress
 from dataclasses import replace
@@ -15,7 +14,6 @@ import structlog
 from prometheus_client import REGISTRY
 
 from hookwright_operator import descriptors, measuring, metrics
-from hookwright_operator.adopt import this_installation
 from hookwright_operator.audit import audit, until_shown
 from hookwright_operator.delivery.guard import Guard
 from hookwright_operator.delivery.health import HealthPublisher
@@ -44,15 +42,12 @@ from hookwright_operator.reconcile.world import World
 from hookwright_operator.registry import Endpoint, Health, Registry
 from hookwright_operator.sessions import Rotation, SessionKeys
 from hookwright_operator.settings import Settings
-from hookwright_operator.store.database_owner import claim_database
 from hookwright_operator.store.key_digests import KeyDigests
 from hookwright_operator.store.store import Store
 from hookwright_operator.supervise import Supervisor
 from hookwright_operator.tracing import Traces
 from hookwright_operator.watching import until_served, watch_cluster
 from hookwright_runtime.connections import ConnectionBounds
-from hookwright_runtime.descriptors import connections_that_fit
-from hookwright_runtime.endpoint_tests import TESTS_AT_ONCE
 from hookwright_runtime.server import HEALTH_BOUNDS, Server
 
 log = structlog.get_logger(__name__)
@@ -61,8 +56,6 @@ _AUDIT_PAUSE: Final = 2.0
 _SYNC_PAUSE: Final = 0.1
 _COMPARE_PAUSE: Final = 180.0
 _RESIGN_SECONDS: Final = 1.0
-_OTHER_DESCRIPTORS: Final = 320
-"""Descriptors for health, refused connections, the store, the API server and name resolution."""
 _HOUR_MS: Final = 3_600_000
 
 
@@ -205,9 +198,7 @@ class Operator:
             )
         )
         bounds = ConnectionBounds(
-            total=connections_that_fit(
-                settings.intake_connections, beside=settings.max_in_flight + TESTS_AT_ONCE + _OTHER_DESCRIPTORS
-            ),
+            total=descriptors.intake_connections(settings.intake_connections, descriptors.budget()),
             per_address=settings.intake_connections_per_address,
         )
         self._servers.append(
@@ -374,39 +365,3 @@ def _election(settings: Settings, kube: Kube, term: Term) -> Election | None:
         return None
     identity = f"{settings.instance or 'operator'}/{secrets.token_hex(8)}"
     return Election(kube, term, namespace=settings.namespace, identity=identity, name=settings.instance)
-
-
-async def run(settings: Settings) -> None:
-    """Run an operator until SIGTERM or SIGINT.
-
-    Raises:
-        StoreError: the database cannot be opened, or belongs to another installation.
-        KubeError: there are no credentials of a cluster, or they may not read namespace kube-system.
-    """
-    ended = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, ended.set)
-    kube = await Kube.connect()
-    try:
-        installation = await this_installation(kube, settings.namespace, ended)
-        if installation is None:
-            return
-        await claim_database(settings.database_url, installation, clock=now_ms)
-        store = await Store.open(
-            settings.database_url,
-            instance=settings.instance or "operator",
-            name=settings.instance,
-            delivers="deliver" in settings.roles,
-            lease_ms=int(settings.lease * 1000),
-            clock=now_ms,
-            observe=lambda operation, seconds: metrics.STORE_DURATION_OF(operation).observe(seconds),
-        )
-        try:
-            operator = Operator(settings, kube, store)
-            await operator.start()
-            await ended.wait()
-            await operator.stop()
-        finally:
-            await store.close()
-    finally:
-        await kube.close()

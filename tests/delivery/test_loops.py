@@ -144,7 +144,7 @@ async def test_a_repeated_event_delivers_nothing_and_leaves_no_place_taken(start
     for _ in range(5):
         assert (await engine.post(event_id="one")).duplicates == 1
     await until(lambda: held(engine, "orders") == 0)
-    assert engine.dispatcher._bytes == 0
+    assert engine.dispatcher._memory.used == 0
     assert len(receiver.received) == 1
 
 
@@ -158,7 +158,7 @@ async def test_an_event_that_could_not_be_stored_leaves_no_place_taken(
         with pytest.raises(Exception, match="locked"):
             await engine.post(body=b"1")
     assert held(engine, "orders") == 0
-    assert engine.dispatcher._bytes == 0
+    assert engine.dispatcher._memory.used == 0
     await engine.post(body=b"2")
     await engine.ended("orders", 1)
     assert bodies(receiver) == [2]
@@ -236,7 +236,7 @@ async def test_an_event_for_an_endpoint_that_goes_meanwhile_is_discarded(start: 
     await posting
     counts = await engine.counts("orders")
     assert (counts.pending, counts.discarded) == (0, 1)
-    assert engine.dispatcher._bytes == 0
+    assert engine.dispatcher._memory.used == 0
 
 
 async def test_an_endpoint_that_comes_back_is_served_where_it_stood(start: Start, receiver: Receiver) -> None:
@@ -299,13 +299,13 @@ async def test_full_memory_lets_every_endpoint_go_on(start: Start, receiver: Rec
         for _ in range(60):
             await engine.post("opened", body=b"x" * 1000)
         await until(lambda: busy.now == 8)
-        assert engine.dispatcher._bytes <= 41_000
+        assert engine.dispatcher._memory.used <= 41_000
         engine.registry.put(subscriber("orders", receiver.url))
         await engine.post_many(30)
         await engine.ended("orders", 30)
         busy.open.set()
         await engine.ended("hanging", 60)
-        assert engine.dispatcher._bytes == 0
+        assert engine.dispatcher._memory.used == 0
 
 
 async def test_draining_finishes_attempts_and_gives_back_the_rest(start: Start, receiver: Receiver) -> None:

@@ -218,5 +218,5 @@ async def test_nothing_else_takes_the_room_of_a_claim_under_way(
     finally:
         monkeypatch.undo()
         held.go_on.set()
-        await until(lambda: engine.dispatcher._bytes == 0)
+        await until(lambda: engine.dispatcher._memory.used == 0)
         await engine.stop(grace=0)

@@ -114,7 +114,7 @@ async def test_what_waits_is_released_at_the_end(tmp_path: Path) -> None:
             await until(lambda: engine.dispatcher._lanes["orders"].postponed >= 1)
             await engine.dispatcher.drain(5)
             assert await engine.store.claim([("orders", 64)])
-        assert engine.dispatcher._bytes == 0
+        assert engine.dispatcher._memory.used == 0
         await engine.stop(grace=1)
 
 

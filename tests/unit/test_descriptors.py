@@ -81,8 +81,8 @@ def test_the_operator_refuses_to_start_with_a_bound_that_does_not_fit() -> None:
 def test_the_operator_raises_the_soft_limit_to_the_hard_limit() -> None:
     """A small soft limit does not count."""
     program = (
-        "import resource; from hookwright_operator.descriptors import raise_limit; "
-        "print(raise_limit(), *resource.getrlimit(resource.RLIMIT_NOFILE))"
+        "import resource; from hookwright_runtime.descriptors import raise_descriptor_limit; "
+        "print(raise_descriptor_limit(), *resource.getrlimit(resource.RLIMIT_NOFILE))"
     )
     shown = subprocess.run(
         ["/bin/sh", "-c", f'ulimit -Sn 500 && ulimit -Hn 4000 && exec {sys.executable} -c "{program}"'],

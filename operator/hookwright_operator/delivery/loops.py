@@ -5,19 +5,19 @@ claim of what waits in the store. Either way it is this process's alone until it
 """
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import AbstractContextManager, suppress
 from typing import Final
 
 import structlog
 
 from hookwright_operator import metrics
+from hookwright_operator.delivery.claim_releaser import ClaimReleaser
 from hookwright_operator.delivery.claims import Claims
 from hookwright_operator.delivery.dues import Dues
 from hookwright_operator.delivery.ground import Ground
 from hookwright_operator.delivery.lanes import Lane
 from hookwright_operator.delivery.own_faults import OwnFaults
-from hookwright_operator.delivery.persisting import persist
 from hookwright_operator.delivery.results import Result, Results
 from hookwright_operator.delivery.schedule import RetrySchedule
 from hookwright_operator.delivery.scheduler import Scheduler, Shares
@@ -82,6 +82,7 @@ class Dispatcher:
         self._gained = asyncio.Event()
         self._tasks = Tasks()
         self._runners = Runners(self._tasks, self._attempt)
+        self._releaser = ClaimReleaser(store, self._tasks, self.ground, self.waiting)
         self._results = Results(store, self._tasks, stored=self._stored, over=self._over)
         self._own_faults = OwnFaults()
         self._lease_until_ms = 0
@@ -240,20 +241,11 @@ class Dispatcher:
         """How many attempts are under way."""
         return self._scheduler.in_flight
 
-    @property
-    def _bytes(self) -> int:
-        return self._memory.used
-
     # ---- claiming
 
-    @contextmanager
-    def claim_room(self) -> Iterator[int]:
+    def claim_room(self) -> AbstractContextManager[int]:
         """Reserve bytes for the bodies of one claim; nothing else gets them until the claim has ended."""
-        room = self._memory.set_aside(self._bounds.memory // CLAIMS_IN_MEMORY)
-        try:
-            yield room
-        finally:
-            self._memory.set_aside(-room)
+        return self._memory.set_aside(self._bounds.memory // CLAIMS_IN_MEMORY)
 
     def affordable(self, lane: Lane, room: int) -> int:
         """Return how many deliveries a lane may claim; without room only one, and only if it has no other."""
@@ -272,7 +264,7 @@ class Dispatcher:
                 continue
             lane.ready.append(delivery)
             self._memory.take(lane.endpoint.namespace, len(delivery.body))
-        self._release(strays)
+        self._releaser.release(strays)
 
     def later(self, lane: Lane, due_ms: int) -> None:
         """Take note of when the store has more for a lane."""
@@ -373,7 +365,7 @@ class Dispatcher:
             lane.postpone(delivery, now)
             self._memory.take(lane.endpoint.namespace, len(delivery.body))
         else:
-            self._release([delivery])
+            self._releaser.release([delivery])
         self.ground.end(lane.shard)
 
     # ---- settling
@@ -399,25 +391,8 @@ class Dispatcher:
         if lane.ready:
             size = sum(len(delivery.body) for delivery in lane.ready)
             self._memory.give(lane.endpoint.namespace, size)
-            self._release(tuple(lane.ready))
+            self._releaser.release(tuple(lane.ready))
             lane.ready.clear()
-
-    def _release(self, deliveries: Sequence[Claimed]) -> None:
-        if deliveries:
-            ids = [delivery.id for delivery in deliveries]
-            uids = {delivery.endpoint_uid for delivery in deliveries}
-            for uid in uids:
-                self.ground.begin(shard_of(uid))
-            self._tasks.spawn(self._release_until_done(ids, uids))
-
-    async def _release_until_done(self, ids: Sequence[str], uids: Iterable[str]) -> None:
-        try:
-            await persist(lambda: self._store.release(ids), "deliveries wait to be given back")
-        finally:
-            for uid in uids:
-                self.ground.end(shard_of(uid))
-        for uid in uids:
-            self.waiting(uid)
 
     def _now_seconds(self) -> float:
         return self._clock_ms() / 1000

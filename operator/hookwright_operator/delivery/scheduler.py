@@ -4,6 +4,8 @@ No decision depends on the time: the rate limit of an endpoint and the claim lea
 """
 
 from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from hookwright_operator.delivery.lanes import Lane
@@ -106,16 +108,20 @@ class Shares:
         if not share.endpoints:
             self._forget_unused(namespace, share)
 
-    def set_aside(self, amount: int) -> int:
-        """Take as much of the bound as is free, at most an amount, for no namespace; return it.
-
-        A negative amount, one that an earlier call returned, counts as free again.
-        """
+    @contextmanager
+    def set_aside(self, amount: int) -> Iterator[int]:
+        """Take as much of the bound as is free, at most an amount, for no namespace, until the block ends."""
         amount = min(amount, max(0, self._bound - self.used))
+        self._count_aside(amount)
+        try:
+            yield amount
+        finally:
+            self._count_aside(-amount)
+
+    def _count_aside(self, amount: int) -> None:
         self.used += amount
         self._spare -= amount
         self._set_aside += amount
-        return amount
 
     def _forget_unused(self, namespace: str, share: _Share) -> None:
         if not share.used and not share.endpoints:

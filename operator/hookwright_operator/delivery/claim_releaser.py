@@ -1,0 +1,42 @@
+"""Releases claims that this process does not use, so that any replica may claim these deliveries."""
+
+from collections.abc import Callable, Iterable, Sequence
+
+from hookwright_operator.delivery.ground import Ground
+from hookwright_operator.delivery.persisting import persist
+from hookwright_operator.delivery.seams import Store
+from hookwright_operator.delivery.tasks import Tasks
+from hookwright_operator.store.model import Claimed
+from hookwright_operator.store.shards import shard_of
+
+
+class ClaimReleaser:
+    """Releases claims in the background, however long the store does not answer.
+
+    Args:
+        store: has the claims.
+        tasks: in which claims are released.
+        ground: counts the shards of these deliveries as busy until their claims are released.
+        released: called with the uid of each endpoint that has deliveries to claim again.
+    """
+
+    def __init__(self, store: Store, tasks: Tasks, ground: Ground, released: Callable[[str], None]) -> None:
+        self._store, self._tasks, self._ground, self._released = store, tasks, ground, released
+
+    def release(self, deliveries: Sequence[Claimed]) -> None:
+        """Release the claims on deliveries soon."""
+        if deliveries:
+            ids = [delivery.id for delivery in deliveries]
+            uids = {delivery.endpoint_uid for delivery in deliveries}
+            for uid in uids:
+                self._ground.begin(shard_of(uid))
+            self._tasks.spawn(self._release_until_done(ids, uids))
+
+    async def _release_until_done(self, ids: Sequence[str], uids: Iterable[str]) -> None:
+        try:
+            await persist(lambda: self._store.release(ids), "store refuses to release claims, retrying")
+        finally:
+            for uid in uids:
+                self._ground.end(shard_of(uid))
+        for uid in uids:
+            self._released(uid)
