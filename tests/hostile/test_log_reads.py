@@ -23,7 +23,7 @@ from hookwright_operator.store.store import Store
 SLICES = 120
 IN_A_SLICE = 1_000
 SPARSE = "uid-sparse"
-LIMIT = 100
+LIMIT = 250
 STEPS_A_ROW = 30
 """Steps of SQLite's machine that one examined row may take; a row takes about half of them."""
 
