@@ -56,7 +56,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 @dataclass(slots=True)
 class Site:
-    """An engine whose store counts transactions with its clock: each transaction has a time of its own."""
+    """An engine whose store counts transactions with its clock: no two transactions have the same time."""
 
     engine: Engine
 
@@ -288,7 +288,7 @@ async def test_a_request_beyond_every_bound_is_refused_in_words(site: Site) -> N
 
 
 async def test_a_tenant_whose_deliveries_wait_to_be_written_starts_no_more(site: Site) -> None:
-    """Its next large request is told to wait; its small ones and those of other tenants are accepted."""
+    """Its next large request is refused for now; its small ones and those of other tenants are accepted."""
     endpoints = 1 + fan_out_writer.MAX_BACKLOG // MAX_EVENTS
     site.subscribe(endpoints, suspend=True)
     await site.engine.loops.stop("fan-out")

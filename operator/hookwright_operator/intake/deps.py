@@ -17,7 +17,7 @@ class AcceptResult(NamedTuple):
     Attributes:
         accepted: how many events are new.
         duplicates: how many were repetitions, which deliver nothing new.
-        deliveries: how many deliveries were written.
+        deliveries: how many deliveries the new events have; some may still have to be written.
     """
 
     accepted: int
@@ -31,7 +31,7 @@ class Accepter(Protocol):
     async def accept(
         self, namespace: str, project: str, events: Sequence[IncomingEvent], *, trace: str | None = None
     ) -> AcceptResult:
-        """Write the events and their deliveries in one transaction, and return after its commit.
+        """Write the events in one transaction, and return after its commit; the deliveries of many may follow it.
 
         Args:
             namespace: of the project.
@@ -40,6 +40,7 @@ class Accepter(Protocol):
             trace: the ``traceparent`` that their attempts go on with, None where they are not traced.
 
         Raises:
+            ProblemError: 422, too many deliveries for one request; 429, too many deliveries of the namespace wait.
             StoreUnavailable: nothing was written.
         """
 
