@@ -1,6 +1,6 @@
-"""A process without file descriptors: no receiver is charged, nothing is lost, and nobody spins.
+"""A process without file descriptors: no receiver is charged, nothing is lost, and no loop spins.
 
-The tests lower the soft limit of their own process and take all descriptors that are left.
+The tests reduce the soft limit of the test process and take all descriptors that are left.
 """
 
 import asyncio

@@ -194,7 +194,7 @@ async def test_time_in_the_queue_for_a_look_up_does_not_count(monkeypatch: pytes
 
 
 async def test_a_failing_name_is_not_looked_up_at_every_attempt(receiver_port: int) -> None:
-    """Failures are remembered, for a while that grows; then the name is looked up again and delivers."""
+    """Failures are remembered longer each time; then the name is looked up again and delivers."""
     with names() as looked_up:
         looked_up.errors["fails.example.com"] = socket.gaierror(socket.EAI_AGAIN, "Temporary failure")
         async with loopback(lookup=looked_up) as sender:
@@ -207,7 +207,7 @@ async def test_a_failing_name_is_not_looked_up_at_every_attempt(receiver_port: i
 
 
 async def test_a_failure_of_one_tenant_is_not_charged_to_another(receiver_port: int) -> None:
-    """Each namespace remembers for itself, so nobody inherits a failure."""
+    """Each namespace remembers for itself, so a failure of one tenant stays with it."""
     with names() as looked_up:
         looked_up.errors["shared.example.com"] = socket.gaierror(socket.EAI_NONAME, "Name or service not known")
         async with loopback(lookup=looked_up) as sender:

@@ -1,4 +1,4 @@
-"""Pure: what is known of host names, for each namespace by itself.
+"""Pure: addresses and failures of host names, kept separately by namespace.
 
 No namespace sees or evicts the entries of another one. Times are seconds of the event loop's clock.
 """
@@ -25,7 +25,7 @@ _ADDRESSES: Final = 16
 
 @dataclass(slots=True)
 class Known:
-    """What is known of one name.
+    """Addresses and failures of one name.
 
     Attributes:
         addresses: found last, the next one to use first; empty if none are known.
@@ -78,7 +78,7 @@ class Known:
 
 
 class NameCache:
-    """What is known of names, by namespace, the entry used last kept longest.
+    """Entries of names, by namespace; the entry used last is kept longest.
 
     Args:
         total: entries of all namespaces.
@@ -94,7 +94,7 @@ class NameCache:
         return self._size
 
     def get(self, namespace: str, host: str) -> Known:
-        """Return what a namespace knows of a name; a new entry evicts the least recently used one."""
+        """Return the entry of a name for a namespace; a new entry evicts the least recently used one."""
         names = self._names.get(namespace)
         if names is not None and (known := names.get(host)) is not None:
             names.move_to_end(host)

@@ -36,7 +36,7 @@ class _Pending:
     """A look-up that waits for its place or runs.
 
     Attributes:
-        fault: why it could not be made, for no reason of the name's.
+        fault: the error that prevented the look-up and does not concern the name.
     """
 
     namespace: str
@@ -49,7 +49,7 @@ class _Pending:
 
 
 class GuardedResolver:
-    """Looks names up in threads of its own, with bounds for each namespace, and drops what the guard refuses.
+    """Look-ups in separate threads, with bounds for each namespace; addresses that the guard refuses are dropped.
 
     An answer is used again for some seconds, then used while it is renewed, and judged by the guard at each use.
     A failure is remembered as well, longer each time.
@@ -106,7 +106,7 @@ class GuardedResolver:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     async def _known(self, namespace: str, host: str, port: int) -> Known:
-        """Return what is known of a name, after the look-up that is due, if no answer may be used meanwhile."""
+        """Return the entry of a name; if no known answer may be used, after the look-up that is due."""
         now = self._loop.time()
         known = self._names.get(namespace, host)
         if not known.due(now):
@@ -206,8 +206,7 @@ def _two_of_each_family(addresses: Sequence[str]) -> list[str]:
 def system_lookup(host: str, port: int) -> list[str]:
     """Look a name up as the system is configured to (``getaddrinfo``); blocks.
 
-    It takes every spelling that the C library takes for an address, such as ``0x7f.1``, so these are
-    judged by what they mean.
+    The C library accepts spellings such as ``0x7f.1`` as addresses, so the guard judges the address behind them.
 
     Raises:
         OSError: the name has no address, or the look-up failed; ``EMFILE`` if this process lacks descriptors.

@@ -53,7 +53,7 @@ def test_namespaces_take_turns() -> None:
 
 
 def test_the_queue_of_a_namespace_is_bounded() -> None:
-    """What exceeds it is refused, and other namespaces are not concerned."""
+    """Surplus look-ups are refused, and other namespaces are not concerned."""
     them = turns(waiting=2)
     assert [them.add("a", "a") for _ in range(3)] == [True, True, False]
     assert them.add("b", "b")

@@ -1,4 +1,4 @@
-"""What is known of names: how long answers and failures count, and whose entries are evicted."""
+"""The memory of names: how long answers and failures count, and which entries are evicted."""
 
 import socket
 
@@ -11,7 +11,7 @@ GONE = socket.gaierror(socket.EAI_NONAME, "Name or service not known")
 
 
 def found(*addresses: str, took: float = 0.01) -> Known:
-    """Return what is known of a name that was found at second 100."""
+    """Return the entry of a name that was found at second 100."""
     known = Known()
     known.found(list(addresses), 100.0, took)
     return known
@@ -28,7 +28,7 @@ def test_an_answer_is_fresh_then_served_while_renewed_then_waited_for() -> None:
 
 
 def test_an_answer_survives_a_failure_for_now_and_no_further_than_its_age() -> None:
-    """A name server that is away for a minute costs no attempt of a known name."""
+    """If a name server is unavailable for a minute, attempts at known names go on."""
     known = found("192.0.2.1")
     known.failed(AGAIN, 200.0, 0.01)
     assert known.take(201.0) == ["192.0.2.1"]
@@ -47,7 +47,7 @@ def test_a_name_that_is_gone_is_forgotten_at_once() -> None:
 
 
 def test_failures_in_a_row_are_remembered_longer_each_time_up_to_a_minute() -> None:
-    """An answer begins anew."""
+    """An answer resets the pause."""
     known, pauses = Known(), []
     for _ in range(8):
         known.failed(AGAIN, 100.0, 0.01)

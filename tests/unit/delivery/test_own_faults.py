@@ -1,4 +1,4 @@
-"""Which errors are faults of this process, and which tell something of the receiver."""
+"""Which errors are faults of this process, and which are faults of the receiver."""
 
 import errno
 import os
