@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Awaitable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -158,6 +158,7 @@ class Replica:
     receivers: Receivers
     gate: Gate
     observed: list[str]
+    clock: Callable[[], int]
     registry: Registry = field(default_factory=Registry)
     loops: Supervisor = field(default_factory=Supervisor)
     dispatcher: Dispatcher = field(init=False)
@@ -167,19 +168,30 @@ class Replica:
 
     @classmethod
     async def start(
-        cls, url: str, name: str, receivers: Receivers, *, endpoints: Iterable[Endpoint], sweep: float = 0.05
+        cls,
+        url: str,
+        name: str,
+        receivers: Receivers,
+        *,
+        endpoints: Iterable[Endpoint],
+        sweep: float = 0.05,
+        ahead_ms: int = 0,
     ) -> "Replica":
-        """Start a process; one of the same name is dead."""
+        """Start a process whose clock is ahead of the receivers'; one of the same name is dead."""
         observed: list[str] = []
+
+        def clock() -> int:
+            return receivers.clock() + ahead_ms
+
         store = await Store.open(
             url,
             instance=name,
             name=name,
             lease_ms=LEASE_MS,
-            clock=receivers.clock,
+            clock=clock,
             observe=lambda operation, _: observed.append(operation),
         )
-        replica = cls(name, store, receivers, Gate(), observed)
+        replica = cls(name, store, receivers, Gate(), observed, clock)
         replica.gate.open.set()
         gated = Gated(store, replica.gate)
         replica.dispatcher = Dispatcher(
@@ -187,7 +199,7 @@ class Replica:
             replica,
             RetrySchedule.parse("100ms,100ms,100ms,100ms,100ms,100ms,100ms,100ms"),
             Bounds(window=8, memory=1 << 20, in_flight=2 * TOGETHER),
-            clock_ms=receivers.clock,
+            clock_ms=clock,
             observer=Watcher(),
             sweep=sweep,
             shared=True,
@@ -221,7 +233,7 @@ class Replica:
 
     async def send(self, endpoint: Endpoint, *, body: bytes, **_: object) -> Outcome:
         """Make an attempt, which ends when the receivers say so."""
-        started_ms = self.receivers.clock()
+        started_ms = self.clock()
         status = await self.gate.through(self.receivers.begin(self.name, endpoint.uid, body).status)
         return Outcome(status, "" if status == 200 else "refused", "", duration_ms=1, started_ms=started_ms)
 

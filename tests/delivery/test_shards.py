@@ -1,7 +1,7 @@
 """Several processes on one PostgreSQL database: whatever happens to them, an endpoint is sent to by one at a time."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -45,7 +45,12 @@ def url(postgres: PostgresServer, database_url: str) -> str:
 
 @dataclass(slots=True)
 class World:
-    """Everything, and what may happen to it."""
+    """Everything, and what may happen to it.
+
+    Attributes:
+        ahead_ms: most milliseconds that the clock of a process is ahead of the slowest one.
+        steps_ms: milliseconds that may pass at once.
+    """
 
     url: str
     random: Random
@@ -53,6 +58,8 @@ class World:
     receivers: Receivers
     replicas: dict[str, Replica] = field(default_factory=dict)
     posted: int = 0
+    ahead_ms: int = 0
+    steps_ms: Sequence[int] = (100, 1_000, 3_000, 5_000, LEASE_MS, LEASE_MS + CLOCKS_DIFFER_MS)
 
     @property
     def running(self) -> list[Replica]:
@@ -65,7 +72,9 @@ class World:
         if name in self.replicas:
             await self.replicas.pop(name).kill()
         endpoints = [subscriber(uid, "", timeout=TIMEOUT, max_in_flight=MAX_IN_FLIGHT) for uid in UIDS]
-        self.replicas[name] = await Replica.start(self.url, name, self.receivers, endpoints=endpoints)
+        ahead = self.random.randint(0, self.ahead_ms)
+        started = await Replica.start(self.url, name, self.receivers, endpoints=endpoints, ahead_ms=ahead)
+        self.replicas[name] = started
 
     async def post(self) -> None:
         """Accept events at any of them."""
@@ -81,7 +90,7 @@ class World:
 
     async def pass_time(self) -> None:
         """Let time pass, at times more than a lease while nobody is stopped."""
-        self.clock.advance(self.random.choice([100, 1_000, 3_000, 5_000, LEASE_MS, LEASE_MS + CLOCKS_DIFFER_MS]))
+        self.clock.advance(self.random.choice(self.steps_ms))
         self.receivers.time_out()
 
     async def pause(self) -> None:

@@ -1,0 +1,144 @@
+"""Clocks of replicas that differ: no endpoint is sent to by two replicas at once, and nothing is lost.
+
+Replicas share a real PostgreSQL database. Each judges leases by its own clock. The clocks stand still until a test
+turns them, so the tests do not depend on the speed of the machine.
+
+Two bounds hold. Living replicas may differ by half a lease, because each renews its lease after a sixth of it. A
+replica that stops within its lease and goes on may differ by one second (`CLOCKS_DIFFER_MS`).
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from random import Random
+
+import pytest
+from delivery.engine import eventually, subscriber, until
+from delivery.replicas import LEASE_MS, MAX_IN_FLIGHT, TIMEOUT, Receivers, Replica
+from delivery.test_shards import UIDS, World
+from store.making import EMPTY, Clock, migrated
+
+from hookwright_dev.postgres import PostgresServer, postgres_server
+from hookwright_operator.store.shards import CLOCKS_DIFFER_MS, SHARDS
+
+BEAT_MS = LEASE_MS // 6
+"""The time between two heartbeats of the operator."""
+
+LIVING = {
+    "clocks in step": 0,
+    "a millisecond": 1,
+    "a retry": 100,
+    "the tolerance": CLOCKS_DIFFER_MS,
+    "more than the tolerance": 3 * CLOCKS_DIFFER_MS,
+    "a timeout": TIMEOUT * 1000,
+    "half a lease": LEASE_MS // 2,
+}
+"""Milliseconds between the clocks of two living replicas."""
+
+
+@pytest.fixture(scope="module")
+def postgres() -> Iterator[PostgresServer]:
+    """A server for this module."""
+    with postgres_server() as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def database_url(postgres: PostgresServer) -> str:
+    """A database with the schema."""
+    url = postgres.new_database("skew")
+    asyncio.run(migrated(url))
+    return url
+
+
+@pytest.fixture
+def url(postgres: PostgresServer, database_url: str) -> str:
+    """The database, emptied."""
+    postgres.execute(EMPTY, database="skew")
+    return database_url
+
+
+async def renewed(replicas: list[Replica]) -> None:
+    """Wait until each replica has renewed its lease."""
+    await until(lambda: all(one.dispatcher._lease_until_ms >= one.clock() + LEASE_MS for one in replicas))
+
+
+@pytest.mark.parametrize("first", ["behind", "ahead"])
+@pytest.mark.parametrize("sentence", LIVING)
+async def test_living_replicas_keep_their_shares_and_send_each_delivery_once(
+    url: str, sentence: str, first: str
+) -> None:
+    """Neither takes the other for dead, whichever of the two was first and for as long as both live."""
+    clock = Clock()
+    receivers = Receivers(clock, answer_at_once=True)
+    endpoints = [subscriber(uid, "", timeout=TIMEOUT, max_in_flight=MAX_IN_FLIGHT) for uid in UIDS]
+    skews = {"behind": 0, "ahead": LIVING[sentence]}
+    replicas: list[Replica] = []
+    try:
+        for name in (first, *(skews.keys() - {first})):
+            started = await Replica.start(url, name, receivers, endpoints=endpoints, ahead_ms=skews[name])
+            replicas.append(started)
+        await until(lambda: {len(one.dispatcher.ground) for one in replicas} == {SHARDS // 2})
+        shares = [frozenset(one.dispatcher.ground._since) for one in replicas]
+        for number in range(12):
+            await replicas[number % 2].post(number)
+            clock.advance(BEAT_MS)
+            await renewed(replicas)
+
+        async def all_delivered() -> bool:
+            clock.advance(100)
+            await renewed(replicas)
+            counts = (await replicas[0].store.counts()).values()
+            return sum(count.delivered for count in counts) == 12 * len(UIDS)
+
+        await eventually(all_delivered)
+        assert [frozenset(one.dispatcher.ground._since) for one in replicas] == shares
+        assert [one.dispatcher.lapses for one in replicas] == [0, 0]
+        assert receivers.wrong == []
+        assert receivers.begun == 12 * len(UIDS)
+    finally:
+        for one in replicas:
+            await one.kill()
+
+
+@pytest.mark.parametrize("seed", range(3))
+async def test_replicas_that_start_and_end_by_clocks_half_a_lease_apart_send_nothing_by_two(
+    url: str, seed: int
+) -> None:
+    """Starts, kills and ends, while no living replica misses its heartbeat: nothing is sent by two, nothing is lost."""
+    clock = Clock()
+    steps_ms = (100, 1_000, BEAT_MS)
+    world = World(url, Random(seed), clock, Receivers(clock), ahead_ms=LEASE_MS // 2, steps_ms=steps_ms)
+    steps = [world.start] * 2 + [world.post] * 6 + [world.answer] * 6 + [world.pass_time] * 4 + [world.kill, world.end]
+    await happen(world, steps, beating=True)
+
+
+@pytest.mark.parametrize("seed", range(3))
+async def test_replicas_that_stop_and_go_on_by_clocks_a_second_apart_send_nothing_by_two(url: str, seed: int) -> None:
+    """A replica that was stopped beyond its lease believes nothing that it knew, although its clock is behind."""
+    clock = Clock()
+    world = World(url, Random(seed), clock, Receivers(clock), ahead_ms=CLOCKS_DIFFER_MS - 1)
+    steps = [world.start] * 2 + [world.post] * 6 + [world.answer] * 6 + [world.pass_time] * 3
+    steps += [world.pause, world.resume, world.resume, world.kill, world.end]
+    await happen(world, steps)
+
+
+async def happen(world: World, steps: Sequence[Callable[[], Awaitable[None]]], *, beating: bool = False) -> None:
+    """Take steps by chance, and check after each that no endpoint is sent to by two replicas.
+
+    Args:
+        world: the replicas.
+        steps: what may happen.
+        beating: whether every replica renews its lease after each step.
+    """
+    await world.start()
+    try:
+        for _ in range(100):
+            await world.random.choice(steps)()
+            if beating:
+                await renewed(world.running)
+            await world.breathe()
+            assert world.receivers.wrong == []
+        await world.all_ends_well()
+    finally:
+        for replica in world.replicas.values():
+            await replica.kill()
