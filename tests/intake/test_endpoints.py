@@ -1,10 +1,12 @@
 """The routes of one endpoint: test, secret, delivery log, retry."""
 
+import asyncio
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import pytest
-from intake.recorder import ORDERS, Intake, Result, Tokens, refused
+from intake.recorder import ORDERS, Intake, Log, Result, Tokens, refused
 
 from hookwright_operator.registry import Endpoint
 from hookwright_operator.store.model import Attempt, DeliveryRecord, State
@@ -152,6 +154,32 @@ async def test_the_log_comes_in_pages(intake: Intake) -> None:
             break
         params["cursor"] = page["next"]
     assert seen == [f"dlv_{number:02}" for number in range(7, 0, -1)]
+
+
+async def test_a_namespace_reads_its_logs_one_page_at_a_time(intake: Intake, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Further requests wait for their turn, other routes do not, and each request gets its page."""
+    under_way = most = 0
+    go_on = asyncio.Event()
+    read = Log.deliveries
+
+    async def slow(
+        log: Log, endpoint_uid: str, *, state: State | None, limit: int, cursor: str | None
+    ) -> tuple[Sequence[DeliveryRecord], str | None]:
+        nonlocal under_way, most
+        under_way += 1
+        most = max(most, under_way)
+        await go_on.wait()
+        under_way -= 1
+        return await read(log, endpoint_uid, state=state, limit=limit, cursor=cursor)
+
+    monkeypatch.setattr(Log, "deliveries", slow)
+    keep(intake, record(1))
+    pages = [asyncio.create_task(intake.client.get("/webhookendpoints/orders/deliveries")) for _ in range(3)]
+    for _ in range(20):
+        assert (await intake.client.get("/webhookendpoints/orders/deliveries/dlv_01")).status_code == 200
+    go_on.set()
+    assert [len((await page).json()["data"]) for page in pages] == [1, 1, 1]
+    assert most == 1
 
 
 async def test_the_log_can_be_narrowed_to_a_status(intake: Intake) -> None:
