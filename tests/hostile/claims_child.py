@@ -3,6 +3,7 @@
 import asyncio
 import sys
 
+import uvloop
 from delivery.engine import Engine, Plan, now_ms, subscriber, until
 
 from hookwright_operator.store.store import Store
@@ -22,4 +23,4 @@ async def main(url: str, receiver: str, endpoints: int) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(sys.argv[1], sys.argv[2], int(sys.argv[3])))
+    uvloop.run(main(sys.argv[1], sys.argv[2], int(sys.argv[3])))
