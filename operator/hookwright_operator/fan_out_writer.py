@@ -120,8 +120,9 @@ class FanOutWriter:
     async def _write_round(self) -> None:
         for namespace, fan_outs in tuple(self._open.items()):
             fan_out = fan_outs.pop(next(iter(fan_outs)))
-            # Last, so that a fan-out that cannot be written keeps no other one waiting.
+            # Both go to the end, so that a fan-out that cannot be written keeps no other one waiting.
             fan_outs[fan_out.id] = fan_out
+            self._open[namespace] = self._open.pop(namespace)
             await self._write(fan_out)
             if not fan_outs:
                 del self._open[namespace]
@@ -136,11 +137,10 @@ class FanOutWriter:
             fan_outs[fan_out.id] = fan_out._replace(left=written.left)
         if written is None:
             return
-        for uid in written.endpoint_uids - written.gone:
+        metrics.DELIVERIES.labels("discarded").inc(written.discarded)
+        for uid in written.endpoint_uids:
             self._dispatcher.waiting(uid)
             self._on_change(uid)
-        for uid in written.gone:
-            metrics.DELIVERIES.labels("discarded").inc(await self._store.discard(uid, "endpoint deleted"))
 
     def _add(self, fan_out: FanOut) -> None:
         self._open.setdefault(fan_out.namespace, {}).setdefault(fan_out.id, fan_out)

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from delivery.engine import Engine, Plan, eventually, now_ms, subscriber, until
-from sqlalchemy import text
+from sqlalchemy import Connection, text
 from store.making import EMPTY, migrated
 
 from hookwright_dev.postgres import PostgresServer, postgres_server
@@ -266,11 +266,8 @@ async def test_an_endpoint_that_is_deleted_meanwhile_keeps_nothing_pending(site:
 
     await site.written(endpoints * events)
 
-    async def discarded() -> bool:
-        return (await site.engine.counts(uids[7])).discarded == events
-
-    await eventually(discarded)
-    assert (await site.engine.counts(uids[7])).pending == 0
+    deleted = await site.engine.counts(uids[7])
+    assert (deleted.discarded, deleted.pending) == (events, 0)
     assert (await site.engine.counts(uids[8])).pending == events
 
 
@@ -302,6 +299,34 @@ async def test_a_tenant_whose_deliveries_wait_to_be_written_starts_no_more(site:
     assert f"{MAX_EVENTS * endpoints} deliveries of namespace acme" in refusal.detail
     assert await site.post(1, first=5000) == (1, 0, endpoints)
     assert (await site.post(1, namespace="other")).accepted == 1
+
+
+async def test_a_fan_out_that_cannot_be_written_keeps_no_other_one_waiting(site: Site) -> None:
+    """The deliveries of other tenants and of the same tenant's other requests are written."""
+    endpoints, events = 20, 50
+    site.subscribe(endpoints, suspend=True)
+    await site.engine.loops.stop("fan-out")
+    await site.post(events)
+    await site.post(events, first=events)
+
+    def spoil(connection: Connection) -> None:
+        connection.execute(
+            text(
+                "UPDATE fan_outs SET namespace = 'spoilt', event_ids = '[null]', total = 1 WHERE id ="
+                " (SELECT min(id) FROM fan_outs)"
+            )
+        )
+
+    await site.engine.store._once("spoil", spoil)
+    site.engine.accepter.fan_outs._open.clear()
+
+    site.engine.loops.start("fan-out", site.engine.accepter.fan_outs.run)
+
+    async def written() -> bool:
+        return bool(await site.scalar("SELECT count(*) FROM deliveries") == endpoints * events)
+
+    await eventually(written, within=60)
+    assert await site.scalar("SELECT count(*) FROM fan_outs") == 1
 
 
 @pytest.mark.parametrize("url", ["postgresql"], indirect=True)

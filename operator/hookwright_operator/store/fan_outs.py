@@ -16,7 +16,7 @@ from typing import Final, NamedTuple, Protocol, TypeVar
 from pydantic_core import from_json, to_json
 from sqlalchemy import BigInteger, Connection, Text, bindparam, delete, insert, select, update
 
-from hookwright_operator.store import accepting, counting
+from hookwright_operator.store import accepting, counting, removing
 from hookwright_operator.store.model import Accepted, NewEvent
 from hookwright_operator.store.rows import packed, rows
 from hookwright_operator.store.schema import fan_outs, gone_endpoints
@@ -27,6 +27,9 @@ T = TypeVar("T")
 
 SLICE: Final = 512
 """Deliveries that one transaction writes; a request of more becomes fan-outs."""
+
+DELETED: Final = "endpoint deleted"
+"""The reason of a delivery that is discarded because its endpoint does not exist any more."""
 
 _LISTED: Final = 1000
 """Fan-outs that one look returns."""
@@ -63,13 +66,13 @@ class Written(NamedTuple):
     """One slice of a fan-out.
 
     Attributes:
-        endpoint_uids: the endpoints that got deliveries.
-        gone: those of them that were deleted; their deliveries are to be discarded.
+        endpoint_uids: the endpoints that got pending deliveries.
+        discarded: deliveries that were discarded at once, because their endpoints were deleted.
         left: deliveries that are still to be written.
     """
 
     endpoint_uids: frozenset[str]
-    gone: frozenset[str]
+    discarded: int
     left: int
 
 
@@ -215,9 +218,12 @@ def write_slice(
         connection.execute(_MOVE, {"fan_out": fan_out_id, "reached": reached})
     else:
         connection.execute(_END, {"fan_out": fan_out_id})
-    given = sorted({uid for uid, *_ in changes})
-    gone = run(connection, GONE, {"rows": packed([(uid,) for uid in given])})
-    return Written(frozenset(given), frozenset(uid for (uid,) in gone), found.total - reached)
+    given = {uid for uid, *_ in changes}
+    gone = {uid for (uid,) in run(connection, GONE, {"rows": packed([(uid,) for uid in sorted(given)])})}
+    discarded = sum(
+        removing.discard(connection, uid, DELETED, limit=len(written), slot=slot, now=now) for uid in sorted(gone)
+    )
+    return Written(frozenset(given - gone), discarded, found.total - reached)
 
 
 def waiting(connection: Connection) -> list[FanOut]:
