@@ -13,7 +13,7 @@ from hookwright_operator.delivery.loops import Dispatcher
 from hookwright_operator.errors import StoreError
 from hookwright_operator.ids import delivery_id
 from hookwright_operator.intake.problems import ProblemError, too_many
-from hookwright_operator.store.fan_outs import SLICE, FanOut
+from hookwright_operator.store.fan_outs import AT_ONCE, SLICE, FanOut
 from hookwright_operator.store.model import Accepted, NewEvent
 from hookwright_operator.store.store import Store
 
@@ -91,7 +91,7 @@ class FanOutWriter:
         if (backlog := self.backlog(namespace)) >= MAX_BACKLOG:
             raise too_many(
                 f"{backlog} deliveries of namespace {namespace} are accepted and not yet written; at {MAX_BACKLOG} or"
-                f" more, a request of more than {SLICE} deliveries must wait"
+                f" more, a request of more than {AT_ONCE} deliveries must wait"
             )
 
     async def run(self) -> None:

@@ -21,7 +21,7 @@ from hookwright_operator.intake.deps import AcceptResult
 from hookwright_operator.intake.parsing import IncomingEvent
 from hookwright_operator.intake.problems import FieldFault, ProblemError
 from hookwright_operator.registry import Endpoint, Registry
-from hookwright_operator.store.fan_outs import SLICE
+from hookwright_operator.store.fan_outs import AT_ONCE
 from hookwright_operator.store.model import Accepted, Claimed, DeliveryRecord, NewDelivery, NewEvent, Recovery, State
 from hookwright_operator.store.store import Store
 
@@ -69,7 +69,7 @@ class EventAccepter:
             NewEvent(message_id(), namespace, project, event.event_id, event.type, event.body, (), trace)
             for event in events
         ]
-        if sum([len(subscribers[event.type]) for event in events]) > SLICE:
+        if sum([len(subscribers[event.type]) for event in events]) > AT_ONCE:
             return _accepted(new, await self.fan_outs.accept(new, subscribers))
         return await self._write([self._with_deliveries(event, subscribers[event.type]) for event in new])
 

@@ -23,7 +23,7 @@ from hookwright_operator.intake.parsing import MAX_BODY_BYTES, MAX_EVENTS, Incom
 from hookwright_operator.intake.problems import ProblemError
 from hookwright_operator.store.batch import MAX_WEIGHT
 from hookwright_operator.store.fan_outs import SLICE
-from hookwright_operator.store.store import Store
+from hookwright_operator.store.store import DISCARD_BATCH, Store
 
 TURN_SECONDS = 0.15
 """CPU time of one turn of the event loop; the mark is 0.05 on a calm machine."""
@@ -176,6 +176,24 @@ async def test_the_requests_of_one_tenant_do_not_queue_before_another_tenants_ev
     assert [(await request).deliveries for request in requests] == [events * endpoints] * 40
 
 
+async def test_the_endpoints_that_one_tenant_deletes_do_not_queue_before_another_tenants_event(site: Site) -> None:
+    """Their deliveries are discarded a batch at a time, and another tenant's event comes after one transaction."""
+    endpoints, events = 20, 400
+    uids = site.subscribe(endpoints, suspend=True)
+    await site.post(events)
+    await site.written(endpoints * events)
+    discards = [asyncio.create_task(site.engine.store.discard(uid, "endpoint deleted")) for uid in uids]
+    await asyncio.sleep(0)
+
+    asked = site.engine.store._clock()
+    await site.engine.accepter.accept("other", "billing", [IncomingEvent("o-1", "delivered", "m", b"{}")])
+    accepted = await site.scalar("SELECT accepted_ms FROM event_ids WHERE event_id = 'o-1'")
+    query = "SELECT count(*) FROM deliveries WHERE ended_ms > :asked AND ended_ms < :accepted"
+
+    assert await site.scalar(query, asked=asked, accepted=accepted) <= MAX_WEIGHT + DISCARD_BATCH
+    assert [await discarded for discarded in discards] == [events] * endpoints
+
+
 @asynccontextmanager
 async def longest_turn() -> AsyncIterator[Callable[[], float]]:
     """Measure the CPU time of the longest turn of the event loop, in seconds; time on the database does not count."""
@@ -242,7 +260,7 @@ async def test_a_large_request_outlives_the_process_that_accepted_it(site: Site,
 
 async def test_a_repeated_large_request_adds_only_what_is_new(site: Site) -> None:
     """Its events are known by their ids, while they are written as well as later."""
-    endpoints, events = 20, 50
+    endpoints, events = 20, 60
     site.subscribe(endpoints, suspend=True)
     await site.post(events)
 
@@ -254,7 +272,7 @@ async def test_a_repeated_large_request_adds_only_what_is_new(site: Site) -> Non
 
 async def test_an_endpoint_that_is_deleted_meanwhile_keeps_nothing_pending(site: Site) -> None:
     """Deliveries that are written for it afterwards are discarded."""
-    endpoints, events = 20, 50
+    endpoints, events = 20, 60
     uids = site.subscribe(endpoints, suspend=True)
     await site.engine.loops.stop("fan-out")
     await site.post(events)
@@ -303,7 +321,7 @@ async def test_a_tenant_whose_deliveries_wait_to_be_written_starts_no_more(site:
 
 async def test_a_fan_out_that_cannot_be_written_keeps_no_other_one_waiting(site: Site) -> None:
     """The deliveries of other tenants and of the same tenant's other requests are written."""
-    endpoints, events = 20, 50
+    endpoints, events = 20, 60
     site.subscribe(endpoints, suspend=True)
     await site.engine.loops.stop("fan-out")
     await site.post(events)

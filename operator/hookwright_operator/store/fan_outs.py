@@ -25,8 +25,10 @@ from hookwright_operator.store.statements import Steps, run
 
 T = TypeVar("T")
 
+AT_ONCE: Final = 1000
+"""Deliveries of a request that are written with it; a request of more becomes fan-outs."""
 SLICE: Final = 512
-"""Deliveries that one transaction writes; a request of more becomes fan-outs."""
+"""Deliveries of a fan-out that one transaction writes."""
 
 DELETED: Final = "endpoint deleted"
 """The reason of a delivery that is discarded because its endpoint does not exist any more."""
