@@ -202,8 +202,8 @@ def start_apiserver(plane: ControlPlane) -> None:
         apiserver.wait_ready(lambda: client.get(f"{plane.server}/readyz").is_success, 60)
 
 
-def test_a_restart_finds_out_what_was_deleted_meanwhile(org: Organization) -> None:
-    """Deliveries that wait for an endpoint that is no more are discarded, and counted in nobody's backlog."""
+def test_a_restart_finds_out_what_was_deleted_meanwhile(org: Organization, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a grace time, pending deliveries of a missing endpoint are discarded at the start."""
     org.apply(manifest("Project", "billing"), endpoint("held", NOWHERE, suspend=True))
     org.wait_for("hwep", "held", "True Suspended")
     org.send(*(delivered(number) for number in range(7)))
@@ -211,6 +211,7 @@ def test_a_restart_finds_out_what_was_deleted_meanwhile(org: Organization) -> No
     org.patch("hwep", "held", {"metadata": {"finalizers": None}})
     org.kubectl("delete", "hwep", "held")
     before = states(org.operator)
+    monkeypatch.setattr(org.operator, "settings", {**org.operator.settings, "HOOKWRIGHT_ORPHAN_GRACE": "0"})
     org.operator.start()
     eventually(lambda: states(org.operator)["discarded"] - before["discarded"] == 7, "they are discarded")
     assert org.post(json.dumps(delivered(8))).json()["deliveries"] == 0
