@@ -39,10 +39,11 @@ async def this_installation(kube: Kube, namespace: str, ended: asyncio.Event) ->
         try:
             body = await kube.get(_CLUSTER)
             return Installation(body["metadata"]["uid"], namespace)
-        except KubeUnavailable as error:
-            log.warning("API server away, waiting to identify the cluster", error=str(error))
         except KubeError as error:
-            raise _refused(error) from None
+            # An API server that has just been set up makes the namespace a moment later.
+            if not isinstance(error, KubeUnavailable) and error.status != 404:
+                raise _refused(error) from None
+            log.warning("API server away, waiting to identify the cluster", error=str(error))
         with suppress(TimeoutError):
             await asyncio.wait_for(ended.wait(), _RETRY_SECONDS)
     return None

@@ -15,7 +15,13 @@ import yaml
 from cluster.acting import endpoint, eventually, manifest
 
 from hookwright_dev.cluster import Cluster, Kubectl
-from hookwright_dev.installation import SYSTEM_NAMESPACE, OperatorProcess, install, service_account_kubeconfig
+from hookwright_dev.installation import (
+    SYSTEM_NAMESPACE,
+    OperatorProcess,
+    free_port,
+    install,
+    service_account_kubeconfig,
+)
 from hookwright_dev.postgres import PostgresServer, postgres_server
 from hookwright_operator.adopt import this_installation
 from hookwright_operator.delivery.health import HealthPublisher
@@ -208,6 +214,25 @@ async def test_an_operator_that_may_not_read_kube_system_names_the_missing_right
             await this_installation(kube, SYSTEM_NAMESPACE, asyncio.Event())
     finally:
         await kube.close()
+
+
+async def test_an_operator_waits_for_an_api_server_that_is_away_and_ends_when_it_must(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is decided without the cluster's identity, and SIGTERM ends the wait."""
+    cluster = {"name": "away", "cluster": {"server": f"http://127.0.0.1:{free_port()}"}}
+    context = {"name": "away", "context": {"cluster": "away", "user": "nobody"}}
+    users = [{"name": "nobody", "user": {}}]
+    config = {"clusters": [cluster], "contexts": [context], "users": users, "current-context": "away"}
+    (tmp_path / "kubeconfig").write_text(yaml.safe_dump(config))
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "kubeconfig"))
+    kube, ended = await Kube.connect(), asyncio.Event()
+    waiting = asyncio.create_task(this_installation(kube, SYSTEM_NAMESPACE, ended))
+    done, _ = await asyncio.wait([waiting], timeout=0.5)
+    assert not done
+    ended.set()
+    assert await asyncio.wait_for(waiting, 10) is None
+    await kube.close()
 
 
 class Clock:
