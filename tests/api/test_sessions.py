@@ -6,7 +6,6 @@ import secrets
 import subprocess
 import sys
 import time
-from statistics import median
 
 import httpx
 import jwt
@@ -60,7 +59,7 @@ def test_unknown_email_and_wrong_password_are_answered_alike_and_as_slowly(
     acme.session()
     durations: dict[str, list[float]] = {acme.email: [], "nobody@example.com": []}
     texts = set()
-    for _ in range(5):
+    for _ in range(8):
         for email, seen in durations.items():
             began = time.perf_counter()
             answer = log_in(client, email, "wrong")
@@ -68,7 +67,8 @@ def test_unknown_email_and_wrong_password_are_answered_alike_and_as_slowly(
             problem_of(answer, 401)
             texts.add(answer.text)
     assert len(texts) == 1
-    known, unknown = (median(seen) for seen in durations.values())
+    # The quickest answer of each is the one that waited least for a processor.
+    known, unknown = (min(seen) for seen in durations.values())
     assert 0.5 < known / unknown < 2
 
 

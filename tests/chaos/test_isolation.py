@@ -81,7 +81,7 @@ async def test_a_failing_endpoint_does_not_delay_its_neighbour(
         await engine.post()
         await receiver.wait_for(number + 1)
         before.append(len(bad.received) - had)
-    # In turn with the others an event waits for what is under way, and for the commits that are.
+    # An event waits in turn: for the attempts and the commits that are under way.
     assert median(before) <= 4 * MAX_IN_FLIGHT, before
     assert len(bad.received) < 6 * 330, "the backlog was gone before the last event arrived: the test proves nothing"
 

@@ -1,7 +1,7 @@
 """Forged credentials at the API and at the intake: each is refused with the words that a missing one gets.
 
-One API and one intake on a real API server. The tables name what is forged; the genuine credentials prove that the
-requests themselves would pass.
+One API and one intake on a real API server. The keys of the tables name the forgery. The genuine credentials prove
+that the requests themselves would pass.
 """
 
 import base64

@@ -99,13 +99,13 @@ def test_the_client_is_the_nearest_address_that_no_proxy_vouches_for(sentence: s
 
 @pytest.mark.parametrize("sentence", COUNTED)
 def test_without_trusted_proxies_the_header_is_not_read(sentence: str) -> None:
-    """The default: the peer is counted, whatever it claims."""
+    """The default: the peer is counted, and its claims are not."""
     peer, forwarded, _ = COUNTED[sentence]
     assert client_of(peer, forwarded, ()) == client_of(peer, [], ())
 
 
 def statuses(client: httpx.Client, spoof: str) -> list[int]:
-    """Return the statuses of one request more than the limit, each with headers of its own."""
+    """Send one request more than the limit, each with other headers, and return the statuses."""
     answers = []
     for number in range(1, LIMIT + 2):
         headers = [("X-Forwarded-For", value) for value in SPOOFS[spoof](number)]

@@ -180,7 +180,7 @@ TUNNELS: dict[str, tuple[Spelling, str]] = {
     "IPv4-translated": (lambda a: f"::ffff:0:{groups(a)}", "reserved"),
     "ISATAP": (lambda a: f"fe80::5efe:{groups(a)}", "link-local"),
 }
-"""IPv6 addresses that hold an IPv4 address for a tunnel: they are refused as what they are."""
+"""IPv6 addresses that hold an IPv4 address for a tunnel: they are refused as tunnels."""
 
 TRICKS = {
     "a user before the host": ("http://example.com@127.0.0.1/", "invalid URL: what follows // is a user"),
@@ -280,7 +280,7 @@ async def attacked() -> AsyncIterator[Sender]:
 
 
 async def error_of(sender: Sender, url: str) -> str:
-    """Make an attempt, and return what it fails with."""
+    """Make an attempt that fails, and return its error."""
     outcome = await send(sender, endpoint(url))
     assert (outcome.status_code, outcome.delivered) == (0, False)
     return outcome.error

@@ -279,7 +279,7 @@ def test_a_header_changes_no_answer(world: World, sentence: str) -> None:
 def test_a_malformed_request_is_refused_and_its_connection_closed(
     api: ApiProcess, operator: OperatorProcess, sentence: str, process: str
 ) -> None:
-    """400, and what follows on the connection is not read as a request."""
+    """400, and no further bytes of the connection are read as a request."""
     url = urlsplit(api.url if process == "api" else operator.intake_url)
     with socket.create_connection((url.hostname, url.port), timeout=30) as connection:
         connection.sendall(MALFORMED[sentence])
@@ -294,7 +294,7 @@ def test_a_malformed_request_is_refused_and_its_connection_closed(
 def test_nothing_of_it_reaches_a_label_or_forges_a_line_of_a_log(
     world: World, api: ApiProcess, operator: OperatorProcess
 ) -> None:
-    """After all of the above; and the organization has what it had before."""
+    """After all of the above, the organization has the same webhooks and keys as before."""
     for process in (api, operator):
         metrics = httpx.get(f"{process.health_url}/metrics", trust_env=False).text
         assert "injected" not in metrics
