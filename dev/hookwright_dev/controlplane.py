@@ -149,7 +149,7 @@ class ControlPlane(Cluster):
     def _client(self) -> httpx.Client:
         context = ssl.create_default_context(cafile=self.ca)
         context.load_cert_chain(self._layout.pki("admin.crt"), self._layout.pki("admin.key"))
-        return httpx.Client(verify=context, trust_env=False)
+        return httpx.Client(verify=context, trust_env=False, timeout=30.0)
 
 
 def free_ports() -> Ports:

@@ -195,7 +195,7 @@ class ApiProcess:
         argv = [*self.command, sys.executable, "-m", "hookwright_api"]
         self.process = ChildProcess.start("api", argv, log=self.log, env=self.environment())
         if wait:
-            self.running.wait_ready(lambda: self.ready() == 200, 30.0)
+            self.running.wait_ready(lambda: self.ready() == 200, _READY_SECONDS)
 
     def ready(self) -> int:
         """Return the status of /readyz, 0 where nobody answers."""
@@ -206,7 +206,7 @@ class ApiProcess:
 
     def metric(self, line: str) -> float:
         """Return the value of a metric by its name and labels as they are written; 0 where it is not there."""
-        text = httpx.get(f"{self.health_url}/metrics", timeout=5.0, trust_env=False).text
+        text = httpx.get(f"{self.health_url}/metrics", timeout=30.0, trust_env=False).text
         values = [row.rpartition(" ")[2] for row in text.splitlines() if row.rpartition(" ")[0] == line]
         return float(values[0]) if values else 0.0
 

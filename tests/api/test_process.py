@@ -22,7 +22,8 @@ def test_sigterm_finishes_requests_under_way_and_exits_with_0(acme: Organization
     body = b'{"type":"delivered","messageId":"m"}'
     head = f"POST /v1/events HTTP/1.1\r\nHost: x\r\nX-Service-Key: {key}\r\nContent-Type: application/json\r\n"
     eventually(
-        lambda: httpx.get(f"{api.url}/v1/webhooks", headers={"X-Service-Key": key}).status_code == 200, "key known"
+        lambda: httpx.get(f"{api.url}/v1/webhooks", headers={"X-Service-Key": key}, timeout=30.0).status_code == 200,
+        "key known",
     )
     with socket.create_connection(("127.0.0.1", api.port), 10) as slow:
         slow.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body[:5])
@@ -50,7 +51,7 @@ def test_metrics_have_route_templates_and_no_names(acme: Organization, api: ApiP
     client.get(f"/v1/webhooks/{made}", headers=key)
     client.get("/etc/passwd")
     client.request("PROPFIND", "/v1/webhooks")
-    text = httpx.get(f"{api.health_url}/metrics").text
+    text = httpx.get(f"{api.health_url}/metrics", timeout=30.0).text
     assert 'hookwright_api_requests_total{method="GET",route="/v1/webhooks/{id}",status="200"}' in text
     assert 'route="unmatched"' in text
     assert 'method="other"' in text
@@ -68,11 +69,11 @@ def test_it_is_not_ready_and_answers_503_until_the_view_is_complete(control_plan
     blind.start(wait=False)
     try:
         eventually(lambda: blind.ready() == 503, "up and not ready")
-        assert httpx.get(f"{blind.health_url}/healthz").status_code == 200
-        answer = httpx.get(f"{blind.url}/v1/webhooks", headers={"X-Service-Key": "hw_x"})
+        assert httpx.get(f"{blind.health_url}/healthz", timeout=30.0).status_code == 200
+        answer = httpx.get(f"{blind.url}/v1/webhooks", headers={"X-Service-Key": "hw_x"}, timeout=30.0)
         assert answer.status_code == 503
         assert answer.headers["retry-after"]
-        assert httpx.get(f"{blind.url}/openapi.json").status_code == 200
+        assert httpx.get(f"{blind.url}/openapi.json", timeout=30.0).status_code == 200
     finally:
         blind.stop()
 

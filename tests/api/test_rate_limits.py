@@ -56,7 +56,7 @@ def test_the_101st_request_of_an_address_within_a_minute_is_refused(start_api: S
     assert client.get("/openapi.json", headers=from_ip("198.51.100.7")).status_code == 429
     assert api.metric('hookwright_rate_limit_rejections_total{scope="ip"}') == 2
     for _ in range(150):
-        assert httpx.get(f"{api.health_url}/healthz", trust_env=False).status_code == 200
+        assert httpx.get(f"{api.health_url}/healthz", trust_env=False, timeout=30.0).status_code == 200
 
 
 def test_addresses_of_one_ipv6_network_share_a_count_and_a_clients_own_claim_counts_for_nothing(

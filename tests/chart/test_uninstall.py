@@ -74,7 +74,7 @@ def test_uninstalling_lets_endpoints_go_and_leaves_what_is_not_ours(
         "-p",
         '[{"op":"remove","path":"/metadata/finalizers"}]',
     )
-    control_plane.kubectl("delete", "hwep", "--all", "-n", namespace, "--timeout=20s")
+    control_plane.kubectl("delete", "hwep", "--all", "-n", namespace, "--timeout=60s")
 
 
 def test_a_refusal_is_told(control_plane: Cluster, chart: Chart, namespace: str, tmp_path: Path) -> None:

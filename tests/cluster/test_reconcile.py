@@ -174,7 +174,7 @@ def test_neither_a_key_nor_a_signing_secret_is_anywhere_but_in_its_own_secret(or
         eventually(lambda: receiver.received, "a delivery went out")
     elsewhere = {
         "the log": org.operator.log.read_text(),
-        "the metrics": httpx.get(f"{org.operator.health_url}/metrics", trust_env=False).text,
+        "the metrics": httpx.get(f"{org.operator.health_url}/metrics", trust_env=False, timeout=30.0).text,
         "our objects": org.kubectl("get", "hookwright,events", "-o", "yaml", "--show-managed-fields"),
     }
     for found in org.objects("secrets"):

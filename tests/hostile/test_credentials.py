@@ -349,7 +349,7 @@ async def test_a_forged_token_of_a_producer_is_refused(
     intake: Intake, tokens: Tokens, genuine: Genuine, sentence: str
 ) -> None:
     """401, in the words for no token at all, and the event is not accepted."""
-    async with httpx.AsyncClient(base_url=intake.client.base_url, trust_env=False) as stranger:
+    async with httpx.AsyncClient(base_url=intake.client.base_url, trust_env=False, timeout=30.0) as stranger:
         event = {"type": "delivered", "messageId": "m-1"}
         missing = await stranger.post("/projects/billing/events", json=event)
         headers = httpx.Headers(PRODUCERS[sentence](tokens, genuine))

@@ -113,7 +113,7 @@ async def intake(line: Line, tokens: Tokens) -> AsyncIterator[Intake]:
     )
     base = f"http://127.0.0.1:{server.port}/v1alpha1/namespaces/{tokens.namespace}"
     bearer = {"Authorization": f"Bearer {tokens.sender}"}
-    async with httpx.AsyncClient(base_url=base, headers=bearer, trust_env=False) as client:
+    async with httpx.AsyncClient(base_url=base, headers=bearer, trust_env=False, timeout=30.0) as client:
         running = Intake(server, client, registry, line, recorder, log, tester, jobs)
         yield running
     await server.stop()

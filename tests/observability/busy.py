@@ -28,7 +28,7 @@ Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
 
 def scrape(url: str) -> Samples:
     """Return every sample of a process by name and labels."""
-    text = httpx.get(f"{url}/metrics", timeout=5.0, trust_env=False).text
+    text = httpx.get(f"{url}/metrics", timeout=30.0, trust_env=False).text
     return {
         (sample.name, frozenset(sample.labels.items())): float(sample.value)
         for family in text_string_to_metric_families(text)
@@ -80,7 +80,7 @@ class Session:
         event = {"type": kind, "messageId": "m-1"} | ({"id": event_id} if event_id else {})
         url = f"{self.operator.intake_url}/v1alpha1/namespaces/{self.namespace}/projects/billing/events"
         headers = {"Authorization": f"Bearer {self.secrets['producer token']}"}
-        return httpx.post(url, json=event, headers=headers, timeout=10.0, trust_env=False)
+        return httpx.post(url, json=event, headers=headers, timeout=30.0, trust_env=False)
 
 
 def keep_busy(session: Session, client: httpx.Client) -> None:

@@ -38,7 +38,11 @@ def session(control_plane: Cluster, tmp_path_factory: pytest.TempPathFactory) ->
     operator.start()
     try:
         api = ApiProcess(control_plane, tmp_path_factory.mktemp("api"), operator.intake_url, loud)
-        with running(api), receiving() as receiver, httpx.Client(base_url=api.url, trust_env=False) as client:
+        with (
+            running(api),
+            receiving() as receiver,
+            httpx.Client(base_url=api.url, trust_env=False, timeout=30.0) as client,
+        ):
             organization = Organization(control_plane, client, namespace)
             made = Session(control_plane, operator, api, organization, receiver, scrape(operator.health_url))
             keep_busy(made, client)

@@ -51,7 +51,7 @@ class Store:
         """Hand an event over and return the answer of the 202."""
         url = f"{self.operator.intake_url}/v1alpha1/namespaces/{self.organization.name}/projects/billing/events"
         event = {"id": event_id, "type": "delivered", "messageId": event_id}
-        answer = httpx.post(url, json=event, headers=self._headers, timeout=10.0, trust_env=False)
+        answer = httpx.post(url, json=event, headers=self._headers, timeout=30.0, trust_env=False)
         assert answer.status_code == 202, answer.text
         accepted: dict[str, int] = answer.json()
         return accepted

@@ -72,7 +72,7 @@ def site(control_plane: Cluster, tmp_path_factory: pytest.TempPathFactory) -> It
         operator.start()
         api = ApiProcess(control_plane, tmp_path_factory.mktemp("api"), operator.intake_url, settings)
         try:
-            with running(api), httpx.Client(base_url=api.url, trust_env=False) as client:
+            with running(api), httpx.Client(base_url=api.url, trust_env=False, timeout=30.0) as client:
                 organization = Organization(control_plane, client, namespace)
                 organization.project()
                 client.headers.update(organization.service_key())
