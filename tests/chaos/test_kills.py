@@ -13,7 +13,7 @@ from delivery.engine import until
 from hookwright_dev.receiver import Received
 
 
-async def test_sigkill_at_any_moment_loses_nothing_and_repeats_at_most_what_has_no_stored_result(
+async def test_sigkill_at_any_moment_loses_nothing_and_repeats_at_most_what_was_in_flight(
     site: Site,
     long: bool,  # noqa: FBT001
 ) -> None:

@@ -286,14 +286,6 @@ async def error_of(sender: Sender, url: str) -> str:
     return outcome.error
 
 
-@pytest.mark.parametrize(("address", "kind"), (IPV4 | IPV6).items())
-def test_a_special_address_is_refused_by_its_kind(address: str, kind: str) -> None:
-    """The refusal names the address, its kind and the setting that would allow it."""
-    with pytest.raises(RefusedAddressError) as caught:
-        Guard().check(address)
-    assert str(caught.value) == refusal(address, kind)
-
-
 @pytest.mark.parametrize("address", PUBLIC)
 def test_an_address_beside_a_special_range_passes(address: str) -> None:
     """The ranges end where the registries say: nothing public is refused."""

@@ -139,13 +139,13 @@ def test_more_deliveries_make_no_more_series(session: Session) -> None:
 
 
 def test_a_scrape_asks_the_store_nothing(session: Session) -> None:
-    """Fifty scrapes leave the store's operations where its own loops leave them in that time."""
+    """Fifty scrapes cost no operation of the store; its own loops make a few in that time."""
     name = "hookwright_store_transaction_duration_seconds_count"
     first = scrape(session.operator.health_url)
     for _ in range(50):
         last = scrape(session.operator.health_url)
     for operation in ("counts", "next_due"):
-        assert value(last, name, operation=operation) - value(first, name, operation=operation) < 10
+        assert value(last, name, operation=operation) - value(first, name, operation=operation) < 50
 
 
 def _series(samples: Samples) -> int:
