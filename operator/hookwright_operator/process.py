@@ -197,10 +197,8 @@ class Operator:
                 traces=self._traces,
             )
         )
-        bounds = ConnectionBounds(
-            total=descriptors.intake_connections(settings.intake_connections, descriptors.budget()),
-            per_address=settings.intake_connections_per_address,
-        )
+        total = descriptors.intake_connections(settings.intake_connections, descriptors.budget())
+        bounds = ConnectionBounds(total, per_address=min(settings.intake_connections_per_address, total // 2))
         self._servers.append(
             await Server.start(intake, host=settings.intake_host, port=settings.intake_port, bounds=bounds)
         )

@@ -107,12 +107,13 @@ class Settings(BaseSettings):
         default=4096,
         ge=64,
         description="Connections that the intake has open at most; fewer if the file descriptors of this process do "
-        "not suffice beside HOOKWRIGHT_MAX_IN_FLIGHT. At the bound an idle connection is closed for a new one.",
+        "not suffice: a quarter of them is for the intake. At the bound an idle connection is closed for a new one.",
     )
     intake_connections_per_address: int = Field(
         default=1024,
         ge=1,
-        description="Connections of one client address, or of one /64 network of IPv6 addresses, to the intake.",
+        description="Connections of one client address, or of one /64 network of IPv6 addresses, to the intake; at "
+        "most half of all.",
     )
     health_host: str = Field(default="0.0.0.0", description="Address of health and metrics.")  # noqa: S104
     health_port: int = Field(default=9090, ge=0, le=65535, description="Port of /healthz, /readyz and /metrics.")
