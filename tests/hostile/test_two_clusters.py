@@ -18,11 +18,11 @@ from hookwright_dev.cluster import Cluster, Kubectl
 from hookwright_dev.installation import (
     SYSTEM_NAMESPACE,
     OperatorProcess,
-    free_port,
     install,
     service_account_kubeconfig,
 )
 from hookwright_dev.postgres import PostgresServer, postgres_server
+from hookwright_dev.processes import free_port
 from hookwright_operator.adopt import this_installation
 from hookwright_operator.delivery.health import HealthPublisher
 from hookwright_operator.duties import Duties
