@@ -65,19 +65,20 @@ class EventAccepter:
             kind: [endpoint.uid for endpoint in self.registry.subscribers(namespace, project, kind)]
             for kind in {event.type for event in events}
         }
-        new = [
-            NewEvent(message_id(), namespace, project, event.event_id, event.type, event.body, (), trace)
-            for event in events
-        ]
         if sum([len(subscribers[event.type]) for event in events]) > AT_ONCE:
+            new = [self._new(namespace, project, event, trace, ()) for event in events]
             return _accepted(new, await self.fan_outs.accept(new, subscribers))
-        return await self._write([self._with_deliveries(event, subscribers[event.type]) for event in new])
-
-    def _with_deliveries(self, event: NewEvent, uids: Iterable[str]) -> NewEvent:
-        size = len(event.body)
-        return event._replace(
-            deliveries=tuple([NewDelivery(delivery_id(), uid, self.dispatcher.reserve(uid, size)) for uid in uids])
+        return await self._write(
+            [self._new(namespace, project, event, trace, subscribers[event.type]) for event in events]
         )
+
+    def _new(
+        self, namespace: str, project: str, event: IncomingEvent, trace: str | None, uids: Iterable[str]
+    ) -> NewEvent:
+        size = len(event.body)
+        deliveries = [NewDelivery(delivery_id(), uid, self.dispatcher.reserve(uid, size)) for uid in uids]
+        known = (namespace, project, event.event_id, event.type, event.body)
+        return NewEvent(message_id(), *known, tuple(deliveries), trace)
 
     async def _write(self, events: Sequence[NewEvent]) -> AcceptResult:
         try:
