@@ -1,9 +1,12 @@
 """Idle connections to receivers, kept for the next attempt within a bound.
 
-If the bound is reached, the namespace with the most idle connections loses its oldest one. So a tenant with thousands
-of receivers cannot use up the file descriptors, and costs the others none of their connections.
+If the bound is exceeded, the namespaces with the most idle connections lose their oldest ones. So a tenant with
+thousands of receivers cannot use up the file descriptors, and costs the others none of their connections.
 """
 
+import heapq
+from collections.abc import Iterator
+from itertools import chain
 from typing import Final, NamedTuple
 
 from hookwright_operator.delivery.http1 import Connection
@@ -30,7 +33,6 @@ class IdleConnections:
     def __init__(self, most: int) -> None:
         self._most = most
         self._by_origin: dict[Origin, list[Connection]] = {}
-        self._by_namespace: dict[str, dict[Connection, None]] = {}
         self._count = 0
 
     def __len__(self) -> int:
@@ -41,7 +43,7 @@ class IdleConnections:
         idle = self._by_origin.get(origin)
         while idle:
             connection = idle.pop()
-            self._forget(connection)
+            self._count -= 1
             if connection.reusable and connection.idle_since > now - KEEPALIVE:
                 return connection
             connection.abort()
@@ -50,61 +52,48 @@ class IdleConnections:
     def add(self, origin: Origin, namespace: str, connection: Connection, now: float) -> None:
         """Keep a connection that a request of a namespace ended on."""
         connection.idle_since, connection.namespace = now, namespace
-        idle = self._by_origin.get(origin)
-        if idle is None:
-            idle = self._by_origin[origin] = []
-        idle.append(connection)
-        own = self._by_namespace.get(namespace)
-        if own is None:
-            own = self._by_namespace[namespace] = {}
-        own[connection] = None
+        self._by_origin.setdefault(origin, []).append(connection)
         self._count += 1
         if self._count > self._most:
-            self._evict(namespace)
+            # Several at once, because the choice looks at all of them.
+            self.close(1 + self._most // 8)
 
     def sweep(self, now: float) -> bool:
         """Close connections that are idle for too long, and drop closed ones; return whether any are left."""
         oldest = now - KEEPALIVE
-        for origin, idle in tuple(self._by_origin.items()):
-            kept = [connection for connection in idle if connection.reusable and connection.idle_since > oldest]
-            for connection in set(idle).difference(kept):
-                self._forget(connection)
-                connection.abort()
-            if kept:
-                self._by_origin[origin] = kept
-            else:
-                del self._by_origin[origin]
+        self._drop({one for one in self._all() if not (one.reusable and one.idle_since > oldest)})
         return bool(self._by_origin)
 
-    def close(self, number: int) -> list[Connection]:
-        """Close a number of connections, those of the namespaces with the most first; return them."""
-        return [self._close_oldest(self._largest()) for _ in range(min(number, self._count))]
+    def close(self, number: int) -> set[Connection]:
+        """Close a number of connections, each time the oldest one of the namespace with the most; return them."""
+        by_namespace: dict[str, list[Connection]] = {}
+        for connection in sorted(self._all(), key=lambda one: one.idle_since, reverse=True):
+            by_namespace.setdefault(connection.namespace, []).append(connection)
+        sizes = [(-len(idle), namespace) for namespace, idle in by_namespace.items()]
+        heapq.heapify(sizes)
+        closing = set()
+        for _ in range(min(number, self._count)):
+            size, namespace = sizes[0]
+            closing.add(by_namespace[namespace].pop())
+            heapq.heapreplace(sizes, (size + 1, namespace))
+        self._drop(closing)
+        return closing
 
     def clear(self) -> None:
         """Forget all connections without closing them."""
         self._by_origin.clear()
-        self._by_namespace.clear()
         self._count = 0
 
-    def _evict(self, namespace: str) -> None:
-        fair = self._most // len(self._by_namespace)
-        own = len(self._by_namespace[namespace])
-        self._close_oldest(namespace if own > fair else self._largest())
+    def _all(self) -> Iterator[Connection]:
+        return chain.from_iterable(self._by_origin.values())
 
-    def _largest(self) -> str:
-        return max(self._by_namespace, key=lambda namespace: len(self._by_namespace[namespace]))
-
-    def _close_oldest(self, namespace: str) -> Connection:
-        connection = next(iter(self._by_namespace[namespace]))
-        self._forget(connection)
-        # It stays in its origin's list, unusable, until `take` or `sweep` finds it there.
-        connection.abort()
-        return connection
-
-    def _forget(self, connection: Connection) -> None:
-        own = self._by_namespace.get(connection.namespace)
-        if own is not None and connection in own:
-            del own[connection]
-            self._count -= 1
-            if not own:
-                del self._by_namespace[connection.namespace]
+    def _drop(self, closing: set[Connection]) -> None:
+        for connection in closing:
+            connection.abort()
+        for origin, idle in tuple(self._by_origin.items()):
+            kept = [connection for connection in idle if connection not in closing]
+            if kept:
+                self._by_origin[origin] = kept
+            else:
+                del self._by_origin[origin]
+        self._count -= len(closing)
