@@ -1,5 +1,6 @@
 """The rate limiter beside a crowd of addresses: neither its memory nor the cost of a request grows with them."""
 
+import asyncio
 import time
 
 from hookwright_api.clients import client_of
@@ -38,6 +39,13 @@ async def test_a_request_costs_the_same_beside_twenty_thousand_addresses() -> No
     alone = min([await cost(quiet) for _ in range(5)])
     beside = min([await cost(busy) for _ in range(5)])
     assert beside < 5 * alone, f"{beside * 1e6:.0f} us beside {CROWD} addresses, {alone * 1e6:.0f} us alone"
+
+
+async def test_a_request_leaves_no_sweep_of_all_addresses_to_the_event_loop() -> None:
+    """The cost above is the whole cost: no task is left that goes through the addresses."""
+    limiter = Limiter(Settings())
+    await crowd(limiter, size=1000)
+    assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
 async def test_the_number_of_remembered_addresses_is_bounded() -> None:
