@@ -33,9 +33,8 @@ def _bounds(settings: Settings) -> ConnectionBounds:
     if not settings.rate_limit_url.startswith("memory:"):
         # Each request under way may use a connection to the counters' server.
         total = connections_that_fit(settings.api_connections, beside=beside + total // 2)
-    return ConnectionBounds(
-        total=total, per_address=settings.api_connections_per_address, trusted=settings.trusted_proxies
-    )
+    per_address = min(settings.api_connections_per_address, total // 2)
+    return ConnectionBounds(total, per_address, settings.trusted_proxies)
 
 
 async def serve(settings: Settings) -> None:

@@ -56,8 +56,8 @@ class Settings(BaseSettings):
     api_connections_per_address: int = Field(
         default=256,
         ge=1,
-        description="Connections of one client address, or of one /64 network of IPv6 addresses, to /v1; those of "
-        "trusted proxies have the bound of all connections only.",
+        description="Connections of one client address, or of one /64 network of IPv6 addresses, to /v1; at most "
+        "half of all. Those of trusted proxies have the bound of all connections only.",
     )
     api_shutdown_grace: float = Field(
         default=40.0, gt=0, description="Seconds that requests under way get to finish at SIGTERM."

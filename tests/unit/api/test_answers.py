@@ -40,7 +40,7 @@ def test_a_refused_write_is_a_problem_that_tells_nothing_of_the_inside(error: Ku
     [
         pytest.param(OperatorUnavailable("away"), 503, "5", id="away"),
         pytest.param(OperatorUnavailable("busy", status=503, retry_after=7), 503, "7", id="says when to come back"),
-        pytest.param(OperatorError("full", status=429, retry_after=9), 503, "9", id="takes nothing more"),
+        pytest.param(OperatorError("full", status=429, retry_after=9), 429, "9", id="too many of a kind"),
         pytest.param(OperatorError("gone", status=404), 404, None, id="not there"),
         pytest.param(OperatorError("no", status=409, problem={"detail": "pending"}), 409, None, id="conflict"),
     ],
@@ -48,7 +48,7 @@ def test_a_refused_write_is_a_problem_that_tells_nothing_of_the_inside(error: Ku
 def test_a_refusal_of_the_operator_keeps_its_meaning(
     error: OperatorError, status: int, retry_after: str | None
 ) -> None:
-    """429 would be about the caller's own limits, so a full operator is a 503."""
+    """429 is about limits of the caller, such as tests of one endpoint; a full operator is a 503."""
     problem = from_operator(error, "the delivery")
     assert problem.status == status
     assert problem.headers.get("Retry-After") == retry_after
