@@ -6,7 +6,7 @@ from sqlalchemy import Connection, inspect, text
 
 from hookwright_operator.errors import StoreError
 
-HEAD = "0009"
+HEAD = "0008"
 """The newest revision in ``versions/``."""
 
 
