@@ -19,7 +19,7 @@ from hookwright_api.front import CLIENT, tally_of
 from hookwright_api.limits import Scope
 from hookwright_api.problems import ProblemError, unavailable
 from hookwright_api.services import Services, services_of
-from hookwright_runtime.shares import Shares
+from hookwright_runtime.quotas import Quotas
 
 _BODY_SECONDS: Final = 30.0
 """How long a body may take, so that a client that drips holds nothing for long."""
@@ -139,7 +139,7 @@ async def _with_body(request: Request, limit: int) -> Request:
     return Request(request.scope, _replay(body, request.receive))
 
 
-async def _read(request: Request, limit: int, arriving: Shares) -> bytes:
+async def _read(request: Request, limit: int, arriving: Quotas) -> bytes:
     """Return a body; what has arrived of it counts for the organization, or for the client, until it is whole."""
     declared = request.headers.get("content-length", "")
     size, chunks = int(declared) if declared.isdecimal() else 0, []

@@ -15,7 +15,7 @@ from hookwright_api.kube import Kube
 from hookwright_api.limits import Limiter
 from hookwright_api.settings import Settings
 from hookwright_api.view.view import View
-from hookwright_runtime.shares import Shares
+from hookwright_runtime.quotas import Quotas
 
 _BODY_BYTES: Final = 64 * 1024 * 1024
 _BODY_BYTES_EACH: Final = 16 * 1024 * 1024
@@ -44,7 +44,7 @@ class Services:
     limiter: Limiter
     passwords: Passwords
     key_use: KeyUse
-    bodies: Shares = field(default_factory=lambda: Shares(total=_BODY_BYTES, each=_BODY_BYTES_EACH))
+    bodies: Quotas = field(default_factory=lambda: Quotas(total=_BODY_BYTES, each=_BODY_BYTES_EACH))
     now: Callable[[], datetime] = utc_now
     choose: Callable[[str], str] = field(default=secrets.choice)
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from hookwright_runtime.shares import Full, Shares
+from hookwright_runtime.quotas import Full, Quotas
 
 TESTS_AT_ONCE: Final = 64
 TESTS_OF_NAMESPACE: Final = 16
@@ -19,8 +19,8 @@ class EndpointTests:
     """The tests that are under way."""
 
     def __init__(self) -> None:
-        self._of_endpoint = Shares(total=TESTS_AT_ONCE, each=TESTS_OF_ENDPOINT)
-        self._of_namespace = Shares(total=TESTS_AT_ONCE, each=TESTS_OF_NAMESPACE)
+        self._of_endpoint = Quotas(total=TESTS_AT_ONCE, each=TESTS_OF_ENDPOINT)
+        self._of_namespace = Quotas(total=TESTS_AT_ONCE, each=TESTS_OF_NAMESPACE)
 
     @contextmanager
     def one(self, namespace: str, endpoint: str) -> Iterator[None]:

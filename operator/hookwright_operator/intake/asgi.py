@@ -10,7 +10,7 @@ from starlette.types import Message, Receive, Scope, Send
 from hookwright_operator.intake.deadlines import Deadlines
 from hookwright_operator.intake.places import BODY_BYTES, BODY_BYTES_OF_NAMESPACE
 from hookwright_operator.intake.problems import MEDIA_TYPE, RETRY_AFTER_SECONDS, ProblemError, too_large
-from hookwright_runtime.shares import Shares
+from hookwright_runtime.quotas import Quotas
 
 Headers = tuple[tuple[str, str], ...]
 
@@ -42,7 +42,7 @@ class Bodies:
 
     def __init__(self, seconds: float) -> None:
         self._deadlines = Deadlines(seconds)
-        self._arriving = Shares(total=BODY_BYTES, each=BODY_BYTES_OF_NAMESPACE)
+        self._arriving = Quotas(total=BODY_BYTES, each=BODY_BYTES_OF_NAMESPACE)
 
     async def read(self, receive: Receive, headers: Mapping[str, str], namespace: str, *, limit: int) -> bytes:
         """Return the whole body of a request.

@@ -21,7 +21,7 @@ from typing import Any, Final, NamedTuple, Protocol
 from hookwright_operator.errors import KubeUnavailable
 from hookwright_operator.intake.problems import ProblemError, unauthenticated, unavailable
 from hookwright_operator.intake.reviews import Answer, Keeping, Reviews
-from hookwright_runtime.shares import Shares
+from hookwright_runtime.quotas import Quotas
 
 AUDIENCE: Final = "hookwright"
 GROUP: Final = "hookwright.dev"
@@ -125,8 +125,8 @@ class ReviewAuth:
         self._wall = wall
         self._callers: Reviews[Caller | None] = Reviews(keeping or Keeping(), now=now)
         self._accesses: Reviews[bool] = Reviews(keeping or Keeping(), now=now)
-        self._token_reviews = Shares(total=REVIEWS, each=TOKEN_REVIEWS_OF_ADDRESS)
-        self._access_reviews = Shares(total=REVIEWS, each=ACCESS_REVIEWS_OF_CALLER)
+        self._token_reviews = Quotas(total=REVIEWS, each=TOKEN_REVIEWS_OF_ADDRESS)
+        self._access_reviews = Quotas(total=REVIEWS, each=ACCESS_REVIEWS_OF_CALLER)
 
     async def authenticate(self, authorization: str, client: str = "") -> Caller:
         """Return the caller; see `Auth`."""
@@ -194,7 +194,7 @@ def expiry_of(token: str) -> float:
 
 
 @contextmanager
-def _review_of(reviews: Shares, holder: str) -> Iterator[None]:
+def _review_of(reviews: Quotas, holder: str) -> Iterator[None]:
     """Count a question to the API server for the time of a block.
 
     Raises:

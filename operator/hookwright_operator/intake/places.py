@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Final
 
 from hookwright_operator.intake.problems import unavailable
-from hookwright_runtime.shares import Full, Shares
+from hookwright_runtime.quotas import Full, Quotas
 
 EVENT_REQUESTS: Final = 256
 OTHER_REQUESTS: Final = 128
@@ -29,7 +29,7 @@ class Places:
 
     def __init__(self, what: str, *, total: int, each: int) -> None:
         self._what = what
-        self._shares = Shares(total=total, each=each)
+        self._quotas = Quotas(total=total, each=each)
 
     def take(self, namespace: str) -> None:
         """Take a place.
@@ -37,16 +37,16 @@ class Places:
         Raises:
             ProblemError: 503, no place is free.
         """
-        full = self._shares.take(namespace)
+        full = self._quotas.take(namespace)
         if full is None:
             return
         if full is Full.HOLDER:
-            raise unavailable(f'namespace "{namespace}" has {self._shares.each} {self._what} under way')
-        raise unavailable(f"{self._shares.total} {self._what} are under way")
+            raise unavailable(f'namespace "{namespace}" has {self._quotas.each} {self._what} under way')
+        raise unavailable(f"{self._quotas.total} {self._what} are under way")
 
     def release(self, namespace: str) -> None:
         """Release a place that was taken."""
-        self._shares.release(namespace)
+        self._quotas.release(namespace)
 
     @contextmanager
     def held(self, namespace: str) -> Iterator[None]:

@@ -10,7 +10,7 @@ class Full(Enum):
     TOTAL = "total"
 
 
-class Shares:
+class Quotas:
     """Counts what each holder has, so that no holder can use up what the others need.
 
     Args:
