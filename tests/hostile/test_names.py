@@ -221,6 +221,7 @@ async def test_a_failure_of_one_tenant_is_not_charged_to_another(receiver_port: 
 async def test_a_known_answer_is_served_while_its_renewal_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
     """A name server that stops answering costs no attempt at a known name, and one look-up is under way for it."""
     monkeypatch.setattr(name_cache, "FRESH", 0.0)
+    monkeypatch.setattr(name_cache, "_SLOW_FACTOR", 0.0)
     with names() as looked_up:
         blocked = threading.Event()
 
@@ -245,6 +246,7 @@ async def test_an_answer_that_turns_to_a_private_address_is_refused_as_soon_as_i
 ) -> None:
     """DNS rebinding gains nothing from the memory of names: the guard judges each use, also of remembered answers."""
     monkeypatch.setattr(name_cache, "FRESH", 0.0)
+    monkeypatch.setattr(name_cache, "_SLOW_FACTOR", 0.0)
     with names() as looked_up:
         async with serve(CLOSES) as served, loopback(lookup=looked_up) as sender:
             to = at("works.example.com", int(served.url.rpartition(":")[2].partition("/")[0]))
