@@ -32,7 +32,7 @@ def test_an_answer_survives_a_failure_for_now_and_no_further_than_its_age() -> N
     known = found("192.0.2.1")
     known.failed(AGAIN, 200.0, 0.01)
     assert known.take(201.0) == ["192.0.2.1"]
-    with pytest.raises(OSError, match="(?i)name") as refused:
+    with pytest.raises(OSError, match=r"(?i)name") as refused:
         known.take(100.0 + KEPT)
     assert refused.value.errno == socket.EAI_AGAIN
 
@@ -41,7 +41,7 @@ def test_a_name_that_is_gone_is_forgotten_at_once() -> None:
     """The old address may belong to somebody else by now."""
     known = found("192.0.2.1")
     known.failed(GONE, 120.0, 0.01)
-    with pytest.raises(OSError, match="(?i)name") as refused:
+    with pytest.raises(OSError, match=r"(?i)name") as refused:
         known.take(121.0)
     assert refused.value.errno == socket.EAI_NONAME
 
