@@ -27,7 +27,7 @@ async def test_no_more_attempts_are_under_way_than_the_bound(start: Start, recei
 
 async def test_an_endpoint_that_hangs_holds_its_own_places_and_no_more(start: Start, receiver: Receiver) -> None:
     """The others share the rest."""
-    engine = await start(Plan(in_flight=6))
+    engine = await start(Plan(in_flight=12))
     async with Receiver() as hanging:
         hanging.answer = busy = Busy()
         engine.registry.put(subscriber("hanging", hanging.url, max_in_flight=2))

@@ -211,10 +211,11 @@ async def test_nothing_else_takes_the_room_of_a_claim_under_way(
         engine.dispatcher.waiting("old")
         await until(lambda: bool(held.rooms))
         assert held.rooms == [memory // CLAIMS_IN_MEMORY]
-        assert not engine.dispatcher.reserve("fresh", memory - held.rooms[0] + 1)
+        assert engine.dispatcher._memory.used == held.rooms[0]
+        assert not engine.dispatcher.reserve("fresh", memory // 2 + 1)
         engine.dispatcher._lanes["fresh"].backlog = False
-        assert engine.dispatcher.reserve("fresh", memory - held.rooms[0])
-        engine.dispatcher.cancel("fresh", memory - held.rooms[0])
+        assert engine.dispatcher.reserve("fresh", memory // 2)
+        engine.dispatcher.cancel("fresh", memory // 2)
     finally:
         monkeypatch.undo()
         held.go_on.set()

@@ -66,6 +66,8 @@ async def test_receivers_are_not_charged_and_deliveries_arrive_when_descriptors_
             before = own_faults("descriptors")
             for uid in ("one", "two"):
                 engine.registry.put(subscriber(uid, f"http://{host}:{receiver.port}/{uid}"))
+                # The store opens its connection for the log with the first read.
+                assert await engine.log(uid) == []
             with no_descriptors():
                 await engine.post_many(10)
                 lanes = engine.dispatcher._lanes

@@ -109,6 +109,7 @@ class Dispatcher:
         if not lane.active:
             self._give_back(lane)
         self.pump(lane)
+        self._take_turns()
 
     def endpoint_gone(self, uid: str) -> None:
         """Start nothing more for an endpoint; attempts under way end by themselves."""
@@ -122,6 +123,7 @@ class Dispatcher:
                 lane.reserved += self._leaving[uid].reserved
             if lane.reserved:
                 self._leaving[uid] = lane
+            self._take_turns()
 
     # ---- what intake tells
 
@@ -287,7 +289,7 @@ class Dispatcher:
         while self._may_start(lane, now):
             if not self._scheduler.has_place(lane):
                 self._scheduler.wait(lane)
-                self._take_turns(now)
+                self._take_turns()
                 break
             self._start(lane, now)
         if lane.wants(self._bounds.window):
@@ -308,8 +310,11 @@ class Dispatcher:
         lane.started(now)
         self._runners.start(lane, delivery)
 
-    def _take_turns(self, now: float) -> None:
+    def _take_turns(self) -> None:
         """Start attempts of the lanes that wait for a place, as many as the bounds allow."""
+        if not self._scheduler.waiting:
+            return
+        now = asyncio.get_running_loop().time()
         while not self._closing and (lane := self._scheduler.next()) is not None:
             if self._may_start(lane, now):
                 self._start(lane, now)
@@ -355,8 +360,7 @@ class Dispatcher:
             lane.settling += 1
             self._results.add(Result(lane, endpoint, settlement))
         self.pump(lane)
-        if self._scheduler.waiting:
-            self._take_turns(asyncio.get_running_loop().time())
+        self._take_turns()
 
     def _postpone(self, lane: Lane, delivery: Claimed, reason: str, *, keep: bool) -> None:
         now = asyncio.get_running_loop().time()

@@ -294,6 +294,7 @@ class Scheduling(RuleBasedStateMachine):
         made = lane(namespace, str(len(self.known)), max_in_flight=max_in_flight)
         self.scheduler.add(made)
         self.known.append(made)
+        self.settle()
         return made
 
     @rule(gone=consumes(lanes))
