@@ -22,7 +22,16 @@ from uvicorn.server import ServerState
 
 from hookwright_runtime import refusals
 from hookwright_runtime.connections import Bound, ConnectionBounds, Connections, Holder
-from hookwright_runtime.refusals import HEAD_BYTES, HEAD_SECONDS, HEADERS, REFUSAL, URL_BYTES, Refusal, RefusalLog
+from hookwright_runtime.refusals import (
+    HEAD_BYTES,
+    HEAD_SECONDS,
+    HEADERS,
+    PIPELINED,
+    REFUSAL,
+    URL_BYTES,
+    Refusal,
+    RefusalLog,
+)
 
 IDLE_SECONDS: Final = 75.0
 """Longer than the 60 s after which load balancers close idle connections, so that they close first."""
@@ -179,9 +188,15 @@ class BoundedProtocol(HttpToolsProtocol):
         self.cycle.keep_alive = False
         framing = [(name, value) for name, value in self.scope["headers"] if name in _FRAMING]
         self.parser = httptools.HttpRequestParser(_BodyReader(self))
-        self.parser.feed_data(b"POST / HTTP/1.1\r\n" + b"".join(b"%b: %b\r\n" % pair for pair in framing) + b"\r\n")
-        if rest:
-            self._feed(rest)
+        head = b"POST / HTTP/1.1\r\n" + b"".join(b"%b: %b\r\n" % pair for pair in framing) + b"\r\n"
+        try:
+            self.parser.feed_data(head)
+        except httptools.HttpParserError:
+            # The first parser does not check the framing of such a request.
+            self._refuse(refusals.MALFORMED)
+        else:
+            if rest:
+                self._feed(rest)
 
     def on_message_begin(self) -> None:
         """Begin a head."""
@@ -193,6 +208,8 @@ class BoundedProtocol(HttpToolsProtocol):
         """Start the application, unless the head is too large."""
         if len(self.url) > URL_BYTES:
             raise _RefusedError(refusals.URL_TOO_LONG)
+        if len(self.pipeline) >= PIPELINED:
+            raise _RefusedError(refusals.PIPELINE_FULL)
         if len(self.headers) > HEADERS or (self._without_progress > HEAD_BYTES and self._head_size() > HEAD_BYTES):
             raise _RefusedError(refusals.HEAD_TOO_LARGE)
         super().on_headers_complete()
@@ -228,19 +245,22 @@ class BoundedProtocol(HttpToolsProtocol):
         if self.transport.is_closing():
             self.deadline = self.loop.time() + HEAD_SECONDS
             return
-        self.flow.resume_reading()
         if self.pipeline:
             cycle, app = self.pipeline.pop()
             self._start_asgi_task(cycle, app)
         else:
+            # Not before: each read may hold thousands of small requests.
+            self.flow.resume_reading()
             self._rest()
 
     def _rest(self) -> None:
-        """Wait for the next request, or for the rest of a message, until the deadline."""
+        """Wait for the next request, or for the rest of a message, until the deadline.
+
+        The connection counts as idle also while a body is missing, because its request is answered.
+        """
         if self._reading is _BODY:
             self.deadline = self.loop.time() + HEAD_SECONDS
-            return
-        if self._reading is _NOTHING:
+        elif self._reading is _NOTHING:
             self.deadline = self.loop.time() + IDLE_SECONDS
         if self._holder is not None:
             self._holder.idle[self] = None

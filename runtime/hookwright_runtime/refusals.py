@@ -70,6 +70,14 @@ HEAD_TOO_LARGE: Final = Refusal(
     f"the head of a request has at most {HEAD_BYTES} bytes and {HEADERS} headers",
 )
 URL_TOO_LONG: Final = Refusal("url_too_long", 414, "URI Too Long", f"a URL has at most {URL_BYTES} bytes")
+PIPELINED: Final = 16
+"""Requests of one connection that may wait for the answer to the one before them."""
+PIPELINE_FULL: Final = Refusal(
+    "pipelined",
+    503,
+    "Service Unavailable",
+    f"more than {PIPELINED} requests were sent on one connection without waiting for their answers",
+)
 MALFORMED: Final = Refusal("malformed", 400, "Bad Request", "the request is not valid HTTP/1.1")
 TRAILERS_TOO_LARGE: Final = Refusal(
     "trailers_too_large", 400, "Bad Request", f"trailers and chunk extensions have at most {HEAD_BYTES} bytes"
@@ -91,6 +99,7 @@ IDLE_CLOSED: Final = "idle_connection"
 for _refusal in (
     HEAD_TOO_LARGE,
     URL_TOO_LONG,
+    PIPELINE_FULL,
     MALFORMED,
     TRAILERS_TOO_LARGE,
     HEAD_TOO_SLOW,

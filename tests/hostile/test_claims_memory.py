@@ -22,7 +22,7 @@ from aiohttp import web
 from delivery.engine import Engine, Plan, eventually, subscriber, until
 
 from hookwright_dev.postgres import PostgresServer, postgres_server
-from hookwright_operator.delivery.loops import CLAIMS_IN_MEMORY
+from hookwright_operator.delivery.seams import CLAIMS_IN_MEMORY
 from hookwright_operator.store.model import Claimed, Wants
 from hookwright_operator.store.store import Store
 

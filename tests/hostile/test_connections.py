@@ -27,6 +27,7 @@ from hookwright_dev.cluster import Cluster
 from hookwright_dev.installation import ApiProcess
 from hookwright_runtime import protocol
 from hookwright_runtime.connections import ConnectionBounds
+from hookwright_runtime.refusals import PIPELINED
 from hookwright_runtime.server import Server
 
 DESCRIPTORS = 1024
@@ -280,6 +281,66 @@ async def test_a_malformed_body_is_refused_while_the_application_waits_for_it() 
         assert (await ended(reader)).startswith(b"HTTP/1.1 400")
         async with asyncio.timeout(10):
             await gone.wait()
+        writer.close()
+
+
+async def test_pipelined_requests_are_bounded() -> None:
+    """A read of thousands of small requests leaves few of them in memory; the first ones are answered."""
+    under_way = asyncio.Event()
+    go_on = asyncio.Event()
+
+    async def slow(scope: Scope, receive: Receive, send: Send) -> None:
+        under_way.set()
+        await go_on.wait()
+        await greet(scope, receive, send)
+
+    async with serving(slow) as port:
+        reader, writer = await asyncio.open_connection(LOOPBACK, port)
+        writer.write(GET * 5000)
+        async with asyncio.timeout(30):
+            await under_way.wait()
+        go_on.set()
+        answers = await ended(reader)
+        assert 1 <= answers.count(b"HTTP/1.1 204") <= PIPELINED + 1
+        writer.close()
+
+
+async def test_ten_pipelined_requests_are_answered() -> None:
+    """A client may pipeline a few requests."""
+    async with serving(greet) as port:
+        reader, writer = await asyncio.open_connection(LOOPBACK, port)
+        writer.write(GET * 10)
+        async with asyncio.timeout(30):
+            for _ in range(10):
+                assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 204")
+        writer.close()
+
+
+async def test_an_answered_request_whose_body_is_missing_gives_way() -> None:
+    """A connection that keeps its body back after the answer is the first to make room."""
+    async with serving(greet, total=2, per_address=2) as port:
+        kept, keeper = await asyncio.open_connection(LOOPBACK, port)
+        keeper.write(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\n")
+        async with asyncio.timeout(30):
+            assert (await kept.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 204")
+        others = [await asyncio.open_connection(LOOPBACK, port) for _ in range(2)]
+        assert await ended(kept) == b""
+        for reader, writer in others:
+            writer.write(GET)
+            async with asyncio.timeout(30):
+                assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 204")
+        for _, writer in [(kept, keeper), *others]:
+            writer.close()
+
+
+async def test_an_upgrade_with_a_wrong_framing_is_refused() -> None:
+    """The second parser's error is an answer, and no traceback in the log."""
+    async with serving(greet) as port:
+        reader, writer = await asyncio.open_connection(LOOPBACK, port)
+        writer.write(
+            b"POST / HTTP/1.1\r\nHost: x\r\nConnection: upgrade\r\nUpgrade: x\r\nTransfer-Encoding: gzip\r\n\r\n"
+        )
+        assert b"HTTP/1.1 400" in await ended(reader)
         writer.close()
 
 

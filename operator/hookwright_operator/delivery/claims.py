@@ -27,8 +27,8 @@ class Feeds(Protocol):
     def claim_room(self) -> AbstractContextManager[int]:
         """Reserve bytes for the bodies of one claim."""
 
-    def affordable(self, lane: Lane, room: int) -> int:
-        """Return how many deliveries a lane may claim if a claim has so many bytes of room."""
+    def affordable(self, lane: Lane) -> int:
+        """Return how many deliveries a lane may claim now."""
 
     def take_in(self, claimed: Sequence[Claimed], *, lapses: int) -> None:
         """Put claimed deliveries into their lanes; before the claim the lease had lapsed so many times."""
@@ -73,7 +73,7 @@ class Claims:
         if not self._hungry:
             self._wake.clear()
         with self._feeds.claim_room() as room:
-            wants = [(lane, self._feeds.affordable(lane, room), lane.backlog_seen) for lane in lanes]
+            wants = [(lane, self._feeds.affordable(lane), lane.backlog_seen) for lane in lanes]
             wants = [(lane, want, seen) for lane, want, seen in wants if want]
             if wants:
                 await self._claim_for(wants, room)

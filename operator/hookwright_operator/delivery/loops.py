@@ -5,8 +5,8 @@ claim of what waits in the store. Either way it is this process's alone until it
 """
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable, Sequence
-from contextlib import AbstractContextManager, suppress
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import Final
 
 import structlog
@@ -21,7 +21,7 @@ from hookwright_operator.delivery.own_faults import OwnFaults
 from hookwright_operator.delivery.results import Result, Results
 from hookwright_operator.delivery.schedule import RetrySchedule
 from hookwright_operator.delivery.scheduler import Scheduler, Shares
-from hookwright_operator.delivery.seams import Bounds, Observer, Sends, Store
+from hookwright_operator.delivery.seams import CLAIMS_IN_MEMORY, Bounds, Observer, Sends, Store
 from hookwright_operator.delivery.tasks import Runners, Tasks
 from hookwright_operator.delivery.verdict import judge
 from hookwright_operator.errors import StoreError
@@ -31,9 +31,6 @@ from hookwright_operator.store.shards import shard_of
 from hookwright_operator.tracing import exemplar_of
 
 log = structlog.get_logger(__name__)
-
-CLAIMS_IN_MEMORY: Final = 8
-"""A claim takes at most this part of the memory limit, so that it ends soon and fresh events find room meanwhile."""
 
 _BACKOFF: Final = 5.0
 _ENDED: Final = {state: metrics.DELIVERIES.labels(state.value) for state in (State.DELIVERED, State.FAILED)}
@@ -132,7 +129,7 @@ class Dispatcher:
         lane = self._lanes.get(uid)
         if lane is None:
             return False
-        fits = size <= self._memory.left(lane.endpoint.namespace)
+        fits = size <= self._memory.left_or_guaranteed(lane.endpoint.namespace)
         if self._closing or not fits or not lane.can_take(self._bounds.window):
             lane.overflowed()
             return False
@@ -245,14 +242,17 @@ class Dispatcher:
 
     # ---- claiming
 
-    def claim_room(self) -> AbstractContextManager[int]:
-        """Reserve bytes for the bodies of one claim; nothing else gets them until the claim has ended."""
-        return self._memory.set_aside(self._bounds.memory // CLAIMS_IN_MEMORY)
+    @contextmanager
+    def claim_room(self) -> Iterator[int]:
+        """Reserve bytes for one claim, beyond the limit, too: a tenant that exceeds it stops no other tenant."""
+        room = self._bounds.memory // CLAIMS_IN_MEMORY
+        with self._memory.set_aside(room):
+            yield room
 
-    def affordable(self, lane: Lane, room: int) -> int:
-        """Return how many deliveries a lane may claim; without room only one, and only if it has no other."""
+    def affordable(self, lane: Lane) -> int:
+        """Return how many deliveries a lane may claim; without memory only one, and only if it has no other."""
         want = lane.wants(self._bounds.window)
-        if not want or (room and self._memory.left(lane.endpoint.namespace) > 0):
+        if not want or self._memory.left_or_guaranteed(lane.endpoint.namespace) > 0:
             return want
         return int(lane.held == lane.reserved)
 
@@ -339,7 +339,7 @@ class Dispatcher:
                 endpoint,
                 message_id=delivery.event_id,
                 body=delivery.body,
-                now=self._now_seconds,
+                now=lambda: self._clock_ms() / 1000,
                 delivery=delivery,
             )
             settlement = judge(delivery, outcome, self._schedule)
@@ -397,6 +397,3 @@ class Dispatcher:
             self._memory.give(lane.endpoint.namespace, size)
             self._releaser.release(tuple(lane.ready))
             lane.ready.clear()
-
-    def _now_seconds(self) -> float:
-        return self._clock_ms() / 1000

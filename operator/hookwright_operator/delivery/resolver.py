@@ -115,6 +115,8 @@ class GuardedResolver:
         if known.usable(now, SERVED):
             return known
         if pending is None:
+            if known.usable(now, KEPT):
+                return known
             raise NoPlaceError("namespace_lookups")
         await _within(_PATIENCE if known.usable(now, KEPT) else None, pending.ended)
         if pending.fault is not None and not pending.known.usable(now, KEPT):

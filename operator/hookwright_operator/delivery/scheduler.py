@@ -108,13 +108,16 @@ class Shares:
         if not share.endpoints:
             self._forget_unused(namespace, share)
 
+    def left_or_guaranteed(self, namespace: str) -> int:
+        """Return `left`, or what remains of the guaranteed part also if others exceed the bound."""
+        return max(self.left(namespace), self._guaranteed - self._shares[namespace].used)
+
     @contextmanager
-    def set_aside(self, amount: int) -> Iterator[int]:
-        """Take as much of the bound as is free, at most an amount, for no namespace, until the block ends."""
-        amount = min(amount, max(0, self._bound - self.used))
+    def set_aside(self, amount: int) -> Iterator[None]:
+        """Count an amount as used, by no namespace, until the block ends."""
         self._count_aside(amount)
         try:
-            yield amount
+            yield
         finally:
             self._count_aside(-amount)
 

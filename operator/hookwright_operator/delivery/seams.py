@@ -2,11 +2,14 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 
 from hookwright_operator.delivery.outcome import Outcome
 from hookwright_operator.registry import Endpoint
 from hookwright_operator.store.model import Claimed, Settlement, Wants
+
+CLAIMS_IN_MEMORY: Final = 8
+"""A claim takes at most this part of the memory limit, so that it ends soon and fresh events find room meanwhile."""
 
 
 class Store(Protocol):

@@ -1,7 +1,9 @@
 """Pure: which of the waiting calls share the next transaction.
 
-The oldest call always goes, so every call goes some time. Other calls join it up to a weight, and the tenants that
-asked for least go first. So a light call waits for one transaction, however much another tenant has asked for.
+The oldest call always goes, so every call goes some time. Calls without a tenant always go, too: claims, results and
+leases of this process, on which the deliveries of all tenants depend. Other calls join them up to a weight, and the
+tenants that asked for least go first. So a light call waits for one transaction, however much another tenant has
+asked for.
 """
 
 from collections.abc import Sequence
@@ -13,7 +15,7 @@ class Waiting(Protocol):
 
     @property
     def tenant(self) -> str:
-        """The tenant that asked for it."""
+        """The tenant that asked for it; empty for this process itself."""
 
     @property
     def weight(self) -> int:
@@ -28,7 +30,7 @@ def split(waiting: Sequence[C], *, room: int) -> tuple[list[C], list[C]]:
 
     Args:
         waiting: at least one call, in the order of arrival.
-        room: the weight of calls beside the oldest.
+        room: the weight of tenants' calls beside the oldest.
 
     Returns:
         The calls that go and the calls that still wait, both in the order of arrival; so are the calls of one tenant.
@@ -38,8 +40,8 @@ def split(waiting: Sequence[C], *, room: int) -> tuple[list[C], list[C]]:
     for call in waiting:
         asked[call.tenant] = total = asked.get(call.tenant, 0) + call.weight
         sums.append(total)
-    go = {0}
-    for place in sorted(range(1, len(waiting)), key=sums.__getitem__):
+    go = {place for place, call in enumerate(waiting) if not call.tenant} | {0}
+    for place in sorted(set(range(len(waiting))) - go, key=sums.__getitem__):
         room -= waiting[place].weight
         if room < 0:
             break

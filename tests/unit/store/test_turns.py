@@ -38,6 +38,16 @@ def test_the_oldest_call_goes_however_heavy_it_is() -> None:
     assert split(waiting, room=100) == (waiting, [])
 
 
+def test_calls_of_the_process_itself_go_with_the_next_transaction() -> None:
+    """A heavy claim makes neither itself nor the results and leases behind it wait for a tenant's queue."""
+    waiting = calls(*[("heavy", 500)] * 20, ("", 4096), ("", 2), ("", 1))
+
+    go, wait = split(waiting, room=400)
+
+    assert go == [waiting[0], *waiting[20:]]
+    assert wait == waiting[1:20]
+
+
 def test_tenants_have_equal_shares() -> None:
     """Of two tenants that ask for much, each gets as much as the other."""
     waiting = calls(*[("first", 10)] * 50, *[("second", 10)] * 50)

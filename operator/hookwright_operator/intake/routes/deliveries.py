@@ -34,6 +34,7 @@ class Deliveries:
         self._deps = deps
         self._places = places
         self._reads = LogReads()
+        self._callers = Places("retries", total=OTHER_REQUESTS, each=OTHER_REQUESTS // 2)
         self._retries = Places("retries", total=OTHER_REQUESTS, each=OTHER_REQUESTS_OF_NAMESPACE)
 
     async def page(self, request: Request) -> JSONResponse:
@@ -65,7 +66,7 @@ class Deliveries:
         authorization = request.headers.get("authorization", "")
         caller = await self._deps.auth.authenticate(authorization, client_of(request.scope))
         # The caller is not authorised yet, so its requests must not count for the namespace alone.
-        with self._retries.held(f"{namespace} of {caller.username}"):
+        with self._callers.held(caller.username), self._retries.held(f"{namespace} of {caller.username}"):
             return await self._retry(request, namespace, caller)
 
     async def _retry(self, request: Request, namespace: str, caller: Caller) -> JSONResponse:
