@@ -51,12 +51,14 @@ class Holder(Generic[C]):
     Attributes:
         count: open connections.
         idle: those without a request, the oldest first.
+        arriving: those whose request is not complete, the oldest first.
     """
 
     address: str
     limit: float
     count: int = 0
     idle: OrderedDict[C, None] = field(default_factory=OrderedDict)
+    arriving: OrderedDict[C, None] = field(default_factory=OrderedDict)
 
 
 class Connections(Generic[C]):
@@ -75,8 +77,8 @@ class Connections(Generic[C]):
             peer: the IP address of the client.
 
         Returns:
-            The holder of the connection and the idle connection that has made room and must be closed, if there is
-            one; or the bound that refuses the new connection.
+            The holder of the connection and the connection that has made room and must be closed, if there is one:
+            an idle one, or one whose request is incomplete. Or the bound that refuses the new connection.
         """
         holder = self._holder(peer)
         leaving: C | None = None
@@ -86,9 +88,15 @@ class Connections(Generic[C]):
             leaving = self._release(holder)
         elif self.count >= self._bounds.total:
             fullest = max(self._holders.values(), key=lambda one: len(one.idle), default=holder)
-            if not fullest.idle:
-                return Bound.TOTAL
-            leaving = self._release(fullest)
+            if fullest.idle:
+                leaving = self._release(fullest)
+            else:
+                fullest = max(self._holders.values(), key=lambda one: len(one.arriving), default=holder)
+                # Only from an address that has more than the new one, so that no flood of new connections does this.
+                if len(fullest.arriving) <= holder.count + 1:
+                    return Bound.TOTAL
+                leaving = next(iter(fullest.arriving))
+                self.remove(leaving, fullest)
         self._holders[holder.address] = holder
         holder.count += 1
         holder.idle[connection] = None
@@ -98,6 +106,7 @@ class Connections(Generic[C]):
     def remove(self, connection: C, holder: Holder[C]) -> None:
         """Remove a connection that was added; its holder counts it no longer."""
         holder.idle.pop(connection, None)
+        holder.arriving.pop(connection, None)
         holder.count -= 1
         self.count -= 1
         if not holder.count:

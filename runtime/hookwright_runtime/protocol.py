@@ -218,6 +218,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self.deadline = math.inf
         if self._holder is not None:
             self._holder.idle.pop(self, None)
+            self._holder.arriving[self] = None
         # Trailers are read into this list, which no application sees.
         self.headers = []
 
@@ -234,6 +235,8 @@ class BoundedProtocol(HttpToolsProtocol):
         if self.parser.should_upgrade():
             return
         super().on_message_complete()
+        if self._holder is not None:
+            self._holder.arriving.pop(self, None)
         self._reading = _NOTHING
         self._without_progress = 0
         if self.cycle.response_complete:
@@ -263,6 +266,7 @@ class BoundedProtocol(HttpToolsProtocol):
         elif self._reading is _NOTHING:
             self.deadline = self.loop.time() + IDLE_SECONDS
         if self._holder is not None:
+            self._holder.arriving.pop(self, None)
             self._holder.idle[self] = None
 
     # ---- refusing

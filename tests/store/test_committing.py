@@ -82,7 +82,7 @@ async def test_each_caller_gets_an_exception_of_its_own(store: Store) -> None:
 
 
 async def test_a_transaction_takes_no_more_than_its_weight(store: Store, observed: Observed) -> None:
-    """However much is waiting, a transaction takes the oldest call and a bounded weight of others."""
+    """However much is waiting, a transaction takes the oldest call and a bounded weight of a tenant's others."""
     groups: list[Sequence[int]] = []
 
     def work(_connection: Connection, payloads: Sequence[int]) -> Sequence[int]:
@@ -92,7 +92,9 @@ async def test_a_transaction_takes_no_more_than_its_weight(store: Store, observe
     heavy = Operation("heavy", work)
     observed.operations.clear()
 
-    answers = await asyncio.gather(*[store._batcher.submit(heavy, n, weight=MAX_WEIGHT // 2) for n in range(6)])
+    answers = await asyncio.gather(
+        *[store._batcher.submit(heavy, n, weight=MAX_WEIGHT // 2, tenant="acme") for n in range(6)]
+    )
 
     assert answers == list(range(6))
     assert groups == [[0, 1, 2], [3, 4, 5]]

@@ -42,6 +42,9 @@ DEDUPE_WINDOW_MS = 24 * 60 * 60 * 1000
 DISCARD_BATCH = 512
 """Deliveries discarded in one transaction."""
 
+_DELETIONS = "(deletions)"
+"""Stands for a tenant, so that all deletions together get the share of one; no namespace has such a name."""
+
 
 CLAIM_ROOM = 8 * 1024 * 1024
 """Bytes of bodies in one claim, if the caller sets no other bound."""
@@ -220,7 +223,7 @@ class Store:
         total = 0
         step = partial(removing.discard, endpoint_uid=endpoint_uid, reason=reason, limit=DISCARD_BATCH, slot=self._slot)
         while True:
-            discarded = await self._now("discard", step, weight=DISCARD_BATCH, tenant=endpoint_uid)
+            discarded = await self._now("discard", step, weight=DISCARD_BATCH, tenant=_DELETIONS)
             total += discarded
             if discarded < DISCARD_BATCH:
                 return total
