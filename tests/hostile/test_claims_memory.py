@@ -12,7 +12,7 @@ import re
 import sqlite3
 import sys
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,7 +21,7 @@ import pytest
 from aiohttp import web
 from delivery.engine import Engine, Plan, eventually, subscriber, until
 
-from hookwright_dev.postgres import PostgresServer, postgres_server
+from hookwright_dev.postgres import PostgresServer
 from hookwright_operator.delivery.seams import CLAIMS_IN_MEMORY
 from hookwright_operator.store.model import Claimed, Wants
 from hookwright_operator.store.store import Store
@@ -32,13 +32,6 @@ BODY_BYTES = 250 * 1024
 MOST_MIB = 225
 """The mark for an operator is 250 MiB; at rest a process with Kubernetes takes 25 MiB more than this one."""
 TESTS = Path(__file__).resolve().parents[1]
-
-
-@pytest.fixture(scope="module")
-def postgres() -> Iterator[PostgresServer]:
-    """A PostgreSQL server for this module."""
-    with postgres_server() as server:
-        yield server
 
 
 def filling(*, fanned_out: bool, body: str, ulid: str) -> list[str]:

@@ -7,17 +7,14 @@ Two bounds hold. Living replicas may differ by half a lease, because each renews
 clock of a replica that takes over from a stopped one may be ahead by one second (`CLOCKS_DIFFER_MS`).
 """
 
-import asyncio
-from collections.abc import Iterator
 from random import Random
 
 import pytest
 from delivery.engine import eventually, subscriber, until
 from delivery.replicas import LEASE_MS, MAX_IN_FLIGHT, TIMEOUT, TOGETHER, Receivers, Replica
 from delivery.test_shards import UIDS, World
-from store.making import EMPTY, Clock, migrated
+from store.making import Clock
 
-from hookwright_dev.postgres import PostgresServer, postgres_server
 from hookwright_operator.store.shards import CLOCKS_DIFFER_MS, SHARDS
 
 BEAT_MS = LEASE_MS // 6
@@ -35,26 +32,10 @@ LIVING = {
 """Milliseconds between the clocks of two living replicas."""
 
 
-@pytest.fixture(scope="module")
-def postgres() -> Iterator[PostgresServer]:
-    """A server for this module."""
-    with postgres_server() as server:
-        yield server
-
-
-@pytest.fixture(scope="module")
-def database_url(postgres: PostgresServer) -> str:
-    """A database with the schema."""
-    url = postgres.new_database("skew")
-    asyncio.run(migrated(url))
-    return url
-
-
 @pytest.fixture
-def url(postgres: PostgresServer, database_url: str) -> str:
-    """The database, emptied."""
-    postgres.execute(EMPTY, database="skew")
-    return database_url
+def url(postgres_url: str) -> str:
+    """A PostgreSQL database, because replicas share no SQLite file."""
+    return postgres_url
 
 
 async def renewed(replicas: list[Replica]) -> None:

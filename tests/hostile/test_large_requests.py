@@ -3,19 +3,16 @@
 import asyncio
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from itertools import count
-from pathlib import Path
 from typing import Any
 
 import pytest
 from delivery.engine import Engine, Plan, eventually, now_ms, subscriber, until
 from sqlalchemy import Connection, text
-from store.making import EMPTY, migrated
 
-from hookwright_dev.postgres import PostgresServer, postgres_server
 from hookwright_dev.receiver import Receiver
 from hookwright_operator import fan_out_writer
 from hookwright_operator.intake.deps import AcceptResult
@@ -27,31 +24,6 @@ from hookwright_operator.store.store import DISCARD_BATCH, Store
 
 TURN_SECONDS = 0.15
 """CPU time of one turn of the event loop; the mark is 0.05 on a calm machine."""
-
-
-@pytest.fixture(scope="module")
-def postgres() -> Iterator[PostgresServer]:
-    """A PostgreSQL server for the tests of this file."""
-    with postgres_server() as server:
-        yield server
-
-
-@pytest.fixture(scope="module")
-def migrated_url(postgres: PostgresServer) -> str:
-    """A database that has the schema."""
-    url = postgres.new_database("large")
-    asyncio.run(migrated(url))
-    return url
-
-
-@pytest.fixture(params=["sqlite", "postgresql"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """An empty database of each engine."""
-    if request.param == "sqlite":
-        return f"sqlite:///{tmp_path}/deliveries.db"
-    url = str(request.getfixturevalue("migrated_url"))
-    request.getfixturevalue("postgres").execute(EMPTY, database="large")
-    return url
 
 
 @dataclass(slots=True)

@@ -6,7 +6,7 @@ On SQLite one page of it examined all rows of as many seconds as the page has de
 
 import asyncio
 import sqlite3
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import closing
 from pathlib import Path
 
@@ -14,7 +14,7 @@ import pytest
 from sqlalchemy import Connection
 from store.making import Clock, event
 
-from hookwright_dev.postgres import PostgresServer, postgres_server
+from hookwright_dev.postgres import PostgresServer
 from hookwright_operator.store import paging, reading
 from hookwright_operator.store.model import State
 from hookwright_operator.store.statements import driver_of
@@ -137,13 +137,6 @@ async def test_claims_and_other_tenants_do_not_wait_for_readers(store: Store) ->
         still_reading = sum(not reader.done() for reader in readers)
         await asyncio.gather(*readers)
         assert still_reading >= 8
-
-
-@pytest.fixture(scope="module")
-def postgres() -> Iterator[PostgresServer]:
-    """A PostgreSQL server for this module."""
-    with postgres_server() as server:
-        yield server
 
 
 async def test_a_rare_state_on_postgresql_examines_a_bounded_number_of_rows(postgres: PostgresServer) -> None:

@@ -5,7 +5,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -21,7 +21,7 @@ from hookwright_dev.installation import (
     install,
     service_account_kubeconfig,
 )
-from hookwright_dev.postgres import PostgresServer, postgres_server
+from hookwright_dev.postgres import PostgresServer
 from hookwright_dev.processes import free_port
 from hookwright_operator.adopt import this_installation
 from hookwright_operator.delivery.health import HealthPublisher
@@ -41,13 +41,6 @@ SECOND = Installation("00000000-0000-4000-8000-000000000002", SYSTEM_NAMESPACE)
 COMMAND = re.compile(r"hookwright-adopt (--from \S+ --to [^\s'\"]+)")
 HOUR_MS = 3_600_000
 NOW_MS = 1_800_000_000_000
-
-
-@pytest.fixture(scope="module")
-def postgres() -> Iterator[PostgresServer]:
-    """A PostgreSQL server for this module."""
-    with postgres_server() as server:
-        yield server
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

@@ -2,53 +2,21 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import asyncpg
 import pytest
 from delivery.engine import Engine, Plan, eventually, now_ms, subscriber
-from store.making import EMPTY, LEASE_MS, Clock, accept_one, claimed_ids, migrated, neighbour_of, settlement
+from store.making import LEASE_MS, Clock, accept_one, claimed_ids, neighbour_of, settlement
 from store.proxy import Cut, Proxy, proxied
 
-from hookwright_dev.postgres import PostgresServer, postgres_server
 from hookwright_operator.delivery.outcome import Outcome
 from hookwright_operator.registry import Endpoint
 from hookwright_operator.store.model import Claimed, Counts, State
 from hookwright_operator.store.store import Store
 
 RETRIES = 5
-
-
-@pytest.fixture(scope="module")
-def postgres() -> Iterator[PostgresServer]:
-    """A PostgreSQL server for the tests of this file."""
-    with postgres_server() as server:
-        yield server
-
-
-@pytest.fixture(scope="module")
-def migrated_url(postgres: PostgresServer) -> str:
-    """A database that has the schema."""
-    url = postgres.new_database("unknown")
-    asyncio.run(migrated(url))
-    return url
-
-
-@pytest.fixture
-def postgres_url(postgres: PostgresServer, migrated_url: str) -> str:
-    """An empty PostgreSQL database."""
-    postgres.execute(EMPTY, database="unknown")
-    return migrated_url
-
-
-@pytest.fixture(params=["sqlite", "postgresql"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """An empty database of each engine."""
-    if request.param == "sqlite":
-        return f"sqlite:///{tmp_path}/deliveries.db"
-    return str(request.getfixturevalue("postgres_url"))
 
 
 @pytest.fixture
