@@ -118,7 +118,11 @@ class Settings(BaseSettings):
     health_host: str = Field(default="0.0.0.0", description="Address of health and metrics.")  # noqa: S104
     health_port: int = Field(default=9090, ge=0, le=65535, description="Port of /healthz, /readyz and /metrics.")
     review_cache: float = Field(
-        default=10.0, ge=0, le=300, description="Seconds for which a granted TokenReview or SubjectAccessReview holds."
+        default=10.0,
+        ge=0,
+        le=300,
+        description="Seconds for which a granted TokenReview or SubjectAccessReview holds. A grant that is in use is"
+        " renewed in the background from half of this time on.",
     )
     status_interval: float = Field(
         default=60.0, gt=0, description="Seconds that pass at least between two updates of an endpoint's counts."

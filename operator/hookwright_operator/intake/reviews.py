@@ -1,7 +1,8 @@
 """Answers of the API server to reviews, kept for a short time so that a request rarely costs one.
 
 What was granted and what was denied are kept apart, so that a flood of wrong tokens cannot push the
-right ones out. Equal questions at the same moment share one request.
+right ones out. Equal questions at the same moment share one request. A grant in use is renewed before it expires, so
+that requests do not wait for an API server that is slow.
 """
 
 import asyncio
@@ -18,6 +19,8 @@ V = TypeVar("V")
 
 _HOLD_OFF_SECONDS: Final = 1.0
 """While the API server is away, an old answer serves that long before it is asked again."""
+_RENEWED_AFTER: Final = 0.5
+"""Share of a grant's lifetime after which the next request renews it in the background."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +57,7 @@ class Keeping:
 @dataclass(frozen=True, slots=True)
 class _Kept(Generic[V]):
     value: V
+    renewed_from: float
     fresh_until: float
     usable_until: float
 
@@ -95,13 +99,18 @@ class Reviews(Generic[V]):
         """
         kept = self._granted.find(key) or self._denied.find(key)
         if kept is not None and self._now() < kept.fresh_until:
+            if self._now() >= kept.renewed_from:
+                self._share(key, ask)
             return kept.value
+        # One requester that hangs up must not take the answer from the others.
+        return await asyncio.shield(self._share(key, ask))
+
+    def _share(self, key: Hashable, ask: Callable[[], Awaitable[Answer[V]]]) -> asyncio.Future[V]:
         asking = self._asking.get(key)
         if asking is None:
             asking = self._asking[key] = asyncio.ensure_future(self._ask(key, ask))
             asking.add_done_callback(lambda done: self._asked(key, done))
-        # One requester that hangs up must not take the answer from the others.
-        return await asyncio.shield(asking)
+        return asking
 
     async def _ask(self, key: Hashable, ask: Callable[[], Awaitable[Answer[V]]]) -> V:
         try:
@@ -111,10 +120,16 @@ class Reviews(Generic[V]):
             now = self._now()
             if kept is None or now >= kept.usable_until:
                 raise
-            self._granted.keep(key, replace(kept, fresh_until=min(now + _HOLD_OFF_SECONDS, kept.usable_until)))
+            self._granted.keep(key, self._held_off(kept, now))
             return kept.value
         self._keep(key, answer)
         return answer.value
+
+    @staticmethod
+    def _held_off(kept: _Kept[V], now: float) -> _Kept[V]:
+        """Return a grant that serves a moment longer, or as long as it would have if its renewal failed early."""
+        until = min(now + _HOLD_OFF_SECONDS, kept.usable_until)
+        return replace(kept, renewed_from=until, fresh_until=max(kept.fresh_until, until))
 
     def _keep(self, key: Hashable, answer: Answer[V]) -> None:
         now, keeping = self._now(), self._keeping
@@ -122,7 +137,9 @@ class Reviews(Generic[V]):
         wrong.pop(key, None)
         fresh = min(keeping.granted if answer.granted else keeping.denied, answer.lifetime)
         stale = min(keeping.stale, answer.lifetime)
-        right.keep(key, _Kept(answer.value, fresh_until=now + fresh, usable_until=now + stale))
+        # A denial is asked for anew by the request that needs it: nobody renews what a flood of wrong tokens asks.
+        renewed_from = now + fresh * _RENEWED_AFTER if answer.granted else math.inf
+        right.keep(key, _Kept(answer.value, renewed_from, fresh_until=now + fresh, usable_until=now + stale))
 
     def _asked(self, key: Hashable, done: asyncio.Future[V]) -> None:
         del self._asking[key]

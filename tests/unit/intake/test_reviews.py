@@ -40,6 +40,12 @@ class Oracle:
         return Answer(self.granted, granted=self.granted, lifetime=self.lifetime)
 
 
+async def loop_turns() -> None:
+    """Let the loop run what is ready, and what that makes ready."""
+    for _ in range(3):
+        await asyncio.sleep(0)
+
+
 KEEPING = Keeping(granted=10, denied=2, stale=60, size=3)
 
 
@@ -63,10 +69,63 @@ async def test_an_answer_holds_for_its_time_and_no_longer(
     holds: float,
 ) -> None:
     """A grant for ten seconds, a denial for two."""
-    for moment, asked in ((0, 1), (holds - 0.001, 1), (0.001, 2)):
+    for moment, asked in ((0, 1), (holds / 2 - 0.001, 1), (holds / 2 + 0.001, 2)):
         clock.time += moment
         assert await reviews.get("key", oracle) is oracle.granted
         assert oracle.asked == asked
+
+
+async def test_a_grant_in_use_is_renewed_before_it_expires(reviews: Reviews[bool], clock: Clock) -> None:
+    """From half of its time on, one renewal runs in the background, and requests do not wait for it."""
+    oracle = Oracle()
+    await reviews.get("key", oracle)
+    oracle.open.clear()
+    for _ in range(3):
+        clock.time += 1.7
+        assert await reviews.get("key", oracle) is True
+    await loop_turns()
+    assert oracle.asked == 2
+    oracle.open.set()
+    await loop_turns()
+    clock.time += 4.9
+    assert await reviews.get("key", oracle) is True
+    assert oracle.asked == 2, "the renewed grant holds from its own answer on"
+
+
+async def test_a_renewal_that_is_denied_ends_the_grant(reviews: Reviews[bool], clock: Clock) -> None:
+    """The request that starts it is still served; the next one is refused."""
+    oracle = Oracle()
+    await reviews.get("key", oracle)
+    oracle.granted = False
+    clock.time += 5
+    assert await reviews.get("key", oracle) is True
+    await loop_turns()
+    assert await reviews.get("key", oracle) is False
+
+
+async def test_a_renewal_that_fails_leaves_the_grant_its_time(reviews: Reviews[bool], clock: Clock) -> None:
+    """While the API server is away, the renewal is tried once a second; a question that it refuses ends nothing."""
+    oracle = Oracle()
+    await reviews.get("key", oracle)
+    for fault, asked in ((KubeUnavailable("away"), 2), (KubeError("tokenreviews is forbidden", status=403), 3)):
+        oracle.fault = fault
+        clock.time += 2.5 if asked == 3 else 5
+        assert await reviews.get("key", oracle) is True
+        await loop_turns()
+        assert oracle.asked == asked
+    clock.time += 2.5
+    with pytest.raises(KubeError):
+        await reviews.get("key", oracle)
+
+
+async def test_a_denial_is_not_renewed(reviews: Reviews[bool], clock: Clock) -> None:
+    """A flood of wrong tokens asks only for what its requests need."""
+    oracle = Oracle(granted=False)
+    await reviews.get("key", oracle)
+    clock.time += 1.9
+    await reviews.get("key", oracle)
+    await loop_turns()
+    assert oracle.asked == 1
 
 
 async def test_an_expiring_token_is_not_kept_beyond_its_end(reviews: Reviews[bool], clock: Clock) -> None:
