@@ -271,7 +271,7 @@ async def test_a_lost_writer_thread_is_unavailable(path: Path) -> None:
     store = await opened(path)
     store._database._writing.shutdown()  # type: ignore[attr-defined]
 
-    with pytest.raises(StoreUnavailable, match="no thread"):
+    with pytest.raises(StoreUnavailable, match="no thread available"):
         await store.ping()
     await store.close()
 

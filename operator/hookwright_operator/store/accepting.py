@@ -1,6 +1,6 @@
-"""Writing events and their deliveries, a whole group of accept calls at once.
+"""Statements that write the events and deliveries of all accept calls in one group commit.
 
-Sync functions on a connection, inside a transaction that the caller begins and ends.
+Sync functions on a connection. The caller begins and ends the transaction.
 """
 
 from collections import Counter
@@ -23,7 +23,7 @@ from sqlalchemy import (
     update,
 )
 
-# Of the two engines' identical spellings the one that both compile.
+# The PostgreSQL construct compiles on SQLite too: both dialects spell ON CONFLICT alike.
 from sqlalchemy.dialects.postgresql import Insert, insert
 
 from hookwright_operator.errors import StoreError
@@ -78,7 +78,7 @@ INSERT_EVENTS = insert(events).from_select(
     ),
 )
 
-# Most events are not traced, and are spared a column in the statement above.
+# Most events are not traced, so the statement above has no column for the trace.
 _traced = rows(id=Text, trace=Text)
 TRACE = update(events).values(trace=_traced.c.trace).where(events.c.id == _traced.c.id)
 
@@ -94,10 +94,10 @@ _INSERT_DELIVERY = Each(insert(deliveries), *deliveries.columns.keys())
 
 
 def check(events: Iterable[NewEvent]) -> None:
-    """Check that every database keeps the producers' ids as they are.
+    """Check that every database can store the producers' ids unchanged.
 
     Raises:
-        StoreError: an ``event_id`` has a character that no database keeps.
+        StoreError: an ``event_id`` has a character that a database cannot store.
     """
     for event in events:
         if event.event_id is not None and not storable(event.event_id):
@@ -105,20 +105,20 @@ def check(events: Iterable[NewEvent]) -> None:
 
 
 def weight_of(events: Iterable[NewEvent]) -> int:
-    """Return about how many rows events and their deliveries weigh, bodies included."""
+    """Estimate how many rows the events and their deliveries write; large bodies count as several rows."""
     return sum([1 + len(event.deliveries) + len(event.body) // _BODY_BYTES_PER_ROW for event in events])
 
 
 def accept(
     connection: Connection, calls: Sequence[Sequence[NewEvent]], *, owner: str, slot: int, now: int, since: int
 ) -> list[Accepted]:
-    """Write the new events of all calls with their deliveries and counters; repetitions write nothing.
+    """Write the new events of all calls with their deliveries and counters; duplicates write nothing.
 
     Args:
         connection: in a transaction.
         calls: the events of each accept call.
-        owner: the instance that has what is written as claimed.
-        slot: of its counters.
+        owner: the replica that claims deliveries that are written as claimed.
+        slot: the slot of the replica's counters.
         now: the time of acceptance.
         since: an id that was accepted at or before this time counts as new again.
     """
@@ -138,7 +138,7 @@ def _answer(call: Sequence[NewEvent], repeated: set[str], now: int) -> Accepted:
 
 
 def remember_ids(connection: Connection, arrived: Iterable[NewEvent], *, now: int, since: int) -> set[str]:
-    """Enter the producers' ids, and return our ids of the events whose id is there already."""
+    """Insert the producers' ids; return the message ids of the events whose producer id exists already."""
     first: dict[tuple[str, str, str], str] = {}
     repeated = set()
     for event in arrived:
@@ -147,7 +147,7 @@ def remember_ids(connection: Connection, arrived: Iterable[NewEvent], *, now: in
             if first.setdefault(key, event.id) != event.id:
                 repeated.add(event.id)
     if first:
-        # In the order of the ids, so that two transactions never wait for each other's rows.
+        # Sorted by id, because two transactions that lock rows in the same order cannot deadlock.
         entries = [(*key, message_id) for key, message_id in sorted(first.items())]
         if few(connection, entries):
             entered = _REMEMBER_EACH.run(connection, [(*entry, now, since) for entry in entries])
@@ -194,7 +194,7 @@ def _write(connection: Connection, new: Sequence[NewEvent], *, owner: str, slot:
 
 
 def write_events(connection: Connection, new: Sequence[NewEvent], numbers: Sequence[int], *, now: int) -> None:
-    """Write events whose deliveries are written by other transactions.
+    """Write events whose deliveries other transactions write.
 
     Args:
         connection: in a transaction.
@@ -216,7 +216,7 @@ def _event_parameters(new: Sequence[NewEvent], numbers: Sequence[int]) -> dict[s
 
 
 def _event_rows(new: Sequence[NewEvent], numbers: Sequence[int]) -> list[tuple[str | int, ...]]:
-    """Return the events' rows, each with where its body stands among those of all."""
+    """Return the events' rows; each has the start and length of its body in the concatenated bodies."""
     event_rows: list[tuple[str | int, ...]] = []
     start = 1
     for event, number in zip(new, numbers, strict=True):

@@ -1,6 +1,8 @@
-"""Having retries due earlier: when the clock was set back, a time that was near lies far ahead.
+"""Statements that make retries due earlier after the clock was set back.
 
-Sync functions on a connection, inside a transaction that the caller begins and ends.
+A clock that is set back moves due times far into the future.
+
+Sync functions on a connection. The caller begins and ends the transaction.
 """
 
 from sqlalchemy import BigInteger, Connection, Integer, Text, bindparam, select, tuple_, update
@@ -9,7 +11,7 @@ from hookwright_operator.store.rows import packed, rows
 from hookwright_operator.store.schema import deliveries, is_pending
 
 Reached = tuple[int, str]
-"""The ``due_ms``, as it was before, and the id of a delivery; each endpoint's are gone through in this order."""
+"""The previous ``due_ms`` and the id of a delivery. An endpoint's deliveries are processed in this order."""
 
 _reached = (bindparam("reached_ms", type_=BigInteger), bindparam("reached_id", type_=Text))
 NEXT = (
@@ -32,14 +34,15 @@ ADVANCE = (
 
 
 def advance(connection: Connection, endpoint_uid: str, *, by_ms: int, reached: Reached, limit: int) -> Reached | None:
-    """Have pending deliveries that are due after a point due earlier; return where to go on, None at the end.
+    """Make pending deliveries that are due after a position due earlier; return the next position, None at the end.
 
     Args:
         connection: in a transaction.
-        endpoint_uid: whose.
-        by_ms: by how many milliseconds.
-        reached: what is due then or before stays as it is. What was advanced lies behind it and is not met again.
-        limit: how many at most.
+        endpoint_uid: the endpoint of the deliveries.
+        by_ms: how much earlier they are due, in milliseconds.
+        reached: the position. Deliveries that are due at it or before it do not change. A changed delivery lies before
+            the next position, so no call changes it again.
+        limit: how many deliveries to change at most.
     """
     at = {"reached_ms": reached[0], "reached_id": reached[1]}
     found = connection.execute(NEXT, {"endpoint": endpoint_uid, "count": limit, **at}).all()

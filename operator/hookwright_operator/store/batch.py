@@ -1,11 +1,13 @@
-"""Group commit: whatever is asked for while a transaction runs goes together into the next one.
+"""Group commit: all calls that arrive during a transaction share the next transaction.
 
-Each transaction takes what has gathered when it begins, and everyone is answered after its commit. A group is ordered
-by operation, in the order in which the operations were first asked for, and each operation works through all of its
-calls at once. If the database cannot commit, all fail alike. If anything else goes wrong, the transaction is undone and
-each call is run again in one of its own, so that only the one at fault fails.
+Each transaction takes the calls that have arrived when it begins. The callers get their results after its commit. A
+group runs its operations in the order in which they were first requested. Each operation handles all of its calls at
+once.
 
-If more waits than one transaction may take, the tenants share it; see `turns`.
+If the database cannot commit, all calls of the group fail. After any other error, the transaction is rolled back and
+each call runs again in its own transaction. Then only the faulty call fails.
+
+If more calls wait than one transaction may take, the tenants share it; see `turns`.
 """
 
 import asyncio
@@ -28,41 +30,42 @@ T = TypeVar("T")
 A_contra = TypeVar("A_contra", contravariant=True)
 
 Observe = Callable[[str, float], None]
-"""Takes what was done (an operation's name, or ``commit``) and how many seconds it took."""
+"""Receives the name of an operation (or ``commit``) and how many seconds it took."""
 
-# Turns of the event loop that a transaction waits at most; measured, see docs/decisions.
+# Iterations of the event loop that a transaction waits at most; measured, see docs/decisions.
 _TURNS: Final = 5
 MAX_WEIGHT = 1024
-"""Weight of the calls that one transaction takes beside its oldest call; it bounds how long others wait."""
+"""Weight of the calls that one transaction takes beside its oldest call; it bounds how long other calls wait."""
 
 
 Work = Callable[[Connection], Any]
-"""What is done inside one transaction."""
+"""The function that runs inside one transaction."""
 
 Transact = Callable[[Work], Awaitable[Any]]
-"""Runs a work in a transaction, and returns what that returned; where it raises, nothing has changed, but for
-`OutcomeUnknown`."""
+"""Runs a work in a transaction and returns the result. If it raises, nothing has changed, except after
+`OutcomeUnknown`.
+"""
 
 
 class Lost(Protocol[A_contra]):
-    """Is told the answer to a call that nobody waits for any more, or that nobody knows to be true."""
+    """Receives the result of a call if its caller was cancelled, or if the outcome of the transaction is unknown."""
 
     def __call__(self, answer: A_contra, /, *, doubtful: bool) -> None:
-        """Take an answer.
+        """Receive a result.
 
         Args:
-            answer: what the call came to.
-            doubtful: whether it may have come to nothing.
+            answer: the result of the call.
+            doubtful: whether the transaction may not have been committed.
         """
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Operation(Generic[P, R]):
-    """Something to be done in a transaction.
+    """An operation that runs in a transaction.
 
     Attributes:
-        name: as it is observed.
-        run: takes the payloads of all calls in a group, and returns an answer for each, in their order.
+        name: the label in the metrics.
+        run: takes the payloads of all calls in a group, and returns a result for each, in their order.
     """
 
     name: str
@@ -80,11 +83,11 @@ class _Call(NamedTuple):
 
 
 class Batcher:
-    """Gathers calls and runs them in shared transactions, one transaction at a time.
+    """Group commit: collects calls and runs them in shared transactions, one transaction at a time.
 
     Args:
         transact: runs a transaction.
-        observe: told per transaction what each operation took, and as ``commit`` what the rest of it took.
+        observe: receives the seconds of each operation per transaction, and the remaining seconds as ``commit``.
     """
 
     def __init__(self, transact: Transact, observe: Observe) -> None:
@@ -110,18 +113,18 @@ class Batcher:
         tenant: str = "",
         lost: "Lost[R] | None" = None,
     ) -> "asyncio.Future[R]":
-        """Ask for an operation in the next transaction; cancelling the future does not call it off.
+        """Request an operation in the next transaction; cancelling the future does not cancel the operation.
 
         Args:
-            operation: what to do.
-            payload: what to do it with.
+            operation: the operation to run.
+            payload: its input.
             weight: about how many rows it writes.
-            parts: how many calls it stands for.
-            tenant: who asks, such as a namespace; tenants have equal shares of a full transaction.
-            lost: told an answer that nobody gets.
+            parts: how many calls of the store's users it contains.
+            tenant: the tenant that requests it, such as a namespace; tenants have equal shares of a full transaction.
+            lost: receives a result that no caller gets.
 
         Raises:
-            StoreUnavailable: the store is closed or its writer has died.
+            StoreUnavailable: the store is closed, or its writer task has ended.
         """
         if self._closing or self._writer.done():
             raise StoreUnavailable(self._obituary())
@@ -132,7 +135,7 @@ class Batcher:
         return answer
 
     async def close(self) -> None:
-        """Take nothing more, and return when all that was asked for is done."""
+        """Refuse new calls, and return when all earlier calls are done."""
         self._closing = True
         self._wake.set()
         await asyncio.wait([self._writer])
@@ -153,14 +156,14 @@ class Batcher:
         self._under_way = group.calls
         try:
             answers = await self._transact(group)
-        except Exception as error:  # noqa: BLE001 - whatever it is belongs to those who asked
+        except Exception as error:  # noqa: BLE001 - every error belongs to the callers
             self._fail(group, error)
         else:
             self._answer(group, answers)
         self._under_way = ()
 
     async def _gathered(self) -> Sequence[_Call]:
-        """Wait for calls of the same moment, which get here some turns apart; a call by itself waits for no other."""
+        """Wait for calls of the same moment, which arrive some loop iterations apart; a single call does not wait."""
         waited = 0
         while waited < min(sum([call.parts for call in self._waiting]) - 1, _TURNS):
             await asyncio.sleep(0)
@@ -195,7 +198,7 @@ class Batcher:
 
     @staticmethod
     def _leave_open(group: Mapping[Operation[Any, Any], Sequence[_Call]], error: OutcomeUnknown) -> None:
-        """Tell each caller what its answer would have been, for it may have to be made undone."""
+        """Pass each caller the result that it would have got, because the caller may have to undo it."""
         done: Any = error.result
         for asked, (answers, _) in zip(group.values(), done, strict=True):
             for call, answer in zip(asked, answers, strict=True):
@@ -204,7 +207,7 @@ class Batcher:
                 _refuse(call, OutcomeUnknown(str(error), answer))
 
     def _ended(self, _: "asyncio.Task[None]") -> None:
-        """Leave nobody waiting for an answer that will not come."""
+        """Refuse all remaining calls, because the writer task has ended."""
         left = [*self._under_way, *self._again, *self._waiting]
         self._again.clear()
         self._waiting.clear()
@@ -219,7 +222,7 @@ class Batcher:
 
 
 class _Group:
-    """Calls that share a transaction, by operation in the order in which these were first asked for."""
+    """Calls that share a transaction, by operation, in the order in which the operations were first requested."""
 
     __slots__ = ("asked", "begun", "calls")
 
@@ -240,14 +243,14 @@ class _Group:
 
 
 def counted(refusal: Exception) -> Exception:
-    """Count what an operation was refused with, and return it."""
+    """Count an error that an operation failed with, and return it."""
     metrics.STORE_ERRORS.labels("unavailable" if isinstance(refusal, StoreUnavailable) else "refused").inc()
     return refusal
 
 
 def _refuse(call: _Call, error: Exception) -> None:
     if not call.answer.done():
-        # Each caller gets an exception of its own, for raising one in several tasks would mix their tracebacks up.
+        # Each caller gets its own exception: raising one exception in several tasks would mix their tracebacks.
         refusal = counted(translated(error))
         refusal.__cause__ = None if refusal is error else error
         call.answer.set_exception(refusal)

@@ -1,6 +1,6 @@
-"""Claims and the leases behind them.
+"""Statements that claim and release deliveries, and that renew the claim leases of replicas.
 
-Sync functions on a connection, inside a transaction that the caller begins and ends.
+Sync functions on a connection. The caller begins and ends the transaction.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -28,7 +28,7 @@ from sqlalchemy import (
     update,
 )
 
-# Of the two engines' identical spellings the one that both compile.
+# The PostgreSQL construct compiles on SQLite too: both dialects spell ON CONFLICT alike.
 from sqlalchemy.dialects.postgresql import insert
 
 from hookwright_operator.store.engine import has_company
@@ -37,10 +37,10 @@ from hookwright_operator.store.rows import packed, rows
 from hookwright_operator.store.schema import deliveries, events, instances, is_pending
 from hookwright_operator.store.statements import run
 
-# Expired rows are kept this many leases long for whoever looks into the database; nothing needs them.
+# Expired rows are kept for this many lease lengths, for people who read the database. No code needs them.
 _REMEMBERED_LEASES = 10
 
-# The key of the lock under which PostgreSQL gives out slots, one at a time.
+# The key of the advisory lock under which PostgreSQL assigns slots, one replica at a time.
 REGISTERING = 4_716_552_002
 
 _now = bindparam("now", type_=BigInteger)
@@ -48,9 +48,9 @@ _me = bindparam("me", type_=Text)
 
 
 def claimable() -> ColumnElement[bool]:
-    """The condition that nobody living holds a delivery; takes the parameters ``me`` and ``now``.
+    """Return the condition that no living replica has claimed a delivery; it takes the parameters ``me`` and ``now``.
 
-    An instance whose lease ran out still knows what it has in flight, so it never takes that a second time itself.
+    A replica whose claim lease expired still knows its deliveries in flight, so it never claims them a second time.
     """
     living = select(instances.c.id).where(instances.c.lease_until_ms > _now)
     return or_(deliveries.c.owner.is_(None), and_(deliveries.c.owner != _me, deliveries.c.owner.not_in(living)))
@@ -84,7 +84,7 @@ CLAIM = (
     .limit(bindparam("count", type_=Integer))
 )
 
-# The same for many endpoints in one round trip; SQLite, which needs none, has no LATERAL. PostgreSQL's driver reads
+# The same for many endpoints in one round trip. SQLite has no round trips, and no LATERAL. PostgreSQL's driver reads
 # all rows at once, so the statement itself stops at the end of an endpoint's share of the bytes.
 _wants = rows(endpoint_uid=Text, count=Integer)
 _picked = (
@@ -145,8 +145,8 @@ FORGET = delete(instances).where(instances.c.lease_until_ms < bindparam("before"
 def claim(connection: Connection, calls: Sequence[Claim], *, owner: str, now: int) -> list[list[Claimed]]:
     """Claim deliveries that are due, the oldest first, and read their bodies.
 
-    Each endpoint gets its oldest delivery whatever the size, and further ones while their bodies fit into an equal
-    share of the call's ``room``. Deliveries of one event share one body.
+    An endpoint always gets its oldest delivery, even a large one. It gets more deliveries while their bodies fit into
+    an equal share of the call's ``room``. Deliveries of one event share one body.
     """
     answers = []
     for call in calls:
@@ -210,21 +210,21 @@ def groups(sizes: Mapping[str, int], most: int) -> Iterator[list[str]]:
 
 
 def release(connection: Connection, calls: Sequence[Sequence[str]], *, owner: str) -> list[frozenset[str]]:
-    """Let go of deliveries that the owner claimed and that are still pending; return the uids of their endpoints."""
+    """Release pending deliveries that the owner claimed; return the uids of their endpoints."""
     ids = packed([(delivery_id,) for call in calls for delivery_id in call])
     uids = frozenset(connection.scalars(RELEASE, {"rows": ids, "me": owner}))
     return [uids] * len(calls)
 
 
 def register(connection: Connection, member: Member, *, now: int, lease_ms: int, alone: bool) -> int:
-    """Enter an instance with a lease, and return the slot of its counters, which no living instance has.
+    """Register a replica with a claim lease; return a slot for its counters that no living replica uses.
 
     Args:
         connection: in a transaction.
-        member: the instance. An earlier one of its name is dead, so what that had claimed is free at once.
-        now: when its lease begins.
-        lease_ms: for how long it holds.
-        alone: every other instance is known to be dead, so what it had claimed is free at once.
+        member: the replica. An earlier replica of this name is dead, so its claims are released at once.
+        now: when its claim lease begins.
+        lease_ms: how long the claim lease lasts.
+        alone: every other replica is known to be dead, so their claims are released at once.
     """
     if alone:
         connection.execute(delete(instances))
@@ -239,7 +239,7 @@ def register(connection: Connection, member: Member, *, now: int, lease_ms: int,
 
 
 def renew_lease(connection: Connection, member: Member, *, slot: int, now: int, lease_ms: int) -> int:
-    """Let an instance's claims and shards be its own from now on for the length of a lease, and return until when."""
+    """Renew a replica's claim lease, which covers its claims and shards; return when the lease expires."""
     until = now + lease_ms
     row = {"me": member.id, "name": member.name, "delivers": member.delivers}
     connection.execute(RENEW, {**row, "until": until, "slot": slot})

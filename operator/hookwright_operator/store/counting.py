@@ -1,6 +1,6 @@
-"""The counters of endpoints: adding to them and summing them up.
+"""Counters of endpoints: statements that add to them and sum them up.
 
-Sync functions on a connection, inside a transaction that the caller begins and ends.
+Sync functions on a connection. The caller begins and ends the transaction.
 """
 
 from collections.abc import Iterable, Sequence
@@ -21,7 +21,7 @@ from sqlalchemy import (
     true,
 )
 
-# Of the two engines' identical spellings the one that both compile.
+# The PostgreSQL construct compiles on SQLite too: both dialects spell ON CONFLICT alike.
 from sqlalchemy.dialects.postgresql import Insert, insert
 
 from hookwright_operator.store.rows import packed, rows
@@ -29,7 +29,7 @@ from hookwright_operator.store.schema import counters
 from hookwright_operator.store.statements import Each, few, run
 
 Change = tuple[str, int, int, int, int]
-"""An endpoint's uid, then what to add to accepted, delivered, failed and discarded."""
+"""An endpoint's uid, then the numbers to add to accepted, delivered, failed and discarded."""
 
 
 def _adding(new: Insert) -> Insert:
@@ -75,7 +75,7 @@ SUMS: Select[str, int, int, int, int, int | None, int | None] = select(
     _latest // literal(1000),
     _latest % literal(1000),
 ).group_by(counters.c.endpoint_uid)
-"""By endpoint uid what `model.Counts` has."""
+"""The fields of `model.Counts` by endpoint uid."""
 
 BUSY: Select[str] = select(counters.c.endpoint_uid).group_by(counters.c.endpoint_uid).having(pending > 0)
 """The endpoints that have pending deliveries."""
@@ -86,7 +86,7 @@ def add(connection: Connection, slot: int, changes: Sequence[Change]) -> None:
 
     Args:
         connection: in a transaction.
-        slot: of this process.
+        slot: the slot of this replica.
         changes: each endpoint once.
     """
     if few(connection, changes):
@@ -97,5 +97,5 @@ def add(connection: Connection, slot: int, changes: Sequence[Change]) -> None:
 
 def added(slot: int, changes: Iterable[Change]) -> dict[str, object]:
     """Return the parameters of ADD."""
-    # In the order of their uids, so that two transactions never wait for each other's rows.
+    # Sorted by uid, because two transactions that lock rows in the same order cannot deadlock.
     return {"added": packed(sorted(changes)), "slot": slot}

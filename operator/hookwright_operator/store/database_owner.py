@@ -1,8 +1,8 @@
 """The installation that a database belongs to.
 
 An installation discards pending deliveries of endpoints that its cluster does not have. So two installations on one
-database would discard each other's deliveries. The database belongs to the installation that used it first, until an
-administrator hands it over.
+database would discard each other's deliveries. The database belongs to the installation that used it first. An
+administrator can transfer it to another installation.
 """
 
 from collections.abc import Callable
@@ -36,14 +36,14 @@ class Installation:
 
     @classmethod
     def parse(cls, written: str) -> Self:
-        """Read ``<uid of kube-system>/<namespace>``.
+        """Parse ``<uid of kube-system>/<namespace>``.
 
         Raises:
             ValueError: the text has another form.
         """
         cluster_uid, separator, namespace = written.partition("/")
         if not (cluster_uid and separator and namespace) or "/" in namespace:
-            raise ValueError(f"{written!r} is no installation; write <uid of namespace kube-system>/<namespace>")
+            raise ValueError(f"{written!r} is not an installation; expected <uid of namespace kube-system>/<namespace>")
         return cls(cluster_uid, namespace)
 
     def __str__(self) -> str:
@@ -52,11 +52,11 @@ class Installation:
 
 
 async def claim_database(url: str, installation: Installation, *, clock: Callable[[], int]) -> None:
-    """Enter an installation as the owner of a database that has none yet.
+    """Record an installation as the owner of a database that has no owner yet.
 
     Args:
-        url: as `Store.open` takes it.
-        installation: the one that wants to use the database.
+        url: the URL that `Store.open` takes.
+        installation: the installation that wants to use the database.
         clock: returns milliseconds since the epoch.
 
     Raises:
@@ -69,7 +69,7 @@ async def claim_database(url: str, installation: Installation, *, clock: Callabl
             f"the database belongs to another installation: namespace {owner.namespace} of the cluster whose "
             f"kube-system has uid {owner.cluster_uid}. This installation is namespace {installation.namespace} of the "
             f"cluster whose kube-system has uid {installation.cluster_uid}. Give each installation its own "
-            f"database, or stop the other one and hand its database over: "
+            f"database, or stop the other one and transfer its database: "
             f"hookwright-adopt --from {owner} --to {installation}"
         )
 
@@ -78,7 +78,7 @@ async def hand_over(url: str, previous: Installation, following: Installation, *
     """Make another installation the owner of a database.
 
     Args:
-        url: as `Store.open` takes it.
+        url: the URL that `Store.open` takes.
         previous: the installation that the database belongs to.
         following: the installation that it belongs to afterwards.
         clock: returns milliseconds since the epoch.
@@ -132,5 +132,5 @@ def _check_unused(connection: Connection, *, now: int) -> None:
     if processes:
         raise StoreError(
             f"{processes} operator processes use the database; stop them first. A process that has ended counts "
-            f"until its lease ends, in {max(1, (until_ms - now) // 1000)} s at most. Nothing was changed"
+            f"until its claim lease expires, in {max(1, (until_ms - now) // 1000)} s at most. Nothing was changed"
         )

@@ -1,8 +1,8 @@
-"""Opening a database: from a URL to something that runs transactions.
+"""Database connections: from a URL to an object that runs transactions.
 
-PostgreSQL has a module of its own, `postgres`. SQLite is written by one thread, the only one that ever writes, and read
-by a few others. Its file belongs to one process: a lock on ``<file>.lock`` is held as long as the database is open, and
-the system takes it away with the process, however that ends.
+The module `postgres` implements PostgreSQL. On SQLite one thread writes, and a few other threads read. A SQLite file
+belongs to one process. This process keeps a lock on ``<file>.lock`` while the database is open. The kernel releases the
+lock when the process ends, even after a crash.
 """
 
 import asyncio
@@ -28,18 +28,18 @@ from hookwright_operator.store.statements import driver_of
 T = TypeVar("T")
 
 BUSY_TIMEOUT = 4.0
-"""Seconds to wait for a lock on the database that somebody else holds; ``?timeout=`` in the URL changes it.
+"""Seconds to wait for a lock of another process on the database; ``?timeout=`` in the URL changes it.
 
-A call may wait for the transaction before its own, too, and producers seldom wait 10 s for an answer.
+A call may also wait for the transaction before its own. Producers seldom wait 10 s for an answer.
 """
 
 READERS = 2
 """Threads and connections of SQLite that read for deliveries."""
 LOG_READERS = 2
-"""Those that read the delivery log: callers ask for it, so claims never queue behind it."""
+"""Threads and connections that read the delivery log. Claims use others, so they never wait behind API requests."""
 
 _MOMENT: Final = 0.001
-"""Seconds for which a transaction may hold the event loop up: a slow disk or a lock must not."""
+"""Seconds for which a transaction may block the event loop. A slow disk or a lock must not block it longer."""
 
 _EXPECTED = "sqlite:///<path> or postgresql://<user>:<password>@<host>:<port>/<database>"
 _POSTGRESQL = ("postgresql", "postgres", "postgresql+asyncpg")
@@ -52,26 +52,26 @@ class Read(Protocol):
 
 
 class Reports(Protocol):
-    """How a process tells the one that leads what attempts have shown; without a promise."""
+    """Reports of attempt results from a replica to the leader; delivery of a report is not guaranteed."""
 
     def report(self, words: Iterable[str], /) -> None:
-        """Tell other processes; no word has a line break."""
+        """Send words to the other replicas; a word must not contain a line break."""
 
     def hear_reports(self, hears: Callable[[str], None], /) -> None:
-        """Call back, on the event loop, with each word that other processes report."""
+        """Set the callback for words that other replicas report; it runs on the event loop."""
 
 
 class Database(Reports, Protocol):
     """An open database whose schema is up to date."""
 
     exclusive: bool
-    """Whether no other process can have it open."""
+    """Whether no other process can have the database open."""
 
     async def write(self, work: Callable[[Connection], T], /) -> T:
         """Run a function in a transaction that may write.
 
         Raises:
-            OutcomeUnknown: it may have been committed.
+            OutcomeUnknown: the transaction may have been committed.
         """
 
     async def read(self, work: Callable[[Connection], T], /) -> T:
@@ -81,17 +81,17 @@ class Database(Reports, Protocol):
         """Run a function that reads the delivery log, on connections that no `read` uses."""
 
     def announce(self, endpoint_uids: Iterable[str], /) -> None:
-        """Tell other processes that these endpoints have deliveries that nobody holds."""
+        """Notify other replicas that these endpoints have unclaimed deliveries."""
 
     def listen(self, hears: Callable[[str], None], /) -> None:
-        """Call back with each endpoint uid that other processes announce."""
+        """Set the callback for endpoint uids that other replicas announce."""
 
     async def close(self) -> None:
-        """Finish what is under way and let the database go."""
+        """Finish running transactions and close the database."""
 
 
 def has_company(connection: Connection) -> bool:
-    """Whether other transactions may write while this one does."""
+    """Return whether other transactions may write during this one."""
     return connection.dialect.name != "sqlite"
 
 
@@ -102,7 +102,7 @@ async def open_database(url: str) -> Database:
         url: ``sqlite:///<path>``, or ``postgresql://<user>:<password>@<host>:<port>/<database>``.
 
     Raises:
-        StoreError: the URL is wrong, another operator has the file, or a newer operator wrote it.
+        StoreError: the URL is wrong, another operator has locked the file, or a newer operator wrote it.
         StoreUnavailable: the database cannot be used right now.
     """
     scheme, _, rest = url.partition("://")
@@ -132,7 +132,7 @@ def _sqlite_settings(url: URL) -> tuple[Path, float]:
 
 
 class SqliteDatabase:
-    """A SQLite file, owned by this process."""
+    """A SQLite file that this process has locked."""
 
     exclusive = True
 
@@ -147,16 +147,16 @@ class SqliteDatabase:
 
     @cached_property
     def _connection(self) -> Connection:
-        """The one that writes, for the life of the database."""
+        """The only connection that writes; it stays open until the database is closed."""
         return self._writer.connect()
 
     @classmethod
     def open(cls, path: Path, *, busy_timeout: float) -> Self:
-        """Lock the file, open it and bring its schema up to date; blocks meanwhile.
+        """Lock the file, open it and bring its schema up to date; this call blocks.
 
         Raises:
-            StoreError: another operator has the file, its folder does not exist, or a newer operator wrote it.
-            StoreUnavailable: somebody else has locked the database, or the disk is full.
+            StoreError: another operator has locked the file, its folder does not exist, or a newer operator wrote it.
+            StoreUnavailable: another process has locked the database, or the disk is full.
         """
         lock = _locked(path)
         database = cls(path, lock, busy_timeout=busy_timeout)
@@ -170,9 +170,9 @@ class SqliteDatabase:
         return database
 
     async def write(self, work: Callable[[Connection], T], /) -> T:
-        """Run a function in a transaction on the writer thread, while the event loop stands still for a moment at most.
+        """Run a function in a transaction on the writer thread; block the event loop for 1 ms at most.
 
-        Beside a busy loop it would wait for Python's global lock a dozen times, longer than it works.
+        Beside a busy event loop, the thread would wait for Python's global lock a dozen times, longer than it works.
         """
         running = _begun(self._writing, lambda: self._transact(work))
         with suppress(TimeoutError):
@@ -180,7 +180,7 @@ class SqliteDatabase:
         return running.result() if running.done() else await asyncio.wrap_future(running)
 
     def _transact(self, work: Callable[[Connection], T]) -> T:
-        """Run a function in a transaction, with the driver's own calls: SQLAlchemy's would take as long as SQLite."""
+        """Run a function in a transaction with the driver's calls: SQLAlchemy's calls take as long as SQLite itself."""
         connection, driver = self._connection, driver_of(self._connection)
         try:
             driver.execute(_BEGIN)
@@ -191,32 +191,32 @@ class SqliteDatabase:
             driver.rollback()
             raise
         finally:
-            # What SQLAlchemy ran has begun a transaction of its own, which there is none of in the database any more.
+            # SQLAlchemy may have begun a transaction object, but the database has no transaction any more.
             connection.rollback()
         return result
 
     async def read(self, work: Callable[[Connection], T], /) -> T:
-        """Run a function on a reader thread; it sees one state of the database throughout."""
+        """Run a function on a reader thread; all its statements see one state of the database."""
         return await _in(self._reading, lambda: _look(self._reader, work))
 
     async def read_log(self, work: Callable[[Connection], T], /) -> T:
-        """Run a function on a thread that reads the delivery log; it sees one state of the database throughout."""
+        """Run a function on a thread that reads the delivery log; all its statements see one state of the database."""
         return await _in(self._log_reading, lambda: _look(self._log_reader, work))
 
     def announce(self, endpoint_uids: Iterable[str], /) -> None:
-        """There is nobody to tell."""
+        """Do nothing, because no other replica uses the file."""
 
     def listen(self, hears: Callable[[str], None], /) -> None:
-        """There is nobody to hear."""
+        """Do nothing, because no other replica uses the file."""
 
     def report(self, words: Iterable[str], /) -> None:
-        """There is nobody to tell."""
+        """Do nothing, because no other replica uses the file."""
 
     def hear_reports(self, hears: Callable[[str], None], /) -> None:
-        """There is nobody to hear."""
+        """Do nothing, because no other replica uses the file."""
 
     async def close(self) -> None:
-        """Finish what is under way, and unlock the file."""
+        """Finish running transactions, close the database and unlock the file."""
         await asyncio.to_thread(self._let_go)
 
     def _let_go(self) -> None:
@@ -226,7 +226,8 @@ class SqliteDatabase:
             engine.dispose()
         if "_connection" in vars(self):
             self._connection.close()
-        # The last connection to go folds the write-ahead log into the file, which takes one that may write.
+        # SQLite writes the write-ahead log into the file when its last connection closes. That connection must be
+        # allowed to write, so the writer's connection closes last.
         self._writer.dispose()
         os.close(self._lock)
 
@@ -244,13 +245,13 @@ def _begun(executor: Executor, work: Callable[[], T]) -> Future[T]:
     try:
         return executor.submit(work)
     except RuntimeError as error:
-        raise StoreUnavailable(f"the store has no thread to work with: {error}") from error
+        raise StoreUnavailable(f"no thread available for the store: {error}") from error
 
 
 def _locked(path: Path) -> int:
-    """Create the file where there is none, lock it, and return the descriptor that holds the lock."""
+    """Create the file if it does not exist, lock it, and return the descriptor that holds the lock."""
     try:
-        # Events are nobody else's business.
+        # Only the operator's user may read the events.
         os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
         lock = os.open(path.with_name(f"{path.name}.lock"), os.O_RDWR | os.O_CREAT, 0o600)
     except OSError as error:
@@ -259,7 +260,7 @@ def _locked(path: Path) -> int:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
         os.close(lock)
-        raise StoreError(f"another operator has {path} open; each needs a database of its own") from error
+        raise StoreError(f"another operator has {path} open; give each operator its own database") from error
     return lock
 
 
@@ -274,7 +275,7 @@ def _engine(path: Path, busy_timeout: float, *, begin: str, pool_size: int, read
 
     @event.listens_for(engine, "connect")
     def configure(connection: sqlite3.Connection, _: object) -> None:
-        # Transactions begin where `begin` says, not where the driver guesses.
+        # `begin` begins each transaction. Without this setting the driver begins one before some statements.
         connection.isolation_level = None
         for pragma in _PRAGMAS:
             connection.execute(f"PRAGMA {pragma}")
@@ -292,11 +293,11 @@ def _engine(path: Path, busy_timeout: float, *, begin: str, pool_size: int, read
 _BEGIN: Final = "BEGIN IMMEDIATE"
 _PRAGMAS = (
     "journal_mode=WAL",
-    # Every commit is on the disk before it is answered.
+    # A commit is on the disk before the caller gets its result.
     "synchronous=FULL",
-    # Statements on many rows keep a journal of their own while they run; in a file it would cost more than their work.
+    # SQLite keeps a statement journal for statements on many rows; in a file it would cost more than the statements.
     "temp_store=MEMORY",
-    # So many pages go into the file at once: what is written again and again goes there the less often.
+    # SQLite copies this many pages into the file at once. Pages that change often are then written less often.
     "wal_autocheckpoint=4000",
     "journal_size_limit=67108864",
 )

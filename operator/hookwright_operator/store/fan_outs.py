@@ -1,11 +1,13 @@
 """Fan-outs: accepted events whose deliveries are written in slices.
 
-A request of many events for many endpoints is accepted by one small transaction: it writes the events and a row that
-names the endpoints. From then on nothing of it can get lost. Its deliveries follow, a slice in a transaction, and each
-slice moves the row on. So the request is accepted whole or not at all, and a crash delays its deliveries only.
+A request of many events for many endpoints is accepted by one small transaction. This transaction writes the events and
+a row that names the endpoints. After its commit a crash cannot lose any part of the request. Later transactions write
+the deliveries, a slice in each, and each slice updates the row. So the request is accepted whole or not at all, and a
+crash only delays its deliveries.
 
 The deliveries are written endpoint by endpoint. Then a slice dirties few pages: the indexes are ordered by endpoint,
-and each endpoint has a row of counters. With 500 endpoints on SQLite: 16 µs a delivery, event by event 108 µs.
+and each endpoint has a row of counters. With 500 endpoints on SQLite a delivery takes 16 µs; event by event it takes
+108 µs.
 """
 
 from collections import Counter
@@ -26,7 +28,7 @@ from hookwright_operator.store.statements import Steps, run
 T = TypeVar("T")
 
 AT_ONCE: Final = 1000
-"""Deliveries of a request that are written with it; a request of more becomes fan-outs."""
+"""Deliveries that are written together with their request; a request with more deliveries becomes fan-outs."""
 SLICE: Final = 512
 """Deliveries of a fan-out that one transaction writes."""
 
@@ -34,7 +36,7 @@ DELETED: Final = "endpoint deleted"
 """The reason of a delivery that is discarded because its endpoint does not exist any more."""
 
 _LISTED: Final = 1000
-"""Fan-outs that one look returns."""
+"""Fan-outs that one query returns."""
 
 _id = bindparam("fan_out", type_=Text)
 _INSERT = insert(fan_outs)
@@ -52,10 +54,10 @@ WRITE = Steps("fanned_out", accepting.INSERT_DELIVERIES, counting.ADD)
 
 
 class FanOut(NamedTuple):
-    """Accepted events of one type, whose deliveries are not all written.
+    """Accepted events of one type whose deliveries are not all written.
 
     Attributes:
-        id: of the first of the events.
+        id: the id of the first event.
         left: deliveries that are still to be written.
     """
 
@@ -79,10 +81,10 @@ class Written(NamedTuple):
 
 
 class FannedOut(NamedTuple):
-    """The answer to a request whose deliveries follow.
+    """The result of a request whose deliveries are written later.
 
     Attributes:
-        accepted: counts the deliveries that are still to be written, too.
+        accepted: its counts include the deliveries that are still to be written.
     """
 
     accepted: Accepted
@@ -90,7 +92,7 @@ class FannedOut(NamedTuple):
 
 
 class Write(Protocol):
-    """Runs a function in a transaction that a tenant asks for; see `Batcher.submit`."""
+    """Runs a function in a transaction for a tenant; see `Batcher.submit`."""
 
     def __call__(
         self, name: str, work: Callable[[Connection], T], /, *, weight: int = 1, tenant: str = ""
@@ -103,9 +105,9 @@ class FanOuts:
     """The fan-outs of a store. Every call may raise StoreUnavailable, as the store's own calls do.
 
     Attributes:
-        slot: returns the slot of this instance's counters.
-        since: returns the time at which an event id that was accepted then counts as new again.
-        announce: reports endpoints to the other instances.
+        slot: returns the slot of this replica's counters.
+        since: returns a time; an event id that was accepted at or before it counts as new again.
+        announce: reports endpoints to the other replicas.
     """
 
     read: Transact
@@ -116,14 +118,14 @@ class FanOuts:
     announce: Callable[[Iterable[str]], None]
 
     async def accept(self, events: Sequence[NewEvent], endpoint_uids: Mapping[str, Sequence[str]]) -> FannedOut:
-        """Write events without their deliveries, and fan-outs for these.
+        """Write events without their deliveries, and fan-outs for the deliveries.
 
         Args:
             events: of one namespace; each without deliveries.
             endpoint_uids: by event type, the endpoints that get a delivery of each event.
 
         Raises:
-            StoreError: an ``event_id`` has a character that no database keeps.
+            StoreError: an ``event_id`` has a character that a database cannot store.
         """
         accepting.check(events)
         return await self.write(
@@ -137,11 +139,11 @@ class FanOuts:
         """Write the next deliveries of a fan-out.
 
         Args:
-            fan_out: which fan-out.
+            fan_out: the fan-out.
             delivery_ids: new ids, at least as many as deliveries are to be written.
 
         Returns:
-            None if the fan-out has ended, or if another instance writes a slice of it at this moment.
+            None if the fan-out has ended, or if another replica is writing a slice of it.
         """
         written = await self.write(
             "fan_out",
@@ -194,13 +196,13 @@ def accept(
 def write_slice(
     connection: Connection, fan_out_id: str, delivery_ids: Sequence[str], *, slot: int, now: int
 ) -> Written | None:
-    """Write the next deliveries of a fan-out, due now, and move the fan-out on; None if it cannot be locked.
+    """Write the next deliveries of a fan-out, due now, and update the fan-out; return None if it cannot be locked.
 
     Args:
         connection: in a transaction.
-        fan_out_id: which fan-out.
+        fan_out_id: the fan-out.
         delivery_ids: ids for the deliveries.
-        slot: of this instance's counters.
+        slot: the slot of this replica's counters.
         now: the time at which the deliveries are due.
     """
     found = connection.execute(LOCKED, {"fan_out": fan_out_id}).one_or_none()
@@ -209,7 +211,7 @@ def write_slice(
     event_ids, uids = from_json(found.event_ids), from_json(found.endpoint_uids)
     reached = min(found.written + len(delivery_ids), found.total)
     places = [divmod(place, len(event_ids)) for place in range(found.written, reached)]
-    # Fewer places than ids are left in the last slice.
+    # The last slice has fewer deliveries than ids.
     written = [
         (its_id, event_ids[event], uids[endpoint], None)
         for its_id, (endpoint, event) in zip(delivery_ids, places, strict=False)

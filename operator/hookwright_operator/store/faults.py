@@ -1,4 +1,4 @@
-"""Pure: what went wrong in a transaction, as one of the operator's own errors."""
+"""Pure: translation of database errors into the operator's own errors."""
 
 import sqlite3
 
@@ -6,7 +6,7 @@ from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, NotSupportedEr
 
 from hookwright_operator.errors import StoreError, StoreUnavailable
 
-# These say that what was asked is wrong; all others, that the database cannot do it now.
+# These errors mean that the request is wrong. All others mean that the database cannot run it now.
 _REFUSED = (
     *(IntegrityError, DataError, ProgrammingError, NotSupportedError),
     *(sqlite3.IntegrityError, sqlite3.DataError, sqlite3.ProgrammingError, sqlite3.NotSupportedError),
@@ -17,10 +17,10 @@ _REFUSED_CLASSES = ("0A", "22", "23", "42")
 
 
 class OutcomeUnknown(StoreUnavailable):
-    """The connection was lost while a transaction was committed: it may have been, as a whole, or not.
+    """The connection was lost during COMMIT, so the transaction was committed as a whole or not at all.
 
     Attributes:
-        result: what comes of it if it was.
+        result: the transaction's result if it was committed.
     """
 
     def __init__(self, message: str, result: object) -> None:
@@ -29,9 +29,9 @@ class OutcomeUnknown(StoreUnavailable):
 
 
 def translated(error: Exception) -> Exception:
-    """Return the StoreError or StoreUnavailable that an error of the database comes to.
+    """Translate an error of the database into a StoreError or StoreUnavailable.
 
-    An error that has nothing to do with the database is returned as it is.
+    Other errors are returned unchanged.
     """
     if isinstance(error, OutcomeUnknown):
         return OutcomeUnknown(str(error), error.result)
@@ -45,11 +45,11 @@ def translated(error: Exception) -> Exception:
 
 
 def cause(error: Exception) -> str:
-    """Return the driver's own words; SQLAlchemy's would add the statement."""
+    """Return the driver's message; SQLAlchemy's message would add the statement."""
     origin = error.orig if isinstance(error, DBAPIError) else error
     return str(origin) or type(origin).__name__
 
 
 def sqlstate(error: Exception) -> str:
-    """Return the code with which PostgreSQL refused, empty where it did not answer."""
+    """Return PostgreSQL's error code, or an empty text if the error has none."""
     return str(getattr(getattr(error, "orig", error), "sqlstate", None) or "")

@@ -1,9 +1,9 @@
-"""The owners of API key digests: which ApiKey declared a digest first, also after that ApiKey is deleted.
+"""Owners of API key digests: the ApiKey that declared a digest first, even after that ApiKey is deleted.
 
 A digest belongs to one namespace and one name. Another ApiKey never gets it, so another tenant cannot declare a revoked
 key again. The same tenant can apply its own ApiKey again.
 
-Sync functions on a connection, inside a transaction that the caller begins and ends; `KeyDigests` calls them.
+Sync functions on a connection; `KeyDigests` calls them. The caller begins and ends the transaction.
 """
 
 from collections.abc import Callable, Collection
@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from sqlalchemy import Connection, Text, bindparam, delete, func, select
 
-# Of the two engines' identical spellings the one that both compile.
+# The PostgreSQL construct compiles on SQLite too: both dialects spell ON CONFLICT alike.
 from sqlalchemy.dialects.postgresql import insert
 
 from hookwright_operator.store.rows import packed, rows
@@ -20,7 +20,7 @@ from hookwright_operator.store.schema import key_digests
 from hookwright_operator.store.sharing import Transact
 
 REMEMBERED: Final = 10_000
-"""Digests remembered for one namespace; its oldest ones without an ApiKey are forgotten beyond."""
+"""Digests that are kept for one namespace. Beyond this number, the oldest digests without an ApiKey are removed."""
 
 _digest = bindparam("digest", type_=Text)
 _namespace = bindparam("namespace", type_=Text)
@@ -45,7 +45,7 @@ class Owner(NamedTuple):
 
 
 def owner_of(connection: Connection, digest: str) -> Owner | None:
-    """Return the owner of a digest, None if no ApiKey has declared it."""
+    """Return the owner of a digest, or None if no ApiKey has declared it."""
     row = connection.execute(_OWNER, {"digest": digest}).one_or_none()
     return Owner(row.namespace, row.name) if row is not None else None
 
@@ -55,12 +55,12 @@ def claim(connection: Connection, digest: str, owner: Owner, *, now: int) -> tup
 
     Args:
         connection: in a transaction.
-        digest: of a key.
+        digest: the digest of a key.
         owner: the ApiKey that declares it.
         now: the time, in milliseconds.
 
     Returns:
-        The owner that the digest has then, and how many digests are remembered for the namespace of the new owner.
+        The digest's owner after the call, and how many digests are kept for the namespace of the new owner.
     """
     connection.execute(_CLAIM, {"digest": digest, "namespace": owner.namespace, "name": owner.name, "seen_ms": now})
     known = owner_of(connection, digest)
@@ -69,11 +69,12 @@ def claim(connection: Connection, digest: str, owner: Owner, *, now: int) -> tup
 
 
 def forget(connection: Connection, namespace: str, living: Collection[str], *, remembered: int = REMEMBERED) -> int:
-    """Forget the oldest digests of a namespace beyond the number that it may have; return how many.
+    """Remove the oldest digests of a namespace beyond its limit; return how many were removed.
 
     Args:
         connection: in a transaction.
-        namespace: only its own digests are forgotten, so no tenant can make the digests of another one be forgotten.
+        namespace: only digests of this namespace are removed, so a tenant cannot cause the removal of other tenants'
+            digests.
         living: digests of the namespace's existing ApiKeys, which are kept.
         remembered: how many digests a namespace may have.
     """
@@ -92,14 +93,14 @@ class KeyDigests:
     clock: Callable[[], int]
 
     async def owner_of(self, digest: str) -> Owner | None:
-        """Return the owner of a digest, None if no ApiKey has declared it."""
+        """Return the owner of a digest, or None if no ApiKey has declared it."""
         return await self.read("key_digests", lambda connection: owner_of(connection, digest))
 
     async def claim(self, digest: str, owner: Owner, living: Callable[[], Collection[str]]) -> Owner:
-        """Record the owner of a digest unless it has one, and return the owner that it has then.
+        """Record the owner of a digest unless it has one, and return the digest's owner.
 
         Args:
-            digest: of a key.
+            digest: the digest of a key.
             owner: the ApiKey that declares it.
             living: returns the digests of the namespace's existing ApiKeys, on the event loop.
         """

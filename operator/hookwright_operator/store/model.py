@@ -1,4 +1,4 @@
-"""Pure: what goes into the store and what comes out of it.
+"""Pure: inputs and outputs of the store.
 
 The state machine of one delivery (one event for one endpoint)::
 
@@ -8,7 +8,7 @@ The state machine of one delivery (one event for one endpoint)::
        ├──attempts exhausted───► failed
        └──endpoint deleted─────► discarded
 
-What is made for every event is a tuple with names, which costs a quarter of a frozen dataclass.
+Records that exist for every event are named tuples: creating one costs a quarter of a frozen dataclass.
 """
 
 from collections.abc import Sequence
@@ -21,11 +21,11 @@ Wants = Sequence[tuple[str, int]]
 
 
 class Claim(NamedTuple):
-    """What one claim may take.
+    """A request to claim deliveries.
 
     Attributes:
         wants: endpoint uids with limits.
-        room: bytes of bodies; each endpoint has an equal share. An endpoint's oldest delivery is claimed in any case.
+        room: bytes of bodies; each endpoint has an equal share. An endpoint's oldest delivery is always claimed.
     """
 
     wants: Wants
@@ -33,7 +33,7 @@ class Claim(NamedTuple):
 
 
 class State(StrEnum):
-    """Where a delivery stands."""
+    """The state of a delivery."""
 
     PENDING = "pending"
     DELIVERED = "delivered"
@@ -42,20 +42,20 @@ class State(StrEnum):
 
 
 class RecoveryState(StrEnum):
-    """Where a recovery stands."""
+    """The state of a replay."""
 
     RUNNING = "running"
     COMPLETED = "completed"
     CANCELLED = "cancelled"
-    """Its endpoint was deleted."""
+    """The endpoint of the replay was deleted."""
 
 
 class NewDelivery(NamedTuple):
-    """A delivery to be written together with its event.
+    """A delivery that is written together with its event.
 
     Attributes:
-        claimed: written as already claimed by this instance, because its endpoint's loop has room
-            for it and gets it from memory; otherwise it waits in the store to be claimed.
+        claimed: whether the delivery is written as claimed by this replica. The replica then sends it from memory,
+            because its endpoint queue has room. Otherwise the delivery waits in the store until a replica claims it.
     """
 
     id: str
@@ -67,10 +67,10 @@ class NewEvent(NamedTuple):
     """An event to be accepted.
 
     Attributes:
-        id: our id, ``msg_<ULID>``, constant over all attempts.
-        event_id: the producer's id, by which repetitions are told, or None.
+        id: Hookwright's id, ``msg_<ULID>``, the same for all attempts.
+        event_id: the producer's id, which identifies duplicates, or None.
         body: the exact bytes that are signed and sent.
-        trace: the ``traceparent`` of its acceptance, None where that is not traced.
+        trace: the ``traceparent`` of its acceptance, None if the acceptance is not traced.
     """
 
     id: str
@@ -84,12 +84,13 @@ class NewEvent(NamedTuple):
 
 
 class Claimed(NamedTuple):
-    """A delivery that this instance alone may attempt now.
+    """A delivery that only this replica may attempt now.
 
     Attributes:
-        attempts: how many attempts were made before since it last became pending by acceptance or retry by hand.
+        attempts: how many attempts were made since the delivery last became pending, by acceptance or by a retry by
+            hand.
         accepted_ms: when the event was accepted, in milliseconds since the epoch.
-        trace: the ``traceparent`` of that, None where it was not traced.
+        trace: the ``traceparent`` of the acceptance, None if the acceptance was not traced.
     """
 
     id: str
@@ -103,15 +104,15 @@ class Claimed(NamedTuple):
 
 
 class Attempt(NamedTuple):
-    """One try to send, as it is recorded.
+    """One attempt to send a delivery, as the store records it.
 
     Attributes:
-        number: 1 for the first attempt of the delivery, retries by hand counted on; the store assigns it when
-            the attempt is settled, whatever the settlement says.
-        duration_ms: of the whole attempt.
-        status_code: HTTP status, 0 where there was no HTTP answer.
-        error: in plain words, empty where the answer was 2xx; never a secret.
-        response: the first bytes of the answer as text.
+        number: 1 for the first attempt of the delivery. A retry by hand does not reset it. The store assigns the number
+            when the attempt is settled, and ignores the number in the settlement.
+        duration_ms: the duration of the whole attempt.
+        status_code: HTTP status, 0 if there was no HTTP response.
+        error: a message for people, empty if the response was 2xx; it never contains a secret.
+        response: the first bytes of the response as text.
     """
 
     number: int
@@ -123,11 +124,11 @@ class Attempt(NamedTuple):
 
 
 class Settlement(NamedTuple):
-    """The result of one attempt: the record of it and the delivery's next state.
+    """The result of one attempt: its record and the delivery's next state.
 
     Attributes:
-        state: DELIVERED, FAILED, or PENDING to be tried again at ``due_ms``.
-        event_id: of the delivery, for logs.
+        state: DELIVERED, FAILED, or PENDING if a retry follows at ``due_ms``.
+        event_id: the event of the delivery, for logs.
     """
 
     delivery_id: str
@@ -139,12 +140,12 @@ class Settlement(NamedTuple):
 
 
 class Accepted(NamedTuple):
-    """What became of the events of one accept call, all of it committed.
+    """The committed result of one accept call.
 
     Attributes:
         accepted: how many events are new.
         deliveries: how many deliveries were written for them.
-        duplicate_ids: our ids (``NewEvent.id``) of the events that were repetitions and were not written.
+        duplicate_ids: Hookwright's ids (``NewEvent.id``) of the events that were duplicates and were not written.
         at_ms: the time that was written as the time of acceptance.
     """
 
@@ -156,7 +157,7 @@ class Accepted(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Counters of one endpoint, kept beside the deliveries and never scanned for."""
+    """Counters of one endpoint, which are stored beside the deliveries; reading them scans no deliveries."""
 
     pending: int = 0
     delivered: int = 0
@@ -168,12 +169,13 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One instance as others see it.
+    """One replica as other replicas see it.
 
     Attributes:
         id: unique to this opening of the store.
-        name: which no two living instances share, so that a new one of a name follows upon a dead one; may be empty.
-        delivers: whether it takes shards of endpoints.
+        name: may be empty. No two living replicas have the same name, so a new replica of a name implies that the
+            earlier one is dead.
+        delivers: whether the replica takes shards of endpoints.
     """
 
     id: str
@@ -183,11 +185,11 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """Which shards of endpoints an instance has.
+    """The shards of endpoints that a replica owns.
 
     Attributes:
-        owned: what it has; nobody else takes them while its lease holds.
-        surplus: how many of them it is to let go for the others' sake.
+        owned: its shards; no other replica takes them before its claim lease expires.
+        surplus: how many of them it should release for other replicas.
     """
 
     owned: frozenset[int]
@@ -211,14 +213,14 @@ class DeliveryRecord:
 
 @dataclass(frozen=True, slots=True)
 class Recovery:
-    """A job that makes an endpoint's failed deliveries pending again.
+    """A replay: a job that makes an endpoint's failed deliveries pending again.
 
     Attributes:
-        since_ms: it takes what failed at this time or later.
-        until_ms: it takes what failed at this time or before.
+        since_ms: the replay takes deliveries that failed at this time or later.
+        until_ms: the replay takes deliveries that failed at this time or before.
         total: how many there were when it began.
-        done: how many of them are pending again or have been since. In the end it is less than ``total`` where some
-            were retried by hand or removed with age meanwhile.
+        done: how many of them the replay has made pending. At the end it is less than ``total`` if some deliveries were
+            retried by hand or pruned meanwhile.
         begun_ms: when it began.
         ended_ms: when it ended, None while it is running.
     """

@@ -1,8 +1,8 @@
-"""Notices between replicas: which endpoints have deliveries in the store that nobody holds, and what attempts showed.
+"""Notices between replicas: endpoints that have unclaimed deliveries in the store, and results of attempts.
 
-A notice saves others the wait for their next look into the store, and nothing more: one that is lost costs that wait.
-So notices are sent after the commit and not in the transaction, where PostgreSQL would let only one of all the
-transactions that have notices commit at a time, and they are gathered for a while.
+A notice saves other replicas the wait for their next query of the store. A lost notice costs this wait and nothing
+else. So notices are sent after the commit and not in the transaction: PostgreSQL commits transactions with notices one
+at a time. They are also collected for a while and sent together.
 """
 
 import asyncio
@@ -18,29 +18,29 @@ Connect: TypeAlias = Callable[[], Awaitable["asyncpg.Connection[asyncpg.Record]"
 
 CHANNEL: Final = "hookwright_waiting"
 REPORTS: Final = "hookwright_reports"
-"""The channel on which a process that does not lead tells the one that does what attempts have shown."""
+"""The channel on which a replica reports the results of attempts to the leader."""
 SPACING: Final = 0.02
 """Seconds between two notices."""
 HEARTBEAT: Final = 30.0
-"""Seconds of silence after which the connection is tried."""
+"""Seconds of silence after which the connection is checked."""
 _MOST_UNTOLD: Final = 100_000
 _PAYLOAD_BYTES: Final = 7900
-"""What one notice may carry, a little less than PostgreSQL's bound of 8000."""
+"""Bytes that one notice may contain, a little less than PostgreSQL's limit of 8000."""
 _FIRST_BACKOFF: Final = 0.1
 _LONGEST_BACKOFF: Final = 5.0
 
 
 class Notices:
-    """One connection over which notices go and come; it is made anew when it is lost.
+    """One connection that sends and receives notices; a lost connection is replaced by a new one.
 
     Args:
-        connect: makes a connection.
+        connect: opens a connection.
     """
 
     def __init__(self, connect: Connect) -> None:
         self._connect = connect
         self._hears: dict[str, Callable[[str], None]] = {}
-        # In the order in which they are to be told, each once.
+        # Words in sending order, each once.
         self._untold: dict[tuple[str, str], None] = {}
         self._telling: dict[tuple[str, str], None] = {}
         self._wake = asyncio.Event()
@@ -48,18 +48,18 @@ class Notices:
         self._task = asyncio.create_task(self._keep(), name="store notices")
 
     def tell(self, words: Iterable[str], *, channel: str = CHANNEL) -> None:
-        """Tell the others some words, none with a line break; too many that cannot be told are forgotten."""
+        """Queue words for the other replicas, none with a line break; the queue is cleared if it is too long."""
         if len(self._untold) > _MOST_UNTOLD:
             self._untold.clear()
         self._untold.update(((channel, word), None) for word in words)
         self._wake.set()
 
     def listen(self, hears: Callable[[str], None], *, channel: str = CHANNEL) -> None:
-        """Call back with each word that others tell on a channel."""
+        """Set the callback for words that other replicas send on a channel."""
         self._hears[channel] = hears
 
     async def close(self) -> None:
-        """Tell what is left to tell, for a second at most, and let the connection go."""
+        """Send the queued words within one second, and close the connection."""
         self._closing = True
         self._wake.set()
         await asyncio.wait([self._task], timeout=1 if self._untold or self._telling else 0)
@@ -77,7 +77,7 @@ class Notices:
                 finally:
                     connection.terminate()
             except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
-                log.debug("no notices from other replicas right now", error=type(error).__name__)
+                log.debug("notice connection unavailable, reconnecting", error=type(error).__name__)
             await asyncio.sleep(backoff)
             backoff = min(backoff * 2, _LONGEST_BACKOFF)
 
@@ -96,7 +96,7 @@ class Notices:
             await asyncio.sleep(SPACING)
 
     async def _tell(self, connection: "asyncpg.Connection[asyncpg.Record]") -> None:
-        # A word that comes while its like is being told is told again: there is news since.
+        # A word that is queued again while it is being sent is sent twice, because it reports something new.
         self._telling, self._untold = self._untold, {}
         try:
             for channel in (CHANNEL, REPORTS):
@@ -104,7 +104,7 @@ class Notices:
                     await connection.execute("SELECT pg_notify($1, $2)", channel, payload)
             self._telling = {}
         finally:
-            # What was not told when the connection broke is told over the next one.
+            # Words that were not sent when the connection broke are sent over the next connection.
             self._untold = self._telling | self._untold
             self._telling = {}
 
@@ -117,7 +117,7 @@ class Notices:
 
 
 def payloads(words: Iterable[str]) -> Iterator[str]:
-    """Put words together, as many in one notice as it takes."""
+    """Join words, as many as fit into one notice."""
     gathered: list[str] = []
     size = 0
     for word in words:

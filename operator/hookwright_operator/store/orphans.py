@@ -1,6 +1,6 @@
 """Orphans: endpoints that have pending deliveries and are not in the cluster.
 
-Since when an endpoint is an orphan is kept in the database, so a restart neither shortens nor extends its grace time.
+The database stores since when an endpoint is an orphan. So a restart neither shortens nor extends its grace time.
 """
 
 from collections.abc import Collection, Mapping
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection, Text, bindparam, delete, select
 
-# Of the two engines' identical spellings the one that both compile.
+# The PostgreSQL construct compiles on SQLite too: both dialects spell ON CONFLICT alike.
 from sqlalchemy.dialects.postgresql import insert
 
 from hookwright_operator.store.rows import packed, rows
@@ -26,11 +26,11 @@ _DROP = delete(orphans).where(orphans.c.endpoint_uid.in_(select(_uids.c.uid)))
 
 @dataclass(frozen=True, slots=True)
 class OrphanPlan:
-    """The next step with orphans.
+    """The changes to the recorded orphans.
 
     Attributes:
         new: endpoints that became orphans.
-        ended: endpoints that came back, or whose deliveries have ended.
+        ended: endpoints that exist again, or whose deliveries have ended.
         expired: orphans whose grace time is over.
     """
 
@@ -45,7 +45,7 @@ def plan_orphans(found: Collection[str], since: Mapping[str, int], *, now_ms: in
     Args:
         found: uids of endpoints that have pending deliveries and are not in the cluster.
         since: by uid, since when each recorded endpoint is an orphan.
-        now_ms: the present.
+        now_ms: the current time.
         grace_ms: time that passes before an orphan's deliveries are discarded.
     """
     return OrphanPlan(
@@ -68,7 +68,7 @@ class Orphans:
         return await self.read("orphans", lambda connection: {row[0]: row[1] for row in connection.execute(query)})
 
     async def record(self, *, new: Collection[str], ended: Collection[str], now_ms: int) -> None:
-        """Add orphans, and remove those that are none any more."""
+        """Add new orphans, and remove endpoints that are not orphans any more."""
         if new or ended:
             await self.write("orphans", lambda connection: _record(connection, new, ended, now_ms))
 

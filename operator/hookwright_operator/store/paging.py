@@ -1,7 +1,7 @@
-"""Pages of the delivery log, with a bound on the rows that one read examines.
+"""Pages of the delivery log, with a limit on the rows that one read examines.
 
-A page of an endpoint or state that is rare among many rows could examine millions of rows. So a read goes through the
-rows in stretches, newest first, and stops when its budget is used up. The page is then short or even empty, and its
+An endpoint or state can be rare among many rows. A page of it could then examine millions of rows. So a read examines
+the rows in stretches, newest first, and stops when its budget is used up. The page is then short or even empty, and its
 cursor is the position that the read has reached.
 
 Sync functions on a connection.
@@ -19,18 +19,19 @@ from hookwright_operator.store.statements import run
 ROWS: Final = 50_000
 """Rows that one read of the delivery log examines at most."""
 STRETCH_ROWS: Final = 5_000
-"""Rows of one statement: a read that finds enough early does not examine the rest."""
+"""Rows that one statement examines: a read that finds enough rows early does not examine the rest."""
 
 AFTER_ALL: Final = "~"
 """Sorts after every id, and after every character of one."""
 
 
 class Found(NamedTuple):
-    """Ids of deliveries, and how far a search went.
+    """Ids of deliveries, and the position that a search reached.
 
     Attributes:
         ids: the newest first.
-        reached: every delivery from this id on was examined, and none below; None if the search went to its end.
+        reached: the lowest id that was examined; all ids above it were examined too. None if the search reached its
+            end.
     """
 
     ids: list[str]
@@ -38,7 +39,7 @@ class Found(NamedTuple):
 
 
 def up_to(ids: list[str], reached: str) -> Found:
-    """Return what a search found that ends at a position above the last row that it examined."""
+    """Build the result of a search that stopped at a position; keep only the ids at or above it."""
     return Found([one for one in ids if one >= reached], reached)
 
 
@@ -50,7 +51,7 @@ class Budget:
 
 
 def stretch_of(*conditions: ColumnElement[bool]) -> Select[int, str | None]:
-    """Compose the query for the next rows that meet conditions: how many of ``rows`` there are, and the lowest id."""
+    """Build the query for the next rows that meet conditions; it returns their number ``rows`` and the lowest id."""
     newest = select(deliveries.c.id).where(*conditions).order_by(deliveries.c.id.desc())
     stretch = newest.limit(bindparam("rows", type_=Integer)).subquery("stretch")
     return select(func.count(), func.min(stretch.c.id))
@@ -68,9 +69,9 @@ def search(
     """Find the newest matching deliveries of a range of ids.
 
     Args:
-        connection: to search on.
-        stretch: as `stretch_of` composes it.
-        matching: returns the ids of a stretch that match, the newest first, at most ``count``.
+        connection: a connection that can read.
+        stretch: the query that `stretch_of` builds.
+        matching: a query for the matching ids of a stretch, the newest first, at most ``count``.
         within: parameters of both statements: ``begin`` and ``end`` of the range, ``end`` excluded, and further ones.
         limit: how many ids to find at most.
         budget: reduced by the rows examined, and by one for each statement.

@@ -1,9 +1,9 @@
-"""A PostgreSQL database, shared with other processes.
+"""A PostgreSQL database that several replicas share.
 
-One connection writes, two read for deliveries, two read the delivery log, and one carries notices. A transaction that
-PostgreSQL broke off without fault of its own, as a deadlock, or whose connection turned out to be dead, is run again:
-its work is a function of nothing but the database. Only a connection that is lost during COMMIT leaves it open what
-became of it.
+One connection writes, two read for deliveries, two read the delivery log, and one carries notices. A transaction runs
+again if PostgreSQL aborted it and it was not at fault, such as in a deadlock. It also runs again if its connection
+turned out to be dead. This is safe because its work depends on nothing but the database. The outcome of a transaction
+is unknown only if the connection is lost during COMMIT.
 """
 
 from collections.abc import Callable, Iterable
@@ -27,22 +27,22 @@ READERS: Final = 2
 LOG_READERS: Final = 2
 CONNECT_SECONDS: Final = 5.0
 STATEMENT_SECONDS: Final = 10.0
-"""How long the server works at one statement; a client that hears nothing gives up soon after."""
+"""How long the server works at one statement; a client without an answer gives up soon after."""
 _TRIES: Final = 3
 _RECYCLE_SECONDS: Final = 1800
 
 MIGRATING: Final = 4_716_552_001
-"""The key of the lock under which the schema is migrated, by one replica at a time."""
+"""The key of the advisory lock under which the schema is migrated, by one replica at a time."""
 
 _SETTINGS: Final = {
     "application_name": "hookwright",
     "search_path": "public",
-    # What a statement waited for it must see; row locks do the rest.
+    # A statement that waited must see the rows that were committed meanwhile. Row locks do the rest.
     "default_transaction_isolation": "read committed",
-    # Every commit is on the disk before it is answered, whatever the server's own default is.
+    # A commit is on the disk before the caller gets its result, whatever the server's default is.
     "synchronous_commit": "on",
-    # Every statement goes by an index into tables that grow fast. A plan that was made while they were small, or before
-    # statistics were, would stay in the connection for ever.
+    # Every statement uses an index of tables that grow fast. A plan that was made for small tables, or before there
+    # were statistics, would stay in the connection until its end.
     "enable_seqscan": "off",
     "enable_bitmapscan": "off",
     "enable_hashjoin": "off",
@@ -52,13 +52,13 @@ _SETTINGS: Final = {
 }
 _LIMITS: Final = {
     "statement_timeout": f"{STATEMENT_SECONDS:g}s",
-    # A call may wait for the transaction before its own, too, and producers seldom wait 10 s for an answer.
+    # A call may also wait for the transaction before its own. Producers seldom wait 10 s for an answer.
     "lock_timeout": "4s",
-    # A process that hangs must not hold its locks.
+    # A process that hangs must not keep its locks.
     "idle_in_transaction_session_timeout": "30s",
 }
 
-# Deadlock and serialization failure; a server that is read-only since a failover is left for another.
+# Deadlock and serialization failure. A server that became read-only after a failover is replaced by another one.
 _BROKEN_OFF: Final = ("40001", "40P01")
 _READ_ONLY: Final = "25006"
 
@@ -78,13 +78,13 @@ class PostgresDatabase:
 
     @classmethod
     async def open(cls, url: str) -> Self:
-        """Connect, and bring the schema up to date unless another replica is at it or has done it.
+        """Connect, and bring the schema up to date; wait if another replica is migrating it.
 
         Args:
-            url: ``postgresql://…``, as libpq takes it.
+            url: ``postgresql://…``, in the form that libpq takes.
 
         Raises:
-            StoreError: the URL is wrong, or a newer operator has changed the schema beyond our use.
+            StoreError: the URL is wrong, or a newer operator has changed the schema so that this one cannot use it.
             StoreUnavailable: the server cannot be used right now.
         """
         try:
@@ -94,7 +94,7 @@ class PostgresDatabase:
         return cls(url)
 
     async def write(self, work: Callable[[Connection], T], /) -> T:
-        """Run a function in a transaction; it may be run again in another, so it must do nothing else.
+        """Run a function in a transaction, possibly more than once, so the function must have no other effects.
 
         Raises:
             OutcomeUnknown: the connection was lost during COMMIT.
@@ -102,7 +102,7 @@ class PostgresDatabase:
         return await _persist(self._writer, work)
 
     async def read(self, work: Callable[[Connection], T], /) -> T:
-        """Run a function that only reads; each of its statements sees what is committed by then."""
+        """Run a function that only reads; each of its statements sees everything that was committed before it."""
         return await _persist(self._reader, work)
 
     async def read_log(self, work: Callable[[Connection], T], /) -> T:
@@ -110,19 +110,19 @@ class PostgresDatabase:
         return await _persist(self._log_reader, work)
 
     def announce(self, endpoint_uids: Iterable[str]) -> None:
-        """Tell other replicas that these endpoints have deliveries that nobody holds."""
+        """Notify other replicas that these endpoints have unclaimed deliveries."""
         self._notices.tell(endpoint_uids)
 
     def listen(self, hears: Callable[[str], None]) -> None:
-        """Call back with each endpoint uid that other replicas announce."""
+        """Set the callback for endpoint uids that other replicas announce."""
         self._notices.listen(hears)
 
     def report(self, words: Iterable[str]) -> None:
-        """Tell the replica that leads what attempts have shown; a word has no line break."""
+        """Report results of attempts to the leader; a word must not contain a line break."""
         self._notices.tell(words, channel=REPORTS)
 
     def hear_reports(self, hears: Callable[[str], None]) -> None:
-        """Call back with each word that other replicas report."""
+        """Set the callback for words that other replicas report."""
         self._notices.listen(hears, channel=REPORTS)
 
     async def close(self) -> None:
@@ -142,7 +142,7 @@ async def _persist(engine: AsyncEngine, work: Callable[[Connection], T]) -> T:
                 return await _transact(connection, work)
         except (SQLAlchemyError, OSError) as error:
             if not left or not _may_pass(error):
-                # From None: what PostgreSQL says besides may repeat what was in the rows.
+                # From None: PostgreSQL's error details may contain values of the rows.
                 raise translated(error) from None
 
 
@@ -164,7 +164,7 @@ async def _transact(connection: AsyncConnection, work: Callable[[Connection], T]
 
 
 def _may_pass(error: Exception) -> bool:
-    """Whether trying again at once is worth it."""
+    """Return whether an immediate second try may succeed."""
     if not isinstance(error, DBAPIError):
         return False
     stale = "InvalidCachedStatement" in type(error.orig).__name__
@@ -172,7 +172,7 @@ def _may_pass(error: Exception) -> bool:
 
 
 async def _migrate(url: str) -> None:
-    # An index on a big table takes its time.
+    # Creating an index on a big table can take long, so there is no timeout.
     engine = create_async_engine(
         "postgresql+asyncpg://", async_creator=lambda: _connect(url, {}, command_timeout=None), poolclass=NullPool
     )
@@ -208,7 +208,7 @@ def _not_opened(url: str, error: Exception) -> Exception:
     where = parts.netloc.rpartition("@")[2] + parts.path
     unreadable = isinstance(error, ValueError) and not isinstance(error, asyncpg.InterfaceError)
     if unreadable or parts.netloc.count("@") != url.count("@"):
-        # What looks like a host may be a part of the password.
+        # The text after "@" may be part of a password, so the message must not contain it.
         return StoreError(
             "the database URL cannot be read; expected postgresql://<user>:<password>@<host>:<port>/<database>,"
             " with special characters of user and password percent-encoded"

@@ -1,4 +1,4 @@
-"""Looking into the store without changing it: counters, what is due, the delivery log.
+"""Queries of the store: counters, due times, the delivery log.
 
 Sync functions on a connection.
 """
@@ -18,7 +18,7 @@ from hookwright_operator.store.schema import attempts, counters, deliveries, eve
 
 
 def _next_due(busy: Subquery) -> Select[str, int | None]:
-    """One step into the claim index for each endpoint that has anything pending, however long its backlog."""
+    """Build a query that reads one row of the claim index for each endpoint with pending deliveries."""
     earliest = (
         select(deliveries.c.due_ms)
         .where(deliveries.c.endpoint_uid == busy.c.endpoint_uid, is_pending, claimable())
@@ -67,12 +67,12 @@ IN_STATE = (
 
 
 def counts(connection: Connection) -> dict[str, Counts]:
-    """Return the counters by endpoint uid, for every endpoint that a delivery was ever accepted for."""
+    """Return the counters by endpoint uid, for every endpoint that has ever had a delivery."""
     return {row[0]: Counts(*row[1:]) for row in connection.execute(SUMS)}
 
 
 def counts_of(connection: Connection, endpoint_uid: str) -> Counts:
-    """Return one endpoint's counters, zero where nothing was ever accepted for it."""
+    """Return one endpoint's counters, zeros if it has never had a delivery."""
     row = connection.execute(SUMS.where(counters.c.endpoint_uid == endpoint_uid)).one_or_none()
     return Counts(*row[1:]) if row else Counts()
 
@@ -83,17 +83,17 @@ def pending_uids(connection: Connection) -> frozenset[str]:
 
 
 def next_due(connection: Connection, uids: Sequence[str] | None, *, owner: str, now: int) -> dict[str, int]:
-    """Return by endpoint uid when the earliest delivery that nobody holds is due, in the past or the future."""
+    """Return by endpoint uid when its earliest unclaimed delivery is due, in the past or the future."""
     query, which = (NEXT_DUE, {}) if uids is None else (_NEXT_DUE_OF, {"rows": packed([(uid,) for uid in uids])})
     found = connection.execute(query, {"me": owner, "now": now, **which})
     return {uid: due_ms for uid, due_ms in found if due_ms is not None}
 
 
 def log_page(endpoint_uid: str, *, state: State | None, limit: int, before: str) -> Select[str]:
-    """Compose the query for the ids of one page of an endpoint's delivery log, the newest first."""
+    """Build the query for the ids of one page of an endpoint's delivery log, the newest first."""
     of_endpoint = select(deliveries.c.id).where(deliveries.c.endpoint_uid == endpoint_uid, deliveries.c.id < before)
     page = of_endpoint.order_by(deliveries.c.id.desc()).limit(limit)
-    # A constant, not a parameter: only so do the partial indexes count.
+    # A constant, not a parameter: a partial index is used only with constants.
     return page if state is None else page.where(deliveries.c.state == literal_column(f"'{state.value}'"))
 
 
@@ -107,7 +107,7 @@ def log(
     newest = _newest_by_state if slices.used(connection) else _newest
     ids, reached = newest(connection, endpoint_uid, state=state, limit=limit + 1, before=cursor or AFTER_ALL)
     found = connection.execute(_PAGE, {"rows": packed([(delivery_id,) for delivery_id in ids[:limit]])}).all()
-    # On PostgreSQL what was asked for first may have changed meanwhile, or be gone.
+    # On PostgreSQL a delivery of the first query may have changed meanwhile, or may be deleted.
     records = [record for record in _with_attempts(connection, found) if state in {None, record.state}]
     return records, ids[limit - 1] if len(ids) > limit else reached
 
@@ -119,7 +119,7 @@ def _newest(connection: Connection, endpoint_uid: str, *, state: State | None, l
 
 
 def _newest_in(connection: Connection, endpoint_uid: str, state: State | None, *, limit: int, before: str) -> Found:
-    """Find deliveries in a state without an index: PostgreSQL's index is of all deliveries of an endpoint."""
+    """Find deliveries in a state without an index by state: PostgreSQL's index has all deliveries of an endpoint."""
     within = {"endpoint": endpoint_uid, "state": str(state), "begin": "", "end": before}
     return search(connection, STRETCH, IN_STATE, within, limit=limit, budget=Budget())
 
@@ -132,7 +132,7 @@ def _indexed(connection: Connection, endpoint_uid: str, *, state: State | None, 
 def _newest_by_state(
     connection: Connection, endpoint_uid: str, *, state: State | None, limit: int, before: str
 ) -> Found:
-    """Ask for each state by itself where there is no index of all."""
+    """Find deliveries state by state, because SQLite has no index of all deliveries of an endpoint."""
     found: list[str] = []
     reached = None
     for one in State if state is None else [state]:
@@ -146,7 +146,7 @@ def _newest_by_state(
 
 
 def delivery(connection: Connection, delivery_id: str) -> DeliveryRecord | None:
-    """Return one delivery with its attempts, None where it is not known."""
+    """Return one delivery with its attempts, or None if the id is unknown."""
     found = connection.execute(_records.where(deliveries.c.id == delivery_id)).all()
     return next(iter(_with_attempts(connection, found)), None)
 

@@ -1,10 +1,11 @@
-"""Recoveries: everything of an endpoint that failed within a time becomes pending again, a batch at a time.
+"""Replays: all deliveries of an endpoint that failed within a time become pending again, in limited steps.
 
-Sync functions on a connection, inside a transaction that the caller begins and ends.
+Sync functions on a connection. The caller begins and ends the transaction.
 
-A batch is made pending only once most of what the endpoint has due is gone. So a fresh event waits behind one batch
-of old ones at most, and behind none where its endpoint cannot keep up as it is; a suspended endpoint's job waits with
-it. What fails again is due later and holds nothing up.
+A step runs only when most of the endpoint's due deliveries are gone. So a new event waits behind one step of old
+deliveries at most. If its endpoint cannot keep up, it waits behind none, because no step runs. The replay of a
+suspended endpoint waits until the endpoint is active again. A delivery that fails again is due later and delays no
+other delivery.
 """
 
 from dataclasses import asdict
@@ -23,7 +24,7 @@ from sqlalchemy import (
     update,
 )
 
-# Of the two engines' identical spellings the one that both compile.
+# The PostgreSQL construct compiles on SQLite too: both dialects spell ON CONFLICT alike.
 from sqlalchemy.dialects.postgresql import insert
 
 from hookwright_operator.store import counting
@@ -86,20 +87,21 @@ _RENEW_MANY = RENEW.where(deliveries.c.id.in_(select(_ids.c.id)))
 def begin(
     connection: Connection, recovery_id: str, endpoint_uid: str, *, since_ms: int, until_ms: int | None, now: int
 ) -> Recovery:
-    """Begin a recovery, unless one is running for the endpoint, and return the one that is running then.
+    """Begin a replay unless one is running for the endpoint; return the replay that is running afterwards.
 
     Args:
         connection: in a transaction.
-        recovery_id: the id of the new one.
-        endpoint_uid: whose failed deliveries.
-        since_ms: what failed before stays failed.
-        until_ms: what failed after stays failed, and so does what fails after the recovery began.
+        recovery_id: the id of the new replay.
+        endpoint_uid: the endpoint of the failed deliveries.
+        since_ms: deliveries that failed earlier stay failed.
+        until_ms: deliveries that failed later stay failed. Deliveries that fail after the beginning of the replay also
+            do.
         now: the time at which it begins.
     """
     until = now if until_ms is None else min(until_ms, now)
     total = connection.scalar(TOTAL, {"endpoint": endpoint_uid, "since": since_ms, "until": until}) or 0
     begun = Recovery(recovery_id, endpoint_uid, RecoveryState.RUNNING, since_ms, until, total, 0, now)
-    # The one that is running may end between the two statements, and the next one begin.
+    # The running replay may end between the two statements, and the next replay may begin.
     while not connection.execute(_BEGIN, {**asdict(begun), "reached_ms": since_ms, "reached_id": ""}).rowcount:
         running = connection.execute(_RUNNING_FOR, {"endpoint": endpoint_uid}).one_or_none()
         if running is not None:
@@ -108,14 +110,14 @@ def begin(
 
 
 def advance(connection: Connection, recovery_id: str, *, limit: int, slot: int, now: int) -> tuple[int, str]:
-    """Make the next failed deliveries pending, the longest failed first.
+    """Make the next failed deliveries pending, oldest failure first.
 
     Args:
         connection: in a transaction.
-        recovery_id: which recovery; one that is not running does nothing.
-        limit: how many of the endpoint's deliveries may be due when this is done; nothing happens while more than half
-            as many are due anyway.
-        slot: of this process's counters.
+        recovery_id: the replay; nothing happens unless it is running.
+        limit: how many of the endpoint's deliveries may be due afterwards. Nothing happens while more than half as many
+            are already due.
+        slot: the slot of this replica's counters.
         now: when the deliveries are due.
 
     Returns:
@@ -143,7 +145,7 @@ def advance(connection: Connection, recovery_id: str, *, limit: int, slot: int, 
 
 
 def cancel(connection: Connection, endpoint_uid: str, *, now: int) -> None:
-    """End the recovery that is running for an endpoint, if there is one."""
+    """End the replay that is running for an endpoint, if there is one."""
     connection.execute(
         update(recoveries)
         .where(recoveries.c.endpoint_uid == endpoint_uid, is_running)
@@ -152,12 +154,12 @@ def cancel(connection: Connection, endpoint_uid: str, *, now: int) -> None:
 
 
 def running(connection: Connection) -> list[Recovery]:
-    """Return every recovery that is running."""
+    """Return every replay that is running."""
     return [_recovery(row) for row in connection.execute(_RUNNING)]
 
 
 def one(connection: Connection, recovery_id: str) -> Recovery | None:
-    """Return a recovery, None where it is not known."""
+    """Return a replay, or None if the id is unknown."""
     row = connection.execute(_ONE, {"id": recovery_id}).one_or_none()
     return _recovery(row) if row else None
 

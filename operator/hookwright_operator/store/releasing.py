@@ -1,4 +1,4 @@
-"""Claims that nobody knows of: whoever asked has gone, or the answer was lost. They are released."""
+"""Release of lost claims: claims whose caller was cancelled, or whose result was lost."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
@@ -14,17 +14,17 @@ _FIRST_BACKOFF: Final = 0.05
 
 
 class Releases:
-    """Sees to it that a claim has somebody who knows of it.
+    """Releases claims that no caller knows of.
 
-    A release whose outcome is open is made again, until it is known. Meanwhile nothing may be claimed: the repetition
-    could take away what was claimed anew, and is being sent. Doubt begins while others wait for the next transaction,
-    so a claim looks again when it has come to it.
+    A release with an unknown outcome is repeated until its outcome is known. Meanwhile no delivery may be claimed,
+    because the repeated release could release a delivery that was claimed again and is being sent. Such a release can
+    begin while a claim waits for its transaction. So the claim checks for it again inside the transaction.
 
     Args:
-        release: lets go of deliveries by their ids, in the store.
+        release: releases deliveries by their ids, in the store.
 
     Attributes:
-        hears: told of the endpoints whose deliveries were released: nobody else tells this process of them.
+        hears: receives the uids of endpoints whose deliveries were released. This replica gets no other notice of them.
     """
 
     def __init__(self, release: Callable[[Sequence[str]], Awaitable[None]]) -> None:
@@ -37,11 +37,11 @@ class Releases:
     async def unless_lost(
         self, ask: Callable[..., "asyncio.Future[T]"], held: Callable[[T], list[tuple[str, str]]]
     ) -> T:
-        """Ask the store; release what is claimed if nobody waits for the answer any more, or if it got lost.
+        """Submit a claim; release the claimed deliveries if the caller was cancelled or the result was lost.
 
         Args:
-            ask: as `Batcher.submit` with all it needs but ``lost``.
-            held: names the deliveries that an answer claims, and their endpoints: ids with uids.
+            ask: `Batcher.submit` with all arguments except ``lost``.
+            held: returns the deliveries that a result claims, with their endpoints: ids with uids.
         """
 
         def lost(claimed: T, *, doubtful: bool) -> None:
@@ -56,13 +56,13 @@ class Releases:
             raise
 
     async def certain(self, ask: Callable[..., "asyncio.Future[frozenset[str]]"]) -> frozenset[str]:
-        """Ask for a release until it is known whether it was made, and return the endpoints whose deliveries it freed.
+        """Submit a release until its outcome is known; return the endpoints whose deliveries it released.
 
         Args:
-            ask: as `Batcher.submit` with all it needs but ``lost``.
+            ask: `Batcher.submit` with all arguments except ``lost``.
 
         Raises:
-            StoreError: it was not made.
+            StoreError: the release failed.
         """
         again: list[asyncio.Task[frozenset[str]]] = []
         freed: set[str] = set()
@@ -80,10 +80,11 @@ class Releases:
             return await asyncio.shield(again[0]) | freed
 
     async def claim(self, ask: Callable[..., "asyncio.Future[list[Claimed] | None]"]) -> list[Claimed]:
-        """Ask for a claim when no release is open, and release what nobody gets of it.
+        """Submit a claim when no release has an unknown outcome; release deliveries that no caller gets.
 
         Args:
-            ask: as `Batcher.submit` with all it needs but ``lost``; answers None where there was doubt.
+            ask: `Batcher.submit` with all arguments except ``lost``; its result is None if a release had an unknown
+                outcome.
         """
         while True:
             if self._doubtful:
@@ -94,11 +95,11 @@ class Releases:
 
     @property
     def doubt(self) -> bool:
-        """Whether a release is open."""
+        """Whether a release has an unknown outcome."""
         return bool(self._doubtful)
 
     def close(self) -> None:
-        """Release nothing more; the claims end with the lease."""
+        """Stop all releases; the claims end with the claim lease."""
         self._closed = True
         for task in self._tasks:
             task.cancel()

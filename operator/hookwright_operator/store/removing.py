@@ -1,6 +1,6 @@
-"""Discarding and forgetting deliveries, a bounded number of rows at a time.
+"""Statements that discard pending deliveries and prune old rows, a limited number of rows at a time.
 
-Sync functions on a connection, inside a transaction that the caller begins and ends.
+Sync functions on a connection. The caller begins and ends the transaction.
 """
 
 from collections import Counter
@@ -22,7 +22,7 @@ from sqlalchemy import (
     update,
 )
 
-# Of the two engines' identical spellings the one that both compile.
+# The PostgreSQL construct compiles on SQLite too: both dialects spell ON CONFLICT alike.
 from sqlalchemy.dialects.postgresql import insert
 
 from hookwright_operator.store import counting, recovering, slices
@@ -104,7 +104,7 @@ _REMEMBER_GONE = insert(gone_endpoints).values(endpoint_uid=bindparam("endpoint"
 _of_gone = deliveries.c.endpoint_uid == gone_endpoints.c.endpoint_uid
 _FAN_OUT = select(fan_outs.c.id).limit(1)
 FORGETTABLE = select(gone_endpoints.c.endpoint_uid).where(~exists().where(_of_gone))
-# Where there is no index of all, each state has one of its own.
+# SQLite has no index of all deliveries of an endpoint, but one index for each of these states.
 FORGETTABLE_BY_STATE = select(gone_endpoints.c.endpoint_uid).where(
     *(~exists().where(_of_gone, in_state) for in_state in (is_pending, is_failed, is_discarded)),
     ~exists().where(log_slices.c.endpoint_uid == gone_endpoints.c.endpoint_uid),
@@ -113,17 +113,17 @@ _uids = rows(uid=Text)
 
 
 def discard(connection: Connection, endpoint_uid: str, reason: str, *, limit: int, slot: int, now: int) -> int:
-    """Discard up to a limit of a deleted endpoint's pending deliveries, and return how many there were.
+    """Discard pending deliveries of a deleted endpoint, up to a limit, and return how many were discarded.
 
-    Claimed ones go too, and a recovery that is running for the endpoint ends.
+    Claimed deliveries are discarded too, and a running replay of the endpoint ends.
 
     Args:
         connection: in a transaction.
-        endpoint_uid: of the endpoint that was deleted.
-        reason: why, for the delivery log.
+        endpoint_uid: the deleted endpoint.
+        reason: the reason in the delivery log.
         limit: how many to discard at most.
-        slot: of this process's counters.
-        now: when they end.
+        slot: the slot of this replica's counters.
+        now: when the deliveries end.
     """
     connection.execute(_REMEMBER_GONE, {"endpoint": endpoint_uid})
     recovering.cancel(connection, endpoint_uid, now=now)
@@ -138,15 +138,15 @@ def discard(connection: Connection, endpoint_uid: str, reason: str, *, limit: in
 def prune(
     connection: Connection, *, delivered_before_ms: int, failed_before_ms: int, accepted_before_ms: int, limit: int
 ) -> int:
-    """Remove one batch of what nobody needs any more, and return how many rows that were.
+    """Remove old rows up to a limit, and return how many rows were removed.
 
-    Deleted endpoints are forgotten when there is no full batch of deliveries.
+    If fewer deliveries than the limit are removed, rows of deleted endpoints without deliveries are removed too.
 
     Args:
         connection: in a transaction.
-        delivered_before_ms: delivered and discarded deliveries go that ended before.
-        failed_before_ms: failed deliveries and recoveries go that ended before.
-        accepted_before_ms: producers' event ids go that were accepted at this time or before.
+        delivered_before_ms: delivered and discarded deliveries that ended before this time are removed.
+        failed_before_ms: failed deliveries and replays that ended before this time are removed.
+        accepted_before_ms: producers' event ids that were accepted at this time or before are removed.
         limit: how many deliveries of each sort and how many ids to remove at most.
     """
     ended, struck_out = _done(connection, before_ms=delivered_before_ms, limit=limit)
@@ -158,10 +158,10 @@ def prune(
 
 
 def forget(connection: Connection) -> int:
-    """Remove what is left of deleted endpoints that have no delivery any more, and return how many rows that were.
+    """Remove the rows of deleted endpoints that have no delivery any more, and return how many rows were removed.
 
-    While a fan-out is open, nothing is removed: it may write deliveries for these endpoints, and discards them because
-    their rows are here.
+    While a fan-out is open, nothing is removed. A fan-out may write deliveries for these endpoints, and their rows in
+    ``gone_endpoints`` cause it to discard these deliveries.
     """
     if connection.scalar(_FAN_OUT) is not None:
         return 0
@@ -174,7 +174,7 @@ def forget(connection: Connection) -> int:
 
 
 def _done(connection: Connection, *, before_ms: int, limit: int) -> tuple[list[Ended], int]:
-    """Find old deliveries that were delivered or discarded; also return how many rows went that led to them."""
+    """Find old delivered or discarded deliveries; also return how many rows of ``ended_slices`` were deleted."""
     if not slices.used(connection):
         return _old(connection, DONE, before_ms=before_ms, limit=limit), 0
     delivered, struck_out = slices.take_old(connection, before_ms=before_ms, limit=limit)

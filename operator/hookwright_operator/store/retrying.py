@@ -1,4 +1,4 @@
-"""Asking the store for what must be done, however long it is away."""
+"""Repeated calls of the store until it is available."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -14,12 +14,12 @@ _LONGEST_BACKOFF: Final = 5.0
 async def until_done(
     ask: Callable[[], Awaitable[T]], *, backoff: float, refused: Callable[[StoreError], None] = lambda _: None
 ) -> T:
-    """Ask until it succeeds, and return the answer.
+    """Call until it succeeds, and return the result.
 
     Args:
         ask: called again after each StoreError.
-        backoff: seconds before the second time; then twice as long each time, up to 5 s.
-        refused: told each StoreError.
+        backoff: seconds before the second call; the time doubles with each further call, up to 5 s.
+        refused: receives each StoreError.
     """
     while True:
         try:

@@ -1,22 +1,22 @@
-"""Pure: the tables, one definition for every engine.
+"""Pure: the tables, one definition for SQLite and PostgreSQL.
 
-Times are milliseconds since the epoch. What a delivery's columns say:
+Times are milliseconds since the epoch. The columns of a delivery:
 
-- ``due_ms``: when it may be attempted next; it means nothing once the delivery is not pending any more.
-- ``attempts``: attempts since it last became pending, by acceptance or by hand; the schedule goes by it.
-  The running number of an attempt is ``attempts.number``, which a retry by hand does not reset.
-- ``owner``: the instance that claimed it, NULL where nobody did, and once it is not pending any more. The claim holds
-  as long as that instance's row in ``instances`` has not expired; an owner without a row is dead.
+- ``due_ms``: when it may be attempted next; it has no meaning once the delivery has left the pending state.
+- ``attempts``: attempts since it last became pending, by acceptance or by hand; the retry schedule uses it. The running
+  number of an attempt is ``attempts.number``, which a retry by hand does not reset.
+- ``owner``: the replica that claimed the delivery; NULL if it is unclaimed or not pending. The claim is valid until
+  that replica's row in ``instances`` expires; an owner without a row is dead.
 - ``ended_ms``: when it left the pending state, NULL while it is pending.
 
-A recovery goes through failed deliveries in the order of ``ended_ms`` and ``id``; ``reached_ms`` and ``reached_id`` are
-those of the last one that it made pending. ``gone_endpoints`` holds who was deleted and has counters still.
+A replay processes failed deliveries in the order of ``ended_ms`` and ``id``; ``reached_ms`` and ``reached_id`` are
+those of the last delivery that it made pending. ``gone_endpoints`` lists deleted endpoints that still have counters.
 
-Counters are kept by ``slot``: each process that is at work at the same time as others has one of its own, for two that
-update one row would wait for each other's commits. What counts is the sum; one slot's numbers may well be negative.
-Of the instances that share a database one delivers for an endpoint, the owner of its shard; a shard without a row is
-free, and so is one whose owner is dead. ``instances.delivers`` says who takes shards. Of several instances with one
-``instances.name`` that is not empty only the latest lives.
+Counters are kept by ``slot``. Each living replica has its own slot, because two replicas that update one row would wait
+for each other's commits. Only the sum over all slots is meaningful; the numbers of one slot may be negative. Of the
+replicas that share a database, the owner of an endpoint's shard delivers for that endpoint. A shard is free if it has
+no row or its owner is dead. ``instances.delivers`` says whether the replica takes shards. If several replicas have the
+same ``instances.name`` that is not empty, only the latest of them is alive.
 
 ``database_owner`` has one row: the installation that the database belongs to. ``orphans.since_ms`` is when an endpoint
 with pending deliveries was first found to be missing in the cluster.
@@ -26,13 +26,14 @@ with pending deliveries was first found to be missing in the cluster.
 A row of ``fan_outs`` is a group of accepted events whose deliveries are not all written: one for each of its endpoints
 and events, endpoint by endpoint. Both are JSON arrays of ids; ``written`` counts the deliveries that exist.
 
-``compatibility.oldest`` is the oldest revision of the schema whose operators can still use it as it is now.
+``compatibility.oldest`` is the oldest schema revision whose operators can still use the current schema.
 
-``events.trace`` is the W3C ``traceparent`` of the event's acceptance, NULL where that was not traced.
-An event for which nobody subscribed leaves no row in ``events``, only the id by which a repetition of it is told.
-Nothing refers by a foreign key: the transactions in this package keep the rows together, and checking it again would
-cost every delivery. Without a rowid, SQLite keeps the rows in the tree of their key and needs no second one, and takes
-6 % less room at the same speed. Rows with bodies would make a poor tree, so ``events`` has rowids.
+``events.trace`` is the W3C ``traceparent`` of the event's acceptance, NULL if the acceptance was not traced. An event
+without subscribers has no row in ``events``, only the id that identifies duplicates of it.
+
+There are no foreign keys. The transactions in this package keep the rows consistent, and a second check would cost time
+for every delivery. Without a rowid, SQLite stores the rows in the tree of their primary key and needs no second tree.
+This takes 6 % less space at the same speed. Rows with bodies would make a poor tree, so ``events`` has rowids.
 """
 
 from typing import Any
@@ -54,9 +55,9 @@ from sqlalchemy import (
 
 metadata = MetaData()
 sqlite_metadata = MetaData()
-"""What SQLite has besides."""
+"""Options of tables that only SQLite has."""
 
-# What is looked up and put in order: byte by byte everywhere, whatever a PostgreSQL database's own order of words is.
+# Columns that are searched or sorted. They compare byte by byte, whatever the collation of a PostgreSQL database is.
 Key = Text().with_variant(Text(collation="C"), "postgresql")
 
 instances = Table(
@@ -129,8 +130,8 @@ deliveries = Table(
     sqlite_with_rowid=False,
 )
 
-# Queries take these very conditions: SQLite uses a partial index only where a query repeats the index's condition, with
-# constants. With a parameter in its place it prepares the statement anew at every execution, to see whether it fits.
+# Queries use exactly these conditions. SQLite uses a partial index only if a query repeats the index's condition with
+# constants. If the query has a parameter instead, SQLite prepares the statement again at every execution.
 is_pending = deliveries.c.state == literal_column("'pending'")
 is_delivered = deliveries.c.state == literal_column("'delivered'")
 is_failed = deliveries.c.state == literal_column("'failed'")
@@ -148,7 +149,7 @@ _partial("deliveries_to_recover", deliveries.c.endpoint_uid, deliveries.c.ended_
 _partial("deliveries_failed_by_age", deliveries.c.ended_ms, where=is_failed)
 _partial("deliveries_done_by_age", deliveries.c.ended_ms, where=is_done).ddl_if("postgresql")
 
-# SQLite finds what was delivered by its slices; see there.
+# SQLite finds delivered deliveries by slices; see the module `slices`.
 _partial("deliveries_pending_log", deliveries.c.endpoint_uid, deliveries.c.id, where=is_pending).ddl_if("sqlite")
 _partial("deliveries_discarded_log", deliveries.c.endpoint_uid, deliveries.c.id, where=is_discarded).ddl_if("sqlite")
 _partial("deliveries_discarded_by_age", deliveries.c.ended_ms, where=is_discarded).ddl_if("sqlite")

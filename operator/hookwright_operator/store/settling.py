@@ -1,6 +1,6 @@
-"""Recording attempts and moving deliveries on.
+"""Statements that record attempts and set the next state of deliveries.
 
-Sync functions on a connection, inside a transaction that the caller begins and ends.
+Sync functions on a connection. The caller begins and ends the transaction.
 """
 
 from collections import Counter
@@ -26,7 +26,7 @@ from sqlalchemy import (
     update,
 )
 
-# Of the two engines' identical spellings the one that both compile.
+# The PostgreSQL construct compiles on SQLite too: both dialects spell ON CONFLICT alike.
 from sqlalchemy.dialects.postgresql import Insert, insert
 
 from hookwright_operator.store import counting, slices
@@ -40,7 +40,7 @@ _now = bindparam("now", type_=BigInteger)
 _me = bindparam("me", type_=Text)
 
 _RECORDED: Final = ("started_ms", "duration_ms", "status_code", "error", "response")
-"""The columns of what is kept of an attempt."""
+"""The recorded columns of an attempt."""
 
 _settled = rows(
     delivery_id=Text,
@@ -59,7 +59,7 @@ def _last_number_of(delivery_id: ColumnElement[str]) -> ScalarSelect[int]:
     return select(number).where(attempts.c.delivery_id == delivery_id).scalar_subquery()
 
 
-# Where others may write meanwhile, what is settled is held still before it is counted and moved.
+# If other replicas may write, the settled deliveries are locked before they are counted and changed.
 HOLD = select(func.count()).select_from(
     select(deliveries.c.id)
     .where(deliveries.c.id.in_(select(_settled.c.delivery_id)))
@@ -68,8 +68,8 @@ HOLD = select(func.count()).select_from(
     .subquery()
 )
 _known = _settled.join(deliveries, deliveries.c.id == _settled.c.delivery_id)
-# Who has an owner is pending. To say so as well would lead PostgreSQL to the index of what is pending, which is full of
-# what no longer is.
+# A delivery with an owner is pending. A condition on the state would make PostgreSQL use the index of pending
+# deliveries, which is full of dead entries.
 _moves = deliveries.c.owner == _me
 
 INSERT_ATTEMPTS = insert(attempts).from_select(
@@ -152,7 +152,7 @@ def _moving(delivery_id: ColumnElement[str], state: ColumnElement[str], due_ms: 
 
 
 MOVE = _moving(_settled.c.delivery_id, _settled.c.state, _settled.c.due_ms)
-# Counted before the deliveries move, for that counts those that will.
+# COUNT runs before MOVE, because it counts the deliveries that MOVE will change.
 SETTLE = Steps("settled", INSERT_ATTEMPTS, COUNT, MOVE)
 
 _of, _due = bindparam("of", type_=Text), bindparam("due", type_=BigInteger)
@@ -170,13 +170,13 @@ _COUNT_EACH = Each(_counting(insert(counters)), *counters.columns.keys())
 _STATE = (
     select(deliveries.c.state, deliveries.c.endpoint_uid).where(deliveries.c.id == bindparam("id")).with_for_update()
 )
-# Makes ended deliveries pending again: due now, with the schedule at its beginning.
+# Makes ended deliveries pending again, due now; the retry schedule starts again.
 RENEW = update(deliveries).values(
     state=State.PENDING.value, reason="", due_ms=_now, attempts=0, owner=null(), ended_ms=null()
 )
 _RENEW_ONE = RENEW.where(deliveries.c.id == bindparam("delivery_id"))
 
-# An attempt is known by its delivery, its time and its result: the number comes from the store.
+# An attempt is identified by its delivery, its time and its result, because the store assigns its number.
 STORED = select(_settled.c.delivery_id).where(
     exists().where(
         attempts.c.delivery_id == _settled.c.delivery_id,
@@ -186,7 +186,7 @@ STORED = select(_settled.c.delivery_id).where(
 
 
 class Settle(Protocol):
-    """`settle` or `settle_again`."""
+    """The signature of `settle` and `settle_again`."""
 
     def __call__(
         self, connection: Connection, calls: Sequence[Sequence[Settlement]], /, *, owner: str, slot: int, now: int
@@ -197,15 +197,15 @@ class Settle(Protocol):
 def settle(
     connection: Connection, calls: Sequence[Sequence[Settlement]], *, owner: str, slot: int, now: int
 ) -> list[None]:
-    """Record every attempt, and move on the deliveries that are still pending and claimed by the owner.
+    """Record every attempt, and set the next state of deliveries that are still pending and claimed by the owner.
 
-    An attempt for a delivery that is not known any more is dropped. The store numbers the attempts.
+    An attempt of a delivery that does not exist any more is ignored. The store numbers the attempts.
 
     Args:
         connection: in a transaction.
         calls: the settlements of each call.
-        owner: the instance that made the attempts.
-        slot: of its counters.
+        owner: the replica that made the attempts.
+        slot: the slot of its counters.
         now: when the deliveries ended.
     """
     settlements = [settlement for call in calls for settlement in call]
@@ -226,13 +226,13 @@ def settle_again(
 ) -> list[None]:
     """Settle the deliveries that an earlier transaction with an unknown outcome did not settle; see `settle`.
 
-    The outcome is unknown if the connection to PostgreSQL was lost during COMMIT. If it was committed, the delivery may
-    have been claimed again since, so it must not move a second time.
+    The outcome is unknown if the connection to PostgreSQL was lost during COMMIT. If that transaction was committed,
+    another replica may have claimed the delivery since. So its state must not change a second time.
     """
     settlements = [settlement for call in calls for settlement in call]
     settled = {"rows": packed([_row(settlement) for settlement in settlements])}
     if has_company(connection):
-        # The server may still be at work on the earlier transaction, which locks these rows until it ends.
+        # The server may still run the earlier transaction, which locks these rows until it ends.
         connection.execute(HOLD, settled)
     stored = {delivery_id for (delivery_id,) in run(connection, STORED, settled)}
     left = [settlement for settlement in settlements if settlement.delivery_id not in stored]
@@ -243,7 +243,7 @@ def settle_again(
 def _settle_each(
     connection: Connection, settlements: Sequence[Settlement], *, owner: str, slot: int, now: int
 ) -> list[Settlement]:
-    """Settle what moves, and return the settlements of deliveries that the owner has not claimed, or not any more."""
+    """Settle deliveries that the owner has claimed; return the settlements of all other deliveries."""
     moved: list[Settlement] = []
     others: list[Settlement] = []
     for settlement in settlements:
@@ -255,7 +255,7 @@ def _settle_each(
 
 
 def _tallies(moved: Sequence[Settlement], slot: int) -> list[tuple[str | int, ...]]:
-    """Sum up what counters get, as rows of theirs."""
+    """Sum up the changes of counters, as rows of the table."""
     ended = Counter([(settlement.endpoint_uid, settlement.state.value) for settlement in moved])
     latest: dict[str, tuple[int, int]] = {}
     for settlement in moved:
@@ -270,7 +270,7 @@ def _row(settlement: Settlement) -> tuple[str | int, ...]:
 
 
 def _recorded(attempt: Attempt) -> tuple[int, int, int, str, str]:
-    """Return what is kept of an attempt, in the order of `_RECORDED`."""
+    """Return the recorded fields of an attempt, in the order of `_RECORDED`."""
     return (
         attempt.started_ms,
         attempt.duration_ms,
@@ -281,9 +281,9 @@ def _recorded(attempt: Attempt) -> tuple[int, int, int, str, str]:
 
 
 def retry(connection: Connection, delivery_id: str, *, slot: int, now: int) -> tuple[State, str] | None:
-    """Make an ended delivery pending again, and return the state it had and its endpoint's uid.
+    """Make an ended delivery pending again; return its previous state and its endpoint's uid.
 
-    What is pending already or was discarded stays as it is.
+    A pending or discarded delivery does not change.
     """
     found = connection.execute(_STATE, {"id": delivery_id}).one_or_none()
     if found is None:

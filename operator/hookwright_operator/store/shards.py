@@ -1,10 +1,11 @@
-"""Who delivers for which endpoints, where several instances share a database.
+"""Shards of endpoints, by which replicas that share a database divide the work.
 
-Each endpoint belongs to one of a fixed number of shards, each shard to one living instance. Members, the living
-instances that deliver, have equal shares. Who has less takes what is free or was a dead instance's, who has more lets
-go. A shard changes hands only when its owner has freed it, or is dead.
+Each endpoint belongs to one of a fixed number of shards, and each shard to one living replica. Members, the living
+replicas that deliver, have equal shares. A member with too few shards takes shards that are free or belonged to a dead
+replica. A member with too many shards releases some. A shard changes its owner only after the owner has released it, or
+is dead.
 
-Sync functions on a connection; what writes is inside a transaction that the caller begins and ends.
+Sync functions on a connection. If a function writes, the caller begins and ends the transaction.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -13,7 +14,7 @@ from zlib import crc32
 
 from sqlalchemy import BigInteger, Connection, Integer, Text, bindparam, delete, func, select, true, update
 
-# Of the two engines' identical spellings the one that both compile.
+# The PostgreSQL construct compiles on SQLite too: both dialects spell ON CONFLICT alike.
 from sqlalchemy.dialects.postgresql import insert
 
 from hookwright_operator.store.engine import has_company
@@ -22,15 +23,15 @@ from hookwright_operator.store.rows import packed, rows
 from hookwright_operator.store.schema import instances, shards
 
 SHARDS: Final = 128
-"""How many there are. It is part of the schema: instances must agree on it."""
+"""The number of shards. It is part of the schema: all replicas must use the same number."""
 
 CLOCKS_DIFFER_MS: Final = 1000
-"""An owner counts as dead this long after its lease has ended, for clocks of two machines may differ by that."""
+"""An owner counts as dead this long after its claim lease expired: clocks of two machines may differ by that."""
 
 CHANGED: Final = "shards"
-"""What a notice has in place of an endpoint's uid when shards are free, or when members have come or gone."""
+"""The word of a notice when shards are free, or when members joined or left; it replaces an endpoint's uid."""
 
-# The key of the lock under which shards are taken, by one instance at a time.
+# The key of the advisory lock under which shards are taken, by one replica at a time.
 SHARING: Final = 4_716_552_003
 
 _me = bindparam("me", type_=Text)
@@ -47,12 +48,12 @@ _WITHDRAW = update(instances).where(instances.c.id == _me).values(delivers=False
 
 
 def shard_of(endpoint_uid: str) -> int:
-    """Return the shard that an endpoint belongs to for ever."""
+    """Return the shard of an endpoint; it never changes."""
     return crc32(endpoint_uid.encode()) % SHARDS
 
 
 def share_of(member: str, members: Collection[str]) -> int:
-    """Return how many shards a member is to have: members' shares differ by one at most, and make up the whole."""
+    """Return a member's number of shards; the members' numbers differ by one at most, and their sum is `SHARDS`."""
     if member not in members:
         return 0
     each, left = divmod(SHARDS, len(members))
@@ -60,12 +61,12 @@ def share_of(member: str, members: Collection[str]) -> int:
 
 
 def missing(me: str, living: Mapping[str, bool], owners: Mapping[int, str]) -> tuple[Holding, list[int]]:
-    """Return what an instance has, and which shards it lacks and can take.
+    """Return the shards of a replica, and the free shards that it should take.
 
     Args:
-        me: the instance.
-        living: every living instance, and whether it delivers.
-        owners: by shard, dead ones among them.
+        me: the replica.
+        living: every living replica, and whether it delivers.
+        owners: the owner of each shard; owners may be dead.
     """
     if me not in living:
         return Holding(frozenset(), 0), []
@@ -76,11 +77,11 @@ def missing(me: str, living: Mapping[str, bool], owners: Mapping[int, str]) -> t
 
 
 def look(connection: Connection, *, me: str, now: int) -> tuple[Holding, list[int]]:
-    """Return what an instance has, and which shards it lacks and can take.
+    """Return the shards of a replica, and the free shards that it should take.
 
     Args:
         connection: in a transaction or not.
-        me: the instance.
+        me: the replica.
         now: the time.
     """
     living = {row.id: row.delivers for row in connection.execute(_LIVING, {"now": now - CLOCKS_DIFFER_MS})}
@@ -89,11 +90,11 @@ def look(connection: Connection, *, me: str, now: int) -> tuple[Holding, list[in
 
 
 def take(connection: Connection, *, me: str, now: int) -> Holding:
-    """Take what the instance lacks and can have, and return what it has then.
+    """Take free shards up to the replica's share, and return the shards that it has afterwards.
 
     Args:
-        connection: in a transaction, which keeps others from taking shards until its end.
-        me: the instance.
+        connection: in a transaction, which keeps other replicas from taking shards until its end.
+        me: the replica.
         now: the time.
     """
     if has_company(connection):
@@ -105,10 +106,10 @@ def take(connection: Connection, *, me: str, now: int) -> Holding:
 
 
 def free(connection: Connection, numbers: Iterable[int], *, me: str) -> None:
-    """Let go of shards; those that are not the instance's stay whose they are."""
+    """Release shards of this replica; shards of other replicas do not change."""
     connection.execute(_FREE, {"rows": packed([(shard,) for shard in sorted(numbers)]), "me": me})
 
 
 def withdraw(connection: Connection, *, me: str) -> None:
-    """Take no more shards, and let the others' shares grow; those that the instance has it still has."""
+    """Record that this replica takes no more shards; it keeps its shards, and the other replicas' shares grow."""
     connection.execute(_WITHDRAW, {"me": me})

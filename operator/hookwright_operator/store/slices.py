@@ -1,12 +1,14 @@
-"""What was delivered, as SQLite finds it by endpoint and by age.
+"""Slices: how SQLite finds delivered deliveries by endpoint and by age.
 
-An index by endpoint has one page at work for each endpoint: with 100, half of what a transaction wrote was that. So
-there is none of what was delivered. A *slice* is the deliveries whose ids begin alike, which are those of 1.024 s, for
-ids are ULIDs. ``log_slices`` holds in which slices an endpoint has any, and ``ended_slices`` in which second any of a
-slice was delivered; within a slice all endpoints' deliveries are read. PostgreSQL, where replicas of two versions may
-be at work at a time, has indexes.
+A per-endpoint index dirties one page per endpoint and transaction: half of all page writes with 100 endpoints. So
+SQLite has no such index of delivered deliveries. A *slice* is the set of deliveries whose ids begin alike. Because ids
+are ULIDs, these are the deliveries of 1.024 s. ``log_slices`` records the slices in which an endpoint has delivered
+deliveries. ``ended_slices`` records the seconds in which deliveries of a slice were delivered. A read of a slice
+examines all endpoints' deliveries in it.
 
-Sync functions on a connection, inside a transaction that the caller begins and ends.
+PostgreSQL has indexes instead, because replicas of two versions may use it at the same time.
+
+Sync functions on a connection. The caller begins and ends the transaction.
 """
 
 from collections.abc import Iterable
@@ -14,7 +16,7 @@ from typing import Any, Final, NamedTuple
 
 from sqlalchemy import BigInteger, Connection, Integer, Text, bindparam, delete, exists, select, tuple_
 
-# Of the two engines' identical spellings the one that both compile.
+# The PostgreSQL construct compiles on SQLite too: both dialects spell ON CONFLICT alike.
 from sqlalchemy.dialects.postgresql import insert
 
 from hookwright_operator.store.engine import has_company
@@ -25,7 +27,7 @@ from hookwright_operator.store.schema import deliveries, ended_slices, is_delive
 from hookwright_operator.store.statements import Each, run
 
 SLICE: Final = len("dlv_") + 8
-"""How many characters a delivery's id has in common with those of its slice; ten say the millisecond."""
+"""How many characters the ids of one slice have in common; two more characters identify the millisecond."""
 
 _MOST_KNOWN: Final = 10_000
 _ID: Final = len("dlv_") + 26
@@ -86,19 +88,19 @@ class Ended(NamedTuple):
 
 
 def used(connection: Connection) -> bool:
-    """Whether what a database has delivered is found by slices."""
+    """Return whether a database finds delivered deliveries by slices."""
     return not has_company(connection)
 
 
 def note(connection: Connection, settlements: Iterable[Settlement], *, now: int) -> None:
-    """Enter the slices of what is delivered now."""
+    """Record the slices of deliveries that are delivered now."""
     keys = {(one.endpoint_uid, one.delivery_id[:SLICE]) for one in settlements if one.state is State.DELIVERED}
     _enter(connection, _NOTE, keys)
     _enter(connection, _NOTE_SECOND, {(now // 1000, begin) for _, begin in keys})
 
 
 def _enter(connection: Connection, each: Each, entries: set[tuple[Any, str]]) -> None:
-    """Insert what this process does not know to be there; whoever rolls the transaction back clears what it knows."""
+    """Insert entries that this process has not inserted before; a rollback clears this knowledge."""
     known: set[tuple[Any, str]] = connection.info.setdefault(each, set())
     if new := sorted(entries - known):
         each.run(connection, new)
@@ -108,7 +110,7 @@ def _enter(connection: Connection, each: Each, entries: set[tuple[Any, str]]) ->
 
 
 def delivered(connection: Connection, endpoint_uid: str, *, limit: int, before: str) -> Found:
-    """Find an endpoint's newest delivered deliveries, of those before an id."""
+    """Find an endpoint's newest delivered deliveries with ids below a given id."""
     found: list[str] = []
     budget = Budget()
     for (begin,) in run(connection, SLICES, {"endpoint": endpoint_uid, "end": before}):
@@ -132,15 +134,15 @@ def _end_of_millisecond(reached: str, end: str) -> str:
 
 
 def take_old(connection: Connection, *, before_ms: int, limit: int) -> tuple[list[Ended], int]:
-    """Find what was delivered before a time, and strike out the seconds of which nothing else is left.
+    """Find deliveries that were delivered before a time; delete the seconds in which no others were delivered.
 
     Args:
-        connection: in a transaction in which the caller removes what is found.
+        connection: in a transaction in which the caller removes the deliveries.
         before_ms: the time.
         limit: how many deliveries at most.
 
     Returns:
-        The deliveries, and how many rows were struck out.
+        The deliveries, and how many rows of ``ended_slices`` were deleted.
     """
     found: list[Ended] = []
     read: set[str] = set()
@@ -161,6 +163,6 @@ def take_old(connection: Connection, *, before_ms: int, limit: int) -> tuple[lis
 
 
 def forget(connection: Connection, removed: Iterable[Ended]) -> None:
-    """Remove the slices of endpoints that had nothing delivered but what was removed."""
+    """Remove the slices in which an endpoint has no delivered deliveries any more."""
     connection.info.pop(_NOTE, None)
     run(connection, FORGET, {"rows": packed(sorted({(one.endpoint_uid, one.id[:SLICE]) for one in removed}))})

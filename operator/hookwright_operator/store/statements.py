@@ -1,11 +1,14 @@
-"""Running statements that are run for every event.
+"""Fast execution of the statements that run for every event.
 
-SQLAlchemy, which spells all statements, takes as long over running one as SQLite itself, and holds Python's global lock
-meanwhile, which the event loop wants. So on SQLite the driver runs these. It gives the lock up and takes it back twice
-a statement, and has to wait for it each time; so statements that belong together are a single one to it. Measured with
-8 events and 8 results in a transaction: 139 µs of CPU a delivery through SQLAlchemy, 75 through the driver, and 65 with
-`Steps`. Since the event loop stands still beside a short transaction, the lock is there for the taking, and a few rows
-are best run one by one (`Each`): 16 events and 16 results take a quarter less time.
+SQLAlchemy compiles all statements. Running a statement through SQLAlchemy takes as long as SQLite itself, and it holds
+Python's global lock, which the event loop needs. So on SQLite the driver runs these statements directly.
+
+The driver releases and reacquires the lock twice per statement, and may wait for it each time. So `Steps` combines
+statements into one. Measured with 8 events and 8 results in a transaction: 139 µs of CPU per delivery through
+SQLAlchemy, 75 µs through the driver, and 65 µs with `Steps`.
+
+The event loop waits during a short transaction, so the lock is free then. A few rows therefore run fastest one by one
+(`Each`): 16 events and 16 results take a quarter less time.
 """
 
 import sqlite3
@@ -18,11 +21,11 @@ from sqlalchemy.dialects.sqlite import dialect
 from sqlalchemy.dialects.sqlite.base import SQLiteCompiler
 
 FEW: Final = 32
-"""How many rows are run one by one; with more, the loop would long be at work again and want the lock."""
+"""How many rows run one by one. With more rows, the event loop would run again and need the lock."""
 
 
 class Rows(Protocol):
-    """What a statement came to: its rows, each a tuple, or how many it has changed."""
+    """The result of a statement: its rows, each a tuple, or how many rows it has changed."""
 
     @property
     def rowcount(self) -> int: ...  # noqa: D102
@@ -30,7 +33,7 @@ class Rows(Protocol):
 
 
 def run(connection: Connection, statement: Executable, parameters: Mapping[str, object]) -> Rows:
-    """Run a statement, made once for the whole process, with parameters that the driver takes as they are."""
+    """Run a statement that exists once in the process, with parameters of types that the driver accepts."""
     if connection.dialect.name != "sqlite":
         return connection.execute(statement, parameters)
     spelled = _spelled(statement)
@@ -39,19 +42,19 @@ def run(connection: Connection, statement: Executable, parameters: Mapping[str, 
 
 
 def driver_of(connection: Connection) -> sqlite3.Connection:
-    """Return SQLite's own connection behind one of SQLAlchemy's."""
+    """Return the driver's connection behind one of SQLAlchemy's."""
     return cast("sqlite3.Connection", connection.connection.driver_connection)
 
 
 class Steps:
-    """Statements that change something, to be run one after the other.
+    """Statements that write and run one after the other.
 
-    On SQLite they are the trigger of a view, both of which the connection alone knows and forgets at its end: a row
-    that is inserted into the view has the parameters.
+    On SQLite they are the trigger of a temporary view, which exists until the connection ends. One row that is inserted
+    into the view contains the parameters.
 
     Args:
-        name: of the view.
-        statements: what to run. A parameter of one name has one value for all of them.
+        name: the name of the view.
+        statements: the statements to run. A parameter has the same value in all of them.
     """
 
     def __init__(self, name: str, *statements: Executable) -> None:
@@ -64,10 +67,10 @@ class Steps:
             f"CREATE TEMP TRIGGER IF NOT EXISTS {name}_steps INSTEAD OF INSERT ON {name} BEGIN {bodies}; END",
         )
         self._columns = columns
-        self._insert = f"INSERT INTO {name} VALUES ({', '.join('?' for _ in columns)})"  # noqa: S608 - our own name
+        self._insert = f"INSERT INTO {name} VALUES ({', '.join('?' for _ in columns)})"  # noqa: S608 - only constants
 
     def run(self, connection: Connection, parameters: Mapping[str, object]) -> None:
-        """Run the statements, in a transaction; the driver takes the parameters as they are."""
+        """Run the statements in a transaction; the driver must accept the parameters' types."""
         if connection.dialect.name != "sqlite":
             for statement, names in self._statements:
                 connection.execute(statement, {name: parameters[name] for name in names})
@@ -76,40 +79,41 @@ class Steps:
         if self._name not in connection.info:
             for definition in self._make:
                 driver.execute(definition)
-            # Whoever rolls the transaction back clears this, for the view may go with it.
+            # A rollback clears this flag, because it may remove the view too.
             connection.info[self._name] = True
         driver.execute(self._insert, [parameters[column] for column in self._columns])
 
 
 class Each:
-    """A statement for one row at a time, on SQLite alone; of a few rows, each costs a third less so.
+    """A statement that runs for one row at a time, on SQLite only; for a few rows, each row costs a third less.
 
     Args:
-        statement: what to run.
+        statement: the statement to run.
         fields: the names of its parameters, in the order of a row's values.
     """
 
     def __init__(self, statement: Executable, *fields: str) -> None:
-        # SQLAlchemy would have a key that is computed returned, and the driver run no second row before that is read.
+        # Without inline(), SQLAlchemy adds RETURNING for a computed key, and the driver runs no second row before the
+        # result is read.
         whole = statement.inline() if isinstance(statement, Insert) else statement
         self._sql = str(_compiled(whole, _spelling(lambda name: f"?{1 + fields.index(name)}")))
 
     def run(self, connection: Connection, rows: Sequence[Sequence[object]]) -> int:
-        """Run it for each row, and return how many rows of the database have changed."""
+        """Run the statement for each row, and return how many rows of the database have changed."""
         return driver_of(connection).executemany(self._sql, rows).rowcount
 
     def change(self, connection: Connection, row: Sequence[object]) -> bool:
-        """Run it for one row, and return whether anything has changed."""
+        """Run the statement for one row, and return whether a row has changed."""
         return driver_of(connection).execute(self._sql, row).rowcount > 0
 
 
 def few(connection: Connection, rows: Sized) -> bool:
-    """Whether rows are best run one by one."""
+    """Return whether rows run fastest one by one."""
     return connection.dialect.name == "sqlite" and len(rows) <= FEW
 
 
 def _spelling(parameter: Callable[[str], str]) -> Any:
-    """Have parameters spelled by their names, and constants as they are."""
+    """Return a dialect that spells parameters with a function, and constants as literals."""
 
     class Spelling(SQLiteCompiler):
         def visit_bindparam(self, bindparam: Any, *_: Any, **__: Any) -> str:
@@ -125,11 +129,11 @@ def _spelling(parameter: Callable[[str], str]) -> Any:
 
 
 class _Spelled(NamedTuple):
-    """A statement as SQLite takes it.
+    """A statement in SQLite's form.
 
     Attributes:
-        names: of the parameters, one for each question mark.
-        constants: the values of those that are part of the statement; None for all others.
+        names: the parameters, one for each question mark.
+        constants: the values of parameters that are part of the statement; None for all others.
     """
 
     sql: str

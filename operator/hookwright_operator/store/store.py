@@ -1,4 +1,4 @@
-"""The store: accepted events, their deliveries, and who is at work on them."""
+"""The store: accepted events, their deliveries, and the replicas that claim them."""
 
 import asyncio
 import secrets
@@ -37,26 +37,26 @@ from hookwright_operator.store.sharing import Sharing
 T = TypeVar("T")
 
 DEDUPE_WINDOW_MS = 24 * 60 * 60 * 1000
-"""For how long a producer's event id is remembered, in milliseconds."""
+"""For how long a producer's event id is kept, in milliseconds."""
 
 DISCARD_BATCH = 512
 """Deliveries discarded in one transaction."""
 
 _DELETIONS = "(deletions)"
-"""Stands for a tenant, so that all deletions together get the share of one; no namespace has such a name."""
+"""The tenant of all deletions, so that they share one tenant's share; a namespace cannot have this name."""
 
 
 CLAIM_ROOM = 8 * 1024 * 1024
-"""Bytes of bodies in one claim, if the caller sets no other bound."""
+"""Bytes of bodies in one claim, if the caller sets no other limit."""
 
 
 class Store:
-    """Deliveries that survive a crash. Open it with `Store.open`; one event loop owns it.
+    """Deliveries that survive a crash. Open it with `Store.open`, and use it from one event loop only.
 
-    What writes is committed together with whatever else is asked for at the time, and has been committed when the call
-    returns. Every call may raise StoreUnavailable: the database is locked, full or away, or the store is closed. A call
-    that raises has changed nothing, unless a connection to PostgreSQL was lost during a commit: then, like a cancelled
-    call, it may be carried out as a whole, and what it would have claimed is released.
+    Writing calls that arrive together are committed together; a call returns after the commit. Every call may raise
+    StoreUnavailable: the database is locked, full or not reachable, or the store is closed. A call that raises has
+    changed nothing, with one exception: the connection to PostgreSQL was lost during COMMIT. Then, like a cancelled
+    call, it may be carried out as a whole, and its claims are released.
 
     Times are milliseconds since the epoch.
     """
@@ -107,21 +107,21 @@ class Store:
         name: str = "",
         delivers: bool = True,
     ) -> Self:
-        """Open the database, bring its schema up to date and register this process as one that claims.
+        """Open the database, bring its schema up to date and register this process as a replica that claims.
 
         Args:
-            url: ``sqlite:///<path>``; ``?timeout=<seconds>`` says how long to wait for somebody else's lock. Or
+            url: ``sqlite:///<path>``; ``?timeout=<seconds>`` sets how long to wait for another process's lock. Or
                 ``postgresql://<user>:<password>@<host>:<port>/<database>`` with the parameters of libpq.
-            instance: whose claims these are, for people to read; every opening makes it unique.
-            clock: tells the time, in any thread.
-            lease_ms: for how long claims outlive the last heartbeat.
-            observe: told on the event loop, per transaction, what took how many seconds.
-            dedupe_window_ms: for how long a producer's event id is remembered.
-            name: which no two living processes share. An earlier one of this name is dead: its lease ends at once.
-            delivers: whether it takes shards of endpoints.
+            instance: a readable prefix of the replica's id; every opening of the store makes the id unique.
+            clock: returns the time, in any thread.
+            lease_ms: how long claims outlive the last heartbeat.
+            observe: called on the event loop, per transaction, with each operation's name and seconds.
+            dedupe_window_ms: for how long a producer's event id is kept.
+            name: no two living processes share it. The claim lease of an earlier process of this name ends at once.
+            delivers: whether the replica takes shards of endpoints.
 
         Raises:
-            StoreError: the URL is wrong, another operator has the file, or a newer operator wrote it.
+            StoreError: the URL is wrong, another operator has locked the file, or a newer operator wrote it.
             StoreUnavailable: the database cannot be used right now.
         """
         store = cls(
@@ -147,11 +147,11 @@ class Store:
 
     @property
     def exclusive(self) -> bool:
-        """Whether no other process can have the database open: then every endpoint is this one's."""
+        """Whether no other process can have the database open. Then this replica delivers for every endpoint."""
         return self._database.exclusive
 
     async def close(self) -> None:
-        """Commit what was asked for so far, then refuse everything and let the database go."""
+        """Commit all calls made so far, then refuse new calls and close the database."""
         if not self._closed:
             self._closed = True
             self._releases.close()
@@ -161,12 +161,12 @@ class Store:
     async def accept(self, events: Sequence[NewEvent]) -> Accepted:
         """Write events with their deliveries and counters, all of them or none.
 
-        An event whose ``event_id`` came before within the window, or earlier in the same call, is a duplicate and
-        writes nothing. An event without deliveries leaves only its id.
+        An event is a duplicate if its ``event_id`` was accepted within the window, or earlier in the same call. A
+        duplicate writes nothing. An event without deliveries leaves only its id.
 
         Raises:
-            StoreError: an ``event_id`` has a character that no database keeps, or an id of ours is taken.
-            StoreUnavailable: try again later; nothing was written, or all of it and for anybody to claim.
+            StoreError: an ``event_id`` has a character that a database cannot store, or a new id exists already.
+            StoreUnavailable: try again later. Either nothing was written, or all of it, and every replica may claim it.
         """
         accepting.check(events)
         weight, tenant = accepting.weight_of(events), events[0].namespace if events else ""
@@ -179,11 +179,11 @@ class Store:
         return accepted
 
     async def claim(self, wants: Wants, *, room: int = CLAIM_ROOM) -> list[Claimed]:
-        """Claim what is due and held by nobody living.
+        """Claim due deliveries that no living replica has claimed.
 
         Args:
             wants: endpoint uids, each once, with how many deliveries to claim at most.
-            room: bytes of bodies, in equal shares; beyond its share an endpoint gets its oldest delivery only.
+            room: bytes of bodies, in equal shares; an oldest delivery above its endpoint's share is claimed alone.
 
         Returns:
             The deliveries, an endpoint's in the order of their due times, then ids. Those of one event share a body.
@@ -193,32 +193,32 @@ class Store:
         return await self._releases.claim(ask)
 
     async def settle(self, settlements: Sequence[Settlement], *, again: bool = False) -> None:
-        """Record attempts, numbering them, and move their deliveries on, each delivery at most once in a call.
+        """Record and number attempts, and set the next state of their deliveries, each delivery at most once in a call.
 
-        A delivery moves only if it is still pending and claimed by this instance; the attempt is recorded anyway.
+        The state changes only if the delivery is still pending and claimed by this replica; every attempt is recorded.
 
         Args:
             settlements: the results of attempts.
-            again: an earlier call with them failed; if it settled a delivery all the same, this call skips it.
+            again: an earlier call with them failed; this call skips deliveries that it settled in spite of that.
         """
         operation = self._settle_again if again else self._settle
         await self._batcher.submit(operation, settlements, weight=2 * len(settlements), parts=len(settlements))
 
     async def release(self, delivery_ids: Sequence[str]) -> None:
-        """Give claimed deliveries back, so that anybody may claim them."""
+        """Release claimed deliveries, so that every replica may claim them."""
         ask = partial(self._batcher.submit, self._release, delivery_ids, weight=len(delivery_ids))
         self._database.announce(await self._releases.certain(ask))
 
     async def heartbeat(self) -> int:
-        """Renew this instance's lease, and return until when it holds."""
+        """Renew this replica's claim lease, and return when it expires."""
         renew = partial(claiming.renew_lease, member=self.sharing.member, slot=self._slot, lease_ms=self._lease_ms)
         return await self._now("heartbeat", renew)
 
     async def discard(self, endpoint_uid: str, reason: str) -> int:
         """Discard all pending deliveries of a deleted endpoint, claimed ones too, and return how many there were.
 
-        A recovery that is running for it ends, and its counters go with the last of its deliveries. The deliveries are
-        discarded a batch at a time, so that others need not wait; if it fails halfway, calling it again does the rest.
+        A running replay of the endpoint ends. Its counters are removed with its last delivery. Other calls run between
+        the transactions of this call. If a call fails halfway, another call does the rest.
         """
         total = 0
         step = partial(removing.discard, endpoint_uid=endpoint_uid, reason=reason, limit=DISCARD_BATCH, slot=self._slot)
@@ -229,9 +229,9 @@ class Store:
                 return total
 
     async def retry(self, delivery_id: str) -> State | None:
-        """Make a delivered or failed delivery pending again, due now, with the schedule at its beginning.
+        """Make a delivered or failed delivery pending again, due now; its retry schedule starts again.
 
-        Return the state it had, None where it is not known. What is pending or discarded stays as it is.
+        Return its previous state, or None if the id is unknown. A pending or discarded delivery does not change.
         """
         found = await self._now("retry", partial(settling.retry, delivery_id=delivery_id, slot=self._slot))
         if found is None:
@@ -243,29 +243,28 @@ class Store:
     async def begin_recovery(
         self, recovery_id: str, endpoint_uid: str, *, since_ms: int, until_ms: int | None = None
     ) -> Recovery:
-        """Begin a recovery of what failed within a time; `advance_recovery` does it then.
+        """Begin a replay of deliveries that failed within a time; `advance_recovery` then runs it.
 
         Args:
-            recovery_id: an id for it.
-            endpoint_uid: whose failed deliveries.
-            since_ms: what ended before stays failed.
-            until_ms: what ended after stays failed; now where None or later than now.
+            recovery_id: the id of the new replay.
+            endpoint_uid: the endpoint of the failed deliveries.
+            since_ms: deliveries that ended earlier stay failed.
+            until_ms: deliveries that ended later stay failed; None and later times mean now.
 
-        Return the recovery; where one was running for the endpoint already, that one, and none was begun.
+        Return the new replay. If a replay of the endpoint is already running, return that replay and begin none.
         """
         begin = partial(recovering.begin, recovery_id=recovery_id, endpoint_uid=endpoint_uid, since_ms=since_ms)
         return await self._now("begin_recovery", partial(begin, until_ms=until_ms))
 
     async def advance_recovery(self, recovery_id: str, *, limit: int) -> int:
-        """Make the next failed deliveries of a running recovery pending, due now, the longest failed first.
+        """Make the next failed deliveries of a running replay pending, due now, oldest failure first.
 
         Args:
-            recovery_id: which recovery; one that does not run does nothing.
-            limit: how many of its endpoint's deliveries may be due then; while more than half as many are due anyway,
-                nothing is done.
+            recovery_id: the replay; nothing happens unless it is running.
+            limit: how many of its endpoint's deliveries may be due afterwards; nothing happens if over half are due.
 
         Returns:
-            How many became pending. The recovery is completed when nothing more is to be found.
+            How many became pending. The replay is completed when no failed deliveries are left.
         """
         step = partial(recovering.advance, recovery_id=recovery_id, limit=limit, slot=self._slot)
         recovered, endpoint_uid = await self._now("advance_recovery", step, weight=limit, tenant=recovery_id)
@@ -274,18 +273,18 @@ class Store:
         return recovered
 
     async def advance(self, endpoint_uid: str, *, by_ms: int, reached: Reached, limit: int) -> Reached | None:
-        """Have an endpoint's next pending deliveries due earlier; see `advancing.advance`."""
+        """Make an endpoint's next pending deliveries due earlier; see `advancing.advance`."""
         step = partial(advancing.advance, endpoint_uid=endpoint_uid, by_ms=by_ms, reached=reached, limit=limit)
         return await self._once("advance", step, weight=limit, tenant=endpoint_uid)
 
     async def prune(self, *, delivered_before_ms: int, failed_before_ms: int, limit: int) -> int:
-        """Remove one batch of old rows with all that hangs on them, and of event ids older than the window.
+        """Remove old deliveries with their attempts and events, and old event ids, up to a limit.
 
-        A deleted endpoint's counters and recoveries go when none of its deliveries is left.
+        A deleted endpoint's counters and replays are removed when none of its deliveries is left.
 
         Args:
-            delivered_before_ms: delivered and discarded deliveries go that ended before.
-            failed_before_ms: failed deliveries and recoveries go that ended before.
+            delivered_before_ms: delivered and discarded deliveries that ended before this time are removed.
+            failed_before_ms: failed deliveries and replays that ended before this time are removed.
             limit: how many deliveries of each sort to remove at most.
 
         Returns:
@@ -300,18 +299,19 @@ class Store:
         await self._once("ping", lambda connection: connection.scalar(select(1)))
 
     def listen(self, hears: Callable[[str], None], shares: Callable[[], None] = lambda: None) -> None:
-        """Call back, on the event loop, with each endpoint uid for which others have put deliveries into the store.
+        """Set the callback for uids of endpoints for which other replicas wrote deliveries; it runs on the event loop.
 
-        ``shares`` is called when others freed shards, or came or went. It saves the wait for a look, and is no promise.
+        ``shares`` is called when other replicas freed shards, joined or left. The calls save the wait for the next
+        query of the store, and they are not guaranteed.
         """
         self._releases.hears = hears
         self._database.listen(lambda told: shares() if told == shards.CHANGED else hears(told))
 
     async def next_due(self, endpoint_uids: Sequence[str] | None = None) -> dict[str, int]:
-        """Return by endpoint uid when the earliest delivery that nobody living holds is due.
+        """Return by endpoint uid when its earliest delivery without a claim of a living replica is due.
 
         Args:
-            endpoint_uids: whose; of every endpoint where None.
+            endpoint_uids: the endpoints; None means every endpoint.
         """
         due = partial(reading.next_due, uids=endpoint_uids, owner=self.instance, now=self._clock())
         return await self._read("next_due", due)
@@ -321,11 +321,11 @@ class Store:
         return await self._read("pending_uids", reading.pending_uids)
 
     async def counts(self) -> dict[str, Counts]:
-        """Return the counters by endpoint uid, for every endpoint that a delivery was ever accepted for."""
+        """Return the counters by endpoint uid, for every endpoint that has ever had a delivery."""
         return await self._read("counts", reading.counts)
 
     async def counts_of(self, endpoint_uid: str) -> Counts:
-        """Return one endpoint's counters, zeros where no delivery was ever accepted for it."""
+        """Return one endpoint's counters, zeros if it has never had a delivery."""
         return await self._read("counts", lambda connection: reading.counts_of(connection, endpoint_uid))
 
     async def deliveries(
@@ -334,10 +334,10 @@ class Store:
         """Return a page of an endpoint's delivery log with the attempts, the newest delivery first.
 
         Args:
-            endpoint_uid: whose log.
+            endpoint_uid: the endpoint.
             state: only deliveries in this state.
             limit: how many deliveries at most.
-            cursor: as an earlier page returned it, None for the first page.
+            cursor: the cursor that an earlier page returned, None for the first page.
 
         Returns:
             The page, and the cursor of the next one, None after the last. A page may be short or empty, see `paging`.
@@ -346,17 +346,17 @@ class Store:
         return await self._read("deliveries", page, by=self._database.read_log)
 
     async def delivery(self, delivery_id: str) -> DeliveryRecord | None:
-        """Return one delivery with its attempts, None where it is not known."""
+        """Return one delivery with its attempts, or None if the id is unknown."""
         return await self._read(
             "delivery", partial(reading.delivery, delivery_id=delivery_id), by=self._database.read_log
         )
 
     async def running_recoveries(self) -> list[Recovery]:
-        """Return every recovery that is running."""
+        """Return every replay that is running."""
         return await self._read("recoveries", recovering.running)
 
     async def recovery(self, recovery_id: str) -> Recovery | None:
-        """Return a recovery, None where it is not known."""
+        """Return a replay, or None if the id is unknown."""
         return await self._read("recoveries", lambda connection: recovering.one(connection, recovery_id))
 
     def _accept_all(self, connection: Connection, calls: Sequence[Sequence[NewEvent]]) -> list[Accepted]:
@@ -364,7 +364,7 @@ class Store:
         return accepting.accept(connection, calls, owner=self.instance, slot=self._slot, now=now, since=since)
 
     def _forgotten_ms(self) -> int:
-        """Return the time at which an event id that was accepted then counts as new again."""
+        """Return a time; an event id that was accepted at or before it counts as new again."""
         return self._clock() - self._dedupe_window_ms
 
     def _claim_all(self, connection: Connection, calls: Sequence[Claim]) -> Sequence[list[Claimed] | None]:
@@ -380,12 +380,12 @@ class Store:
     def _once(
         self, name: str, work: Callable[[Connection], T], *, weight: int = 1, tenant: str = ""
     ) -> "asyncio.Future[T]":
-        """Ask for an operation that has nothing to share with other calls of its kind."""
+        """Submit an operation that shares no work with other calls of its kind."""
         operation: Operation[None, T] = Operation(name, lambda connection, _: [work(connection)])
         return self._batcher.submit(operation, None, weight=weight, tenant=tenant)
 
     def _now(self, name: str, step: Callable[..., T], *, weight: int = 1, tenant: str = "") -> "asyncio.Future[T]":
-        """Ask for an operation that takes the time of its transaction."""
+        """Submit an operation that uses the time at which its transaction runs."""
         return self._once(name, lambda connection: step(connection, now=self._clock()), weight=weight, tenant=tenant)
 
     async def _read(self, name: str, work: Callable[[Connection], T], *, by: Read | None = None) -> T:

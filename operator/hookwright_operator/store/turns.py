@@ -1,9 +1,9 @@
-"""Pure: which of the waiting calls share the next transaction.
+"""Pure: the choice of the waiting calls that share the next transaction.
 
-The oldest call always goes, so every call goes some time. Calls without a tenant always go, too: claims, results and
-leases of this process, on which the deliveries of all tenants depend. Other calls join them up to a weight, and the
-tenants that asked for least go first. So a light call waits for one transaction, however much another tenant has
-asked for.
+The oldest call is always chosen, so every call runs eventually. Calls without a tenant are always chosen, too: claims,
+results and claim leases of this replica, on which the deliveries of all tenants depend. Other calls join them up to a
+weight, tenants with the lowest total weight first. So a light call waits for one transaction, however much another
+tenant has requested.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ class Waiting(Protocol):
 
     @property
     def tenant(self) -> str:
-        """The tenant that asked for it; empty for this process itself."""
+        """The tenant that requested it; empty for this replica itself."""
 
     @property
     def weight(self) -> int:
@@ -33,7 +33,7 @@ def split(waiting: Sequence[C], *, room: int) -> tuple[list[C], list[C]]:
         room: the weight of tenants' calls beside the oldest.
 
     Returns:
-        The calls that go and the calls that still wait, both in the order of arrival; so are the calls of one tenant.
+        The chosen calls and the calls that still wait, both in the order of arrival; so are the calls of one tenant.
     """
     asked: dict[str, int] = {}
     sums = []

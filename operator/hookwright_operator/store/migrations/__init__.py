@@ -1,4 +1,4 @@
-"""Bringing a database's schema up to date, with Alembic, when it is opened."""
+"""Schema migrations: Alembic brings a database's schema up to date when it is opened."""
 
 from pathlib import Path
 
@@ -11,17 +11,17 @@ HEAD = "0008"
 
 
 def upgrade(connection: Connection) -> None:
-    """Bring the schema up to date, inside the transaction that the connection is in.
+    """Bring the schema up to date, inside the current transaction of the connection.
 
-    A schema that a newer operator has changed is left as it is, where it says that it still serves this one: so old and
-    new replicas can start side by side.
+    A schema that a newer operator has changed does not change if it is compatible with this operator. So old and new
+    replicas can start side by side.
 
     Raises:
-        StoreError: the schema is of a revision that this operator does not know, and does not serve it.
+        StoreError: this operator does not know the schema's revision, and the schema is not compatible with it.
     """
     if _revision(connection) == HEAD or _serves(connection):
         return
-    # Imported only where there is something to do, for it is half of what a start costs.
+    # Imported only if there is a migration to run, because the import takes half of the start time.
     from alembic import command  # noqa: PLC0415
     from alembic.config import Config  # noqa: PLC0415
     from alembic.util import CommandError  # noqa: PLC0415
@@ -39,7 +39,7 @@ def upgrade(connection: Connection) -> None:
 
 
 def _serves(connection: Connection) -> bool:
-    """Whether the schema is newer than this operator and can be used by it all the same."""
+    """Return whether the schema is newer than this operator and still compatible with it."""
     if (_revision(connection) or "") < HEAD:
         return False
     oldest: str | None = connection.scalar(text("SELECT oldest FROM compatibility"))

@@ -1,4 +1,4 @@
-"""What Alembic runs to migrate: on the connection that it was handed, in the transaction that is under way there."""
+"""The script that Alembic runs to migrate, in the current transaction of the connection that `upgrade` passes."""
 
 from alembic import context
 

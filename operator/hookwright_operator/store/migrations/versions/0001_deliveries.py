@@ -1,4 +1,4 @@
-"""Events, their deliveries and attempts, the counters of endpoints, the instances that claim."""
+"""Events, their deliveries and attempts, the counters of endpoints, the replicas that claim."""
 
 import sqlalchemy as sa
 from alembic import op

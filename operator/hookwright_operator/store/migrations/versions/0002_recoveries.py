@@ -1,4 +1,4 @@
-"""Recoveries of failed deliveries, and the endpoints that are gone but for their counters."""
+"""Replays of failed deliveries, and deleted endpoints that still have counters."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -10,7 +10,7 @@ Key = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
 
 
 def upgrade() -> None:
-    """Create the tables, and the index by which a recovery finds what failed."""
+    """Create the tables, and the index by which a replay finds failed deliveries."""
     op.create_table(
         "recoveries",
         sa.Column("id", Key, primary_key=True),

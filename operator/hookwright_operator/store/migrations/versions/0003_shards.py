@@ -1,7 +1,8 @@
-"""Who delivers what: the shards of endpoints, and which instances take some.
+"""Shards of endpoints, and which replicas take shards.
 
-An operator of an earlier revision serves beside newer ones: its row says that it takes no shards, and what it claims
-nobody else sends. Only the bound on an endpoint's attempts then holds for the old ones apart from the new ones.
+An operator of an earlier revision can run beside newer ones. Its row says that it takes no shards, and no other replica
+sends the deliveries that it claims. Until all replicas are new, the limit on an endpoint's concurrent attempts applies
+to old and new replicas separately.
 """
 
 import sqlalchemy as sa
@@ -18,7 +19,7 @@ NEW = (
 
 
 def upgrade() -> None:
-    """Create the table of shards, and the columns by which instances share them."""
+    """Create the table of shards, and the columns by which replicas share them."""
     op.create_table(
         "shards",
         sa.Column("shard", sa.Integer, primary_key=True, autoincrement=False),
@@ -26,7 +27,7 @@ def upgrade() -> None:
         sqlite_with_rowid=False,
     )
     if op.get_bind().dialect.name == "sqlite":
-        # Nobody lives who has a row: the file is migrated by the one process that may have it open.
+        # All replicas with a row are dead, because only the process that migrates can have the file open.
         op.drop_table("instances")
         op.create_table(
             "instances",

@@ -1,4 +1,4 @@
-"""The trace that an event's attempts belong to; an operator of an earlier revision leaves it out."""
+"""The trace that an event's attempts belong to; an operator of an earlier revision does not write it."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -1,6 +1,7 @@
-"""What SQLite has delivered is found by slices and not by indexes; PostgreSQL keeps those, for replicas of two versions.
+"""Slices, by which SQLite finds delivered deliveries instead of indexes.
 
-An operator of an earlier revision would not enter what it delivers, so it refuses the file.
+PostgreSQL keeps the indexes, because replicas of two versions may use it. An operator of an earlier revision would not
+record slices, so it refuses the file.
 """
 
 import sqlalchemy as sa
@@ -9,7 +10,7 @@ from alembic import op
 revision = "0005"
 down_revision = "0004"
 
-# In the order of an index, and so of the table's own tree: grouping would take room for all of them at once.
+# Sorted in the order of an index, and so of the table's own tree. Grouping would need space for all rows at once.
 FILL = (
     """
     INSERT INTO log_slices (endpoint_uid, slice)
@@ -27,7 +28,7 @@ FILL = (
 
 
 def upgrade() -> None:
-    """Create the tables of slices, and enter what is delivered."""
+    """Create the tables of slices, and record the delivered deliveries in them."""
     if op.get_bind().dialect.name != "sqlite":
         return
     op.create_table(

@@ -1,6 +1,6 @@
 """The installation that the database belongs to, and since when endpoints with pending deliveries are unknown.
 
-Earlier operators do not use these tables and can go on beside newer ones.
+Earlier operators do not use these tables and can run beside newer ones.
 """
 
 import sqlalchemy as sa
@@ -13,7 +13,7 @@ Key = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
 
 
 def upgrade() -> None:
-    """Create the tables; the first operator that starts enters its installation."""
+    """Create the tables; the first operator that starts records its installation."""
     op.create_table(
         "database_owner",
         sa.Column("id", sa.Integer, primary_key=True, autoincrement=False),

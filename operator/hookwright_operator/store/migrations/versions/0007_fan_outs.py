@@ -1,6 +1,6 @@
 """Accepted events whose deliveries are written in slices.
 
-An operator of an earlier revision works beside this table and writes none of these deliveries; a newer one does.
+An operator of an earlier revision can run beside newer ones. It does not write these deliveries; newer ones do.
 """
 
 import sqlalchemy as sa

@@ -10,7 +10,7 @@ Key = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
 
 
 def upgrade() -> None:
-    """Create the table; operators enter the digests of existing ApiKeys when they start."""
+    """Create the table; operators record the digests of existing ApiKeys when they start."""
     op.create_table(
         "key_digests",
         sa.Column("digest", Key, primary_key=True),
