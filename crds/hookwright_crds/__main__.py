@@ -1,4 +1,4 @@
-"""``python -m hookwright_crds [--check] [folder]``: write the CRDs, or tell whether they are current."""
+"""``python -m hookwright_crds [--check] [folder]``: write the CRDs, or check whether they are current."""
 
 import argparse
 import difflib
@@ -19,7 +19,7 @@ def _difference(folder: Path, name: str, text: str) -> str:
 
 
 def check(folder: Path) -> int:
-    """Return 0 if the files in ``folder`` are what would be generated, else 1 and print the differences."""
+    """Return 0 if the files in ``folder`` equal the generated files, else print the differences and return 1."""
     expected = files()
     differences = "".join(_difference(folder, name, text) for name, text in expected.items())
     surplus = sorted(path for path in folder.glob("*.yaml") if path.name not in expected)
@@ -41,7 +41,7 @@ def write(folder: Path) -> int:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code."""
     parser = argparse.ArgumentParser(prog="python -m hookwright_crds", description="Generate the CRDs from the models.")
-    parser.add_argument("folder", nargs="?", type=Path, default=Path("crds"), help="where the files are (crds)")
+    parser.add_argument("folder", nargs="?", type=Path, default=Path("crds"), help="folder of the files")
     parser.add_argument("--check", action="store_true", help="write nothing; exit with 1 if the files are stale")
     chosen = parser.parse_args(arguments)
     return check(chosen.folder) if chosen.check else write(chosen.folder)

@@ -1,4 +1,4 @@
-"""Pure: what every model of the contract shares: field naming, metadata, durations, timestamps."""
+"""Pure: the common parts of all models: field naming, metadata, durations, timestamps."""
 
 import re
 from datetime import UTC, datetime, timedelta
@@ -8,13 +8,13 @@ from pydantic import AfterValidator, AwareDatetime, BaseModel, BeforeValidator, 
 from pydantic.alias_generators import to_camel
 
 DURATION_PATTERN: Final = r"^([0-9]{1,5}h)?([0-9]{1,5}m)?([0-9]{1,5}s)?$"
-"""Five digits a unit: more than enough, and too few to overflow a number of seconds anywhere."""
+"""Five digits a unit: enough for every use, and few enough that no number of seconds overflows."""
 NAME_PATTERN: Final = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"
 """RFC 1123 subdomain, the form of a Kubernetes object name."""
 
 EARLIEST: Final = datetime(1970, 1, 1, tzinfo=UTC)
 LATEST: Final = datetime(9999, 1, 1, tzinfo=UTC)
-"""The times that can be written in any zone without leaving what a datetime holds."""
+"""The range of times that a datetime can hold in every time zone."""
 
 _DURATION: Final = re.compile(DURATION_PATTERN)
 _TIMESTAMP: Final = re.compile(
@@ -23,7 +23,7 @@ _TIMESTAMP: Final = re.compile(
 
 
 class Model(BaseModel):
-    """Base of the contract's models: camelCase outside, frozen, unknown fields refused."""
+    """Base class of the models: camelCase in JSON, frozen, unknown fields refused."""
 
     model_config = ConfigDict(
         alias_generator=to_camel,
@@ -40,7 +40,7 @@ class Model(BaseModel):
 
 
 class ServerModel(Model):
-    """A model of what the API server fills in: fields that we do not name are passed over."""
+    """A model of fields that the API server sets; fields that are not declared here are ignored."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -49,7 +49,7 @@ def parse_duration(text: str) -> timedelta:
     """Return the length of a duration such as ``30s``, ``1h`` or ``1h30m``.
 
     Raises:
-        ValueError: the text is no such duration.
+        ValueError: the text is not a duration of this form.
     """
     match = _DURATION.fullmatch(text)
     if not text or match is None:
@@ -69,7 +69,7 @@ def format_timestamp(moment: datetime) -> str:
 
 
 def _written_as_time(written: object) -> object:
-    """Refuse the other forms, such as seconds since the epoch, that pydantic takes and the API server does not."""
+    """Refuse forms that pydantic accepts and the API server refuses, such as seconds since the epoch."""
     if isinstance(written, datetime) or (isinstance(written, str) and _TIMESTAMP.fullmatch(written)):
         return written
     raise ValueError("must be a time with its zone (RFC 3339), such as 2030-01-31T12:00:00Z")
@@ -91,7 +91,7 @@ Timestamp = Annotated[
 
 
 class OwnerReference(ServerModel):
-    """The part of an ownerReference that decides who owns whom."""
+    """The fields of an ownerReference that identify the owner."""
 
     api_version: str
     kind: str

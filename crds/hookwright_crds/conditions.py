@@ -14,18 +14,18 @@ Status = Literal["True", "False", "Unknown"]
 class Condition(Model):
     """One observation of an object's state, with the time it last changed."""
 
-    type: str = Field(description="What the condition is about, in CamelCase.", max_length=316)
+    type: str = Field(description="Type of the condition, in CamelCase.", max_length=316)
     status: Status = Field(description="True, False or Unknown.")
-    reason: str = Field(description="Why, as one CamelCase word for programs.", max_length=1024)
-    message: str = Field(default="", description="Why, as a sentence for people.", max_length=32768)
-    observed_generation: int = Field(default=0, description="The metadata.generation that this speaks of.")
+    reason: str = Field(description="Reason as one CamelCase word, for programs.", max_length=1024)
+    message: str = Field(default="", description="Reason as a sentence, for people.", max_length=32768)
+    observed_generation: int = Field(default=0, description="The metadata.generation that this condition describes.")
     last_transition_time: Timestamp = Field(description="When the status last changed.")
 
 
 def condition(
     type_: str, status: Status, reason: str, message: str = "", *, generation: int, now: datetime
 ) -> Condition:
-    """Return a new condition; ``now`` stands as its transition time until it is merged with what was."""
+    """Return a new condition; its transition time is ``now`` until it is merged with the previous conditions."""
     return Condition(
         type=type_,
         status=status,
@@ -42,7 +42,7 @@ def find(conditions: Iterable[Condition], type_: str) -> Condition | None:
 
 
 def merge(before: Sequence[Condition], after: Sequence[Condition]) -> list[Condition]:
-    """Return ``after`` with the transition time of every condition whose status stayed as it was."""
+    """Return ``after``, but keep the old transition time of every condition whose status is unchanged."""
     merged = []
     for new in after:
         old = find(before, new.type)

@@ -1,14 +1,14 @@
-"""Pure: the event catalogue, the one place that names every event type.
+"""Pure: the event catalogue, the only place that names every event type.
 
-Source: the wire contract, section "Event types". A type is the string that producers
-send, that endpoints subscribe to and that receivers see in the payload's ``type``.
+Source: the wire contract, section "Event types". A type is the string that producers send, that endpoints subscribe to
+and that receivers see in the payload's ``type``.
 """
 
 from enum import StrEnum
 from typing import Final
 
 CLOUDEVENT_PREFIX: Final = "dev.hookwright."
-"""What a CloudEvent's ``type`` may carry before one of ours."""
+"""The prefix that a CloudEvent's ``type`` may have."""
 
 
 class Channel(StrEnum):
@@ -32,7 +32,7 @@ _KNOWN: Final = frozenset(EVENT_TYPES)
 
 
 class UnknownEventTypeError(ValueError):
-    """An event type that the catalogue does not have."""
+    """An event type that is not in the catalogue."""
 
     def __init__(self, name: str) -> None:
         shown = name if len(name) <= 64 else f"{name[:64]}…"
@@ -40,10 +40,10 @@ class UnknownEventTypeError(ValueError):
 
 
 def event_type(name: str) -> str:
-    """Return our event type for ``name``, which may carry the CloudEvents prefix.
+    """Return the event type for ``name``, which may have the CloudEvents prefix.
 
     Raises:
-        UnknownEventTypeError: the catalogue has no such type.
+        UnknownEventTypeError: the type is not in the catalogue.
     """
     bare = name.removeprefix(CLOUDEVENT_PREFIX)
     if bare not in _KNOWN:

@@ -1,4 +1,4 @@
-"""Pure: the CustomResourceDefinitions, made from the models and the CEL rules."""
+"""Pure: the CustomResourceDefinitions, generated from the models and the CEL rules."""
 
 from collections.abc import Iterable, Mapping
 from typing import Final, TypeAlias
@@ -33,7 +33,7 @@ _READY: Final = ("Ready", "Ready")
 
 
 def _columns(kind: str) -> list[Schema]:
-    """Return the columns of ``kubectl get``, which answer "is it well?"."""
+    """Return the columns of ``kubectl get``, which show whether the object works."""
     own = {
         "Project": [
             _condition_column(*_READY),
@@ -44,7 +44,7 @@ def _columns(kind: str) -> list[Schema]:
             _column("Project", _PROJECT),
             _column("Key ID", ".status.keyId"),
             _column("Handover", ".status.handover.state"),
-            # As text: kubectl shows a date as the age that it has, and of a date to come "<invalid>".
+            # A string, because kubectl shows a date as its age, and a date in the future as "<invalid>".
             _column("Expires", ".spec.expiresAt"),
             _condition_column(*_READY),
         ],
@@ -76,7 +76,7 @@ def _place(schema: Schema, path: str) -> Schema:
     for name in filter(None, path.split(".")):
         properties = place.get("properties", {})
         if name not in properties:
-            raise SchemaError(path, f"a rule stands here, but the models have no field {name!r}")
+            raise SchemaError(path, f"a rule exists for this path, but the models have no field {name!r}")
         place = properties[name]
     return place
 

@@ -1,9 +1,9 @@
 """Pure: the format of an API key and its digest.
 
-``hw_<keyId>_<secret><checksum>``: a prefix that secret scanners can look for, a public id to
-look the key up by, 43 base62 characters of secret (more than 256 random bits), and six of
-checksum, so that a typing error or a truncated paste is told from an unknown key without a
-look-up. Only the SHA-256 of the whole key is ever kept.
+A key has the form ``hw_<keyId>_<secret><checksum>``. Secret scanners can search for the prefix. The public id
+identifies the key in a look-up. The secret has 43 base62 characters, more than 256 random bits. The checksum has six
+characters. It distinguishes a typing error or a truncated paste from an unknown key without a look-up. Only the SHA-256
+of the whole key is stored.
 """
 
 import hashlib
@@ -32,7 +32,7 @@ _KEY: Final = re.compile(
 
 
 class MalformedKeyError(ValueError):
-    """A string that is not an API key; the message never repeats it."""
+    """An error for a string that is not an API key; the message never repeats the string."""
 
     def __init__(self) -> None:
         super().__init__(f"not an API key: expected {PREFIX}_<keyId>_<secret><checksum>, whole and unaltered")
@@ -40,7 +40,7 @@ class MalformedKeyError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class MintedKey:
-    """A key just made: its public id, its plaintext (to be shown once) and its digest."""
+    """A new key: its public id, its plaintext (which is shown once) and its digest."""
 
     key_id: str
     plaintext: str = field(repr=False)
@@ -60,19 +60,19 @@ def _checksum(body: str) -> str:
 
 
 def digest(plaintext: str) -> str:
-    """Return ``sha256:<64 hex digits>`` of the whole key, the only form of it that is kept."""
+    """Return ``sha256:<64 hex digits>`` of the whole key, the only form of the key that is stored."""
     return f"sha256:{hashlib.sha256(plaintext.encode()).hexdigest()}"
 
 
 def mint(choose: Callable[[str], str], *, key_id: str | None = None) -> MintedKey:
-    """Make a new key.
+    """Generate a new key.
 
     Args:
         choose: draws one character of a string, as ``secrets.choice`` does.
-        key_id: the public id to use; 12 characters of ``[a-z0-9]`` are drawn where it is None.
+        key_id: the public id to use; None draws 12 characters of ``[a-z0-9]``.
 
     Raises:
-        ValueError: the key id is not an RFC 1123 label, so the key could never be presented.
+        ValueError: the key id is not an RFC 1123 label, so no request could present the key.
     """
     public = "".join(choose(_ID_ALPHABET) for _ in range(KEY_ID_LENGTH)) if key_id is None else key_id
     if not re.fullmatch(KEY_ID_PATTERN, public):
@@ -86,7 +86,7 @@ def key_id_of(plaintext: str) -> str:
     """Return the public id inside a presented key.
 
     Raises:
-        MalformedKeyError: the shape or the checksum is wrong, so no such key was ever made.
+        MalformedKeyError: the shape or the checksum is wrong, so this key was never generated.
     """
     match = _KEY.fullmatch(plaintext)
     if match is None or _checksum(plaintext[:-CHECKSUM_LENGTH]) != match["checksum"]:
@@ -95,5 +95,5 @@ def key_id_of(plaintext: str) -> str:
 
 
 def matches(plaintext: str, kept_digest: str) -> bool:
-    """Tell whether a presented key has the digest that was kept, in constant time."""
+    """Return whether a presented key has the stored digest; the comparison takes constant time."""
     return hmac.compare_digest(digest(plaintext).encode(), kept_digest.encode())

@@ -1,13 +1,13 @@
-"""Pure: reading objects that a newer version has stored, as far as this version understands them.
+"""Pure: reading of objects that a newer version has stored, as far as this version understands them.
 
-During an upgrade and after a rollback the cluster has objects with fields, event types and values that this version
-does not know. Validating them as a request would refuse the whole object, and its events would pass it by. So:
+During an upgrade and after a rollback, the cluster has objects with fields, event types and values that this version
+does not know. Strict validation would refuse the whole object, and the object would get no events. So:
 
-- an unknown field is ignored and named;
-- an unknown event type is left out and named, the known ones count;
-- a known field with a value that is not understood makes the spec unusable: `Unsupported.faults` names it.
+- an unknown field is ignored and reported;
+- an unknown event type is ignored and reported, and the known types count;
+- a known field with an unknown value makes the spec unusable: `Unsupported.faults` names it.
 
-The status is the operator's own and is written anew, so what is not understood of it is left out without a word.
+The operator writes the status itself and replaces it, so unknown parts of a status are ignored without a report.
 """
 
 import copy
@@ -26,7 +26,7 @@ R = TypeVar("R", bound=ServerModel)
 Path = tuple[int | str, ...]
 
 _ROUNDS: Final = 8
-"""Each round removes one more level of what is not understood; specs and statuses have five."""
+"""Each round removes one more level of unknown parts; specs and statuses have five levels."""
 _NAMED: Final = 5
 _LONGEST: Final = 160
 _GROUP: Final = "hookwright.dev/"
@@ -39,12 +39,12 @@ _PLACEHOLDER: Final[Mapping[type, Mapping[str, Any]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Unsupported:
-    """What this version does not understand of an object.
+    """The parts of an object that this version does not understand.
 
     Attributes:
-        fields: paths of fields that it does not know; they are ignored.
-        events: event types that it does not know; the others count.
-        faults: paths of known fields with what is wrong with their values; nothing can be done by this spec.
+        fields: paths of unknown fields; they are ignored.
+        events: unknown event types; the known types count.
+        faults: paths of known fields, with the fault of their values; the spec is unusable.
     """
 
     fields: tuple[str, ...] = ()
@@ -56,12 +56,12 @@ class Unsupported:
 
     @property
     def ignored(self) -> str:
-        """A sentence that names the fields that are ignored, empty if there are none."""
+        """Return a sentence that names the ignored fields, empty if there are none."""
         return f"This version does not know and ignores {_listed(self.fields)}." if self.fields else ""
 
     @property
     def sentence(self) -> str:
-        """What is not understood, in sentences for a condition, empty if everything is."""
+        """Return sentences for a condition that name every fault, empty if there are none."""
         parts = []
         if self.faults:
             parts.append(f"This version does not understand {_listed(self.faults, separator='; ')}.")
@@ -74,13 +74,13 @@ UNDERSTOOD: Final = Unsupported()
 
 
 def read(model: type[R], body: Mapping[str, Any]) -> tuple[R, Unsupported]:
-    """Return an object of the cluster, and what is not understood of it.
+    """Read an object of the cluster; return it and its parts that this version does not understand.
 
-    If `Unsupported.faults` is not empty, only the project of the spec has a meaning, and the events of an endpoint:
-    those that it names, or every type if its list cannot be read.
+    If `Unsupported.faults` is not empty, only the spec's project and the endpoint's events are usable. The events are
+    those that the endpoint names, or every type if its list cannot be read.
 
     Raises:
-        ValueError: not even the metadata can be read.
+        ValueError: even the metadata cannot be read.
     """
     try:
         return model.model_validate(body), UNDERSTOOD
@@ -89,7 +89,7 @@ def read(model: type[R], body: Mapping[str, Any]) -> tuple[R, Unsupported]:
 
 
 class _Draft:
-    """A copy of an object from which everything is removed that is not understood."""
+    """Return a copy of an object without the parts that this version does not understand."""
 
     def __init__(self, body: Mapping[str, Any], model: type) -> None:
         spec, status = body.get("spec"), body.get("status")
@@ -104,7 +104,7 @@ class _Draft:
         if model is WebhookEndpoint and isinstance(listed := self.spec.get("events"), list):
             self.types = [one for one in listed if one in EVENT_TYPES]
             self.events = [_shortened(str(one), 64) for one in listed if one not in EVENT_TYPES]
-            # An endpoint with unknown types alone is valid, and subscribes to nothing that this version knows.
+            # An endpoint with unknown types only is valid, and subscribes to no type that this version knows.
             self.spec["events"] = self.types or ([EVENT_TYPES[0]] if self.events else [])
 
     def read(self, model: type[R]) -> tuple[R, Unsupported]:
@@ -112,7 +112,7 @@ class _Draft:
             try:
                 return self._finished(model.model_validate(self.body))
             except ValidationError as error:
-                # From the end, so that the places of a list's earlier items stay as they are.
+                # From the end, so that the positions of earlier list items stay valid.
                 for fault in reversed(error.errors(include_url=False, include_context=False, include_input=False)):
                     self._remove(model, fault["loc"], fault["type"], fault["msg"])
         return self._finished(model.model_validate(self.body))
@@ -152,7 +152,7 @@ class _Draft:
         )
 
     def _project(self, read: ApiKey | WebhookEndpoint) -> str:
-        """Return the Project that the spec names, or else the one that the operator made the owner."""
+        """Return the Project that the spec names, otherwise the Project that the operator set as the owner."""
         reference = self.spec.get("projectRef")
         name = reference.get("name") if isinstance(reference, dict) else None
         if isinstance(name, str):
@@ -162,9 +162,9 @@ class _Draft:
 
 
 def _drop(body: Any, place: Path) -> None:
-    """Remove what is at a place; an error of a pattern for keys ends in ``[key]``."""
+    """Remove the value at a path; the path of an invalid map key ends in ``[key]``."""
     *way, last = [step for step in place if step != "[key]"]
-    # An earlier fault of the same round may have taken it along.
+    # An earlier fault of the same round may have removed it already.
     with suppress(KeyError, IndexError, TypeError):
         for step in way:
             body = body[step]

@@ -1,20 +1,20 @@
-"""Pure: the id of one request, the same in the headers and logs of everybody that it passes."""
+"""Pure: the id of one request, which is the same in the headers and logs of all processes."""
 
 import re
 from collections.abc import Callable
 from typing import Final
 
 REQUEST_ID: Final = "X-Request-Id"
-"""The header: a caller may give it, the API hands it on to the operator, and every answer has it."""
+"""The header. A caller may set it, the API passes it to the operator, and every response has it."""
 
 _SANE: Final = re.compile(r"[A-Za-z0-9._~:/+=@-]{1,128}")
 
 
 def request_id(given: str | None, draw: Callable[[], str]) -> str:
-    """Return a request's id: the caller's own where it is fit for headers and logs, else a new one.
+    """Return the caller's request id if it is valid for headers and logs, else a new one.
 
     Args:
-        given: as the caller sent it: 1 to 128 letters, digits and ``._~:/+=@-``, or it is not taken.
-        draw: makes a new one.
+        given: the caller's id; it is valid if it has 1 to 128 letters, digits and ``._~:/+=@-``.
+        draw: generates a new id.
     """
     return given if given and _SANE.fullmatch(given) else draw()

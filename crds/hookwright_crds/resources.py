@@ -1,7 +1,7 @@
 """Pure: the three kinds, spec and status, as pydantic models.
 
-The descriptions here are what ``kubectl explain`` prints; the bounds here are what the
-generated CRD enforces, so that ``kubectl apply`` and the API give the same answer.
+``kubectl explain`` prints the descriptions. The generated CRDs enforce the limits, so ``kubectl apply`` and the API
+accept the same objects.
 """
 
 import re
@@ -45,7 +45,7 @@ DIGEST_NAME_SENTENCE: Final = (
 
 
 class Names(Model):
-    """How a kind is called on the command line and in paths."""
+    """The names of a kind on the command line and in paths."""
 
     kind: str
     plural: str
@@ -66,15 +66,15 @@ EventType = Annotated[str, AfterValidator(_known_event), Field(json_schema_extra
 
 
 class ProjectSpec(Model):
-    """What a platform team declares of a Project."""
+    """The spec of a Project, which a platform team writes."""
 
     display_name: str = Field(default="", description="Name shown to people.", max_length=253)
 
 
 class ProjectStatus(ServerModel):
-    """What the operator reports of a Project."""
+    """The status of a Project."""
 
-    observed_generation: int = Field(default=0, description="The metadata.generation that this status speaks of.")
+    observed_generation: int = Field(default=0, description="The metadata.generation that this status describes.")
     api_keys: int = Field(default=0, description="How many ApiKeys belong to the project.")
     webhook_endpoints: int = Field(default=0, description="How many WebhookEndpoints belong to the project.")
     conditions: tuple[Condition, ...] = Field(default=(), description="Ready: the project accepts events.")
@@ -94,15 +94,15 @@ class Project(ServerModel):
 
 
 class Handover(Model):
-    """How a key that the operator generates reaches the person who asked for it."""
+    """How a generated key is handed over to the person who requested it."""
 
     secret_name: str = Field(
-        description="Name of the Secret, made by the operator, whose field 'key' has the plaintext until the ttl ends.",
+        description="Name of the Secret that the operator creates; its field 'key' has the plaintext for the ttl.",
         min_length=1,
         max_length=253,
         pattern=NAME_PATTERN,
     )
-    ttl: Duration = Field(default="1h", description="How long that Secret stays, from 1m to 168h.")
+    ttl: Duration = Field(default="1h", description="How long the Secret exists, from 1m to 168h.")
 
     @model_validator(mode="after")
     def _ttl_within_bounds(self) -> Self:
@@ -113,21 +113,21 @@ class Handover(Model):
 
 
 class ApiKeySpec(Model):
-    """What is declared of an ApiKey: exactly one of ``handover`` and ``digest``."""
+    """The spec of an ApiKey: exactly one of ``handover`` and ``digest``."""
 
-    project_ref: ProjectRef = Field(description="The Project that the key opens; it cannot be changed.")
+    project_ref: ProjectRef = Field(description="The Project that the key gives access to; it cannot be changed.")
     display_name: str = Field(default="", description="Name shown to people.", max_length=253)
     handover: Handover | None = Field(
         default=None, description="Let the operator generate the key and hand it over once in a Secret."
     )
     digest: str | None = Field(
         default=None,
-        description="sha256:<hex> of a key made elsewhere, whose keyId is this object's name; "
-        "the plaintext never enters the cluster.",
+        description="sha256:<hex> of a key that was generated elsewhere; its keyId is this object's name. "
+        "The plaintext never enters the cluster.",
         max_length=DIGEST_LENGTH,
         pattern=DIGEST_PATTERN,
     )
-    expires_at: Timestamp | None = Field(default=None, description="When the key stops working; never, where not set.")
+    expires_at: Timestamp | None = Field(default=None, description="When the key expires; never, if not set.")
 
     @model_validator(mode="after")
     def _one_origin(self) -> Self:
@@ -137,7 +137,7 @@ class ApiKeySpec(Model):
 
 
 class HandoverState(StrEnum):
-    """Where a handover stands."""
+    """The phase of a handover."""
 
     PENDING = "Pending"
     DELIVERED = "Delivered"
@@ -145,21 +145,21 @@ class HandoverState(StrEnum):
 
 
 class HandoverStatus(ServerModel):
-    """Where the handover of a generated key stands."""
+    """The state of the handover of a generated key."""
 
-    state: HandoverState = Field(description="Pending, Delivered (the Secret is there) or Removed.")
-    remove_at: Timestamp | None = Field(default=None, description="When the Secret is, or was to be, removed.")
+    state: HandoverState = Field(description="Pending, Delivered (the Secret exists) or Removed.")
+    remove_at: Timestamp | None = Field(default=None, description="The time at which the operator removes the Secret.")
 
 
 class ApiKeyStatus(ServerModel):
-    """What the operator reports of an ApiKey; never the key."""
+    """The status of an ApiKey; it never contains the key."""
 
-    observed_generation: int = Field(default=0, description="The metadata.generation that this status speaks of.")
-    key_id: str | None = Field(default=None, description="The public part of the key, by which it is looked up.")
-    digest: str | None = Field(default=None, description="sha256:<hex> of the key, all that is kept of it.")
-    handover: HandoverStatus | None = Field(default=None, description="Where the handover stands.")
-    last_used_at: Timestamp | None = Field(default=None, description="When the key was last used, written rarely.")
-    conditions: tuple[Condition, ...] = Field(default=(), description="Ready: the key opens its project.")
+    observed_generation: int = Field(default=0, description="The metadata.generation that this status describes.")
+    key_id: str | None = Field(default=None, description="The public part of the key, which identifies it.")
+    digest: str | None = Field(default=None, description="sha256:<hex> of the key; the key itself is not stored.")
+    handover: HandoverStatus | None = Field(default=None, description="State of the handover.")
+    last_used_at: Timestamp | None = Field(default=None, description="When the key was last used; updated rarely.")
+    conditions: tuple[Condition, ...] = Field(default=(), description="Ready: the key gives access to its project.")
 
 
 class ApiKey(ServerModel):
@@ -185,19 +185,19 @@ HeaderValue = Annotated[str, StringConstraints(max_length=4096, pattern=HEADER_V
 
 
 class RateLimit(Model):
-    """How fast an endpoint may be sent to."""
+    """The rate limit of an endpoint."""
 
     per_minute: StrictInt = Field(
-        description="Attempts a minute at most, spread evenly, from 1 to 60000.", ge=1, le=60_000
+        description="Maximum attempts per minute, evenly spaced, from 1 to 60000.", ge=1, le=60_000
     )
 
 
 class Signing(Model):
-    """How the signing secret is kept."""
+    """The rotation of the signing secret."""
 
     rotation: StrictInt = Field(
         default=0,
-        description="Raise it to have a new signing secret made; the old one signs beside it for the overlap.",
+        description="Increase it to generate a new signing secret; the old secret also signs during the overlap.",
         ge=0,
         le=1_000_000,
     )
@@ -213,37 +213,37 @@ class Signing(Model):
 
 
 class WebhookEndpointSpec(Model):
-    """What is declared of an endpoint: where to deliver which events, and how."""
+    """The spec of an endpoint: its URL, its events, and how to deliver them."""
 
     project_ref: ProjectRef = Field(description="The Project whose events are delivered; it cannot be changed.")
     url: Annotated[str, AfterValidator(check_url)] = Field(
-        description="Where deliveries are posted: an absolute https URL without userinfo and fragment "
-        "(http only where the installation allows it).",
+        description="URL of the receiver: an absolute https URL without userinfo or fragment "
+        "(http only if the installation allows it).",
         min_length=1,
         max_length=MAX_URL_LENGTH,
     )
     events: tuple[EventType, ...] = Field(
-        description="The event types delivered here, each once.", min_length=1, max_length=len(EVENT_TYPES)
+        description="Event types to deliver, each once.", min_length=1, max_length=len(EVENT_TYPES)
     )
-    suspend: StrictBool = Field(default=False, description="true holds deliveries, false lets them go.")
-    timeout: Duration = Field(default="15s", description="Time for one whole attempt, from 1s to 30s.")
+    suspend: StrictBool = Field(default=False, description="true pauses deliveries, false resumes them.")
+    timeout: Duration = Field(default="15s", description="Timeout of one whole attempt, from 1s to 30s.")
     max_in_flight: StrictInt = Field(
         default=8,
-        description="How many deliveries may be under way at once, from 1 to 64. After an attempt that timed out, "
-        "at most 2 are under way until one succeeds.",
+        description="Maximum attempts in flight at once, from 1 to 64. After an attempt timed out, "
+        "at most 2 are in flight until one succeeds.",
         ge=1,
         le=64,
     )
     headers: dict[HeaderName, HeaderValue] = Field(
         default_factory=dict,
-        description="Static headers added to every delivery; those that Hookwright sets are refused. "
-        "Not a place for secrets: whoever may read this object, with kubectl describe too, sees the values.",
+        description="Static headers of every delivery; headers that Hookwright sets are refused. "
+        "Do not put secrets here: everyone who can read this object, as with kubectl describe, sees the values.",
         max_length=MAX_HEADERS,
     )
     rate_limit: RateLimit | None = Field(
-        default=None, description="How fast this endpoint may be sent to; no limit where not set."
+        default=None, description="Maximum rate of attempts to this endpoint; no limit if not set."
     )
-    signing: Signing = Field(default=Signing(), description="How the signing secret is kept.")
+    signing: Signing = Field(default=Signing(), description="Rotation of the signing secret.")
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -266,24 +266,24 @@ class SecretKeyRef(ServerModel):
 
 
 class DeliveryCounts(ServerModel):
-    """Counts of deliveries, brought up to date rarely, never per delivery."""
+    """Counts of deliveries; they are updated rarely, never per delivery."""
 
-    pending: int = Field(default=0, description="Not yet delivered, failed or discarded.")
+    pending: int = Field(default=0, description="Accepted, and not yet delivered, failed or discarded.")
     delivered: int = Field(default=0, description="Answered with a 2xx status.")
-    failed: int = Field(default=0, description="Given up after the last retry.")
-    discarded: int = Field(default=0, description="Dropped because the endpoint was deleted.")
+    failed: int = Field(default=0, description="Failed after the last retry.")
+    discarded: int = Field(default=0, description="Discarded because the endpoint was deleted.")
     last_attempt_time: Timestamp | None = Field(default=None, description="When the last attempt ended.")
     last_status_code: int | None = Field(
-        default=None, description="HTTP status of the last attempt; 0 where there was no HTTP answer."
+        default=None, description="HTTP status of the last attempt; 0 if there was no HTTP response."
     )
 
 
 class WebhookEndpointStatus(ServerModel):
-    """What the operator reports of an endpoint."""
+    """The status of an endpoint."""
 
-    observed_generation: int = Field(default=0, description="The metadata.generation that this status speaks of.")
-    signing_secret_ref: SecretKeyRef | None = Field(default=None, description="Where the signing secret is.")
-    deliveries: DeliveryCounts | None = Field(default=None, description="Counts of deliveries, flushed rarely.")
+    observed_generation: int = Field(default=0, description="The metadata.generation that this status describes.")
+    signing_secret_ref: SecretKeyRef | None = Field(default=None, description="Location of the signing secret.")
+    deliveries: DeliveryCounts | None = Field(default=None, description="Counts of deliveries; updated rarely.")
     conditions: tuple[Condition, ...] = Field(
         default=(),
         description="Ready: deliveries can be signed and sent. Reachable: the last attempt was answered 2xx.",

@@ -1,8 +1,8 @@
-"""Pure: the CEL rules of the CRDs, what a schema alone cannot say or says unreadably.
+"""Pure: the CEL rules of the CRDs, for constraints that a schema cannot express or cannot express readably.
 
-Each rule has a counterpart in the models, except those that compare with the object as it was, which only
-the API server knows. Values that could hold a credential are refused as ``FieldValueForbidden``, for then the
-server does not repeat them.
+Each rule has a counterpart in the models, except rules that compare with the previous object, which only the API server
+knows. Values that could contain a credential are refused as ``FieldValueForbidden``, because then the server does not
+repeat them.
 
 Source: Kubernetes, "Common Expression Language in Kubernetes", with ``reason`` and ``fieldPath`` of 1.28.
 """
@@ -34,14 +34,14 @@ class Rule:
 
     rule: str
     message: str
-    """The sentence for those that break the rule; with ``computed``, a CEL expression that gives it."""
+    """The error message for objects that break the rule; with ``computed``, a CEL expression that returns it."""
     computed: bool = False
     field: str = ""
-    """Which field below is at fault, such as ``.digest``; the rule's own place where empty."""
+    """The faulty field below the rule's path, such as ``.digest``; empty if the fault is at the path itself."""
     reason: str = ""
 
     def to_kubernetes(self) -> Schema:
-        """Return the JSON form that stands in a schema."""
+        """Return the JSON form for a schema."""
         entry = {
             "rule": self.rule,
             "messageExpression" if self.computed else "message": self.message,
@@ -67,11 +67,11 @@ SENTENCES: Final[Mapping[str, Mapping[str, str]]] = {
         "reason": FORBIDDEN,
     },
 }
-"""For every pattern in the models, what its value must be."""
+"""The error message for every pattern in the models."""
 
 
 def _kept(field: str, sentence: str) -> Rule:
-    """Return the rule that an optional field, once the object is made, is neither set, changed nor removed."""
+    """Return the rule that an optional field cannot be added, changed or removed after creation."""
     same = f"(!has(self.{field}) || self.{field} == oldSelf.{field})"
     return Rule(f"has(self.{field}) == has(oldSelf.{field}) && {same}", sentence, field=f".{field}", reason=FORBIDDEN)
 
@@ -92,7 +92,7 @@ def _url(rule: UrlRule) -> Rule:
 
 
 _PROJECT_KEPT: Final = Rule(
-    "self == oldSelf", "projectRef cannot be changed; make a new object for the other project", reason=FORBIDDEN
+    "self == oldSelf", "projectRef cannot be changed; create a new object for the other project", reason=FORBIDDEN
 )
 _RESERVED: Final = "[" + ", ".join(f"'{name}'" for name in sorted(RESERVED_HEADERS)) + "]"
 
@@ -108,8 +108,8 @@ RULES: Final[Mapping[str, Mapping[str, tuple[Rule, ...]]]] = {
         ),
         "spec": (
             Rule("has(self.handover) != has(self.digest)", "exactly one of handover and digest must be set"),
-            _kept("handover", "handover cannot be changed once the key is made; make a new ApiKey"),
-            _kept("digest", "digest cannot be changed, for it is the key itself; make a new ApiKey"),
+            _kept("handover", "handover cannot be changed after the key is generated; create a new ApiKey"),
+            _kept("digest", "digest cannot be changed, because it identifies the key; create a new ApiKey"),
         ),
         "spec.projectRef": (_PROJECT_KEPT,),
         "spec.handover.ttl": (_duration("ttl", TTL_BOUNDS, "30m, 1h or 1h30m"),),
@@ -144,4 +144,4 @@ RULES: Final[Mapping[str, Mapping[str, tuple[Rule, ...]]]] = {
         ),
     },
 }
-"""For every kind, the rules by the place that they stand at; the empty place is the object itself."""
+"""The rules of every kind by their path; the empty path is the object itself."""

@@ -1,8 +1,8 @@
-"""Pure: from a pydantic model to the structural OpenAPI v3 schema of a CustomResourceDefinition.
+"""Pure: conversion of a pydantic model to the structural OpenAPI v3 schema of a CustomResourceDefinition.
 
-Source: Kubernetes, "Extend the Kubernetes API with CustomResourceDefinitions", section "Specifying a
-structural schema". A keyword or form that has no equal there raises, rather than to be left out: a bound
-that silently vanished would be a bound that the API server does not enforce.
+Source: Kubernetes, "Extend the Kubernetes API with CustomResourceDefinitions", section "Specifying a structural
+schema". A keyword or form without an equivalent there raises an error. If it were omitted, the API server would not
+enforce it.
 """
 
 from collections.abc import Callable, Mapping
@@ -11,7 +11,7 @@ from typing import Any, Final, TypeAlias
 from pydantic import BaseModel
 
 Schema: TypeAlias = dict[str, Any]
-"""A JSON schema, or a part of one, as the JSON object that it is."""
+"""A JSON schema, or a part of one, as a JSON object."""
 
 _DROPPED: Final = frozenset({"title", "$defs"})
 _KEPT: Final = frozenset(
@@ -21,14 +21,14 @@ _KEPT: Final = frozenset(
     }
 )  # fmt: skip
 _FIRST: Final = ("type", "description", "default")
-"""What a reader of the YAML looks for first."""
+"""The keys that come first in the YAML, because readers look for them first."""
 _TYPES: Final = frozenset({"object", "array", "string", "integer", "number", "boolean"})
 _FORMATS: Final = frozenset({"date-time"})
 _NULL: Final[Schema] = {"type": "null"}
 
 
 class SchemaError(ValueError):
-    """A model that no structural schema can be made of."""
+    """A model that cannot be converted to a structural schema."""
 
     def __init__(self, path: str, fault: str) -> None:
         super().__init__(f"{path.lstrip('.') or 'the schema'}: {fault}")
@@ -39,20 +39,19 @@ def structural(model: type[BaseModel], *, sentences: Mapping[str, Mapping[str, s
 
     Args:
         model: the model; its aliases become the property names.
-        sentences: for every ``pattern`` of the model, the ``message`` (and what else a CEL rule has, such
-            as ``reason``) for those whose value does not match.
-        defaults: whether the API server is to fill in the models' defaults.
+        sentences: for every ``pattern`` of the model, the ``message`` for values that do not match. It may have more
+            fields of a CEL rule, such as ``reason``.
+        defaults: whether the API server should fill in the models' defaults.
 
     Raises:
-        SchemaError: the model uses something that a structural schema does not have, or a pattern
-            without a sentence.
+        SchemaError: the model uses a feature that a structural schema does not have, or a pattern has no message.
     """
     schema = model.model_json_schema(by_alias=True)
     return _Conversion(schema.get("$defs", {}), sentences, defaults=defaults).convert(schema, "")
 
 
 class _Conversion:
-    """One walk over a JSON schema; each handler turns one keyword of a node into its structural form."""
+    """One walk over a JSON schema; each handler converts one keyword of a node to its structural form."""
 
     def __init__(self, definitions: Schema, sentences: Mapping[str, Mapping[str, str]], *, defaults: bool) -> None:
         self._definitions = definitions
@@ -73,7 +72,7 @@ class _Conversion:
         }
 
     def convert(self, node: Schema, path: str) -> Schema:
-        """Return the structural form of one node, which stands at ``path`` (for messages)."""
+        """Return the structural form of one node; ``path`` is its path for error messages."""
         result = {keyword: _kept(value) for keyword, value in node.items() if keyword in _KEPT}
         for keyword, value in node.items():
             if keyword in self._handlers:
@@ -81,7 +80,7 @@ class _Conversion:
                 _refuse_clash(result, converted, path)
                 result = converted | result
             elif keyword not in _KEPT | _DROPPED:
-                raise SchemaError(path, f"keyword {keyword!r} has no equal in a structural schema")
+                raise SchemaError(path, f"keyword {keyword!r} has no equivalent in a structural schema")
         return _checked(result, path)
 
     def _reference(self, reference: str, path: str) -> Schema:
@@ -96,12 +95,12 @@ class _Conversion:
     def _optional(self, choices: list[Schema], path: str) -> Schema:
         others = [choice for choice in choices if choice != _NULL]
         if len(others) != 1 or len(others) == len(choices):
-            raise SchemaError(path, "of anyOf only 'a type or null' has an equal: a field that may be absent")
+            raise SchemaError(path, "anyOf must be 'a type or null', which means a field that may be absent")
         return self.convert(others[0], path)
 
     def _additional_properties(self, value: Any, path: str) -> Schema:
         if value is False:
-            return {}  # what the schema does not name is refused, or pruned, by the API server anyway
+            return {}  # the API server refuses or prunes undeclared properties anyway
         if value is True:
             raise SchemaError(path, "values of any type are not structural; name their type")
         return {"additionalProperties": self.convert(value, f"{path}{{}}")}
@@ -130,14 +129,14 @@ class _Conversion:
         return self._sentence(pattern, f"self.matches({cel_text(pattern)})", path)
 
     def _sentence(self, pattern: str, rule: str, path: str) -> Schema:
-        """Return a CEL rule for a pattern: the server's own message would be the bare pattern."""
+        """Return a CEL rule for a pattern, because the server's own error message would be the bare pattern."""
         if pattern not in self._sentences:
-            raise SchemaError(path, f"pattern {pattern!r} has no sentence that says what would be right")
+            raise SchemaError(path, f"pattern {pattern!r} has no error message")
         return {"x-kubernetes-validations": [{"rule": rule, **self._sentences[pattern]}]}
 
 
 def cel_text(text: str) -> str:
-    r"""Return a CEL string literal; raw, for patterns are hard enough to read with one ``\`` each."""
+    r"""Return a CEL string literal; raw, because patterns are easier to read with single ``\`` characters."""
     if '"' not in text:
         return f'r"{text}"'
     if "'" not in text:
@@ -147,17 +146,17 @@ def cel_text(text: str) -> str:
 
 
 def _kept(value: Any) -> Any:
-    """Return a value as it goes into YAML: a list of its own (so no anchors), plain quotes for docstring markup."""
+    """Return a value in its form for YAML: a new list (so no anchors), plain quotes instead of docstring markup."""
     if isinstance(value, str):
         return value.replace("``", "'")
     return list(value) if isinstance(value, list) else value
 
 
 def _refuse_clash(outer: Schema, inner: Schema, path: str) -> None:
-    """Refuse what stands both beside a ``$ref`` or ``anyOf`` and inside; only a description may, and the outer wins."""
+    """Refuse keywords that exist both beside a ``$ref`` or ``anyOf`` and inside; of two descriptions the outer wins."""
     both = (outer.keys() & inner.keys()) - {"description"}
     if both:
-        raise SchemaError(path, f"{', '.join(sorted(both))} given twice; say it once")
+        raise SchemaError(path, f"{', '.join(sorted(both))} given twice; give it once")
 
 
 def _checked(node: Schema, path: str) -> Schema:

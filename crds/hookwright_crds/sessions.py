@@ -1,9 +1,9 @@
-"""Pure: the form of the keys that sign session tokens, in a Secret of the installation's own namespace.
+"""Pure: the form of the keys that sign session tokens, in a Secret of the installation's namespace.
 
-The operator makes the Secret and rotates it, the API reads it. Each of its fields is one key: the
-field's name is ``k<seconds since the epoch at which it was made>`` and serves as the token's ``kid``;
-its content is the base64 text of 32 random bytes. The newest key signs, every one verifies, so that a
-rotation logs nobody out; a key may go once every token that it signed has expired.
+The operator creates the Secret and rotates it; the API reads it. Each field of the Secret is one key. The field's name
+is ``k<seconds since the epoch at its creation>`` and is the token's ``kid``. Its content is the base64 text of 32
+random bytes. The newest key signs and all keys verify, so a rotation logs no user out. A key may be removed once every
+token that it signed has expired.
 """
 
 import base64
@@ -16,7 +16,7 @@ from typing import Final
 SESSION_KEYS_NAME: Final = "hookwright-session-keys"
 SESSION_KEYS_TYPE: Final = "hookwright.dev/session-keys"
 SESSION_KEY_LENGTH: Final = 32
-"""Bytes of a key; what HMAC-SHA256 needs at least (RFC 7518, 3.2)."""
+"""Bytes of a key; HMAC-SHA256 needs at least this many (RFC 7518, 3.2)."""
 
 _FIELD: Final = re.compile(r"k([0-9]{1,12})")
 
@@ -26,8 +26,8 @@ class SessionKey:
     """One signing key.
 
     Attributes:
-        kid: its public name, which stands in the token's header.
-        made_at: when it was made, in seconds since the epoch.
+        kid: its public name, which the token's header contains.
+        made_at: when it was created, in seconds since the epoch.
         secret: 32 random bytes.
     """
 
@@ -37,7 +37,7 @@ class SessionKey:
 
 
 def session_key_field(made_at: int) -> str:
-    """Return the name of the field, and ``kid``, of a key made at a time in seconds since the epoch."""
+    """Return the field name, and ``kid``, of a key that is created at a time in seconds since the epoch."""
     return f"k{made_at}"
 
 
@@ -45,7 +45,7 @@ def format_session_key(secret: bytes) -> str:
     """Return the content of the field of a key.
 
     Raises:
-        ValueError: the key has not 32 bytes.
+        ValueError: the key does not have 32 bytes.
     """
     if len(secret) != SESSION_KEY_LENGTH:
         raise ValueError(f"a session key must have {SESSION_KEY_LENGTH} bytes, not {len(secret)}")
@@ -53,9 +53,9 @@ def format_session_key(secret: bytes) -> str:
 
 
 def parse_session_keys(fields: Mapping[str, str]) -> tuple[SessionKey, ...]:
-    """Return the keys in a Secret's decoded fields, the newest, which signs, first.
+    """Return the keys in a Secret's decoded fields, newest first; the newest key signs.
 
-    Fields that hold no key are passed over: a key that cannot be read must not take the others with it.
+    Invalid fields are ignored, so that one unreadable key does not disable the others.
     """
     keys = (_parse(name, text) for name, text in fields.items())
     return tuple(sorted((key for key in keys if key), key=lambda key: key.made_at, reverse=True))

@@ -1,7 +1,7 @@
-"""Pure: the bounded part of an object that Hookwright keeps, whatever tenants write into the rest.
+"""Pure: the bounded part of an object that Hookwright keeps, whatever size the tenant gives the rest.
 
-A tenant can give an object 256 KiB of annotations, any number of labels and finalizers, and a Secret 1 MiB of data. The
-metadata that Hookwright reads is kept, and the fields of a Secret that Hookwright writes.
+A tenant can give an object 256 KiB of annotations, any number of labels and finalizers, and a Secret 1 MiB of data.
+Hookwright keeps the metadata that it reads, and the fields of a Secret that it writes.
 """
 
 import re
@@ -9,9 +9,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 KEPT_BYTES: Final = 4096
-"""Most bytes kept of an object's annotations, of its finalizers, and of a Secret's fields, each."""
+"""Maximum bytes that are kept of an object's annotations, of its finalizers, and of a Secret's fields, each."""
 MORE_FINALIZERS: Final = "hookwright.dev/more"
-"""Stands in the list of finalizers for those that were left out; no finalizer is called that."""
+"""A placeholder in the list of finalizers for those that were removed; no finalizer has this name."""
 
 _PREFIX: Final = "hookwright.dev/"
 _FINALIZER: Final = "hookwright.dev/deliveries"
@@ -19,17 +19,17 @@ _OWNERS: Final = 16
 _PLAIN: Final = ("name", "namespace", "uid", "resourceVersion", "generation", "creationTimestamp", "deletionTimestamp")
 _LABELS: Final = ("app.kubernetes.io/managed-by", "hookwright.dev/owner-uid")
 _FIELDS: Final = ("secret", "previous", "previous-2", "previous-3", "key")
-"""Of the Secrets that the operator makes for endpoints and ApiKeys; those of session keys match the next pattern."""
+"""Fields of Secrets that the operator creates for endpoints and ApiKeys; session keys match the next pattern."""
 _SESSION_KEY: Final = re.compile(r"k[0-9]{1,12}")
 
 
 def trimmed(body: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an object with the part of its metadata that is kept; spec and status are bounded by the kind's schema."""
+    """Return an object with the kept part of its metadata; the kind's schema limits the size of spec and status."""
     return {**body, "metadata": _metadata(body["metadata"])}
 
 
 def trimmed_secret(body: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a Secret with the parts of its metadata and of its data that are kept; other objects have no data."""
+    """Return a Secret with the kept parts of its metadata and of its data; other objects have no data."""
     kept = trimmed(body)
     if "data" in body:
         kept["data"] = _fields(body["data"] or {})
@@ -58,14 +58,14 @@ def _finalizers(written: list[str]) -> list[str]:
 
 
 def _fields(data: Mapping[str, str]) -> dict[str, str]:
-    """Return the known fields; one that is too long is kept empty, so that it counts as invalid and not as missing."""
+    """Return the known fields; a field that is too long becomes empty, so that it counts as invalid."""
     known = {name: data[name] for name in _FIELDS if name in data}
     session_keys = ((name, text) for name, text in data.items() if _SESSION_KEY.fullmatch(name))
     return dict.fromkeys(known, "") | _within([*known.items(), *session_keys])
 
 
 def _within(items: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """Return those of the items that fit one after the other."""
+    """Return the items that fit into the limit, chosen in their order."""
     kept, left = {}, KEPT_BYTES
     for name, text in items:
         size = len(name) + len(text)

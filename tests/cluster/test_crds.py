@@ -281,11 +281,11 @@ def test_endpoints_of_one_project_can_be_selected(kubectl: Kubectl, namespace: s
 
 
 def test_explain_tells_what_a_field_is_for(kubectl: Kubectl) -> None:
-    """The models' descriptions are what ``kubectl explain`` prints, warnings about secrets included."""
+    """``kubectl explain`` prints the models' descriptions, with the warning about secrets."""
     url = " ".join(kubectl("explain", "webhookendpoint.spec.url").stdout.split())
-    assert "an absolute https URL without userinfo and fragment" in url
+    assert "an absolute https URL without userinfo or fragment" in url
     headers = " ".join(kubectl("explain", "webhookendpoint.spec.headers").stdout.split())
-    assert "Not a place for secrets" in headers
+    assert "Do not put secrets here" in headers
 
 
 def test_the_schemas_are_structural(kubectl: Kubectl) -> None:

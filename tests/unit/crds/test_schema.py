@@ -1,4 +1,4 @@
-"""The generator turns models into structural schemas, and refuses what has no equal there."""
+"""Conversion of models to structural schemas; keywords without an equivalent are refused."""
 
 import re
 from enum import StrEnum
@@ -21,7 +21,7 @@ class Colour(StrEnum):
 
 
 class Inner(Model):
-    """What is inside."""
+    """A nested model."""
 
     name: str = "x"
 
@@ -33,7 +33,7 @@ class Recursive(Model):
 
 
 class Open(BaseModel):
-    """A model that takes any field."""
+    """A model that accepts any field."""
 
     model_config = ConfigDict(extra="allow")
     name: str
@@ -47,7 +47,7 @@ def field_schema(annotation: Any, default: Any = ..., *, defaults: bool = True) 
 
 
 def _name(value: object) -> str:
-    """Return an id without addresses of objects, which differ from process to process."""
+    """Return a test id without addresses of objects, which differ between processes."""
     return re.sub(r" at 0x[0-9a-f]+", "", str(value))
 
 
@@ -93,7 +93,7 @@ def _name(value: object) -> str:
             Inner | None,
             {
                 "type": "object",
-                "description": "What is inside.",
+                "description": "A nested model.",
                 "properties": {"name": {"type": "string", "default": "x"}},
             },
         ),
@@ -110,29 +110,29 @@ def _name(value: object) -> str:
     ids=_name,
 )
 def test_a_field_becomes_its_structural_form(annotation: Any, expected: dict[str, Any]) -> None:
-    """References are inlined, optional is absent rather than null, patterns speak in sentences, titles go."""
+    """References are inlined, optional fields may be absent, patterns have messages, titles are removed."""
     assert field_schema(annotation) == expected
 
 
 @pytest.mark.parametrize(
     ("annotation", "fault"),
     [
-        (Annotated[int, Field(gt=0)], "keyword 'exclusiveMinimum' has no equal"),
-        (set[str], "keyword 'uniqueItems' has no equal"),
-        (tuple[int, str], "keyword 'prefixItems' has no equal"),
-        (Annotated[str, Field(examples=["a"])], "keyword 'examples' has no equal"),
-        (Annotated[str, Field(json_schema_extra={"nullable": True})], "keyword 'nullable' has no equal"),
+        (Annotated[int, Field(gt=0)], "keyword 'exclusiveMinimum' has no equivalent"),
+        (set[str], "keyword 'uniqueItems' has no equivalent"),
+        (tuple[int, str], "keyword 'prefixItems' has no equivalent"),
+        (Annotated[str, Field(examples=["a"])], "keyword 'examples' has no equivalent"),
+        (Annotated[str, Field(json_schema_extra={"nullable": True})], "keyword 'nullable' has no equivalent"),
         (Recursive, "Recursive contains itself"),
-        (int | str, "of anyOf only 'a type or null'"),
-        (int | str | None, "of anyOf only 'a type or null'"),
+        (int | str, "anyOf must be 'a type or null'"),
+        (int | str | None, "anyOf must be 'a type or null'"),
         (Any, "type None is none of"),
         (None, "type 'null' is none of"),
         (list[Any], "type None is none of"),
         (dict[str, Any], "values of any type are not structural"),
         (Open, "values of any type are not structural"),
-        (Annotated[str, Field(pattern="^x$")], "pattern '^x$' has no sentence"),
+        (Annotated[str, Field(pattern="^x$")], "pattern '^x$' has no error message"),
         (Annotated[str, Field(json_schema_extra={"format": "uuid"})], "format 'uuid' is not checked"),
-        (Annotated[str, Field(json_schema_extra={"anyOf": [{"type": "string"}]})], "of anyOf only"),
+        (Annotated[str, Field(json_schema_extra={"anyOf": [{"type": "string"}]})], "anyOf must be"),
         (
             Annotated[str, Field(json_schema_extra={"anyOf": [{"type": "integer"}, {"type": "null"}]})],
             "type given twice",
@@ -150,7 +150,7 @@ def test_a_field_becomes_its_structural_form(annotation: Any, expected: dict[str
     ids=_name,
 )
 def test_what_is_not_structural_raises_and_names_its_place(annotation: Any, fault: str) -> None:
-    """Nothing of a model is left out in silence: a bound that vanished would be one that nobody enforces."""
+    """No constraint of a model is omitted silently, because the API server would not enforce it."""
     with pytest.raises(SchemaError) as error:
         field_schema(annotation)
     assert str(error.value).startswith("field")
@@ -158,23 +158,23 @@ def test_what_is_not_structural_raises_and_names_its_place(annotation: Any, faul
 
 
 def test_a_model_without_fields_raises() -> None:
-    """An object of unknown content would be pruned to nothing by the API server."""
+    """An object of unknown content is refused, because the API server would prune all of it."""
     with pytest.raises(SchemaError, match=r"^the schema: an object must name"):
         structural(create_model("Empty"), sentences={}, defaults=True)
 
 
 def test_defaults_are_written_only_where_they_are_wanted() -> None:
-    """A spec is completed by the API server; a status holds only what the operator wrote."""
+    """A spec has defaults, which the API server fills in; a status has none."""
     assert field_schema(int, 3, defaults=True) == {"type": "integer", "default": 3}
     assert field_schema(int, 3, defaults=False) == {"type": "integer"}
     assert field_schema(int | None, None) == {"type": "integer"}
 
 
 def test_required_fields_are_named_as_in_kubernetes() -> None:
-    """Names are the aliases, and only fields without a default are required."""
+    """Property names are the aliases, and only fields without a default are required."""
 
     class Subject(Model):
-        """A subject."""
+        """A model with an alias and defaults."""
 
         first_name: str
         last_name: str = ""
@@ -194,5 +194,5 @@ def test_required_fields_are_named_as_in_kubernetes() -> None:
     ],
 )
 def test_cel_text_quotes_any_pattern(text: str, literal: str) -> None:
-    """Raw where one kind of quote is free, escaped otherwise."""
+    """The literal is raw if one kind of quote is free, and escaped otherwise."""
     assert cel_text(text) == literal

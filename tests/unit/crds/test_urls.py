@@ -1,4 +1,4 @@
-"""URLs: what is refused and why, and that all parsers read the rest alike."""
+"""URLs: which are refused and why; all parsers read the accepted ones alike."""
 
 import re
 import time
@@ -27,7 +27,7 @@ URLISH = st.text(alphabet="htps:/[]@#?%2a.-_ \\\n\té", max_size=30).map(lambda 
     ],
 )  # fmt: skip
 def test_a_plain_url_passes_unchanged(url: str) -> None:
-    """The URL is kept as it was written: not normalised, not lower-cased."""
+    """An accepted URL is kept unchanged: not normalised, not lower-cased."""
     assert check_url(url) == url
 
 
@@ -41,8 +41,8 @@ def test_a_plain_url_passes_unchanged(url: str) -> None:
         ("file:///etc/passwd", "must be an absolute https URL"),
         ("https:/example.com", "must be an absolute https URL"),
         ("https:///hooks", "must be an absolute https URL"),
-        ("https://user:hunter2@example.com", "must not carry a user name or password"),
-        ("https://hunter2@example.com", "must not carry a user name or password"),
+        ("https://user:hunter2@example.com", "must not contain a user name or password"),
+        ("https://hunter2@example.com", "must not contain a user name or password"),
         ("https://example.com/#hunter2", "must not have a fragment"),
         ("https://example.com/a b", "must not contain white space"),
         ("https://example.com/a\n", "must not contain white space"),
@@ -70,7 +70,7 @@ def test_a_plain_url_passes_unchanged(url: str) -> None:
     ],
 )
 def test_a_fault_is_told_without_repeating_the_url(url: str, sentence: str) -> None:
-    """One fault, one sentence that says what would be right; a credential in the URL is not told."""
+    """Each fault has one sentence with the correct form; a credential in the URL is not repeated."""
     with pytest.raises(ValueError, match=sentence) as error:
         check_url(url)
     assert "hunter2" not in str(error.value)
@@ -78,7 +78,7 @@ def test_a_fault_is_told_without_repeating_the_url(url: str, sentence: str) -> N
 
 @given(st.sampled_from(["http", "https", "HTTPS"]), HOSTS, PORTS, TAILS)
 def test_every_parser_reads_an_accepted_url_alike(scheme: str, host: str, port: int | None, tail: str) -> None:
-    """Python's parser and the delivery client's see the same host and port, so none is talked into another one."""
+    """Python's parser and the delivery client's parser find the same host and port."""
     url = check_url(f"{scheme}://{host}" + (f":{port}" if port else "") + tail)
     parsed, client = urlsplit(url), URL(url)
     assert parsed.hostname == host.lower().strip("[]")
@@ -94,7 +94,7 @@ def test_every_parser_reads_an_accepted_url_alike(scheme: str, host: str, port: 
 
 @given(URLISH)
 def test_no_text_raises_anything_but_a_sentence(url: str) -> None:
-    """Whatever passes has a host and neither userinfo, fragment nor white space."""
+    """Every accepted URL has a host, and no userinfo, fragment or white space."""
     broken = [rule.sentence for rule in URL_RULES if not rule.allows(url)]
     if broken:
         with pytest.raises(ValueError, match=re.escape(broken[0])):
@@ -109,8 +109,8 @@ def test_no_text_raises_anything_but_a_sentence(url: str) -> None:
 
 @given(st.ip_addresses(v=6))
 def test_every_ipv6_address_is_accepted_in_its_forms(address: IPv6Address) -> None:
-    """Short and long form; the dotted form of an IPv4 address inside is another matter."""
-    # From Python 3.13 on, `exploded` is dotted too where an IPv4 address is inside.
+    """The short and the long form are accepted; the dotted form of an IPv4 address inside is another case."""
+    # Since Python 3.13, `exploded` is dotted too if an IPv4 address is inside.
     groups = [f"{int.from_bytes(address.packed[place : place + 2]):04x}" for place in range(0, 16, 2)]
     assert check_url(f"https://[{':'.join(groups)}]/")
     short = str(address)
@@ -130,13 +130,13 @@ def test_what_the_pattern_takes_for_ipv6_is_one(text: str) -> None:
 
 
 def test_a_port_is_from_1_to_65535() -> None:
-    """The pattern takes exactly the ports that there are, without leading zeros."""
+    """The pattern accepts exactly the ports from 1 to 65535, without leading zeros."""
     accepted = [port for port in range(70_000) if re.fullmatch(_PORT, str(port))]
     assert accepted == list(range(1, 65_536))
 
 
 def test_the_longest_url_is_judged_at_once() -> None:
-    """No pattern takes more than linear time over hostile text, whatever is repeated (seconds; measured 0.001)."""
+    """Every pattern takes at most linear time over hostile text (limit in seconds; measured 0.001)."""
     for part in ("a.", "%", "@", "[", ":", "a", "-", "1:", "::"):
         url = ("https://" + part * MAX_URL_LENGTH)[:MAX_URL_LENGTH]
         start = time.process_time()
