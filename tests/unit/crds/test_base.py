@@ -1,4 +1,4 @@
-"""Durations, times and naming, as every model of the contract has them."""
+"""Durations, times and field names of the models."""
 
 import re
 from datetime import UTC, datetime, timedelta, timezone
@@ -31,7 +31,7 @@ TIMESTAMP: TypeAdapter[datetime] = TypeAdapter(Timestamp)
     [("0s", 0), ("15s", 15), ("2m", 120), ("1h", 3600), ("1h30m", 5400), ("1h0m1s", 3601), ("90m", 5400), ("007s", 7)],
 )
 def test_a_duration_is_hours_minutes_and_seconds(text: str, seconds: int) -> None:
-    """Each unit may be left out, and may be more than 59."""
+    """Each unit may be omitted, and may be more than 59."""
     assert parse_duration(text) == timedelta(seconds=seconds)
 
 
@@ -41,14 +41,14 @@ def test_a_duration_is_hours_minutes_and_seconds(text: str, seconds: int) -> Non
      "\uff11\uff15s", "1H", "999999s", "9" * 400 + "h"],
 )  # fmt: skip
 def test_what_is_no_duration_is_refused_with_examples(text: str) -> None:
-    """The message says what would be right; no digits of other scripts, and no number that overflows."""
+    """The error message names the correct form; digits of other scripts and numbers that overflow are refused."""
     with pytest.raises(ValueError, match="15s, 2m or 1h30m"):
         parse_duration(text)
 
 
 @given(UNITS, UNITS, UNITS)
 def test_every_written_duration_is_read(hours: int, minutes: int, seconds: int) -> None:
-    """The whole range that five digits a unit can write."""
+    """Every number of five digits is accepted for each unit."""
     text = f"{hours}h{minutes}m{seconds}s"
     assert parse_duration(text) == timedelta(hours=hours, minutes=minutes, seconds=seconds)
     assert TypeAdapter(Duration).validate_python(text) == text
@@ -56,7 +56,7 @@ def test_every_written_duration_is_read(hours: int, minutes: int, seconds: int) 
 
 @given(st.text(alphabet="0123456789hms .-", max_size=20))
 def test_the_parser_takes_what_the_pattern_takes(text: str) -> None:
-    """The pattern is the CRD's, so server and models read the same texts."""
+    """The CRD has the same pattern, so the API server and the models accept the same texts."""
     expected = bool(text) and re.fullmatch(DURATION_PATTERN, text) is not None
     try:
         parse_duration(text)
@@ -77,7 +77,7 @@ def test_the_parser_takes_what_the_pattern_takes(text: str) -> None:
     ],
 )
 def test_a_time_is_kept_in_utc_with_whole_seconds(written: object, shown: str) -> None:
-    """Times compare and print alike, wherever they were written."""
+    """Equal times compare and print alike, whatever their time zone is."""
     moment = TIMESTAMP.validate_python(written)
     assert moment.utcoffset() == timedelta(0)
     assert TIMESTAMP.dump_python(moment, mode="json") == shown
@@ -94,33 +94,33 @@ def test_a_time_is_kept_in_utc_with_whole_seconds(written: object, shown: str) -
     ],
 )  # fmt: skip
 def test_what_the_server_takes_for_no_time_the_models_refuse(written: object) -> None:
-    """Left to itself, pydantic reads numbers, dates without a time and other separators; and none overflows."""
+    """Forms that only pydantic accepts are refused, such as numbers and dates without a time; no time overflows."""
     with pytest.raises(ValidationError):
         TIMESTAMP.validate_python(written)
 
 
 @given(st.datetimes(EARLIEST.replace(tzinfo=None), LATEST.replace(tzinfo=None) - timedelta(seconds=1)))
 def test_a_time_survives_being_written_and_read(moment: datetime) -> None:
-    """To the second, which is what Kubernetes keeps."""
+    """Times are formatted with whole seconds, as Kubernetes stores them."""
     aware = moment.replace(tzinfo=UTC)
     assert TIMESTAMP.validate_python(format_timestamp(aware)) == aware.replace(microsecond=0)
 
 
 class Strict(Model):
-    """A subject with a credential in it."""
+    """A model with a field for a credential."""
 
     some_field: str | None = None
     count: int = 0
 
 
 class Lenient(ServerModel):
-    """A subject of the server's making."""
+    """A model of fields that the API server sets."""
 
     some_field: str = ""
 
 
 def test_names_are_camel_case_outside_and_unset_fields_are_absent() -> None:
-    """The JSON form is Kubernetes', where null means absent."""
+    """The JSON form follows Kubernetes, where null means absent."""
     assert Strict(some_field="x").to_kubernetes() == {"someField": "x", "count": 0}
     assert Strict().to_kubernetes() == {"count": 0}
     assert Strict.model_validate({"someField": "x"}) == Strict(some_field="x")
@@ -130,14 +130,14 @@ def test_names_are_camel_case_outside_and_unset_fields_are_absent() -> None:
 def test_unknown_fields_are_refused_in_what_people_write_and_passed_over_in_what_the_server_writes(
     unknown: dict[str, Any],
 ) -> None:
-    """A typing error in a manifest is found; a newer server's field breaks nothing."""
+    """A misspelt field of a manifest is refused; a field of a newer API server is ignored."""
     with pytest.raises(ValidationError):
         Strict.model_validate(unknown)
     assert Lenient.model_validate(unknown) == Lenient()
 
 
 def test_a_refusal_does_not_repeat_the_value() -> None:
-    """What is refused may be a credential in the wrong place, and refusals are logged."""
+    """An error message does not contain the refused value: it may be a credential, and messages are logged."""
     with pytest.raises(ValidationError) as error:
         Strict.model_validate({"someField": "x", "count": "hunter2"})
     assert "count" in str(error.value)
@@ -145,7 +145,7 @@ def test_a_refusal_does_not_repeat_the_value() -> None:
 
 
 def test_metadata_keeps_what_decides_ownership() -> None:
-    """The server's metadata is read by its own names, and the rest of it is passed over."""
+    """The API server's metadata is read by its own field names, and its other fields are ignored."""
     meta = ObjectMeta.model_validate(
         {
             "name": "orders",

@@ -1,4 +1,4 @@
-"""Conditions keep their transition times for as long as their status stays."""
+"""Conditions keep their transition times while their status is unchanged."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -16,7 +16,7 @@ def ready(status: Status, now: datetime, *, reason: str = "Prepared", generation
 
 
 def test_an_unchanged_status_keeps_its_transition_time_and_takes_all_else_anew() -> None:
-    """The reason may change under the same status; "since when" then stays."""
+    """The transition time stays if only the reason changes."""
     [merged] = merge([ready("False", THEN)], [ready("False", NOW, reason="ProjectNotFound", generation=2)])
     assert merged.last_transition_time == THEN
     assert (merged.reason, merged.message, merged.observed_generation) == (
@@ -28,19 +28,19 @@ def test_an_unchanged_status_keeps_its_transition_time_and_takes_all_else_anew()
 
 @pytest.mark.parametrize(("before", "after"), [("True", "False"), ("False", "True"), ("True", "Unknown")])
 def test_a_changed_status_takes_the_new_time(before: Status, after: Status) -> None:
-    """A transition is what the time speaks of."""
+    """The transition time is the time of the last change of the status."""
     [merged] = merge([ready(before, THEN)], [ready(after, NOW)])
     assert merged.last_transition_time == NOW
 
 
 def test_merging_the_same_again_changes_nothing() -> None:
-    """A steady state gives an equal status, so there is nothing to write."""
+    """Unchanged conditions give an equal status, so the operator writes nothing."""
     before = [ready("True", THEN)]
     assert merge(before, [ready("True", NOW)]) == before
 
 
 def test_a_condition_is_merged_with_its_own_type_only() -> None:
-    """Another type's time is not taken over; what is no longer reported goes."""
+    """A condition does not get the transition time of another type; a type that is not reported any more is removed."""
     other = condition("Reachable", "True", "Answered", generation=1, now=THEN)
     [merged] = merge([other], [ready("True", NOW)])
     assert merged.type == "Ready"
@@ -48,14 +48,14 @@ def test_a_condition_is_merged_with_its_own_type_only() -> None:
 
 
 def test_the_order_is_that_of_the_new_conditions() -> None:
-    """A status does not change by being reordered."""
+    """A different order of the conditions is not a change of the status."""
     other = condition("Reachable", "True", "Answered", generation=1, now=THEN)
     merged = merge([other, ready("True", THEN)], [ready("True", NOW), other])
     assert [known.type for known in merged] == ["Ready", "Reachable"]
 
 
 def test_find_returns_the_condition_of_a_type_or_none() -> None:
-    """The reader's way to a condition."""
+    """A condition is found by its type."""
     known = ready("True", THEN)
     assert find([known], "Ready") is known
     assert find([known], "Reachable") is None

@@ -1,4 +1,4 @@
-"""The event catalogue: the wire contract's types, and nothing else."""
+"""The event catalogue contains exactly the types of the wire contract."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from hookwright_crds.events import CATALOGUE, CLOUDEVENT_PREFIX, EVENT_TYPES, Ch
 
 
 def test_the_catalogue_is_that_of_the_wire_contract() -> None:
-    """Renaming or dropping a type breaks producers and receivers."""
+    """No type is renamed or removed, because that breaks producers and receivers."""
     assert {channel.value: set(names) for channel, names in CATALOGUE.items()} == {
         "email": {"delivered", "bounced", "soft_bounce", "complained", "opened", "clicked", "failed"},
         "whatsapp": {"wa_sent", "wa_delivered", "wa_read", "wa_failed", "wa_replied"},
@@ -15,14 +15,14 @@ def test_the_catalogue_is_that_of_the_wire_contract() -> None:
 
 
 def test_every_channel_has_types_and_every_type_one_channel() -> None:
-    """A type tells its channel."""
+    """A type determines its channel."""
     assert set(CATALOGUE) == set(Channel)
     assert len(set(EVENT_TYPES)) == len(EVENT_TYPES) == 16
 
 
 @pytest.mark.parametrize("name", EVENT_TYPES)
 def test_a_type_is_known_with_and_without_the_prefix(name: str) -> None:
-    """CloudEvents may carry our types either way."""
+    """A CloudEvent may have the type with or without the prefix."""
     assert event_type(name) == name
     assert event_type(CLOUDEVENT_PREFIX + name) == name
 
@@ -32,13 +32,13 @@ def test_a_type_is_known_with_and_without_the_prefix(name: str) -> None:
     ["", "deliverd", "Delivered", " delivered", "delivered\n", CLOUDEVENT_PREFIX, CLOUDEVENT_PREFIX * 2 + "delivered"],
 )
 def test_an_unknown_type_is_refused_with_the_known_ones(name: str) -> None:
-    """The message says what would be right."""
+    """The error message names the known types."""
     with pytest.raises(UnknownEventTypeError, match="known are delivered, bounced, soft_bounce"):
         event_type(name)
 
 
 def test_an_endless_name_is_not_repeated_whole() -> None:
-    """An error does not carry a producer's 100 kB into a log."""
+    """The error message shortens the producer's text, so that 100 kB do not reach the log."""
     with pytest.raises(UnknownEventTypeError) as error:
         event_type("x" * 100_000)
     assert len(str(error.value)) < 500

@@ -1,4 +1,4 @@
-"""The CRDs are current, complete, cheap to evaluate, and the same whenever they are made."""
+"""The CRDs are current, complete, cheap to evaluate, and the same at every generation."""
 
 import subprocess
 import sys
@@ -38,12 +38,12 @@ def nodes(schema: dict[str, Any], path: str = "") -> Iterator[tuple[str, dict[st
 
 
 def test_the_files_are_what_the_models_generate() -> None:
-    """No model or rule changes without its CRD: run `make crds`."""
+    """Every change of a model or rule changes its CRD: run `make crds`."""
     assert {path.name: path.read_text(encoding="utf-8") for path in CRDS.glob("*.yaml")} == files()
 
 
 def test_generating_in_another_process_gives_the_same_bytes() -> None:
-    """No order depends on hash seeds, so a diff of the files is a change of the contract."""
+    """The order does not depend on hash seeds, so a diff of the files is a change of the contract."""
     program = "import sys; from hookwright_crds.generate import files; sys.stdout.write(''.join(files().values()))"
     for seed in ("1", "2"):
         made = subprocess.run(
@@ -53,7 +53,7 @@ def test_generating_in_another_process_gives_the_same_bytes() -> None:
 
 
 def test_the_files_say_that_they_are_generated_and_have_no_anchors() -> None:
-    """A reader who opens a file learns at once where to change it."""
+    """The first line of each file names the command that generates it."""
     for text in files().values():
         assert text.startswith(HEADER)
         assert "&id" not in text
@@ -61,7 +61,7 @@ def test_the_files_say_that_they_are_generated_and_have_no_anchors() -> None:
 
 @every_kind
 def test_a_kind_has_names_category_and_status(kind: Kind) -> None:
-    """What ``kubectl get hookwright``, the short names and the status subresource rest on."""
+    """The CRDs have the category, the short names and the status subresource."""
     crd = definition(kind)
     assert crd["metadata"]["name"] == f"{kind.names.plural}.hookwright.dev"
     assert crd["spec"]["names"]["categories"] == ["hookwright"]
@@ -72,7 +72,7 @@ def test_a_kind_has_names_category_and_status(kind: Kind) -> None:
 
 @every_kind
 def test_whatever_a_rule_reads_is_bounded(kind: Kind) -> None:
-    """Every string, list and map of a spec has its maximum: CEL's cost is estimated by it, and etcd's too."""
+    """Every string, list and map of a spec has a maximum, which bounds CEL's cost and the size in etcd."""
     spec = schema_of(kind)["properties"]["spec"]
     bounds = {"string": {"maxLength", "enum", "format"}, "array": {"maxItems"}, "object": {"maxProperties"}}
     for path, node in nodes(spec, "spec"):
@@ -82,7 +82,7 @@ def test_whatever_a_rule_reads_is_bounded(kind: Kind) -> None:
 
 @every_kind
 def test_every_field_is_described(kind: Kind) -> None:
-    """``kubectl explain`` has something to say of each field of spec and status."""
+    """Every field of spec and status has a description for ``kubectl explain``."""
     for part in ("spec", "status"):
         for path, node in nodes(schema_of(kind)["properties"][part], part):
             assert path.endswith("[]") or node.get("description"), f"{path} has no description"
@@ -90,7 +90,7 @@ def test_every_field_is_described(kind: Kind) -> None:
 
 @every_kind
 def test_a_status_has_no_defaults_and_its_conditions_are_a_map(kind: Kind) -> None:
-    """The server puts no word into the operator's mouth; conditions merge by type."""
+    """The status has no defaults, because the operator writes it; conditions merge by type."""
     status = schema_of(kind)["properties"]["status"]
     assert [path for path, node in nodes(status) if "default" in node] == []
     conditions = status["properties"]["conditions"]
@@ -100,7 +100,7 @@ def test_a_status_has_no_defaults_and_its_conditions_are_a_map(kind: Kind) -> No
 
 @every_kind
 def test_every_rule_has_a_readable_message(kind: Kind) -> None:
-    """No refusal shows a pattern or an expression instead of a sentence."""
+    """Every error message is a sentence and never a pattern or an expression."""
     for path, node in nodes(schema_of(kind)):
         for rule in node.get("x-kubernetes-validations", []):
             sentence = rule.get("message") or rule.get("messageExpression")
@@ -110,20 +110,20 @@ def test_every_rule_has_a_readable_message(kind: Kind) -> None:
 
 
 def test_every_kind_has_rules_and_every_rule_a_kind() -> None:
-    """A misspelt kind would leave its rules behind in silence."""
+    """A misspelt kind in the table of rules raises an error."""
     assert set(RULES) == {kind.names.kind for kind in KINDS}
 
 
 @pytest.mark.parametrize("path", ["spec.uri", "spec.url.host", "other"])
 def test_a_rule_whose_place_is_gone_raises(path: str) -> None:
-    """Renaming a field in the models cannot drop its rules in silence."""
+    """A rule for a field that the models do not have raises an error."""
     schema = {"properties": {"spec": {"properties": {"url": {"type": "string"}}}}}
     with pytest.raises(SchemaError, match="the models have no field"):
         attach(schema, {path: (Rule("self != ''", "must not be empty"),)})
 
 
 def test_a_rule_is_added_to_those_that_stand_there() -> None:
-    """A pattern's own rule and the table's rules hold together."""
+    """A field keeps the rule of its pattern and the rules of the table."""
     first = {"rule": "a", "message": "b"}
     schema: dict[str, Any] = {"properties": {"url": {"x-kubernetes-validations": [first]}}}
     attach(schema, {"url": (Rule("c", "d", computed=True, field=".e", reason="f"),)})
@@ -132,7 +132,7 @@ def test_a_rule_is_added_to_those_that_stand_there() -> None:
 
 
 def test_written_files_are_current(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """What the command writes, --check accepts without a word."""
+    """--check accepts the files that the command writes, and prints nothing."""
     folder = tmp_path / "made" / "here"
     assert main([str(folder)]) == 0
     assert main(["--check", str(folder)]) == 0
@@ -141,7 +141,7 @@ def test_written_files_are_current(tmp_path: Path, capsys: pytest.CaptureFixture
 
 
 def test_stale_files_are_told_with_their_difference(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """--check exits with 1, shows what differs, and writes nothing."""
+    """--check exits with 1, prints the differences, and writes nothing."""
     write(tmp_path)
     stale = tmp_path / "projects.yaml"
     stale.write_text(stale.read_text().replace("hwproj", "hwprj"))
@@ -154,7 +154,7 @@ def test_stale_files_are_told_with_their_difference(tmp_path: Path, capsys: pyte
 
 
 def test_missing_and_surplus_files_are_stale(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A kind that came or went shows in --check as well."""
+    """--check also reports a kind that was added or removed."""
     write(tmp_path)
     (tmp_path / "apikeys.yaml").rename(tmp_path / "tokens.yaml")
     assert check(tmp_path) == 1

@@ -18,19 +18,19 @@ KEY_IDS = st.from_regex(keys.KEY_ID_PATTERN[:-1] + r"\Z")
 
 
 def minted(seed: int, key_id: str | None = None) -> keys.MintedKey:
-    """Return the key that a seeded source of randomness gives."""
+    """Return a key from a seeded source of randomness."""
     return mint(random.Random(seed).choice, key_id=key_id)
 
 
 @given(SEEDS)
 def test_a_minted_key_has_the_documented_form(seed: int) -> None:
-    """``hw_<keyId>_<secret><checksum>``: 12, 43 and 6 characters, nothing that a double click would split."""
+    """A key is ``hw_<keyId>_<secret><checksum>`` with 12, 43 and 6 characters; a double click selects all of it."""
     assert re.fullmatch(r"hw_[a-z0-9]{12}_[0-9A-Za-z]{49}", minted(seed).plaintext)
 
 
 @given(SEEDS, st.none() | KEY_IDS)
 def test_a_minted_key_tells_its_id_and_has_its_digest(seed: int, key_id: str | None) -> None:
-    """Every key that can be made can be presented, those with a chosen id too."""
+    """Every key that can be generated is accepted, also with a chosen id."""
     key = minted(seed, key_id)
     assert key_id_of(key.plaintext) == key.key_id
     assert key_id in {None, key.key_id}
@@ -41,7 +41,7 @@ def test_a_minted_key_tells_its_id_and_has_its_digest(seed: int, key_id: str | N
 
 @given(SEEDS)
 def test_every_alteration_of_one_character_is_refused(seed: int) -> None:
-    """A typing error anywhere is told from an unknown key, without looking anything up."""
+    """A changed character anywhere in a key is detected without a look-up."""
     plaintext = minted(seed).plaintext
     strange = random.Random(seed).choice(string.ascii_letters + string.digits + "_- ")
     for place, character in enumerate(plaintext):
@@ -51,7 +51,7 @@ def test_every_alteration_of_one_character_is_refused(seed: int) -> None:
 
 
 def test_every_character_at_every_place_matters() -> None:
-    """The same for one key, with every printable character."""
+    """Every other printable character at every position of one key is detected."""
     plaintext = minted(1).plaintext
     for place, character in enumerate(plaintext):
         for strange in set(string.printable) - {character}:
@@ -61,7 +61,7 @@ def test_every_character_at_every_place_matters() -> None:
 
 @given(SEEDS, st.data())
 def test_a_truncated_key_is_refused(seed: int, data: st.DataObject) -> None:
-    """A paste that lost its end, or its beginning, is no key."""
+    """A key without its end or its beginning is refused."""
     plaintext = minted(seed).plaintext
     length = data.draw(st.integers(min_value=0, max_value=len(plaintext) - 1))
     for part in (plaintext[:length], plaintext[len(plaintext) - length :]):
@@ -71,20 +71,20 @@ def test_a_truncated_key_is_refused(seed: int, data: st.DataObject) -> None:
 
 @given(st.text())
 def test_any_text_is_a_key_or_malformed(text: str) -> None:
-    """No input raises anything else, whatever a client sends."""
+    """Every other text raises MalformedKeyError and no other exception."""
     with pytest.raises(MalformedKeyError):
         key_id_of(text)
 
 
 @pytest.mark.parametrize("around", ["{}\n", " {}", "{} ", "\t{}", "{}\0"])
 def test_a_key_with_anything_around_it_is_refused(around: str) -> None:
-    """A key is its whole text; a trailing newline is not passed over."""
+    """Extra characters are refused, also a trailing newline."""
     with pytest.raises(MalformedKeyError):
         key_id_of(around.format(minted(1).plaintext))
 
 
 def test_an_error_or_a_repr_does_not_tell_the_key() -> None:
-    """Neither reaches a log with the secret in it."""
+    """Neither the repr nor the error message contains the secret."""
     key = minted(1)
     with pytest.raises(MalformedKeyError) as error:
         key_id_of(key.plaintext[:-1])
@@ -95,7 +95,7 @@ def test_an_error_or_a_repr_does_not_tell_the_key() -> None:
 
 @pytest.mark.parametrize("key_id", ["", "a_b", "Upper", "a.b", "-a", "a-", "a" * 64, "ü", "a\n"])
 def test_a_key_is_not_minted_with_an_id_that_could_not_be_presented(key_id: str) -> None:
-    """An id is a label, as an object's name that stands for it."""
+    """A key id that is not a DNS label is refused, because requests could not present the key."""
     with pytest.raises(ValueError, match="must be 1 to 63 of"):
         minted(1, key_id)
 
@@ -109,32 +109,32 @@ def test_two_keys_differ_in_everything() -> None:
 
 
 def test_the_secret_has_at_least_256_random_bits() -> None:
-    """43 characters of 62 are more than 2**256 possibilities, each drawn from the whole alphabet."""
+    """The secret has more than 256 random bits: 43 characters, each drawn from the whole alphabet of 62."""
     assert 62**keys.SECRET_LENGTH > 2**256
     drawn = {character for seed in range(50) for character in minted(seed).plaintext.split("_")[2][:-6]}
     assert drawn == set(string.ascii_letters + string.digits)
 
 
 def test_a_digest_is_the_sha256_of_the_whole_key() -> None:
-    """Anyone can make a digest with ``printf %s KEY | sha256sum``."""
+    """The digest equals the output of ``printf %s KEY | sha256sum``."""
     key = minted(1)
     assert key.digest == digest(key.plaintext) == f"sha256:{hashlib.sha256(key.plaintext.encode()).hexdigest()}"
 
 
 @given(SEEDS, SEEDS)
 def test_only_the_key_itself_matches_its_digest(seed: int, other: int) -> None:
-    """Another key, well-formed though it is, does not match."""
+    """Another well-formed key does not match."""
     assert matches(minted(seed).plaintext, minted(other).digest) is (minted(seed).plaintext == minted(other).plaintext)
 
 
 @pytest.mark.parametrize("kept", ["", "sha256:", "sha256:é", "md5:00"])
 def test_nothing_matches_a_digest_that_is_none(kept: str) -> None:
-    """A lost or mangled digest opens nothing and raises nothing."""
+    """A missing or damaged digest matches no key and raises no error."""
     assert not matches(minted(1).plaintext, kept)
 
 
 def test_digests_are_compared_in_constant_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The comparison is hmac.compare_digest of the two whole digests, and its answer is the answer."""
+    """The result is that of hmac.compare_digest of the two whole digests."""
     compared: list[tuple[bytes, bytes]] = []
     genuine = hmac.compare_digest
 

@@ -1,4 +1,4 @@
-"""What reading objects of a newer version promises: nothing is lost that is understood, and the rest is named."""
+"""Objects of a newer version are read as far as this version understands them, and the rest is reported."""
 
 from typing import Any
 
@@ -14,13 +14,13 @@ READY = {"type": "Ready", "status": "True", "reason": "Delivering", "lastTransit
 
 
 def endpoint(spec: Any = None, **body: Any) -> tuple[WebhookEndpoint, Unsupported]:
-    """Read an endpoint with these fields on top of a plain spec; None removes one."""
+    """Read an endpoint with these fields added to a plain spec; None removes a field."""
     fields = {name: value for name, value in {**SPEC, **(spec or {})}.items() if value is not None}
     return read(WebhookEndpoint, {"metadata": META, "spec": fields, **body})
 
 
 def test_what_this_version_has_written_is_understood() -> None:
-    """Nothing is named, and the model is the one of a strict reading."""
+    """An object of this version reports nothing, and the model equals that of a strict validation."""
     found, unsupported = endpoint()
     assert unsupported == UNDERSTOOD
     assert found == WebhookEndpoint.model_validate({"metadata": META, "spec": SPEC})
@@ -52,7 +52,7 @@ TOLERATED: dict[str, tuple[dict[str, Any], Unsupported, tuple[str, ...]]] = {
 def test_what_is_unknown_does_not_cost_what_is_known(
     spec: dict[str, Any], expected: Unsupported, events: tuple[str, ...]
 ) -> None:
-    """The rest of the spec counts as it stands."""
+    """Unknown parts are reported, and the rest of the spec is used unchanged."""
     found, unsupported = endpoint({"maxInFlight": 3, **spec})
     assert unsupported == expected
     assert (found.spec.events, found.spec.max_in_flight, found.spec.url) == (events, 3, SPEC["url"])
@@ -79,7 +79,7 @@ STRANGE: dict[str, tuple[dict[str, Any], str, tuple[str, ...]]] = {
 def test_a_spec_that_is_not_understood_names_the_field_and_keeps_the_subscriptions(
     spec: dict[str, Any], field: str, events: tuple[str, ...]
 ) -> None:
-    """So deliveries can be written for it; if its list of events cannot be read, of every type."""
+    """The project and the events of an unusable spec are read. An unreadable list of events means every type."""
     found, unsupported = endpoint(spec)
     assert len(unsupported.faults) == 1
     assert unsupported.faults[0].startswith(f"{field} (")
@@ -89,7 +89,7 @@ def test_a_spec_that_is_not_understood_names_the_field_and_keeps_the_subscriptio
 
 
 def test_the_project_of_a_strange_reference_is_that_of_the_owner() -> None:
-    """The operator made the Project the owner while it understood the endpoint."""
+    """A spec without a readable project belongs to the Project that the operator set as the owner."""
     owner = {"apiVersion": "hookwright.dev/v1alpha1", "kind": "Project", "name": "billing", "uid": "p"}
     found, unsupported = read(
         WebhookEndpoint, {"metadata": {**META, "ownerReferences": [owner]}, "spec": {**SPEC, "projectRef": "billing"}}
@@ -99,7 +99,7 @@ def test_the_project_of_a_strange_reference_is_that_of_the_owner() -> None:
 
 
 def test_what_is_not_understood_of_a_status_costs_the_rest_nothing() -> None:
-    """A condition with a new field keeps the others, one with an unknown status goes, and so does a strange count."""
+    """A known part of a status is kept; a condition with an unknown status and an invalid count are ignored."""
     strange = {**READY, "type": "Synced", "status": "Maybe"}
     newer = {**READY, "type": "Newer", "severity": "Info"}
     status = {"conditions": [strange, newer, READY], "deliveries": {"pending": "many", "failed": 2}}
@@ -111,7 +111,7 @@ def test_what_is_not_understood_of_a_status_costs_the_rest_nothing() -> None:
 
 
 def test_a_key_of_a_new_origin_is_not_understood_and_keeps_its_status() -> None:
-    """Neither handover nor digest: nothing may be made of it, and what was recorded stays known."""
+    """An ApiKey with neither handover nor digest is unusable, and its status is still read."""
     status = {"keyId": "k", "digest": "sha256:" + "0" * 64, "handover": {"state": "Rotating"}}
     spec = {"projectRef": {"name": "billing"}, "oidc": {"issuer": "x"}}
     found, unsupported = read(ApiKey, {"metadata": META, "spec": spec, "status": status})
@@ -122,7 +122,7 @@ def test_a_key_of_a_new_origin_is_not_understood_and_keeps_its_status() -> None:
 
 
 def test_a_project_with_a_strange_name_is_a_project() -> None:
-    """Nothing of a Project's spec is needed to accept its events."""
+    """A Project accepts events with any spec, because no field of the spec is needed for that."""
     found, unsupported = read(Project, {"metadata": META, "spec": {"displayName": ["a"], "color": "red"}})
     assert found.spec.display_name == ""
     assert unsupported.fields == ("spec.color",)
@@ -130,13 +130,13 @@ def test_a_project_with_a_strange_name_is_a_project() -> None:
 
 
 def test_sentences_are_bounded() -> None:
-    """A condition that names a thousand fields helps nobody."""
+    """The message names a limited number of fields."""
     _, unsupported = endpoint({f"field{number}": "x" for number in range(1000)} | {"events": ["y" * 5000]})
     assert len(unsupported.sentence) < 1000
     assert "and 995 more" in unsupported.sentence
 
 
 def test_an_object_without_readable_metadata_is_refused() -> None:
-    """There is nothing to serve it by."""
+    """An object with unreadable metadata raises an error."""
     with pytest.raises(ValueError, match="Timestamp"):
         read(Project, {"metadata": {**META, "creationTimestamp": "yesterday"}})

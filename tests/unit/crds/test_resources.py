@@ -1,6 +1,6 @@
-"""The three kinds: what their models accept, fill in and refuse.
+"""The three kinds: the fields that their models accept, fill in and refuse.
 
-That the API server agrees is shown, over many more cases, by tests/cluster/test_crds.py.
+tests/cluster/test_crds.py shows with many more cases that the API server agrees.
 """
 
 from typing import Any
@@ -37,14 +37,14 @@ def apikey(**spec: object) -> ApiKeySpec:
 
 
 def test_an_endpoint_has_sensible_defaults() -> None:
-    """Project, URL and events are enough."""
+    """An endpoint needs only project, URL and events."""
     least = endpoint()
     assert (least.suspend, least.timeout, least.max_in_flight, least.headers) == (False, "15s", 8, {})
     assert (least.rate_limit, least.signing) == (None, Signing(rotation=0, overlap="24h"))
 
 
 def test_an_endpoint_may_say_everything() -> None:
-    """Every event, the bounds' ends, and headers of one's own."""
+    """An endpoint may have every event, the limits' extreme values, and custom headers."""
     full = endpoint(
         events=list(EVENT_TYPES), suspend=True, timeout="30s", maxInFlight=64, headers={"X-Team": "billing"}
     )
@@ -84,7 +84,7 @@ def test_an_endpoint_may_say_everything() -> None:
     ],
 )
 def test_a_bad_endpoint_is_refused_at_its_field(spec: dict[str, Any], place: str, message: str) -> None:
-    """The error's place is the field's name as people write it, for a 422 to point at."""
+    """The error location is the field's JSON name, which a 422 response shows."""
     with pytest.raises(ValidationError) as refused:
         endpoint(**spec)
     error = refused.value.errors()[0]
@@ -94,7 +94,7 @@ def test_a_bad_endpoint_is_refused_at_its_field(spec: dict[str, Any], place: str
 
 @pytest.mark.parametrize("name", sorted(RESERVED_HEADERS))
 def test_a_reserved_header_is_refused_however_it_is_written(name: str) -> None:
-    """Header names have no case (RFC 9110, section 5.1)."""
+    """Header names are case-insensitive (RFC 9110, section 5.1)."""
     for written in (name, name.upper(), name.title()):
         with pytest.raises(ValidationError, match="which Hookwright or HTTP itself sets"):
             endpoint(headers={written: "mine"})
@@ -110,7 +110,7 @@ def test_every_header_of_a_delivery_is_reserved() -> None:
 
 
 def test_a_key_is_handed_over_or_declared_by_its_digest() -> None:
-    """Either origin alone is enough; a handover lasts an hour unless told otherwise."""
+    """A key needs either a digest or a handover; a handover lasts one hour by default."""
     assert apikey(handover={"secretName": "ci-key"}).handover == Handover(secret_name="ci-key", ttl="1h")
     assert apikey(digest=DIGEST).digest == DIGEST
 
@@ -132,14 +132,14 @@ def test_a_key_is_handed_over_or_declared_by_its_digest() -> None:
     ],
 )
 def test_a_bad_key_is_refused(spec: dict[str, Any], message: str) -> None:
-    """And the message says what would be right."""
+    """A wrong spec is refused, and the error message names the correct form."""
     with pytest.raises(ValidationError, match=message):
         apikey(**spec)
 
 
 @pytest.mark.parametrize("name", ["team.ci", "k" * 64])
 def test_a_declared_key_is_named_after_its_id(name: str) -> None:
-    """A key with a digest is looked up by its object's name, so a name that is no key id would never be found."""
+    """An ApiKey with a digest needs a key id as its name, because the name is its key id."""
     declared, handed_over = apikey(digest=DIGEST), apikey(handover={"secretName": "ci"})
     with pytest.raises(ValidationError, match="the name of an ApiKey with a digest is its keyId"):
         ApiKey(metadata=ObjectMeta(name=name), spec=declared)
@@ -148,12 +148,12 @@ def test_a_declared_key_is_named_after_its_id(name: str) -> None:
 
 
 def test_a_project_needs_nothing_but_its_name() -> None:
-    """A bare Project is valid."""
+    """A Project without a spec is valid."""
     assert Project.model_validate({"metadata": {"name": "billing"}}).spec.display_name == ""
 
 
 def test_an_object_is_read_as_the_server_gives_it() -> None:
-    """apiVersion, kind, managedFields and a newer version's status are passed over."""
+    """apiVersion, kind, managedFields and the fields of a newer version's status are ignored."""
     read = WebhookEndpoint.model_validate(
         {
             "apiVersion": "hookwright.dev/v1alpha1",
@@ -169,6 +169,6 @@ def test_an_object_is_read_as_the_server_gives_it() -> None:
 
 
 def test_the_names_of_kinds_are_distinct() -> None:
-    """Plural, singular and short names are resolved in one space."""
+    """No two plural, singular or short names are the same, because kubectl resolves all of them together."""
     names = [name for kind in KINDS for name in (kind.names.plural, kind.names.singular, kind.names.short)]
     assert len(set(names)) == len(names)

@@ -1,4 +1,4 @@
-"""What is kept of an object is bounded, and is all that Hookwright reads."""
+"""The kept part of an object is bounded, and it contains everything that Hookwright reads."""
 
 from typing import Any
 
@@ -9,13 +9,13 @@ OWNER = {"apiVersion": "hookwright.dev/v1alpha1", "kind": "Project", "name": "bi
 
 
 def metadata(**more: Any) -> dict[str, Any]:
-    """Return what is kept of metadata."""
+    """Return the kept part of metadata."""
     kept: dict[str, Any] = trimmed({"metadata": {**PLAIN, **more}})["metadata"]
     return {name: value for name, value in kept.items() if name not in PLAIN}
 
 
 def test_metadata_that_hookwright_reads_is_kept_as_it_is() -> None:
-    """Times, its own labels and annotations, finalizers of others too, and owners of its own kinds."""
+    """Times, Hookwright's labels and annotations, all finalizers, and owners of Hookwright's kinds are kept."""
     read = {
         "creationTimestamp": "2030-01-01T00:00:00Z",
         "deletionTimestamp": "2030-01-02T00:00:00Z",
@@ -28,7 +28,7 @@ def test_metadata_that_hookwright_reads_is_kept_as_it_is() -> None:
 
 
 def test_all_other_metadata_goes() -> None:
-    """Whatever its size."""
+    """The kept part is bounded, whatever the size of the object is."""
     foreign = {"apiVersion": "v1", "kind": "ConfigMap", "name": "a", "uid": "c"}
     kept = metadata(
         managedFields=[{"manager": "kubectl"}],
@@ -41,7 +41,7 @@ def test_all_other_metadata_goes() -> None:
 
 
 def test_annotations_of_ours_are_bounded_together() -> None:
-    """One that is too long goes alone; of many short ones some stay."""
+    """A finalizer that is too long is removed alone; of many short ones some are kept."""
     annotations = {"hookwright.dev/note": "x" * KEPT_BYTES, "hookwright.dev/rotate": "2"}
     assert metadata(annotations=annotations) == {"annotations": {"hookwright.dev/rotate": "2"}}
     many = {f"hookwright.dev/{number:04}": "x" * 100 for number in range(1000)}
@@ -50,7 +50,7 @@ def test_annotations_of_ours_are_bounded_together() -> None:
 
 
 def test_of_too_many_finalizers_ours_stays_and_the_rest_has_a_mark() -> None:
-    """Whether or not ours comes last; so the object can be released without dropping those of others."""
+    """Hookwright's finalizer is kept at any position, so it can be removed without dropping other finalizers."""
     many = [f"hookwright.dev/{number}" for number in range(1000)]
     assert metadata(finalizers=[*many, "hookwright.dev/deliveries"])["finalizers"] == [
         "hookwright.dev/deliveries",
@@ -60,18 +60,18 @@ def test_of_too_many_finalizers_ours_stays_and_the_rest_has_a_mark() -> None:
 
 
 def test_owners_are_bounded() -> None:
-    """The garbage collector looks at all of them; the operator looks for its own."""
+    """Owners of other kinds are removed, because only the garbage collector reads them."""
     assert len(metadata(ownerReferences=[OWNER] * 1000)["ownerReferences"]) == 16
 
 
 def fields(**data: str) -> dict[str, str]:
-    """Return what is kept of a Secret's data."""
+    """Return the kept part of a Secret's data."""
     kept: dict[str, str] = trimmed_secret({"metadata": PLAIN, "data": data})["data"]
     return kept
 
 
 def test_fields_that_the_operator_writes_are_kept() -> None:
-    """Signing secrets, handed over keys and session keys; a field that is too long counts as empty."""
+    """Signing secrets, handed over keys and session keys are kept; a field that is too long becomes empty."""
     known = {"secret": "YQ==", "previous": "Yg==", "previous-2": "Yw==", "previous-3": "ZA==", "key": "ZQ=="}
     assert fields(**known, k1800000000="Zg==", other="x") == {**known, "k1800000000": "Zg=="}
     assert fields(secret="x" * 5000, previous="Yg==") == {"secret": "", "previous": "Yg=="}
@@ -79,13 +79,13 @@ def test_fields_that_the_operator_writes_are_kept() -> None:
 
 
 def test_fields_are_bounded_together() -> None:
-    """As many session keys as fit."""
+    """As many session keys as fit are kept."""
     kept = fields(**{f"k{number}": "x" * 44 for number in range(100_000)})
     assert 50 < len(kept) < 100
     assert sum(len(name) + len(text) for name, text in kept.items()) <= KEPT_BYTES
 
 
 def test_other_objects_have_no_data() -> None:
-    """Spec and status stay as they are."""
+    """Spec and status do not change."""
     body = {"metadata": PLAIN, "spec": {"url": "https://a.example/"}, "status": {"observedGeneration": 1}}
     assert trimmed_secret(body) == body
