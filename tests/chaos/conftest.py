@@ -1,4 +1,4 @@
-"""What the chaos tests share. ``HOOKWRIGHT_CHAOS=long`` runs the long form, as `make chaos` does."""
+"""Fixtures of the chaos tests. ``HOOKWRIGHT_CHAOS=long`` runs the long form, as `make chaos` does."""
 
 import asyncio
 import os
@@ -17,12 +17,12 @@ from hookwright_dev.receiver import Receiver
 
 LONG = os.environ.get("HOOKWRIGHT_CHAOS") == "long"
 LEASE_SECONDS = 31 if LONG else 300
-"""Long form: the shortest lease that there may be, because tests wait for its end.
+"""Long form: the shortest claim lease that is allowed, because tests wait for its expiry.
 
-Short form: longer than the patience of any test, so that a test fails if its deliveries wait for the end of a lease.
+Short form: longer than any test's deadline, so that a test fails if its deliveries wait for a claim lease to expire.
 """
 PROMPT = {"wal_retrieve_retry_interval": "500ms", "wal_receiver_status_interval": "1s"}
-"""A standby whose primary is away looks for a promotion as often as that, and one that has caught up says so."""
+"""While its primary is down, a standby checks this often for its promotion; a current standby reports this often."""
 
 
 def pytest_asyncio_loop_factories() -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
@@ -31,7 +31,7 @@ def pytest_asyncio_loop_factories() -> Mapping[str, Callable[[], asyncio.Abstrac
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Give the long form its time."""
+    """Give the long form more time."""
     if LONG:
         for item in items:
             if "chaos" in item.path.parts:
@@ -39,7 +39,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Install PostgreSQL where it is missing: that can take a minute, and no test's time limit covers it."""
+    """Install PostgreSQL if it is missing. This can take a minute, and no test's time limit covers it."""
     wanted = any("postgres" in getattr(item, "fixturenames", ()) for item in session.items)
     if wanted and not session.config.option.collectonly:
         programs()
@@ -47,33 +47,33 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 @pytest.fixture(scope="session")
 def long() -> bool:
-    """Whether this is the long form."""
+    """Return whether this is the long form."""
     return LONG
 
 
 @pytest.fixture
 async def receiver() -> AsyncIterator[Receiver]:
-    """A receiver on loopback that answers 200 until told otherwise."""
+    """Start a receiver on loopback that answers 200 by default."""
     async with Receiver() as receiver:
         yield receiver
 
 
 @pytest.fixture
 def database(tmp_path: Path) -> Path:
-    """Where the test's store is."""
+    """Return the path of the test's database."""
     return tmp_path / "deliveries.db"
 
 
 @pytest.fixture(scope="session")
 def installed(control_plane: Cluster) -> Cluster:
-    """The session's cluster with what an installation needs."""
+    """Return the session's cluster, with the objects that an installation needs."""
     install(control_plane)
     return control_plane
 
 
 @pytest.fixture
 async def site(installed: Cluster, namespace: str, tmp_path: Path) -> AsyncIterator[Site]:
-    """An operator of this test's own, not started yet, that serves this test's namespace."""
+    """Return an operator for this test and its namespace; it is not started yet."""
     site = Site.of(installed, namespace, tmp_path / "operator")
     yield site
     await site.close()
@@ -81,19 +81,19 @@ async def site(installed: Cluster, namespace: str, tmp_path: Path) -> AsyncItera
 
 @pytest.fixture
 def postgres() -> Iterator[PostgresServer]:
-    """A server of this test's own, for it may be killed."""
+    """Start a PostgreSQL server for this test only, because the test may kill it."""
     with postgres_server({**FAST, **PROMPT}) as server:
         yield server
 
 
 @pytest.fixture
 def postgres_url(postgres: PostgresServer) -> str:
-    """An empty database in it."""
+    """Create an empty database on the test's server."""
     return postgres.new_database("hookwright")
 
 
 def on_postgres(site: Site, url: str) -> Site:
-    """Have a site keep its deliveries in a PostgreSQL database, which more replicas may share."""
+    """Configure a site to store its deliveries in a PostgreSQL database, which more replicas may share."""
     site.operator.settings = {
         **site.operator.settings,
         "HOOKWRIGHT_DATABASE_URL": url,
@@ -104,7 +104,7 @@ def on_postgres(site: Site, url: str) -> Site:
 
 
 def pytest_terminal_summary(terminalreporter: TerminalReporter) -> None:
-    """Say what the faults cost."""
+    """Print the measured cost of the faults."""
     told = [
         f"{report.nodeid.partition('::')[2]}: {name} {value}"
         for report in terminalreporter.getreports("passed") + terminalreporter.getreports("failed")

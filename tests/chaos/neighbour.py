@@ -1,7 +1,7 @@
-"""A host of its own on this machine: a network namespace that reaches this host's loopback over a link that can be cut.
+"""A second host on this machine: a network namespace behind a link that can be cut.
 
-The namespace has no loopback of its own: what is for 127.0.0.1 goes over the link to this host, where relays take it
-to its own loopback. What is cut is dropped in both directions without a word, as by a network that has broken.
+The namespace has no loopback. Connections to 127.0.0.1 go over the link to this host, and relays forward them to this
+host's loopback. A cut link drops packets in both directions without a reset, as a broken network does.
 """
 
 import asyncio
@@ -26,8 +26,8 @@ class Neighbour:
     """A network namespace.
 
     Attributes:
-        name: of the namespace.
-        address: at which this host finds it.
+        name: the name of the namespace.
+        address: its address on the link.
         gateway: this host's address on the link.
     """
 
@@ -37,12 +37,12 @@ class Neighbour:
 
     @property
     def command(self) -> Sequence[str]:
-        """What runs a program in it."""
+        """Return the command prefix that runs a program in the namespace."""
         return ("ip", "netns", "exec", self.name)
 
     @asynccontextmanager
     async def reaching(self, *ports: int) -> AsyncIterator[None]:
-        """Relay these ports of 127.0.0.1 meanwhile."""
+        """Relay these ports of 127.0.0.1 while the block runs."""
         async with AsyncExitStack() as stack:
             for port in ports:
                 relay = Proxy("127.0.0.1", port)
@@ -52,7 +52,7 @@ class Neighbour:
             yield
 
     def lose(self, *ports: int) -> None:
-        """Let nothing through to these ports of this host, and nothing from them."""
+        """Drop all packets to and from these ports of this host."""
         listed = ", ".join(map(str, ports))
         _run(
             *self.command,
@@ -65,18 +65,18 @@ class Neighbour:
         )
 
     def find(self) -> None:
-        """Let everything through again."""
+        """Stop dropping packets."""
         _run(*self.command, "nft", "delete table inet cut")
 
 
 @contextmanager
 def neighbour() -> Iterator[Neighbour]:
-    """Make a namespace, and remove it with its link; everything that runs in it must have ended."""
+    """Create a namespace, and remove it with its link; all processes in it must have ended before."""
     _install()
     number = next(_numbers)
     name = f"hw{os.getpid()}-{number}"
     ours, theirs = f"hw{os.getpid()}.{number}a", f"hw{os.getpid()}.{number}b"
-    # Processes that test at the same time must not share addresses: a /30 for each.
+    # Processes that test at the same time must not share addresses, so each gets a /30.
     block = 4 * ((os.getpid() * 8 + number) % 16384)
     here, there = (f"10.213.{(block + host) // 256}.{(block + host) % 256}" for host in (1, 2))
     try:

@@ -1,7 +1,7 @@
-"""One of several instances on one database: a process that claims and delivers until it is told to end.
+"""One of several replicas on one SQLite file: a process that claims and delivers until SIGTERM.
 
-``python node.py <database> <url> <lease in ms>``; SIGTERM ends it. The operator itself has its SQLite file to itself;
-this goes around that lock, to show what leases do where several share a database.
+``python node.py <database> <url> <lease in ms>``. The operator locks its SQLite file. This program avoids the lock to
+show the effect of claim leases if several replicas share a database.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ MAX_IN_FLIGHT = 2
 
 
 def share(path: Path, lease_ms: int) -> Store:
-    """Open a store on a database that exists already, beside whoever else has it open."""
+    """Open a store on an existing database, even if other processes have it open."""
     nobodys_lock = os.open(os.devnull, os.O_RDONLY)
     return Store(
         SqliteDatabase(path, nobodys_lock, busy_timeout=5.0),

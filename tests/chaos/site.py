@@ -1,4 +1,4 @@
-"""A whole operator under load: a producer that keeps a ledger of what was accepted, receivers that keep what came."""
+"""An operator under load: a producer that records accepted events, and receivers that record requests."""
 
 import asyncio
 import json
@@ -21,20 +21,20 @@ from hookwright_dev.installation import SYSTEM_NAMESPACE, OperatorProcess, servi
 from hookwright_dev.receiver import Received, Receiver, verdict
 
 TYPES = ("delivered", "bounced", "opened", "clicked")
-"""Endpoint N subscribes to the first N + 1 of them, so that events go to one up to all of the endpoints."""
+"""Endpoint N subscribes to the first N + 1 types, so an event goes to one endpoint or more, up to all of them."""
 MAX_IN_FLIGHT = 8
-"""Of an endpoint that says nothing of it."""
+"""The default of an endpoint."""
 UNSETTLED = 2 * MAX_IN_FLIGHT
-"""Attempts of one endpoint whose results are not stored yet: those under way, and as many on their way to the store."""
+"""Attempts of one endpoint without a stored result: those in flight, and as many whose result is not yet written."""
 
 
 @dataclass(slots=True)
 class Ledger:
-    """What a producer was told.
+    """The responses that a producer got.
 
     Attributes:
         accepted: types of the events that were answered 202, by their ids.
-        refusals: statuses other than 202 and faults of transport, by how often they came.
+        refusals: counts of other statuses and of transport errors.
     """
 
     accepted: dict[str, str] = field(default_factory=dict)
@@ -43,14 +43,14 @@ class Ledger:
 
 @dataclass(slots=True)
 class Crowd:
-    """A receiver's answer: 200 after a while, and a measure of how many requests there are at once."""
+    """A receiver's response: 200 after a delay; it also records the highest number of concurrent requests."""
 
     seconds: float
     now: int = 0
     peak: int = 0
 
     async def __call__(self, _: Received) -> int:
-        """Take the while."""
+        """Wait for the delay."""
         self.now += 1
         self.peak = max(self.peak, self.now)
         try:
@@ -65,9 +65,9 @@ class Site:
     """A project with endpoints, the operators that serve it, and their receivers.
 
     Attributes:
-        operator: the only one, or the first of several replicas.
-        others: the other replicas; producers go round all of them.
-        patience: for how many seconds producers wait for an answer.
+        operator: the only replica, or the first of several.
+        others: the other replicas; producers use all of them in turn.
+        patience: for how many seconds producers wait for a response.
     """
 
     cluster: Cluster
@@ -94,7 +94,7 @@ class Site:
 
     @property
     def replicas(self) -> list[OperatorProcess]:
-        """Every operator."""
+        """Return every operator."""
         return [self.operator, *self.others]
 
     def replica(self, name: str, **settings: str) -> OperatorProcess:
@@ -104,7 +104,7 @@ class Site:
         return self.others[-1]
 
     def apply(self, kind: str, name: str, spec: Mapping[str, object]) -> None:
-        """Declare a resource."""
+        """Create a resource."""
         resource = {
             "apiVersion": "hookwright.dev/v1alpha1",
             "kind": kind,
@@ -114,7 +114,7 @@ class Site:
         self.cluster.kubectl("apply", "-f", "-", stdin=json.dumps(resource))
 
     async def endpoint(self, name: str, *types: str, **spec: object) -> Receiver:
-        """Declare an endpoint with a receiver of its own."""
+        """Create an endpoint and a receiver for it."""
         receiver = self.receivers[name] = Receiver()
         await receiver.start()
         self.apply(
@@ -125,7 +125,7 @@ class Site:
         return receiver
 
     async def endpoints(self) -> None:
-        """Declare one endpoint for every type, each subscribed to one type more than the one before it."""
+        """Create one endpoint for every type; each subscribes to one type more than the previous one."""
         for number in range(len(TYPES)):
             await self.endpoint(f"endpoint-{number}", *TYPES[: number + 1])
 
@@ -140,7 +140,7 @@ class Site:
         await asyncio.to_thread(self.operator.start)
 
     async def close(self) -> None:
-        """End the operators and the receivers."""
+        """Stop the operators and the receivers."""
         for one in self.replicas:
             if one.process is not None:
                 await asyncio.to_thread(one.kill)
@@ -151,7 +151,7 @@ class Site:
 
     @asynccontextmanager
     async def load(self, *, producers: int = 4, rate: float = 200.0) -> AsyncIterator[None]:
-        """Post events meanwhile, about ``rate`` a second; at the end wait until all of them were accepted."""
+        """Post about ``rate`` events a second while the block runs; at its end wait until all of them were accepted."""
         ending = asyncio.Event()
         async with httpx.AsyncClient(trust_env=False, timeout=self.patience) as client:
             pause = producers / rate
@@ -198,26 +198,26 @@ class Site:
         return False
 
     async def more_accepted(self, events: int, *, within: float = PATIENCE) -> None:
-        """Wait until so many more events were answered 202."""
+        """Wait until this many more events were answered 202."""
         had = len(self.ledger.accepted)
         await until(lambda: len(self.ledger.accepted) >= had + events, within=within)
 
     async def refused(self, times: int) -> None:
-        """Wait until so many more requests were answered 503."""
+        """Wait until this many more requests were answered 503."""
         had = self.ledger.refusals["503"]
         await until(lambda: self.ledger.refusals["503"] >= had + times)
 
     # ---- the checker
 
     def expected(self) -> dict[str, set[str]]:
-        """The ids of the events that each endpoint must get."""
+        """Return the ids of the events that each endpoint must get."""
         return {
             name: {event for event, type_ in self.ledger.accepted.items() if type_ in TYPES[: number + 1]}
             for number, name in enumerate(sorted(self.receivers))
         }
 
     async def all_arrived(self, *, within: float = PATIENCE) -> None:
-        """Wait until every accepted event has come to every endpoint that subscribes to it."""
+        """Wait until every accepted event has reached every endpoint that subscribes to it."""
         deadline = time.monotonic() + within
         missing = self._missing()
         while missing:
@@ -226,7 +226,7 @@ class Site:
             missing = self._missing()
 
     async def arrived_once(self, *, repeated: int = 0) -> None:
-        """Everything accepted arrives, nothing a second time, and producers were told nothing but 202 and 503.
+        """Check that all accepted events arrive without repetition, and that producers got only 202 and 503.
 
         Args:
             repeated: how many requests an endpoint may have got beyond one for each event.
@@ -237,11 +237,11 @@ class Site:
         assert max(self.duplicates().values()) <= repeated, self.duplicates()
 
     def tails(self) -> str:
-        """The ends of the operators' logs."""
+        """Return the ends of the operators' logs."""
         return "\n".join(f"{one.folder.name}: {one.running.tail()}" for one in self.replicas)
 
     def silence(self) -> str:
-        """For how long any endpoint got nothing, at most, between its first request and its last."""
+        """Return the longest time without a request to an endpoint, between its first request and its last."""
         times = [[received.at for received in one.received] for one in self.receivers.values()]
         longest = max(later - sooner for each in times for sooner, later in pairwise(each))
         return f"an endpoint got nothing for {longest:.1f} s"
@@ -251,11 +251,11 @@ class Site:
         return {name: sorted(ids)[:10] for name, ids in lost.items() if ids}
 
     def duplicates(self) -> dict[str, int]:
-        """How many requests each endpoint got beyond one for each event."""
+        """Return how many requests each endpoint got beyond one for each event."""
         return {name: len(one.received) - len(arrived(one)) for name, one in self.receivers.items()}
 
     def check_requests(self) -> None:
-        """Every request is signed well, nothing came that was not asked for, and an event has one webhook-id."""
+        """Check that every request is signed and of an accepted event, and that an event has one webhook-id."""
         ids: dict[str, str] = {}
         expected = self.expected()
         for name, receiver in self.receivers.items():
@@ -268,17 +268,17 @@ class Site:
         assert len(set(ids.values())) == len(ids)
 
     def secret(self, endpoint: str) -> str:
-        """The signing secret of an endpoint."""
+        """Return the signing secret of an endpoint."""
         path = ("-o", "jsonpath={.data.secret}")
         encoded = self.cluster.kubectl("get", "secret", f"{endpoint}-signing", "-n", self.namespace, *path).stdout
         return b64decode(encoded).decode()
 
 
 def event_of(received: Received) -> str:
-    """The producer's id of the event in a request."""
+    """Return the producer's id of the event in a request."""
     return str(json.loads(received.body)["messageId"])
 
 
 def arrived(receiver: Receiver) -> set[str]:
-    """The ids of the events that came."""
+    """Return the ids of the received events."""
     return {event_of(received) for received in receiver.received}

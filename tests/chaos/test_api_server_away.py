@@ -1,4 +1,4 @@
-"""The API server goes away: what was accepted is delivered and retried all the same, and known producers go on."""
+"""While the API server is down, accepted events are delivered and retried, and known producers can post."""
 
 import asyncio
 import signal
@@ -22,7 +22,7 @@ CRDS = Path(__file__).resolve().parents[2] / "crds"
 
 @pytest.fixture(scope="module")
 def plane(assets: Assets) -> Iterator[ControlPlane]:
-    """A control plane of its own, for its API server goes away here."""
+    """Start a control plane for this module only, because its API server stops here."""
     with ControlPlane.start(assets=assets, crds=CRDS) as plane:
         install(plane)
         yield plane
@@ -30,7 +30,7 @@ def plane(assets: Assets) -> Iterator[ControlPlane]:
 
 @pytest.fixture
 async def site(plane: ControlPlane, tmp_path: Path) -> AsyncIterator[Site]:
-    """An operator on it, in a namespace for each test."""
+    """Return an operator on it, with a namespace for each test."""
     namespace = f"away-{uuid4().hex[:8]}"
     plane.kubectl("create", "namespace", namespace)
     site = Site.of(plane, namespace, tmp_path / "operator")
@@ -45,8 +45,8 @@ async def test_deliveries_and_retries_go_on_while_the_api_server_is_away(
     how: str,
     long: bool,  # noqa: FBT001
 ) -> None:
-    """Accepted events arrive, failed attempts are retried, the process stays live; afterwards changes count again."""
-    # A review that was kept serves for a minute from when it was made, that is 50 s without the API server at least.
+    """Accepted events are sent and retried and the process stays live; afterwards changes take effect."""
+    # A cached review is valid for one minute after it was made: at least 50 s of it without the API server.
     seconds = 40 if long else 4
     await site.endpoints()
     flaky = site.receivers["endpoint-0"]
@@ -59,14 +59,14 @@ async def test_deliveries_and_retries_go_on_while_the_api_server_is_away(
     else:
         apiserver.send_signal(signal.SIGSTOP)
     try:
-        # The producer's review was kept from before: its events are still taken.
+        # The producer's review is cached, so its events are still accepted.
         async with site.load(rate=20):
             await asyncio.sleep(seconds)  # under load
         await site.all_arrived()
         assert len(site.ledger.accepted) > seconds
         await until(lambda: all(times == 2 for times in attempts(flaky).values()))
         if long:
-            await asyncio.sleep(20)  # and then no load, until it has been away for a minute
+            await asyncio.sleep(20)  # and then without load, until it has been down for a minute
         assert site.operator.running.running
     finally:
         if how == "killed":
@@ -86,5 +86,5 @@ async def test_deliveries_and_retries_go_on_while_the_api_server_is_away(
 
 
 def attempts(receiver: Receiver) -> Counter[str]:
-    """How often each message came."""
+    """Count the requests of each message."""
     return Counter(received.id for received in receiver.received)

@@ -1,4 +1,4 @@
-"""The clock jumps, forwards and backwards: nothing is lost, nothing goes out twice, and retries stay bounded."""
+"""After clock jumps in both directions, no event is lost or sent twice, and retry delays stay bounded."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -13,18 +13,18 @@ from hookwright_operator.intake.parsing import IncomingEvent
 HOUR_MS = 3_600_000
 MINUTE_MS = 60_000
 BEAT = 0.2
-"""Seconds between two heartbeats. The lease is much longer, so that only a jump of the clock makes it end."""
+"""Seconds between two heartbeats. The claim lease is much longer, so that only a clock jump makes it expire."""
 
 
 @pytest.fixture
 def clock() -> Jumping:
-    """The clock of store, loops and signatures."""
+    """Return the clock of store, loops and signatures."""
     return Jumping()
 
 
 @pytest.fixture
 async def engine(database: Path, clock: Jumping) -> AsyncIterator[Engine]:
-    """An engine that uses it."""
+    """Return an engine that uses the test's clock."""
     engine = await Engine.start(database, Plan(schedule="300ms,300ms,300ms", clock_ms=clock, sweep=0.5, beat=BEAT))
     yield engine
     await engine.stop()
@@ -34,7 +34,7 @@ async def engine(database: Path, clock: Jumping) -> AsyncIterator[Engine]:
 async def test_a_jump_forward_loses_nothing_and_repeats_nothing(
     engine: Engine, clock: Jumping, receiver: Receiver, jump: int
 ) -> None:
-    """The lease seems to have lapsed: what waited is claimed anew, what is in flight is settled as ours."""
+    """The claim lease seems expired: waiting deliveries are claimed again, deliveries in flight are settled once."""
     receiver.answer = busy = Busy()
     engine.registry.put(subscriber("orders", receiver.url, max_in_flight=2))
     await engine.post_many(20)
@@ -48,7 +48,7 @@ async def test_a_jump_forward_loses_nothing_and_repeats_nothing(
 async def test_a_retry_that_a_jump_forward_made_due_goes_out_without_waiting_for_its_old_time(
     database: Path, clock: Jumping, receiver: Receiver
 ) -> None:
-    """What is due by the new time is found by the next look at the whole store, not after hours."""
+    """The next query of the store finds deliveries that the jump made due; they do not wait for hours."""
     engine = await Engine.start(database, Plan(schedule="2h", clock_ms=clock, sweep=0.2, beat=BEAT))
     receiver.answer = lambda received: 500 if received.attempt == 1 else 200
     engine.registry.put(subscriber("orders", receiver.url))
@@ -63,7 +63,7 @@ async def test_a_retry_that_a_jump_forward_made_due_goes_out_without_waiting_for
 async def test_a_jump_backward_stops_no_fresh_event_and_loses_nothing(
     engine: Engine, clock: Jumping, receiver: Receiver
 ) -> None:
-    """Fresh events go on at once, and a retry waits no longer than it was to."""
+    """New events are sent at once, and a retry does not wait longer than planned."""
     receiver.answer = lambda received: 500 if received.body == b"retried" and received.attempt == 1 else 200
     engine.registry.put(subscriber("orders", receiver.url))
     await engine.post(body=b"retried")
@@ -77,7 +77,7 @@ async def test_a_jump_backward_stops_no_fresh_event_and_loses_nothing(
 async def test_a_jump_backward_keeps_the_order_and_the_distance_of_what_waits(
     database: Path, clock: Jumping, receiver: Receiver
 ) -> None:
-    """Each retry is due as long from now as it was before; what was not due yet is not due at once."""
+    """The delay of each retry stays the same; a retry that was not due before is not due at once."""
     engine = await Engine.start(database, Plan(schedule="1h", clock_ms=clock, sweep=0.2, beat=BEAT))
     receiver.answer = lambda _: 500
     for uid in ("orders", "audit"):
@@ -107,7 +107,7 @@ async def test_a_jump_backward_keeps_the_order_and_the_distance_of_what_waits(
 async def test_a_backlog_that_was_due_is_not_put_off_by_a_jump_backward(
     database: Path, clock: Jumping, receiver: Receiver
 ) -> None:
-    """Also where there is more of it than is corrected at once."""
+    """A backlog stays due, also if it has more deliveries than one correction changes."""
     engine = await Engine.start(database, Plan(lease_ms=60_000, window=8, clock_ms=clock, sweep=30))
     receiver.answer = busy = Busy()
     engine.registry.put(subscriber("orders", receiver.url, timeout=20, max_in_flight=2))
@@ -124,10 +124,10 @@ async def test_a_backlog_that_was_due_is_not_put_off_by_a_jump_backward(
 async def test_a_backlog_outlives_a_clock_that_jumps_back_and_forth(
     engine: Engine, clock: Jumping, receiver: Receiver
 ) -> None:
-    """However often it jumps while a backlog is worked off, every event arrives exactly once."""
+    """Every event arrives exactly once, however often the clock jumps during a backlog."""
     engine.registry.put(subscriber("orders", receiver.url, max_in_flight=4))
     receiver.answer = busy = Busy()
-    # At once, for the first attempts are held until all are there.
+    # The jump comes at once, because the receiver holds the first attempts until all have arrived.
     events = [IncomingEvent(None, "delivered", "m-1", str(number).encode()) for number in range(300)]
     await engine.accepter.accept("acme", "billing", events)
     busy.open.set()

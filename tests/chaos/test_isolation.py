@@ -1,4 +1,4 @@
-"""One endpoint that hangs, is slow, fails or floods costs the others nothing."""
+"""An endpoint that hangs, is slow, fails or floods does not delay the others."""
 
 import asyncio
 import time
@@ -19,7 +19,7 @@ from hookwright_operator.intake.parsing import IncomingEvent
 
 @pytest.fixture
 async def engine(database: Path) -> AsyncIterator[Engine]:
-    """An engine that gives a failing endpoint as much to do as it can."""
+    """Return an engine that makes as many attempts to a failing endpoint as possible."""
     engine = await Engine.start(database, Plan(schedule="20ms,20ms,20ms,20ms,20ms", window=32))
     yield engine
     await engine.stop(grace=0.5)
@@ -27,7 +27,7 @@ async def engine(database: Path) -> AsyncIterator[Engine]:
 
 @pytest.fixture
 async def bad() -> AsyncIterator[Receiver]:
-    """The receiver that misbehaves."""
+    """Start the receiver that misbehaves."""
     async with Receiver() as receiver:
         yield receiver
 
@@ -55,22 +55,22 @@ async def is_slow(_: Received) -> int:
 async def test_a_bad_endpoint_does_not_delay_its_neighbour(
     engine: Engine, receiver: Receiver, bad: Receiver, behaviour: Busy
 ) -> None:
-    """They share a project and every event: the neighbour's latency stays what it was without the bad one."""
+    """The latency of an endpoint does not change when a bad endpoint in the same project gets the same events."""
     engine.registry.put(subscriber("good", receiver.url, timeout=10))
     alone = await p95(engine, receiver)
     bad.answer = behaviour
     engine.registry.put(subscriber("bad", bad.url, timeout=10))
     beside = await p95(engine, receiver)
-    # With a shared bound an event would wait for an attempt of the bad one, which takes 8 s at least.
+    # With a shared limit, an event would wait for an attempt of the bad endpoint, which takes at least 8 s.
     assert beside < alone + 4, (alone, beside)
-    # The last arrival is a moment ahead of its result in the store.
+    # The last request arrives shortly before its result is in the store.
     await engine.ended("good", 120)
 
 
 async def test_a_failing_endpoint_does_not_delay_its_neighbour(
     engine: Engine, receiver: Receiver, bad: Receiver
 ) -> None:
-    """While an event of the neighbour is under way, the failing one gets a few attempts and not its whole backlog."""
+    """During one event of the neighbour, the failing endpoint gets a few attempts and not its whole backlog."""
     bad.answer = lambda _: 500
     engine.registry.put(subscriber("bad", bad.url, events=frozenset({"opened", "delivered"})))
     engine.registry.put(subscriber("good", receiver.url))
@@ -81,13 +81,13 @@ async def test_a_failing_endpoint_does_not_delay_its_neighbour(
         await engine.post()
         await receiver.wait_for(number + 1)
         before.append(len(bad.received) - had)
-    # An event waits in turn: for the attempts and the commits that are under way.
+    # An event waits for the attempts and the commits that run before it.
     assert median(before) <= 4 * MAX_IN_FLIGHT, before
     assert len(bad.received) < 6 * 330, "the backlog was gone before the last event arrived: the test proves nothing"
 
 
 async def test_a_flooding_project_does_not_starve_another(engine: Engine, receiver: Receiver, bad: Receiver) -> None:
-    """Thousands of events for one project, all pending; the other project's events wait for none of them."""
+    """An event does not wait for thousands of pending deliveries of another project."""
     engine.registry.put_project("acme", "noisy")
     engine.registry.put(subscriber("good", receiver.url))
     bad.answer = Busy()
@@ -104,7 +104,7 @@ async def test_a_flooding_project_does_not_starve_another(engine: Engine, receiv
 async def test_a_backlog_of_one_endpoint_never_starves_fresh_events_of_others(
     engine: Engine, receiver: Receiver, bad: Receiver
 ) -> None:
-    """While a backlog of thousands is worked off at full speed, fresh events of others arrive long before its end."""
+    """New events of other endpoints arrive long before the end of a backlog of thousands at full speed."""
     backlogged = subscriber("backlogged", bad.url, events=frozenset({"opened"}), suspend=True, max_in_flight=64)
     engine.registry.put(backlogged)
     engine.registry.put(subscriber("good", receiver.url))
@@ -121,7 +121,7 @@ async def test_a_backlog_of_one_endpoint_never_starves_fresh_events_of_others(
 
 
 async def test_every_backlog_gets_its_share(database: Path, bad: Receiver) -> None:
-    """With more backlogs than one claim serves, all of them advance together: none waits for another's end."""
+    """If one claim cannot serve all backlogs, every backlog still makes progress; none waits for the end of another."""
 
     async def answer(_: Received) -> int:
         await asyncio.sleep(0.01)
@@ -140,7 +140,7 @@ async def test_every_backlog_gets_its_share(database: Path, bad: Receiver) -> No
     for place, received in enumerate(bad.received):
         first.setdefault(received.target, place)
     assert len(first) == 100
-    # Two claims of 64 endpoints reach everybody; each brings at most a window of 4 for each.
+    # Two claims of 64 endpoints reach all endpoints; each claim brings at most 4 deliveries per endpoint.
     assert max(first.values()) < 2 * 100 * 4, max(first.values())
     await engine.stop()
 
@@ -149,7 +149,7 @@ async def test_every_backlog_gets_its_share(database: Path, bad: Receiver) -> No
 async def test_max_in_flight_is_kept_over_restart_suspension_and_change(
     database: Path, receiver: Receiver, bound: int
 ) -> None:
-    """The receiver never sees more at once than is allowed, whatever happens to the endpoint or the operator."""
+    """The receiver never gets more concurrent requests than allowed, also after a restart or a change."""
     busy, most = Busy(), min(bound, 32)
 
     async def answer(received: Received) -> int:
@@ -181,7 +181,7 @@ async def test_max_in_flight_is_kept_over_restart_suspension_and_change(
 async def test_the_rate_limit_keeps_its_pace_beside_others_and_after_a_restart(
     database: Path, receiver: Receiver, bad: Receiver
 ) -> None:
-    """600 a minute are 100 ms apart, also for a backlog and for retries; a neighbour is not slowed down by it."""
+    """600 a minute are 100 ms apart, also for a backlog and for retries; the neighbour is not slowed down."""
     bad.answer = lambda received: 500 if received.attempt == 1 else 200
     for round_ in (1, 2):
         engine = await Engine.start(database, Plan(schedule="10ms"))
@@ -197,13 +197,13 @@ async def test_the_rate_limit_keeps_its_pace_beside_others_and_after_a_restart(
         await engine.stop()
     arrivals = [received.at for received in bad.received]
     assert len(arrivals) == 24
-    # The restart begins a new pace, and on a busy machine a request arrives some time after its attempt began.
+    # The restart starts a new interval, and on a busy machine a request arrives some time after its attempt began.
     assert arrivals[-1] - arrivals[0] >= 22 * 0.1 - 0.5
     assert sum(later - earlier < 0.05 for earlier, later in pairwise(arrivals)) <= 6
 
 
 async def test_without_time_to_hang_there_is_no_thread_or_task_left(engine: Engine, bad: Receiver) -> None:
-    """What hung is let go at its time-out: afterwards nothing of it is held."""
+    """An attempt that hangs ends at its timeout, and no thread or task of it is left."""
     bad.answer = Busy()
     engine.registry.put(subscriber("bad", bad.url, timeout=0.2))
     await engine.post_many(20)

@@ -1,4 +1,4 @@
-"""The operator dies or is told to go, at any moment and under load: nothing that was answered 202 is lost."""
+"""No event that was answered 202 is lost if the operator is killed or stopped under load at any moment."""
 
 import asyncio
 import random
@@ -17,7 +17,7 @@ async def test_sigkill_at_any_moment_loses_nothing_and_repeats_at_most_what_was_
     site: Site,
     long: bool,  # noqa: FBT001
 ) -> None:
-    """Every event answered 202 arrives, well signed and under one id; repeated is only what had no stored result."""
+    """Every event answered 202 arrives, signed and with one id; only attempts without a stored result repeat."""
     kills = 50 if long else 4
     moments = random.Random()
     await site.endpoints()
@@ -38,7 +38,7 @@ async def test_sigterm_under_load_cuts_no_attempt_short_and_loses_no_202(
     site: Site,
     long: bool,  # noqa: FBT001
 ) -> None:
-    """Attempts under way finish and are recorded before the process exits with 0; afterwards nothing is repeated."""
+    """Attempts in flight finish and are recorded before the process exits with 0; no attempt is repeated afterwards."""
 
     async def slowly(_: Received) -> int:
         await asyncio.sleep(0.3)
@@ -64,17 +64,17 @@ async def test_sigterm_under_load_cuts_no_attempt_short_and_loses_no_202(
 
 
 def arrivals(site: Site) -> int:
-    """How many requests have come."""
+    """Return how many requests have arrived."""
     return sum(len(receiver.received) for receiver in site.receivers.values())
 
 
 def have_come(site: Site, many: int) -> bool:
-    """Whether so many requests have come."""
+    """Return whether this many requests have arrived."""
     return arrivals(site) >= many
 
 
 def recorded(site: Site) -> int:
-    """How many deliveries the store has as delivered; nobody may have it open."""
+    """Return how many deliveries the store has as delivered; no process may have the store open."""
     with closing(sqlite3.connect(site.operator.folder / "hookwright.db")) as database:
         assert database.execute("PRAGMA integrity_check").fetchone() == ("ok",)
         (many,) = database.execute("SELECT count(*) FROM deliveries WHERE state = 'delivered'").fetchone()
@@ -82,8 +82,8 @@ def recorded(site: Site) -> int:
 
 
 async def test_pending_deliveries_and_counts_survive_a_kill(site: Site) -> None:
-    """What failed before the kill is retried after it, on the schedule, and the log still has the first attempts."""
-    # The schedule must outlast the restart.
+    """Deliveries that failed before the kill are retried on schedule, and the log still has the first attempts."""
+    # The schedule must last longer than the restart.
     site.operator.settings = {**site.operator.settings, "HOOKWRIGHT_RETRY_SCHEDULE": "5s,5s,5s,5s,5s,5s"}
     receiver = await site.endpoint("endpoint-0", "delivered")
     receiver.answer = lambda _: 500

@@ -1,4 +1,4 @@
-"""Several instances on one database: who sleeps longer than its lease has lost what it held, and knows it."""
+"""A replica that sleeps past its claim lease loses its claims and does not send them."""
 
 import asyncio
 import os
@@ -18,9 +18,9 @@ from hookwright_dev.processes import ChildProcess
 from hookwright_dev.receiver import Received, Receiver
 
 LEASE_MS = 6_000
-"""Long enough that a node on a busy machine renews it in time: each sixth of it."""
+"""Long enough that a replica on a busy machine renews it in time, at each sixth of it."""
 UNSETTLED = 2 * node.MAX_IN_FLIGHT
-"""Attempts whose results are not in the store yet: those under way, and as many whose result is on its way there."""
+"""Attempts without a stored result: those in flight, and as many whose result is not yet written."""
 TESTS = Path(__file__).resolve().parents[1]
 
 
@@ -32,7 +32,7 @@ def processes() -> Iterator[ExitStack]:
 
 
 def run(processes: ExitStack, database: Path, url: str, *, lease_ms: int = LEASE_MS) -> ChildProcess:
-    """Start an instance that delivers to a receiver."""
+    """Start a replica that delivers to a receiver."""
     argv = [sys.executable, node.__file__, str(database), url, str(lease_ms)]
     log = database.with_name("node.log")
     path = {"PYTHONPATH": os.pathsep.join([str(TESTS), os.environ.get("PYTHONPATH", "")])}
@@ -40,7 +40,7 @@ def run(processes: ExitStack, database: Path, url: str, *, lease_ms: int = LEASE
 
 
 async def fill(database: Path, url: str, events: int) -> None:
-    """Leave a backlog in a fresh store."""
+    """Write a backlog into a new store."""
     engine = await Engine.start(database, Plan(lease_ms=LEASE_MS))
     engine.registry.put(subscriber("orders", url, timeout=0.5, suspend=True))
     await engine.post_many(events)
@@ -50,10 +50,10 @@ async def fill(database: Path, url: str, events: int) -> None:
 async def test_who_was_paused_beyond_its_lease_sends_nothing_that_another_took(
     receiver: Receiver, database: Path, processes: ExitStack
 ) -> None:
-    """SIGSTOP for longer than the lease: the other instance takes over, and after SIGCONT nothing goes out twice.
+    """During a long SIGSTOP the other replica takes over, and after SIGCONT no delivery is repeated.
 
-    Only what was on its way in the moment of the pause may be repeated: its result was not stored yet, or its attempt
-    had begun and not a byte of it was written.
+    Only attempts that were in flight at the pause may be repeated. Their result was not stored, or no byte of their
+    request was written.
     """
 
     async def takes_a_while(_: Received) -> int:
@@ -72,9 +72,9 @@ async def test_who_was_paused_beyond_its_lease_sends_nothing_that_another_took(
     finally:
         paused.send_signal(signal.SIGCONT)
     arrived = len(receiver.received)
-    await asyncio.sleep(1.0)  # time in which the one that slept would send what it thinks it holds
+    await asyncio.sleep(1.0)  # time in which the paused replica would send its former claims
     late = [int(received.body) for received in receiver.received[arrived:]]
-    # Attempts begin in the order of the numbers, so many at a time.
+    # Attempts begin in the order of the numbers, this many at a time.
     assert all(number < stopped_at + node.MAX_IN_FLIGHT for number in late), f"it sent what another had taken: {late}"
     assert stopped_at < 200
     repeated = [number for number, times in numbers(receiver).items() if times > 1]
@@ -86,7 +86,7 @@ async def test_who_was_paused_beyond_its_lease_sends_nothing_that_another_took(
 async def test_what_a_killed_instance_held_is_taken_over_by_a_living_one(
     receiver: Receiver, database: Path, processes: ExitStack
 ) -> None:
-    """No sweeper, no operator's hand: the same claims that find everything else find what the dead one held."""
+    """The claims of a living replica find a killed replica's deliveries, without a cleanup task or help."""
 
     async def takes_a_while(_: Received) -> int:
         await asyncio.sleep(0.02)
@@ -105,11 +105,12 @@ async def test_what_a_killed_instance_held_is_taken_over_by_a_living_one(
 async def test_two_living_instances_never_share_a_delivery(
     receiver: Receiver, database: Path, processes: ExitStack
 ) -> None:
-    """However they race for a backlog, every event goes out once."""
+    """Every event is sent once, however two replicas compete for a backlog."""
     await fill(database, receiver.url, 200)
-    # A lease, and with it a timeout, that no busy machine exceeds: what is taken over or tried again goes out twice.
+    # A claim lease and a timeout that no busy machine exceeds, because an expired claim or a retry would repeat a
+    # delivery.
     both = [run(processes, database, receiver.url, lease_ms=60_000) for _ in range(2)]
-    # One that is told to end before it runs ends as Python does, and has proven nothing.
+    # SIGTERM before the handler is installed ends Python at once, and then the test proves nothing.
     await until(lambda: living(database) == 2)
     await until(lambda: len(numbers(receiver)) == 200)
     for one in both:
@@ -118,13 +119,13 @@ async def test_two_living_instances_never_share_a_delivery(
 
 
 def living(database: Path) -> int:
-    """How many of the instances have said that they live."""
+    """Count the replicas that have registered."""
     with closing(sqlite3.connect(database, timeout=20)) as connection:
         return int(connection.execute("SELECT count(*) FROM instances WHERE id LIKE 'node/%'").fetchone()[0])
 
 
 async def pause(process: ChildProcess, database: Path) -> None:
-    """Stop a process, but not amid a transaction: SQLite's lock would stop everybody else as well."""
+    """Stop a process outside of transactions, because its SQLite lock would block the other replicas too."""
     while True:
         process.send_signal(signal.SIGSTOP)
         await asyncio.to_thread(os.waitid, os.P_PID, process.pid, os.WSTOPPED)
@@ -140,5 +141,5 @@ async def pause(process: ChildProcess, database: Path) -> None:
 
 
 def numbers(receiver: Receiver) -> Counter[int]:
-    """How often each event came, by its number."""
+    """Count the requests of each event, by its number."""
     return Counter(int(received.body) for received in receiver.received)

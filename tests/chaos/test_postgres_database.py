@@ -1,4 +1,4 @@
-"""The PostgreSQL server restarts, fails over, stalls or is locked: that costs seconds of 503, and no event."""
+"""A restart, failover, stall or lock of the PostgreSQL server causes seconds of 503 and loses no event."""
 
 import asyncio
 import time
@@ -18,7 +18,7 @@ Record = Callable[[str, object], None]
 
 @pytest.fixture
 def site(site: Site, postgres_url: str) -> Site:
-    """An operator on PostgreSQL."""
+    """Configure an operator to use PostgreSQL."""
     return on_postgres(site, postgres_url)
 
 
@@ -30,7 +30,10 @@ async def test_a_restart_of_the_database_costs_seconds_and_no_event(
     long: bool,  # noqa: FBT001
     record_property: Record,
 ) -> None:
-    """503 while it is away; then both replicas go on, and send nothing a second time. Long: past their leases, too."""
+    """Intake answers 503 during the restart, then both replicas continue without repeated deliveries.
+
+    The long form restarts for longer than the claim leases.
+    """
     site.replica("replica-1", HOOKWRIGHT_INSTANCE="replica-1")
     await site.endpoints()
     await site.start()
@@ -42,13 +45,13 @@ async def test_a_restart_of_the_database_costs_seconds_and_no_event(
             await asyncio.to_thread(postgres.stop, immediate=how == "immediate")
             await site.refused(3)
             if long and not left:
-                await asyncio.sleep(LEASE_SECONDS + 5)  # it stays away
+                await asyncio.sleep(LEASE_SECONDS + 5)  # it stays down
             await asyncio.to_thread(postgres.start)
             up = time.monotonic()
             await site.more_accepted(1)
             record_property("away", f"{up - ended:.1f} s, then {time.monotonic() - up:.1f} s until the next 202")
             await site.more_accepted(20)
-    # Whoever is the first to live again takes over from the other, which had results that it could not store.
+    # The first living replica takes over the other's deliveries, whose results could not be stored.
     await site.arrived_once(repeated=UNSETTLED if long else 0)
     record_property("at most", site.silence())
     assert all(process.running for process in processes)
@@ -60,7 +63,7 @@ async def test_a_failover_to_a_synchronous_standby_loses_nothing_that_was_answer
     long: bool,  # noqa: FBT001
     record_property: Record,
 ) -> None:
-    """The URL names both servers; when the standby is promoted, both replicas go on there by themselves."""
+    """The URL names both servers; after the standby's promotion, both replicas use it without help."""
     primary, standby = postgres, await asyncio.to_thread(postgres.standby, "one")
     try:
         await asyncio.to_thread(primary.commit_with, "one")
@@ -102,7 +105,7 @@ async def test_nothing_is_answered_202_that_the_synchronous_standby_does_not_hav
     postgres: PostgresServer,
     long: bool,  # noqa: FBT001
 ) -> None:
-    """A commit that waits for its standby is a 503, however long; if the primary dies then, nothing is lost."""
+    """A commit that waits for its standby gives 503; no event is lost if the primary dies then."""
     async with proxied(postgres.url()) as (line, line_url):
         through = int(line_url.rpartition(":")[2].partition("/")[0])
         standby = await asyncio.to_thread(postgres.standby, "one", through=through)
@@ -117,7 +120,7 @@ async def test_nothing_is_answered_202_that_the_synchronous_standby_does_not_hav
                 line.flowing.clear()
                 await site.refused(1)
                 accepted = len(site.ledger.accepted)
-                # Time for everything that gives up waiting: statements at the server, commits here.
+                # Time for all timeouts: statements at the server, commits here.
                 await asyncio.sleep(60 if long else 1)
                 assert len(site.ledger.accepted) == accepted
                 postgres.kill()
@@ -134,7 +137,7 @@ async def test_a_table_that_somebody_has_locked_is_a_503_and_passes(
     postgres_url: str,
     long: bool,  # noqa: FBT001
 ) -> None:
-    """Even when the lock is held for longer than the lease, nothing is lost and nothing sent twice."""
+    """No event is lost or sent twice, even if the lock lasts longer than the claim lease."""
     await site.endpoints()
     await site.start()
     async with site.load(rate=100):
@@ -142,7 +145,7 @@ async def test_a_table_that_somebody_has_locked_is_a_503_and_passes(
         async with locked(postgres_url):
             await site.refused(1)
             accepted = len(site.ledger.accepted)
-            await asyncio.sleep(LEASE_SECONDS + 10 if long else 0)  # the lock is held on
+            await asyncio.sleep(LEASE_SECONDS + 10 if long else 0)  # the lock continues
             assert len(site.ledger.accepted) == accepted
         await site.more_accepted(20)
     await site.arrived_once()
@@ -153,7 +156,7 @@ async def test_a_slow_disk_of_the_database_costs_time_alone(
     postgres: PostgresServer,
     long: bool,  # noqa: FBT001
 ) -> None:
-    """Commits that take 100 ms each are shared by more callers, and everything is delivered once."""
+    """Commits that take 100 ms each are shared by more calls, and every event is delivered once."""
     await asyncio.to_thread(
         postgres.execute,
         "ALTER SYSTEM SET fsync = on",
@@ -171,7 +174,7 @@ async def test_a_slow_disk_of_the_database_costs_time_alone(
 
 @asynccontextmanager
 async def locked(url: str) -> AsyncIterator[None]:
-    """Have somebody else hold the table of deliveries meanwhile, as a careless migration does."""
+    """Lock the table of deliveries from another session while the block runs, as a careless migration does."""
     connection = await asyncpg.connect(url)
     async with connection.transaction():
         await connection.execute("LOCK TABLE deliveries IN ACCESS EXCLUSIVE MODE")

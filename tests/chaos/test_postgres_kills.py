@@ -1,4 +1,4 @@
-"""Two replicas on one PostgreSQL database, and one of them dies at any moment: nothing is lost, little repeated."""
+"""No event is lost and few are repeated if one of two replicas on a PostgreSQL database is killed at any moment."""
 
 import asyncio
 import random
@@ -14,7 +14,7 @@ Record = Callable[[str, object], None]
 
 @pytest.fixture
 async def site(site: Site, postgres_url: str) -> Site:
-    """Two replicas, with endpoints whose receivers measure how many requests they have at once."""
+    """Return a site with two replicas, whose receivers measure how many requests they have at once."""
     on_postgres(site, postgres_url)
     site.replica("replica-1", HOOKWRIGHT_INSTANCE="replica-1")
     await site.endpoints()
@@ -24,7 +24,7 @@ async def site(site: Site, postgres_url: str) -> Site:
 
 
 def most_at_once(site: Site) -> int:
-    """How many requests an endpoint had at once at most."""
+    """Return the highest number of concurrent requests of an endpoint."""
     return max(one.answer.peak for one in site.receivers.values() if isinstance(one.answer, Crowd))
 
 
@@ -33,7 +33,7 @@ async def test_sigkill_of_either_replica_at_any_moment_loses_nothing(
     long: bool,  # noqa: FBT001
     record_property: Record,
 ) -> None:
-    """Restarted in place under its name it goes on at once; repeated is at most what had no stored result."""
+    """A replica restarted under its name continues at once; only attempts without a stored result are repeated."""
     kills = 20 if long else 3
     chance = random.Random()
     await site.start()
@@ -60,13 +60,13 @@ async def test_what_a_replica_had_that_never_comes_back_is_taken_over_when_its_l
     long: bool,  # noqa: FBT001
     record_property: Record,
 ) -> None:
-    """The other goes on with its own at once, and with all of it after the lease; short: at once, by the name."""
+    """The other replica sends all deliveries after the claim lease expires; in the short form at once, by the name."""
     await site.start()
     async with site.load(rate=100):
         await site.more_accepted(100)
         site.operator.kill()
         if not long:
-            # A new process of that name, somewhere else: nobody waits for the lease.
+            # A new process of that name on another host does not wait for the claim lease.
             await asyncio.to_thread(site.replica("elsewhere", HOOKWRIGHT_INSTANCE="replica-0").start)
         await site.more_accepted(100)
     await site.all_arrived(within=LEASE_SECONDS + 30 if long else PATIENCE)
@@ -78,7 +78,7 @@ async def test_what_a_replica_had_that_never_comes_back_is_taken_over_when_its_l
 
 
 async def test_sigterm_of_a_replica_hands_its_endpoints_over_at_once(site: Site, record_property: Record) -> None:
-    """What it had in flight ends, the rest goes to the other without a wait for the lease; nothing is repeated."""
+    """Attempts in flight finish, and the other replica gets the rest at once; no attempt is repeated."""
     await site.start()
     async with site.load(rate=100):
         await site.more_accepted(100)

@@ -1,4 +1,4 @@
-"""The network between operator and PostgreSQL resets, slows down or goes: nothing is lost, nothing sent by two."""
+"""If the network to PostgreSQL resets, slows down or fails, no event is lost and no two replicas send it."""
 
 import asyncio
 import random
@@ -20,7 +20,7 @@ Record = Callable[[str, object], None]
 
 @pytest.fixture
 async def line(site: Site, postgres_url: str) -> AsyncIterator[Proxy]:
-    """What the operator's connections to the database go through."""
+    """Start a proxy between the operator and the database."""
     async with proxied(postgres_url) as (line, url):
         on_postgres(site, url)
         yield line
@@ -33,7 +33,7 @@ async def test_connections_reset_amid_statements_and_commits_lose_and_repeat_not
     long: bool,  # noqa: FBT001
     record_property: Record,
 ) -> None:
-    """However often, and whether the server had committed or not; the operator goes on over new connections."""
+    """Any number of resets, before and after the server's commit, loses and repeats no event."""
     times = 100 if long else 8
     moments = random.Random()
     await site.endpoints()
@@ -58,7 +58,7 @@ async def test_a_database_that_is_50_ms_away_costs_latency_and_nothing_else(
     long: bool,  # noqa: FBT001
     record_property: Record,
 ) -> None:
-    """With jitter, at the same load: transactions take longer and carry more."""
+    """At the same load with jitter, transactions take longer and contain more calls."""
     jitter = random.Random()
     await site.endpoints()
     await site.start()
@@ -74,7 +74,7 @@ async def test_a_database_that_is_50_ms_away_costs_latency_and_nothing_else(
 
 @pytest.fixture
 def apart() -> Iterator[Neighbour]:
-    """A host of its own for a replica."""
+    """Create a separate host for a replica."""
     with neighbour() as host:
         yield host
 
@@ -91,9 +91,9 @@ async def test_a_replica_that_loses_the_database_and_still_reaches_receivers_sta
     long: bool,
     record_property: Record,
 ) -> None:
-    """While it is cut off, past its lease too, and when it comes back: never more attempts at once than maxInFlight."""
+    """A replica that is cut off past its claim lease, and the other one, never exceed maxInFlight together."""
     on_postgres(site, postgres_url)
-    site.patience = 2.0  # the one that is cut off does not answer
+    site.patience = 2.0  # the replica without the database does not answer
     await site.endpoints()
     crowds = [Crowd(0.02) for _ in site.receivers]
     for receiver, crowd in zip(site.receivers.values(), crowds, strict=True):
@@ -106,12 +106,12 @@ async def test_a_replica_that_loses_the_database_and_still_reaches_receivers_sta
         await site.start()
         async with site.load(rate=50):
             await site.more_accepted(100)
-            # Attempts take long now, so that both would be seen at it.
+            # Attempts take long now, so that concurrent attempts of both replicas would be visible.
             for crowd in crowds:
                 crowd.seconds = 5.0 if long else 1.0
             await until(lambda: sum(crowd.now for crowd in crowds) >= MAX_IN_FLIGHT)
             apart.lose(*lost_ports)
-            await asyncio.sleep(LEASE_SECONDS + 15 if long else 5)  # it is away
+            await asyncio.sleep(LEASE_SECONDS + 15 if long else 5)  # it is down
             apart.find()
             for crowd in crowds:
                 crowd.seconds = 0.02
@@ -123,5 +123,6 @@ async def test_a_replica_that_loses_the_database_and_still_reaches_receivers_sta
     assert max(crowd.peak for crowd in crowds) <= MAX_IN_FLIGHT
     repeated = site.duplicates()
     record_property("repeated", repeated)
-    # Within its lease it stores what it has sent; past it, another sends what has no stored result.
+    # Within its claim lease the replica stores its results; after it, the other replica repeats attempts without a
+    # result.
     assert all(many <= (UNSETTLED if long else 0) for many in repeated.values()), repeated

@@ -1,4 +1,4 @@
-"""Receivers that misbehave, through the whole engine: every attempt is recorded, retried and ends in plain words."""
+"""Attempts to receivers that misbehave are recorded and retried, and end with a readable error."""
 
 import socket
 import time
@@ -17,7 +17,7 @@ from hookwright_dev.receiver import Receiver
 from hookwright_operator.store.model import DeliveryRecord, State
 
 TIMEOUT = 1.5
-"""Seconds, for receivers that never answer: long enough to connect and to write on a busy machine."""
+"""Timeout in seconds for receivers that never answer: long enough to connect and to write on a busy machine."""
 OK = b"HTTP/1.1 200 OK\r\n"
 
 FAULTS = {
@@ -42,14 +42,14 @@ FAULTS = {
 
 @pytest.fixture
 async def engine(database: Path) -> AsyncIterator[Engine]:
-    """An engine that retries twice."""
+    """Return an engine that retries twice."""
     engine = await Engine.start(database, Plan(schedule="50ms,50ms"))
     yield engine
     await engine.stop()
 
 
 def check_failed(record: DeliveryRecord, status: int, words: str) -> None:
-    """A delivery has failed after three recorded attempts that say why."""
+    """Wait until a delivery has failed after three recorded attempts with their errors."""
     assert record.state is State.FAILED
     assert [attempt.number for attempt in record.attempts] == [1, 2, 3]
     assert {attempt.status_code for attempt in record.attempts} == {status}
@@ -57,7 +57,7 @@ def check_failed(record: DeliveryRecord, status: int, words: str) -> None:
 
 
 async def test_every_fault_is_recorded_with_each_attempt_and_ends_as_failed(engine: Engine, receiver: Receiver) -> None:
-    """All at once, in one project with a receiver that is well: that one does not notice."""
+    """All faults at once do not affect a healthy receiver in the same project."""
     async with AsyncExitStack() as stack:
         served = {name: await stack.enter_async_context(serve(behaviour)) for name, (behaviour, _, _) in FAULTS.items()}
         for name, one in served.items():
@@ -75,7 +75,7 @@ async def test_every_fault_is_recorded_with_each_attempt_and_ends_as_failed(engi
 
 
 async def test_connections_that_cannot_be_made_are_recorded(engine: Engine, tmp_path: Path) -> None:
-    """Refused, a name that is not found, and TLS that is not to be trusted."""
+    """A refused connection, an unknown name and an untrusted TLS certificate are recorded."""
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         closed = f"http://127.0.0.1:{unused.getsockname()[1]}/"
@@ -95,7 +95,7 @@ async def test_connections_that_cannot_be_made_are_recorded(engine: Engine, tmp_
 
 
 async def test_an_address_that_the_guard_refuses_is_recorded_with_its_reason_and_retried(engine: Engine) -> None:
-    """A refusal is a failure like others: it may heal, so it is tried again."""
+    """A refusal by the guard is a failure like others and is retried, because the address may change."""
     engine.registry.put(subscriber("metadata", "http://169.254.169.254/latest"))
     await engine.post()
     await engine.ended("metadata", 1)
@@ -104,7 +104,7 @@ async def test_an_address_that_the_guard_refuses_is_recorded_with_its_reason_and
 
 
 async def test_huge_answers_and_bombs_cost_neither_memory_nor_time(engine: Engine) -> None:
-    """100 MB, and a bomb of 100 MB, eight of each at once: delivered, and the excerpts are small."""
+    """100 MB, and a compression bomb of 100 MB, eight of each at once: delivered, and the excerpts are small."""
     much = AnswersMuch(100 * 1024 * 1024)
     compressed = coded("gzip", bomb(100 * 1024 * 1024, 31))
     async with serve(much) as huge, serve(answers(compressed)) as bombs:
@@ -127,7 +127,7 @@ async def test_huge_answers_and_bombs_cost_neither_memory_nor_time(engine: Engin
 
 
 async def test_a_receiver_that_comes_back_gets_everything_once(engine: Engine, receiver: Receiver) -> None:
-    """Between the first attempt and the last retry a receiver may go and come back on its port."""
+    """A receiver may stop and start again on its port between the first attempt and the last retry."""
     engine.registry.put(subscriber("orders", receiver.url))
     await engine.post()
     await engine.ended("orders", 1)
@@ -141,7 +141,7 @@ async def test_a_receiver_that_comes_back_gets_everything_once(engine: Engine, r
 
 
 async def test_a_429_with_retry_after_is_left_alone_for_that_long(database: Path, receiver: Receiver) -> None:
-    """As a real receiver says it, up to the next step of the schedule."""
+    """Retry-After is obeyed up to the next step of the schedule."""
     engine = await Engine.start(database, Plan(schedule="50ms,1500ms,50ms"))
     busy = web.Response(status=429, headers={"Retry-After": "1"})
     receiver.answer = lambda received: busy if received.attempt == 1 else 200

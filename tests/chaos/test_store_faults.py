@@ -1,4 +1,4 @@
-"""The store is full, locked or away: intake says so, nothing is corrupt, and all goes on when it is back."""
+"""If the store is full, locked or down, intake answers 503, the data stay intact, and operation resumes by itself."""
 
 import asyncio
 import resource
@@ -17,7 +17,7 @@ from hookwright_operator.errors import StoreUnavailable
 
 @contextmanager
 def full_disk(pid: int, database: Path) -> Iterator[None]:
-    """Let a process write no file beyond the size that its database's log has now, as on a disk that is full."""
+    """Limit the file size of a process to the current size of its database's log, as a full disk does."""
     size = max(path.stat().st_size for path in database.parent.glob(f"{database.name}*"))
     before = resource.prlimit(pid, resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
     try:
@@ -27,13 +27,13 @@ def full_disk(pid: int, database: Path) -> Iterator[None]:
 
 
 def intact(database: Path) -> bool:
-    """Whether the database is well by its own judgement."""
+    """Return whether SQLite's integrity check finds no fault."""
     with closing(sqlite3.connect(database)) as connection:
         return bool(connection.execute("PRAGMA integrity_check").fetchone() == ("ok",))
 
 
 async def test_a_full_disk_is_a_503_and_everything_recovers_when_there_is_space(site: Site) -> None:
-    """Nothing that was answered 202 is lost, nothing is corrupt, nothing is sent twice, and nobody need restart it."""
+    """No event answered 202 is lost or sent twice, the file stays intact, and no restart is needed."""
     await site.endpoints()
     await site.start()
     await site.post()
@@ -53,7 +53,7 @@ async def test_a_full_disk_is_a_503_and_everything_recovers_when_there_is_space(
 
 
 async def test_a_store_locked_by_another_process_is_a_503_and_passes(site: Site) -> None:
-    """A backup that holds the database for some seconds costs waiting and 503s, and no event."""
+    """A backup that locks the database for some seconds causes waits and 503s, and loses no event."""
     site.operator.settings = {
         **site.operator.settings,
         "HOOKWRIGHT_DATABASE_URL": f"sqlite:///{site.operator.folder / 'hookwright.db'}?timeout=0.3",
@@ -75,7 +75,7 @@ async def test_a_store_locked_by_another_process_is_a_503_and_passes(site: Site)
 async def test_a_store_that_goes_in_the_middle_of_settling_costs_no_second_attempt(
     receiver: Receiver, database: Path
 ) -> None:
-    """Results that cannot be stored stay in memory for as long as it takes, beyond the lease even."""
+    """Results that cannot be stored stay in memory, even beyond the claim lease."""
     clock = Jumping()
     plan = Plan(clock_ms=clock, beat=0.2)
     engine = await Engine.start(await open_store(database, plan, patience=0.1), plan)
