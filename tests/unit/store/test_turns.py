@@ -1,4 +1,4 @@
-"""Tenants share a transaction that cannot take everything."""
+"""Tenants share a transaction that cannot take all calls."""
 
 from typing import NamedTuple
 
@@ -9,7 +9,7 @@ from hookwright_operator.store.turns import split
 
 
 class Call(NamedTuple):
-    """A call that waits."""
+    """A waiting call."""
 
     tenant: str
     weight: int
@@ -22,7 +22,7 @@ def calls(*given: tuple[str, int]) -> list[Call]:
 
 
 def test_a_light_call_joins_the_next_transaction_past_all_calls_of_a_heavy_tenant() -> None:
-    """The heavy tenant's oldest call goes, too, and its other calls wait."""
+    """The transaction takes the heavy tenant's oldest call, and the tenant's other calls wait."""
     waiting = calls(*[("heavy", 500)] * 20, ("light", 2))
 
     go, wait = split(waiting, room=400)
@@ -32,14 +32,14 @@ def test_a_light_call_joins_the_next_transaction_past_all_calls_of_a_heavy_tenan
 
 
 def test_the_oldest_call_goes_however_heavy_it_is() -> None:
-    """No call is stuck because it is too big."""
+    """A call that is heavier than the limit goes alone."""
     waiting = calls(("heavy", 5000), ("light", 1))
 
     assert split(waiting, room=100) == (waiting, [])
 
 
 def test_calls_of_the_process_itself_go_with_the_next_transaction() -> None:
-    """A heavy claim makes neither itself nor the results and leases behind it wait for a tenant's queue."""
+    """A heavy claim, and the results and claim leases behind it, do not wait for a tenant's calls."""
     waiting = calls(*[("heavy", 500)] * 20, ("", 4096), ("", 2), ("", 1))
 
     go, wait = split(waiting, room=400)
@@ -49,7 +49,7 @@ def test_calls_of_the_process_itself_go_with_the_next_transaction() -> None:
 
 
 def test_tenants_have_equal_shares() -> None:
-    """Of two tenants that ask for much, each gets as much as the other."""
+    """Two tenants with many calls have equal shares."""
     waiting = calls(*[("first", 10)] * 50, *[("second", 10)] * 50)
 
     go, _ = split(waiting, room=190)
@@ -62,7 +62,7 @@ CALLS = st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 50)), min_size
 
 @given(CALLS, st.integers(0, 100))
 def test_every_call_goes_once_and_a_tenants_calls_go_in_their_order(given: list[tuple[str, int]], room: int) -> None:
-    """No call is lost, none overtakes an older one of its tenant, and a transaction keeps its bound."""
+    """No call is lost, no call overtakes an older call of its tenant, and a transaction keeps its limit."""
     waiting, gone = calls(*given), list[Call]()
     while waiting:
         go, waiting = split(waiting, room=room)
