@@ -1,4 +1,4 @@
-"""What the store's tests share: stores on real databases, one engine after the other."""
+"""Fixtures of the store's tests: stores on real databases, SQLite and PostgreSQL in turn."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -16,32 +16,32 @@ Open = Callable[[], Awaitable[Store]]
 
 @pytest.fixture
 def clock() -> Clock:
-    """The clock that the stores go by."""
+    """Return the clock that the stores use."""
     return Clock()
 
 
 @pytest.fixture
 def observed() -> Observed:
-    """What the stores say about their transactions."""
+    """Return the record of the stores' transactions."""
     return Observed()
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Install what is missing before the first test: that can take a minute, and no test's time limit covers it."""
+    """Install PostgreSQL if it is missing. This can take a minute, and no test's time limit covers it."""
     if session.items and not session.config.option.collectonly:
         programs()
 
 
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[PostgresServer]:
-    """The session's PostgreSQL server."""
+    """Start the session's PostgreSQL server."""
     with postgres_server() as server:
         yield server
 
 
 @pytest.fixture(scope="session")
 def postgres_url(postgres: PostgresServer) -> str:
-    """A database with the schema in it, which tests use one after the other."""
+    """Create a database with the schema, which tests use one after the other."""
     url = postgres.new_database("contract")
     asyncio.run(migrated(url))
     return url
@@ -49,7 +49,7 @@ def postgres_url(postgres: PostgresServer) -> str:
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """An empty database of each engine."""
+    """Return the URL of an empty database, on SQLite and on PostgreSQL."""
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path}/deliveries.db"
     url = str(request.getfixturevalue("postgres_url"))
@@ -73,13 +73,13 @@ async def open_store(url: str, clock: Clock, observed: Observed) -> AsyncIterato
 
 @pytest_asyncio.fixture
 async def store(open_store: Open) -> Store:
-    """A store on an empty database."""
+    """Open a store on an empty database."""
     return await open_store()
 
 
 @pytest_asyncio.fixture
 async def neighbour(store: Store, url: str, clock: Clock) -> AsyncIterator[Store]:
-    """Another instance on the same database, as several replicas would have it."""
+    """Open the store of another replica on the same database."""
     other = await neighbour_of(store, url, clock)
     yield other
     await left(other)

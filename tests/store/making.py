@@ -1,4 +1,4 @@
-"""What the store's tests are made of: a clock to turn, events, settlements, and a look at the rows themselves."""
+"""Helpers of the store's tests: a clock that tests advance, events, settlements, and reads of the tables."""
 
 import asyncio
 import threading
@@ -25,39 +25,39 @@ EMPTY = f"TRUNCATE {', '.join(TABLES)}"
 
 @dataclass(slots=True)
 class Clock:
-    """A clock that stands still until it is turned, in milliseconds."""
+    """A clock in milliseconds that changes only when a test advances it."""
 
     now: int = 1_800_000_000_000
 
     def __call__(self) -> int:
-        """The time."""
+        """Return the time."""
         return self.now
 
     def advance(self, milliseconds: int) -> None:
-        """Let time pass."""
+        """Advance the time."""
         self.now += milliseconds
 
 
 @dataclass(slots=True)
 class Observed:
-    """What a store said about its transactions."""
+    """The observed operations and their seconds."""
 
     operations: list[str] = field(default_factory=list)
 
     def __call__(self, operation: str, seconds: float) -> None:
-        """Take note."""
+        """Record an observation."""
         assert seconds >= 0
         self.operations.append(operation)
 
     @property
     def commits(self) -> int:
-        """How many transactions were committed."""
+        """Return how many transactions were committed."""
         return self.operations.count("commit")
 
 
 @asynccontextmanager
 async def held(store: Store, url: str) -> AsyncIterator["asyncio.Future[str]"]:
-    """A transaction that is under way for as long as the block runs; it answers "done"."""
+    """Keep a transaction open while the block runs; its result is "done"."""
     begun, go_on = threading.Event(), threading.Event()
 
     def wait_here(_connection: Connection) -> str:
@@ -89,12 +89,12 @@ async def held(store: Store, url: str) -> AsyncIterator["asyncio.Future[str]"]:
 
 
 async def migrated(url: str) -> None:
-    """Make the schema."""
+    """Create the schema."""
     await (await Store.open(url, instance="migration", lease_ms=1, clock=lambda: 0)).close()
 
 
 async def neighbour_of(store: Store, url: str, clock: Clock) -> Store:
-    """Open another instance on a store's database; on SQLite, where that cannot be, it shares what is open."""
+    """Open another replica on a store's database; on SQLite it shares the open database object."""
     if not store._database.exclusive:
         return await Store.open(url, instance="neighbour", lease_ms=LEASE_MS, clock=clock)
     other = Store(
@@ -111,7 +111,7 @@ async def neighbour_of(store: Store, url: str, clock: Clock) -> Store:
 
 
 async def left(neighbour: Store) -> None:
-    """Close a neighbour, and leave the database open where it is shared."""
+    """Close a neighbour; leave a shared database open."""
     if neighbour._database.exclusive:
         await neighbour._batcher.close()
     else:
@@ -125,7 +125,7 @@ def event(
     body: bytes = b"{}",
     project: str = "billing",
 ) -> NewEvent:
-    """An event for some endpoints."""
+    """Build an event for some endpoints."""
     return NewEvent(
         id=message_id(),
         namespace="acme",
@@ -138,7 +138,7 @@ def event(
 
 
 def settlement(delivery: Claimed | NewDelivery, state: State, *, status: int = 200, due_ms: int = 0) -> Settlement:
-    """The outcome of an attempt."""
+    """Build the settlement of an attempt."""
     attempt = Attempt(
         number=0, started_ms=1_800_000_000_000, duration_ms=7, status_code=status, error="", response="ok"
     )
@@ -158,14 +158,14 @@ async def claimed_ids(store: Store, uid: str = "orders", limit: int = 100) -> li
 
 
 async def state_of(store: Store, delivery_id: str) -> State:
-    """The state that the log shows."""
+    """Return the state that the log shows."""
     record = await store.delivery(delivery_id)
     assert record is not None
     return record.state
 
 
 async def rows_of(store: Store, table: str) -> int:
-    """How many rows a table has."""
+    """Return how many rows a table has."""
     count = await store._database.read(
         lambda connection: connection.scalar(select(func.count()).select_from(TABLES[table]))
     )
@@ -174,20 +174,20 @@ async def rows_of(store: Store, table: str) -> int:
 
 
 async def all_rows(store: Store) -> dict[str, int]:
-    """How many rows each table has."""
+    """Return how many rows each table has."""
     return {table: await rows_of(store, table) for table in TABLES}
 
 
 async def eventually(condition: Callable[[], Awaitable[bool]], *, within: float = PATIENCE) -> None:
-    """Wait until something holds, and fail if it does not within some seconds."""
+    """Wait until a condition is true, and fail if it is not true within some seconds."""
     deadline = time.monotonic() + within
     while not await condition():
-        assert time.monotonic() < deadline, "it did not come about in time"
+        assert time.monotonic() < deadline, "the condition was not true in time"
         await asyncio.sleep(0.01)
 
 
 async def logged(store: Store, uid: str = "orders", *, state: State | None = None, limit: int = 3) -> list[str]:
-    """The ids of an endpoint's log, page by page."""
+    """Return the ids of an endpoint's log, page by page."""
     page, cursor = await store.deliveries(uid, state=state, limit=limit)
     seen = [record.id for record in page]
     while cursor:
@@ -198,7 +198,7 @@ async def logged(store: Store, uid: str = "orders", *, state: State | None = Non
 
 
 def differences(connection: Connection, *defined: MetaData) -> list[object]:
-    """What of the tables a database has otherwise than they are defined; indexes differ by engine."""
+    """Return the differences between a database's tables and their definitions; indexes differ by database."""
     whole = MetaData()
     for table in [table for part in defined for table in part.sorted_tables]:
         table.to_metadata(whole)
@@ -208,5 +208,5 @@ def differences(connection: Connection, *defined: MetaData) -> list[object]:
 
 
 def ids(new: Sequence[NewEvent]) -> list[str]:
-    """The ids of the events' deliveries."""
+    """Return the ids of the events' deliveries."""
     return [delivery.id for one in new for delivery in one.deliveries]

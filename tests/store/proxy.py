@@ -1,4 +1,4 @@
-"""A TCP proxy before a PostgreSQL server that can slow connections down and reset them, at COMMIT or at any moment."""
+"""A TCP proxy before a PostgreSQL server that can delay and reset connections, at COMMIT or at any moment."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -11,7 +11,7 @@ from sqlalchemy import make_url
 
 
 class Cut(Enum):
-    """Where the next COMMIT is cut off."""
+    """The moment at which the next COMMIT is cut off."""
 
     BEFORE = "before the server gets it"
     AFTER = "when the server has answered it"
@@ -19,13 +19,13 @@ class Cut(Enum):
 
 @dataclass(slots=True)
 class Proxy:
-    """What is forwarded, and what is cut.
+    """A proxy whose connections can be delayed and cut.
 
     Attributes:
-        cut: what happens at the next COMMIT, once.
-        closed: nothing comes through, and nothing new is connected.
-        delay: for how many seconds each piece is under way, in either direction; asked for every piece.
-        flowing: cleared where connections stay and nothing comes through.
+        cut: the moment of the next COMMIT's cut, once.
+        closed: no data pass, and no new connection is accepted.
+        delay: returns how many seconds a piece of data is delayed, in either direction; called for every piece.
+        flowing: if cleared, connections stay open and no data pass.
         cuts: how many connections were cut off at a COMMIT.
     """
 
@@ -67,7 +67,7 @@ class Proxy:
         up_writer: asyncio.StreamWriter,
         answering: "asyncio.Task[None]",
     ) -> bool:
-        """Forward what is asked; True where a COMMIT was to be cut."""
+        """Forward requests; return True if a COMMIT must be cut."""
         while asked := await reader.read(65536):
             if self.cut is not None and b"COMMIT" in asked:
                 self.cuts += 1
@@ -89,19 +89,19 @@ class Proxy:
 
     async def _pass_on(self, piece: bytes, writer: asyncio.StreamWriter) -> None:
         if self.delay is not None:
-            # PostgreSQL's protocol waits for answers: what one side sends meanwhile loses nothing by being gathered.
+            # PostgreSQL's protocol waits for answers, so data that one side sends meanwhile can be collected.
             await asyncio.sleep(self.delay())
         await self.flowing.wait()
         writer.write(piece)
 
     def reset(self) -> None:
-        """Reset every connection on both sides, whatever is under way; new ones may be made."""
+        """Reset all connections on both sides; new connections are accepted."""
         for writer in self.writers:
             if not writer.is_closing():
                 reset(writer)
 
     def close(self) -> None:
-        """Cut everything, and let nothing through."""
+        """Abort all connections, and accept no new ones."""
         self.closed = True
         for writer in self.writers:
             writer.transport.abort()
@@ -110,7 +110,7 @@ class Proxy:
 
 @asynccontextmanager
 async def proxied(url: str) -> AsyncIterator[tuple[Proxy, str]]:
-    """Stand before the server that a URL names, and give the URL that leads through the proxy."""
+    """Start a proxy for the server of a URL, and yield it with the URL that leads through it."""
     parsed = make_url(url)
     assert parsed.host is not None
     assert parsed.port is not None

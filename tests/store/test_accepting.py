@@ -1,4 +1,4 @@
-"""Events come in whole and once."""
+"""Events are accepted as a whole and once."""
 
 import asyncio
 
@@ -12,7 +12,7 @@ from hookwright_operator.store.store import DEDUPE_WINDOW_MS, Store
 
 
 async def test_accepting_writes_a_pending_delivery_for_each_endpoint(store: Store, clock: Clock) -> None:
-    """An event for two endpoints is two pending deliveries, due at once, counted for each endpoint."""
+    """An event for two endpoints becomes two pending deliveries, due at once, and both endpoints count it."""
     new = event("orders", "audit")
 
     accepted = await store.accept([new])
@@ -30,7 +30,7 @@ async def test_accepting_writes_a_pending_delivery_for_each_endpoint(store: Stor
     ids=["empty", "binary", "json", "big"],
 )
 async def test_a_body_comes_back_as_the_bytes_that_were_accepted(store: Store, body: bytes) -> None:
-    """What is signed and sent is what the producer gave, byte for byte, also between other bodies of the same call."""
+    """The signed and sent body equals the producer's body byte for byte, also with other bodies in the same call."""
     bodies = [b"before", body, b"after"]
     await store.accept([event("orders", body=each) for each in bodies])
 
@@ -40,7 +40,7 @@ async def test_a_body_comes_back_as_the_bytes_that_were_accepted(store: Store, b
 
 
 async def test_a_delivery_accepted_as_claimed_is_not_claimed_again(store: Store, neighbour: Store) -> None:
-    """A delivery that goes from the commit straight to its loop is nobody else's meanwhile."""
+    """A delivery that a replica sends directly after the commit cannot be claimed by other replicas."""
     await accept_one(store, claimed=True)
 
     assert await claimed_ids(store) == []
@@ -49,7 +49,7 @@ async def test_a_delivery_accepted_as_claimed_is_not_claimed_again(store: Store,
 
 
 async def test_an_event_id_repeated_within_the_window_is_a_duplicate(store: Store, clock: Clock) -> None:
-    """The repetition is told, counted nowhere and written nowhere."""
+    """A duplicate is reported, and writes and counts nothing."""
     await store.accept([event("orders", event_id="e-1")])
     before = await all_rows(store)
     clock.advance(DEDUPE_WINDOW_MS - 1)
@@ -64,7 +64,7 @@ async def test_an_event_id_repeated_within_the_window_is_a_duplicate(store: Stor
 
 
 async def test_an_event_id_counts_as_new_after_the_window(store: Store, clock: Clock) -> None:
-    """After 24 hours the id may come again, and from then on it is remembered for another 24 hours."""
+    """After 24 hours the id counts as new, and is then kept for another 24 hours."""
     await store.accept([event("orders", event_id="e-1")])
     clock.advance(DEDUPE_WINDOW_MS)
 
@@ -76,7 +76,7 @@ async def test_an_event_id_counts_as_new_after_the_window(store: Store, clock: C
 
 
 async def test_a_repetition_within_one_call_is_a_duplicate(store: Store) -> None:
-    """The first of a batch counts, the others do not."""
+    """Of events with one id in a call, the first counts and the others are duplicates."""
     batch = [event("orders", event_id="e-1"), event("orders", event_id="e-2"), event("orders", event_id="e-1")]
 
     accepted = await store.accept(batch)
@@ -87,7 +87,7 @@ async def test_a_repetition_within_one_call_is_a_duplicate(store: Store) -> None
 
 
 async def test_of_concurrent_repetitions_one_is_accepted(store: Store) -> None:
-    """Ten callers with the same id at the same time make one delivery."""
+    """Ten concurrent calls with the same id write one delivery."""
     answers = await asyncio.gather(*[store.accept([event("orders", event_id="e-1")]) for _ in range(10)])
 
     assert sorted(answer.accepted for answer in answers) == [0] * 9 + [1]
@@ -95,7 +95,7 @@ async def test_of_concurrent_repetitions_one_is_accepted(store: Store) -> None:
 
 
 async def test_event_ids_are_the_projects_own(store: Store) -> None:
-    """Two projects may use the same id, and events without an id never repeat one another."""
+    """Two projects may use the same id, and events without an id are never duplicates."""
     answers = [
         await store.accept([event("orders", event_id="e-1", project="billing")]),
         await store.accept([event("orders", event_id="e-1", project="shipping")]),
@@ -106,7 +106,7 @@ async def test_event_ids_are_the_projects_own(store: Store) -> None:
 
 
 async def test_an_event_nobody_subscribes_to_leaves_only_its_id(store: Store) -> None:
-    """Its body is of no use to anybody, but its repetition is still a duplicate."""
+    """An event without subscribers stores no body, but a later event with its id is still a duplicate."""
     accepted = await store.accept([event(event_id="e-1")])
 
     assert (accepted.accepted, accepted.deliveries) == (1, 0)
@@ -115,7 +115,7 @@ async def test_an_event_nobody_subscribes_to_leaves_only_its_id(store: Store) ->
 
 
 async def test_a_call_is_accepted_as_a_whole_or_not_at_all(store: Store) -> None:
-    """One impossible event undoes the whole call, and the ids that came with it are free again."""
+    """One impossible event rolls back the whole call, and the ids of the call are free again."""
     taken = event("orders")
     await store.accept([taken])
     before = await all_rows(store)
@@ -129,21 +129,21 @@ async def test_a_call_is_accepted_as_a_whole_or_not_at_all(store: Store) -> None
 
 @pytest.mark.parametrize("event_id", ["nul\0", "\0", "lone \ud800 surrogate"])
 async def test_an_event_id_that_no_database_keeps_is_refused(store: Store, event_id: str) -> None:
-    """Cut off by the database, it would be taken for another id, and its event for a duplicate."""
+    """An id that a database would truncate is refused, because its event would count as a duplicate of another one."""
     with pytest.raises(StoreError, match="event_id must not contain"):
         await store.accept([event("orders", event_id=event_id)])
 
 
 @pytest.mark.parametrize("event_id", ["", " ", "line\nbreak", 'quo"te\\', "größe 😀", "x" * 5000])
 async def test_any_other_event_id_is_kept_apart_from_similar_ones(store: Store, event_id: str) -> None:
-    """Only the very same id is a repetition."""
+    """Only an event with exactly the same id is a duplicate."""
     accepted = await store.accept([event(event_id=event_id), event(event_id=f"{event_id}!"), event(event_id=event_id)])
 
     assert accepted.accepted == 2
 
 
 async def test_concurrent_accepts_share_a_transaction(store: Store, observed: Observed) -> None:
-    """A hundred callers at once cost a few commits, not a hundred, and each gets its own answer."""
+    """A hundred concurrent calls need a few commits, and each call gets its own result."""
     before = observed.commits
 
     answers = await asyncio.gather(*[store.accept([event(*["orders"] * n)]) for n in range(100)])
@@ -153,7 +153,7 @@ async def test_concurrent_accepts_share_a_transaction(store: Store, observed: Ob
 
 
 async def test_a_trace_comes_back_with_what_is_claimed_and_only_there(store: Store) -> None:
-    """An event that was not traced has none, also beside one that was in the same call."""
+    """An event without a trace has none, even with a traced event in the same call."""
     traceparent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
     traced, plain = event("orders"), event("orders")
     await store.accept([traced._replace(trace=traceparent), plain])
@@ -165,7 +165,7 @@ async def test_a_trace_comes_back_with_what_is_claimed_and_only_there(store: Sto
 
 @pytest.mark.parametrize("number", [FEW, FEW + 1])
 async def test_few_events_come_to_the_same_as_many(store: Store, clock: Clock, number: int) -> None:
-    """On SQLite few are written one by one, and claimed and told apart as they are among many."""
+    """On SQLite a few events are written one by one, with the same result as many events at once."""
     known = event("orders", event_id="known")
     await store.accept([known])
     repeated = event("orders", event_id="known")

@@ -1,4 +1,4 @@
-"""What is due is given to one instance at a time."""
+"""A due delivery is claimed by one replica at a time."""
 
 import asyncio
 
@@ -11,7 +11,7 @@ from hookwright_operator.store.store import Store
 
 
 async def test_a_claim_brings_all_that_an_attempt_needs(store: Store, clock: Clock) -> None:
-    """The event's id, type and body come with the delivery."""
+    """A claimed delivery includes the event's id, type and body."""
     new = event("orders", body=b'{"type":"delivered"}')
     await store.accept([new])
     accepted_ms = clock.now
@@ -25,7 +25,7 @@ async def test_a_claim_brings_all_that_an_attempt_needs(store: Store, clock: Clo
 
 
 async def test_the_oldest_due_comes_first_and_no_more_than_wanted(store: Store, clock: Clock) -> None:
-    """A backlog goes out in the order of age, as much at a time as its endpoint takes."""
+    """A backlog is claimed in the order of age, up to the endpoint's limit per claim."""
     old = [await accept_one(store) for _ in range(2)]
     clock.advance(1)
     young = [await accept_one(store) for _ in range(3)]
@@ -36,7 +36,7 @@ async def test_the_oldest_due_comes_first_and_no_more_than_wanted(store: Store, 
 
 
 async def test_one_claim_serves_several_endpoints(store: Store) -> None:
-    """Each endpoint gets up to its own limit, and endpoints that were not asked for get nothing."""
+    """Each endpoint gets deliveries up to its own limit, and other endpoints get none."""
     new = event("orders", "orders", "audit", "audit", "other")
     await store.accept([new])
 
@@ -46,7 +46,7 @@ async def test_one_claim_serves_several_endpoints(store: Store) -> None:
 
 
 async def test_concurrent_claims_never_share_a_delivery(store: Store, neighbour: Store) -> None:
-    """However many ask at once, each delivery is given out once."""
+    """Each delivery is claimed once, however many claims run concurrently."""
     new = event(*["orders"] * 20)
     await store.accept([new])
 
@@ -56,7 +56,7 @@ async def test_concurrent_claims_never_share_a_delivery(store: Store, neighbour:
 
 
 async def test_what_is_not_due_yet_is_not_claimed(store: Store, clock: Clock) -> None:
-    """A delivery that is to be tried again waits for its time, and next_due says when that is."""
+    """A retry is not claimed before its due time, and next_due returns this time."""
     delivery = await accept_one(store, claimed=True)
     await store.settle([settlement(delivery, State.PENDING, status=500, due_ms=clock.now + 30_000)])
 
@@ -69,7 +69,7 @@ async def test_what_is_not_due_yet_is_not_claimed(store: Store, clock: Clock) ->
 
 
 async def test_an_expired_lease_frees_what_was_claimed(store: Store, neighbour: Store, clock: Clock) -> None:
-    """When an instance's heartbeats end, others take over by the same query that claims everything else."""
+    """After a replica's heartbeats end, other replicas claim its deliveries with their normal query."""
     delivery = await accept_one(neighbour, claimed=True)
     clock.advance(LEASE_MS - 1)
     assert await claimed_ids(store) == []
@@ -80,7 +80,7 @@ async def test_an_expired_lease_frees_what_was_claimed(store: Store, neighbour: 
 
 
 async def test_a_heartbeat_keeps_what_was_claimed(store: Store, neighbour: Store, clock: Clock) -> None:
-    """A lease that was renewed in time holds on, and the answer says until when."""
+    """A claim lease that is renewed in time does not expire, and the result says when it expires."""
     await accept_one(neighbour, claimed=True)
     clock.advance(LEASE_MS - 1)
 
@@ -91,7 +91,7 @@ async def test_a_heartbeat_keeps_what_was_claimed(store: Store, neighbour: Store
 
 
 async def test_an_instance_never_takes_its_own_claims_again(store: Store, clock: Clock) -> None:
-    """An instance that was late with its heartbeat knows itself what it has in flight."""
+    """A replica with a late heartbeat does not claim its own deliveries in flight again."""
     await accept_one(store, claimed=True)
     clock.advance(2 * LEASE_MS)
 
@@ -100,7 +100,7 @@ async def test_an_instance_never_takes_its_own_claims_again(store: Store, clock:
 
 
 async def test_an_instance_that_is_long_dead_is_forgotten(store: Store, neighbour: Store, clock: Clock) -> None:
-    """Its row goes, and what it had claimed stays free for others."""
+    """The row of a dead replica is removed, and other replicas can claim its deliveries."""
     delivery = await accept_one(neighbour, claimed=True)
     clock.advance(100 * LEASE_MS)
 
@@ -111,7 +111,7 @@ async def test_an_instance_that_is_long_dead_is_forgotten(store: Store, neighbou
 
 
 async def test_released_deliveries_can_be_claimed_by_others(store: Store, neighbour: Store) -> None:
-    """What is given back is due as before."""
+    """Released deliveries are due as before."""
     delivery = await accept_one(store, claimed=True)
 
     await store.release([delivery.id])
@@ -120,7 +120,7 @@ async def test_released_deliveries_can_be_claimed_by_others(store: Store, neighb
 
 
 async def test_only_the_owner_can_release(store: Store, neighbour: Store) -> None:
-    """Giving back what somebody else has taken over changes nothing."""
+    """Releasing deliveries that another replica has claimed since changes nothing."""
     delivery = await accept_one(neighbour, claimed=True)
 
     await store.release([delivery.id])
@@ -129,7 +129,7 @@ async def test_only_the_owner_can_release(store: Store, neighbour: Store) -> Non
 
 
 async def test_next_due_tells_of_the_endpoints_one_asks_for(store: Store, clock: Clock) -> None:
-    """Asked about some endpoints it answers for those alone, and leaves out those with nothing to claim."""
+    """next_due returns only the requested endpoints, without endpoints that have nothing to claim."""
     await store.accept([event("orders", "audit")])
     await accept_one(store, claimed=True, uid="busy")
 
@@ -137,7 +137,7 @@ async def test_next_due_tells_of_the_endpoints_one_asks_for(store: Store, clock:
 
 
 async def test_a_cancelled_claim_gives_back_what_it_took(store: Store) -> None:
-    """Nobody is left to send it, so it must be there for the next claim."""
+    """A cancelled claim releases its deliveries, because no caller can send them."""
     delivery = await accept_one(store)
     claim = asyncio.create_task(store.claim([("orders", 1)]))
     await asyncio.sleep(0)
@@ -153,7 +153,7 @@ async def test_a_cancelled_claim_gives_back_what_it_took(store: Store) -> None:
 
 
 async def test_a_cancelled_accept_gives_back_what_it_wrote_as_claimed(store: Store) -> None:
-    """The event may have been committed for a caller who has gone; then it waits for a claim, not for nobody."""
+    """The deliveries of a cancelled accept can be claimed, because the event may have been committed."""
     new = event("orders", claimed=True)
     accept = asyncio.create_task(store.accept([new]))
     await asyncio.sleep(0)
@@ -170,7 +170,7 @@ async def test_a_cancelled_accept_gives_back_what_it_wrote_as_claimed(store: Sto
 
 @pytest.mark.parametrize("size", [1000, 10_000], ids=["small bodies", "large bodies"])
 async def test_a_claim_stops_at_its_room_and_gives_each_endpoint_one_delivery_at_least(store: Store, size: int) -> None:
-    """The room is shared equally; without room each endpoint gets its oldest delivery, so that all of them go on."""
+    """Endpoints share the room equally; each endpoint always gets its oldest delivery, so all make progress."""
     new = [event("orders", "audit", body=b"%d" % number * size) for number in range(5)]
     await store.accept(new)
     wants = [("orders", 5), ("audit", 5)]
@@ -188,7 +188,7 @@ async def test_a_claim_stops_at_its_room_and_gives_each_endpoint_one_delivery_at
 
 @pytest.mark.parametrize("size", [1000, 10_000], ids=["small body", "large body"])
 async def test_deliveries_of_one_event_share_a_body_in_memory(store: Store, size: int) -> None:
-    """A claim for many endpoints that an event is fanned out to reads and keeps its body once."""
+    """A claim of one event's deliveries for many endpoints reads and keeps the body once."""
     await store.accept([event("orders", "audit", "billing", body=b"x" * size)])
 
     claimed = await store.claim([(uid, 1) for uid in ("orders", "audit", "billing")])
@@ -198,6 +198,6 @@ async def test_deliveries_of_one_event_share_a_body_in_memory(store: Store, size
 
 
 def test_large_bodies_are_read_in_groups_of_a_bounded_size() -> None:
-    """A body beyond the bound is read by itself; each body is in one group."""
+    """A body above the limit is read alone; each body is in one group."""
     assert [*groups({"a": 3, "b": 4, "c": 9, "d": 1, "e": 7}, 8)] == [["a", "b"], ["c"], ["d", "e"]]
     assert [*groups({}, 8)] == []

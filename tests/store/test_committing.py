@@ -1,4 +1,4 @@
-"""Calls share transactions, and none pays for another's fault."""
+"""Calls share transactions, and a faulty call fails alone."""
 
 import asyncio
 import traceback
@@ -18,7 +18,7 @@ from hookwright_operator.store.store import Store
 async def test_whatever_gathers_during_a_transaction_goes_into_the_next(
     store: Store, url: str, observed: Observed
 ) -> None:
-    """Accepts, settlements, claims and releases that come while one runs are one transaction together."""
+    """Accepts, settlements, claims and releases that arrive during a transaction share the next transaction."""
     first, second = await accept_one(store, claimed=True), await accept_one(store, claimed=True)
     await accept_one(store, uid="audit")
     async with held(store, url) as holding:
@@ -38,7 +38,7 @@ async def test_whatever_gathers_during_a_transaction_goes_into_the_next(
 
 
 async def test_only_the_call_at_fault_fails(store: Store) -> None:
-    """Calls that share a transaction with an impossible one are committed all the same."""
+    """Calls that share a transaction with an impossible one are committed."""
     taken = event("orders")
     await store.accept([taken])
     before = [event("orders"), event("orders")]
@@ -52,7 +52,7 @@ async def test_only_the_call_at_fault_fails(store: Store) -> None:
 
 
 async def test_an_error_of_our_own_reaches_its_caller_as_it_is(store: Store) -> None:
-    """It is undone and raised, and those beside it are committed."""
+    """A programming error is rolled back and raised in its caller, and the other calls are committed."""
     new = event("orders")
 
     def fail(connection: Connection) -> None:
@@ -68,7 +68,7 @@ async def test_an_error_of_our_own_reaches_its_caller_as_it_is(store: Store) -> 
 
 
 async def test_each_caller_gets_an_exception_of_its_own(store: Store) -> None:
-    """One exception raised in two tasks would mix their tracebacks up."""
+    """Each caller gets its own exception, because one exception in several tasks would mix their tracebacks."""
 
     def fail(_connection: Connection) -> None:
         raise StoreUnavailable("away")
@@ -82,7 +82,7 @@ async def test_each_caller_gets_an_exception_of_its_own(store: Store) -> None:
 
 
 async def test_a_transaction_takes_no_more_than_its_weight(store: Store, observed: Observed) -> None:
-    """However much is waiting, a transaction takes the oldest call and a bounded weight of a tenant's others."""
+    """A transaction takes the oldest call and a limited weight of a tenant's other calls, however many calls wait."""
     groups: list[Sequence[int]] = []
 
     def work(_connection: Connection, payloads: Sequence[int]) -> Sequence[int]:
@@ -102,7 +102,7 @@ async def test_a_transaction_takes_no_more_than_its_weight(store: Store, observe
 
 
 async def test_a_call_heavier_than_a_transaction_goes_alone(store: Store, observed: Observed) -> None:
-    """It is not stuck for being too big."""
+    """A call that is heavier than the limit runs alone."""
     observed.operations.clear()
 
     await store.accept([event(*["orders"] * (MAX_WEIGHT + 1))])
@@ -111,7 +111,7 @@ async def test_a_call_heavier_than_a_transaction_goes_alone(store: Store, observ
 
 
 async def test_a_cancelled_caller_does_not_disturb_the_others(store: Store) -> None:
-    """Those who share its transaction get their answers, and what it asked for is done as a whole."""
+    """Other callers get their results, and the cancelled call is carried out as a whole."""
     leaving, staying = event("orders"), event("orders")
     tasks = [asyncio.create_task(store.accept([new])) for new in (leaving, staying)]
     await asyncio.sleep(0)
@@ -122,7 +122,7 @@ async def test_a_cancelled_caller_does_not_disturb_the_others(store: Store) -> N
 
 
 async def test_a_cancelled_settlement_is_stored_all_the_same(store: Store) -> None:
-    """The attempt was made, so it is recorded, and the writer goes on."""
+    """The attempt was made, so it is recorded, and the writer continues."""
     delivery = await accept_one(store, claimed=True)
     settling = asyncio.create_task(store.settle([settlement(delivery, State.DELIVERED)]))
     await asyncio.sleep(0)
@@ -139,7 +139,7 @@ async def test_a_cancelled_settlement_is_stored_all_the_same(store: Store) -> No
 
 
 async def test_closing_finishes_what_was_asked_for_and_then_refuses(store: Store) -> None:
-    """Nothing that was asked for before is lost, and nothing is taken after."""
+    """Calls before the close are carried out, and calls after it are refused."""
     asked = [asyncio.create_task(store.accept([event("orders")])) for _ in range(20)]
     await asyncio.sleep(0)
 
@@ -156,7 +156,7 @@ async def test_closing_finishes_what_was_asked_for_and_then_refuses(store: Store
 async def test_a_call_by_itself_waits_for_no_other_but_one_that_stands_for_several_does(
     store: Store, parts: int, groups: list[int]
 ) -> None:
-    """What comes a turn of the event loop later belongs to the same moment as what came together."""
+    """Only a call of several parts waits some loop iterations for calls of the same moment."""
     sizes: list[int] = []
 
     def note(_: Connection, payloads: Sequence[None]) -> Sequence[None]:
@@ -176,7 +176,7 @@ async def test_a_call_by_itself_waits_for_no_other_but_one_that_stands_for_sever
 
 
 async def test_nothing_is_taken_while_the_store_closes(store: Store, url: str) -> None:
-    """What is under way is finished, but a busy caller cannot keep the store open."""
+    """Running calls finish, but a busy caller cannot keep the store open."""
     async with held(store, url) as under_way:
         closing = asyncio.create_task(store.close())
         await asyncio.sleep(0)
@@ -189,7 +189,7 @@ async def test_nothing_is_taken_while_the_store_closes(store: Store, url: str) -
 
 
 async def test_a_batcher_closed_at_once_still_does_what_it_was_asked(store: Store) -> None:
-    """Closing never overtakes what was asked for before it."""
+    """The writer runs all calls that were made before the close."""
     batcher = Batcher(store._database.write, lambda _operation, _seconds: None)
     echo: Operation[str, str] = Operation("echo", lambda _, payloads: payloads)
     answer = batcher.submit(echo, "hello")
@@ -200,7 +200,7 @@ async def test_a_batcher_closed_at_once_still_does_what_it_was_asked(store: Stor
 
 
 async def test_a_dead_writer_refuses_instead_of_hanging(store: Store, url: str) -> None:
-    """Whoever waits when the writer dies, and whoever comes later, is told so at once."""
+    """Calls that wait when the writer ends, and later calls, are refused at once."""
     async with held(store, url) as under_way:
         waiting = asyncio.create_task(store.accept([event("orders")]))
         await asyncio.sleep(0)
@@ -213,7 +213,7 @@ async def test_a_dead_writer_refuses_instead_of_hanging(store: Store, url: str) 
 
 
 async def test_a_writer_that_dies_of_a_fault_says_which(store: Store) -> None:
-    """The fault that ended the writer is in the error that everybody gets."""
+    """Every refused call's error contains the error that ended the writer."""
 
     def fail(_operation: str, _seconds: float) -> None:
         raise ZeroDivisionError
@@ -228,7 +228,7 @@ async def test_a_writer_that_dies_of_a_fault_says_which(store: Store) -> None:
 
 
 async def test_refused_transactions_do_not_show_what_was_in_them(store: Store) -> None:
-    """The error says what the database objected to, and nothing of anybody's events."""
+    """The error contains the database's objection, and no data of the events."""
     taken = event("orders", project="secret-project")
     await store.accept([taken])
 

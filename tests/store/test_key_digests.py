@@ -1,4 +1,4 @@
-"""Which ApiKey a digest belongs to: the first that declared it, for as long as its namespace's memory lasts."""
+"""A digest belongs to the ApiKey that declared it first, until its namespace has too many digests."""
 
 import pytest
 from store.conftest import Open
@@ -12,7 +12,7 @@ ACME, RIVAL = Owner("acme", "k1"), Owner("rival", "k1")
 
 
 def digests_of(store: Store, clock: Clock) -> KeyDigests:
-    """Return the memory of digests of a store."""
+    """Return the digest owners of a store."""
     return KeyDigests(store.sharing.read, store.sharing.write, clock)
 
 
@@ -35,7 +35,7 @@ async def test_a_digest_belongs_to_the_first_that_declares_it_also_after_a_resta
 async def test_a_tenant_that_makes_many_keys_has_only_its_own_forgotten(
     store: Store, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The rows of a namespace are bounded; others keep theirs, and existing ApiKeys keep their digest."""
+    """The digests of a namespace are limited; other namespaces keep theirs, and existing ApiKeys keep their digests."""
     monkeypatch.setattr(key_digests, "REMEMBERED", 5)
     monkeypatch.setattr(key_digests.forget, "__kwdefaults__", {"remembered": 5})
     digests = digests_of(store, clock)

@@ -1,4 +1,4 @@
-"""The delivery log and the counters, as people read them."""
+"""The delivery log and the counters, as users read them."""
 
 import pytest
 from store.making import Clock, Observed, accept_one, event, ids, settlement
@@ -8,7 +8,7 @@ from hookwright_operator.store.store import Store
 
 
 async def test_the_log_pages_through_everything_once_newest_first(store: Store) -> None:
-    """Page by page the cursor leads to the end, also while new deliveries come in at the front."""
+    """The cursors lead through all pages, even if new deliveries arrive meanwhile."""
     new = [event("orders") for _ in range(7)]
     await store.accept([*new, event("audit")])
 
@@ -24,7 +24,7 @@ async def test_the_log_pages_through_everything_once_newest_first(store: Store) 
 
 
 async def test_a_full_last_page_has_no_next_one(store: Store) -> None:
-    """A cursor promises that there is more."""
+    """A page has a cursor only if there are more deliveries."""
     await store.accept([event("orders", "orders")])
 
     page, cursor = await store.deliveries("orders", limit=2)
@@ -34,7 +34,7 @@ async def test_a_full_last_page_has_no_next_one(store: Store) -> None:
 
 @pytest.mark.parametrize("state", list(State))
 async def test_the_log_can_be_narrowed_to_a_state(store: Store, state: State) -> None:
-    """Each state shows its own deliveries, of the endpoint that was asked for."""
+    """The log of a state has only deliveries of that state and endpoint."""
     new = event("orders", "orders", "orders", claimed=True)
     await store.accept([new, event("audit")])
     pending, delivered, failed = new.deliveries
@@ -51,7 +51,7 @@ async def test_the_log_can_be_narrowed_to_a_state(store: Store, state: State) ->
 
 
 async def test_a_record_tells_what_there_is_to_know(store: Store, clock: Clock) -> None:
-    """Event, endpoint, times and reason are in the record."""
+    """The record has event, endpoint, times and reason."""
     new = event("orders")
     await store.accept([new])
 
@@ -64,7 +64,7 @@ async def test_a_record_tells_what_there_is_to_know(store: Store, clock: Clock) 
 
 
 async def test_an_endpoint_without_deliveries_has_an_empty_log_and_zero_counts(store: Store) -> None:
-    """Nothing is known, and that is no error."""
+    """An endpoint without deliveries is not an error."""
     assert await store.deliveries("unknown") == ([], None)
     assert await store.counts_of("unknown") == Counts()
     assert await store.counts() == {}
@@ -72,7 +72,7 @@ async def test_an_endpoint_without_deliveries_has_an_empty_log_and_zero_counts(s
 
 
 async def test_pending_uids_names_the_endpoints_with_a_backlog(store: Store) -> None:
-    """An endpoint whose deliveries have all ended is not among them."""
+    """An endpoint whose deliveries have all ended is not included."""
     done = await accept_one(store, claimed=True)
     await store.settle([settlement(done, State.DELIVERED)])
     await accept_one(store, uid="audit")
@@ -81,7 +81,7 @@ async def test_pending_uids_names_the_endpoints_with_a_backlog(store: Store) -> 
 
 
 async def test_every_transaction_and_every_read_is_observed(store: Store, observed: Observed) -> None:
-    """Metrics learn of each operation by its name."""
+    """The metrics get each operation with its name."""
     delivery = await accept_one(store)
     await store.claim([("orders", 1)])
     await store.settle([settlement(delivery, State.DELIVERED)])

@@ -1,4 +1,4 @@
-"""What is particular to PostgreSQL: its URL, migrations, and replicas beside one another."""
+"""PostgreSQL only: its URL, migrations, and several replicas on one database."""
 
 import asyncio
 import re
@@ -37,19 +37,19 @@ from hookwright_operator.store.store import CLAIM_ROOM, Store
 
 @pytest.fixture
 def url(postgres: PostgresServer, postgres_url: str) -> str:
-    """The database that tests share, emptied."""
+    """Empty the database that tests share."""
     postgres.execute(EMPTY, database="contract")
     return postgres_url
 
 
 @pytest.fixture
 def blank_url(postgres: PostgresServer) -> str:
-    """A database without a schema."""
+    """Create a database without a schema."""
     return postgres.new_database(f"blank-{uuid4().hex[:8]}")
 
 
 async def opened(url: str, clock: Clock | None = None) -> Store:
-    """A store at a URL."""
+    """Open a store at a URL."""
     return await Store.open(url, instance="test", lease_ms=LEASE_MS, clock=clock or Clock())
 
 
@@ -74,7 +74,7 @@ async def opened(url: str, clock: Clock | None = None) -> Store:
 async def test_a_url_that_leads_nowhere_is_refused_without_its_password(
     url: str, says: str, postgres: PostgresServer
 ) -> None:
-    """The sentence helps whoever made the setting."""
+    """The error message names the fault of the setting."""
     with pytest.raises(StoreError, match=re.escape(says.format(port=postgres.port))) as caught:
         await opened(url.format(port=postgres.port))
 
@@ -83,13 +83,13 @@ async def test_a_url_that_leads_nowhere_is_refused_without_its_password(
 
 
 async def test_both_spellings_of_the_url_are_taken(url: str) -> None:
-    """The driver may be named or not."""
+    """The URL may name the driver."""
     for spelling in (url, url.replace("postgresql://", "postgresql+asyncpg://")):
         await (await opened(spelling)).close()
 
 
 async def test_replicas_that_start_together_migrate_once(blank_url: str) -> None:
-    """One makes the schema, the others wait for it, and all have it."""
+    """One replica creates the schema, the others wait for it, and all can use it."""
     stores = await asyncio.gather(*[opened(blank_url) for _ in range(4)])
 
     assert sorted(store._slot for store in stores) == [0, 1, 2, 3]
@@ -99,7 +99,7 @@ async def test_replicas_that_start_together_migrate_once(blank_url: str) -> None
 
 
 async def test_the_migrations_make_what_the_tables_say(blank_url: str) -> None:
-    """A migrated database differs in nothing from the definitions."""
+    """A migrated database equals the definitions."""
     store = await opened(blank_url)
     found = await store._database.read(lambda connection: differences(connection, metadata))
     migrated = await store._database.read(_indexes)
@@ -128,7 +128,7 @@ def _indexes(connection: Connection) -> dict[str, str]:
 
 
 async def test_an_old_replica_starts_beside_a_new_one(blank_url: str) -> None:
-    """A schema of a later revision is used where it says that it still serves this one, and refused otherwise."""
+    """A schema of a later revision is used if it is compatible with this operator, and refused otherwise."""
     store = await opened(blank_url)
     await store._database.write(lambda c: c.execute(text("UPDATE alembic_version SET version_num = '9999'")) and None)
 
@@ -141,7 +141,7 @@ async def test_an_old_replica_starts_beside_a_new_one(blank_url: str) -> None:
 
 
 async def test_a_commit_is_on_the_disk_before_it_is_answered(url: str) -> None:
-    """Whatever the server's default says; these tests' server says off."""
+    """A commit is on the disk, whatever the server's default is; the default of this server is off."""
     store = await opened(url)
 
     assert await store._database.write(lambda c: c.scalar(text("SHOW synchronous_commit"))) == "on"
@@ -153,7 +153,7 @@ async def test_a_commit_is_on_the_disk_before_it_is_answered(url: str) -> None:
 
 
 async def test_living_instances_have_counters_of_their_own(open_store: Open, clock: Clock) -> None:
-    """The slot of one whose lease has ended is given out again, and what it had counted stays counted."""
+    """The slot of a replica with an expired claim lease is used again, and its counts stay."""
     first, second = await open_store(), await open_store()
     for store in (first, second):
         await accept_one(store)
@@ -169,7 +169,7 @@ async def test_living_instances_have_counters_of_their_own(open_store: Open, clo
 
 @asynccontextmanager
 async def lock_held(url: str, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[None]:
-    """Hold the lock that `wait_for_the_lock` waits for; stores opened afterwards wait for it as long as a test does."""
+    """Keep the lock that `wait_for_the_lock` waits for; stores opened later wait for it as long as a test runs."""
     for limit in ("lock_timeout", "statement_timeout"):
         monkeypatch.setitem(postgres_module._LIMITS, limit, f"{PATIENCE:g}s")
     holder = await asyncpg.connect(url)
@@ -188,7 +188,7 @@ def wait_for_the_lock(connection: Connection) -> None:
 async def test_a_transaction_waits_for_no_other_instance(
     open_store: Open, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """While one instance has a transaction open for an endpoint, another accepts, claims and settles for it."""
+    """During a transaction of one replica for an endpoint, another replica accepts, claims and settles for it."""
     async with lock_held(url, monkeypatch):
         first, second = await open_store(), await open_store()
         waiting = await accept_one(first)
@@ -214,7 +214,7 @@ async def test_a_transaction_waits_for_no_other_instance(
 async def test_a_claim_passes_by_what_another_transaction_is_taking(
     open_store: Open, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It takes the next deliveries and does not wait."""
+    """The other claim takes the next deliveries and does not wait."""
     async with lock_held(url, monkeypatch):
         first, second = await open_store(), await open_store()
         new = event(*["orders"] * 4)
@@ -238,13 +238,13 @@ async def test_a_claim_passes_by_what_another_transaction_is_taking(
 async def test_a_page_of_the_log_leaves_out_what_changes_while_it_is_read(
     postgres: PostgresServer, open_store: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is gone or in another state by then; the next page begins where it would have begun."""
+    """A page skips deliveries that were removed or left the state meanwhile; the next page starts as planned."""
     store = await open_store()
     new = event(*["orders"] * 5)
     await store.accept([new])
     newest = ids([new])[::-1]
     changes = (
-        f"DELETE FROM deliveries WHERE id = '{newest[2]}'",  # noqa: S608 - our own ids
+        f"DELETE FROM deliveries WHERE id = '{newest[2]}'",  # noqa: S608 - only test ids
         f"UPDATE deliveries SET state = 'failed' WHERE id = '{newest[0]}'",  # noqa: S608
     )
     read: Callable[..., object] = reading._newest
@@ -266,7 +266,7 @@ async def test_a_page_of_the_log_leaves_out_what_changes_while_it_is_read(
 
 
 async def test_instances_that_do_everything_at_once_keep_the_counters_right(open_store: Open, clock: Clock) -> None:
-    """Accepting, claiming, settling, discarding, retrying, recovering and pruning, all at the same endpoints."""
+    """The counters are correct after every kind of write has run concurrently on the same endpoints."""
     stores = [await open_store() for _ in range(3)]
     uids = ["orders", "audit"]
     rounds = iter(range(60))
@@ -307,7 +307,7 @@ async def test_instances_that_do_everything_at_once_keep_the_counters_right(open
 
 
 async def test_a_deadlock_is_broken_and_nobody_notices(open_store: Open, url: str) -> None:
-    """The transaction that PostgreSQL broke off is run again."""
+    """The transaction that PostgreSQL aborted runs again."""
     store = await open_store()
     new = event("orders", "orders", claimed=True)
     await store.accept([new])
@@ -331,7 +331,7 @@ async def test_a_deadlock_is_broken_and_nobody_notices(open_store: Open, url: st
 
 
 async def waits_for_a_lock(url: str) -> bool:
-    """Whether some transaction waits for another."""
+    """Return whether a transaction waits for another one."""
     connection = await asyncpg.connect(url)
     try:
         return bool(await connection.fetchval("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"))
@@ -342,7 +342,7 @@ async def waits_for_a_lock(url: str) -> bool:
 async def test_a_lock_that_somebody_holds_too_long_is_unavailable_and_passes(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It costs callers a refusal, not a hang, and reads go on."""
+    """Calls fail and do not hang during a long lock, and reads work."""
     monkeypatch.setitem(postgres_module._LIMITS, "lock_timeout", "100ms")
     store = await opened(url)
     delivery = await accept_one(store, claimed=True)

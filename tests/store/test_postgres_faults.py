@@ -1,4 +1,4 @@
-"""Connections that are lost at any moment, and a database that is restarted: what callers see of it, and what stays."""
+"""Connections that are lost at any moment, and a database that restarts: results of calls, and stored data."""
 
 import asyncio
 from collections.abc import AsyncIterator, Coroutine
@@ -23,18 +23,18 @@ T = TypeVar("T")
 
 @pytest.fixture
 def url(postgres: PostgresServer, postgres_url: str) -> str:
-    """The database that tests share, emptied."""
+    """Empty the database that tests share."""
     postgres.execute(EMPTY, database="contract")
     return postgres_url
 
 
 async def opened(url: str, clock: Clock | None = None) -> Store:
-    """A store at a URL."""
+    """Open a store at a URL."""
     return await Store.open(url, instance="test", lease_ms=LEASE_MS, clock=clock or Clock())
 
 
 async def test_connections_that_were_cut_while_idle_cost_no_call(open_store: Open, url: str) -> None:
-    """The first call after it is made again over a new connection."""
+    """The first call after the cut runs again over a new connection."""
     store = await open_store()
     await accept_one(store)
     await store.counts()
@@ -50,7 +50,7 @@ async def test_connections_that_were_cut_while_idle_cost_no_call(open_store: Ope
 
 
 class Line:
-    """A store, and the proxy that it goes through."""
+    """A store, and the proxy of its connections."""
 
     def __init__(self, store: Store, proxy: Proxy) -> None:
         self.store = store
@@ -59,7 +59,7 @@ class Line:
 
 @pytest_asyncio.fixture
 async def through_proxy(url: str, clock: Clock) -> AsyncIterator[Line]:
-    """A store whose connections can be cut."""
+    """Open a store whose connections can be cut."""
     async with AsyncExitStack() as stack:
         proxy, proxy_url = await stack.enter_async_context(proxied(url))
         store = await opened(proxy_url, clock)
@@ -68,9 +68,9 @@ async def through_proxy(url: str, clock: Clock) -> AsyncIterator[Line]:
 
 
 async def under_way(call: Coroutine[Any, Any, T], store: Store) -> "asyncio.Task[T]":
-    """Begin a call, and let it get into a transaction, which nothing else asked for from now on can share."""
+    """Begin a call and wait for its transaction, which later calls cannot share."""
     task = asyncio.create_task(call)
-    # It asks, and the writer begins.
+    # The call is submitted, and the writer begins.
     for _ in range(3):
         await asyncio.sleep(0)
     assert store._batcher._under_way
@@ -78,7 +78,7 @@ async def under_way(call: Coroutine[Any, Any, T], store: Store) -> "asyncio.Task
 
 
 async def test_a_connection_lost_before_the_commit_leaves_nothing(through_proxy: Line) -> None:
-    """The caller is told to try again, and a repetition is no duplicate."""
+    """The call fails with "try again", and a repetition is not a duplicate."""
     new = event("orders", event_id="e-1", claimed=True)
     through_proxy.proxy.cut = Cut.BEFORE
 
@@ -92,7 +92,7 @@ async def test_a_connection_lost_before_the_commit_leaves_nothing(through_proxy:
 async def test_what_was_accepted_over_a_connection_lost_after_the_commit_waits_for_a_claim(
     through_proxy: Line,
 ) -> None:
-    """The caller is told to try again, nobody has the delivery in memory; it is free, and this process hears of it."""
+    """The call fails with "try again", and its delivery can be claimed; this replica gets a notice of it."""
     new = event("orders", claimed=True)
     heard: list[str] = []
     through_proxy.store.listen(heard.append)
@@ -109,7 +109,7 @@ async def test_what_was_accepted_over_a_connection_lost_after_the_commit_waits_f
 
 
 async def test_a_claim_whose_answer_was_lost_is_given_back(through_proxy: Line) -> None:
-    """Nobody is left to send it, so it must be there for the next claim, of this instance too."""
+    """Every replica can claim the deliveries of a lost claim, this replica too."""
     delivery = await accept_one(through_proxy.store)
     through_proxy.proxy.cut = Cut.AFTER
 
@@ -126,7 +126,7 @@ async def test_a_claim_whose_answer_was_lost_is_given_back(through_proxy: Line) 
 async def test_what_is_claimed_after_a_lost_answer_is_not_given_back(
     through_proxy: Line, open_store: Open, cut: Cut
 ) -> None:
-    """The release of the lost claim comes late, as the server is away; what is claimed anew stays claimed after it."""
+    """The release of a lost claim can be late, because the server is down; deliveries claimed again stay claimed."""
     delivery = await accept_one(through_proxy.store)
     other = await open_store()
     through_proxy.proxy.cut, through_proxy.proxy.closed = cut, True
@@ -147,7 +147,7 @@ async def test_what_is_claimed_after_a_lost_answer_is_not_given_back(
 async def test_what_is_claimed_after_a_release_whose_answer_was_lost_stays_claimed(
     through_proxy: Line, open_store: Open
 ) -> None:
-    """The release is made again by the store, and a claim that waited for its transaction comes after that."""
+    """The store repeats the release, and a claim that waits for its transaction comes after the release."""
     delivery = await accept_one(through_proxy.store, claimed=True)
     other = await open_store()
     heard: list[str] = []
@@ -171,7 +171,7 @@ async def test_what_is_claimed_after_a_release_whose_answer_was_lost_stays_claim
 async def test_a_claim_that_waited_while_the_one_before_it_was_lost_keeps_what_it_gets(
     through_proxy: Line, open_store: Open, cut: Cut
 ) -> None:
-    """The release of what was lost comes before it, and not after."""
+    """The lost claim is released before the waiting claim, and not after it."""
     delivery = await accept_one(through_proxy.store)
     other = await open_store()
     through_proxy.proxy.cut = cut
@@ -188,7 +188,7 @@ async def test_a_claim_that_waited_while_the_one_before_it_was_lost_keeps_what_i
 
 
 async def test_a_release_whose_answer_was_lost_as_the_store_was_closed_ends(through_proxy: Line) -> None:
-    """Nothing can be asked any more; the claim ends with the lease."""
+    """A closed store cannot release; the claim ends with the claim lease."""
     delivery = await accept_one(through_proxy.store, claimed=True)
     through_proxy.proxy.cut = Cut.AFTER
     releasing = await under_way(through_proxy.store.release([delivery.id]), through_proxy.store)
@@ -200,7 +200,7 @@ async def test_a_release_whose_answer_was_lost_as_the_store_was_closed_ends(thro
 
 
 async def test_a_settlement_repeated_after_a_lost_answer_counts_once(through_proxy: Line) -> None:
-    """The delivery has moved, and moves no further."""
+    """The delivery's state has changed, and does not change again."""
     delivery = await accept_one(through_proxy.store, claimed=True)
     through_proxy.proxy.cut = Cut.AFTER
     result = settlement(delivery, State.DELIVERED)
@@ -213,7 +213,7 @@ async def test_a_settlement_repeated_after_a_lost_answer_counts_once(through_pro
 
 
 async def test_callers_that_share_a_commit_that_is_lost_are_all_told(through_proxy: Line) -> None:
-    """Each with an error of its own, and what each would have claimed is free again."""
+    """Each call fails with its own error, and the deliveries that each would have claimed can be claimed again."""
     events = [event("orders", claimed=True) for _ in range(3)]
     through_proxy.proxy.cut = Cut.AFTER
 
@@ -231,7 +231,7 @@ async def test_callers_that_share_a_commit_that_is_lost_are_all_told(through_pro
 
 
 async def test_a_restart_of_the_database_costs_seconds_not_events() -> None:
-    """Meanwhile everything is refused at once; afterwards all goes on, and what was committed is there."""
+    """Calls fail at once during the restart; afterwards they work, and committed data are still there."""
     server = PostgresServer(FAST)
     await asyncio.to_thread(server.start)
     try:
@@ -259,7 +259,7 @@ async def test_a_restart_of_the_database_costs_seconds_not_events() -> None:
 
 
 async def test_a_refusal_shows_nothing_of_anybodys_rows(open_store: Open) -> None:
-    """PostgreSQL's own words would go on with the row that it objects to."""
+    """The error omits PostgreSQL's detail, which contains the row."""
     store = await open_store()
     taken = event("orders", body=b"private")
     await store.accept([taken])

@@ -1,4 +1,4 @@
-"""Replicas tell each other what waits for a claim."""
+"""Replicas notify each other of deliveries that can be claimed."""
 
 import pytest
 from sqlalchemy import text
@@ -14,18 +14,18 @@ from hookwright_operator.store.store import Store
 
 @pytest.fixture
 def url(postgres: PostgresServer, postgres_url: str) -> str:
-    """The database that tests share, emptied."""
+    """Empty the database that tests share."""
     postgres.execute(EMPTY, database="contract")
     return postgres_url
 
 
 async def opened(url: str, clock: Clock | None = None) -> Store:
-    """A store at a URL."""
+    """Open a store at a URL."""
     return await Store.open(url, instance="test", lease_ms=LEASE_MS, clock=clock or Clock())
 
 
 async def test_others_hear_of_what_nobody_holds(open_store: Open) -> None:
-    """An event accepted into the store only, a delivery given back, a retry and a recovery; not one's own doing."""
+    """A stored event, a release, a retry and a replay notify the other replicas, and not the sender."""
     teller, hearer = await open_store(), await open_store()
     heard: list[str] = []
     own: list[str] = []
@@ -58,7 +58,7 @@ async def test_others_hear_of_what_nobody_holds(open_store: Open) -> None:
 
 
 async def both_listen(store: Store) -> bool:
-    """Whether two connections are there to hear."""
+    """Return whether two connections listen."""
     listening = await store._database.read(
         lambda connection: connection.scalar(
             text(
@@ -71,7 +71,7 @@ async def both_listen(store: Store) -> bool:
 
 
 async def test_notices_come_again_after_their_connection_was_cut(url: str, open_store: Open, clock: Clock) -> None:
-    """The connection is made anew; what was missed meanwhile costs the wait for the next look into the store."""
+    """The connection is replaced; a missed notice costs the wait for the next query of the store."""
     teller = await open_store()
     heard: list[str] = []
     async with proxied(url) as (proxy, proxy_url):
@@ -90,7 +90,7 @@ async def test_notices_come_again_after_their_connection_was_cut(url: str, open_
 
 
 async def test_closing_tells_what_is_left_to_tell(open_store: Open, url: str, clock: Clock) -> None:
-    """What is given back at the end of a process is taken up by others at once."""
+    """Deliveries released at the end of a process are claimed by other replicas at once."""
     hearer = await open_store()
     heard: list[str] = []
     hearer.listen(heard.append)
@@ -108,7 +108,7 @@ async def test_closing_tells_what_is_left_to_tell(open_store: Open, url: str, cl
 
 
 def test_uids_are_put_together_up_to_what_a_notice_carries() -> None:
-    """None is lost, none is cut, and no notice is too long."""
+    """No uid is lost or split, and no notice is too long."""
     uids = [f"{n:036}" for n in range(1000)]
 
     told = list(payloads(uids))

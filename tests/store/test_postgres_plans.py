@@ -1,6 +1,6 @@
-"""What PostgreSQL makes of the queries, on 100,000 deliveries: each goes by its index and touches little."""
+"""PostgreSQL's plans of the queries on 100,000 deliveries: each query uses its index and reads few pages."""
 
-# ruff: noqa: S608 - the statements are made of numbers that stand here
+# ruff: noqa: S608 - the statements contain only numbers from this module
 
 import asyncio
 import json
@@ -45,10 +45,10 @@ GENERATE = (
 
 @pytest.fixture(scope="module")
 def crowded(postgres: PostgresServer) -> Iterator[str]:
-    """A database with 100,000 deliveries of 100 endpoints, of which nobody has made statistics."""
+    """Create a database with 100,000 deliveries of 100 endpoints, without statistics."""
     url = postgres.new_database("crowded")
     asyncio.run(migrated(url))
-    # Statistics might come at any moment otherwise, or not.
+    # Otherwise autovacuum could create statistics at any moment.
     tables = [f"ALTER TABLE {name} SET (autovacuum_enabled = off)" for name in TABLES]
     postgres.execute(*tables, *GENERATE, database="crowded")
     yield url
@@ -57,7 +57,7 @@ def crowded(postgres: PostgresServer) -> Iterator[str]:
 
 @pytest.fixture(scope="module", params=["without statistics", "with statistics"])
 def statistics(crowded: str, postgres: PostgresServer, request: pytest.FixtureRequest) -> str:
-    """The crowded database, before and after its statistics were made."""
+    """Return the crowded database, before and after its statistics were created."""
     if request.param == "with statistics":
         postgres.execute("ANALYZE", database="crowded")
     return crowded
@@ -65,7 +65,7 @@ def statistics(crowded: str, postgres: PostgresServer, request: pytest.FixtureRe
 
 @pytest_asyncio.fixture(params=["force_custom_plan", "force_generic_plan"])
 async def connection(statistics: str, request: pytest.FixtureRequest) -> AsyncIterator["asyncpg.Connection"]:
-    """A connection as the store makes them, that plans for the parameters, or for any as it does in the long run."""
+    """Connect as the store does, with plans for the parameters (custom) and for any parameters (generic)."""
     connection = await _connect(statistics, _LIMITS)
     await connection.execute(f"SET plan_cache_mode TO {request.param}")
     yield connection
@@ -75,7 +75,7 @@ async def connection(statistics: str, request: pytest.FixtureRequest) -> AsyncIt
 async def plan_of(
     connection: "asyncpg.Connection", statement: ClauseElement, parameters: Mapping[str, object], options: str
 ) -> Any:
-    """Return the plan as PostgreSQL's JSON, from a transaction that is undone."""
+    """Return the plan as PostgreSQL's JSON, from a transaction that is rolled back."""
     dialect = asyncpg_dialect()  # type: ignore[no-untyped-call]
     compiled = statement.compile(dialect=dialect, compile_kwargs={"render_postcompile": True})
     assert isinstance(compiled, SQLCompiler)
@@ -181,14 +181,14 @@ FLAT: dict[str, tuple[ClauseElement, dict[str, object]]] = {
 
 @pytest.fixture(scope="module")
 def small(postgres: PostgresServer) -> Iterator[str]:
-    """A database with some thousand deliveries of 1,000 endpoints, five of which have a tenth of all each."""
+    """Create a database with deliveries of 1,000 endpoints; five endpoints have a tenth of all deliveries each."""
     with filled_postgres(postgres, SMALL) as database:
         yield database.url
 
 
 @pytest.fixture(scope="module")
 def big(postgres: PostgresServer) -> Iterator[str]:
-    """The same with ten times as many deliveries."""
+    """Create the same database with ten times as many deliveries."""
     with filled_postgres(postgres, TEN_TIMES * SMALL) as database:
         yield database.url
 
@@ -197,7 +197,7 @@ def big(postgres: PostgresServer) -> Iterator[str]:
 async def test_ten_times_as_many_deliveries_cost_no_more(
     small: str, big: str, statement: ClauseElement, parameters: dict[str, object]
 ) -> None:
-    """What a statement touches goes by what it is asked for; an index may grow by a level."""
+    """The pages that a statement reads depend on its arguments; an index may grow by a level."""
     plans = []
     for url in (small, big):
         connection = await _connect(url, _LIMITS)
@@ -213,7 +213,7 @@ async def test_ten_times_as_many_deliveries_cost_no_more(
 async def test_queries_go_by_their_index(
     connection: "asyncpg.Connection", statement: ClauseElement, parameters: dict[str, object], index: str
 ) -> None:
-    """No table that grows is read from end to end, whether PostgreSQL has statistics of it or not."""
+    """No growing table is scanned from end to end, with and without statistics."""
     plan = await plan_of(connection, statement, parameters, "COSTS OFF")
 
     assert index in {step.get("Index Name") for step in steps(plan)}, plan
@@ -226,7 +226,7 @@ async def test_queries_go_by_their_index(
 
 
 async def test_a_claim_touches_what_it_takes_and_little_more(connection: "asyncpg.Connection") -> None:
-    """However many deliveries there are: a backlog of 400 for each endpoint costs no more than one of 32 would."""
+    """A claim reads as much for a backlog of 400 per endpoint as for one of 32."""
     statement, parameters, _ = PLANS["claim"]
 
     plan = await plan_of(connection, statement, parameters, "ANALYZE, BUFFERS, TIMING OFF, SUMMARY OFF")
@@ -238,7 +238,7 @@ async def test_a_claim_touches_what_it_takes_and_little_more(connection: "asyncp
 
 
 async def test_a_settlement_touches_what_it_settles_and_little_more(connection: "asyncpg.Connection") -> None:
-    """Each delivery by its id, once."""
+    """A settlement reads each delivery once, by its id."""
     statement, parameters, _ = PLANS["move"]
 
     plan = await plan_of(connection, statement, parameters, "ANALYZE, BUFFERS, TIMING OFF, SUMMARY OFF")

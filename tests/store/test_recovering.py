@@ -1,4 +1,4 @@
-"""What failed is sent again as a job, in the order of age, a batch at a time."""
+"""A replay sends failed deliveries again, in the order of age, a limited number at a time."""
 
 import asyncio
 
@@ -10,7 +10,7 @@ from hookwright_operator.store.store import Store
 
 
 async def failed(store: Store, clock: Clock, number: int = 1, *, uid: str = "orders") -> list[NewDelivery]:
-    """Deliveries that failed one after the other, a millisecond between."""
+    """Store deliveries that failed one after the other, a millisecond apart."""
     deliveries = []
     for _ in range(number):
         delivery = await accept_one(store, claimed=True, uid=uid)
@@ -21,12 +21,12 @@ async def failed(store: Store, clock: Clock, number: int = 1, *, uid: str = "ord
 
 
 async def states(store: Store, deliveries: list[NewDelivery]) -> list[State]:
-    """Where each stands."""
+    """Return the state of each delivery."""
     return [await state_of(store, delivery.id) for delivery in deliveries]
 
 
 async def test_what_failed_within_the_time_becomes_pending_and_nothing_else(store: Store, clock: Clock) -> None:
-    """Both ends count; what failed before or after, or elsewhere, or was delivered, stays as it is."""
+    """Both ends of the time range count. No delivery outside, of another endpoint or delivered changes."""
     since = clock.now + 1
     orders, [other] = await failed(store, clock, 4), await failed(store, clock, uid="audit")
     delivered = await accept_one(store, claimed=True)
@@ -45,7 +45,7 @@ async def test_what_failed_within_the_time_becomes_pending_and_nothing_else(stor
 
 
 async def test_a_recovered_delivery_starts_its_schedule_anew(store: Store, clock: Clock) -> None:
-    """It is due now, with no attempts against it, and its next attempt goes on with the numbers."""
+    """A replayed delivery is due now with a new retry schedule, and its next attempt continues the numbers."""
     [delivery] = await failed(store, clock)
     clock.advance(60_000)
     await store.begin_recovery("rec_1", "orders", since_ms=0)
@@ -61,7 +61,7 @@ async def test_a_recovered_delivery_starts_its_schedule_anew(store: Store, clock
 
 
 async def test_the_longest_failed_come_first_and_a_batch_at_a_time(store: Store, clock: Clock) -> None:
-    """No more of an endpoint's deliveries are due than the limit; the next batch waits until half of that is gone."""
+    """A replay makes deliveries due up to the limit; the next step waits until half of them are gone."""
     orders = await failed(store, clock, 6)
     await store.begin_recovery("rec_1", "orders", since_ms=0)
 
@@ -80,7 +80,7 @@ async def test_the_longest_failed_come_first_and_a_batch_at_a_time(store: Store,
 
 
 async def test_a_backlog_of_fresh_events_goes_first(store: Store, clock: Clock) -> None:
-    """An endpoint that cannot keep up gets nothing old on top, and its recovery waits, unended."""
+    """An endpoint that cannot keep up gets no old deliveries, and its replay stays open."""
     await failed(store, clock, 3)
     await store.accept([event(*["orders"] * 5)])
     await store.begin_recovery("rec_1", "orders", since_ms=0)
@@ -92,7 +92,7 @@ async def test_a_backlog_of_fresh_events_goes_first(store: Store, clock: Clock) 
 
 
 async def test_what_fails_again_is_not_recovered_twice(store: Store, clock: Clock) -> None:
-    """A recovery ends, however often everything fails, also while the clock stands still."""
+    """A replay ends even if every delivery fails again, also while the clock does not advance."""
     [delivery] = await failed(store, clock)
     clock.now -= 1
     await store.begin_recovery("rec_1", "orders", since_ms=0)
@@ -106,7 +106,7 @@ async def test_what_fails_again_is_not_recovered_twice(store: Store, clock: Cloc
 
 
 async def test_one_recovery_runs_for_an_endpoint_at_a_time(store: Store, neighbour: Store, clock: Clock) -> None:
-    """Who asks for a second one is told of the first, whoever began it; another endpoint's runs beside it."""
+    """A second replay of an endpoint returns the first one, on every replica; other endpoints have their own."""
     await failed(store, clock)
     first = await neighbour.begin_recovery("rec_1", "orders", since_ms=0)
 
@@ -121,7 +121,7 @@ async def test_one_recovery_runs_for_an_endpoint_at_a_time(store: Store, neighbo
 async def test_recoveries_that_are_advanced_from_two_sides_do_everything_once(
     store: Store, neighbour: Store, clock: Clock
 ) -> None:
-    """Each failed delivery becomes pending by one of them, and is counted once."""
+    """Each failed delivery becomes pending once, and is counted once."""
     await failed(store, clock, 10)
     await store.begin_recovery("rec_1", "orders", since_ms=0)
 
@@ -132,7 +132,7 @@ async def test_recoveries_that_are_advanced_from_two_sides_do_everything_once(
 
 
 async def test_a_recovery_goes_on_where_it_was_after_a_restart(open_store: Open, clock: Clock) -> None:
-    """Its progress is in the database."""
+    """The progress of a replay is in the database."""
     store = await open_store()
     orders = await failed(store, clock, 3)
     await store.begin_recovery("rec_1", "orders", since_ms=0)
@@ -150,7 +150,7 @@ async def test_a_recovery_goes_on_where_it_was_after_a_restart(open_store: Open,
 
 
 async def test_a_deleted_endpoints_recovery_ends(store: Store, clock: Clock) -> None:
-    """It is cancelled, what it made pending is discarded, and the rest stays failed."""
+    """The replay is cancelled, its pending deliveries are discarded, and the rest stays failed."""
     orders = await failed(store, clock, 3)
     await store.begin_recovery("rec_1", "orders", since_ms=0)
     await store.advance_recovery("rec_1", limit=2)
@@ -166,7 +166,7 @@ async def test_a_deleted_endpoints_recovery_ends(store: Store, clock: Clock) -> 
 
 
 async def test_a_recovery_of_nothing_completes(store: Store) -> None:
-    """Its first step finds that out; an unknown one does nothing."""
+    """The first step completes an empty replay; a step of an unknown replay does nothing."""
     assert (await store.begin_recovery("rec_1", "orders", since_ms=0)).total == 0
     assert await store.advance_recovery("rec_1", limit=1) == 0
     assert await store.advance_recovery("rec_unknown", limit=1) == 0

@@ -1,4 +1,4 @@
-"""Deliveries are discarded with their endpoint and removed with age."""
+"""Deliveries are discarded with their endpoint, and pruned by age."""
 
 import asyncio
 
@@ -12,7 +12,7 @@ EMPTY = {"attempts": 0, "deliveries": 0, "event_ids": 0, "events": 0}
 
 
 async def test_discarding_ends_all_that_is_pending_and_nothing_else(store: Store) -> None:
-    """Claimed or not, what is pending for the endpoint is discarded with the reason; other endpoints keep theirs."""
+    """All pending deliveries of the endpoint are discarded with the reason; other endpoints keep theirs."""
     delivered = await accept_one(store, claimed=True)
     await store.settle([settlement(delivered, State.DELIVERED)])
     waiting, in_flight = await accept_one(store), await accept_one(store, claimed=True)
@@ -33,7 +33,7 @@ async def test_discarding_ends_all_that_is_pending_and_nothing_else(store: Store
 
 
 async def test_discarding_a_long_backlog_lets_others_in_between(store: Store, observed: Observed) -> None:
-    """It goes in batches of their own transactions, and an event accepted meanwhile need not wait for the end."""
+    """A discard runs in several transactions, and an event accepted meanwhile does not wait for its end."""
     backlog = 3 * store_module.DISCARD_BATCH
     await store.accept([event(*["orders"] * backlog)])
     observed.operations.clear()
@@ -55,7 +55,7 @@ async def _ended(store: Store, state: State) -> str:
 
 
 async def test_old_deliveries_go_with_all_that_hangs_on_them(store: Store, clock: Clock) -> None:
-    """Once every delivery of an event is gone, so are its attempts, its body and in time its id; the counts stay."""
+    """After all deliveries of an event are removed, so are its attempts, body and finally its id; the counts stay."""
     new = event("orders", "audit", event_id="e-1", claimed=True)
     await store.accept([new])
     orders, audit = new.deliveries
@@ -75,7 +75,7 @@ async def test_old_deliveries_go_with_all_that_hangs_on_them(store: Store, clock
 
 
 async def test_failed_and_delivered_deliveries_have_ages_of_their_own(store: Store, clock: Clock) -> None:
-    """Age counts from the end of a delivery; what is pending never goes."""
+    """The age counts from the end of a delivery; pending deliveries are never removed."""
     pending = (await accept_one(store)).id
     discarded = (await accept_one(store, uid="gone")).id
     await store.discard("gone", "endpoint deleted")
@@ -95,7 +95,7 @@ async def test_failed_and_delivered_deliveries_have_ages_of_their_own(store: Sto
 
 
 async def test_pruning_goes_in_batches_until_nothing_is_left(store: Store, clock: Clock) -> None:
-    """No batch removes more deliveries than the limit."""
+    """One call removes at most the limit of deliveries."""
     new = event(*["orders"] * 25, claimed=True)
     await store.accept([new])
     await store.settle([settlement(delivery, State.DELIVERED) for delivery in new.deliveries])
@@ -105,12 +105,12 @@ async def test_pruning_goes_in_batches_until_nothing_is_left(store: Store, clock
     while batch := await store.prune(delivered_before_ms=clock.now, failed_before_ms=clock.now, limit=10):
         batches.append(batch)
 
-    assert batches == [20, 20, 11]  # each delivery with its attempt, and in the end the event
+    assert batches == [20, 20, 11]  # each delivery with its attempt, and finally the event
     assert (await all_rows(store)).items() >= EMPTY.items()
 
 
 async def test_event_ids_within_the_window_are_not_pruned(store: Store, clock: Clock) -> None:
-    """A repetition is told for 24 hours, also of an event that is long delivered and gone."""
+    """A duplicate is detected for 24 hours, even if the first event's deliveries were removed."""
     await store.accept([event(event_id="e-1")])
     clock.advance(DEDUPE_WINDOW_MS - 1)
 
@@ -119,7 +119,7 @@ async def test_event_ids_within_the_window_are_not_pruned(store: Store, clock: C
 
 
 async def test_a_delivery_retried_by_hand_is_safe_from_pruning(store: Store, clock: Clock) -> None:
-    """Pending again, it has no age."""
+    """A delivery that is pending again is not removed by age."""
     delivery_id = await _ended(store, State.FAILED)
     clock.advance(1000)
     await store.retry(delivery_id)
@@ -130,7 +130,7 @@ async def test_a_delivery_retried_by_hand_is_safe_from_pruning(store: Store, clo
 
 
 async def test_a_deleted_endpoint_is_forgotten_with_its_last_delivery(store: Store, clock: Clock) -> None:
-    """Its counters and recoveries stay as long as a delivery of it does, and then go, others' stay."""
+    """Counters and replays of a deleted endpoint are removed with its last delivery; those of others stay."""
     for uid in ("orders", "kept"):
         delivery = await accept_one(store, claimed=True, uid=uid)
         await store.settle([settlement(delivery, State.FAILED)])
@@ -150,7 +150,7 @@ async def test_a_deleted_endpoint_is_forgotten_with_its_last_delivery(store: Sto
 
 
 async def test_ended_recoveries_go_with_age(store: Store, clock: Clock) -> None:
-    """As failed deliveries do; one that is running never goes."""
+    """Replays are removed at the age of failed deliveries; a running replay is never removed."""
     for uid in ("orders", "audit"):
         await store.begin_recovery(f"rec_{uid}", uid, since_ms=0)
     await store.advance_recovery("rec_orders", limit=1)

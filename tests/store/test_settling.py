@@ -1,4 +1,4 @@
-"""Attempts are recorded, and deliveries move on."""
+"""Attempts are recorded, and deliveries change their state."""
 
 import asyncio
 from collections import Counter
@@ -13,7 +13,7 @@ from hookwright_operator.store.store import Store
 
 @pytest.mark.parametrize("state", [State.DELIVERED, State.FAILED])
 async def test_an_ended_delivery_is_counted_and_not_claimed_again(store: Store, state: State) -> None:
-    """Delivered and failed deliveries leave the backlog for the counters."""
+    """Delivered and failed deliveries leave the backlog and are counted."""
     delivery = await accept_one(store, claimed=True)
     [other] = [await accept_one(store)]
 
@@ -27,7 +27,7 @@ async def test_an_ended_delivery_is_counted_and_not_claimed_again(store: Store, 
 
 
 async def test_every_attempt_is_recorded_under_its_number(store: Store, clock: Clock) -> None:
-    """The log shows each attempt with its time, duration, status, error and response, numbered by the store."""
+    """The log has each attempt with its time, duration, status, error and response, numbered by the store."""
     delivery = await accept_one(store, claimed=True)
     first = Attempt(9, clock.now, 12, 0, "connection refused", "")
     second = Attempt(9, clock.now + 50, 7, 200, "", "thanks")
@@ -42,7 +42,7 @@ async def test_every_attempt_is_recorded_under_its_number(store: Store, clock: C
 
 
 async def test_the_latest_attempt_of_an_endpoint_shows_in_its_counts(store: Store, clock: Clock) -> None:
-    """However attempts are settled, time and status are those of the latest one."""
+    """Time and status are those of the latest attempt, whatever the order of the settlements is."""
     old, young = [await accept_one(store, claimed=True) for _ in range(2)]
 
     def at(delivery_id: str, started_ms: int, status: int) -> Settlement:
@@ -56,7 +56,7 @@ async def test_the_latest_attempt_of_an_endpoint_shows_in_its_counts(store: Stor
 
 
 async def test_a_delivery_discarded_in_flight_stays_discarded_with_its_attempt(store: Store) -> None:
-    """The endpoint went while the attempt was under way: the attempt was made, so it is recorded."""
+    """An attempt is recorded even if its endpoint was deleted meanwhile, because it was made."""
     delivery = await accept_one(store, claimed=True)
     await store.discard("orders", "endpoint deleted")
 
@@ -70,7 +70,7 @@ async def test_a_delivery_discarded_in_flight_stays_discarded_with_its_attempt(s
 
 
 async def test_who_lost_the_lease_cannot_move_a_delivery(store: Store, neighbour: Store, clock: Clock) -> None:
-    """The late attempt is recorded beside the new owner's, but the delivery is the new owner's to settle."""
+    """The late attempt is recorded, but only the new owner can settle the delivery."""
     delivery = await accept_one(neighbour, claimed=True)
     clock.advance(LEASE_MS)
     [claimed] = await store.claim([("orders", 1)])
@@ -88,7 +88,7 @@ async def test_who_lost_the_lease_cannot_move_a_delivery(store: Store, neighbour
 
 
 async def test_an_attempt_for_an_unknown_delivery_is_dropped(store: Store) -> None:
-    """Retention may have removed the delivery; the others of the call are settled all the same."""
+    """Pruning may have removed a delivery; the other deliveries of the call are settled."""
     known = await accept_one(store, claimed=True)
     unknown = event("orders").deliveries[0]
 
@@ -99,7 +99,7 @@ async def test_an_attempt_for_an_unknown_delivery_is_dropped(store: Store) -> No
 
 
 async def test_an_answer_that_is_no_text_is_recorded_without_harm(store: Store) -> None:
-    """Receivers answer anything; what no database keeps is replaced, and the settlement goes through."""
+    """Characters of a response that a database cannot store are replaced, and the delivery is settled."""
     delivery = await accept_one(store, claimed=True)
     attempt = Attempt(1, 5, 1, 200, "lone \ud800", 'nul\0 "quoted" \\ größe 😀')
 
@@ -111,7 +111,7 @@ async def test_an_answer_that_is_no_text_is_recorded_without_harm(store: Store) 
 
 
 async def test_concurrent_settlements_share_a_transaction(store: Store, observed: Observed) -> None:
-    """Fifty results at once cost a few commits."""
+    """Fifty concurrent results need a few commits."""
     new = event(*["orders"] * 50, claimed=True)
     await store.accept([new])
     before = observed.commits
@@ -124,7 +124,7 @@ async def test_concurrent_settlements_share_a_transaction(store: Store, observed
 
 @pytest.mark.parametrize("number", [FEW, FEW + 1])
 async def test_few_results_come_to_the_same_as_many(store: Store, neighbour: Store, clock: Clock, number: int) -> None:
-    """On SQLite few are written one by one: deliveries move, are counted and numbered as they are among many."""
+    """On SQLite a few results are settled one by one, with the same result as many at once."""
     new = event(*["orders", "bills"] * (number // 2), *["orders"] * (number % 2), claimed=True)
     await store.accept([new])
     lost = await accept_one(neighbour, claimed=True)
@@ -160,7 +160,7 @@ async def test_few_results_come_to_the_same_as_many(store: Store, neighbour: Sto
 
 @pytest.mark.parametrize("state", [State.DELIVERED, State.FAILED])
 async def test_a_retry_by_hand_starts_the_schedule_anew(store: Store, clock: Clock, state: State) -> None:
-    """The delivery is due now with no attempts against it, and its next attempt goes on with the numbers."""
+    """A retry by hand is due now with a new retry schedule, and its next attempt continues the numbers."""
     delivery = await accept_one(store, claimed=True)
     await store.settle([settlement(delivery, state)])
     clock.advance(60_000)
@@ -179,7 +179,7 @@ async def test_a_retry_by_hand_starts_the_schedule_anew(store: Store, clock: Clo
 
 
 async def test_a_retry_changes_nothing_that_is_pending_discarded_or_unknown(store: Store) -> None:
-    """The answer is the state, or None, and everything stays as it is."""
+    """The result is the state, or None, and the delivery does not change."""
     pending, discarded = await accept_one(store, claimed=True), await accept_one(store, uid="gone")
     await store.discard("gone", "endpoint deleted")
 

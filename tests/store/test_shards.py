@@ -1,4 +1,4 @@
-"""Instances share the endpoints: each shard has one owner, and changes hands only when that has freed it or is dead."""
+"""Replicas share the endpoints: each shard has one owner, and changes it only after a release or the owner's death."""
 
 import asyncio
 
@@ -19,7 +19,7 @@ HALF = SHARDS // 2
 
 @given(st.integers(1, 300))
 def test_shares_are_fair_and_make_up_the_whole(members: int) -> None:
-    """They differ by one at most; where there are more members than shards, some have none."""
+    """Shares differ by one at most; if there are more members than shards, some members have none."""
     names = [f"member-{number}" for number in range(members)]
     shares = [share_of(name, names) for name in names]
     assert sum(shares) == SHARDS
@@ -31,7 +31,7 @@ def test_shares_are_fair_and_make_up_the_whole(members: int) -> None:
     owners=st.dictionaries(st.integers(0, SHARDS - 1), st.sampled_from("abcdefgh")),
 )
 def test_nobody_takes_what_a_living_one_has(living: dict[str, bool], owners: dict[int, str]) -> None:
-    """What is taken was free or a dead one's, and is no more than the share; who is not living has nothing."""
+    """A replica takes only free or dead replicas' shards, up to its share; a replica that is not living takes none."""
     held, taken = missing("a", living, owners)
     assert all(owners.get(shard) not in living for shard in taken)
     share = share_of("a", [name for name, delivers in living.items() if delivers])
@@ -43,19 +43,19 @@ def test_nobody_takes_what_a_living_one_has(living: dict[str, bool], owners: dic
 
 @given(st.uuids())
 def test_an_endpoint_has_one_shard_for_ever(uid: object) -> None:
-    """Instances of every version must agree on it, so it is written down here."""
+    """The shard of an endpoint is fixed in this test, because replicas of every version must agree."""
     assert 0 <= shard_of(str(uid)) < SHARDS
     assert shard_of("0b9f0bd6-93b1-4f4f-8f3c-d4ad5ba9ad3e") == 18
     assert SHARDS == 128
 
 
 async def test_who_is_alone_has_every_shard(store: Store) -> None:
-    """And nothing to let go."""
+    """A single replica has no surplus."""
     assert await store.sharing.balance() == Holding(ALL, 0)
 
 
 async def test_a_second_one_gets_its_half_once_it_is_freed(store: Store, url: str, clock: Clock) -> None:
-    """The first hears that it has too many, and nothing changes hands before it lets go."""
+    """The first replica has a surplus, and no shard changes its owner before its release."""
     await store.sharing.balance()
     neighbour = await neighbour_of(store, url, clock)
     assert await neighbour.sharing.balance() == Holding(frozenset(), 0)
@@ -71,7 +71,7 @@ async def test_a_second_one_gets_its_half_once_it_is_freed(store: Store, url: st
 async def test_a_dead_ones_shards_are_taken_when_no_clock_can_think_that_it_lives(
     store: Store, neighbour: Store, clock: Clock
 ) -> None:
-    """Its lease has ended by any clock that differs from this one by less than a second."""
+    """The owner is dead by every clock that differs by less than a second."""
     await neighbour.sharing.balance()
     await store.sharing.balance()
     clock.advance(LEASE_MS + CLOCKS_DIFFER_MS - 1)
@@ -84,7 +84,7 @@ async def test_a_dead_ones_shards_are_taken_when_no_clock_can_think_that_it_live
 async def test_who_comes_back_after_its_lease_finds_that_others_have_its_shards(
     store: Store, neighbour: Store, clock: Clock
 ) -> None:
-    """It has nothing then, and the others have too many."""
+    """The replica has no shards then, and the other replicas have a surplus."""
     await neighbour.sharing.balance()
     clock.advance(LEASE_MS + CLOCKS_DIFFER_MS)
     assert (await neighbour.sharing.balance()).owned == frozenset()
@@ -98,7 +98,7 @@ async def test_who_comes_back_after_its_lease_finds_that_others_have_its_shards(
 
 
 async def test_who_withdraws_keeps_its_shards_until_it_frees_them(store: Store, neighbour: Store) -> None:
-    """All are surplus then, a heartbeat does not bring it back, and the others' shares are greater."""
+    """All its shards are surplus, a heartbeat does not change this, and the other replicas' shares are greater."""
     mine = (await store.sharing.balance()).owned
     assert len(mine) == HALF
     await store.sharing.withdraw()
@@ -113,7 +113,7 @@ async def test_who_withdraws_keeps_its_shards_until_it_frees_them(store: Store, 
 
 
 async def test_only_the_owner_can_free(store: Store, neighbour: Store) -> None:
-    """Freeing what another has taken over meanwhile changes nothing."""
+    """Releasing a shard that another replica has taken over changes nothing."""
     mine = (await store.sharing.balance()).owned
     await neighbour.sharing.free(mine)
     assert (await neighbour.sharing.balance()).owned == ALL - mine
@@ -125,18 +125,18 @@ async def test_only_the_owner_can_free(store: Store, neighbour: Store) -> None:
 
 @pytest.fixture
 def shared_url(postgres: PostgresServer, postgres_url: str) -> str:
-    """A PostgreSQL database, emptied."""
+    """Empty the PostgreSQL database that tests share."""
     postgres.execute(EMPTY, database="contract")
     return postgres_url
 
 
 async def opened(url: str, clock: Clock, *, name: str = "", delivers: bool = True) -> Store:
-    """A store with a name."""
+    """Open a store with a name."""
     return await Store.open(url, instance="test", lease_ms=LEASE_MS, clock=clock, name=name, delivers=delivers)
 
 
 async def test_several_that_start_at_once_share_everything(shared_url: str, clock: Clock) -> None:
-    """However they race, no shard has two owners and none is left over."""
+    """No shard has two owners and no shard is left over if replicas start concurrently."""
     stores = [await opened(shared_url, clock) for _ in range(5)]
 
     holdings = await asyncio.gather(*[store.sharing.balance() for store in stores * 3])
@@ -149,7 +149,7 @@ async def test_several_that_start_at_once_share_everything(shared_url: str, cloc
 
 
 async def test_who_does_not_deliver_takes_no_share(shared_url: str, clock: Clock) -> None:
-    """A replica for intake alone leaves all to the others."""
+    """A replica that does not deliver leaves all shards to the others."""
     intake = await opened(shared_url, clock, delivers=False)
     store = await opened(shared_url, clock)
     assert await intake.sharing.balance() == Holding(frozenset(), 0)
@@ -159,7 +159,7 @@ async def test_who_does_not_deliver_takes_no_share(shared_url: str, clock: Clock
 
 
 async def test_who_comes_under_a_dead_ones_name_takes_over_at_once(shared_url: str, clock: Clock) -> None:
-    """A container that is restarted in its place waits for no lease; one of another name does."""
+    """A restarted container of the same name waits for no claim lease; one of another name does."""
     killed = await opened(shared_url, clock, name="pod-0")
     await killed.sharing.balance()
     delivery = await accept_one(killed, claimed=True)
@@ -177,7 +177,7 @@ async def test_who_comes_under_a_dead_ones_name_takes_over_at_once(shared_url: s
 
 
 async def test_an_older_operator_delivers_beside_newer_ones(shared_url: str, clock: Clock) -> None:
-    """It knows nothing of shards: it takes none, and what it has claimed nobody else gets while it lives."""
+    """An older operator takes no shards, and no other replica gets its claimed deliveries while it lives."""
     store = await opened(shared_url, clock)
     older = f"INSERT INTO instances (id, lease_until_ms, slot) VALUES ('older', {clock.now + LEASE_MS}, 7)"  # noqa: S608
     await store._database.write(lambda connection: connection.execute(text(older)) and None)
@@ -194,7 +194,7 @@ async def test_an_older_operator_delivers_beside_newer_ones(shared_url: str, clo
 
 
 async def test_others_hear_when_there_are_shards_to_take_or_to_let_go(shared_url: str, clock: Clock) -> None:
-    """Freed, come or gone: they need not wait for their next look, and it is no endpoint's notice."""
+    """Released shards, and replicas that join or leave, cause a notice that names no endpoint."""
     store, other = await opened(shared_url, clock), await opened(shared_url, clock)
     looks: list[int] = []
     uids: list[str] = []

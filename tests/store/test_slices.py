@@ -1,4 +1,4 @@
-"""What was delivered stays in the log for as long as it is kept, by whichever slices it is found."""
+"""Delivered deliveries stay in the log until they are pruned, in whichever slice they are."""
 
 import sqlite3
 from collections.abc import AsyncIterator, Sequence
@@ -22,22 +22,22 @@ DAY_MS = 24 * 60 * 60 * 1000
 
 
 def delivery_of(slice_number: int, number: int, uid: str = "orders") -> NewDelivery:
-    """A delivery whose id says when it was accepted: in which slice, and where in it."""
+    """Build a delivery whose id contains the time of its acceptance, and so its slice and position."""
     return NewDelivery(f"dlv_01K9{slice_number:04}{number:018}", uid, claimed=True)
 
 
 def ids(found: Sequence[NewDelivery]) -> list[str]:
-    """Their ids, the newest first."""
+    """Return their ids, the newest first."""
     return sorted((delivery.id for delivery in found), reverse=True)
 
 
 async def accepted(store: Store, *deliveries: NewDelivery) -> None:
-    """Have an event accepted for each."""
+    """Accept an event for each delivery."""
     await store.accept([NewEvent(message_id(), "acme", "billing", None, "x", b"{}", (one,)) for one in deliveries])
 
 
 async def delivered(store: Store, *deliveries: NewDelivery) -> None:
-    """Have deliveries accepted and delivered."""
+    """Accept and deliver deliveries."""
     await accepted(store, *deliveries)
     await store.settle([settlement(delivery, State.DELIVERED) for delivery in deliveries])
 
@@ -45,7 +45,7 @@ async def delivered(store: Store, *deliveries: NewDelivery) -> None:
 @pytest.mark.parametrize("limit", [1, 3, 50])
 @pytest.mark.parametrize("state", [None, State.DELIVERED])
 async def test_the_log_goes_through_busy_and_quiet_times(store: Store, state: State | None, limit: int) -> None:
-    """Many deliveries in a second, hours without any, and other endpoints' between them."""
+    """A log with many deliveries in a second, empty hours and other endpoints' deliveries is complete."""
     orders = [delivery_of(number * number, place) for number in range(8) for place in range(number)]
     audit = [delivery_of(number * number, 100 + place, "audit") for number in range(9) for place in (0, 1)]
     await delivered(store, *orders, *audit)
@@ -55,7 +55,7 @@ async def test_the_log_goes_through_busy_and_quiet_times(store: Store, state: St
 
 
 async def test_a_page_has_the_newest_of_every_state(store: Store) -> None:
-    """What ended in different ways stands in the order in which it was accepted."""
+    """Deliveries of different states are in the order of their acceptance."""
     new = [delivery_of(number, 0) for number in range(8)]
     await accepted(store, *new)
     ends = [State.DELIVERED, State.FAILED, State.PENDING, State.DELIVERED] * 2
@@ -70,7 +70,7 @@ async def test_a_page_has_the_newest_of_every_state(store: Store) -> None:
 
 
 async def test_what_is_delivered_late_stays_as_long_as_what_was_delivered_at_once(store: Store, clock: Clock) -> None:
-    """It goes with its own age, and what was accepted in the same second may be gone before."""
+    """A delivery is pruned by its own age, even if others of the same second were pruned before."""
     early, late = delivery_of(1, 1), delivery_of(1, 2)
     await delivered(store, early)
     await accepted(store, late)
@@ -88,7 +88,7 @@ async def test_what_is_delivered_late_stays_as_long_as_what_was_delivered_at_onc
 
 
 async def test_what_comes_after_a_slice_was_removed_is_in_the_log(store: Store, clock: Clock) -> None:
-    """Also where the clock was turned back behind what was removed."""
+    """A delivery after a prune is in the log, even if the clock was set back."""
     await delivered(store, delivery_of(1, 1))
     clock.advance(DAY_MS)
     while await store.prune(delivered_before_ms=clock.now, failed_before_ms=0, limit=10):
@@ -101,7 +101,7 @@ async def test_what_comes_after_a_slice_was_removed_is_in_the_log(store: Store, 
 
 
 async def test_what_was_retried_by_hand_goes_by_how_it_ended_last(store: Store, clock: Clock) -> None:
-    """Delivered, then failed, it is old when failed deliveries are, and leaves nothing behind."""
+    """A delivery that was delivered and then failed is pruned at the age of failed ones, and leaves no rows."""
     delivery = delivery_of(1, 1)
     await delivered(store, delivery)
     await store.retry(delivery.id)
@@ -123,11 +123,11 @@ async def test_what_was_retried_by_hand_goes_by_how_it_ended_last(store: Store, 
 
 
 class RefusedError(Exception):
-    """What a transaction ends with that is not to be."""
+    """An error that ends a transaction."""
 
 
 async def test_what_was_rolled_back_is_not_taken_for_written(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The next of the same second is in the log all the same."""
+    """The next delivery of the same second is in the log after a rollback."""
     first, second = delivery_of(1, 1), delivery_of(1, 2)
     await accepted(store, first, second)
     work = store._settle.run
@@ -149,7 +149,7 @@ async def test_what_was_rolled_back_is_not_taken_for_written(store: Store, monke
 
 @pytest_asyncio.fixture
 async def file(tmp_path: Path, clock: Clock) -> AsyncIterator[tuple[Store, Path]]:
-    """A store on a file."""
+    """Open a store on a file."""
     path = tmp_path / "deliveries.db"
     store = await Store.open(f"sqlite:///{path}", instance="test", lease_ms=LEASE_MS, clock=clock)
     yield store, path
@@ -157,7 +157,7 @@ async def file(tmp_path: Path, clock: Clock) -> AsyncIterator[tuple[Store, Path]
 
 
 async def test_a_slice_is_written_once(file: tuple[Store, Path], clock: Clock) -> None:
-    """For each endpoint, and each second in which some of it is delivered; it goes with the last of it."""
+    """A slice has one row per endpoint, and one per second of a delivery; it is removed with its last delivery."""
     store, path = file
     for number in range(4):
         await delivered(store, *[delivery_of(1, 100 * number + place) for place in range(20 * number + 1)])
@@ -173,16 +173,16 @@ async def test_a_slice_is_written_once(file: tuple[Store, Path], clock: Clock) -
 
 
 def rows_of(path: Path) -> list[list[tuple[object, ...]]]:
-    """The slices of endpoints, and those of seconds."""
+    """Return the slices of endpoints, and those of seconds."""
     with closing(sqlite3.connect(path)) as connection:
         return [
-            connection.execute(f"SELECT * FROM {name} ORDER BY 1, 2").fetchall()  # noqa: S608 - our own names
+            connection.execute(f"SELECT * FROM {name} ORDER BY 1, 2").fetchall()  # noqa: S608 - only constants
             for name in ("log_slices", "ended_slices")
         ]
 
 
 def _as_before(path: Path) -> None:
-    """Make a file as the operators before slices did."""
+    """Create a file as operators before slices did."""
     engine = create_engine(f"sqlite:///{path}")
     with engine.begin() as connection:
         config = Config()
@@ -193,7 +193,7 @@ def _as_before(path: Path) -> None:
 
 
 async def test_a_file_of_an_earlier_operator_keeps_its_log(tmp_path: Path) -> None:
-    """What it had delivered is found by its slices, and goes with age as it would have gone."""
+    """Its delivered deliveries are found by slices, and are pruned by age."""
     path = tmp_path / "deliveries.db"
     states = ["delivered", "failed", "pending", "discarded"]
     old = [delivery_of(number // 3, number, "orders" if number % 3 else "audit") for number in range(40)]
@@ -224,7 +224,7 @@ async def test_a_file_of_an_earlier_operator_keeps_its_log(tmp_path: Path) -> No
 
 
 async def test_an_earlier_operator_refuses_a_file_with_slices_and_serves_beside_a_newer_one(store: Store) -> None:
-    """It would deliver and leave the slices out; PostgreSQL has none."""
+    """An earlier operator refuses a SQLite file with slices, because it would not write slices; PostgreSQL has none."""
     oldest = await store._database.read(lambda connection: connection.scalar(text("SELECT oldest FROM compatibility")))
 
     assert oldest == ("0005" if store._database.exclusive else "0001")

@@ -1,4 +1,4 @@
-"""What is particular to SQLite: its file, its lock, its limits, and what its planner makes of the queries."""
+"""SQLite only: its file, its lock, its limits, and its query plans."""
 
 import asyncio
 import re
@@ -38,18 +38,18 @@ from hookwright_operator.store.store import Store
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """Where the database is to be."""
+    """Return the path of the database."""
     return tmp_path / "deliveries.db"
 
 
 async def opened(path: Path, *, options: str = "") -> Store:
-    """A store on a file."""
+    """Open a store on a file."""
     return await Store.open(f"sqlite:///{path}{options}", instance="test", lease_ms=LEASE_MS, clock=Clock())
 
 
 @pytest_asyncio.fixture
 async def store(path: Path) -> AsyncIterator[Store]:
-    """A store that waits no time for other people's locks."""
+    """Open a store that does not wait for locks of other processes."""
     store = await opened(path, options="?timeout=0.05")
     yield store
     await store.close()
@@ -69,7 +69,7 @@ async def store(path: Path) -> AsyncIterator[Store]:
     ],
 )
 async def test_a_wrong_url_is_refused_with_what_is_wrong_about_it(url: str, says: str) -> None:
-    """The sentence helps whoever made the setting, and shows no password."""
+    """The error message names the fault of the setting, and contains no password."""
     with pytest.raises(StoreError, match=re.escape(says)) as caught:
         await Store.open(url, instance="test", lease_ms=LEASE_MS, clock=Clock())
 
@@ -78,20 +78,20 @@ async def test_a_wrong_url_is_refused_with_what_is_wrong_about_it(url: str, says
 
 @pytest.fixture
 def letter(path: Path) -> Path:
-    """A file that is no database."""
+    """Write a file that is not a database."""
     path.write_bytes(b"a letter to a friend, nothing else" * 100)
     return path
 
 
 async def test_a_file_that_is_no_database_is_refused(letter: Path) -> None:
-    """It is named, and not locked any longer."""
+    """The error message names the file, and the file is unlocked."""
     for _ in range(2):
         with pytest.raises(StoreError, match=f"cannot open {re.escape(str(letter))}: file is not a database"):
             await opened(letter)
 
 
 async def test_a_second_opener_is_refused(store: Store, path: Path) -> None:
-    """Two operators never share a file, for each would take the other's claims for those of the dead."""
+    """A second operator is refused, because each would treat the other's claims as those of a dead replica."""
     with pytest.raises(StoreError, match=f"another operator has {re.escape(str(path))} open"):
         await opened(path)
 
@@ -101,7 +101,7 @@ async def test_a_second_opener_is_refused(store: Store, path: Path) -> None:
 
 
 async def test_the_files_are_for_the_owner_alone(store: Store, path: Path) -> None:
-    """Events are nobody else's business, in none of SQLite's files."""
+    """Only the operator's user may read the events in SQLite's files."""
     await accept_one(store)
 
     files = sorted(path.parent.iterdir())
@@ -116,7 +116,7 @@ async def test_the_files_are_for_the_owner_alone(store: Store, path: Path) -> No
 
 
 async def test_a_commit_is_on_the_disk_before_it_is_answered(store: Store) -> None:
-    """A power cut loses nothing that was answered: write-ahead log, synced at every commit."""
+    """A power failure loses no answered request: write-ahead log, synced at every commit."""
 
     def pragmas(connection: Connection) -> tuple[object, object]:
         journal, synchronous = (
@@ -128,7 +128,7 @@ async def test_a_commit_is_on_the_disk_before_it_is_answered(store: Store) -> No
 
 
 async def test_what_was_stored_is_there_after_reopening(path: Path) -> None:
-    """Deliveries, counters and the ids that tell duplicates survive, and claims of the closed store are free."""
+    """Deliveries, counters and event ids survive, and the closed store's claims are released."""
     store = await opened(path)
     await store.accept([event("orders", claimed=True, event_id="e-1")])
     before = await all_rows(store)
@@ -161,7 +161,7 @@ asyncio.run(main())
 
 @pytest.fixture
 def orphaned(path: Path) -> Path:
-    """A database whose process was killed after it had accepted 100 deliveries, half of them as claimed."""
+    """Create a database whose process was killed after it had accepted 100 deliveries, half of them as claimed."""
     command = [sys.executable, "-c", _ACCEPTS_AND_WAITS, f"sqlite:///{path}"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -171,14 +171,14 @@ def orphaned(path: Path) -> Path:
 
 
 async def test_a_killed_process_loses_nothing_that_was_accepted(orphaned: Path) -> None:
-    """SIGKILL leaves no lock, and everything accepted can be claimed at once, claimed before or not."""
+    """SIGKILL leaves no lock, and all accepted deliveries can be claimed at once, claimed before or not."""
     store = await opened(orphaned)
     assert sorted(await claimed_ids(store)) == sorted(f"dlv_{n}" for n in range(100))
     await store.close()
 
 
 async def test_a_full_disk_is_unavailable_and_passes(store: Store) -> None:
-    """Nothing is half written, what was accepted is still read and claimed, and with room again all goes on."""
+    """No call is half written, reads and claims work, and all calls work when there is space again."""
     kept = await accept_one(store)
     before = await all_rows(store)
 
@@ -198,7 +198,7 @@ async def test_a_full_disk_is_unavailable_and_passes(store: Store) -> None:
 
 
 async def test_a_locked_database_is_unavailable_and_passes(store: Store, path: Path) -> None:
-    """Whoever holds the database too long costs callers a refusal each, not a hang, and reads go on."""
+    """A long lock of another process makes calls fail and not hang, and reads work."""
     await accept_one(store)
     with sqlite3.connect(path, isolation_level=None) as intruder:
         intruder.execute("BEGIN IMMEDIATE")
@@ -218,7 +218,7 @@ async def test_a_locked_database_is_unavailable_and_passes(store: Store, path: P
 
 
 async def test_a_database_that_is_locked_at_the_start_is_unavailable(path: Path) -> None:
-    """The refusal names the file, and the lock of the operator is let go."""
+    """The error message names the file, and the operator's own lock is released."""
     await (await opened(path)).close()
     with closing(sqlite3.connect(path, isolation_level=None)) as intruder:
         intruder.execute("BEGIN IMMEDIATE")
@@ -229,12 +229,12 @@ async def test_a_database_that_is_locked_at_the_start_is_unavailable(path: Path)
 
 
 async def test_a_long_transaction_does_not_hold_the_event_loop_up(store: Store, path: Path) -> None:
-    """The loop stands still beside a short one, but a slow disk costs the others a moment and no more."""
+    """A short transaction blocks the event loop, but a slow one blocks it for 1 ms at most."""
     async with held(store, f"sqlite:///{path}"):
         waiting = asyncio.create_task(store.accept([event("orders")]))
         for _ in range(200):
             await asyncio.sleep(0.001)
-        # The transaction goes on only at the end of the block: a loop that waited for it would not get here.
+        # The transaction continues only at the end of the block: a loop that waited for it would not get here.
         assert not waiting.done()
     await waiting
 
@@ -244,12 +244,12 @@ async def test_a_long_transaction_does_not_hold_the_event_loop_up(store: Store, 
     [one for module in (accepting, counting, settling) for one in vars(module).values() if isinstance(one, Each)],
 )
 def test_nothing_comes_back_of_a_statement_that_is_run_for_each_row(each: Each) -> None:
-    """Python 3.13's driver refuses the second row of one that returns anything."""
+    """No statement that runs row by row returns rows, because Python 3.13's driver refuses the second row then."""
     assert "RETURNING" not in each._sql
 
 
 async def test_steps_made_in_a_transaction_that_is_undone_are_made_again(path: Path) -> None:
-    """The first acceptance of a connection fails as a whole, with what was to do the next ones."""
+    """After the first accept of a connection was rolled back as a whole, the next one creates its steps again."""
     taken = event("orders")
     store = await opened(path)
     await store.accept([taken])
@@ -267,7 +267,7 @@ async def test_steps_made_in_a_transaction_that_is_undone_are_made_again(path: P
 
 
 async def test_a_lost_writer_thread_is_unavailable(path: Path) -> None:
-    """Without the thread there is nobody to wait for."""
+    """Calls do not wait for a missing thread."""
     store = await opened(path)
     store._database._writing.shutdown()  # type: ignore[attr-defined]
 
@@ -277,7 +277,7 @@ async def test_a_lost_writer_thread_is_unavailable(path: Path) -> None:
 
 
 async def test_a_schema_of_the_future_is_refused(path: Path) -> None:
-    """An older operator must not write into what a newer one has changed."""
+    """An older operator must not write into a newer operator's schema."""
     await (await opened(path)).close()
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.execute("UPDATE alembic_version SET version_num = '9999'")
@@ -288,7 +288,7 @@ async def test_a_schema_of_the_future_is_refused(path: Path) -> None:
 
 
 async def test_a_schema_of_the_future_that_still_serves_is_used_as_it_is(path: Path) -> None:
-    """Old and new replicas can start side by side as long as the new one's changes do no harm to the old one."""
+    """Old and new replicas can start side by side if the new schema is compatible with the old operator."""
     await (await opened(path)).close()
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.execute("UPDATE alembic_version SET version_num = '9999'")
@@ -302,7 +302,7 @@ DEFINED = [metadata, sqlite_metadata]
 
 
 async def test_the_migrations_make_what_the_tables_say(store: Store, tmp_path: Path) -> None:
-    """A migrated database differs in nothing from one made of the definitions, partial indexes included."""
+    """A migrated database equals one that is created from the definitions, with its partial indexes."""
     engine = create_engine(f"sqlite:///{tmp_path}/defined.db")
     with engine.begin() as connection:
         for part in DEFINED:
@@ -321,14 +321,14 @@ def _schema(connection: Connection) -> dict[str, str]:
 
 
 def _normal(sql: str) -> str:
-    """A definition with its key at the end: a column that a migration added stands behind it."""
+    """Return a definition with its key at the end, because a migration appends new columns."""
     plain = re.sub(r"\s*([(),])\s*", r"\1", " ".join(sql.split()))
     key = re.search(r",PRIMARY KEY\([^)]*\)", plain)
     return plain.replace(key[0], "") + key[0] if key else plain
 
 
 def test_the_newest_migration_is_the_one_that_opening_looks_for() -> None:
-    """Opening takes the database for current without loading Alembic, so the constant must be current too."""
+    """The constant that opening compares the schema's revision with is the newest migration's."""
     assert ScriptDirectory(str(Path(migrations.__file__).parent)).get_current_head() == migrations.HEAD
 
 
@@ -384,13 +384,13 @@ PARTIAL = {
 
 @pytest.mark.parametrize(("statement", "condition"), PARTIAL.values(), ids=PARTIAL.keys())
 def test_the_conditions_of_partial_indexes_are_constants(statement: ClauseElement, condition: str) -> None:
-    """With a parameter there SQLite would prepare the statement anew each time, which costs more than to run it."""
+    """The conditions have no parameters, because SQLite would prepare the statement again at each execution."""
     assert condition in str(statement.compile(dialect=sqlite.dialect()))
 
 
 @pytest.mark.parametrize(("statement", "uses"), PLANS.values(), ids=PLANS.keys())
 async def test_queries_go_by_their_index(store: Store, statement: ClauseElement, uses: str) -> None:
-    """No query's cost grows with what it does not touch, and none sorts what an index has in order."""
+    """No query reads rows that it does not need, and no query sorts rows that an index has in order."""
     compiled = statement.compile(
         dialect=sqlite.dialect(paramstyle="qmark"), compile_kwargs={"render_postcompile": True}
     )

@@ -1,4 +1,4 @@
-"""Whatever happens in whatever order, the store does what a simple model of it does."""
+"""The store behaves as a simple model does, for any sequence of operations."""
 
 import asyncio
 import tempfile
@@ -32,7 +32,7 @@ COUNTED = [State.PENDING, State.DELIVERED, State.FAILED, State.DISCARDED]
 
 @dataclass(slots=True)
 class Expected:
-    """What the model knows of a delivery."""
+    """The model's state of a delivery."""
 
     new: NewDelivery
     due_ms: int
@@ -45,7 +45,7 @@ class Expected:
 
 @dataclass(slots=True)
 class Job:
-    """What the model knows of a recovery that is running."""
+    """The model's state of a running replay."""
 
     id: str
     until_ms: int
@@ -54,7 +54,7 @@ class Job:
 
 
 class Deliveries(RuleBasedStateMachine):
-    """Two instances on one database, and a model that says what each step must lead to."""
+    """Two replicas on one database, and a model that predicts the result of each step."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -70,7 +70,7 @@ class Deliveries(RuleBasedStateMachine):
         self.pruned: Counter[tuple[str, State]] = Counter()
 
     def run(self, work: Coroutine[object, object, T]) -> T:
-        """Let the stores work."""
+        """Run a call of a store."""
         return self.runner.run(work)
 
     @initialize()
@@ -80,7 +80,7 @@ class Deliveries(RuleBasedStateMachine):
         self.leases = dict.fromkeys((0, 1), self.clock.now + LEASE_MS)
 
     def empty_database(self) -> str:
-        """The URL of an empty database."""
+        """Return the URL of an empty database."""
         raise NotImplementedError
 
     async def _open(self, url: str) -> tuple[Store, Store]:
@@ -102,7 +102,7 @@ class Deliveries(RuleBasedStateMachine):
         event_id=st.sampled_from([None, None, "e-1", "e-2"]),
     )
     def accept(self, instance: int, uids: list[str], *, claimed: bool, event_id: str | None) -> None:
-        """Accept an event, which may be a repetition."""
+        """Accept an event, which may be a duplicate."""
         new = event(*uids, claimed=claimed, event_id=event_id)
         answer = self.run(self.stores[instance].accept([new]))
         expires = self.remembered.get(event_id, 0) if event_id else 0
@@ -118,7 +118,7 @@ class Deliveries(RuleBasedStateMachine):
 
     @rule(instance=INSTANCES, uid=ENDPOINTS, limit=st.integers(1, 4))
     def claim(self, instance: int, uid: str, limit: int) -> None:
-        """Claim, and get exactly the oldest that nobody living holds."""
+        """Claim, and get exactly the oldest deliveries that no living replica has claimed."""
         claimed = self.run(self.stores[instance].claim([(uid, limit)]))
         wanted = sorted(
             (expected.due_ms, delivery_id)
@@ -132,7 +132,7 @@ class Deliveries(RuleBasedStateMachine):
             self.in_hand[instance].append(self.known[delivery.id])
 
     def free(self, expected: Expected, claimant: int) -> bool:
-        """Whether an instance may claim the delivery, due or not."""
+        """Return whether a replica may claim the delivery, due or not."""
         owner = expected.owner
         dead = owner is not None and owner != claimant and self.leases[owner] <= self.clock.now
         return expected.state == State.PENDING and (owner is None or dead)
@@ -140,7 +140,7 @@ class Deliveries(RuleBasedStateMachine):
     @precondition(lambda self: self.in_hand[0] or self.in_hand[1])
     @rule(pick=st.randoms(use_true_random=False), state=OUTCOMES, delay=st.sampled_from([0, 1, 30_000]))
     def settle(self, pick: Random, state: State, delay: int) -> None:
-        """Settle an attempt, also one for a delivery that was lost or discarded meanwhile."""
+        """Settle an attempt, also of a delivery that was lost or discarded meanwhile."""
         instance = pick.choice([one for one, held in self.in_hand.items() if held])
         expected = self.in_hand[instance].pop(pick.randrange(len(self.in_hand[instance])))
         due_ms = self.clock.now + delay
@@ -155,7 +155,7 @@ class Deliveries(RuleBasedStateMachine):
     @precondition(lambda self: self.in_hand[0])
     @rule()
     def release(self) -> None:
-        """The first instance gives back all that it holds."""
+        """Release all deliveries of the first replica."""
         held, self.in_hand[0] = self.in_hand[0], []
         self.run(self.stores[0].release([expected.new.id for expected in held]))
         for expected in self.known.values():
@@ -164,18 +164,18 @@ class Deliveries(RuleBasedStateMachine):
 
     @rule(milliseconds=st.sampled_from([1, LEASE_MS // 2, LEASE_MS, 30_000, DEDUPE_WINDOW_MS]))
     def advance(self, milliseconds: int) -> None:
-        """Time passes."""
+        """Advance the time."""
         self.clock.advance(milliseconds)
 
     @rule(instance=INSTANCES)
     def heartbeat(self, instance: int) -> None:
-        """An instance lives on."""
+        """Renew the claim lease of a replica."""
         self.leases[instance] = self.run(self.stores[instance].heartbeat())
         assert self.leases[instance] == self.clock.now + LEASE_MS
 
     @rule(uid=ENDPOINTS)
     def discard(self, uid: str) -> None:
-        """An endpoint goes."""
+        """Delete an endpoint."""
         pending = [e for e in self.known.values() if e.new.endpoint_uid == uid and e.state == State.PENDING]
         assert self.run(self.stores[0].discard(uid, "endpoint deleted")) == len(pending)
         for expected in pending:
@@ -186,7 +186,7 @@ class Deliveries(RuleBasedStateMachine):
 
     @rule(instance=INSTANCES, done_ago=AGES, failed_ago=AGES, limit=st.integers(1, 3))
     def prune(self, instance: int, done_ago: int, failed_ago: int, limit: int) -> None:
-        """What ended long ago goes, and a deleted endpoint with the last of it."""
+        """Prune old deliveries, and deleted endpoints after their last delivery."""
         done_before, failed_before = self.clock.now - done_ago, self.clock.now - failed_ago
         while self.run(
             self.stores[instance].prune(delivered_before_ms=done_before, failed_before_ms=failed_before, limit=limit)
@@ -205,7 +205,7 @@ class Deliveries(RuleBasedStateMachine):
     @precondition(lambda self: self.known)
     @rule(pick=st.randoms(use_true_random=False))
     def retry(self, pick: Random) -> None:
-        """Somebody asks for one more try."""
+        """Retry a delivery by hand."""
         delivery_id = pick.choice(list(self.known))
         expected = self.known[delivery_id]
         assert self.run(self.stores[1].retry(delivery_id)) == expected.state
@@ -213,13 +213,13 @@ class Deliveries(RuleBasedStateMachine):
             self.renew(expected)
 
     def renew(self, expected: Expected) -> None:
-        """The delivery is pending anew."""
+        """Make the delivery pending again."""
         expected.state, expected.owner, expected.ended_ms = State.PENDING, None, None
         expected.due_ms, expected.attempts = self.clock.now, 0
 
     @rule(uid=ENDPOINTS, ago=st.sampled_from([0, 1, 30_000, DEDUPE_WINDOW_MS]))
     def begin_recovery(self, uid: str, ago: int) -> None:
-        """Somebody wants all back that failed since a time."""
+        """Begin a replay of deliveries that failed since a time."""
         self.begun += 1
         since_ms = self.clock.now - ago
         found = self.run(self.stores[0].begin_recovery(f"rec_{self.begun}", uid, since_ms=since_ms))
@@ -229,7 +229,7 @@ class Deliveries(RuleBasedStateMachine):
             assert found.total == len(self.recoverable(uid, job))
 
     def recoverable(self, uid: str, job: Job) -> list[tuple[int, str]]:
-        """What the job has still to do, in its order."""
+        """Return the failed deliveries that the replay still has to process, in its order."""
         ended = [(e.ended_ms, delivery_id) for delivery_id, e in self.known.items() if e.state == State.FAILED]
         return sorted(
             (at, delivery_id)
@@ -243,7 +243,7 @@ class Deliveries(RuleBasedStateMachine):
     @precondition(lambda self: self.jobs)
     @rule(pick=st.randoms(use_true_random=False), instance=INSTANCES, limit=st.integers(1, 4))
     def advance_recovery(self, pick: Random, instance: int, limit: int) -> None:
-        """A job goes on, where its endpoint has not too much to do anyway."""
+        """Advance a replay if its endpoint does not have too many due deliveries."""
         uid = pick.choice(list(self.jobs))
         job = self.jobs[uid]
         due = sum(
@@ -261,14 +261,14 @@ class Deliveries(RuleBasedStateMachine):
             self.has_ended(self.jobs.pop(uid), RecoveryState.COMPLETED)
 
     def has_ended(self, job: Job, state: RecoveryState) -> None:
-        """The job tells that it ended, and how."""
+        """Check that the replay has ended, and how."""
         told = self.run(self.stores[1].recovery(job.id))
         assert told is not None
         assert (told.state, told.done, told.ended_ms) == (state, job.done, self.clock.now)
 
     @invariant()
     def the_rows_are_as_expected(self) -> None:
-        """Nothing accepted disappears, and each delivery is in the state and the hands that the model says."""
+        """Check that no accepted delivery disappears, and that each has the state and the owner of the model."""
         owners: dict[str | None, int | None] = {
             None: None,
             **{store.instance: one for one, store in enumerate(self.stores)},
@@ -284,7 +284,7 @@ class Deliveries(RuleBasedStateMachine):
 
     @invariant()
     def the_running_recoveries_are_as_expected(self) -> None:
-        """One for an endpoint at most, with as much done as was."""
+        """Check that an endpoint has at most one running replay, with the progress of the model."""
         running = self.run(self.stores[1].running_recoveries())
         assert {job.endpoint_uid: (job.id, job.done) for job in running} == {
             uid: (job.id, job.done) for uid, job in self.jobs.items()
@@ -292,7 +292,7 @@ class Deliveries(RuleBasedStateMachine):
 
     @invariant()
     def the_counters_equal_the_rows(self) -> None:
-        """Counters are kept, never scanned for, and right all the same."""
+        """Check the counters, which are stored and not computed from the deliveries."""
         counts = self.run(self.stores[0].counts())
         for uid in ("orders", "audit"):
             states = Counter(e.state for e in self.known.values() if e.new.endpoint_uid == uid)
@@ -304,14 +304,14 @@ class Deliveries(RuleBasedStateMachine):
 
     @invariant()
     def next_due_names_the_earliest_that_is_free(self) -> None:
-        """Each instance is told when it has something to claim, and never of what it cannot have."""
+        """Check that next_due names each endpoint with deliveries that the replica can claim, and no others."""
         for instance, store in enumerate(self.stores):
             free = [(e.new.endpoint_uid, e.due_ms) for e in self.known.values() if self.free(e, instance)]
             assert self.run(store.next_due()) == {uid: min(due for of, due in free if of == uid) for uid, _ in free}
 
     @invariant()
     def the_log_shows_what_there_is(self) -> None:
-        """Page by page, the newest first, as a whole and of each state."""
+        """Check that the pages contain all deliveries, the newest first, in total and of each state."""
         for uid in ("orders", "audit"):
             of_endpoint = sorted(
                 (one for one in self.known.values() if one.new.endpoint_uid == uid), key=_id, reverse=True
@@ -322,7 +322,7 @@ class Deliveries(RuleBasedStateMachine):
 
     @invariant()
     def every_attempt_is_in_the_log(self) -> None:
-        """Attempts are numbered from 1 without a gap."""
+        """Check that attempts are numbered from 1 without a gap."""
         for uid in ("orders", "audit"):
             for record in self.run(self.stores[0].deliveries(uid, limit=1000))[0]:
                 made = self.known[record.id].made
@@ -334,21 +334,21 @@ def _id(expected: Expected) -> str:
 
 
 class OnSqlite(Deliveries):
-    """The machine on a file."""
+    """The state machine on a file."""
 
     def empty_database(self) -> str:
-        """The URL of a new file."""
+        """Return the URL of a new file."""
         folder = self.clean_up.enter_context(tempfile.TemporaryDirectory())
         return f"sqlite:///{folder}/deliveries.db"
 
 
 class OnPostgres(Deliveries):
-    """The machine on the session's PostgreSQL server."""
+    """The state machine on the session's PostgreSQL server."""
 
     server: ClassVar[PostgresServer]
 
     def empty_database(self) -> str:
-        """The URL of the database that tests share, emptied."""
+        """Empty the database that tests share, and return its URL."""
         self.server.execute(EMPTY, database="contract")
         return self.server.url("contract")
 
