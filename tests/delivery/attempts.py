@@ -1,4 +1,4 @@
-"""One attempt, as the tests of the sender and of the guard make it."""
+"""One attempt, made directly with a sender; used by the tests of the sender and the guard."""
 
 import ssl
 import time
@@ -17,7 +17,7 @@ MESSAGE = "msg_01JD3ZZZZZZZZZZZZZZZZZZZZZ"
 
 
 def endpoint(url: str, *, timeout: float = 20.0, headers: tuple[tuple[str, str], ...] = ()) -> Endpoint:
-    """Return an endpoint that is ready to be sent to; ``timeout`` in seconds."""
+    """Return an endpoint that is ready for attempts; ``timeout`` in seconds."""
     return Endpoint(
         uid="uid-1",
         namespace="acme",
@@ -34,12 +34,12 @@ def endpoint(url: str, *, timeout: float = 20.0, headers: tuple[tuple[str, str],
 def guarded(
     guard: Guard, *, lookup: Lookup = system_lookup, tls: ssl.SSLContext | None = None, idle: int = 1024
 ) -> Sender:
-    """Return a sender with this guard, yet to be started, that may send to plain http."""
+    """Return a sender with this guard that may send to plain http; the caller starts it."""
     return Sender(guard, user_agent="Hookwright/test", allow_http=True, tls=tls, lookup=lookup, idle=idle)
 
 
 def loopback(*, lookup: Lookup = system_lookup, tls: ssl.SSLContext | None = None, idle: int = 1024) -> Sender:
-    """Return a sender, yet to be started, that may reach IPv4 loopback."""
+    """Return a sender that may reach IPv4 loopback; the caller starts it."""
     return guarded(Guard(["127.0.0.0/8"]), lookup=lookup, tls=tls, idle=idle)
 
 

@@ -1,4 +1,4 @@
-"""What the delivery tests share: a real receiver, and a sender that may reach loopback."""
+"""Shared fixtures of the delivery tests: a real receiver, and a sender that may reach loopback."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -19,7 +19,7 @@ ON_BOTH_LOOPS = ("test_sender", "test_guard")
 
 
 def pytest_asyncio_loop_factories(item: pytest.Item) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
-    """Run on uvloop as the operator does, and what touches sockets on asyncio's own loop as well."""
+    """Run on uvloop as the operator does; run tests of sockets on asyncio's own loop too."""
     factories: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {"uvloop": uvloop.new_event_loop}
     if item.path.name.startswith(ON_BOTH_LOOPS):
         factories["asyncio"] = asyncio.new_event_loop
@@ -28,27 +28,27 @@ def pytest_asyncio_loop_factories(item: pytest.Item) -> Mapping[str, Callable[[]
 
 @pytest.fixture
 async def receiver() -> AsyncIterator[Receiver]:
-    """A receiver on loopback that answers 200 until told otherwise."""
+    """Yield a receiver on loopback that answers 200 unless the test changes it."""
     async with Receiver() as receiver:
         yield receiver
 
 
 @pytest.fixture
 async def sender() -> AsyncIterator[Sender]:
-    """A sender whose guard lets loopback through."""
+    """Yield a sender whose guard allows loopback."""
     async with Sender(Guard(["127.0.0.0/8", "::1/128"]), user_agent="Hookwright/test", allow_http=True) as sender:
         yield sender
 
 
 @pytest.fixture
 def database(tmp_path: Path) -> Path:
-    """Where the test's store is."""
+    """Return the path of the test's store."""
     return tmp_path / "deliveries.db"
 
 
 @pytest.fixture
 async def start(database: Path) -> AsyncIterator[Start]:
-    """Start an engine; at the end of the test it is stopped."""
+    """Yield a function that starts an engine; every engine is stopped at the end of the test."""
     started: list[Engine] = []
 
     async def start_one(plan: Plan | None = None, store: Store | None = None) -> Engine:

@@ -1,4 +1,4 @@
-"""The delivery engine without Kubernetes: real store, sender and loops, wired as the operator wires them."""
+"""Delivery without Kubernetes: real store, sender and loops, connected as in the operator."""
 
 import asyncio
 import sqlite3
@@ -31,12 +31,12 @@ from hookwright_operator.supervise import Supervisor
 
 
 def now_ms() -> int:
-    """The time in milliseconds since the epoch."""
+    """Return the time in milliseconds since the epoch."""
     return time.time_ns() // 1_000_000
 
 
 class Jumping:
-    """A clock that shows the real time plus an offset, in milliseconds; a test changes the offset."""
+    """Clock that shows the real time plus an offset, in milliseconds; a test changes the offset."""
 
     def __init__(self) -> None:
         self.offset = 0
@@ -48,18 +48,18 @@ class Jumping:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How an engine is set up.
+    """Settings of an engine.
 
     Attributes:
         schedule: of retries.
-        lease_ms: of claims, in milliseconds; it must outlive the endpoints' timeouts.
+        lease_ms: of claims, in milliseconds; it must exceed the endpoints' timeouts.
         window: deliveries of one endpoint kept in memory.
         memory: bytes of bodies kept in memory.
         in_flight: attempts under way at once, of all endpoints.
         clock_ms: the time for store, loops and signatures.
-        heartbeats: whether the lease is renewed.
-        sweep: seconds between two looks at the whole store.
-        beat: seconds between two heartbeats; a sixth of the lease where None.
+        heartbeats: whether the claim lease is renewed.
+        sweep: seconds between two checks of the whole store.
+        beat: seconds between two heartbeats; None is a sixth of the claim lease.
     """
 
     schedule: str = "100ms,100ms,100ms"
@@ -75,14 +75,14 @@ class Plan:
 
 @dataclass(slots=True)
 class Busy:
-    """A receiver's answer: it holds every request until it is opened, and measures how many it holds at once."""
+    """A receiver's behaviour: it keeps every request open until `open` is set, and counts those open at once."""
 
     open: asyncio.Event = field(default_factory=asyncio.Event)
     now: int = 0
     peak: int = 0
 
     async def __call__(self, _: Received) -> int:
-        """Hold a request, then answer 200."""
+        """Keep a request open, then answer 200."""
         self.now += 1
         self.peak = max(self.peak, self.now)
         try:
@@ -94,13 +94,13 @@ class Busy:
 
 @dataclass(slots=True)
 class Watcher:
-    """Notes what became of attempts."""
+    """Records the results of attempts."""
 
     settled: list[Settlement] = field(default_factory=list)
     limited_to: dict[str, int | None] = field(default_factory=dict)
 
     def attempted(self, endpoint: Endpoint, settlement: Settlement, *, limited_to: int | None = None) -> None:
-        """Take note."""
+        """Record a result."""
         assert endpoint.uid == settlement.endpoint_uid
         self.settled.append(settlement)
         self.limited_to[endpoint.uid] = limited_to
@@ -108,7 +108,7 @@ class Watcher:
 
 @dataclass(slots=True)
 class Engine:
-    """A running engine; made by `start`, ended by `stop`."""
+    """A running engine; created by `start`, ended by `stop`."""
 
     plan: Plan
     store: Store
@@ -122,7 +122,7 @@ class Engine:
 
     @classmethod
     async def start(cls, database: Path | Store, plan: Plan | None = None, *, sender: Sends | None = None) -> Self:
-        """Open the store, or take one that is open, and start the loops."""
+        """Open the store, or use an open one, and start the loops."""
         plan = plan or Plan()
         store = database if isinstance(database, Store) else await open_store(database, plan)
         own = None
@@ -155,13 +155,13 @@ class Engine:
         return engine
 
     async def beat(self) -> None:
-        """Renew the lease again and again, as the operator does."""
+        """Renew the claim lease repeatedly, as the operator does."""
         while True:
             await asyncio.sleep(self.plan.beat or self.plan.lease_ms / 6000)
             self.dispatcher.renewed(await self.store.heartbeat())
 
     async def stop(self, grace: float = 10.0) -> None:
-        """End as the operator does at SIGTERM; the store is closed as well."""
+        """Stop as the operator does at SIGTERM; the store is closed as well."""
         await self.loops.stop("claim", "clock")
         await self.dispatcher.drain(grace)
         await self.loops.stop()
@@ -171,7 +171,7 @@ class Engine:
 
     @property
     def at_rest(self) -> bool:
-        """Whether no attempt, no storing of a result and no return is under way."""
+        """Whether no attempt, no storing of a result and no release of claims is under way."""
         return not any(self.dispatcher.ground.under_way(shard) for shard in range(SHARDS))
 
     async def post(
@@ -181,16 +181,16 @@ class Engine:
         return await self.accepter.accept("acme", project, [IncomingEvent(event_id, type_, event_id or "m-1", body)])
 
     async def post_many(self, count: int, *, type_: str = "delivered", project: str = "billing") -> None:
-        """Accept events whose bodies are their numbers, one after the other, at once."""
+        """Accept events whose bodies are their numbers, in order and without a pause."""
         for number in range(count):
             await self.post(type_, body=str(number).encode(), project=project)
 
     async def counts(self, uid: str) -> Counts:
-        """The counters of an endpoint."""
+        """Return the counters of an endpoint."""
         return await self.store.counts_of(uid)
 
     async def log(self, uid: str) -> list[DeliveryRecord]:
-        """The newest deliveries of an endpoint."""
+        """Return the newest deliveries of an endpoint."""
         records, _ = await self.store.deliveries(uid, limit=1000)
         return records
 
@@ -213,7 +213,7 @@ async def open_store(path: Path, plan: Plan, *, patience: float = 5.0) -> Store:
 
 @asynccontextmanager
 async def locked(database: Path) -> AsyncIterator[None]:
-    """Have somebody else lock the database meanwhile."""
+    """Lock the database with another connection while the block runs."""
     with closing(sqlite3.connect(database, isolation_level=None)) as foreign:
         foreign.execute("BEGIN IMMEDIATE")
         try:
@@ -233,7 +233,7 @@ def subscriber(
     per_minute: int | None = None,
     suspend: bool = False,
 ) -> Endpoint:
-    """An endpoint that can be sent to; ``timeout`` in seconds."""
+    """Return an endpoint that is ready for attempts; ``timeout`` in seconds."""
     return Endpoint(
         uid=uid,
         namespace="acme",
@@ -250,15 +250,15 @@ def subscriber(
 
 
 async def eventually(condition: Callable[[], Awaitable[bool]], *, within: float = PATIENCE) -> None:
-    """Wait until something holds, and fail if it does not within some seconds."""
+    """Wait until a condition is true, and fail if it is not within some seconds."""
     deadline = time.monotonic() + within
     while not await condition():
-        assert time.monotonic() < deadline, f"it did not come about within {within:g} s"
+        assert time.monotonic() < deadline, f"the condition was not true within {within:g} s"
         await asyncio.sleep(0.01)
 
 
 async def until(condition: Callable[[], bool], *, within: float = PATIENCE) -> None:
-    """The same for what can be asked without waiting."""
+    """Wait until a synchronous condition is true, and fail if it is not within some seconds."""
 
     async def holds() -> bool:
         return condition()
@@ -267,10 +267,10 @@ async def until(condition: Callable[[], bool], *, within: float = PATIENCE) -> N
 
 
 def tally(records: list[DeliveryRecord]) -> Mapping[State, int]:
-    """How many deliveries are in each state."""
+    """Return how many deliveries are in each state."""
     return {state: sum(record.state is state for record in records) for state in {one.state for one in records}}
 
 
 def bodies(receiver: Receiver) -> list[int]:
-    """The numbers of the events as they came."""
+    """Return the numbers of the events in the order of arrival."""
     return [int(received.body) for received in receiver.received]

@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 Behaviour = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
-"""What a server does with a connection; the connection is closed afterwards."""
+"""Handler of one connection; the connection is closed afterwards."""
 
 
 @dataclass
@@ -78,7 +78,7 @@ async def read_request(reader: asyncio.StreamReader) -> bytes:
 
 
 def answers(answer: bytes) -> Behaviour:
-    """Answer these bytes once, then close."""
+    """Return a behaviour that answers these bytes once, then closes."""
 
     async def behave(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await read_request(reader)
@@ -89,7 +89,7 @@ def answers(answer: bytes) -> Behaviour:
 
 
 def keeps_answering(answer: bytes) -> Behaviour:
-    """Answer these bytes to every request, on one connection for as long as it is kept."""
+    """Return a behaviour that answers these bytes to every request, as long as the connection is kept."""
 
     async def behave(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while True:
@@ -101,7 +101,7 @@ def keeps_answering(answer: bytes) -> Behaviour:
 
 
 async def hangs(reader: asyncio.StreamReader, _: asyncio.StreamWriter) -> None:
-    """Take the request and never answer."""
+    """Read the request and never answer."""
     await read_request(reader)
     await asyncio.Event().wait()
 
@@ -117,19 +117,19 @@ async def resets_within_the_body(reader: asyncio.StreamReader, writer: asyncio.S
     await read_request(reader)
     writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n0123456789")
     await writer.drain()
-    for _ in range(10):  # or the reset overtakes the bytes before it; the sender reads between two turns of the loop
+    for _ in range(10):  # the reset may overtake the bytes otherwise; the sender reads between two turns of the loop
         await asyncio.sleep(0.005)
     reset(writer)
 
 
 async def half_closes(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Close the sending direction at once, keep the other open."""
+    """Close the sending direction at once, keep the other one open."""
     writer.write_eof()
     await reader.read()
 
 
 async def drips(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Answer 200 at once, and its body a byte at a time without end."""
+    """Answer 200 at once, then send the body one byte at a time without end."""
     await read_request(reader)
     writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n")
     while True:
@@ -139,7 +139,7 @@ async def drips(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
 
 
 async def drips_headers(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Send the header section a byte at a time without end."""
+    """Send the header section one byte at a time without end."""
     await read_request(reader)
     writer.write(b"HTTP/1.1 200 OK\r\nX-Slow: ")
     while True:
@@ -149,7 +149,7 @@ async def drips_headers(reader: asyncio.StreamReader, writer: asyncio.StreamWrit
 
 
 async def sends_headers_without_end(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Send header after header as fast as they are read."""
+    """Send one header after another as fast as they are read."""
     await read_request(reader)
     writer.write(b"HTTP/1.1 200 OK\r\n")
     number = 0
@@ -169,14 +169,14 @@ async def sends_informational_answers_without_end(reader: asyncio.StreamReader, 
 
 
 class AnswersMuch:
-    """Answers 200 with a body of ``size`` bytes, and counts how many of them went out."""
+    """Answers 200 with a body of ``size`` bytes, and counts how many of them were sent."""
 
     def __init__(self, size: int) -> None:
         self.size = size
         self.sent = 0
 
     async def __call__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Behave."""
+        """Answer one request."""
         await read_request(reader)
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % self.size)
         while self.sent < self.size:
@@ -186,7 +186,7 @@ class AnswersMuch:
 
 
 def coded(coding: str, body: bytes) -> bytes:
-    """Return a whole 200 answer with a content coding."""
+    """Return a complete 200 response with a content coding."""
     return b"HTTP/1.1 200 OK\r\nContent-Encoding: %b\r\nContent-Length: %d\r\n\r\n%b" % (
         coding.encode(),
         len(body),
@@ -208,11 +208,11 @@ def reset(writer: asyncio.StreamWriter) -> None:
 
 
 def certificate(folder: Path, *, name: str = "127.0.0.1", valid_days: int = 1) -> ssl.SSLContext:
-    """Return a server's TLS context with a fresh self-signed certificate, kept as ``server.pem`` in ``folder``.
+    """Return a server's TLS context with a new self-signed certificate, kept as ``server.pem`` in ``folder``.
 
     Args:
-        folder: where the certificate goes, for those who want to trust it.
-        name: host name or address that it is for.
+        folder: gets the certificate, so that a client can trust it.
+        name: host name or address of the certificate.
         valid_days: from now; negative for an expired one.
     """
     key = ec.generate_private_key(ec.SECP256R1())

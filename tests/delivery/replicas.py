@@ -1,4 +1,4 @@
-"""Processes that deliver beside one another on one database, without the network: senders that only tell receivers."""
+"""Replicas that deliver from one database, without a network: their senders call the receivers directly."""
 
 import asyncio
 from collections import defaultdict
@@ -30,12 +30,12 @@ TIMEOUT = 4
 """Seconds that an attempt may take."""
 MAX_IN_FLIGHT = 2
 TOGETHER = 5
-"""Attempts of one process under way at once: all endpoints are in one namespace, which gets half of the bound."""
+"""Attempts of one replica under way at once: all endpoints are in one namespace, which gets half of the bound."""
 
 
 @dataclass(slots=True, eq=False)
 class Sent:
-    """One attempt, as the receivers see it: it is under way until it ends or its time is over."""
+    """One attempt, as the receivers see it: it is under way until it ends or its timeout expires."""
 
     replica: str
     uid: str
@@ -46,7 +46,7 @@ class Sent:
 
 @dataclass(slots=True)
 class Receivers:
-    """What all endpoints see of all processes."""
+    """All endpoints' receivers, which see the attempts of all replicas."""
 
     clock: Clock
     under_way: list[Sent] = field(default_factory=list)
@@ -57,7 +57,7 @@ class Receivers:
     answer_at_once: bool = False
 
     def begin(self, replica: str, uid: str, body: bytes) -> Sent:
-        """Take an attempt, and note what is wrong with it."""
+        """Receive an attempt, and record violations."""
         sent = Sent(replica, uid, body, self.clock() + TIMEOUT * 1000, asyncio.get_running_loop().create_future())
         self.under_way.append(sent)
         together = [one for one in self.under_way if one.uid == uid and one.until_ms > self.clock()]
@@ -74,7 +74,7 @@ class Receivers:
 
     @property
     def begun(self) -> int:
-        """How many attempts there were."""
+        """Return how many attempts there were."""
         return len(self.times)
 
     def answer(self, sent: Sent, status: int) -> None:
@@ -86,14 +86,14 @@ class Receivers:
             self.delivered.add((sent.uid, sent.body))
 
     def time_out(self) -> None:
-        """End what has had its time."""
+        """End the attempts whose timeout has expired."""
         for sent in [one for one in self.under_way if one.until_ms <= self.clock()]:
             self.answer(sent, 0)
 
 
 @dataclass(slots=True)
 class Gate:
-    """A process's way out and in: while it is shut, as when the process is stopped, no answer comes to it."""
+    """Connection of a replica to store and receivers. While it is shut, no answer arrives, as in a stopped process."""
 
     open: asyncio.Event = field(default_factory=asyncio.Event)
     waiting: int = 0
@@ -129,7 +129,7 @@ class Gated:
         await self.gate.through(self.store.release(delivery_ids))
 
     async def next_due(self, endpoint_uids: Sequence[str] | None = None) -> Mapping[str, int]:
-        """Tell what is due."""
+        """Return due times."""
         return await self.gate.through(self.store.next_due(endpoint_uids))
 
     async def balance(self) -> Holding:
@@ -145,13 +145,13 @@ class Gated:
         await self.gate.through(self.store.sharing.withdraw())
 
     def changed(self) -> None:
-        """Tell the others."""
+        """Notify the other replicas of a change."""
         self.store.sharing.changed()
 
 
 @dataclass(slots=True)
 class Replica:
-    """One process: its store, its loops, and a sender that only tells the receivers."""
+    """One replica: its store, its loops, and a sender that calls the receivers."""
 
     name: str
     store: Store
@@ -177,7 +177,7 @@ class Replica:
         sweep: float = 0.05,
         ahead_ms: int = 0,
     ) -> "Replica":
-        """Start a process whose clock is ahead of the receivers'; one of the same name is dead."""
+        """Start a replica whose clock is ahead of the receivers'. Another replica with the same name must be dead."""
         observed: list[str] = []
 
         def clock() -> int:
@@ -223,22 +223,22 @@ class Replica:
 
     @property
     def paused(self) -> bool:
-        """Whether it is stopped."""
+        """Whether the replica is paused."""
         return not self.gate.open.is_set()
 
     def hears(self, uid: str) -> None:
-        """Hear what waits, unless it is stopped."""
+        """Pass on a notification of a new delivery, unless the replica is paused."""
         if not self.paused:
             self.dispatcher.waiting(uid)
 
     async def send(self, endpoint: Endpoint, *, body: bytes, **_: object) -> Outcome:
-        """Make an attempt, which ends when the receivers say so."""
+        """Make an attempt; the receivers decide when it ends."""
         started_ms = self.clock()
         status = await self.gate.through(self.receivers.begin(self.name, endpoint.uid, body).status)
         return Outcome(status, "" if status == 200 else "refused", "", duration_ms=1, started_ms=started_ms)
 
     async def beat(self) -> None:
-        """Renew the lease again and again."""
+        """Renew the claim lease repeatedly."""
         while True:
             self.dispatcher.renewed(await self.gate.through(self.store.heartbeat()))
             await asyncio.sleep(0.01)
@@ -249,7 +249,7 @@ class Replica:
         await self.accepter.accept("acme", "billing", [event])
 
     async def stop(self) -> None:
-        """End as the operator does at SIGTERM."""
+        """Stop as the operator does at SIGTERM."""
         self.ended = True
         self.gate.open.set()
         await self.loops.stop("claim", "shards")
@@ -258,12 +258,12 @@ class Replica:
         await self.store.close()
 
     async def kill(self) -> None:
-        """End with nothing told to anybody; who has ended stays so."""
+        """Stop without releasing anything."""
         if self.ended:
             return
         self.ended = True
         self.gate.open.clear()
-        # The dead begin nothing: a task that is cancelled below while it settles would have its lane go on.
+        # A dead replica begins nothing: without this, a task that is cancelled while it settles would start attempts.
         self.dispatcher._closing = True
         await self.loops.stop()
         for task in tuple(self.dispatcher._tasks):

@@ -1,4 +1,4 @@
-"""The guard where it counts: at real connections."""
+"""The guard at real connections."""
 
 from collections.abc import Sequence
 
@@ -13,7 +13,7 @@ from hookwright_operator.errors import RefusedAddressError
 
 
 class Lookup:
-    """Answers look-ups from a list, one entry after the other, the last one for ever."""
+    """Answers look-ups from a list, one entry after the other; the last one is repeated."""
 
     def __init__(self, *answers: Sequence[str]) -> None:
         self.answers = list(answers)
@@ -51,7 +51,7 @@ class Lookup:
     ],
 )
 async def test_no_spelling_of_an_own_address_is_connected_to(receiver: Receiver, host: str) -> None:
-    """Names, literals, IPv4 in IPv6, hexadecimal and full-width spellings: all are refused and nothing arrives."""
+    """Names, literals, IPv4 in IPv6, hexadecimal and full-width spellings are refused, and nothing arrives."""
     async with guarded(Guard()) as sender:
         outcome = await send(sender, endpoint(f"http://{host}:{receiver.port}/hooks"))
     assert outcome.status_code == 0
@@ -62,7 +62,7 @@ async def test_no_spelling_of_an_own_address_is_connected_to(receiver: Receiver,
 
 @pytest.mark.parametrize("host", ["2130706433", "0x7f.1", "017700000001", "127.1", "localhost"])
 async def test_the_resolver_judges_what_a_spelling_means(host: str) -> None:
-    """Whatever getaddrinfo makes of a name is judged as the address that it is."""
+    """The guard checks the address that getaddrinfo returns for a name."""
     resolver = GuardedResolver(Guard(), system_lookup)
     try:
         with pytest.raises(RefusedAddressError, match="is a loopback address"):
@@ -72,7 +72,7 @@ async def test_the_resolver_judges_what_a_spelling_means(host: str) -> None:
 
 
 async def test_a_name_that_is_rebound_is_judged_at_each_connection(receiver: Receiver) -> None:
-    """A name that was public when it was first judged, and is loopback when it is connected to, is refused."""
+    """A name that is public at the first check and loopback at the connection is refused."""
     lookup = Lookup(["203.0.114.9"], ["127.0.0.1"])
     guard = Guard()
     for address in lookup("hooks.example.com", receiver.port):
@@ -89,7 +89,7 @@ async def test_a_name_that_is_rebound_is_judged_at_each_connection(receiver: Rec
 async def test_the_socket_is_judged_even_if_the_resolver_was_fooled(
     receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The last look is at the very address that the socket connects to."""
+    """The last check uses the address that the socket connects to."""
 
     async def fooled(_: GuardedResolver, _namespace: str, _host: str, _port: int) -> list[str]:
         return ["127.0.0.1"]
@@ -102,7 +102,7 @@ async def test_the_socket_is_judged_even_if_the_resolver_was_fooled(
 
 
 async def test_refused_addresses_of_a_name_are_dropped_and_the_rest_used(receiver: Receiver) -> None:
-    """One bad record among good ones does not stop a delivery, and is never connected to."""
+    """One bad record among good ones does not stop a delivery, and gets no connection."""
     lookup = Lookup(["10.0.0.1", "::1", "127.0.0.1"])
     async with guarded(Guard(["127.0.0.0/8"]), lookup=lookup) as sender:
         outcome = await send(sender, endpoint(f"http://hooks.example.com:{receiver.port}/"))
@@ -111,21 +111,21 @@ async def test_refused_addresses_of_a_name_are_dropped_and_the_rest_used(receive
 
 
 async def test_a_name_with_refused_addresses_alone_fails_with_the_refusal() -> None:
-    """The words say why, and name the address."""
+    """The error gives the reason and the address."""
     async with guarded(Guard(), lookup=Lookup(["10.0.0.1", "::1"])) as sender:
         outcome = await send(sender, endpoint("http://hooks.example.com/"))
     assert outcome.error.startswith("address refused: 10.0.0.1 is a private address")
 
 
 async def test_a_name_without_addresses_is_not_found() -> None:
-    """An empty answer is no refusal."""
+    """An empty result of a look-up is no refusal."""
     async with guarded(Guard(), lookup=Lookup([])) as sender:
         outcome = await send(sender, endpoint("http://hooks.example.com/"))
     assert outcome.error == "name not found: hooks.example.com"
 
 
 async def test_allowed_loopback_can_be_delivered_to_by_name_and_by_literal(receiver: Receiver) -> None:
-    """An allowed network opens every spelling of it alike: name, literal and mapped literal."""
+    """An allowed network allows every form of its addresses: name, literal and mapped literal."""
     async with guarded(Guard(["127.0.0.0/8"])) as sender:
         for host in ("localhost", "127.0.0.1", "[::ffff:127.0.0.1]"):
             outcome = await send(sender, endpoint(f"http://{host}:{receiver.port}/"))
@@ -134,13 +134,13 @@ async def test_allowed_loopback_can_be_delivered_to_by_name_and_by_literal(recei
 
 
 async def test_an_allowed_ipv6_literal_is_delivered_to() -> None:
-    """IPv6 receivers work."""
+    """Attempts reach IPv6 receivers."""
     async with Receiver(host="::1") as receiver, guarded(Guard(["::1/128"])) as sender:
         assert (await send(sender, endpoint(receiver.url))).delivered
 
 
 async def test_denied_networks_win_at_the_connection_too(receiver: Receiver) -> None:
-    """Allowed and denied is denied, and the words do not recommend the allow list."""
+    """A network that is both allowed and denied is denied, and the error does not recommend the allow list."""
     async with guarded(Guard(["127.0.0.0/8"], ["127.0.0.1/32"])) as sender:
         outcome = await send(sender, endpoint(receiver.url))
     assert outcome.error == "address refused: 127.0.0.1 is in a network that this installation denies"
@@ -161,7 +161,7 @@ async def test_an_allowed_host_suffix_opens_only_that_host(receiver: Receiver) -
 
 
 async def test_a_denied_host_is_not_even_looked_up(receiver: Receiver) -> None:
-    """A denied suffix ends the attempt before anything leaves the machine."""
+    """A denied suffix ends the attempt before the name is looked up."""
     lookup = Lookup(["127.0.0.1"])
     async with guarded(Guard(["127.0.0.0/8"], denied_hosts=["example.com"]), lookup=lookup) as sender:
         outcome = await send(sender, endpoint(f"http://hooks.example.com:{receiver.port}/"))

@@ -1,4 +1,4 @@
-"""The cluster learns what deliveries have shown of endpoints: soon, rarely, and never more often than it can bear."""
+"""Delivery results reach the cluster soon, and at a bounded rate."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -20,20 +20,20 @@ INTERVAL = 30.0
 
 @dataclass(slots=True)
 class Seconds:
-    """A clock in seconds that stands still until it is turned."""
+    """Clock in seconds that changes only when a test sets it."""
 
     now: float = 1000.0
     asked: int = 0
 
     def __call__(self) -> float:
-        """The time."""
+        """Return the time."""
         self.asked += 1
         return self.now
 
 
 @dataclass(slots=True)
 class Stage:
-    """A publisher over a real store, and what it published."""
+    """A publisher over a real store, and its publications."""
 
     store: Store
     registry: Registry = field(default_factory=Registry)
@@ -45,17 +45,17 @@ class Stage:
         self.publisher = HealthPublisher(self.store, self.registry, self.publish, interval=INTERVAL, clock=self.clock)
 
     def publish(self, endpoint: Endpoint, shown: Health) -> None:
-        """Take note."""
+        """Record a publication."""
         self.published.append((endpoint.uid, shown))
 
     def endpoint(self, uid: str = "orders") -> Endpoint:
-        """Make an endpoint known."""
+        """Register an endpoint."""
         made = subscriber(uid, "https://example.com/")
         self.registry.put(made)
         return made
 
     async def tick(self, seconds: float) -> None:
-        """Let time pass, and have the publisher look at what is due a few times."""
+        """Advance the clock, and let the publisher check due counts a few times."""
         self.clock.now += seconds
         asked = self.clock.asked
         await until(lambda: self.clock.asked >= asked + 5)
@@ -63,7 +63,7 @@ class Stage:
 
 @pytest.fixture
 async def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Stage]:
-    """A running publisher whose ticks take no time."""
+    """Yield a running publisher whose ticks take no time."""
     store = await open_store(tmp_path / "deliveries.db", Plan())
     stage = Stage(store)
     monkeypatch.setattr(health, "_TICK", 0.002)
@@ -76,12 +76,12 @@ async def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
 
 
 def made(uid: str, state: State, error: str = "") -> Settlement:
-    """The result of an attempt."""
+    """Return the result of an attempt."""
     return Settlement("dlv_1", uid, Attempt(1, 1_800_000_000_000, 7, 500 if error else 200, error), state)
 
 
 async def test_a_first_result_is_published_soon_and_the_next_after_the_interval(stage: Stage) -> None:
-    """An event costs no Kubernetes write: however many attempts are made, an endpoint's counts go out now and then."""
+    """An endpoint's counts are published at most once per interval, however many attempts are made."""
     endpoint = stage.endpoint()
     for _ in range(100):
         stage.publisher.attempted(endpoint, made("orders", State.DELIVERED))
@@ -97,14 +97,14 @@ async def test_a_first_result_is_published_soon_and_the_next_after_the_interval(
 
 
 async def test_nothing_is_published_where_nothing_happened(stage: Stage) -> None:
-    """An endpoint at rest is not written to."""
+    """The status of an endpoint without attempts is not written."""
     stage.endpoint()
     await stage.tick(10 * INTERVAL)
     assert not stage.published
 
 
 async def test_what_is_published_are_the_stores_counts_and_the_last_attempts_words(stage: Stage) -> None:
-    """The counts come from the store as they are at that moment, the words from the latest attempt."""
+    """The counts are those in the store at publication; the error is that of the latest attempt."""
     endpoint = stage.endpoint()
     delivery = await accept_one(stage.store, claimed=True)
     await accept_one(stage.store)
@@ -118,7 +118,7 @@ async def test_what_is_published_are_the_stores_counts_and_the_last_attempts_wor
 
 
 async def test_a_delivery_that_was_given_up_is_published_without_waiting_for_the_interval(stage: Stage) -> None:
-    """Somebody wants to know; the failures since the last time are counted, and counted once."""
+    """Failed deliveries since the last publication are counted, and each is counted once."""
     endpoint = stage.endpoint()
     stage.publisher.attempted(endpoint, made("orders", State.DELIVERED))
     await stage.tick(1.1)
@@ -132,7 +132,7 @@ async def test_a_delivery_that_was_given_up_is_published_without_waiting_for_the
 
 
 async def test_the_limit_of_an_endpoint_whose_attempts_time_out_is_published(stage: Stage) -> None:
-    """The publication shows the limit after the latest attempt; news without an attempt does not lift it."""
+    """The publication shows the limit after the latest attempt; a change of counts without an attempt keeps it."""
     endpoint = stage.endpoint()
     stage.publisher.attempted(endpoint, made("orders", State.PENDING, "timed out"), limited_to=2)
     stage.publisher.changed("orders")
@@ -144,7 +144,7 @@ async def test_the_limit_of_an_endpoint_whose_attempts_time_out_is_published(sta
 
 
 async def test_an_endpoint_that_is_gone_is_not_published(stage: Stage) -> None:
-    """Nor remembered."""
+    """The publisher also forgets the endpoint."""
     endpoint = stage.endpoint()
     stage.publisher.attempted(endpoint, made("orders", State.DELIVERED))
     await stage.tick(1.1)
@@ -158,7 +158,7 @@ async def test_an_endpoint_that_is_gone_is_not_published(stage: Stage) -> None:
 
 
 async def test_many_endpoints_are_written_at_a_bounded_rate(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A thousand endpoints with news do not become a thousand writes at once; those that waited longest go first."""
+    """Changes of a thousand endpoints are not written all at once; the oldest changes are written first."""
     for number in range(50):
         uid = f"endpoint-{number:02}"
         stage.publisher.attempted(stage.endpoint(uid), made(uid, State.DELIVERED))
@@ -178,14 +178,14 @@ async def test_many_endpoints_are_written_at_a_bounded_rate(stage: Stage, monkey
 
 
 async def test_at_the_end_everything_is_published(stage: Stage) -> None:
-    """A status does not stay behind because the process went."""
+    """The status is complete when the process ends."""
     stage.publisher.attempted(stage.endpoint(), made("orders", State.DELIVERED))
     await stage.publisher.flush()
     assert [uid for uid, _ in stage.published] == ["orders"]
 
 
 async def test_what_could_not_be_counted_is_published_later(stage: Stage) -> None:
-    """A store that is away costs no news."""
+    """A failure of the store loses no result."""
     endpoint = stage.endpoint()
     stage.publisher.attempted(endpoint, made("orders", State.PENDING, "HTTP 500"))
     await stage.store.close()

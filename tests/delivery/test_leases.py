@@ -1,4 +1,4 @@
-"""Nothing goes out that the lease does not cover, and what a dead instance held is taken over."""
+"""Attempts begin only while the claim lease covers them, and other replicas claim the deliveries of a dead one."""
 
 import asyncio
 
@@ -11,7 +11,7 @@ from hookwright_operator.store.store import DEDUPE_WINDOW_MS, Store
 
 
 async def beside(store: Store, clock: Clock) -> Store:
-    """Another instance on the same database, as several replicas would have it."""
+    """Register another replica on the same database."""
     other = Store(
         store._database,
         instance="neighbour",
@@ -25,13 +25,13 @@ async def beside(store: Store, clock: Clock) -> Store:
 
 
 async def test_no_attempt_begins_that_could_outlive_the_lease(start: Start, receiver: Receiver) -> None:
-    """Where the lease does not cover a whole timeout any more, nothing starts before the next heartbeat."""
+    """If the claim lease does not cover a whole timeout any more, nothing starts before the next heartbeat."""
     clock = Clock()
     engine = await start(Plan(lease_ms=10_000, clock_ms=clock, heartbeats=False))
     engine.registry.put(subscriber("orders", receiver.url, timeout=4))
     clock.advance(6_000)
     await engine.post(body=b"1")
-    await asyncio.sleep(0.1)  # time in which it would go out
+    await asyncio.sleep(0.1)  # long enough for an attempt to begin
     assert not receiver.received
     engine.dispatcher.renewed(await engine.store.heartbeat())
     await engine.ended("orders", 1)
@@ -40,7 +40,7 @@ async def test_no_attempt_begins_that_could_outlive_the_lease(start: Start, rece
 async def test_a_lapsed_lease_is_noticed_and_nothing_that_another_took_is_sent(
     start: Start, receiver: Receiver
 ) -> None:
-    """Who slept too long holds nothing any more: it gives back what is its own and leaves alone what is another's."""
+    """After its claim lease expired, a replica releases its claims and does not touch those of other replicas."""
     clock = Clock()
     plan = Plan(lease_ms=10_000, clock_ms=clock, heartbeats=False, window=8)
     engine = await start(plan)
@@ -55,7 +55,7 @@ async def test_a_lapsed_lease_is_noticed_and_nothing_that_another_took_is_sent(
     assert len(taken) == 3
     engine.dispatcher.renewed(await engine.store.heartbeat())
     busy.open.set()
-    await engine.ended("orders", 3)  # of the six three are the neighbour's, one of them was in flight here
+    await engine.ended("orders", 3)  # three of the six are the other replica's, and one of them was in flight here
     await neighbour._batcher.close()
     sent = {received.id for received in receiver.received}
     assert len(receiver.received) == len(sent)
@@ -63,7 +63,7 @@ async def test_a_lapsed_lease_is_noticed_and_nothing_that_another_took_is_sent(
 
 
 async def test_what_a_dead_instance_held_is_taken_over(start: Start, receiver: Receiver) -> None:
-    """An expired lease frees its deliveries, and those who live notice without being told."""
+    """Expired claims are found without a notification."""
     clock = Clock()
     plan = Plan(lease_ms=10_000, clock_ms=clock, heartbeats=False, sweep=0.05)
     engine = await start(plan)

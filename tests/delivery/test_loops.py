@@ -1,4 +1,4 @@
-"""What the loops promise: bounds, order, retries, leases, and an end that loses nothing."""
+"""The delivery loops: bounds, order, retries, claim leases, and a stop that loses nothing."""
 
 import asyncio
 import time
@@ -17,18 +17,18 @@ from hookwright_operator.store.schema import deliveries
 
 
 async def owners(engine: Engine) -> set[str | None]:
-    """Who holds what is pending."""
+    """Return the replicas that have claims on pending deliveries."""
     pending = select(deliveries.c.owner).where(deliveries.c.state == "pending")
     return set(await engine.store._database.read(lambda connection: list(connection.scalars(pending))))
 
 
 def held(engine: Engine, uid: str) -> int:
-    """How many deliveries the engine has in memory for an endpoint."""
+    """Return how many deliveries the engine has in memory for an endpoint."""
     return engine.dispatcher._lanes[uid].held
 
 
 async def test_an_event_goes_from_its_commit_straight_to_its_endpoint(start: Start, receiver: Receiver) -> None:
-    """What fits in memory is delivered without being read back, and its attempt is recorded."""
+    """An accepted event that fits into memory is delivered without reading it back, and its attempt is recorded."""
     engine = await start()
     engine.registry.put(subscriber("orders", receiver.url))
     result = await engine.post(body=b"1")
@@ -41,7 +41,7 @@ async def test_an_event_goes_from_its_commit_straight_to_its_endpoint(start: Sta
 
 
 async def test_what_exceeds_the_window_stays_in_the_store_and_comes_in_order(start: Start, receiver: Receiver) -> None:
-    """Memory is bounded for every endpoint; what waits outside of it is delivered the oldest first."""
+    """Memory is bounded for every endpoint; deliveries in the store only are delivered in order of age."""
     engine = await start(Plan(window=4))
     receiver.answer = busy = Busy()
     engine.registry.put(subscriber("orders", receiver.url, max_in_flight=1))
@@ -54,7 +54,7 @@ async def test_what_exceeds_the_window_stays_in_the_store_and_comes_in_order(sta
 
 @pytest.mark.parametrize("bound", [1, 3, 16])
 async def test_max_in_flight_is_reached_and_never_exceeded(start: Start, receiver: Receiver, bound: int) -> None:
-    """The receiver sees exactly as many requests at once as the endpoint allows, no more and no fewer."""
+    """The receiver sees exactly as many requests at once as the endpoint allows."""
     engine = await start()
     receiver.answer = busy = Busy()
     engine.registry.put(subscriber("orders", receiver.url, max_in_flight=bound))
@@ -68,7 +68,7 @@ async def test_max_in_flight_is_reached_and_never_exceeded(start: Start, receive
 async def test_nothing_new_begins_while_results_cannot_be_stored(
     start: Start, receiver: Receiver, database: Path
 ) -> None:
-    """A crash repeats what has no stored result; so while the store refuses results, no more of them are made."""
+    """A crash repeats attempts without a stored result, so none begins while the store refuses results."""
     engine = await start(Plan(), await open_store(database, Plan(), patience=0.05))
     engine.registry.put(subscriber("orders", receiver.url, max_in_flight=2))
     receiver.answer = busy = Busy()
@@ -88,7 +88,7 @@ async def test_nothing_new_begins_while_results_cannot_be_stored(
 async def test_results_wait_for_a_store_that_is_away_and_nothing_is_sent_twice(
     start: Start, receiver: Receiver, database: Path
 ) -> None:
-    """The store may go in the middle of settling; a live process then keeps its results and stores them later."""
+    """If the store fails during settling, a live process keeps its results and stores them later."""
     engine = await start(Plan(), await open_store(database, Plan(), patience=0.05))
     engine.registry.put(subscriber("orders", receiver.url))
     receiver.answer = busy = Busy()
@@ -107,7 +107,7 @@ async def test_results_wait_for_a_store_that_is_away_and_nothing_is_sent_twice(
 async def test_a_failed_attempt_is_repeated_by_the_schedule_and_every_attempt_recorded(
     start: Start, receiver: Receiver
 ) -> None:
-    """The same message goes again after each delay, counted from the failed attempt, and then fails for good."""
+    """The same message is sent again after each delay, counted from the failed attempt, until the delivery fails."""
     engine = await start(Plan(schedule="150ms,300ms"))
     receiver.answer = lambda _: 500
     engine.registry.put(subscriber("orders", receiver.url))
@@ -123,7 +123,7 @@ async def test_a_failed_attempt_is_repeated_by_the_schedule_and_every_attempt_re
 
 
 async def test_a_sooner_retry_is_not_held_up_by_a_later_one(start: Start, receiver: Receiver) -> None:
-    """The alarm goes by whichever delivery of whichever endpoint is due first."""
+    """The timer fires at the earliest due time of all endpoints."""
     engine = await start(Plan(schedule="100ms,1h"))
     receiver.answer = lambda received: 200 if received.body == b"soon" and received.attempt > 1 else 500
     for uid in ("late", "soon"):
@@ -136,7 +136,7 @@ async def test_a_sooner_retry_is_not_held_up_by_a_later_one(start: Start, receiv
 
 
 async def test_a_repeated_event_delivers_nothing_and_leaves_no_place_taken(start: Start, receiver: Receiver) -> None:
-    """A repetition gives its promised place in memory back."""
+    """A repeated event releases its reserved place in memory."""
     engine = await start(Plan(window=2))
     engine.registry.put(subscriber("orders", receiver.url))
     await engine.post(event_id="one")
@@ -151,7 +151,7 @@ async def test_a_repeated_event_delivers_nothing_and_leaves_no_place_taken(start
 async def test_an_event_that_could_not_be_stored_leaves_no_place_taken(
     start: Start, receiver: Receiver, database: Path
 ) -> None:
-    """Nor does one that the store refused."""
+    """An event that the store refused releases its reserved place."""
     engine = await start(Plan(), await open_store(database, Plan(), patience=0.05))
     engine.registry.put(subscriber("orders", receiver.url))
     async with locked(database):
@@ -165,7 +165,7 @@ async def test_an_event_that_could_not_be_stored_leaves_no_place_taken(
 
 
 async def test_a_caller_that_hangs_up_leaves_its_event_delivered(start: Start, receiver: Receiver) -> None:
-    """What is being written when its producer leaves is delivered once, and not left claimed by nobody's memory."""
+    """If the producer disconnects during the write, the event is delivered once and its claim is not orphaned."""
     engine = await start()
     engine.registry.put(subscriber("orders", receiver.url))
     posting = asyncio.create_task(engine.post())
@@ -178,7 +178,7 @@ async def test_a_caller_that_hangs_up_leaves_its_event_delivered(start: Start, r
 
 
 async def test_suspending_holds_and_resuming_delivers_the_oldest_first(start: Start, receiver: Receiver) -> None:
-    """A suspended endpoint gets nothing; what was held then comes by age, and before what is new."""
+    """A suspended endpoint gets nothing; when it resumes, older deliveries are sent before new ones."""
     engine = await start(Plan(window=8))
     receiver.answer = busy = Busy()
     endpoint = subscriber("orders", receiver.url, max_in_flight=1)
@@ -198,7 +198,7 @@ async def test_suspending_holds_and_resuming_delivers_the_oldest_first(start: St
 
 
 async def test_a_changed_endpoint_counts_from_the_next_attempt(start: Start, receiver: Receiver) -> None:
-    """A new address is used at once, also for retries of what was accepted before."""
+    """A new URL is used at once, also for retries of older events."""
     engine = await start()
     async with Receiver() as moved:
         receiver.answer = lambda _: 500
@@ -212,7 +212,7 @@ async def test_a_changed_endpoint_counts_from_the_next_attempt(start: Start, rec
 
 
 async def test_a_deleted_endpoint_gets_nothing_more(start: Start, receiver: Receiver) -> None:
-    """The attempt under way ends by itself; nothing that waited in memory or in the store follows."""
+    """The attempt under way ends; no delivery from memory or from the store follows."""
     engine = await start(Plan(window=4))
     receiver.answer = busy = Busy()
     engine.registry.put(subscriber("orders", receiver.url, max_in_flight=1))
@@ -227,7 +227,7 @@ async def test_a_deleted_endpoint_gets_nothing_more(start: Start, receiver: Rece
 
 
 async def test_an_event_for_an_endpoint_that_goes_meanwhile_is_discarded(start: Start, receiver: Receiver) -> None:
-    """Nothing stays pending for an endpoint that was deleted while the event was being written."""
+    """No delivery stays pending for an endpoint that was deleted during the write of the event."""
     engine = await start()
     engine.registry.put(subscriber("orders", receiver.url))
     posting = asyncio.create_task(engine.post())
@@ -240,7 +240,7 @@ async def test_an_event_for_an_endpoint_that_goes_meanwhile_is_discarded(start: 
 
 
 async def test_an_endpoint_that_comes_back_is_served_where_it_stood(start: Start, receiver: Receiver) -> None:
-    """Whatever is pending for an endpoint is taken up when it becomes known, also the second time."""
+    """Pending deliveries are claimed when their endpoint appears, also the second time."""
     engine = await start(Plan(schedule="300ms", sweep=0.1))
     receiver.answer = lambda received: 500 if received.attempt == 1 else 200
     endpoint = subscriber("orders", receiver.url)
@@ -256,7 +256,7 @@ async def test_an_endpoint_that_comes_back_is_served_where_it_stood(start: Start
 async def test_what_waits_from_before_is_taken_up_when_its_endpoint_appears(
     start: Start, receiver: Receiver, database: Path
 ) -> None:
-    """After a restart deliveries go on, once reconciling has made their endpoints known."""
+    """After a restart, deliveries continue when reconciling has registered their endpoints."""
     before = await Engine.start(database)
     before.registry.put(subscriber("orders", receiver.url, suspend=True))
     await before.post_many(10)
@@ -268,7 +268,7 @@ async def test_what_waits_from_before_is_taken_up_when_its_endpoint_appears(
 
 
 async def test_the_rate_limit_spreads_attempts_evenly(start: Start, receiver: Receiver) -> None:
-    """120 a minute are one every 500 ms, whatever waits and however many may be in flight."""
+    """120 a minute are one every 500 ms, for any number of pending deliveries and any `maxInFlight`."""
     engine = await start()
     engine.registry.put(subscriber("orders", receiver.url, per_minute=120))
     await engine.post_many(5)
@@ -280,7 +280,7 @@ async def test_the_rate_limit_spreads_attempts_evenly(start: Start, receiver: Re
 
 
 async def test_a_lifted_rate_limit_counts_at_once(start: Start, receiver: Receiver) -> None:
-    """Nobody waits for a minute's pace that is no longer wanted."""
+    """A pause of the old rate limit ends at once."""
     engine = await start()
     endpoint = subscriber("orders", receiver.url, per_minute=1)
     engine.registry.put(endpoint)
@@ -291,7 +291,7 @@ async def test_a_lifted_rate_limit_counts_at_once(start: Start, receiver: Receiv
 
 
 async def test_full_memory_lets_every_endpoint_go_on(start: Start, receiver: Receiver) -> None:
-    """When hanging endpoints fill the memory, the others are served from the store."""
+    """If endpoints that hang fill the memory, the other endpoints are served from the store."""
     engine = await start(Plan(memory=40_000))
     async with Receiver() as hanging:
         hanging.answer = busy = Busy()
@@ -309,7 +309,7 @@ async def test_full_memory_lets_every_endpoint_go_on(start: Start, receiver: Rec
 
 
 async def test_draining_finishes_attempts_and_gives_back_the_rest(start: Start, receiver: Receiver) -> None:
-    """At the end attempts under way finish and are recorded, nothing new begins, and what waited is anybody's."""
+    """Attempts under way end and are recorded, nothing new begins, and claims on the rest are released."""
     engine = await start()
     receiver.answer = busy = Busy()
     engine.registry.put(subscriber("orders", receiver.url, max_in_flight=2))
@@ -327,7 +327,7 @@ async def test_draining_finishes_attempts_and_gives_back_the_rest(start: Start, 
 
 
 async def test_what_is_accepted_while_draining_is_not_kept(start: Start, receiver: Receiver) -> None:
-    """A place that was promised before the end and filled after its beginning is given back, too."""
+    """The claim on a delivery that is accepted during the drain is released, too."""
     engine = await start()
     engine.registry.put(subscriber("orders", receiver.url))
     posting = asyncio.create_task(engine.post())
@@ -340,7 +340,7 @@ async def test_what_is_accepted_while_draining_is_not_kept(start: Start, receive
 
 
 async def test_an_attempt_beyond_the_grace_is_cut_short(start: Start, receiver: Receiver) -> None:
-    """The end does not wait for ever: after the grace the process goes, and the delivery stays pending."""
+    """After the grace period the process ends, and the delivery stays pending."""
     engine = await start()
     receiver.answer = Busy()
     engine.registry.put(subscriber("orders", receiver.url))

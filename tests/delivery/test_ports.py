@@ -1,4 +1,4 @@
-"""What intake is given of delivery: acceptance, tests of endpoints, and metrics that tell nobody's name."""
+"""The interface between intake and delivery: acceptance, tests of endpoints, and metrics without names."""
 
 import asyncio
 import ssl
@@ -20,7 +20,7 @@ from hookwright_operator.ports import EndpointTester
 
 
 async def test_a_test_event_goes_through_the_same_guard_as_every_delivery(receiver: Receiver) -> None:
-    """The button "test" is no way into the cluster's network."""
+    """A test event cannot reach addresses that the guard refuses."""
     async with guarded(Guard([])) as strict:
         outcome = await EndpointTester(strict, time.time).test(subscriber("orders", receiver.url))
     assert outcome.error.startswith("address refused")
@@ -30,7 +30,7 @@ async def test_a_test_event_goes_through_the_same_guard_as_every_delivery(receiv
 async def test_a_test_event_is_a_signed_delivered_event_and_leaves_nothing_behind(
     receiver: Receiver, sender: Sender
 ) -> None:
-    """It comes as every delivery comes, with a message id of its own each time."""
+    """A test event arrives as any delivery does, with a new message id each time."""
     tester = EndpointTester(sender, time.time)
     endpoint = subscriber("orders", receiver.url)
     outcomes = [await tester.test(endpoint) for _ in range(2)]
@@ -42,7 +42,7 @@ async def test_a_test_event_is_a_signed_delivered_event_and_leaves_nothing_behin
 
 
 async def test_one_tls_context_serves_all_attempts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Reading the trust store costs tens of milliseconds; it is done once for all endpoints and attempts."""
+    """Reading the trust store takes tens of milliseconds, so it is read once for all endpoints and attempts."""
     made = 0
     create = ssl.create_default_context
 
@@ -64,7 +64,7 @@ async def test_one_tls_context_serves_all_attempts(monkeypatch: pytest.MonkeyPat
 
 
 async def test_no_metric_tells_a_url_or_an_id(receiver: Receiver, tmp_path: Path) -> None:
-    """Labels are bounded: whatever is delivered to whomever, no name, address or id shows at the scrape."""
+    """Labels are bounded: no name, address or id appears in the metrics."""
     engine = await Engine.start(tmp_path / "deliveries.db")
     engine.registry.put(replace(subscriber("uid-17", receiver.url), name="very-private"))
     await engine.post(event_id="producers-own-id")
@@ -80,7 +80,7 @@ async def test_no_metric_tells_a_url_or_an_id(receiver: Receiver, tmp_path: Path
 async def test_events_that_are_committed_are_told_so_even_if_a_deleted_endpoint_cannot_be_tidied(
     receiver: Receiver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A 503 after the commit would make the producer send again what is delivered already."""
+    """With a 503 after the commit the producer would send delivered events again."""
     engine = await Engine.start(tmp_path / "deliveries.db")
 
     async def away(_uid: str, _reason: str) -> int:

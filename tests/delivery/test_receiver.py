@@ -1,4 +1,4 @@
-"""The receiver that the demo and the tests trust to tell good signatures from bad ones."""
+"""The receiver that the demo and the tests use to check signatures."""
 
 import asyncio
 import os
@@ -64,12 +64,12 @@ def test_a_good_signature_is_good_for_whoever_knows_its_secret(secrets: list[str
     ],
 )
 def test_whatever_is_changed_is_noticed(headers: dict[str, str], body: bytes, secrets: list[str], wrong: str) -> None:
-    """Body, secret, id, time and both headers are all covered, and the verdict names what does not match."""
+    """Body, secret, id, time and both headers are checked, and the verdict names the one that does not match."""
     assert verdict(headers, body, secrets) == f"{wrong} does not match"
 
 
 async def test_waiting_for_requests_ends_with_how_many_came(receiver: Receiver) -> None:
-    """A test that waits in vain says what did arrive."""
+    """A test that waits too long reports how many requests arrived."""
     async with loopback() as sender:
         await send(sender, endpoint(receiver.url))
     assert [received.type for received in await receiver.wait_for(1)] == ["delivered"]
@@ -78,7 +78,7 @@ async def test_waiting_for_requests_ends_with_how_many_came(receiver: Receiver) 
 
 
 async def test_a_stopped_receiver_comes_back_on_its_port(receiver: Receiver) -> None:
-    """An outage can be played: gone, then back where it was, with what it got before."""
+    """A receiver can be stopped, and started again on the same port with its requests kept."""
     async with loopback() as sender:
         await receiver.stop()
         assert (await send(sender, endpoint(receiver.url))).error == "connection refused"
@@ -88,7 +88,7 @@ async def test_a_stopped_receiver_comes_back_on_its_port(receiver: Receiver) -> 
 
 
 async def test_the_program_judges_each_delivery_and_fails_the_first_attempts(tmp_path: Path) -> None:
-    """It prints its url, a line for each delivery with id, type, attempt and verdict, and ends on SIGTERM."""
+    """The program prints its url and one line for each delivery: id, type, attempt, verdict; it ends on SIGTERM."""
     (tmp_path / "secret").write_text(f"{OLDER}\n")
     arguments = ("--secret-env", "SIGNING_SECRET", "--fail-first", "1", "--status", "202")
     async with running(*arguments) as (process, url), loopback() as sender:
@@ -108,6 +108,6 @@ async def test_the_program_judges_each_delivery_and_fails_the_first_attempts(tmp
 
 
 def test_the_program_refuses_to_run_without_the_secret_it_was_told(capsys: pytest.CaptureFixture[str]) -> None:
-    """A mistyped variable does not become a receiver that checks nothing."""
+    """With a mistyped variable the receiver does not start, because it would check nothing."""
     assert main(["--secret-env", "NO_SUCH_VARIABLE"]) == 2
     assert "NO_SUCH_VARIABLE" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""What attempts have shown reaches the process that leads, from whichever process made them."""
+"""Results of attempts reach the leader from every replica."""
 
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field
@@ -19,7 +19,7 @@ from hookwright_operator.store.store import Store
 
 @dataclass(slots=True)
 class Process:
-    """A publisher over a store of its own on the common database, and what it published."""
+    """A publisher of one replica over its own store on the common database, and its publications."""
 
     store: Store
     leads: bool
@@ -31,7 +31,7 @@ class Process:
 
     @classmethod
     async def start(cls, url: str, *, leads: bool) -> Self:
-        """Open a store, and know one endpoint."""
+        """Open a store, and register one endpoint."""
         process = cls(await Store.open(url, instance="test", lease_ms=60_000, clock=lambda: 1_800_000_000_000), leads)
         process.publisher = HealthPublisher(
             process.store,
@@ -48,20 +48,20 @@ class Process:
         return process
 
     def attempt(self, state: State, error: str = "", *, limited_to: int | None = None) -> None:
-        """Let an attempt have come to something."""
+        """Record an attempt with this result."""
         self.publisher.attempted(self.endpoint, made("orders", state, error), limited_to=limited_to)
 
 
 @pytest.fixture(scope="module")
 def url() -> Iterator[str]:
-    """A database of these tests' own."""
+    """Yield the URL of a database for these tests only."""
     with postgres_server() as server:
         yield server.new_database("reports")
 
 
 @pytest.fixture
 async def pair(url: str) -> AsyncIterator[tuple[Process, Process]]:
-    """One that leads, and one that does not; each hears the other."""
+    """Yield a leader and another replica; each receives the other's reports."""
     processes = [await Process.start(url, leads=leads) for leads in (True, False)]
     await eventually(lambda: all_hear(processes[0].store))
     yield processes[0], processes[1]
@@ -70,7 +70,7 @@ async def pair(url: str) -> AsyncIterator[tuple[Process, Process]]:
 
 
 async def all_hear(store: Store) -> bool:
-    """Whether two connections are there to hear reports."""
+    """Return whether two connections listen for reports."""
     hearing = "query LIKE 'LISTEN%reports%' AND datname = current_database()"
     number = await store._database.read(
         lambda connection: connection.scalar(text(f"SELECT count(*) FROM pg_stat_activity WHERE {hearing}"))  # noqa: S608
@@ -79,14 +79,14 @@ async def all_hear(store: Store) -> bool:
 
 
 async def reported(teller: Process, hearer: Process) -> None:
-    """Report what there is, and return when it was heard."""
+    """Send the pending reports, and return when they were received."""
     hearer.publisher._pulses.clear()
     await teller.publisher.flush()
     await until(lambda: "orders" in hearer.publisher._pulses)
 
 
 async def test_the_leader_publishes_what_another_process_has_seen(pair: tuple[Process, Process]) -> None:
-    """The words of the last attempt and how many deliveries were given up; the other one publishes nothing."""
+    """The leader publishes the last error and the number of failed deliveries; the other replica publishes nothing."""
     leader, other = pair
     other.attempt(State.FAILED, "HTTP 500")
     other.attempt(State.FAILED, "connection refused: línea 1\nlínea 2")
@@ -101,7 +101,7 @@ async def test_the_leader_publishes_what_another_process_has_seen(pair: tuple[Pr
 async def test_the_leader_publishes_the_limit_of_an_endpoint_whose_attempts_time_out(
     pair: tuple[Process, Process],
 ) -> None:
-    """A replica that makes the attempts knows the limit; the leader writes the status."""
+    """The replica that makes the attempts knows the limit; the leader writes the status."""
     leader, other = pair
     other.attempt(State.PENDING, "timed out after 30 s while connecting", limited_to=2)
     await reported(other, leader)
@@ -112,7 +112,7 @@ async def test_the_leader_publishes_the_limit_of_an_endpoint_whose_attempts_time
 
 
 async def test_a_report_without_an_attempt_leaves_the_last_ones_words(pair: tuple[Process, Process]) -> None:
-    """A process that only takes events in knows of counts, not of answers."""
+    """A replica without attempts reports counts and no errors."""
     leader, other = pair
     leader.attempt(State.PENDING, "HTTP 500")
     other.publisher.changed("orders")
@@ -130,7 +130,7 @@ async def test_a_report_without_an_attempt_leaves_the_last_ones_words(pair: tupl
 
 
 async def test_a_delivery_that_was_given_up_elsewhere_is_published_soon(pair: tuple[Process, Process]) -> None:
-    """Not before the interval for failures, and not as late as that for counts."""
+    """The failure is published after the interval for failures, and before the interval for counts."""
     leader, other = pair
     leader.attempt(State.DELIVERED)
     await leader.publisher.flush()
@@ -141,7 +141,7 @@ async def test_a_delivery_that_was_given_up_elsewhere_is_published_soon(pair: tu
 
 
 async def test_reports_follow_the_lead(pair: tuple[Process, Process]) -> None:
-    """What the old leader had not published yet, it reports to the new one."""
+    """The old leader reports its unpublished results to the new one."""
     leader, other = pair
     leader.attempt(State.FAILED, "HTTP 500")
     leader.leads, other.leads = False, True
@@ -152,7 +152,7 @@ async def test_reports_follow_the_lead(pair: tuple[Process, Process]) -> None:
 
 
 async def test_a_report_that_cannot_be_read_hurts_nobody(pair: tuple[Process, Process]) -> None:
-    """Another version's, or somebody else's; it is told of, and the next one counts."""
+    """A report that is not valid is logged, and the next one is recorded."""
     leader, other = pair
     with capture_logs() as logs:
         other.store.reports.report(["not a report", '{"uid": "orders", "failures": -1}'])

@@ -1,4 +1,4 @@
-"""What became of attempts is stored: those of one moment together, and each of them for sure."""
+"""Results of attempts are stored: those of one moment in one call, and each of them until it succeeds."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -23,8 +23,8 @@ class Stage:
     """Results over a real store.
 
     Attributes:
-        stored: ids of the deliveries whose results are told to be in the store.
-        over: of those told to be over, too.
+        stored: ids of the deliveries passed to ``stored``.
+        over: ids of the deliveries passed to ``over``.
     """
 
     store: Store
@@ -35,7 +35,7 @@ class Stage:
     results: Results = field(init=False)
 
     def __post_init__(self) -> None:
-        """Make the results."""
+        """Create the results."""
         self.results = Results(
             self.store,
             self.tasks,
@@ -44,7 +44,7 @@ class Stage:
         )
 
     async def claimed(self, number: int) -> list[str]:
-        """Have so many deliveries under way, and return their ids."""
+        """Accept and claim so many deliveries, and return their ids."""
         new = [NewDelivery(delivery_id(), "orders", claimed=True) for _ in range(number)]
         await self.store.accept(
             [NewEvent(message_id(), "acme", "billing", None, "delivered", b"{}", (one,)) for one in new]
@@ -52,20 +52,20 @@ class Stage:
         return [one.id for one in new]
 
     def add(self, delivery_id: str, *, started_ms: int | None = None) -> None:
-        """End an attempt, which a receiver has taken."""
+        """Add the result of an attempt that delivered."""
         attempt = Attempt(1, now_ms() if started_ms is None else started_ms, 3, 200)
         settlement = Settlement(delivery_id, "orders", attempt, State.DELIVERED)
         self.results.add(Result(self.lane, self.lane.endpoint, settlement))
 
     async def states(self, ids: Sequence[str]) -> list[State]:
-        """What the store says of deliveries."""
+        """Return the states of deliveries in the store."""
         records = [await self.store.delivery(its_id) for its_id in ids]
         return [record.state for record in records if record is not None]
 
 
 @pytest.fixture
 async def stage(database: Path) -> AsyncIterator[Stage]:
-    """A store that has patience with a lock for 50 ms, and results that go there."""
+    """Yield results over a store that waits for a lock for 50 ms."""
     store = await open_store(database, Plan(), patience=0.05)
     stage = Stage(store, Lane(subscriber("orders", "http://127.0.0.1:9/")))
     yield stage
@@ -75,7 +75,7 @@ async def stage(database: Path) -> AsyncIterator[Stage]:
 
 @asynccontextmanager
 async def refused(stage: Stage, database: Path, number: int) -> AsyncIterator[list[str]]:
-    """Have the store away, and so many results refused; their ids."""
+    """Lock the store, and yield the ids of so many refused results."""
     ids = await stage.claimed(number)
     async with locked(database):
         for its_id in ids:
@@ -85,7 +85,7 @@ async def refused(stage: Stage, database: Path, number: int) -> AsyncIterator[li
 
 
 async def test_results_of_one_turn_are_stored_by_one_call(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However many attempts end at once, the store is asked once; those that end later are another call."""
+    """Results of attempts that end at once are stored by one call; later ones by another call."""
     ids = await stage.claimed(5)
     calls: list[int] = []
     settle = stage.store.settle
@@ -108,7 +108,7 @@ async def test_results_of_one_turn_are_stored_by_one_call(stage: Stage, monkeypa
 
 
 async def test_a_result_that_cannot_be_stored_costs_those_beside_it_nothing(stage: Stage) -> None:
-    """It is over and said so in the log; the others are stored, and the endpoint goes on."""
+    """The bad result is logged and not retried; the others are stored, and the endpoint continues."""
     first, impossible, last = ids = await stage.claimed(3)
     with capture_logs() as logs:
         stage.add(first)
@@ -120,11 +120,11 @@ async def test_a_result_that_cannot_be_stored_costs_those_beside_it_nothing(stag
     assert stage.stored == [first, last]
     assert await stage.states(ids) == [State.DELIVERED, State.PENDING, State.DELIVERED]
     assert stage.lane.refused == 0
-    assert [entry["event"] for entry in logs] == ["an attempt ended unexpectedly"]
+    assert [entry["event"] for entry in logs] == ["background task failed"]
 
 
 async def test_while_the_store_is_away_the_endpoint_waits_from_the_first_refusal(stage: Stage, database: Path) -> None:
-    """Nothing begins for it, for a crash would repeat that too; then every result is stored, once."""
+    """No attempt begins for the endpoint, because a crash would repeat it too; then every result is stored once."""
     async with refused(stage, database, 3) as ids:
         await asyncio.sleep(0.3)  # several refusals
         assert stage.lane.refused == len(ids)
@@ -138,7 +138,7 @@ async def test_while_the_store_is_away_the_endpoint_waits_from_the_first_refusal
 
 
 async def test_results_that_are_cut_short_are_over_and_not_stored(stage: Stage, database: Path) -> None:
-    """At the end of the grace period nobody waits for them any more."""
+    """At the end of the grace period, results that are not stored are dropped."""
     async with refused(stage, database, 2) as ids:
         await stage.tasks.finish(0)
 

@@ -1,4 +1,4 @@
-"""What a receiver sees of an attempt, and what the outcome says of its answer."""
+"""The request that a receiver gets, and the outcome of its response."""
 
 import asyncio
 import email.utils
@@ -16,7 +16,7 @@ from hookwright_operator.delivery.sender import Sender
 
 
 async def test_an_attempt_is_a_signed_post_of_exactly_the_bytes(sender: Sender, receiver: Receiver) -> None:
-    """Method, path and query, body, content type, agent and both signatures are as promised."""
+    """Method, path and query, body, content type, agent and both signatures are as specified."""
     outcome = await send(sender, endpoint(receiver.url + "hooks/a%2fb?sig=x%2By%7E&n=1"))
     assert outcome.delivered
     assert (outcome.status_code, outcome.error, outcome.retry_after_ms) == (200, "", None)
@@ -31,7 +31,7 @@ async def test_an_attempt_is_a_signed_post_of_exactly_the_bytes(sender: Sender, 
 
 
 async def test_the_signed_time_is_that_of_the_attempt(sender: Sender, receiver: Receiver) -> None:
-    """Each attempt carries the clock's time of its start, and the outcome tells the same."""
+    """Each attempt is signed with the clock's time of its start, and the outcome has the same time."""
     outcome = await send(sender, endpoint(receiver.url), now=lambda: 1_700_000_000.789)
     assert receiver.received[0].headers["webhook-timestamp"] == "1700000000"
     assert outcome.started_ms == 1_700_000_000_789
@@ -41,7 +41,7 @@ async def test_the_signed_time_is_that_of_the_attempt(sender: Sender, receiver: 
 async def test_both_secrets_sign_during_an_overlap_and_a_changed_endpoint_counts_at_once(
     sender: Sender, receiver: Receiver
 ) -> None:
-    """Nothing prepared for an endpoint outlives a change of it: secrets, headers or url."""
+    """No prepared data of an endpoint outlives a change of its secrets, headers or url."""
     overlap = replace(endpoint(receiver.url), secrets=(SECRET, OLDER))
     after = replace(overlap, secrets=(OLDER,), headers=(("X-Team", "b"),), url=receiver.url + "new")
     await send(sender, overlap)
@@ -55,7 +55,7 @@ async def test_both_secrets_sign_during_an_overlap_and_a_changed_endpoint_counts
 
 
 async def test_static_headers_are_sent_and_cannot_replace_ours(sender: Sender, receiver: Receiver) -> None:
-    """An endpoint's own headers go along; those that Hookwright sets stay Hookwright's."""
+    """An endpoint's own headers are sent; they do not replace Hookwright's headers."""
     headers = (("Authorization", "Bearer abc"), ("content-TYPE", "text/plain"), ("WebHook-Id", "forged"))
     await send(sender, endpoint(receiver.url, headers=headers))
     (received,) = receiver.received
@@ -66,7 +66,7 @@ async def test_static_headers_are_sent_and_cannot_replace_ours(sender: Sender, r
 
 @pytest.mark.parametrize("status", [200, 201, 202, 204, 299])
 async def test_any_2xx_delivers(sender: Sender, receiver: Receiver, status: int) -> None:
-    """Success is 2xx and carries no error."""
+    """A 2xx status delivers and has no error."""
     receiver.answer = lambda _: status
     outcome = await send(sender, endpoint(receiver.url))
     assert (outcome.delivered, outcome.status_code, outcome.error) == (True, status, "")
@@ -87,7 +87,7 @@ async def test_any_2xx_delivers(sender: Sender, receiver: Receiver, status: int)
     ],
 )
 async def test_anything_but_2xx_fails_with_its_status_in_words(sender: Sender, status: int, words: str) -> None:
-    """The words are ours and not the reason phrase that the receiver made up."""
+    """The error has the standard reason phrase and not the receiver's."""
     answer = b"HTTP/1.1 %d Perfectly Fine\r\nContent-Length: 0\r\nConnection: close\r\n\r\n" % status
     async with serve(answers(answer)) as served:
         outcome = await send(sender, endpoint(served.url))
@@ -95,7 +95,7 @@ async def test_anything_but_2xx_fails_with_its_status_in_words(sender: Sender, s
 
 
 async def test_an_early_hint_is_not_the_answer(sender: Sender) -> None:
-    """1xx answers are passed over (RFC 9110 15.2); the final one decides."""
+    """1xx responses are ignored (RFC 9110 15.2); the final one decides."""
     hint = b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n"
     final = b"HTTP/1.1 500 No\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
     async with serve(answers(hint + final)) as served:
@@ -104,7 +104,7 @@ async def test_an_early_hint_is_not_the_answer(sender: Sender) -> None:
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
 async def test_redirects_are_never_followed(sender: Sender, receiver: Receiver, status: int) -> None:
-    """A redirect fails with its status alone, and the place it points to sees nothing."""
+    """A redirect fails with its status, and its target gets no request."""
     async with Receiver() as elsewhere:
         receiver.answer = lambda _: web.Response(status=status, headers={"Location": elsewhere.url + "?token=abc"})
         outcome = await send(sender, endpoint(receiver.url))
@@ -115,7 +115,7 @@ async def test_redirects_are_never_followed(sender: Sender, receiver: Receiver, 
 
 
 async def test_the_beginning_of_the_answer_is_kept(sender: Sender, receiver: Receiver) -> None:
-    """A person reading the delivery log sees what the receiver said, cut at the limit."""
+    """The delivery log shows the receiver's response body up to the limit."""
     receiver.answer = lambda _: web.Response(status=422, text="no such customer " + "x" * 10_000)
     outcome = await send(sender, endpoint(receiver.url))
     assert outcome.response.startswith("no such customer xxx")
@@ -124,13 +124,13 @@ async def test_the_beginning_of_the_answer_is_kept(sender: Sender, receiver: Rec
 
 @pytest.mark.parametrize("status", [429, 503])
 async def test_retry_after_in_seconds_is_told(sender: Sender, receiver: Receiver, status: int) -> None:
-    """A receiver that is overloaded can say for how long."""
+    """A receiver that is overloaded can ask for a delay."""
     receiver.answer = lambda _: web.Response(status=status, headers={"Retry-After": "90"})
     assert (await send(sender, endpoint(receiver.url))).retry_after_ms == 90_000
 
 
 async def test_retry_after_as_a_date_is_told(sender: Sender, receiver: Receiver) -> None:
-    """The other form that RFC 9110 allows, counted from the clock that was handed in."""
+    """Retry-After as an HTTP date (RFC 9110) counts from the clock that the test passes in."""
     now = 1_700_000_000.0
     date = email.utils.formatdate(now + 90, usegmt=True)
     receiver.answer = lambda _: web.Response(status=429, headers={"Retry-After": date})
@@ -144,7 +144,7 @@ async def test_retry_after_of_other_answers_is_ignored(sender: Sender, receiver:
 
 
 async def test_a_hundred_attempts_share_one_connection(sender: Sender) -> None:
-    """Connections are kept alive: a hundred sends, one after the other, make one TCP connection."""
+    """A hundred attempts, one after the other, use one TCP connection."""
 
     async def keeps_alive(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while True:
@@ -161,7 +161,7 @@ async def test_a_hundred_attempts_share_one_connection(sender: Sender) -> None:
 
 
 async def test_no_cookie_comes_back(receiver: Receiver) -> None:
-    """Attempts share nothing that a receiver could set."""
+    """Attempts share no state that a receiver could set."""
     receiver.answer = lambda _: web.Response(headers={"Set-Cookie": "session=abc; Path=/"})
     # By name, because cookie jars ignore what literal addresses set.
     to = endpoint(f"http://hooks.example.com:{receiver.port}/")
@@ -172,7 +172,7 @@ async def test_no_cookie_comes_back(receiver: Receiver) -> None:
 
 
 async def test_proxies_from_the_environment_are_ignored(receiver: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A proxy would connect to what the guard never saw, so none is used."""
+    """A proxy would connect to addresses that the guard has not checked, so none is used."""
     async with Receiver() as proxy:
         for name in ("http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"):
             monkeypatch.setenv(name, proxy.url)
@@ -185,7 +185,7 @@ async def test_proxies_from_the_environment_are_ignored(receiver: Receiver, monk
 
 
 async def test_sixty_four_attempts_run_at_once(sender: Sender, receiver: Receiver) -> None:
-    """The sender sets no bound of its own; how many run is for the endpoints' loops to say."""
+    """The sender has no bound; the delivery loops decide how many attempts run."""
     together = asyncio.Barrier(64)
 
     async def meet(_: Received) -> int:
@@ -199,7 +199,7 @@ async def test_sixty_four_attempts_run_at_once(sender: Sender, receiver: Receive
 
 
 async def test_plain_http_is_refused_where_it_is_not_allowed(receiver: Receiver) -> None:
-    """Without the installation's word nothing leaves unencrypted, whatever the resource says."""
+    """Unless the installation allows it, nothing is sent unencrypted, whatever the resource says."""
     async with Sender(Guard(["127.0.0.0/8"]), user_agent="Hookwright/test", allow_http=False) as strict:
         outcome = await send(strict, endpoint(receiver.url))
     assert (outcome.status_code, outcome.error) == (0, "http URL refused: only https is allowed")

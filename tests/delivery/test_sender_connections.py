@@ -1,4 +1,4 @@
-"""Which connections attempts go out on, what exactly goes out, and when a connection is not used again."""
+"""Connections of attempts: which are used, which bytes they carry, and which are not used again."""
 
 import asyncio
 import socket
@@ -33,7 +33,7 @@ async def until_unusable(sender: Sender) -> None:
 
 
 async def test_the_bytes_of_a_request_are_as_promised(sender: Sender) -> None:
-    """Names in their usual case, in this order, each once; what an endpoint sets replaces what is ours by default."""
+    """Names have their usual case and this order, and occur once; an endpoint's header replaces a default one."""
     seen = asyncio.Queue[bytes]()
 
     async def listens(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -68,22 +68,22 @@ async def test_the_bytes_of_a_request_are_as_promised(sender: Sender) -> None:
         (("X-Team", "a\r\nX-Admin: 1"), "the value of the header X-Team has a control character"),
         (("X-Team", "a\nb"), "the value of the header X-Team has a control character"),
         (("X-Team", "a\0b"), "the value of the header X-Team has a control character"),
-        (("X-Team\r\nX-Admin", "1"), "a header has a name that is none in HTTP"),
-        (("X-Team: a", "1"), "a header has a name that is none in HTTP"),
-        (("", "1"), "a header has a name that is none in HTTP"),
+        (("X-Team\r\nX-Admin", "1"), "a header's name is not valid in HTTP"),
+        (("X-Team: a", "1"), "a header's name is not valid in HTTP"),
+        (("", "1"), "a header's name is not valid in HTTP"),
     ],
 )
 async def test_a_header_cannot_smuggle_another(
     sender: Sender, receiver: Receiver, header: tuple[str, str], words: str
 ) -> None:
-    """Whatever slips past validation ends here, and nothing is sent."""
+    """The sender rejects headers that validation missed, and sends nothing."""
     outcome = await send(sender, endpoint(receiver.url, headers=(header,)))
     assert (outcome.status_code, outcome.error) == (0, words)
     assert receiver.received == []
 
 
 async def test_neither_an_event_id_nor_a_url_can_smuggle_a_header(sender: Sender, receiver: Receiver) -> None:
-    """The same for what comes from producers, and for names and passwords before a host."""
+    """The sender rejects control characters in event ids and URLs, and names and passwords before a host."""
     bad_id = await sender.send(endpoint(receiver.url), message_id="msg\r\nX-Admin: 1", body=BODY, now=time.time)
     assert bad_id.error == "the event's id has a control character"
     for url in (f"http://a b.example:{receiver.port}/", f"http://me:hunter2@127.0.0.1:{receiver.port}/"):
@@ -105,7 +105,7 @@ async def test_neither_an_event_id_nor_a_url_can_smuggle_a_header(sender: Sender
     ],
 )
 async def test_a_connection_is_kept_after_a_whole_answer(sender: Sender, answer: bytes) -> None:
-    """Success or not."""
+    """The status makes no difference."""
     async with serve(keeps_answering(answer)) as served:
         statuses = {(await send(sender, endpoint(served.url))).status_code for _ in range(3)}
         assert served.connections == 1
@@ -124,7 +124,7 @@ async def test_a_connection_is_kept_after_a_whole_answer(sender: Sender, answer:
     ],
 )
 async def test_a_connection_is_not_kept_where_the_next_answer_could_be_mistaken(sender: Sender, answer: bytes) -> None:
-    """The receiver would go on, but each attempt has a connection of its own."""
+    """The response is used, but each attempt has its own connection."""
     async with serve(keeps_answering(answer)) as served:
         for _ in range(3):
             assert (await send(sender, endpoint(served.url))).status_code in (101, 200)
@@ -132,14 +132,14 @@ async def test_a_connection_is_not_kept_where_the_next_answer_could_be_mistaken(
 
 
 async def test_an_answer_of_no_length_ends_with_the_connection(sender: Sender) -> None:
-    """As from servers of another age."""
+    """Old servers end a response by closing the connection."""
     async with serve(answers(b"HTTP/1.0 202 Accepted\r\n\r\nthank you")) as served:
         outcome = await send(sender, endpoint(served.url))
     assert (outcome.status_code, outcome.error, outcome.response) == (202, "", "thank you")
 
 
 async def test_an_idle_connection_is_closed_in_time(sender: Sender, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Before common servers do, so that no attempt goes out on a connection that is about to close."""
+    """Idle connections are closed before common servers close them, so that no attempt uses a closing connection."""
     monkeypatch.setattr(idle, "KEEPALIVE", 0.05)
     monkeypatch.setattr(client, "_SWEEP", 0.02)
     gone = asyncio.Event()
@@ -172,7 +172,7 @@ async def test_an_old_connection_is_not_used_even_if_nobody_closed_it(
 async def test_a_connection_that_closes_or_speaks_while_it_is_idle_is_not_used(
     sender: Sender, last_words: bytes
 ) -> None:
-    """What nobody asked for would be taken for the next answer; the next attempt connects anew."""
+    """Unrequested data would be read as the next response, so the next attempt connects again."""
 
     async def leaves(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await read_request(reader)
@@ -191,7 +191,7 @@ async def test_a_connection_that_closes_or_speaks_while_it_is_idle_is_not_used(
 
 
 async def test_a_connection_that_closes_at_the_moment_of_its_next_use_fails_that_attempt(sender: Sender) -> None:
-    """The receiver may have taken it, so it is not sent again without being recorded."""
+    """The receiver may have processed the request, so it is not sent again without a recorded attempt."""
 
     async def answers_once(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await read_request(reader)
@@ -206,7 +206,7 @@ async def test_a_connection_that_closes_at_the_moment_of_its_next_use_fails_that
 
 
 async def test_a_receiver_that_speaks_first_is_heard(sender: Sender) -> None:
-    """Some refuse before they are asked, and some are no HTTP servers at all."""
+    """Some receivers answer before the request, and some servers do not speak HTTP."""
 
     async def refuses(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"HTTP/1.1 503 Busy\r\nRetry-After: 3\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
@@ -224,7 +224,7 @@ async def test_a_receiver_that_speaks_first_is_heard(sender: Sender) -> None:
 
 
 async def test_an_answer_that_overtakes_its_request_leaves_no_connection_behind(sender: Sender) -> None:
-    """What is still being written would be taken for the next request."""
+    """The rest of the unsent request would be read as the next request."""
 
     async def hasty(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
@@ -240,7 +240,7 @@ async def test_an_answer_that_overtakes_its_request_leaves_no_connection_behind(
 
 
 async def test_names_share_no_connection_even_at_one_address(receiver: Receiver) -> None:
-    """A connection was judged for the name that it was made for."""
+    """A connection was checked only for the host name that it was made for."""
     guard = Guard(allowed_hosts=["hooks.svc.cluster.local"])
     async with guarded(guard, lookup=lambda _host, _port: ["127.0.0.1"]) as sender:
         own = await send(sender, endpoint(f"http://orders.hooks.svc.cluster.local:{receiver.port}/"))
@@ -250,7 +250,7 @@ async def test_names_share_no_connection_even_at_one_address(receiver: Receiver)
 
 
 async def test_connections_take_the_addresses_of_a_name_in_turn() -> None:
-    """A name of several addresses spreads its load over them."""
+    """A name with several addresses distributes its load over them."""
     close = answers(OK + b"Content-Length: 0\r\nConnection: close\r\n\r\n")
     async with serve(close) as one:
         port = int(one.url.rpartition(":")[2].partition("/")[0])
@@ -264,7 +264,7 @@ async def test_connections_take_the_addresses_of_a_name_in_turn() -> None:
 
 
 async def test_dots_at_the_end_of_a_name_are_one_for_the_resolver_and_none_for_the_receiver(receiver: Receiver) -> None:
-    """A dot marks a name as complete (RFC 1034 3.1); two are a slip of the pen."""
+    """A dot marks a name as complete (RFC 1034 3.1); two dots are a mistake and count as one."""
     asked: list[str] = []
 
     def lookup(host: str, _port: int) -> list[str]:
@@ -278,7 +278,7 @@ async def test_dots_at_the_end_of_a_name_are_one_for_the_resolver_and_none_for_t
 
 
 async def test_tls_names_the_host_offers_http1_and_passes_over_an_address_that_hangs_up(tmp_path: Path) -> None:
-    """SNI and ALPN as receivers behind a shared address need them, and one bad address is not the end."""
+    """Receivers behind a shared address need SNI and ALPN, and one bad address does not fail the attempt."""
     server = certificate(tmp_path, name="hooks.example.com")
     server.set_alpn_protocols(["h2", "http/1.1"])
     names: list[str | None] = []
@@ -330,7 +330,7 @@ async def test_closing_ends_what_is_idle_and_what_is_under_way() -> None:
 
 
 async def test_an_attempt_that_was_still_connecting_leaves_nothing_open_after_closing() -> None:
-    """Closing does not wait for names that hang; what they lead to later is closed at once."""
+    """Closing does not wait for look-ups that hang; a connection that they lead to later is closed at once."""
     asked, go_on = threading.Event(), threading.Event()
 
     def lookup(_host: str, _port: int) -> list[str]:
@@ -353,7 +353,7 @@ async def test_an_attempt_that_was_still_connecting_leaves_nothing_open_after_cl
 async def test_a_connection_that_the_network_gives_up_is_not_taken_for_our_own_timeout(
     sender: Sender, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Python makes TimeoutError of ETIMEDOUT too; here the kernel gives up long before the attempt would."""
+    """Python raises TimeoutError for ETIMEDOUT too; here the kernel times out long before the attempt would."""
 
     class Impatient(client._Socket):
         def __init__(self, *kind: int, own_faults: list[OSError]) -> None:

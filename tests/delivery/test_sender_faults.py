@@ -1,4 +1,4 @@
-"""Every way in which an attempt fails ends as an outcome in plain words, in time, and with bounded memory."""
+"""Every failure of an attempt becomes an outcome with a clear error, in time, and with bounded memory."""
 
 import asyncio
 import socket
@@ -24,7 +24,7 @@ OK = b"HTTP/1.1 200 OK\r\n"
 
 
 def closed_port() -> int:
-    """Return a port that nobody listens on."""
+    """Return a port without a listener."""
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         return int(unused.getsockname()[1])
@@ -48,7 +48,7 @@ def closed_port() -> int:
 async def test_no_usable_answer_is_status_0_and_its_cause(
     sender: Sender, behaviour: receivers.Behaviour, words: str
 ) -> None:
-    """What happened before there was an HTTP status is told as what a person would call it."""
+    """A failure before there is an HTTP status has an error that names its cause."""
     async with serve(behaviour) as served:
         outcome = await send(sender, endpoint(served.url))
     assert (outcome.status_code, outcome.error, outcome.delivered) == (0, words, False)
@@ -64,7 +64,7 @@ async def test_no_usable_answer_is_status_0_and_its_cause(
     ],
 )
 async def test_an_answer_cut_short_does_not_deliver(sender: Sender, behaviour: receivers.Behaviour, words: str) -> None:
-    """A 200 whose body never came whole is incomplete (RFC 9112 8) and is tried again."""
+    """A 200 whose body is incomplete (RFC 9112 8) is retried."""
     async with serve(behaviour) as served:
         outcome = await send(sender, endpoint(served.url))
     assert outcome.status_code == 200
@@ -73,7 +73,7 @@ async def test_an_answer_cut_short_does_not_deliver(sender: Sender, behaviour: r
 
 
 async def test_the_status_says_more_than_a_broken_body(sender: Sender) -> None:
-    """Where the status alone is a failure, it is the failure that is told."""
+    """If the status is a failure, the error is the status and not the broken body."""
     async with serve(answers(b"HTTP/1.1 500 No\r\nContent-Length: 10\r\n\r\nshort")) as served:
         outcome = await send(sender, endpoint(served.url))
     assert (outcome.error, outcome.response) == ("HTTP 500 Internal Server Error", "short")
@@ -91,7 +91,7 @@ async def test_the_status_says_more_than_a_broken_body(sender: Sender) -> None:
 async def test_the_timeout_covers_the_whole_attempt(
     sender: Sender, behaviour: receivers.Behaviour, status: int, step: str
 ) -> None:
-    """Neither a hanging receiver nor one that drips bytes outlasts the timeout, and the words say where it was."""
+    """Neither a receiver that hangs nor one that sends slowly exceeds the timeout, and the error names the step."""
     async with serve(behaviour) as served:
         outcome = await send(sender, endpoint(served.url, timeout=1))
     assert (outcome.status_code, outcome.error) == (status, f"timed out after 1 s while {step}")
@@ -101,7 +101,7 @@ async def test_the_timeout_covers_the_whole_attempt(
 
 
 async def test_a_full_listen_queue_times_out_while_connecting(sender: Sender) -> None:
-    """Connecting counts in the timeout."""
+    """The timeout includes connecting."""
     with socket.socket() as full:
         full.bind(("127.0.0.1", 0))
         full.listen(0)
@@ -119,7 +119,7 @@ async def test_a_full_listen_queue_times_out_while_connecting(sender: Sender) ->
 
 
 async def test_a_tls_handshake_that_hangs_times_out_while_connecting(sender: Sender) -> None:
-    """So does the TLS handshake."""
+    """The timeout includes the TLS handshake."""
 
     async def says_nothing(reader: asyncio.StreamReader, _: asyncio.StreamWriter) -> None:
         await reader.read()
@@ -130,26 +130,26 @@ async def test_a_tls_handshake_that_hangs_times_out_while_connecting(sender: Sen
 
 
 async def test_a_closed_port_is_connection_refused(sender: Sender) -> None:
-    """The commonest fault has the commonest words."""
+    """The error of a closed port is "connection refused"."""
     outcome = await send(sender, endpoint(f"http://127.0.0.1:{closed_port()}/"))
     assert (outcome.status_code, outcome.error) == (0, "connection refused")
 
 
 async def test_an_unknown_name_is_name_not_found(sender: Sender) -> None:
-    """A reserved name (RFC 6761) exists nowhere."""
+    """A reserved name (RFC 6761) does not exist."""
     outcome = await send(sender, endpoint("http://receiver.invalid/hooks?token=abc"))
     assert outcome.error == "name not found: receiver.invalid"
 
 
 @pytest.mark.parametrize("host", ["a" * 64 + ".example.com", "a..example.com"])
 async def test_a_name_that_cannot_be_is_name_not_found(sender: Sender, host: str) -> None:
-    """Names that the resolver will not even ask for fail like names that are not there."""
+    """Names that the resolver rejects fail like names that do not exist."""
     outcome = await send(sender, endpoint(f"http://{host}/"))
     assert outcome.error in (f"name not found: {host}", "invalid URL")
 
 
 async def test_a_name_server_that_fails_is_not_a_missing_name() -> None:
-    """A temporary failure is told apart, for it is somebody else's to mend."""
+    """A temporary failure has a different error, because its cause is the name server."""
 
     def fails(_host: str, _port: int) -> list[str]:
         raise socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution")
@@ -160,7 +160,7 @@ async def test_a_name_server_that_fails_is_not_a_missing_name() -> None:
 
 
 async def test_lookups_that_hang_time_out_and_starve_nobody(receiver: Receiver) -> None:
-    """Looking up counts in the timeout; twenty names that hang keep neither other names nor other threads waiting."""
+    """The timeout includes the look-up; twenty look-ups that hang delay neither other names nor other threads."""
     done = threading.Event()
 
     def lookup(host: str, _port: int) -> list[str]:
@@ -183,7 +183,7 @@ async def test_lookups_that_hang_time_out_and_starve_nobody(receiver: Receiver) 
 
 
 async def test_a_name_is_looked_up_once_for_many_attempts(receiver: Receiver) -> None:
-    """Found addresses are kept for a few seconds, so that a burst does not become a burst of DNS."""
+    """Found addresses are kept for a few seconds, so that a burst of attempts causes one DNS query."""
     asked: list[str] = []
 
     def lookup(host: str, _port: int) -> list[str]:
@@ -198,7 +198,7 @@ async def test_a_name_is_looked_up_once_for_many_attempts(receiver: Receiver) ->
 
 
 async def test_tls_works_and_its_faults_are_told(sender: Sender, tmp_path: Path) -> None:
-    """A trusted certificate delivers; an unknown issuer, a wrong name and an expired one each say so."""
+    """A trusted certificate delivers; an unknown issuer, a wrong name and an expired one each have an error."""
     server = certificate(tmp_path)
     trusting = ssl.create_default_context(cafile=tmp_path / "server.pem")
     async with Receiver(tls=server) as receiver, loopback(tls=trusting) as knowing:
@@ -218,14 +218,14 @@ async def test_tls_works_and_its_faults_are_told(sender: Sender, tmp_path: Path)
 
 
 async def test_https_to_a_plain_server_is_a_tls_fault(sender: Sender, receiver: Receiver) -> None:
-    """A wrong scheme in the URL is recognisable from the words."""
+    """The error shows that the URL has the wrong scheme."""
     outcome = await send(sender, endpoint(receiver.url.replace("http:", "https:")))
     assert outcome.error.startswith("TLS: ")
     assert outcome.status_code == 0
 
 
 async def test_a_receiver_that_hangs_up_amid_the_handshake_is_a_tls_fault(tmp_path: Path) -> None:
-    """A receiver that insists on a certificate of ours, or just hangs up, is told as TLS and not as a closed port."""
+    """A receiver that requires a client certificate, or closes in the handshake, has a TLS error."""
     asking = certificate(tmp_path)
     trusting = ssl.create_default_context(cafile=tmp_path / "server.pem")
     asking.verify_mode = ssl.CERT_REQUIRED
@@ -243,7 +243,7 @@ async def test_a_receiver_that_hangs_up_amid_the_handshake_is_a_tls_fault(tmp_pa
 
 
 async def test_addresses_that_fail_in_different_ways_are_told_as_one() -> None:
-    """With several addresses no single cause is made up for all of them."""
+    """If several addresses fail differently, the error names no single cause."""
     guard = Guard(["127.0.0.0/8", "ff00::/8"])
     sender = guarded(guard, lookup=lambda _host, _port: ["ff0e::1", "127.0.0.2"])
     async with serve(receivers.hangs) as served, sender:
@@ -253,7 +253,7 @@ async def test_addresses_that_fail_in_different_ways_are_told_as_one() -> None:
 
 
 async def test_a_hundred_megabytes_are_not_read(sender: Sender) -> None:
-    """The status decides, the rest of the answer is left where it is, and memory stays flat."""
+    """The status decides, the rest of the response is not read, and memory stays constant."""
     much = receivers.AnswersMuch(100 * 2**20)
     async with serve(much) as served:
         tracemalloc.start()
@@ -264,13 +264,13 @@ async def test_a_hundred_megabytes_are_not_read(sender: Sender) -> None:
             tracemalloc.stop()
     assert outcome.delivered
     assert len(outcome.response) == 4096
-    assert much.sent < 20 * 2**20, "more was taken than the sockets' buffers hold"
+    assert much.sent < 20 * 2**20, "more was read than the sockets' buffers hold"
     assert peak < 8 * 2**20
 
 
 @pytest.mark.parametrize(("coding", "wbits"), [("gzip", 31), ("deflate", 15), ("deflate", -15)])
 async def test_a_compression_bomb_stays_small(sender: Sender, coding: str, wbits: int) -> None:
-    """Fifty megabytes in fifty kilobytes are inflated up to the excerpt's limit and no further."""
+    """Fifty megabytes in fifty kilobytes are decompressed up to the excerpt's limit only."""
     bomb = receivers.bomb(50 * 2**20, wbits)
     async with serve(answers(receivers.coded(coding, bomb))) as served:
         tracemalloc.start()
@@ -285,7 +285,7 @@ async def test_a_compression_bomb_stays_small(sender: Sender, coding: str, wbits
 
 
 async def test_an_answer_before_the_request_was_read_counts(sender: Sender) -> None:
-    """A receiver may refuse a large body by its headers alone."""
+    """A receiver may refuse a large body after the headers alone."""
 
     async def refuses(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
@@ -300,7 +300,7 @@ async def test_an_answer_before_the_request_was_read_counts(sender: Sender) -> N
 
 
 async def test_cancelling_passes_through_and_closes_the_connection(sender: Sender) -> None:
-    """A lane that is stopped stops at once, leaving no request behind."""
+    """A cancelled attempt stops at once and leaves no request behind."""
     arrived, gone = asyncio.Event(), asyncio.Event()
 
     async def waits(reader: asyncio.StreamReader, _: asyncio.StreamWriter) -> None:
@@ -319,7 +319,7 @@ async def test_cancelling_passes_through_and_closes_the_connection(sender: Sende
 
 
 async def test_a_failed_attempt_leaves_the_next_one_alone(sender: Sender) -> None:
-    """After a timeout, and after an answer that was cut off, the next attempt has a connection of its own."""
+    """After a timeout, and after an incomplete response, the next attempt uses a new connection."""
     answered = 0
 
     async def hangs_once(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -337,7 +337,7 @@ async def test_a_failed_attempt_leaves_the_next_one_alone(sender: Sender) -> Non
 
 
 async def test_what_nobody_expects_is_recorded_and_logged_without_its_text() -> None:
-    """A fault of the program itself fails the attempt and not the lane, and quotes nothing."""
+    """An internal error fails the attempt and not the queue, and no log or error quotes its text."""
     value = str(10**6)
 
     def breaks(_host: str, _port: int) -> list[str]:
@@ -347,14 +347,14 @@ async def test_what_nobody_expects_is_recorded_and_logged_without_its_text() -> 
         with capture_logs() as logs:
             outcome = await send(sender, endpoint("http://example.com/"))
     assert outcome.error == "internal error: ZeroDivisionError"
-    assert [entry["event"] for entry in logs] == ["an attempt failed unexpectedly"]
+    assert [entry["event"] for entry in logs] == ["attempt failed unexpectedly"]
     assert (logs[0]["namespace"], logs[0]["endpoint"], logs[0]["event_id"]) == ("acme", "orders", MESSAGE)
     assert "breaks" in logs[0]["stack"]
     assert value not in str(logs)
 
 
 async def test_an_endpoint_without_a_good_secret_is_not_sent_to(sender: Sender, receiver: Receiver) -> None:
-    """No secret yet, or one that somebody edited by hand: the words say so without quoting it."""
+    """The error of a missing or malformed secret does not quote it."""
     to = endpoint(receiver.url)
     none = await send(sender, replace(to, secrets=()))
     malformed = await send(sender, replace(to, secrets=("whsec_edited by hand",)))
@@ -365,14 +365,14 @@ async def test_an_endpoint_without_a_good_secret_is_not_sent_to(sender: Sender, 
 
 @pytest.mark.parametrize("url", ["http://[::1/", "http://host:99999/", "ftp://example.com/", "example.com", "http://"])
 async def test_a_url_that_cannot_be_is_refused_in_words(sender: Sender, url: str) -> None:
-    """Nothing that slips past validation upsets the sender."""
+    """The sender rejects URLs that validation missed."""
     outcome = await send(sender, endpoint(url))
     assert outcome.error
     assert "internal error" not in outcome.error
 
 
 async def test_no_outcome_tells_a_secret(sender: Sender, receiver: Receiver) -> None:
-    """Neither the secret, nor a static header's value, nor the query shows in errors, reprs or logs."""
+    """Neither the secret, nor a static header's value, nor the query appears in errors, reprs or logs."""
     headers = (("Authorization", "Bearer hunter2"),)
     answers_seen: list[Received] = []
 

@@ -1,4 +1,4 @@
-"""Several processes on one PostgreSQL database: whatever happens to them, an endpoint is sent to by one at a time."""
+"""Several replicas on one PostgreSQL database: only one at a time sends to an endpoint."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
@@ -23,14 +23,14 @@ UIDS = [f"endpoint-{number}" for number in range(8)]
 
 @pytest.fixture(scope="module")
 def postgres() -> Iterator[PostgresServer]:
-    """A server of this module's own."""
+    """Yield a server for this module only."""
     with postgres_server() as server:
         yield server
 
 
 @pytest.fixture(scope="module")
 def database_url(postgres: PostgresServer) -> str:
-    """A database with the schema."""
+    """Return a database with the schema."""
     url = postgres.new_database("shards")
     asyncio.run(migrated(url))
     return url
@@ -38,17 +38,17 @@ def database_url(postgres: PostgresServer) -> str:
 
 @pytest.fixture
 def url(postgres: PostgresServer, database_url: str) -> str:
-    """The database, emptied."""
+    """Return the URL of the database after emptying it."""
     postgres.execute(EMPTY, database="shards")
     return database_url
 
 
 @dataclass(slots=True)
 class World:
-    """Everything, and what may happen to it.
+    """All replicas and receivers, and the events that may happen to them.
 
     Attributes:
-        ahead_ms: most milliseconds that the clock of a process is ahead of the slowest one.
+        ahead_ms: most milliseconds that the clock of a replica is ahead of the slowest one.
         steps_ms: milliseconds that may pass at once.
     """
 
@@ -63,11 +63,11 @@ class World:
 
     @property
     def running(self) -> list[Replica]:
-        """Those that are not stopped."""
+        """Replicas that are not paused."""
         return [replica for replica in self.replicas.values() if not replica.paused]
 
     async def start(self) -> None:
-        """Start one more, at times in the place of one that is killed at that moment."""
+        """Start one more replica, sometimes in the place of one that is killed at that moment."""
         name = f"pod-{self.random.randrange(3)}"
         if name in self.replicas:
             await self.replicas.pop(name).kill()
@@ -77,39 +77,39 @@ class World:
         self.replicas[name] = started
 
     async def post(self) -> None:
-        """Accept events at any of them."""
+        """Accept events at any replica."""
         for _ in range(self.random.randint(1, 4)):
             if self.running:
                 await self.random.choice(self.running).post(self.posted)
                 self.posted += 1
 
     async def answer(self) -> None:
-        """End some attempts, well or badly."""
+        """End some attempts, with success or failure."""
         for sent in self.random.sample(self.receivers.under_way, k=(len(self.receivers.under_way) + 1) // 2):
             self.receivers.answer(sent, self.random.choice([200, 200, 500]))
 
     async def pass_time(self) -> None:
-        """Let time pass, at times more than a lease while nobody is stopped."""
+        """Advance the time; by more than a claim lease at times, if no replica is paused."""
         self.clock.advance(self.random.choice(self.steps_ms))
         self.receivers.time_out()
 
     async def pause(self) -> None:
-        """Stop one."""
+        """Pause one replica."""
         if self.running:
             self.random.choice(self.running).gate.open.clear()
 
     async def resume(self) -> None:
-        """Let those that are stopped go on."""
+        """Resume the paused replicas."""
         for replica in self.replicas.values():
             replica.gate.open.set()
 
     async def kill(self) -> None:
-        """Kill one."""
+        """Kill one replica."""
         if self.replicas:
             await self.replicas.pop(self.random.choice(list(self.replicas))).kill()
 
     async def end(self) -> None:
-        """End one as SIGTERM does, while the receivers answer it."""
+        """Stop one replica as SIGTERM does, while the receivers answer it."""
         if self.running:
             replica = self.replicas.pop(self.random.choice(self.running).name)
             ending = asyncio.create_task(replica.stop())
@@ -120,7 +120,7 @@ class World:
             await ending
 
     async def all_ends_well(self) -> None:
-        """Have everything delivered, or given up, with nothing lost, and end."""
+        """Check that every delivery is delivered or failed and none is lost, then stop."""
         await self.resume()
         if not self.replicas:
             await self.start()
@@ -143,13 +143,13 @@ class World:
             await replica.stop()
 
     async def breathe(self) -> None:
-        """Let the processes work for a moment, which is long enough at times and too short at others."""
+        """Let the replicas work for a random moment."""
         await asyncio.sleep(self.random.choice([0, 0.001, 0.02, 0.05]))
 
 
 @pytest.mark.parametrize("seed", range(8))
 async def test_whatever_happens_no_two_processes_send_to_one_endpoint_and_nothing_is_lost(url: str, seed: int) -> None:
-    """Kills, ends, starts, stops longer than the lease: attempts for an endpoint are one process's, and bounded."""
+    """With kills, stops, starts and long pauses, one replica at a time sends to an endpoint, within its bound."""
     clock = Clock()
     world = World(url, Random(seed), clock, Receivers(clock))
     steps = [world.start] * 2 + [world.post] * 6 + [world.answer] * 6 + [world.pass_time] * 3
@@ -168,7 +168,7 @@ async def test_whatever_happens_no_two_processes_send_to_one_endpoint_and_nothin
 
 @asynccontextmanager
 async def two(url: str, *endpoints: Endpoint) -> AsyncIterator[tuple[Receivers, Callable[[str], Awaitable[Replica]]]]:
-    """Receivers, and a way to start processes that are ended with the block."""
+    """Yield receivers, and a function that starts replicas; they are stopped at the end of the block."""
     receivers = Receivers(Clock())
     started: list[Replica] = []
 
@@ -185,7 +185,7 @@ async def two(url: str, *endpoints: Endpoint) -> AsyncIterator[tuple[Receivers, 
 
 
 async def test_a_shard_is_handed_on_when_what_is_under_way_has_ended_and_not_before(url: str) -> None:
-    """The newcomer gets the quiet ones at once; what waited with the old owner goes out once, by the new one."""
+    """The new replica gets the quiet shards at once; the old one's pending deliveries are sent once, by the new one."""
     async with two(url, *[subscriber(uid, "", timeout=TIMEOUT, max_in_flight=1) for uid in UIDS]) as (receivers, start):
         old = await start("old")
         await until(lambda: len(old.dispatcher.ground) == SHARDS)
@@ -210,12 +210,12 @@ async def test_a_shard_is_handed_on_when_what_is_under_way_has_ended_and_not_bef
 
 
 async def test_an_answer_from_before_a_lapse_counts_for_nothing(url: str) -> None:
-    """Who was stopped while the store told it what it has does not believe it afterwards: others may have it now."""
+    """A replica that was paused during an answer of the store ignores it, because others may own its shards now."""
     async with two(url, *[subscriber(uid, "", timeout=TIMEOUT) for uid in UIDS]) as (receivers, start):
         stopped = await start("stopped")
         await until(lambda: len(stopped.dispatcher.ground) == SHARDS)
         stopped.gate.open.clear()
-        await until(lambda: stopped.gate.waiting >= 3)  # a heartbeat and two looks are answered, and it reads none
+        await until(lambda: stopped.gate.waiting >= 3)  # a heartbeat and two checks; it reads no answer
         receivers.clock.advance(LEASE_MS + CLOCKS_DIFFER_MS)
         other = await start("other")
         await until(lambda: len(other.dispatcher.ground) == SHARDS)
@@ -232,7 +232,7 @@ async def test_an_answer_from_before_a_lapse_counts_for_nothing(url: str) -> Non
 
 
 async def test_the_rate_limit_holds_while_an_endpoint_goes_from_one_to_another(url: str) -> None:
-    """Its attempts keep their distance, whoever makes them."""
+    """Attempts keep their interval, whichever replica makes them."""
     async with two(url, subscriber("orders", "", timeout=TIMEOUT, per_minute=40)) as (receivers, start):
         receivers.answer_at_once = True
         owner = await start("first")
@@ -255,7 +255,7 @@ async def test_the_rate_limit_holds_while_an_endpoint_goes_from_one_to_another(u
 
 
 async def test_a_recovery_is_driven_by_the_owner_of_its_endpoint(url: str) -> None:
-    """Wherever it was begun; the others leave it alone."""
+    """The owner runs a replay that another replica began; the other replicas ignore it."""
     async with two(url, *[subscriber(uid, "", timeout=TIMEOUT) for uid in UIDS]) as (receivers, start):
         owner, other = await start("one"), await start("two")
         await until(lambda: {len(one.dispatcher.ground) for one in (owner, other)} == {SHARDS // 2})

@@ -1,4 +1,4 @@
-"""What attempts run in: tasks that end with the process, and that take up one attempt after the other."""
+"""Tasks of attempts: they end with the process, and are reused for one attempt after the other."""
 
 import asyncio
 import gc
@@ -10,16 +10,16 @@ from hookwright_operator.delivery.tasks import Runners, Tasks
 
 
 class Work:
-    """Something that is done until it is let go, and who does it."""
+    """Work that lasts until the test releases it, and the tasks that do it."""
 
     def __init__(self) -> None:
-        """Hold everything at first."""
+        """Create work that is not released."""
         self.go = asyncio.Event()
         self.done: list[object] = []
         self.doers: set[asyncio.Task[None] | None] = set()
 
     async def __call__(self, given: object) -> None:
-        """Do it."""
+        """Do the work."""
         self.doers.add(asyncio.current_task())
         await self.go.wait()
         if given == "bad":
@@ -28,13 +28,13 @@ class Work:
 
 
 async def turns() -> None:
-    """Let tasks go on."""
+    """Let other tasks run."""
     for _ in range(5):
         await asyncio.sleep(0)
 
 
 async def test_as_many_tasks_as_were_busy_at_once_do_everything() -> None:
-    """Work begins at once, whoever is busy, and takes up a task that is idle where there is one."""
+    """Work begins at once, and uses an idle task if there is one."""
     tasks, work = Tasks(), Work()
     runners = Runners(tasks, work)
     for number in range(3):
@@ -52,7 +52,7 @@ async def test_as_many_tasks_as_were_busy_at_once_do_everything() -> None:
 
 
 async def test_work_that_fails_leaves_a_line_and_holds_nothing_up() -> None:
-    """Its task ends; another does what comes next."""
+    """The failed work is logged and its task ends; another task does the next work."""
     tasks, work = Tasks(), Work()
     work.go.set()
     runners = Runners(tasks, work)
@@ -62,12 +62,12 @@ async def test_work_that_fails_leaves_a_line_and_holds_nothing_up() -> None:
     runners.start("good")
     await turns()
 
-    assert [entry["event"] for entry in logs] == ["an attempt ended unexpectedly"]
+    assert [entry["event"] for entry in logs] == ["background task failed"]
     assert work.done == ["good"]
 
 
 async def test_closed_runners_end_the_idle_at_once_and_the_busy_after_their_work() -> None:
-    """So that waiting for all tasks ends."""
+    """Waiting for all tasks then ends."""
     tasks, work = Tasks(), Work()
     runners = Runners(tasks, work)
     work.go.set()
@@ -88,7 +88,7 @@ async def test_closed_runners_end_the_idle_at_once_and_the_busy_after_their_work
 
 
 async def test_an_idle_task_keeps_nothing_of_its_last_work() -> None:
-    """Bodies of a thousand attempts would else stay in memory."""
+    """Otherwise the bodies of a thousand attempts would stay in memory."""
 
     class Body:
         pass

@@ -1,4 +1,4 @@
-"""Traces from acceptance to attempts, collected as a real collector does; and nothing where they are off."""
+"""Traces from acceptance to attempts, sent to a real collector; and none if they are disabled."""
 
 import re
 from collections.abc import AsyncIterator, Iterator
@@ -26,14 +26,14 @@ SAMPLED = {"traceparent": f"00-{TRACE}-{PARENT}-01"}
 
 @pytest.fixture
 def collector() -> Iterator[Collector]:
-    """A real collector."""
+    """Yield a real collector."""
     with collecting() as collector:
         yield collector
 
 
 @pytest.fixture
 async def traces(collector: Collector, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Traces]:
-    """Traces to it, soon after they end."""
+    """Yield traces to the collector, exported soon after they end."""
     monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "50")
     traces = Traces.start(collector.url)
     yield traces
@@ -73,7 +73,7 @@ async def start(database: Path, traces: Traces | None, *, to_receivers: bool = F
 
 @pytest.fixture
 async def traced(database: Path, traces: Traces) -> AsyncIterator[Traced]:
-    """An engine that traces, and tells receivers nothing of it."""
+    """Yield an engine that traces, and sends no trace headers to receivers."""
     engine, sender = await start(database, traces)
     yield Traced(engine, traces)
     await engine.stop()
@@ -83,7 +83,7 @@ async def traced(database: Path, traces: Traces) -> AsyncIterator[Traced]:
 async def test_an_event_is_one_trace_from_its_producer_to_its_attempts(
     traced: Traced, collector: Collector, receiver: Receiver
 ) -> None:
-    """The acceptance continues the producer's trace, each attempt is a child of it, and the failed one says why."""
+    """The acceptance continues the producer's trace, each attempt is a child, and the failed one has its error."""
     receiver.answer = lambda received: 500 if received.attempt == 1 else 204
     traced.engine.registry.put(subscriber("orders", receiver.url))
     await traced.post(SAMPLED)
@@ -108,7 +108,7 @@ async def test_an_event_is_one_trace_from_its_producer_to_its_attempts(
 async def test_a_span_has_nothing_of_a_url_but_its_host_and_no_header_or_body(
     traced: Traced, collector: Collector, receiver: Receiver
 ) -> None:
-    """Paths and queries of webhooks carry tokens, and so do headers."""
+    """Paths and queries of webhooks contain tokens, and so do headers."""
     url = f"{receiver.url}/services/path-token?key=query-token"
     traced.engine.registry.put(subscriber("orders", url))
     await traced.post(SAMPLED, body=b'{"secret":"body-token"}')
@@ -125,7 +125,7 @@ async def test_a_span_has_nothing_of_a_url_but_its_host_and_no_header_or_body(
 async def test_what_is_not_sampled_leaves_nothing_behind(
     traced: Traced, collector: Collector, receiver: Receiver
 ) -> None:
-    """A producer that does not sample its trace has no spans here either, and the store keeps no trace."""
+    """If a producer does not sample its trace, there are no spans here, and the store keeps no trace."""
     traced.engine.registry.put(subscriber("orders", receiver.url))
     await traced.post({"traceparent": f"00-{TRACE}-{PARENT}-00"})
     await traced.engine.ended("orders", 1)
@@ -136,7 +136,7 @@ async def test_what_is_not_sampled_leaves_nothing_behind(
 async def test_a_trace_begins_here_where_the_producer_has_none_or_a_broken_one(
     traced: Traced, collector: Collector, receiver: Receiver
 ) -> None:
-    """A root span, of a trace of its own each."""
+    """Each event then gets a root span with a new trace."""
     traced.engine.registry.put(subscriber("orders", receiver.url))
     for headers in ({}, {"traceparent": "nonsense"}, {"traceparent": f"00-{'0' * 32}-{PARENT}-01"}):
         await traced.post(headers)
@@ -148,7 +148,7 @@ async def test_a_trace_begins_here_where_the_producer_has_none_or_a_broken_one(
 async def test_an_attempt_after_a_crash_belongs_to_the_same_trace(
     database: Path, traces: Traces, collector: Collector, receiver: Receiver
 ) -> None:
-    """What another process accepted and could not deliver goes on in its trace."""
+    """After a restart, an event that another process accepted continues its trace."""
     store = await open_store(database, Plan())
     before = await Engine.start(store, Plan(schedule="1ms"))
     receiver.answer = lambda _: 500
@@ -169,7 +169,7 @@ async def test_an_attempt_after_a_crash_belongs_to_the_same_trace(
 async def test_receivers_are_told_of_a_trace_only_where_the_setting_says_so(
     database: Path, traces: Traces, collector: Collector, receiver: Receiver, *, to_receivers: bool
 ) -> None:
-    """Then it is the attempt's own span, so that what the receiver does is a child of that."""
+    """The header then names the attempt's own span, so that the receiver's spans become its children."""
     engine, sender = await start(database, traces, to_receivers=to_receivers)
     engine.registry.put(subscriber("orders", receiver.url))
     await Traced(engine, traces).post({**SAMPLED, "tracestate": "vendor=private"})
@@ -186,7 +186,7 @@ async def test_receivers_are_told_of_a_trace_only_where_the_setting_says_so(
 async def test_without_traces_an_event_that_has_one_is_delivered_all_the_same(
     database: Path, traces: Traces, collector: Collector, receiver: Receiver
 ) -> None:
-    """Traces were switched off by a restart."""
+    """An event whose trace is stored is delivered after a restart without traces."""
     engine, sender = await start(database, None)
     engine.registry.put(subscriber("orders", receiver.url))
     await Traced(engine, traces).post(SAMPLED)
@@ -198,7 +198,7 @@ async def test_without_traces_an_event_that_has_one_is_delivered_all_the_same(
 
 
 async def test_a_request_that_is_refused_has_its_status_and_not_its_words(traces: Traces, collector: Collector) -> None:
-    """Words may quote what was sent; a refusal is no error of ours, a fault is one."""
+    """The error text may quote the request; a refusal does not mark the span as an error, a fault does."""
     for error in (ProblemError(422, "said whsec_abc"), ZeroDivisionError("said whsec_abc")):
         with (
             pytest.raises(type(error)),
@@ -213,7 +213,7 @@ async def test_a_request_that_is_refused_has_its_status_and_not_its_words(traces
 
 
 async def test_the_sdk_s_own_variables_hold(collector: Collector, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Another name of the service, headers for the collector, and a sampler that lets nothing through."""
+    """The SDK's variables set the service name, the collector's headers, and a sampler that drops every trace."""
     monkeypatch.setenv("OTEL_SERVICE_NAME", "webhooks")
     monkeypatch.setenv("OTEL_RESOURCE_ATTRIBUTES", "deployment.environment.name=test")
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", "authorization=Bearer%20abc")
@@ -233,7 +233,7 @@ async def test_the_sdk_s_own_variables_hold(collector: Collector, monkeypatch: p
 
 
 async def test_the_latency_has_the_trace_as_its_exemplar(traced: Traced, receiver: Receiver) -> None:
-    """OpenMetrics only; so Grafana leads from a slow bucket to a trace."""
+    """In OpenMetrics only; Grafana then links a slow bucket to a trace."""
     traced.engine.registry.put(subscriber("orders", receiver.url))
     await traced.post(SAMPLED)
     await traced.engine.ended("orders", 1)

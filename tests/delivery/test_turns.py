@@ -1,4 +1,4 @@
-"""Attempts of one process are bounded over all endpoints, and no endpoint takes more than its turn.
+"""Attempts of one replica are bounded over all endpoints, and no endpoint takes more than its turn.
 
 All endpoints here are in one namespace, so half of `in_flight` stays free for others.
 """
@@ -10,7 +10,7 @@ from hookwright_dev.receiver import Receiver
 
 
 async def test_no_more_attempts_are_under_way_than_the_bound(start: Start, receiver: Receiver) -> None:
-    """However many endpoints could have some; then all that waited goes out."""
+    """All pending deliveries are then sent."""
     engine = await start(Plan(in_flight=10))
     receiver.answer = busy = Busy()
     for number in range(8):
@@ -26,7 +26,7 @@ async def test_no_more_attempts_are_under_way_than_the_bound(start: Start, recei
 
 
 async def test_an_endpoint_that_hangs_holds_its_own_places_and_no_more(start: Start, receiver: Receiver) -> None:
-    """The others share the rest."""
+    """The other endpoints share the rest."""
     engine = await start(Plan(in_flight=12))
     async with Receiver() as hanging:
         hanging.answer = busy = Busy()
@@ -40,7 +40,7 @@ async def test_an_endpoint_that_hangs_holds_its_own_places_and_no_more(start: St
 
 
 async def test_endpoints_that_wait_for_a_place_are_served_in_turn(start: Start, receiver: Receiver) -> None:
-    """With one place for all, one that has little waits for one attempt of each other one, not for a backlog."""
+    """With one place for all, an endpoint waits for one attempt of each other endpoint, not for their backlog."""
     engine = await start(Plan(in_flight=1))
     receiver.answer = busy = Busy()
     for name in ("long", "short", "other"):
@@ -59,7 +59,7 @@ async def test_endpoints_that_wait_for_a_place_are_served_in_turn(start: Start, 
 async def test_a_place_is_free_again_after_an_attempt_of_an_endpoint_that_was_deleted(
     start: Start, receiver: Receiver
 ) -> None:
-    """And one that went while it waited for its turn is passed over."""
+    """An endpoint that was deleted while it waited for its turn is skipped."""
     engine = await start(Plan(in_flight=1))
     receiver.answer = busy = Busy()
     for name in ("first", "second", "third"):

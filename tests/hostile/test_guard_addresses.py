@@ -183,9 +183,9 @@ TUNNELS: dict[str, tuple[Spelling, str]] = {
 """IPv6 addresses that hold an IPv4 address for a tunnel: they are refused as tunnels."""
 
 TRICKS = {
-    "a user before the host": ("http://example.com@127.0.0.1/", "invalid URL: what follows // is a user"),
-    "a user and a port before the host": ("http://example.com:80@127.0.0.1/", "invalid URL: what follows // is a user"),
-    "a user that is the address": ("http://127.0.0.1@127.0.0.1/", "invalid URL: what follows // is a user"),
+    "a user before the host": ("http://example.com@127.0.0.1/", "invalid URL: it has a user or password"),
+    "a user and a port before the host": ("http://example.com:80@127.0.0.1/", "invalid URL: it has a user or password"),
+    "a user that is the address": ("http://127.0.0.1@127.0.0.1/", "invalid URL: it has a user or password"),
     "an encoded @": ("http://example.com%40127.0.0.1/", "name not found: example.com%40127.0.0.1"),
     "a backslash before the @": ("http://127.0.0.1\\@example.com/", "invalid URL"),
     "a fragment before the @": ("http://127.0.0.1#@example.com/", "address refused: 127.0.0.1 is a loopback"),

@@ -1,4 +1,4 @@
-"""Following one event through both processes: by its request id in the logs, by its trace in a collector."""
+"""One event through both processes: by its request id in the logs, and by its trace in a collector."""
 
 import json
 import os
@@ -46,7 +46,7 @@ class Site:
         eventually(lambda: "Delivering" in self.said(name), f"{name} is ready")
 
     def said(self, name: str) -> str:
-        """Return what the conditions of an endpoint say."""
+        """Return the messages of an endpoint's conditions."""
         kubectl, path = self.organization.cluster.kubectl, "jsonpath={.status.conditions}"
         return kubectl("get", "hwep", name, "-n", self.organization.name, "-o", path).stdout
 
@@ -62,7 +62,7 @@ class Site:
 
 @pytest.fixture(scope="module")
 def site(control_plane: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    """An organization of its own, all of it in one namespace."""
+    """Yield a site with its own organization in one namespace."""
     install(control_plane)
     namespace = f"following-{os.getpid()}"
     control_plane.kubectl("create", "namespace", namespace)
@@ -87,7 +87,7 @@ def _at(receiver: Received, host: str) -> str:
 
 
 def test_an_event_is_found_by_the_id_of_its_request_and_by_its_trace(site: Site) -> None:
-    """The caller's id comes back, stands in the operator's log, and leads to the delivery and its spans."""
+    """The caller's id is in the answer and in the operator's log, and leads to the delivery and its spans."""
     site.endpoint("orders", "delivered", _at(site.receiver, "localhost"))
     traced = {"X-Request-Id": "support-case-7", "traceparent": f"00-{TRACE}-{PARENT}-01"}
     answer = site.send("delivered", **traced)
@@ -105,7 +105,7 @@ def test_an_event_is_found_by_the_id_of_its_request_and_by_its_trace(site: Site)
 
 
 def test_a_delivery_goes_on_in_its_trace_when_the_operator_is_killed(site: Site) -> None:
-    """The attempt of the next process is a child of the acceptance of the one before."""
+    """The attempt of the next process is a child of the acceptance by the killed one."""
     site.receiver.status = 500
     site.endpoint("crash", "bounced", _at(site.receiver, "localhost"))
     assert site.send("bounced", traceparent=f"00-{TRACE[::-1]}-{PARENT}-01").status_code == 202
@@ -123,7 +123,7 @@ def test_a_delivery_goes_on_in_its_trace_when_the_operator_is_killed(site: Site)
 
 
 def test_the_host_lists_of_the_settings_hold_for_attempts(site: Site) -> None:
-    """No special network is open; one name is, and of what lies below it, one is denied before it is looked up."""
+    """No special network is allowed; one name is, and one subdomain of it is denied before its look-up."""
     site.endpoint("literal", "opened", _at(site.receiver, "127.0.0.1"))
     site.endpoint("denied", "clicked", _at(site.receiver, "denied.localhost"))
     before = len(site.receiver.requests)
@@ -136,8 +136,8 @@ def test_the_host_lists_of_the_settings_hold_for_attempts(site: Site) -> None:
 
 
 def test_a_delivery_that_is_given_up_has_its_event_in_the_log(site: Site) -> None:
-    """Beside the ids of the delivery and of its endpoint; the request's id belongs to no retry."""
-    (line,) = eventually_lines(site, event="delivery given up", endpoint="denied")
+    """The log line has the ids of the delivery, its endpoint and its event; a retry has no request id."""
+    (line,) = eventually_lines(site, event="delivery failed", endpoint="denied")
     (attempt, *_) = site.collector.named("attempt", endpoint="denied")
     assert line["event_id"] == attempt.attributes["hookwright.event.id"]
     assert line["delivery"] == attempt.attributes["hookwright.delivery.id"]
@@ -146,13 +146,13 @@ def test_a_delivery_that_is_given_up_has_its_event_in_the_log(site: Site) -> Non
 
 
 def eventually_lines(site: Site, **fields: str) -> list[dict[str, Any]]:
-    """Return the operator's lines with these fields, once there are some."""
+    """Wait for the operator's lines with these fields, and return them."""
     eventually(lambda: site.lines(site.operator, **fields) != [], f"a line with {fields}", seconds=20)
     return site.lines(site.operator, **fields)
 
 
 def test_no_span_has_a_secret_or_a_url_or_a_body(site: Site) -> None:
-    """After all of the above."""
+    """The spans of all tests above are checked."""
     told = "".join(span.text for span in site.collector.spans) + json.dumps(site.collector.headers)
     assert "orders" in told
     kept = (site.client.headers["x-service-key"], (site.api.folder / "operator-token").read_text())
@@ -161,7 +161,7 @@ def test_no_span_has_a_secret_or_a_url_or_a_body(site: Site) -> None:
 
 
 def test_a_request_without_an_id_gets_one_on_every_answer_of_the_api(site: Site) -> None:
-    """Refusals too, and each request its own."""
+    """Refusals have one too, and each request has its own."""
     told = [site.client.get(path).headers["x-request-id"] for path in ("/v1/webhooks", "/nowhere", "/v1/auth/me")]
     assert len(set(told)) == 3
     assert all(len(one) == 32 for one in told)

@@ -1,4 +1,4 @@
-"""After a busy session no secret is in logs, metrics, Events or what kubectl describes; and what is of note is."""
+"""After a busy session no secret is in logs, metrics, Events or the output of kubectl describe."""
 
 import json
 
@@ -24,30 +24,30 @@ def _told(session: Session) -> dict[str, str]:
 
 
 def test_no_secret_is_told_anywhere(session: Session) -> None:
-    """Signing secrets old and new, API keys, tokens, passwords right and wrong, session keys, password hashes."""
+    """No signing secret, API key, token, password, session key or password hash appears, old or new, valid or not."""
     told = _told(session)
     assert all(told[where] for where in told if where != "Events of the installation")
     assert len(session.secrets) >= 12
     for what, secret in session.secrets.items():
         assert len(secret) >= 16, what
-        # A static header stands in the spec of its endpoint, so its description shows it; docs/security.md says so.
+        # The spec of an endpoint has the static header, so its description shows it; docs/security.md says so.
         shown = {"description"} if what == "static header" else set()
         leaks = [where for where, text in told.items() if secret in text and where not in shown]
         assert not leaks, f"{what} is in {leaks}"
 
 
 def test_the_search_would_find_a_secret(session: Session) -> None:
-    """What is no secret and of note is found by the same search."""
+    """The same search finds values that are not secret."""
     told = _told(session)
     assert "sender-key" in told["Events"]
     assert "orphan" in told["description"]
-    assert "delivery given up" in told["operator's log"]
+    assert "delivery failed" in told["operator's log"]
 
 
 def test_a_delivery_that_is_given_up_is_one_line_of_the_log(session: Session) -> None:
-    """With the delivery, its endpoint, and why."""
+    """The line names the delivery, its endpoint, and the error."""
     lines = [json.loads(line) for line in session.operator.log.read_text().splitlines()]
-    (line,) = [line for line in lines if line["event"] == "delivery given up"]
+    (line,) = [line for line in lines if line["event"] == "delivery failed"]
     assert line["delivery"].startswith("dlv_")
     assert (line["namespace"], line["endpoint"]) == (session.namespace, "dead")
     assert line["error"] == "connection refused"
@@ -56,7 +56,7 @@ def test_a_delivery_that_is_given_up_is_one_line_of_the_log(session: Session) ->
 
 @pytest.mark.parametrize("process", ["operator", "api"])
 def test_every_line_of_a_json_log_is_json(session: Session, process: str) -> None:
-    """Libraries' lines too, each with its level, its logger and a time in UTC."""
+    """Libraries' lines are JSON too, each with its level, its logger and a time in UTC."""
     log = session.operator.log if process == "operator" else session.api.log
     lines = log.read_text().splitlines()
     assert lines

@@ -1,4 +1,4 @@
-"""Pure: what is kept of a receiver's answer."""
+"""Pure: the part of a receiver's response that the delivery log keeps."""
 
 import codecs
 import re
@@ -8,19 +8,19 @@ from email.utils import parsedate_to_datetime
 from typing import Final
 
 _WBITS: Final = {"gzip": (31,), "x-gzip": (31,), "deflate": (15, -15)}
-"""zlib's window arguments by content coding; "deflate" is sent with and without zlib's header (RFC 9110 8.4.1.2)."""
+"""Window arguments of zlib by content coding; "deflate" is sent with and without zlib's header (RFC 9110 8.4.1.2)."""
 _SECONDS: Final = re.compile(r"[0-9]{1,9}")
 
 
 def excerpt(body: bytes, coding: str, limit: int) -> str:
-    """Return the beginning of an answer as text.
+    """Return the beginning of a response body as text.
 
     Args:
-        body: the first bytes of the answer as they came.
-        coding: its Content-Encoding; of one that is not understood the excerpt just says so.
-        limit: how many bytes to keep, counted after decompression, of which no more is inflated.
+        body: the first bytes of the response body as received.
+        coding: the response's Content-Encoding. If it is not supported, the excerpt only names it.
+        limit: how many bytes to keep, counted after decompression. No more bytes than this are decompressed.
 
-    Bytes that are no UTF-8, and NUL, which PostgreSQL cannot keep in a text, become U+FFFD.
+    Invalid UTF-8 becomes U+FFFD. NUL does too, because PostgreSQL cannot store it in a text.
     """
     plain = _inflated(body, coding.strip().lower(), limit)
     if plain is None:
@@ -33,7 +33,8 @@ def excerpt(body: bytes, coding: str, limit: int) -> str:
 def retry_after_ms(value: str, now: float) -> int | None:
     """Return how many milliseconds from ``now`` (seconds since the epoch) a Retry-After asks to wait.
 
-    It is a number of seconds or an HTTP date (RFC 9110 10.2.3); None for anything else, 0 for the past.
+    The header is a number of seconds or an HTTP date (RFC 9110 10.2.3). The result is 0 for a time in the past
+    and None for any other value.
     """
     value = value.strip()
     if _SECONDS.fullmatch(value):

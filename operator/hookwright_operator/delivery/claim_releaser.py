@@ -1,4 +1,4 @@
-"""Releases claims that this process does not use, so that any replica may claim these deliveries."""
+"""Release of claims that this replica does not use, so that any replica may claim these deliveries."""
 
 from collections.abc import Callable, Iterable, Sequence
 
@@ -11,7 +11,7 @@ from hookwright_operator.store.shards import shard_of
 
 
 class ClaimReleaser:
-    """Releases claims in the background, however long the store does not answer.
+    """Releases claims in the background, and retries for as long as the store fails.
 
     Args:
         store: has the claims.
@@ -34,7 +34,7 @@ class ClaimReleaser:
 
     async def _release_until_done(self, ids: Sequence[str], uids: Iterable[str]) -> None:
         try:
-            await persist(lambda: self._store.release(ids), "store refuses to release claims, retrying")
+            await persist(lambda: self._store.release(ids), "claims not released, retrying")
         finally:
             for uid in uids:
                 self._ground.end(shard_of(uid))

@@ -1,4 +1,4 @@
-"""Claims for the lanes that ask, many in one transaction."""
+"""Claims for the endpoint queues that ask for deliveries, many in one transaction."""
 
 import asyncio
 from collections import Counter
@@ -22,7 +22,7 @@ _FIRST_BACKOFF: Final = 0.1
 
 
 class Feeds(Protocol):
-    """Whoever has the lanes."""
+    """Owner of the endpoint queues."""
 
     def claim_room(self) -> AbstractContextManager[int]:
         """Reserve bytes for the bodies of one claim."""
@@ -31,25 +31,25 @@ class Feeds(Protocol):
         """Return how many deliveries a lane may claim now."""
 
     def take_in(self, claimed: Sequence[Claimed], *, lapses: int) -> None:
-        """Put claimed deliveries into their lanes; before the claim the lease had lapsed so many times."""
+        """Put claimed deliveries into their queues; ``lapses`` counts the claim lease expiries before the claim."""
 
     def later(self, lane: Lane, due_ms: int) -> None:
-        """Take note of when the store has more for a lane."""
+        """Note when the next delivery of a queue that is only in the store is due."""
 
     def pump(self, lane: Lane) -> None:
-        """Start what may start in a lane, and ask for more where there is room."""
+        """Start the attempts of a queue that may start, and claim more if there is room."""
 
     @property
     def lapses(self) -> int:
-        """How often the lease has lapsed."""
+        """How often the claim lease has expired."""
 
 
 class Claims:
-    """Serves the lanes that ask: namespaces take turns, and so do the lanes of one namespace.
+    """Claims for the queues that ask: namespaces take turns, and so do the queues of one namespace.
 
     Args:
         store: where to claim.
-        feeds: who gets what is claimed.
+        feeds: has the queues that get the claimed deliveries.
     """
 
     def __init__(self, store: Store, feeds: Feeds) -> None:
@@ -58,12 +58,12 @@ class Claims:
         self._wake = asyncio.Event()
 
     def ask(self, lane: Lane) -> None:
-        """Claim for a lane soon."""
+        """Claim for a queue soon."""
         self._hungry.add(lane)
         self._wake.set()
 
     async def run(self) -> None:
-        """Claim for whoever asks, until cancelled."""
+        """Claim for the queues that ask, until cancelled."""
         while True:
             await self._wake.wait()
             await until_done(self._claim, backoff=_FIRST_BACKOFF, refused=_warn)
@@ -102,11 +102,14 @@ class Claims:
 
 
 def _warn(error: StoreError) -> None:
-    log.warning("the store gives no deliveries right now", error=str(error))
+    log.warning("claim failed, retrying", error=str(error))
 
 
 def _short(wants: Sequence[tuple[Lane, int, int]], claimed: Sequence[Claimed]) -> list[Lane]:
-    """Return the lanes that got less than they wanted: the store has no more for them, unless it was told since."""
+    """Return the queues that got less than they wanted.
+
+    The store has no more for such a queue, unless a delivery was added since the claim began.
+    """
     got = Counter([delivery.endpoint_uid for delivery in claimed])
     short = []
     for lane, want, seen in wants:

@@ -1,7 +1,7 @@
-"""The HTTP client behind the sender: connections to receivers, kept for the next attempt.
+"""HTTP client of the sender: connections to receivers, kept for the next attempt.
 
-It does what a delivery needs and no more: no redirects, no proxies, no cookies, no repeating of its own.
-Every address is judged when its socket is made.
+The client does only what a delivery needs: no redirects, no proxies, no cookies, no retries.
+The guard checks every address when its socket is created.
 """
 
 import asyncio
@@ -21,21 +21,21 @@ from hookwright_operator.delivery.resolver import GuardedResolver
 from hookwright_operator.errors import RefusedAddressError
 
 _SWEEP: Final = 0.5
-"""Seconds between looks at how long connections have been idle."""
+"""Seconds between checks how long connections have been idle."""
 _CLOSED_AT_ONCE: Final = 16
-"""Idle connections that are closed if no descriptor is left for a new one."""
+"""Idle connections to close if no descriptor is left for a new one."""
 _NEXT_ADDRESS: Final = 0.25
-"""Seconds after which the next address is tried beside one that does not answer (RFC 8305 5)."""
+"""Seconds after which the next address is tried in parallel if one does not answer (RFC 8305 5)."""
 
 
 class Client:
     """Connections to all receivers, as many as there are attempts at once.
 
     Args:
-        guard: judges every address before it is connected to.
+        guard: checks every address before a connection to it.
         resolver: finds addresses.
         tls: context for https.
-        idle: connections without a request that are kept at most.
+        idle: maximum number of connections without a request.
     """
 
     def __init__(self, guard: Guard, resolver: GuardedResolver, tls: ssl.SSLContext, idle: int) -> None:
@@ -51,18 +51,19 @@ class Client:
     async def post(
         self, origin: Origin, request: Sequence[bytes], exchange: Exchange, deadline: float, *, namespace: str
     ) -> None:
-        """Send a request and read its answer into ``exchange``.
+        """Send a request and read its response into ``exchange``.
 
         Args:
-            origin: where to.
+            origin: host and port to send to.
             request: all its bytes, head and body, in one part or more.
-            exchange: takes the answer, how far the attempt has come, and how long it waited in a queue of ours.
-            deadline: of all of it, by the loop's clock; the wait in our queue comes on top.
-            namespace: for whom.
+            exchange: receives the response, the step that the attempt has reached, and how long it waited in a queue of
+                this process.
+            deadline: of the whole request, by the event loop's clock; the wait in this process's queue is added to it.
+            namespace: the endpoint's namespace.
 
         Raises:
-            AttemptError: the name was not found, or there was no answer that is HTTP.
-            DeadlineError: the time is up.
+            AttemptError: the name was not found, or there was no HTTP response.
+            DeadlineError: the deadline passed.
             RefusedAddressError: the guard refuses the address.
             NoPlaceError: there was no place for the name look-up.
             OSError: no connection could be made, or it broke; ``ssl.SSLError`` too.
@@ -109,7 +110,7 @@ class Client:
                 addresses = [origin.host] if literal else await self._addresses(origin, namespace)
                 connection = await self._connected_somehow(origin, addresses, exchange)
         except TimeoutError as error:
-            # The network's own ETIMEDOUT is one as well.
+            # The network's own ETIMEDOUT is a TimeoutError too.
             raise DeadlineError if limit.expired() else error from None
         self._open.add(connection)
         connection.closed.add_done_callback(lambda _: self._open.discard(connection))
@@ -138,7 +139,7 @@ class Client:
         return await self._connected(origin, addresses, exchange)
 
     async def _connected(self, origin: Origin, addresses: list[str], exchange: Exchange) -> Connection:
-        """Connect to the first address that lets us, in TLS if that is asked for."""
+        """Connect to the first address that accepts, with TLS if the origin requires it."""
         own_faults: list[OSError] = []
 
         def guarded_socket(info: aiohappyeyeballs.AddrInfoType) -> socket.socket:
@@ -158,7 +159,7 @@ class Client:
                     left, happy_eyeballs_delay=_NEXT_ADDRESS, interleave=1, socket_factory=guarded_socket
                 )
             except OSError as error:
-                # The race reports faults of several kinds as one without a number.
+                # If addresses fail for different reasons, aiohappyeyeballs raises one error without an errno.
                 raise (own_faults[0] if own_faults else error) from None
             peer = connected.getpeername()[0]
             try:
@@ -166,7 +167,7 @@ class Client:
                     Connection,
                     sock=connected,
                     ssl=self._tls if origin.tls else None,
-                    # Certificates hold names without the dot that may end one.
+                    # Certificates contain names without a trailing dot.
                     server_hostname=origin.host.rstrip(".") if origin.tls else None,
                 )
             except OSError:
@@ -179,10 +180,10 @@ class Client:
 
 
 class _Socket(socket.socket):
-    """A socket that notes if its connection failed for a lack of this process, and not for the receiver.
+    """Socket that records errors of connecting that this process caused, not the receiver.
 
     Args:
-        own_faults: takes such errors.
+        own_faults: list to which such errors are added.
     """
 
     def __init__(self, family: int, kind: int, protocol: int, *, own_faults: list[OSError]) -> None:
@@ -202,7 +203,7 @@ class _Socket(socket.socket):
 
 
 def _has_route(family: int, address: tuple[object, ...]) -> bool:
-    """Return whether a datagram socket, which needs no port of TCP, can be connected to an address; sends nothing."""
+    """Return whether a datagram socket, which needs no TCP port, can be connected to an address; sends nothing."""
     try:
         with socket.socket(family, socket.SOCK_DGRAM) as probe:
             probe.connect(address)

@@ -1,4 +1,4 @@
-"""One alarm for all lanes: it rings for each when the store has something due for it."""
+"""One timer for all endpoint queues, which fires when a delivery of a queue in the store is due."""
 
 import asyncio
 import heapq
@@ -8,16 +8,16 @@ from typing import Final
 from hookwright_operator.delivery.lanes import Lane
 
 _LONGEST: Final = 60.0
-"""Seconds after which the clock is looked at again, for it may have been set."""
+"""Seconds after which the clock is read again, because it may have been set."""
 
 
 class Dues:
-    """Knows which lane's time comes next.
+    """Due times of endpoint queues, earliest first.
 
     Args:
-        lanes: by endpoint uid; those that are not in it any more are passed over.
+        lanes: queues by endpoint uid; due times of queues that are no longer in it are ignored.
         clock_ms: the time.
-        ring: called with each lane whose time has come.
+        ring: called with each queue whose due time has come.
     """
 
     def __init__(self, lanes: Mapping[str, Lane], clock_ms: Callable[[], int], ring: Callable[[Lane], None]) -> None:
@@ -27,14 +27,14 @@ class Dues:
         self._closed = False
 
     def add(self, lane: Lane, due_ms: int) -> None:
-        """Ring for a lane at a time, unless it has an earlier one."""
+        """Call ``ring`` for a queue at a time, unless the queue has an earlier time already."""
         if lane.due_ms is None or due_ms < lane.due_ms:
             lane.due_ms = due_ms
             heapq.heappush(self._due, (due_ms, lane.endpoint.uid))
             self._set_alarm()
 
     def close(self) -> None:
-        """Ring no more."""
+        """Stop the timer."""
         self._closed = True
         self._set_alarm()
 

@@ -1,7 +1,7 @@
-"""Pure: why an attempt failed, in plain words for the delivery log.
+"""Pure: the reasons of failed attempts as text for the delivery log.
 
-The words name hosts, addresses and status codes. They never quote a header, a secret, a URL's query
-or what an exception happens to say, because they are shown to people and kept for weeks.
+The texts name hosts, addresses and status codes. They never quote a header, a secret, a URL's query or the
+text of an exception, because users read them and the store keeps them for weeks.
 """
 
 import errno
@@ -26,7 +26,7 @@ _ERRNO_WORDS: Final = {
     errno.EMFILE: "too many open files in this process",
 }
 NOT_FOUND: Final = frozenset({socket.EAI_NONAME, getattr(socket, "EAI_NODATA", socket.EAI_NONAME)})
-"""The resolver's answers that say: the name has no address."""
+"""The resolver's error codes for a name that has no address."""
 _OWN_FAULTS: Final = {
     errno.EMFILE: "descriptors",
     errno.ENFILE: "descriptors",
@@ -37,15 +37,15 @@ _OWN_FAULTS: Final = {
 
 
 class AttemptError(Exception):
-    """An attempt cannot be made or got no usable answer; the message is fit for the delivery log."""
+    """An attempt that cannot be made or got no usable response; the message is fit for the delivery log."""
 
 
 class DeadlineError(Exception):
-    """An attempt's time is up."""
+    """An attempt that exceeded its timeout."""
 
 
 class NoPlaceError(Exception):
-    """A look-up got no place in time.
+    """A look-up that got no place in time.
 
     Attributes:
         reason: ``namespace_lookups`` if the namespace uses all its places, else ``lookups``.
@@ -57,7 +57,7 @@ class NoPlaceError(Exception):
 
 
 class Step(StrEnum):
-    """How far an attempt has come."""
+    """Steps of an attempt, in order."""
 
     LOOKUP = "looking up the name"
     CONNECT = "connecting"
@@ -78,15 +78,16 @@ def status_words(status: int) -> str:
 
 
 def timeout_words(timeout: float, step: Step) -> str:
-    """Return the words for an attempt that ran into its timeout, in seconds."""
+    """Return the text for an attempt that exceeded its timeout, in seconds."""
     return f"timed out after {timeout:g} s while {step}"
 
 
 def own_fault(error: BaseException) -> str:
-    """Return what this process lacked for an attempt, '' if the attempt failed for another reason.
+    """Return which resource this process lacked for an attempt, '' if the attempt failed for another reason.
 
-    Such a fault says nothing about the receiver. Values are those of ``hookwright_own_faults_total``'s label.
-    ``EADDRNOTAVAIL`` counts as a lack of local ports; the client has ruled out an address family without a route.
+    Such a fault gives no information about the receiver. The values are those of ``hookwright_own_faults_total``'s
+    label. ``EADDRNOTAVAIL`` counts as a lack of local ports, because the client has already excluded an address
+    family without a route.
     """
     match error:
         case NoPlaceError():
@@ -101,12 +102,12 @@ def own_fault(error: BaseException) -> str:
 
 
 def lookup_words(error: OSError, host: str) -> str:
-    """Return the words for what a look-up raised."""
+    """Return the text for an error of a look-up."""
     return f"name not found: {host}" if error.errno in NOT_FOUND else f"name lookup failed: {host}"
 
 
 def fault_words(error: Exception, step: Step) -> str:
-    """Return the words for what the client, ssl or the socket raised, '' for what nobody expects."""
+    """Return the text for an error of the client, ssl or the socket, '' for an unexpected error."""
     words = ""
     match error:
         case AttemptError() | NoPlaceError():
@@ -131,9 +132,9 @@ def _socket_words(error: OSError, step: Step) -> str:
 
 
 def _unconnected_words(error: OSError) -> str:
-    """Return the words for a connection that was not made and whose error has no errno."""
+    """Return the text for a connection that was not made and whose error has no errno."""
     if isinstance(error, ConnectionError):
-        # What both event loops raise if the peer hangs up amid the handshake; they lose its alert, if it sent one.
+        # Both event loops raise this if the peer closes during the handshake. The TLS alert, if there was one, is lost.
         return "TLS: connection closed during the handshake"
-    # aiohappyeyeballs' way of saying that several addresses failed differently.
+    # aiohappyeyeballs raises an error without errno if several addresses failed for different reasons.
     return "cannot connect: no address of the host answers"

@@ -1,7 +1,7 @@
-"""Which addresses deliveries may connect to: the one guard of every client that leaves the cluster.
+"""Guard of the addresses that deliveries may connect to, used by every client that leaves the cluster.
 
-The resolver passes on only addresses that the guard lets through. The socket is judged once more when it is made,
-because literal addresses never come by a resolver, so what is connected to has always been judged.
+The resolver returns only addresses that the guard allows. The guard checks again when a socket is created, because
+literal addresses do not pass through the resolver. So no connection goes to an unchecked address.
 """
 
 import re
@@ -21,15 +21,15 @@ _MAPPED: Final = IPv6Network("::ffff:0:0/96")
 
 
 class Guard:
-    """Judges addresses: public unicast ones pass, all others only if the installation allows them.
+    """Rules for addresses: public unicast ones pass, all others only if the installation allows them.
 
-    Denied networks and hosts win over allowed ones, allowed ones over the special ranges. There are
-    no built-in exemptions. An IPv6 form of an IPv4 address is judged as the IPv4 address that it reaches.
+    Denied networks and hosts override allowed ones. Allowed ones override the special ranges. There are
+    no built-in exemptions. An IPv6 form of an IPv4 address is checked as the IPv4 address that it reaches.
 
     Args:
         allowed: networks that pass although they are special (HOOKWRIGHT_ALLOWED_NETWORKS).
         denied: networks that never pass, such as the cluster's own ranges (HOOKWRIGHT_DENIED_NETWORKS).
-        allowed_hosts: host suffixes (``hooks.svc.cluster.local``) whose addresses pass although special
+        allowed_hosts: host suffixes (``hooks.svc.cluster.local``) whose addresses pass although they are special
             (HOOKWRIGHT_ALLOWED_HOSTS).
         denied_hosts: host suffixes that are never delivered to (HOOKWRIGHT_DENIED_HOSTS).
 
@@ -52,30 +52,30 @@ class Guard:
         self._refusal = lru_cache(maxsize=_JUDGED)(self._judge)
 
     def check(self, address: str | Address, host: str = "") -> None:
-        """Let an address pass, or raise.
+        """Check an address.
 
         Args:
             address: numeric, with or without a scope id (``fe80::1%eth0``).
-            host: the name it was found under, for the allowed host suffixes.
+            host: the name that resolved to it; compared with the allowed host suffixes.
 
         Raises:
-            RefusedAddressError: it is denied, special and not allowed, or no numeric address at all.
+            RefusedAddressError: the address is denied, special and not allowed, or not numeric.
         """
         refusal, final = self._refusal(str(address))
         if refusal and (final or not _matches(host, self._allowed_hosts)):
             raise RefusedAddressError(refusal)
 
     def check_host(self, host: str) -> None:
-        """Let a host name pass, or raise.
+        """Check a host name.
 
         Raises:
-            RefusedAddressError: its suffix is denied.
+            RefusedAddressError: the name's suffix is denied.
         """
         if self._denied_hosts and _matches(host, self._denied_hosts):
             raise RefusedAddressError(f"{host} is denied by this installation")
 
     def _judge(self, text: str) -> tuple[str, bool]:
-        """Return why an address is refused ('' if it passes), and whether no host suffix can change that."""
+        """Return why an address is refused ('' if it passes), and whether this overrides allowed host suffixes."""
         try:
             address = _without_scope(ip_address(text))
         except ValueError:
@@ -93,7 +93,7 @@ class Guard:
 
 
 def is_literal(host: str) -> bool:
-    """Whether a URL's host is an address, or is meant to be one, and no name."""
+    """Return whether a URL's host is written as an address and not as a name."""
     return ":" in host or host.replace(".", "").isdigit()
 
 
@@ -114,7 +114,7 @@ def _within(networks: tuple[Network, ...], *addresses: Address) -> bool:
 
 
 def host_suffix(written: str) -> str:
-    """Return a domain as hosts are compared with it; ``.example.com`` and ``*.example.com`` are the same.
+    """Return a domain in the form that host names are compared with; ``.example.com`` equals ``*.example.com``.
 
     Raises:
         ValueError: it is no domain (RFC 1123), or one that is not written in ASCII.
@@ -122,7 +122,7 @@ def host_suffix(written: str) -> str:
     suffix = _plain(written.strip().removeprefix("*")).removeprefix(".")
     if not suffix.isascii():
         raise ValueError(
-            f"{written!r} is not in ASCII; write the domain as it is looked up, such as xn--bcher-kva.example"
+            f"{written!r} is not in ASCII; write the domain in its IDNA form, such as xn--bcher-kva.example"
         )
     if len(suffix) > _LONGEST_NAME or not _DOMAIN.fullmatch(suffix) or suffix.rpartition(".")[2].isdecimal():
         raise ValueError(

@@ -1,10 +1,10 @@
-"""Tells the cluster what deliveries have shown of endpoints, rarely: an event costs no Kubernetes write.
+"""Reports of delivery results to the cluster at a low rate, so that an event costs no Kubernetes write.
 
-An endpoint's counts are published soon after something changed, and then no more often than the interval;
-a delivery that was given up is published soon in any case. All endpoints together write at a bounded rate.
+An endpoint's counts are published soon after a change, and then at most once per interval. A failed delivery is
+published soon in any case. All endpoints together write at a bounded rate.
 
-Only the process that leads publishes. The others report to it what they have seen, at the same pace; a report that
-gets lost is made good when the leader compares what statuses show with what the store keeps.
+Only the leader publishes. Other replicas send their results to it at the same rate. If such a report is lost, the
+leader corrects the status later, when it compares statuses with the counts in the store.
 """
 
 import asyncio
@@ -30,15 +30,15 @@ _FAILURE_INTERVAL: Final = 5.0
 _PER_TICK: Final = 20
 _TICK: Final = 0.5
 _REPORTED_CHARACTERS: Final = 500
-"""Of an error's words: a notice carries some 8000 bytes."""
+"""Length limit of an error text, because a notification carries about 8,000 bytes."""
 
 
 class Report(BaseModel):
-    """What a process that does not lead has seen of an endpoint since it last reported.
+    """Results of one endpoint that a replica has seen since its last report to the leader.
 
     Attributes:
-        error: of the last attempt, empty where it delivered; None where no attempt was made.
-        failures: how many deliveries were given up.
+        error: of the last attempt, empty if it delivered; None if no attempt was made.
+        failures: how many deliveries failed.
         limited_to: how many attempts at once the endpoint gets while its attempts time out, None otherwise.
     """
 
@@ -49,7 +49,7 @@ class Report(BaseModel):
 
 
 class CountsStore(Protocol):
-    """What publishing needs of the store."""
+    """The part of the store that publishing needs."""
 
     async def counts_of(self, endpoint_uid: str) -> Counts | None:
         """Return an endpoint's counters."""
@@ -57,7 +57,7 @@ class CountsStore(Protocol):
 
 @dataclass(slots=True)
 class _Pulse:
-    """What happened at one endpoint since its counts were last published."""
+    """Results of one endpoint since its counts were last published."""
 
     due_at: float
     error: str | None = None
@@ -66,13 +66,14 @@ class _Pulse:
 
 
 class HealthPublisher:
-    """Gathers what became of attempts and hands it, at its time, to reconciling.
+    """Collects the results of attempts and passes them to reconciling when they are due.
 
     Args:
-        publish: is given the endpoint and its health; it writes the status.
-        interval: seconds between two publications of one endpoint, failures apart.
-        leads: tells whether this process publishes.
-        report: is given, while it does not, what is for the one that does; each word is a `Report`, for `heard` there.
+        publish: called with the endpoint and its health; writes the status.
+        interval: seconds between two publications of one endpoint; failed deliveries are published earlier.
+        leads: returns whether this replica is the leader.
+        report: called with texts for the leader while this replica is not the leader. Each text is a `Report`, and the
+            leader passes it to `heard`.
     """
 
     def __init__(
@@ -93,7 +94,7 @@ class HealthPublisher:
         self._last: dict[str, float] = {}
 
     def attempted(self, endpoint: Endpoint, settlement: Settlement, *, limited_to: int | None = None) -> None:
-        """Take note of an attempt's result."""
+        """Record the result of an attempt."""
         attempt = settlement.attempt
         metrics.ATTEMPT_DURATION.observe(attempt.duration_ms / 1000)
         (_FAILED if attempt.error else _DELIVERED).inc()
@@ -101,26 +102,26 @@ class HealthPublisher:
         self._note(endpoint.uid, attempt.error, failures=int(given_up), limited_to=limited_to)
         if given_up:
             log.warning(
-                "delivery given up",
+                "delivery failed",
                 delivery=settlement.delivery_id, event_id=settlement.event_id,
                 namespace=endpoint.namespace, endpoint=endpoint.name,
                 attempts=attempt.number, status=attempt.status_code, error=attempt.error,
             )  # fmt: skip
 
     def changed(self, uid: str) -> None:
-        """Have an endpoint's counts published when its time comes."""
+        """Publish an endpoint's counts when they are due."""
         self._note(uid, None)
 
     def heard(self, word: str) -> None:
-        """Take another process's report, where this one leads."""
+        """Record a report of another replica; ignored unless this replica is the leader."""
         if not self._leads():
             return
         try:
             told = Report.model_validate_json(word)
         except ValidationError:
-            log.warning("a report of another process cannot be read; is its version a different one?")
+            log.warning("report of another replica is not valid, ignored; the replicas may run different versions")
             return
-        # Its process has waited for more to come.
+        # The other replica has already waited for more results.
         self._note(told.uid, told.error, failures=told.failures, limited_to=told.limited_to, soon=0.0)
 
     def _note(
@@ -137,12 +138,12 @@ class HealthPublisher:
             pulse.due_at = min(pulse.due_at, max(now + soon, last + _FAILURE_INTERVAL))
 
     def forget(self, live: Iterable[str]) -> None:
-        """Forget endpoints that are gone."""
+        """Forget endpoints that no longer exist."""
         for uid in self._last.keys() - set(live):
             del self._last[uid]
 
     async def run(self) -> None:
-        """Publish what is due, until cancelled."""
+        """Publish due counts, until cancelled."""
         while True:
             await asyncio.sleep(_TICK)
             now = self._clock()
@@ -152,7 +153,7 @@ class HealthPublisher:
             await self._publish_all(due)
 
     async def flush(self) -> None:
-        """Publish or report everything now; for the end of the process, or of its leading."""
+        """Publish or report everything now, before the process ends or stops being the leader."""
         await self._publish_all(list(self._pulses))
 
     async def _publish_all(self, uids: list[str]) -> None:

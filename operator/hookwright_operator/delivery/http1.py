@@ -1,6 +1,6 @@
-"""HTTP/1.1 (RFC 9112) as far as a delivery needs it: one request, and what answers it.
+"""HTTP/1.1 (RFC 9112), limited to the needs of a delivery: one request and its response.
 
-:class:`Exchange` reads an answer and does no I/O; :class:`Connection` carries one exchange after the other.
+:class:`Exchange` parses a response and does no I/O. :class:`Connection` carries one exchange after the other.
 """
 
 import asyncio
@@ -12,7 +12,7 @@ import httptools
 from hookwright_operator.delivery.faults import AttemptError, DeadlineError, Step
 
 READ_LIMIT: Final = 64 * 1024
-"""How many bytes are read in answer to a request, all counted: interim answers, headers, framing and body."""
+"""How many bytes are read in response to a request: interim responses, headers, framing and body together."""
 
 _INVALID: Final = "invalid HTTP answer"
 _CLOSED: Final = f"connection closed while {Step.ANSWER}"
@@ -20,21 +20,21 @@ _CUT_SHORT: Final = "invalid HTTP answer: the body is malformed or cut short"
 
 
 class Exchange:
-    """One request's answer, read as it comes; what is known stays known if the attempt is cut short.
+    """Response to one request, parsed as it arrives; parsed parts stay available if the attempt is cut short.
 
-    An answer whose body goes beyond ``READ_LIMIT`` counts as read. However its bytes are cut into
-    pieces, an answer comes to the same.
+    A response whose body exceeds ``READ_LIMIT`` counts as read. The result does not depend on how the bytes are
+    split into pieces.
 
     Args:
         keep: how many bytes of the body are kept.
 
     Attributes:
-        step: what the attempt waits for.
-        status: of the final answer, 0 until its headers are there, and of one that is no HTTP.
-        coding: its Content-Encoding, '' where it has none.
-        retry_after: its Retry-After, '' where it has none.
-        body: its beginning, as it came.
-        reusable: whether both sides keep the connection, and nothing but this answer came.
+        step: the current step of the attempt.
+        status: of the final response, 0 until its headers are complete and if the response is not HTTP.
+        coding: its Content-Encoding, '' if it has none.
+        retry_after: its Retry-After, '' if it has none.
+        body: its beginning, as received.
+        reusable: whether both sides keep the connection, and no other data than this response arrived.
         waited: seconds for which the attempt waited for a place in a queue of this process.
     """
 
@@ -60,10 +60,10 @@ class Exchange:
         self._parser: httptools.HttpResponseParser | None = None
 
     def feed(self, data: bytes) -> bool:
-        """Read what came, and return whether that is all that will be read.
+        """Parse received data, and return whether the response is complete.
 
         Raises:
-            AttemptError: it is no HTTP, or its headers do not end within ``READ_LIMIT``.
+            AttemptError: the data is no HTTP, or its headers do not end within ``READ_LIMIT``.
         """
         parser = self._parser or self._begin()
         beyond = len(data) > self._left
@@ -83,14 +83,14 @@ class Exchange:
         if beyond:
             self.reusable = False
         if self._done:
-            self._parser = None  # which refers to us: no work for the garbage collector
+            self._parser = None  # the parser refers to this object; this breaks the cycle
         return self._done
 
     def end(self, *, broken: bool) -> None:
-        """Take note that nothing more will come, because the connection was closed or is broken.
+        """Finish the response, because the connection was closed or is broken.
 
         Raises:
-            AttemptError: the answer was not all there.
+            AttemptError: the response is incomplete.
         """
         if not self.status:
             raise self._unusable(_CLOSED)
@@ -100,22 +100,22 @@ class Exchange:
 
     def _begin(self) -> httptools.HttpResponseParser:
         parser = self._parser = httptools.HttpResponseParser(self)
-        # Receivers are of every age and make; nobody is behind us whom a lenient reading could mislead.
+        # Receivers run software of every age. Lenient parsing is safe, because no proxy or cache reads these responses.
         parser.set_dangerous_leniencies(
             lenient_headers=True, lenient_optional_cr_before_lf=True, lenient_spaces_after_chunk_size=True
         )
         return parser
 
     def _unusable(self, words: str) -> AttemptError:
-        """Forget what seemed to be known of something that is no answer."""
+        """Reset the fields that were parsed from an invalid response."""
         self._done, self._parser, self.reusable = True, None, False
         self.status, self.coding, self.retry_after, self.body = 0, "", "", b""
         return AttemptError(words)
 
-    # What the parser calls.
+    # Callbacks of the parser.
 
     def on_message_begin(self) -> None:
-        """Expect a head; after the answer nothing should come."""
+        """Expect a head; no message should begin after the response."""
         if self._done:
             self.reusable = False
             return
@@ -123,7 +123,7 @@ class Exchange:
         self.coding = self.retry_after = ""
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Note a header, unless it is in the trailers."""
+        """Store a header, unless it is in the trailers."""
         if self._done or not self._in_head:
             return
         match name.lower():
@@ -137,26 +137,26 @@ class Exchange:
                 self.retry_after = self.retry_after or value.decode("utf-8", "surrogateescape")
 
     def on_headers_complete(self) -> None:
-        """Note the status, unless it is that of an interim answer."""
+        """Store the status, unless it is that of an interim response."""
         if self._done:
             return
         status = cast("httptools.HttpResponseParser", self._parser).get_status_code()
         if status < 100:
             raise ValueError("no HTTP status")
-        # 1xx comes before the answer (RFC 9110 15.2), but for 101, after which there is no HTTP.
+        # A 1xx response precedes the final one (RFC 9110 15.2), except 101, after which there is no HTTP.
         if status < 200 and status != 101:
             return
         self._in_head = False
         self.status, self.step, self._done = status, Step.BODY, status == 101
 
     def on_body(self, body: bytes) -> None:
-        """Keep what there is room for."""
+        """Store a part of the body, up to the limit."""
         room = self._keep - len(self.body)
         if room > 0 and not self._done:
             self.body += body[:room]
 
     def on_message_complete(self) -> None:
-        """Note the end, unless it is that of an interim answer."""
+        """Mark the response as complete, unless it is an interim response."""
         if self._done or self._in_head:
             return
         self._done = True
@@ -164,13 +164,13 @@ class Exchange:
 
 
 class Connection(asyncio.Protocol):
-    """A connection to one receiver, for one request at a time.
+    """Connection to one receiver; carries one request at a time.
 
     Attributes:
         reusable: whether another request may be sent on it.
-        idle_since: when the last one was answered, by the loop's clock.
-        namespace: for whom the last one was.
-        closed: done once it is closed.
+        idle_since: when the last request was answered, by the event loop's clock.
+        namespace: the namespace of the last request.
+        closed: done once the connection is closed.
     """
 
     def __init__(self) -> None:
@@ -187,17 +187,17 @@ class Connection(asyncio.Protocol):
         self._error: Exception | None = None
 
     async def ask(self, request: Sequence[bytes], exchange: Exchange, deadline: float) -> None:
-        """Send a request, head and body, and read its answer.
+        """Send a request, head and body, and read its response.
 
         Args:
             request: all its bytes, in one part or more.
-            exchange: what to read the answer into.
-            deadline: when to give up, by the loop's clock.
+            exchange: receives the response.
+            deadline: of the request, by the event loop's clock.
 
         Raises:
-            AttemptError: there was no answer, or none that is HTTP.
-            DeadlineError: the time is up.
-            OSError: the connection broke while waiting for the answer.
+            AttemptError: there was no response, or it was not HTTP.
+            DeadlineError: the deadline passed.
+            OSError: the connection broke while waiting for the response.
         """
         exchange.step = Step.ANSWER
         self._exchange, self.reusable = exchange, False
@@ -210,22 +210,22 @@ class Connection(asyncio.Protocol):
             timer.cancel()
 
     def abort(self) -> None:
-        """Close at once, without a word; whoever asks, or is about to, is told that it is closed."""
+        """Abort the transport; pending and later `ask` calls fail."""
         self.reusable, self._over = False, True
         if self._transport is not None:
             self._transport.abort()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Be told of the transport."""
+        """Store the transport."""
         self._transport = cast("asyncio.Transport", transport)
 
     def data_received(self, data: bytes) -> None:
-        """Be given what came."""
+        """Pass received data to the current exchange."""
         exchange, answered = self._exchange, self._answered
         if exchange is None or answered is None:
             self._early += data
         elif answered.done():
-            # Nobody asked for that, so the next answer could not be told from it.
+            # Data without a request: it could not be distinguished from the next response.
             self.reusable = False
         else:
             try:
@@ -235,11 +235,11 @@ class Connection(asyncio.Protocol):
                 answered.set_exception(error)
 
     def eof_received(self) -> None:
-        """Be told that the receiver sends no more; the transport then closes itself."""
+        """End the exchange, because the receiver sends no more; the transport then closes itself."""
         self._end(None)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Be told that the connection is closed."""
+        """End the exchange, because the connection is closed."""
         self._end(exc)
         if not self.closed.done():
             self.closed.set_result(None)
@@ -249,7 +249,7 @@ class Connection(asyncio.Protocol):
             transport = cast("asyncio.Transport", self._transport)
             for part in request:
                 transport.write(part)
-        # Some receivers refuse, or hang up, before they are asked anything.
+        # Some receivers send a response or close before the request arrives.
         if self._early:
             early, self._early = self._early, b""
             self.data_received(early)
@@ -257,7 +257,7 @@ class Connection(asyncio.Protocol):
             self._end(self._error)
 
     def _settle(self, exchange: Exchange, answered: "asyncio.Future[None]") -> None:
-        """Take the answer; one that overtook the request leaves a connection that still carries that."""
+        """Finish the exchange; do not reuse the connection if a part of the request is still unsent."""
         written = cast("asyncio.Transport", self._transport).get_write_buffer_size() == 0
         self.reusable = exchange.reusable and written and not self._over
         answered.set_result(None)

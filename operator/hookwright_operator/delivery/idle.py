@@ -1,7 +1,7 @@
 """Idle connections to receivers, kept for the next attempt within a bound.
 
 If the bound is exceeded, the namespaces with the most idle connections lose their oldest ones. So a tenant with
-thousands of receivers cannot use up the file descriptors, and costs the others none of their connections.
+thousands of receivers cannot use up the file descriptors, and other tenants lose no connections because of it.
 """
 
 import heapq
@@ -12,11 +12,11 @@ from typing import Final, NamedTuple
 from hookwright_operator.delivery.http1 import Connection
 
 KEEPALIVE: Final = 4.0
-"""Seconds, below the 5 after which Node, uvicorn and Apache close an idle connection and could cut an attempt short."""
+"""Seconds; less than 5, after which Node, uvicorn and Apache close an idle connection and could break an attempt."""
 
 
 class Origin(NamedTuple):
-    """Where requests go; a connection serves one origin."""
+    """Target of requests; a connection serves one origin."""
 
     tls: bool
     host: str
@@ -39,7 +39,7 @@ class IdleConnections:
         return self._count
 
     def take(self, origin: Origin, now: float) -> Connection | None:
-        """Return a connection that can carry a request, the one used last, so that surplus ones grow old."""
+        """Return the connection that was used last and can carry a request, so that surplus connections expire."""
         idle = self._by_origin.get(origin)
         while idle:
             connection = idle.pop()
@@ -50,12 +50,12 @@ class IdleConnections:
         return None
 
     def add(self, origin: Origin, namespace: str, connection: Connection, now: float) -> None:
-        """Keep a connection that a request of a namespace ended on."""
+        """Keep a connection on which a request of a namespace ended."""
         connection.idle_since, connection.namespace = now, namespace
         self._by_origin.setdefault(origin, []).append(connection)
         self._count += 1
         if self._count > self._most:
-            # Several at once, because the choice looks at all of them.
+            # Several at once, because the selection reads all of them.
             self.close(1 + self._most // 8)
 
     def sweep(self, now: float) -> bool:

@@ -1,6 +1,6 @@
-"""Pure: which name look-up begins next, so that no namespace can take all places.
+"""Pure: the order of name look-ups, so that no namespace can take all places.
 
-A look-up that hangs cannot be cancelled and keeps its place until the resolver gives up. So a namespace has few places
+A look-up that hangs cannot be cancelled and keeps its place until the resolver's timeout. So a namespace has few places
 at once, and half of all places serve only namespaces that have none.
 """
 
@@ -29,7 +29,7 @@ class LookupTurns(Generic[T]):
         self._further: OrderedDict[str, None] = OrderedDict()
 
     def add(self, namespace: str, lookup: T) -> bool:
-        """Let a look-up wait for its turn; return False if too many of the namespace wait already."""
+        """Add a look-up to the queue; return False if too many look-ups of the namespace wait already."""
         waiting = self._waiting.setdefault(namespace, deque())
         if len(waiting) >= self._may_wait:
             return False
@@ -38,7 +38,7 @@ class LookupTurns(Generic[T]):
         return True
 
     def begin(self) -> T | None:
-        """Give a place to the look-up whose turn it is, and return it; None if none may begin."""
+        """Assign a place to the next look-up and return it; None if none may begin."""
         line, reserved = (self._first, 0) if self._first else (self._further, self._reserved)
         if not line or self._free <= reserved:
             return None
@@ -60,11 +60,11 @@ class LookupTurns(Generic[T]):
         self._line_up(namespace)
 
     def share_used(self, namespace: str) -> bool:
-        """Return whether the namespace has as many look-ups at once as one may have."""
+        """Return whether the namespace uses all the places that one namespace may have."""
         return self._running.get(namespace, 0) >= self._per_namespace
 
     def _line_up(self, namespace: str) -> None:
-        """Put a namespace at the end of its line, unless it is there already."""
+        """Put a namespace at the end of its queue, unless it is in it already."""
         running = self._running.get(namespace, 0)
         line, other = (self._further, self._first) if running else (self._first, self._further)
         other.pop(namespace, None)

@@ -1,7 +1,8 @@
-"""Claims, sends and settles: the loops of all endpoints, each with a bound of its own.
+"""Loops of delivery: they claim, send and settle, with separate bounds for each endpoint.
 
-A delivery reaches memory in one of two ways: fresh from its acceptance, where its lane has room, or by a
-claim of what waits in the store. Either way it is this process's alone until it is settled or the lease ends.
+A delivery reaches memory in one of two ways. If its endpoint queue has room, it comes directly from its acceptance.
+Otherwise a claim loads it from the store. Either way only this replica sends it, until it is settled or its claim
+lease expires.
 """
 
 import asyncio
@@ -37,18 +38,17 @@ _ENDED: Final = {state: metrics.DELIVERIES.labels(state.value) for state in (Sta
 
 
 class Dispatcher:
-    """The lanes of all endpoints, and the loops that feed them.
+    """The endpoint queues, and the loops that fill them.
 
     Args:
-        observer: told of every result that is stored.
-        sweep: seconds between two looks for deliveries that nobody was told of, such as those whose
-            holder died.
-        shared: whether other processes deliver too. Then nothing goes out but for the shards that `own` names, and
-            for none once the lease has lapsed.
+        observer: called with every stored result.
+        sweep: seconds between two searches for deliveries without a notification, such as those whose replica died.
+        shared: whether other replicas deliver too. Then attempts begin only for the shards that `own` names, and none
+            begins after the claim lease expired.
 
     Attributes:
-        ground: the shards that are this process's.
-        lapses: how often the lease has lapsed.
+        ground: the shards of this replica.
+        lapses: how often the claim lease has expired.
     """
 
     def __init__(
@@ -85,10 +85,10 @@ class Dispatcher:
         self._lease_until_ms = 0
         self._closing = False
 
-    # ---- what reconciling tells (registry.Listener)
+    # ---- calls by reconciling (registry.Listener)
 
     def endpoint_changed(self, endpoint: Endpoint) -> None:
-        """Send by the new snapshot from now on; hold what is in memory where nothing may be sent."""
+        """Use the new snapshot from now on; release the queue's claims if nothing may be sent."""
         lane = self._lanes.get(endpoint.uid)
         if lane is None:
             lane = self._lanes[endpoint.uid] = Lane(endpoint, shard_of(endpoint.uid))
@@ -122,10 +122,10 @@ class Dispatcher:
                 self._leaving[uid] = lane
             self._take_turns()
 
-    # ---- what intake tells
+    # ---- calls by intake
 
     def reserve(self, uid: str, size: int) -> bool:
-        """Promise a place in memory for a delivery that is about to be accepted, if there is one."""
+        """Reserve a place in memory for a delivery that is about to be accepted; return False if there is none."""
         lane = self._lanes.get(uid)
         if lane is None:
             return False
@@ -138,11 +138,11 @@ class Dispatcher:
         return True
 
     def cancel(self, uid: str, size: int) -> None:
-        """Take a promised place back: the event was a repetition, or was not accepted."""
+        """Release a reserved place: the event was a duplicate, or was not accepted."""
         self._memory.give(self._promised(uid).endpoint.namespace, size)
 
     def accepted(self, claimed: Iterable[Claimed]) -> None:
-        """Take deliveries that were accepted into their promised places."""
+        """Put accepted deliveries into their reserved places."""
         for delivery in claimed:
             lane = self._promised(delivery.endpoint_uid)
             lane.ready.append(delivery)
@@ -151,7 +151,7 @@ class Dispatcher:
             self.pump(lane)
 
     def _promised(self, uid: str) -> Lane:
-        """Return the lane that promised a place, and count one promise less; its endpoint may be deleted by now."""
+        """Return the queue that reserved a place, and count one reservation less; the endpoint may be deleted."""
         lane = self._leaving.get(uid) or self._lanes[uid]
         lane.reserved -= 1
         if lane.gone and not lane.reserved:
@@ -159,21 +159,21 @@ class Dispatcher:
         return lane
 
     def waiting(self, uid: str) -> None:
-        """Take note that a delivery was accepted into the store only."""
+        """Note that a delivery was accepted into the store only."""
         lane = self._lanes.get(uid)
         if lane is not None:
             self._fill(lane)
 
     def due(self, uid: str, due_ms: int) -> None:
-        """Take note that a delivery in the store becomes due."""
+        """Note that a delivery in the store becomes due."""
         lane = self._lanes.get(uid)
         if lane is not None:
             self.later(lane, due_ms)
 
-    # ---- life
+    # ---- lifecycle
 
     def own(self, shards: Collection[int]) -> None:
-        """Deliver for these shards alone; what is held of others is given back, and nothing begins for them."""
+        """Deliver for these shards only; release the claims of other shards, and start nothing for them."""
         now = asyncio.get_running_loop().time()
         gained, lost = self.ground.become(shards, now)
         metrics.SHARDS_OWNED.set(len(self.ground))
@@ -187,15 +187,15 @@ class Dispatcher:
             self._gained.set()
 
     async def recover(self) -> None:
-        """Learn what waits in the store and nobody living holds; lanes take it up, those to come as they appear."""
+        """Load due times of unclaimed pending deliveries from the store, also for endpoints that are not known yet."""
         self._waiting = dict(await self._store.next_due())
         for uid in [uid for uid in self._waiting if uid in self._lanes]:
             self.later(self._lanes[uid], self._waiting.pop(uid))
 
     def renewed(self, lease_until_ms: int) -> None:
-        """Hold everything until a new time; where the lease had lapsed meanwhile, hold nothing and claim anew."""
+        """Set the end of the claim lease; if the lease expired before, release all claims."""
         if self._lease_until_ms and self._clock_ms() >= self._lease_until_ms:
-            log.warning("the lease had lapsed; what was held is claimed anew")
+            log.warning("claim lease expired, releasing held deliveries")
             self.lapses += 1
             for lane in self._lanes.values():
                 self._give_back(lane)
@@ -208,7 +208,7 @@ class Dispatcher:
             self.pump(lane)
 
     async def run(self) -> None:
-        """Claim what lanes ask for and look for what nobody was told of, until cancelled."""
+        """Claim for the queues that ask, and search for deliveries without a notification, until cancelled."""
         async with asyncio.TaskGroup() as loops:
             loops.create_task(self._claims.run())
             loops.create_task(self._recover_again_and_again())
@@ -222,12 +222,12 @@ class Dispatcher:
             try:
                 await self.recover()
             except StoreError as error:
-                log.warning("the store does not tell what waits right now", error=str(error))
+                log.warning("due times not read, retrying", error=str(error))
                 await asyncio.sleep(_BACKOFF)
                 self._gained.set()
 
     async def drain(self, grace: float) -> None:
-        """Start nothing new, let attempts under way end, give back the rest; at most ``grace`` seconds."""
+        """Start nothing new, let attempts under way end, and release the other claims; at most ``grace`` seconds."""
         self._closing = True
         self._dues.close()
         for lane in self._lanes.values():
@@ -244,20 +244,20 @@ class Dispatcher:
 
     @contextmanager
     def claim_room(self) -> Iterator[int]:
-        """Reserve bytes for one claim, beyond the limit, too: a tenant that exceeds it stops no other tenant."""
+        """Reserve bytes for one claim, even beyond the limit, so that a tenant above its share stops no other one."""
         room = self._bounds.memory // CLAIMS_IN_MEMORY
         with self._memory.set_aside(room):
             yield room
 
     def affordable(self, lane: Lane) -> int:
-        """Return how many deliveries a lane may claim; without memory only one, and only if it has no other."""
+        """Return how many deliveries a queue may claim; without memory only one, and only if the queue has no other."""
         want = lane.wants(self._bounds.window)
         if not want or self._memory.left_or_guaranteed(lane.endpoint.namespace) > 0:
             return want
         return int(lane.held == lane.reserved)
 
     def take_in(self, claimed: Sequence[Claimed], *, lapses: int) -> None:
-        """Put claimed deliveries into their lanes; before the claim the lease had lapsed so many times."""
+        """Put claimed deliveries into their queues; ``lapses`` counts the claim lease expiries before the claim."""
         strays: list[Claimed] = []
         for delivery in claimed:
             lane = self._lanes.get(delivery.endpoint_uid)
@@ -269,7 +269,7 @@ class Dispatcher:
         self._releaser.release(strays)
 
     def later(self, lane: Lane, due_ms: int) -> None:
-        """Take note of when the store has more for a lane."""
+        """Note when the next delivery of a queue that is only in the store is due."""
         if due_ms <= self._clock_ms():
             self._fill(lane)
         elif lane.owned:
@@ -282,7 +282,7 @@ class Dispatcher:
     # ---- sending
 
     def pump(self, lane: Lane) -> None:
-        """Start what may start, and ask for more where there is room."""
+        """Start the attempts that may start, and claim more if there is room."""
         if self._closing or not (lane.ready or lane.backlog):
             return
         now = asyncio.get_running_loop().time()
@@ -311,7 +311,7 @@ class Dispatcher:
         self._runners.start(lane, delivery)
 
     def _take_turns(self) -> None:
-        """Start attempts of the lanes that wait for a place, as many as the bounds allow."""
+        """Start attempts of the queues that wait for a place, as many as the bounds allow."""
         if not self._scheduler.waiting:
             return
         now = asyncio.get_running_loop().time()
@@ -389,7 +389,7 @@ class Dispatcher:
         for lane in dict.fromkeys([result.lane for result in results]):
             self.pump(lane)
 
-    # ---- giving back
+    # ---- releasing
 
     def _give_back(self, lane: Lane) -> None:
         if lane.ready:

@@ -1,21 +1,21 @@
-"""Pure: what became of one attempt."""
+"""Pure: the outcome of one attempt."""
 
 from typing import NamedTuple
 
 
 class Outcome(NamedTuple):
-    """What became of one attempt.
+    """Outcome of one attempt.
 
     Attributes:
-        status_code: HTTP status, 0 where there was no HTTP answer.
-        error: in plain words, empty if and only if the attempt delivered; never a secret.
-        response: the beginning of the answer as text.
+        status_code: HTTP status, 0 if there was no HTTP response.
+        error: reason of the failure, empty if and only if the attempt delivered; never contains a secret.
+        response: the beginning of the response body as text.
         duration_ms: of the whole attempt, rounded up.
         started_ms: when it began, in milliseconds since the epoch.
-        timed_out: whether the attempt failed because its time was up.
-        retry_after_ms: how long a 429 or 503 asked to be left alone, None where it did not.
-        own_fault: what this process lacked for the attempt, such as descriptors; empty if the attempt was made. Such
-            an outcome says nothing about the receiver, so it is neither recorded nor counted.
+        timed_out: whether the attempt failed because its timeout expired.
+        retry_after_ms: the delay that a 429 or 503 asked for in Retry-After, None if it did not.
+        own_fault: the resource that this process lacked for the attempt, such as descriptors; empty if the attempt was
+            made. Such an outcome gives no information about the receiver, so it is neither recorded nor counted.
     """
 
     status_code: int
@@ -29,5 +29,5 @@ class Outcome(NamedTuple):
 
     @property
     def delivered(self) -> bool:
-        """Whether the receiver answered 2xx, and answered whole."""
+        """Whether the receiver answered 2xx and its response is complete."""
         return not self.error

@@ -1,4 +1,4 @@
-"""Counts and logs attempts that this process could not make."""
+"""Count and log of attempts that this process could not make."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""Writing what must be written, however long the store is away."""
+"""Writes to the store that are retried until they succeed."""
 
 from collections.abc import Awaitable, Callable
 from typing import Final
@@ -13,11 +13,11 @@ _FIRST_BACKOFF: Final = 0.1
 
 
 async def persist(write: Callable[[], Awaitable[None]], waits: str, **ids: str) -> None:
-    """Write until it succeeds; what is held here nobody else can take while we live.
+    """Write until it succeeds; no other replica can claim these deliveries while this one renews its claim lease.
 
     Args:
         write: called again after each StoreError.
-        waits: what the log says meanwhile.
-        ids: what the log tells of what waits.
+        waits: text of the log line for each failure.
+        ids: fields of the log line.
     """
     await until_done(write, backoff=_FIRST_BACKOFF, refused=lambda error: log.warning(waits, **ids, error=str(error)))

@@ -1,9 +1,9 @@
-"""Pure: the address ranges in which no public receiver can be.
+"""Pure: the address ranges that contain no public receiver.
 
 Sources, as of 2025: the IANA IPv4 and IPv6 Special-Purpose Address Registries
 (https://www.iana.org/assignments/iana-ipv4-special-registry,
 https://www.iana.org/assignments/iana-ipv6-special-registry), multicast from RFC 5771 and RFC 4291,
-site-local from RFC 3879. ``ipaddress.is_global`` is not asked: what it says has changed between
+site-local from RFC 3879. ``ipaddress.is_global`` is not used, because its results have changed between
 patch releases of Python. Blocks that the registries call globally reachable inside a special one
 (192.0.0.9, 2001:20::/28 and the like) stay refused: they name protocols, not web servers.
 """
@@ -70,7 +70,7 @@ _IPV6: Final = tuple(
 )
 
 _GLOBAL_UNICAST: Final = IPv6Network("2000::/3")
-"""All that IANA has given out for global unicast (RFC 4291 2.4); the rest of IPv6 is reserved."""
+"""All that IANA has allocated for global unicast (RFC 4291 2.4); the rest of IPv6 is reserved."""
 
 _MAPPED: Final = IPv6Network("::ffff:0:0/96")
 _NAT64: Final = IPv6Network("64:ff9b::/96")
@@ -91,10 +91,10 @@ def special_range(address: Address) -> str:
 
 
 def translated(address: Address) -> Address:
-    """Return the address that packets for this one reach in the end.
+    """Return the address that packets for this one finally reach.
 
-    IPv4-mapped addresses (RFC 4291 2.5.5.2) leave the machine as IPv4, those of the well-known NAT64
-    prefix (RFC 6052) leave the translator as IPv4, and a cluster without IPv4 depends on the latter.
+    IPv4-mapped addresses (RFC 4291 2.5.5.2) leave the machine as IPv4. Addresses of the well-known NAT64
+    prefix (RFC 6052) leave the translator as IPv4. A cluster without IPv4 depends on NAT64.
     """
     if isinstance(address, IPv6Address) and (address in _MAPPED or address in _NAT64):
         return _low_bits(address)

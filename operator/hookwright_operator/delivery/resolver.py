@@ -1,4 +1,4 @@
-"""Looks host names up for namespaces, and passes on only addresses that the guard lets through."""
+"""Look-ups of host names for namespaces; only addresses that the guard allows are returned."""
 
 import asyncio
 import errno
@@ -51,11 +51,11 @@ class _Pending:
 class GuardedResolver:
     """Look-ups in separate threads, with bounds for each namespace; addresses that the guard refuses are dropped.
 
-    An answer is used again for some seconds, then used while it is renewed, and judged by the guard at each use.
-    A failure is remembered as well, longer each time.
+    A result is reused for some seconds. After that it is used while a look-up renews it in the background. The guard
+    checks it at each use. A failure is remembered as well, longer each time.
 
     Args:
-        guard: judges every address at each use.
+        guard: checks every address at each use.
         lookup: the look-up itself, called in a thread.
     """
 
@@ -72,7 +72,7 @@ class GuardedResolver:
         """Begin the look-up of a name if one is due; return for how many seconds it waited for a place.
 
         Raises:
-            NoPlaceError: it has waited for a second, or too many of the namespace wait.
+            NoPlaceError: it has waited for a second, or too many look-ups of the namespace wait.
         """
         now = self._loop.time()
         known = self._names.get(namespace, host)
@@ -88,10 +88,10 @@ class GuardedResolver:
         return self._loop.time() - now
 
     async def resolve(self, namespace: str, host: str, port: int) -> list[str]:
-        """Return addresses of a name that the guard lets through, another one first each time; two of each family.
+        """Return addresses of a name that the guard allows, another one first each time; at most two of each family.
 
         Raises:
-            RefusedAddressError: the guard refuses all of them; says why it refuses the first.
+            RefusedAddressError: the guard refuses all of them; the message says why it refuses the first.
             NoPlaceError: the look-up has no place.
             OSError: the name has no address, or the look-up failed.
         """
@@ -106,7 +106,7 @@ class GuardedResolver:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     async def _known(self, namespace: str, host: str, port: int) -> Known:
-        """Return the entry of a name; if no known answer may be used, after the look-up that is due."""
+        """Return the entry of a name; if no known result may be used, wait for the look-up that is due."""
         now = self._loop.time()
         known = self._names.get(namespace, host)
         if not known.due(now):
@@ -124,7 +124,7 @@ class GuardedResolver:
         return pending.known
 
     def _ask(self, namespace: str, host: str, port: int, known: Known) -> _Pending | None:
-        """Return the look-up of a name, begun or waiting; None if too many of the namespace wait."""
+        """Return the look-up of a name, running or waiting; None if too many of the namespace wait."""
         pending = self._pending.get((namespace, host))
         if pending is None:
             pending = _Pending(namespace, host, port, known)
@@ -206,9 +206,9 @@ def _two_of_each_family(addresses: Sequence[str]) -> list[str]:
 
 
 def system_lookup(host: str, port: int) -> list[str]:
-    """Look a name up as the system is configured to (``getaddrinfo``); blocks.
+    """Look up a name with the system's configuration (``getaddrinfo``); blocks.
 
-    The C library accepts spellings such as ``0x7f.1`` as addresses, so the guard judges the address behind them.
+    The C library accepts texts such as ``0x7f.1`` as addresses, so the guard checks the resulting address.
 
     Raises:
         OSError: the name has no address, or the look-up failed; ``EMFILE`` if this process lacks descriptors.
@@ -220,7 +220,7 @@ def system_lookup(host: str, port: int) -> list[str]:
         socket.socket().close()
         raise
     except ValueError as error:
-        # The idna codec's refusal, as for a label of more than 63 characters.
+        # Raised by the idna codec, for example if a label has more than 63 characters.
         raise socket.gaierror(socket.EAI_NONAME, "not a valid host name") from error
     return [_numeric(sockaddr) for *_, sockaddr in found]
 

@@ -1,4 +1,4 @@
-"""Pure: when a failed delivery is tried again."""
+"""Pure: the delays before a failed attempt is retried."""
 
 import re
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from decimal import Decimal
 from typing import Final, Self
 
 MAX_DELAY_MS: Final = 30 * 24 * 3600 * 1000
-"""The longest delay of a schedule in milliseconds, 30 days: as long as a failed delivery is kept."""
+"""The longest delay of a schedule in milliseconds: 30 days, as long as a failed delivery is kept."""
 
 _UNITS_MS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _PART: Final = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,6})?)(ms|s|m|h|d)")
@@ -28,10 +28,10 @@ class RetrySchedule:
     def parse(cls, text: str) -> Self:
         """Return the schedule written as ``30s,2m,10m,30m,2h``.
 
-        Units are ``ms``, ``s``, ``m``, ``h`` and ``d``; fractions (``0.5s``) and sums (``1h30m``) are understood.
+        Units are ``ms``, ``s``, ``m``, ``h`` and ``d``. Fractions (``0.5s``) and sums (``1h30m``) are allowed.
 
         Raises:
-            ValueError: it is empty, or a delay is no duration, below 1 ms or above 30 days; says which.
+            ValueError: the text is empty, or a delay is no duration, below 1 ms or above 30 days; the message names it.
         """
         if not text.strip():
             raise ValueError("the retry schedule is empty; write delays separated by commas, as in 30s,2m,10m,30m,2h")
@@ -39,7 +39,7 @@ class RetrySchedule:
 
     @property
     def attempts(self) -> int:
-        """How often a delivery is tried at most: once, and once for every delay."""
+        """Maximum number of attempts of a delivery: the first one, and one for each delay."""
         return 1 + len(self.delays_ms)
 
     def next(self, attempts_made: int, failed_at_ms: int, retry_after_ms: int | None = None) -> int | None:
@@ -48,9 +48,9 @@ class RetrySchedule:
         Args:
             attempts_made: how many attempts failed so far, the last one included.
             failed_at_ms: when the last one ended.
-            retry_after_ms: how long the receiver asked to be left alone (Retry-After of a 429 or 503,
-                RFC 9110 10.2.3). It lengthens the delay up to the schedule's next step, the last
-                delay up to its double, and never shortens one.
+            retry_after_ms: the delay that the receiver asked for (Retry-After of a 429 or 503, RFC 9110 10.2.3). It
+                lengthens the delay at most to the schedule's next delay, and the last delay at most to its double. It
+                never shortens a delay.
 
         Raises:
             ValueError: no attempt was made yet.

@@ -31,8 +31,9 @@ class Shares:
       packet switches", IEEE/ACM Transactions on Networking 6(2), 1998, with alpha = 1). A namespace may use at
       most as much as it leaves free. Guaranteed parts of others do not count as free.
 
-    So one namespace uses at most half of the bound, k equally hungry namespaces each use at most 1/(k + 1) of the rest,
-    and some of the bound stays free for a newcomer. This reserve is the price: with one namespace, half of the bound.
+    So one namespace uses at most half of the bound. If k namespaces want as much as possible, each uses at most
+    1/(k + 1) of the rest. Some of the bound always stays free for a new namespace. This reserve is the cost of the
+    rule: with one namespace, half of the bound.
 
     The threshold alone is not enough, because a place becomes free only when an attempt ends. Namespaces that fill up
     one after the other halve the free part each time, so the tenth one leaves 1 of 1,024 places for up to 30 s.
@@ -89,7 +90,7 @@ class Shares:
         return self._shares[namespace].used
 
     def take(self, namespace: str, amount: int = 1) -> None:
-        """Count an amount as used; the caller decides by `left` whether it may be."""
+        """Count an amount as used; the caller checks `left` before."""
         share = self._shares[namespace]
         share.used += amount
         self.used += amount

@@ -1,4 +1,4 @@
-"""Pure: what the loops need of the rest, as protocols, and the bounds they keep."""
+"""Pure: protocols of the objects that the delivery loops use, and the loops' bounds."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,11 +9,11 @@ from hookwright_operator.registry import Endpoint
 from hookwright_operator.store.model import Claimed, Settlement, Wants
 
 CLAIMS_IN_MEMORY: Final = 8
-"""A claim takes at most this part of the memory limit, so that it ends soon and fresh events find room meanwhile."""
+"""A claim takes at most this part of the memory limit, so that it ends soon and new events find room meanwhile."""
 
 
 class Store(Protocol):
-    """What the loops need of the store."""
+    """The part of the store that the delivery loops use."""
 
     async def claim(self, wants: Wants, *, room: int) -> list[Claimed]: ...  # noqa: D102
     async def settle(self, settlements: Sequence[Settlement], *, again: bool = False) -> None: ...  # noqa: D102
@@ -22,7 +22,7 @@ class Store(Protocol):
 
 
 class Sends(Protocol):
-    """What makes one attempt."""
+    """An object that makes one attempt."""
 
     async def send(  # noqa: D102
         self,
@@ -36,13 +36,13 @@ class Sends(Protocol):
 
 
 class Observer(Protocol):
-    """Whoever wants to know what became of attempts."""
+    """An object that is called with the result of each attempt."""
 
     def attempted(self, endpoint: Endpoint, settlement: Settlement, *, limited_to: int | None = None) -> None:
-        """Note an attempt whose result is in the store.
+        """Record an attempt whose result is stored.
 
         Args:
-            endpoint: as it was when the attempt began.
+            endpoint: the snapshot with which the attempt began.
             settlement: the result.
             limited_to: how many attempts at once the endpoint gets while its attempts time out, None otherwise.
         """
@@ -50,11 +50,11 @@ class Observer(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """How much may be held in memory.
+    """Limits of the deliveries in memory.
 
     Attributes:
         window: deliveries of one endpoint.
-        memory: bytes of bodies of all endpoints; beyond it a lane gets only what keeps it going.
+        memory: bytes of bodies of all endpoints; beyond it a queue gets one delivery at a time.
         in_flight: attempts under way at once, of all endpoints.
     """
 

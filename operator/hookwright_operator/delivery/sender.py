@@ -1,8 +1,8 @@
-"""Sends one signed attempt to one endpoint, and tells plainly what became of it.
+"""One signed attempt to one endpoint, and its outcome.
 
-One :class:`Sender` serves all endpoints: it holds the one guarded HTTP client of the process, with
-its connections, its TLS context and its name look-ups. What stays the same over all attempts to an
-endpoint is prepared once.
+One :class:`Sender` serves all endpoints. It has the one guarded HTTP client of the process, with its connections, its
+TLS context and its name look-ups. The parts of a request that are equal in all attempts to an endpoint are prepared
+once.
 """
 
 import asyncio
@@ -43,30 +43,30 @@ from hookwright_operator.tracing import Traces
 log = structlog.get_logger(__name__)
 
 RESPONSE_LIMIT: Final = 4096
-"""How many bytes of an answer are kept unless told otherwise."""
+"""How many bytes of a response body are kept by default."""
 
 _PREPARED: Final = 4096
 _LARGE_BODY: Final = 64 * 1024
-"""Bytes from which a body is written apart from its head: a copy would take as much memory for the whole attempt."""
+"""Bytes from which a body is written apart from its head, because a copy would use memory for the whole attempt."""
 _TRACE_HEADERS: Final = frozenset({"traceparent", "tracestate"})
 _BUSY: Final = frozenset({429, 503})
-"""The answers whose Retry-After counts."""
+"""The statuses whose Retry-After is used."""
 _TOKEN: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 
 
 class Sender:
-    """The one guarded client. Use it as an async context manager, or start and close it.
+    """Sender of attempts, with the one guarded client. Use it as an async context manager, or start and close it.
 
     Args:
-        guard: judges every address before it is connected to.
+        guard: checks every address before a connection to it.
         user_agent: value of the User-Agent header, ``Hookwright/<version>``.
-        allow_http: whether plain ``http://`` URLs may be sent to.
+        allow_http: whether plain ``http://`` URLs are allowed.
         tls: context for https, the system's trust store by default.
         lookup: finds a name's addresses; blocks, and is called in a thread.
-        response_limit: how many bytes of an answer are kept, counted after decompression.
-        traces: makes a span of each attempt whose event is traced; none are made where None.
-        traces_to_receivers: whether such an attempt tells its receiver its ``traceparent``.
+        response_limit: how many bytes of a response body are kept, counted after decompression.
+        traces: creates a span for each attempt whose event is traced; None creates no spans.
+        traces_to_receivers: whether such an attempt sends its ``traceparent`` to the receiver.
         idle: connections without a request that are kept for the next attempt, of all receivers.
     """
 
@@ -106,12 +106,12 @@ class Sender:
         await self.close()
 
     async def start(self) -> None:
-        """Make the client; needs the running loop that will send."""
+        """Create the client; call it in the event loop that will send."""
         self._resolver = GuardedResolver(self._guard, self._lookup)
         self._client = Client(self._guard, self._resolver, self._tls or _default_tls(), self._most_idle)
 
     async def close(self) -> None:
-        """Close all connections; attempts in flight fail."""
+        """Close all connections; attempts under way fail."""
         if self._client is not None:
             await self._client.close()
         if self._resolver is not None:
@@ -126,14 +126,14 @@ class Sender:
         now: Callable[[], float],
         delivery: Claimed | None = None,
     ) -> Outcome:
-        """Make one attempt; whatever fails is told in the outcome and not raised.
+        """Make one attempt; every failure is returned in the outcome and not raised.
 
         Args:
-            endpoint: where to, how long (``timeout`` covers the whole attempt) and signed with what.
+            endpoint: the URL, the signing secrets and the timeout, which covers the whole attempt.
             message_id: ``webhook-id``, constant over all attempts of a delivery.
             body: the exact bytes that are signed and sent.
             now: the clock, in seconds since the epoch.
-            delivery: what the attempt is for, None for a test.
+            delivery: the delivery of the attempt, None for a test.
         """
         if self._traces is None or delivery is None or delivery.trace is None:
             return await self._attempt(endpoint, message_id, body, now, delivery=delivery)
@@ -207,7 +207,7 @@ class Sender:
         for name, value in endpoint.headers:
             if name.lower() not in ours:
                 _check_header(name, value)
-                # By lower-case names, so that an endpoint's own Accept replaces ours.
+                # Keyed by lower-case names, so that an endpoint's own Accept replaces the default one.
                 headers[name.lower()] = (name, value)
         line = f"POST {url.raw_path_qs} HTTP/1.1\r\n".encode()
         return _Target(origin, line + _lines(dict(headers.values())))
@@ -215,7 +215,7 @@ class Sender:
 
 @dataclass(frozen=True, slots=True)
 class _Target:
-    """What stays the same over all attempts at one state of an endpoint.
+    """The part of a request that is equal in all attempts with one snapshot of an endpoint.
 
     Attributes:
         head: the request line and the headers that never change.
@@ -226,7 +226,7 @@ class _Target:
 
 
 def _url(text: str) -> URL:
-    # As it was written, byte for byte, where it needs no encoding: some receivers sign their query.
+    # Unchanged byte for byte if no encoding is needed, because some receivers sign their query.
     as_written = text.isascii() and text.isprintable() and " " not in text
     try:
         url = URL(text, encoded=as_written)
@@ -236,7 +236,7 @@ def _url(text: str) -> URL:
     if not complete or not _fit_for_a_line(f"{url.host_port_subcomponent}{url.raw_path_qs}"):
         raise AttemptError("invalid URL")
     if url.raw_user is not None:
-        raise AttemptError("invalid URL: what follows // is a user or password, which belongs in a header")
+        raise AttemptError("invalid URL: it has a user or password after //; put credentials into a header")
     return url
 
 
@@ -250,7 +250,7 @@ def _origin(url: URL) -> Origin:
         try:
             IPv4Address(host)
         except ValueError:
-            # A number that only the C library takes for an address, such as 2130706433 or 127.1.
+            # A number that only the C library accepts as an address, such as 2130706433 or 127.1.
             raise AttemptError("invalid URL: the host is neither a name nor an address in its usual form") from None
     if host.endswith(".."):
         host = host.rstrip(".") + "."
@@ -260,7 +260,7 @@ def _origin(url: URL) -> Origin:
 def _changing(
     endpoint: Endpoint, message_id: str, timestamp: int, body: bytes, traceparent: str | None
 ) -> dict[str, str]:
-    """Return the headers that differ from attempt to attempt."""
+    """Return the headers that differ between attempts."""
     if _CONTROL.search(message_id):
         raise AttemptError("the event's id has a control character")
     try:
@@ -271,14 +271,14 @@ def _changing(
 
 
 def _lines(headers: Mapping[str, str]) -> bytes:
-    """Return header lines; whoever calls has looked at what is in them."""
+    """Return header lines; the caller has checked names and values."""
     return "".join([f"{name}: {value}\r\n" for name, value in headers.items()]).encode()
 
 
 def _check_header(name: str, value: str) -> None:
-    """Refuse what would be read as something else than one header (RFC 9110 5.5)."""
+    """Reject a name or value that HTTP would not read as one header (RFC 9110 5.5)."""
     if not _TOKEN.fullmatch(name):
-        raise AttemptError("a header has a name that is none in HTTP")
+        raise AttemptError("a header's name is not valid in HTTP")
     if _CONTROL.search(value):
         raise AttemptError(f"the value of the header {name} has a control character")
 
@@ -290,9 +290,9 @@ def _default_tls() -> ssl.SSLContext:
 
 
 def _internal(error: Exception, delivery: Claimed | None, endpoint: Endpoint, message_id: str) -> str:
-    # Without the exception's text, which may quote a header or the URL.
+    # Without the exception's text, because it may quote a header or the URL.
     log.error(
-        "an attempt failed unexpectedly",
+        "attempt failed unexpectedly",
         delivery=delivery.id if delivery else "", event_id=message_id,
         namespace=endpoint.namespace, endpoint=endpoint.name,
         error=type(error).__name__, stack="".join(traceback.format_tb(error.__traceback__)),

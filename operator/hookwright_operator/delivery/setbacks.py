@@ -1,7 +1,8 @@
-"""Makes good that the clock was set back.
+"""Correction of due times after the clock was set back.
 
-Times in the store are those of the clock, and a retry that was due in half a minute would wait as much longer as the
-clock was set back by. What was set forward needs no care: what is due by the new time goes out.
+Due times in the store are clock times. Without a correction, a retry that is due in 30 seconds would wait longer by
+the amount that the clock was set back. A clock that was set forward needs no correction: deliveries that are due by
+the new time are sent.
 """
 
 import asyncio
@@ -18,14 +19,14 @@ from hookwright_operator.store.advancing import Reached
 log = structlog.get_logger(__name__)
 
 _TOLERATED_MS: Final = 1000
-"""NTP corrects less than that by running slower, and a retry that is a second late is none the worse."""
+"""NTP corrects smaller differences by slowing the clock, and a retry may be one second late."""
 _ENDPOINTS_AT_ONCE: Final = 16
 _STEP: Final = 500
-"""Deliveries of one endpoint whose time is changed at once."""
+"""Deliveries of one endpoint whose due time is changed in one call."""
 
 
 class Store(Protocol):
-    """What is needed of the store."""
+    """The part of the store that the correction needs."""
 
     async def next_due(self) -> Mapping[str, int]: ...  # noqa: D102
     async def advance(  # noqa: D102
@@ -34,14 +35,15 @@ class Store(Protocol):
 
 
 class Setbacks:
-    """Compares the clock with one that nobody sets, and has what waits due earlier by as much as it was set back.
+    """Comparison of the clock with a monotonic one, and correction of due times if the clock was set back.
 
-    That goes for the endpoints that this process delivers for: their times are of its clock.
+    Pending deliveries become due earlier by the amount that the clock was set back. This applies to the endpoints that
+    this replica delivers for, because their due times are of its clock.
 
     Args:
         clock_ms: the clock, in milliseconds since the epoch.
-        steady: in seconds, never set.
-        pause: seconds between two looks.
+        steady: monotonic clock, in seconds.
+        pause: seconds between two comparisons.
     """
 
     def __init__(
@@ -58,20 +60,18 @@ class Setbacks:
         self._ahead = self._ahead_ms()
 
     async def run(self) -> None:
-        """Look again and again, until cancelled."""
+        """Compare the clocks repeatedly, until cancelled."""
         while True:
             await asyncio.sleep(self._pause)
             ahead = self._ahead_ms()
             back = self._ahead - ahead
             if back > _TOLERATED_MS:
-                log.warning(
-                    "the clock was set back; what waits for its time is due earlier by as much", seconds=back / 1000
-                )
+                log.warning("clock was set back, moving due times of pending deliveries back", seconds=back / 1000)
                 await self._correct(back, self._clock_ms())
-            # Not before: where the store is away, this runs anew, and the time is still to be corrected.
+            # Set only after the correction: if the store fails, this task restarts and must correct the times again.
             self._ahead = ahead
             if back > _TOLERATED_MS:
-                # Lanes learn the earlier times; the later ones that they knew then mean nothing.
+                # Queues load the earlier due times and forget the later ones.
                 await self._dispatcher.recover()
 
     def _ahead_ms(self) -> int:
@@ -92,4 +92,4 @@ class Setbacks:
                 reached = await self._store.advance(uid, by_ms=by_ms, reached=reached, limit=_STEP)
 
         while reached is not None:
-            await persist(step, "times wait to be corrected", endpoint=uid)
+            await persist(step, "due times not corrected, retrying", endpoint=uid)

@@ -1,4 +1,4 @@
-"""Keeps a dispatcher to the shards of endpoints that are its process's, where several processes deliver."""
+"""Assignment of shards of endpoints to the dispatcher, when several replicas deliver."""
 
 import asyncio
 from collections.abc import Iterable
@@ -15,11 +15,11 @@ log = structlog.get_logger(__name__)
 
 _LEAVE_SECONDS: Final = 3.0
 TICK: Final = 2.0
-"""Seconds between two looks for shards when nobody told of a change."""
+"""Seconds between two checks of the shards when there was no notification of a change."""
 
 
 class Sharing(Protocol):
-    """What is needed of the store."""
+    """The part of the store that shard sharing needs."""
 
     async def balance(self) -> Holding: ...  # noqa: D102
     async def free(self, numbers: Iterable[int]) -> None: ...  # noqa: D102
@@ -28,15 +28,15 @@ class Sharing(Protocol):
 
 
 class Ownership:
-    """Takes shards, and lets go of those that are too many.
+    """Takes and releases shards of this replica.
 
-    A shard is let go in three steps: nothing begins for it any more, and what is held of it is given back; what is
-    under way ends, and its results are stored; then it is free for others.
+    A shard is released in three steps. First, nothing begins for it any more, and its claims are released. Then
+    attempts under way end, and their results are stored. Then the shard is free for other replicas.
 
     Args:
-        sharing: who has which shard.
-        dispatcher: what delivers.
-        tick: seconds between two looks when nobody told of a change.
+        sharing: knows which replica owns which shard.
+        dispatcher: delivers for the owned shards.
+        tick: seconds between two checks when there was no notification of a change.
     """
 
     def __init__(self, sharing: Sharing, dispatcher: Dispatcher, *, tick: float = TICK) -> None:
@@ -46,18 +46,18 @@ class Ownership:
         dispatcher.ground.quiet = self.look_soon
 
     def look_soon(self) -> None:
-        """Look for changes now, and not after the tick."""
+        """Check for changes now, without waiting for the tick."""
         self._wake.set()
 
     async def run(self) -> None:
-        """Look again and again, until cancelled."""
+        """Check the shards repeatedly, until cancelled."""
         self._sharing.changed()
         while True:
             await self._try_to_look()
             await self._wait()
 
     async def drain(self, grace: float) -> None:
-        """Deliver no more: end what is under way within ``grace`` seconds, and let go of each shard once it is quiet.
+        """Stop delivering: end attempts under way within ``grace`` seconds, and release each shard when it is quiet.
 
         `run` must have ended before.
         """
@@ -75,21 +75,21 @@ class Ownership:
                 await self._sharing.withdraw()
                 break
             except StoreError as error:
-                log.warning("others are not told yet that this process delivers no more", error=str(error))
+                log.warning("replica not withdrawn, its shards stay assigned to it; retrying", error=str(error))
                 await self._wait()
         while await self._try_to_look():
             await self._wait()
 
     async def look(self) -> bool:
-        """See which shards are this process's, and act on it; return whether there are any.
+        """Update the owned shards from the store; return whether any shards are left.
 
         Raises:
-            StoreError: the store does not tell; everything stays as it is while the lease holds.
+            StoreError: the store failed; the shards stay as they are while the claim lease is valid.
         """
         lapses = self._dispatcher.lapses
         held = await self._sharing.balance()
         if lapses != self._dispatcher.lapses:
-            # The answer may be older than the lapse, and others may have taken what it names.
+            # The answer may be older than the expiry of the claim lease, and other replicas may own these shards now.
             self.look_soon()
             return True
         self._leaving = self._chosen(held)
@@ -100,7 +100,7 @@ class Ownership:
         return len(held.owned) > len(quiet)
 
     def _chosen(self, held: Holding) -> frozenset[int]:
-        """Choose which shards to let go: those that are leaving already, then those with the least under way."""
+        """Choose the shards to release: those already being released, then those with the fewest attempts under way."""
 
         def reluctance(shard: int) -> tuple[bool, int, int]:
             return shard not in self._leaving, self._dispatcher.ground.under_way(shard), shard
@@ -112,7 +112,7 @@ class Ownership:
         try:
             return await self.look()
         except StoreError as error:
-            log.warning("the store does not tell whose endpoints are whose right now", error=str(error))
+            log.warning("shards not read, keeping the current ones until the claim lease expires", error=str(error))
             return True
 
     async def _wait(self) -> None:

@@ -1,4 +1,4 @@
-"""What is under way: tasks that nobody waits for until the end."""
+"""Background tasks that run without a caller that awaits them."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -13,24 +13,25 @@ Ts = TypeVarTuple("Ts")
 
 
 class Tasks(set[asyncio.Task[None]]):
-    """Tasks that run by themselves; one that fails leaves a line in the log."""
+    """Tasks that run in the background; a failed one is logged."""
 
     def spawn(self, work: Coroutine[None, None, None]) -> None:
         """Begin a task."""
-        # In a context of its own, for the request at hand, whose id logs tell, need not be what brought the delivery.
+        # In a new context: the current one may belong to another request, and its request id would appear in the task's
+        # log lines.
         context = Context()
         task = asyncio.get_running_loop().create_task(work, context=context)
         self.add(task)
         task.add_done_callback(self._ended, context=context)
 
     async def finish(self, grace: float) -> None:
-        """Wait for all to end, those too that begin meanwhile, for ``grace`` seconds; cut short what is left then."""
+        """Wait ``grace`` seconds for all tasks, including those that begin meanwhile; then cancel the rest."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + grace
         while self and (left := deadline - loop.time()) > 0:
             await asyncio.wait(tuple(self), timeout=left)
         if self:
-            log.warning("attempts were cut short at the end of the grace period", attempts=len(self))
+            log.warning("attempts cancelled, the grace period is over", attempts=len(self))
             left_over = tuple(self)
             for task in left_over:
                 task.cancel()
@@ -39,17 +40,17 @@ class Tasks(set[asyncio.Task[None]]):
     def _ended(self, task: asyncio.Task[None]) -> None:
         self.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            log.error("an attempt ended unexpectedly", error=type(error).__name__, exc_info=error)
+            log.error("background task failed", error=type(error).__name__, exc_info=error)
 
 
 class Runners(Generic[*Ts]):
-    """Tasks that do the same work again and again; as many as were ever busy at once.
+    """Tasks that are reused for the same work; there are as many as were ever busy at once.
 
     A new task for each attempt took 3 % more CPU.
 
     Args:
-        tasks: theirs.
-        work: what they do.
+        tasks: the set in which they run.
+        work: the work.
     """
 
     def __init__(self, tasks: Tasks, work: Callable[[*Ts], Coroutine[None, None, None]]) -> None:
@@ -59,14 +60,14 @@ class Runners(Generic[*Ts]):
         self._closed = False
 
     def start(self, *given: *Ts) -> None:
-        """Have the work done, beside all that is under way."""
+        """Run the work with these arguments in a task."""
         if self._idle:
             self._idle.pop().set_result(given)
         else:
             self._tasks.spawn(self._run(given))
 
     def close(self) -> None:
-        """Let the idle ones end, and the busy ones after what they do."""
+        """End the idle tasks now, and the busy ones after their current work."""
         self._closed = True
         for idle in self._idle:
             idle.set_result(None)
@@ -79,5 +80,5 @@ class Runners(Generic[*Ts]):
                 return
             idle: asyncio.Future[tuple[*Ts] | None] = self._loop.create_future()
             self._idle.append(idle)
-            given = None  # a body, say, which nobody needs any more
+            given = None  # frees the body of the delivery while idle
             given = await idle

@@ -1,4 +1,4 @@
-"""Pure: what an attempt's outcome makes of its delivery."""
+"""Pure: the next state of a delivery after an attempt."""
 
 from hookwright_operator.delivery.outcome import Outcome
 from hookwright_operator.delivery.schedule import RetrySchedule
@@ -6,7 +6,7 @@ from hookwright_operator.store.model import Attempt, Claimed, Settlement, State
 
 
 def judge(delivery: Claimed, outcome: Outcome, schedule: RetrySchedule) -> Settlement:
-    """Return the attempt's record and the delivery's next state: delivered, due again, or failed for good."""
+    """Return the attempt's record and the delivery's next state: delivered, due again, or failed."""
     made = delivery.attempts + 1
     attempt = Attempt(
         number=made,

@@ -1,4 +1,4 @@
-"""What the guard lets through and what it refuses, judged without any network."""
+"""Addresses that the guard allows and refuses, without a network."""
 
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 
@@ -14,7 +14,7 @@ from hookwright_operator.errors import RefusedAddressError
 v4_addresses = st.integers(min_value=0, max_value=2**32 - 1).map(IPv4Address)
 v6_addresses = st.one_of(
     st.integers(min_value=0, max_value=2**128 - 1),
-    # Most of IPv6 is reserved: look more closely where addresses are.
+    # Most of IPv6 is reserved, so draw more examples from the ranges in use.
     st.integers(min_value=0x2000 << 112, max_value=(0x4000 << 112) - 1),
     st.integers(min_value=0x2001 << 112, max_value=(0x2001_0400 << 96) - 1),
     st.integers(min_value=0, max_value=2**56 - 1),
@@ -51,14 +51,14 @@ def test_special_addresses_are_refused_by_class(address: str, kind: str) -> None
 
 @pytest.mark.parametrize("text", ["", "example.com", "2130706433", "0x7f.1", "127.1", "017700000001", "1.2.3.4/32"])
 def test_what_is_no_numeric_address_never_passes(text: str) -> None:
-    """A spelling that only the C library understands is not taken for anything here, whatever is allowed."""
+    """A text that only the C library accepts as an address never passes, whatever is allowed."""
     with pytest.raises(RefusedAddressError, match="not a numeric IP address"):
         Guard(["0.0.0.0/0", "::/0"], allowed_hosts=["example.com"]).check(text, "example.com")
 
 
 @given(st.one_of(v4_addresses, v6_addresses))
 def test_nothing_passes_that_python_does_not_call_global_unicast(address: IPv4Address | IPv6Address) -> None:
-    """The own table is never laxer than ipaddress, and stricter only where it says so."""
+    """The guard's table is never laxer than ipaddress, and stricter only in the listed ranges."""
     usual = address.is_global and not address.is_multicast
     if not special_range(address):
         assert usual
@@ -68,7 +68,7 @@ def test_nothing_passes_that_python_does_not_call_global_unicast(address: IPv4Ad
 
 @given(v4_addresses)
 def test_every_ipv6_form_of_an_address_is_judged_no_laxer_than_the_address(address: IPv4Address) -> None:
-    """No way of writing IPv4 in IPv6 gets past a refusal."""
+    """No IPv6 form of an IPv4 address avoids its refusal."""
     refused = bool(special_range(address))
     bits = int(address)
     for form in (0xFFFF << 32 | bits, 0x64_FF9B << 96 | bits):
@@ -80,7 +80,7 @@ def test_every_ipv6_form_of_an_address_is_judged_no_laxer_than_the_address(addre
 
 @given(v4_addresses)
 def test_a_denied_address_is_denied_in_every_form(address: IPv4Address) -> None:
-    """The deny list wins over an allow list of everything, through tunnels and translators too."""
+    """The deny list overrides an allow list of everything, through tunnels and translators too."""
     guard = Guard(["0.0.0.0/0", "::/0"], [str(address)], allowed_hosts=["example.com"])
     bits = int(address)
     teredo_client, teredo_server = 0x2001 << 112 | bits ^ 0xFFFF_FFFF, 0x2001 << 112 | bits << 64
@@ -98,7 +98,7 @@ def test_a_denied_address_is_denied_in_every_form(address: IPv4Address) -> None:
 
 
 def test_allowed_networks_win_over_special_ranges_and_reach_no_further() -> None:
-    """Allowing loopback allows loopback, in its mapped form too, and nothing beside it."""
+    """Allowing loopback allows loopback and its mapped form, and no other address."""
     guard = Guard(["127.0.0.0/8"])
     guard.check("127.0.0.1")
     guard.check("::ffff:127.0.0.1")
@@ -118,7 +118,7 @@ def test_networks_may_be_written_in_the_mapped_form() -> None:
 
 
 def test_a_public_address_can_be_denied() -> None:
-    """A cluster's own public ranges can be closed to deliveries, and the message does not promise otherwise."""
+    """A cluster's own public ranges can be denied, and the message does not recommend the allow list."""
     with pytest.raises(RefusedAddressError, match=r"^8\.8\.8\.8 is in a network that this installation denies$"):
         Guard(["8.8.8.8/32"], ["8.8.0.0/16"]).check("8.8.8.8")
 
@@ -131,7 +131,7 @@ def test_an_allowed_host_suffix_lets_its_private_addresses_through(host: str) ->
 
 
 def test_a_denied_host_suffix_is_refused_by_name() -> None:
-    """Denied hosts are refused before anything is looked up; others are not."""
+    """Denied hosts are refused before the look-up; others are not."""
     guard = Guard(denied_hosts=["internal.example.com"])
     guard.check_host("example.com")
     with pytest.raises(RefusedAddressError, match="denied by this installation"):
@@ -146,13 +146,13 @@ def test_a_denied_host_suffix_is_refused_by_name() -> None:
     ],
 )
 def test_a_host_suffix_that_is_no_domain_is_refused(suffix: str) -> None:
-    """A stray comma in a setting cannot exempt every host, and a URL in it is not passed over."""
+    """A stray comma in a setting does not exempt every host, and a URL in it is an error."""
     with pytest.raises(ValueError, match="is not a domain; write it without scheme, port and path"):
         Guard(allowed_hosts=[suffix])
 
 
 def test_a_host_suffix_must_be_written_as_it_is_looked_up() -> None:
-    """Hosts are compared in the form that a URL has once it is encoded."""
+    """Hosts are compared in the encoded form of a URL."""
     with pytest.raises(ValueError, match="is not in ASCII"):
         Guard(denied_hosts=["bücher.example"])
     with pytest.raises(RefusedAddressError):
@@ -161,7 +161,7 @@ def test_a_host_suffix_must_be_written_as_it_is_looked_up() -> None:
 
 @pytest.mark.parametrize("network", ["10.0.0.1/8", "loopback", "10.0.0.0/33"])
 def test_a_malformed_network_is_refused(network: str) -> None:
-    """A typing mistake in a setting does not become another network."""
+    """A malformed network does not become another network."""
     with pytest.raises(ValueError, match=r"10\.0\.0|loopback"):
         Guard([network])
 

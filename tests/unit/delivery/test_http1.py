@@ -1,4 +1,4 @@
-"""What is made of a receiver's bytes: framing, limits, and whether the connection may be used again."""
+"""Parsing of a receiver's bytes: framing, limits, and whether the connection may be used again."""
 
 from itertools import pairwise
 
@@ -23,12 +23,12 @@ Result = tuple[int, str, bytes, bool]
 
 
 def read(*pieces: bytes, broken: bool = False) -> tuple[Result, Exchange]:
-    """Read an answer that comes in these pieces, after which the receiver closes."""
+    """Parse a response that arrives in these pieces, after which the receiver closes."""
     exchange, error, over = Exchange(KEEP), "", False
     try:
         for index, piece in enumerate(pieces):
             if exchange.feed(piece):
-                # What comes after the answer is for the connection to refuse.
+                # Data after the response is rejected by the connection.
                 over, reusable = True, exchange.reusable and not any(pieces[index + 1 :])
                 break
         if not over:
@@ -102,41 +102,41 @@ UNUSABLE = {
 
 @pytest.mark.parametrize("case", WHOLE)
 def test_a_whole_answer_is_read_and_the_connection_kept_only_where_both_sides_may(case: str) -> None:
-    """Framing as in RFC 9112 6 and 9: where the body ends, and what lets a connection go on."""
+    """Framing follows RFC 9112 6 and 9: the end of the body, and the conditions of a reusable connection."""
     answer, status, body, reusable = WHOLE[case]
     assert read(answer)[0] == (status, "", body, reusable)
 
 
 @pytest.mark.parametrize("case", UNUSABLE)
 def test_an_unusable_answer_says_so_and_its_connection_is_never_kept(case: str) -> None:
-    """No HTTP is status 0; a known status stays where the body alone is incomplete."""
+    """Data that is not HTTP has status 0; a known status stays if only the body is incomplete."""
     answer, status, error = UNUSABLE[case]
     (seen, said, _, reusable), _ = read(answer)
     assert (seen, said, reusable) == (status, error, False)
 
 
 def test_a_body_that_ends_with_the_connection_must_not_end_in_a_reset() -> None:
-    """Without a length only an orderly close is the end."""
+    """Without a length, only an orderly close ends the response."""
     assert read(OK + b"\r\nsome", broken=True)[0] == (200, CUT_SHORT, b"some", False)
 
 
 @pytest.mark.parametrize(("longer", "stray", "reusable"), [(0, b"", True), (1, b"", False), (0, b"x", False)], ids=str)
 def test_exactly_as_many_bytes_as_the_limit_are_read(*, longer: int, stray: bytes, reusable: bool) -> None:
-    """The limit counts the head too; an answer that just fits leaves the connection usable, if nothing follows it."""
+    """The limit includes the head; a response of exactly this size keeps the connection usable if no data follows."""
     head = OK + b"Content-Length: %05d\r\n\r\n"
     length = READ_LIMIT + longer - len(head % 0)
     assert read(head % length + b"x" * length + stray)[0] == (200, "", b"x" * KEEP, reusable)
 
 
 def test_headers_are_those_of_the_final_answer_and_not_of_hints_or_trailers() -> None:
-    """Of a repeated header the first counts."""
+    """The first of several equal headers counts."""
     final = b"HTTP/1.1 503 Busy\r\nretry-AFTER: 7\r\nRetry-After: 8\r\nTransfer-Encoding: chunked\r\n\r\n"
     _, exchange = read(HINT + final + b"0\r\nContent-Encoding: gzip\r\n\r\n")
     assert (exchange.status, exchange.retry_after, exchange.coding) == (503, "7", "")
 
 
 def test_it_is_known_how_far_an_answer_has_come() -> None:
-    """For the words of an attempt that runs into its timeout."""
+    """An attempt that times out reports its step."""
     exchange = Exchange(KEEP)
     exchange.feed(HINT + OK + b"Content-Length: 9\r\n")
     before = exchange.step
@@ -153,7 +153,7 @@ ANSWERS = [
 
 @st.composite
 def damaged(draw: st.DrawFn) -> bytes:
-    """An answer from the tables, some of whose bytes may be others."""
+    """Return a response from the tables, some of whose bytes may be changed."""
     answer = draw(st.sampled_from(ANSWERS))
     if not answer or not draw(st.booleans()):
         return answer
@@ -164,13 +164,13 @@ def damaged(draw: st.DrawFn) -> bytes:
 @given(damaged(), st.data())
 @example(CHUNKED + b"2\r\nok\r\nzz\r\n", None)
 def test_however_the_bytes_are_cut_the_answer_is_the_same(answer: bytes, data: st.DataObject | None) -> None:
-    """TCP promises bytes and no pieces, so nothing may hang on them: status, error, body, headers, reuse."""
+    """The split into pieces changes neither status, error, body, headers nor reuse."""
     cuts = range(len(answer)) if data is None else sorted(data.draw(st.sets(st.integers(0, len(answer)), max_size=8)))
     edges = [0, *cuts, len(answer)]
     whole, in_one = read(answer)
     parts, in_parts = read(*(answer[start:end] for start, end in pairwise(edges)))
     assert parts[:3] == whole[:3]
     assert (in_parts.coding, in_parts.retry_after) == (in_one.coding, in_one.retry_after)
-    # The parser swallows empty lines after an answer, which mislead nobody; alone they end the connection.
+    # The parser ignores empty lines after a response, which is harmless; alone they end the connection.
     if not answer.endswith(b"\n"):
         assert parts[3] == whole[3]

@@ -1,4 +1,4 @@
-"""What one endpoint's lane lets begin, takes in and asks for."""
+"""Conditions of an endpoint queue for starting attempts, accepting deliveries and claiming."""
 
 from dataclasses import replace
 from itertools import pairwise
@@ -24,12 +24,12 @@ ENDPOINT = Endpoint(
 
 
 def claimed(number: int = 1) -> Claimed:
-    """A delivery in memory."""
+    """Return a delivery in memory."""
     return Claimed(f"dlv_{number}", "uid-1", f"msg_{number}", "delivered", b"{}", 0, 0)
 
 
 def lane(*, ready: int = 0, **state: int | bool) -> Lane:
-    """A lane in some state."""
+    """Return a queue in some state."""
     made = Lane(ENDPOINT)
     made.ready.extend(claimed(number) for number in range(ready))
     for name, value in state.items():
@@ -54,20 +54,20 @@ def lane(*, ready: int = 0, **state: int | bool) -> Lane:
     ],
 )
 def test_an_attempt_begins_where_something_waits_and_the_bound_allows(state: dict[str, int], may: bool) -> None:  # noqa: FBT001
-    """Not for an endpoint that is gone, and not while too many results are unstored or one is refused."""
+    """Nothing begins for a deleted endpoint, or while too many results are unstored or one is refused."""
     assert lane(**state).can_start is may
 
 
 @pytest.mark.parametrize("change", [{"suspend": True}, {"secrets": ()}, {"blocked": "plain http"}])
 def test_an_endpoint_that_may_not_be_sent_to_neither_begins_nor_takes_nor_asks(change: dict[str, bool]) -> None:
-    """Suspended, blocked or without a secret: everything waits in the store."""
+    """If the endpoint is suspended, blocked or without a secret, its deliveries stay in the store."""
     held = lane(ready=1, backlog=True)
     held.change(replace(ENDPOINT, **change))  # type: ignore[arg-type]
     assert (held.can_start, held.can_take(64), held.wants(64)) == (False, False, 0)
 
 
 def test_everything_this_process_has_of_an_endpoint_counts_as_held() -> None:
-    """What waits, is under way, is being stored or is promised."""
+    """Ready, running, unstored and reserved deliveries all count."""
     assert lane(ready=2, in_flight=3, settling=4, reserved=5).held == 14
 
 
@@ -86,7 +86,7 @@ def test_a_fresh_event_goes_to_memory_only_where_there_is_room_and_nothing_older
     state: dict[str, int],
     takes: bool,  # noqa: FBT001
 ) -> None:
-    """Else it would overtake what is in the store, or memory would grow without bound."""
+    """Otherwise it would overtake older deliveries in the store, or memory would grow without bound."""
     assert lane(**state).can_take(8) is takes
 
 
@@ -102,7 +102,7 @@ def test_a_fresh_event_goes_to_memory_only_where_there_is_room_and_nothing_older
     ],
 )
 def test_a_claim_is_made_for_half_a_window_at_least(state: dict[str, int], wanted: int) -> None:
-    """One at a time, only where the store may have something, and never for less than half a window."""
+    """One claim at a time, only if the store may have deliveries, and never for less than half a window."""
     assert lane(**state).wants(8) == wanted
 
 
@@ -116,7 +116,7 @@ def test_a_claim_is_made_for_half_a_window_at_least(state: dict[str, int], wante
 def test_what_is_held_and_asked_for_never_exceeds_the_window(
     window: int, ready: int, in_flight: int, settling: int, reserved: int
 ) -> None:
-    """Whatever the state, a claim that brings all it asked for, or a fresh event, still fits."""
+    """In every state, a claim that returns all it asked for, or a new event, still fits."""
     some = lane(ready=ready, in_flight=in_flight, settling=settling, reserved=reserved, backlog=True)
     assert some.wants(window) == 0 or some.held + some.wants(window) <= window
     some.backlog = False
@@ -134,7 +134,7 @@ def test_what_overflows_is_told_from_what_was_known_before() -> None:
 
 
 def test_attempts_keep_the_distance_of_the_rate_limit() -> None:
-    """120 a minute are half a second apart; time without attempts earns no burst."""
+    """120 a minute are half a second apart; time without attempts allows no burst."""
     limited = Lane(replace(ENDPOINT, per_minute=120))
     assert limited.pause(100.0) == 0
     limited.started(100.0)
@@ -147,7 +147,7 @@ def test_attempts_keep_the_distance_of_the_rate_limit() -> None:
 
 @given(st.lists(st.floats(0, 10), min_size=2, max_size=50))
 def test_no_minute_holds_more_attempts_than_the_limit(waits: list[float]) -> None:
-    """However attempts are asked for, any two that follow each other keep the distance."""
+    """Any two attempts in a row keep the interval, for any sequence of waits."""
     limited, now, starts = Lane(replace(ENDPOINT, per_minute=60)), 0.0, []
     for wait in waits:
         now += wait
@@ -158,7 +158,7 @@ def test_no_minute_holds_more_attempts_than_the_limit(waits: list[float]) -> Non
 
 
 def test_without_a_limit_nothing_pauses() -> None:
-    """And a limit that changes counts anew."""
+    """A changed limit starts a new interval."""
     some = lane()
     some.started(5.0)
     assert some.pause(5.0) == 0
@@ -171,7 +171,7 @@ def test_without_a_limit_nothing_pauses() -> None:
 
 
 def test_a_lane_of_another_process_neither_begins_nor_takes_nor_asks() -> None:
-    """And once it belongs to this one, the rate limit counts from then: the other may have sent just before."""
+    """When the replica becomes the owner, the rate limit counts from then, because the old owner may just have sent."""
     some = Lane(replace(ENDPOINT, per_minute=60))
     some.own(since=None)
     some.ready.append(claimed())

@@ -1,4 +1,4 @@
-"""Which look-up begins next: bounds for each namespace, turns between them, and places kept for newcomers."""
+"""The order of look-ups: bounds for each namespace, turns between them, and places kept for newcomers."""
 
 from collections import Counter
 
@@ -14,7 +14,7 @@ def turns(*, places: int = 8, per_namespace: int = 3, waiting: int = 100) -> Loo
 
 
 def begun(them: LookupTurns[str]) -> Counter[str]:
-    """Begin all that may begin."""
+    """Begin all look-ups that may begin."""
     return Counter(iter(them.begin, None))
 
 
@@ -53,7 +53,7 @@ def test_namespaces_take_turns() -> None:
 
 
 def test_the_queue_of_a_namespace_is_bounded() -> None:
-    """Surplus look-ups are refused, and other namespaces are not concerned."""
+    """Surplus look-ups are refused, and other namespaces are not affected."""
     them = turns(waiting=2)
     assert [them.add("a", "a") for _ in range(3)] == [True, True, False]
     assert them.add("b", "b")
@@ -61,7 +61,7 @@ def test_the_queue_of_a_namespace_is_bounded() -> None:
 
 @given(st.lists(st.tuples(st.sampled_from("abcde"), st.booleans()), max_size=200))
 def test_the_bounds_hold_in_any_order_and_nothing_is_forgotten(steps: list[tuple[str, bool]]) -> None:
-    """All places are never exceeded, no namespace exceeds its own, and all that was added begins in the end."""
+    """Look-ups never exceed all places or those of a namespace, and every added look-up finally begins."""
     them, running, added, started = turns(places=6, per_namespace=2), Counter[str](), 0, 0
     for namespace, ends in steps:
         if ends and running[namespace]:

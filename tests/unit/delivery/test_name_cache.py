@@ -1,4 +1,4 @@
-"""The memory of names: how long answers and failures count, and which entries are evicted."""
+"""The cache of names: how long results and failures count, and which entries are evicted."""
 
 import socket
 
@@ -28,7 +28,7 @@ def test_an_answer_is_fresh_then_served_while_renewed_then_waited_for() -> None:
 
 
 def test_an_answer_survives_a_failure_for_now_and_no_further_than_its_age() -> None:
-    """If a name server is unavailable for a minute, attempts at known names go on."""
+    """If a name server is unavailable for a minute, attempts at known names continue."""
     known = found("192.0.2.1")
     known.failed(AGAIN, 200.0, 0.01)
     assert known.take(201.0) == ["192.0.2.1"]
@@ -38,7 +38,7 @@ def test_an_answer_survives_a_failure_for_now_and_no_further_than_its_age() -> N
 
 
 def test_a_name_that_is_gone_is_forgotten_at_once() -> None:
-    """The old address may belong to somebody else by now."""
+    """The old address may belong to another host by now."""
     known = found("192.0.2.1")
     known.failed(GONE, 120.0, 0.01)
     with pytest.raises(OSError, match=r"(?i)name") as refused:

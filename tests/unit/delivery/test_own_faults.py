@@ -42,20 +42,20 @@ THEIRS = [
 
 @pytest.mark.parametrize(("error", "reason"), OWN.items(), ids=repr)
 def test_a_lack_of_this_process_is_its_own_fault(error: Exception, reason: str) -> None:
-    """Each has a reason that the metric knows."""
+    """Each fault has a reason that the metric knows."""
     assert own_fault(error) == reason
     assert reason in OWN_FAULT_REASONS
 
 
 @pytest.mark.parametrize("error", THEIRS, ids=repr)
 def test_all_else_counts_as_an_attempt(error: Exception) -> None:
-    """What the receiver, its name server or the network does is recorded."""
+    """Failures of the receiver, its name server or the network are recorded as attempts."""
     assert own_fault(error) == ""
 
 
 @pytest.mark.parametrize("cause", ["no port", "no route"])
 def test_a_missing_address_family_is_no_lack_of_ports(monkeypatch: pytest.MonkeyPatch, cause: str) -> None:
-    """Both are EADDRNOTAVAIL; a host without IPv6 must not excuse an endpoint that has only IPv6."""
+    """Both errors are EADDRNOTAVAIL; a host without IPv6 must not postpone attempts to an endpoint with IPv6 only."""
 
     def unassignable(connecting: socket.socket, _: object) -> None:
         if connecting.type == socket.SOCK_STREAM or cause == "no route":

@@ -1,4 +1,4 @@
-"""What the retry schedule promises."""
+"""The retry schedule."""
 
 import pytest
 from hypothesis import given
@@ -23,7 +23,7 @@ delays = st.lists(st.integers(min_value=1, max_value=MAX_DELAY_MS), min_size=1, 
     ],
 )
 def test_schedules_are_read_as_people_write_them(text: str, expected: tuple[int, ...]) -> None:
-    """Whole, fractional, summed and sub-second delays are all understood, to the millisecond."""
+    """Whole, fractional, summed and sub-second delays are parsed to the millisecond."""
     assert RetrySchedule.parse(text).delays_ms == expected
 
 
@@ -46,7 +46,7 @@ def test_schedules_are_read_as_people_write_them(text: str, expected: tuple[int,
     ],
 )
 def test_a_wrong_schedule_is_refused_with_what_is_wrong(text: str, complaint: str) -> None:
-    """The message names the delay and what would be right."""
+    """The message names the delay and the correct form."""
     with pytest.raises(ValueError, match=complaint):
         RetrySchedule.parse(text)
 
@@ -72,12 +72,12 @@ def test_five_delays_make_six_attempts_each_counted_from_the_failed_one() -> Non
 def test_retry_after_lengthens_a_delay_up_to_the_next_step(
     attempts_made: int, retry_after_s: int, expected_s: int
 ) -> None:
-    """A receiver can ask for more patience within the schedule's bounds: the next step, or the last one doubled."""
+    """A receiver can ask for a longer delay, up to the schedule's next delay or twice the last one."""
     assert DEFAULT.next(attempts_made, FAILED_AT, retry_after_s * 1000) == FAILED_AT + expected_s * 1000
 
 
 def test_retry_after_does_not_buy_further_attempts() -> None:
-    """An exhausted schedule stays exhausted."""
+    """A schedule without further delays ends, whatever Retry-After says."""
     assert DEFAULT.next(6, FAILED_AT, 1000) is None
 
 
@@ -85,7 +85,7 @@ def test_retry_after_does_not_buy_further_attempts() -> None:
 def test_the_next_attempt_is_never_early_and_never_beyond_the_next_step(
     steps: tuple[int, ...], attempts_made: int, retry_after: int | None
 ) -> None:
-    """Whatever a receiver asks, a wait is at least the step's own and at most the larger of it and the next."""
+    """A delay is at least the scheduled one and at most the larger of it and the next."""
     schedule = RetrySchedule(steps)
     due = schedule.next(attempts_made, FAILED_AT, retry_after)
     if attempts_made > len(steps):
@@ -98,6 +98,6 @@ def test_the_next_attempt_is_never_early_and_never_beyond_the_next_step(
 
 
 def test_a_retry_before_any_attempt_is_refused() -> None:
-    """Zero attempts made is a fault of the caller and not a first retry."""
+    """A call with zero attempts made is an error of the caller and not a first retry."""
     with pytest.raises(ValueError, match="attempts_made is 0"):
         DEFAULT.next(0, FAILED_AT)

@@ -1,4 +1,4 @@
-"""How namespaces share places and bytes, and which endpoint queue starts next."""
+"""Shares of namespaces in places and bytes, and the endpoint queue that starts next."""
 
 from collections import Counter
 from dataclasses import replace
@@ -17,7 +17,7 @@ BOUND = 1024
 
 
 def lane(namespace: str, uid: str = "e", *, max_in_flight: int = 64) -> Lane:
-    """An endpoint queue that never runs empty."""
+    """Return an endpoint queue that never becomes empty."""
     made = Lane(replace(ENDPOINT, uid=f"{namespace}/{uid}", namespace=namespace, max_in_flight=max_in_flight))
     made.ready.append(claimed())
     return made
@@ -46,7 +46,7 @@ def take_turns(scheduler: Scheduler) -> list[Lane]:
 
 
 def known(scheduler: Scheduler, namespace: str, endpoints: int = 50, *, max_in_flight: int = 64) -> list[Lane]:
-    """The endpoints of a namespace, made known to the scheduler."""
+    """Return the endpoints of a namespace, added to the scheduler."""
     lanes = [lane(namespace, f"e-{number}", max_in_flight=max_in_flight) for number in range(endpoints)]
     for one in lanes:
         scheduler.add(one)
@@ -54,14 +54,14 @@ def known(scheduler: Scheduler, namespace: str, endpoints: int = 50, *, max_in_f
 
 
 def hostile(scheduler: Scheduler, namespace: str) -> list[Lane]:
-    """A namespace whose endpoints all hang: they start all attempts that they may, and nothing ends."""
+    """Return the endpoints of a namespace that all hang: they start all attempts that they may, and none ends."""
     lanes = known(scheduler, namespace, 500, max_in_flight=4)
     fill(scheduler, *lanes)
     return lanes
 
 
 def in_flight(lanes: list[Lane]) -> int:
-    """How many attempts are under way."""
+    """Return how many attempts are under way."""
     return sum(one.in_flight for one in lanes)
 
 
@@ -131,7 +131,7 @@ def test_a_namespace_beyond_its_part_gets_no_place_until_it_is_below() -> None:
 
 
 def test_endpoints_of_a_namespace_take_turns() -> None:
-    """One attempt each, in the order in which they began to wait."""
+    """Each endpoint starts one attempt, in the order in which they began to wait."""
     scheduler = Scheduler(1)
     lanes = [lane("a", name, max_in_flight=8) for name in "xyz"]
     for one in lanes:
@@ -255,7 +255,7 @@ def test_memory_beyond_the_bound_leaves_nothing_until_it_is_given_back() -> None
 
 @given(st.lists(st.integers(0, 4), max_size=60), st.integers(1, 200))
 def test_the_guaranteed_parts_never_exceed_half_of_the_bound(endpoints: list[int], bound: int) -> None:
-    """Whatever the number of namespaces, and back to nothing when all are gone."""
+    """The rule holds for any number of namespaces, and the parts are 0 when all are gone."""
     shares = Shares(bound)
     for number, count in enumerate(endpoints):
         for _ in range(count):
@@ -271,7 +271,7 @@ def test_the_guaranteed_parts_never_exceed_half_of_the_bound(endpoints: list[int
 
 
 class Scheduling(RuleBasedStateMachine):
-    """Endpoints of a few namespaces come, ask, start, end, time out, succeed and go in any order."""
+    """Endpoints of a few namespaces are added, start and end attempts, time out and are deleted, in any order."""
 
     lanes = Bundle("lanes")
 
@@ -290,7 +290,7 @@ class Scheduling(RuleBasedStateMachine):
     @precondition(lambda self: self.bound)
     @rule(target=lanes, namespace=st.sampled_from("abcdef"), max_in_flight=st.sampled_from([1, 2, 5, 64]))
     def come(self, namespace: str, max_in_flight: int) -> Lane:
-        """Make an endpoint known."""
+        """Add an endpoint."""
         made = lane(namespace, str(len(self.known)), max_in_flight=max_in_flight)
         self.scheduler.add(made)
         self.known.append(made)
@@ -299,7 +299,7 @@ class Scheduling(RuleBasedStateMachine):
 
     @rule(gone=consumes(lanes))
     def go(self, gone: Lane) -> None:
-        """Delete an endpoint, whose attempts go on."""
+        """Delete an endpoint; its attempts continue."""
         gone.end()
         self.scheduler.remove(gone)
         self.known.remove(gone)
@@ -318,7 +318,7 @@ class Scheduling(RuleBasedStateMachine):
     @precondition(lambda self: self.attempts)
     @rule(data=st.data(), delivered=st.booleans(), timed_out=st.booleans())
     def end(self, data: st.DataObject, delivered: bool, timed_out: bool) -> None:  # noqa: FBT001
-        """Let an attempt end."""
+        """End an attempt."""
         one = self.attempts.pop(data.draw(st.integers(0, len(self.attempts) - 1)))
         self.scheduler.end(one)
         one.ended(delivered=delivered and not timed_out, timed_out=timed_out)
@@ -333,7 +333,7 @@ class Scheduling(RuleBasedStateMachine):
         self.attempts.append(one)
 
     def settle(self) -> None:
-        """Let those that wait take turns."""
+        """Start attempts of waiting queues in turn."""
         while (one := self.scheduler.next()) is not None:
             if one.can_start:
                 self.start(one)
@@ -342,7 +342,7 @@ class Scheduling(RuleBasedStateMachine):
     @precondition(lambda self: self.bound)
     @invariant()
     def the_counts_are_those_of_the_attempts(self) -> None:
-        """In all, by namespace and by endpoint; never more than the bound."""
+        """Check the counts in all, by namespace and by endpoint, and that the bound is kept."""
         by_namespace = Counter(one.endpoint.namespace for one in self.attempts)
         by_lane = Counter(self.attempts)
         assert self.scheduler.in_flight == len(self.attempts) <= self.bound
@@ -354,7 +354,7 @@ class Scheduling(RuleBasedStateMachine):
     @precondition(lambda self: self.bound)
     @invariant()
     def no_namespace_that_waits_has_room(self) -> None:
-        """A place is left free only for others, and each namespace that waits is noted once, under its count."""
+        """Check that a place stays free only for others; each waiting namespace is listed once, under its count."""
         places, waiting = self.scheduler._places, self.scheduler._waiting
         assert all(places.left(name) == 0 for name in waiting)
         assert all(waiting.values())
@@ -364,13 +364,13 @@ class Scheduling(RuleBasedStateMachine):
     @precondition(lambda self: self.bound)
     @invariant()
     def what_is_spare_is_what_no_namespace_has_or_is_guaranteed(self) -> None:
-        """The running count equals the sum over all namespaces."""
+        """Check that the running count equals the sum over all namespaces."""
         places = self.scheduler._places
         parts = sum(max(places._guaranteed, share.used) for share in places._shares.values())
         assert places._spare == self.bound - parts
 
     def teardown(self) -> None:
-        """When all attempts have ended and all endpoints are gone, nothing is left."""
+        """Check that nothing is left when all attempts have ended and all endpoints are gone."""
         if not self.bound:
             return
         for one in tuple(self.known):
