@@ -7,11 +7,11 @@ import (
 
 // newControl answers, in JSON:
 //
-//	POST /load        a Spec → its Report, when all has arrived or the time is over
-//	POST /await       {"seconds": N} → the last run's Report, when all has arrived or the time is over
-//	GET  /report      the last run's Report as it stands
-//	PUT  /behaviours  {"3": {"seconds": 15}} how endpoints answer from now on
-//	GET  /strays      how many deliveries came that belong to no current run
+//	POST /load        a Spec → its Report, when everything has arrived or the time is over
+//	POST /await       {"seconds": N} → the last run's Report, when everything has arrived or the time is over
+//	GET  /report      the last run's Report so far
+//	PUT  /behaviours  {"3": {"seconds": 15}} the behaviours of endpoints from now on
+//	GET  /strays      the number of deliveries that do not belong to the current run
 func newControl(r *Receiver) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /load", func(w http.ResponseWriter, q *http.Request) {
@@ -53,7 +53,7 @@ func newControl(r *Receiver) http.Handler {
 
 func found(w http.ResponseWriter, run *Run) bool {
 	if run == nil {
-		http.Error(w, "nothing was loaded yet", http.StatusNotFound)
+		http.Error(w, "there was no load yet; POST /load first", http.StatusNotFound)
 	}
 	return run != nil
 }

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// mostAtOnce bounds the requests under way where a rate is kept, and not their number.
+// mostAtOnce bounds the requests under way of a load with a rate.
 const mostAtOnce = 4096
 
 var client = &http.Client{
@@ -22,7 +22,7 @@ var client = &http.Client{
 	},
 }
 
-// Load posts as the spec says and returns when everything has arrived, or the time for it is over.
+// Load posts the events of a spec and returns when everything has arrived, or after the time limit.
 func Load(r *Receiver, spec Spec) (*Run, error) {
 	spec, err := spec.complete()
 	if err != nil {
@@ -57,7 +57,7 @@ func (r *Run) loadAtFullSpeed() {
 	workers.Wait()
 }
 
-// loadAtRate posts by the clock, whether or not earlier posts have been answered: a slow answer must not thin the load.
+// loadAtRate posts by the clock, without waiting for earlier answers: a slow answer must not reduce the load.
 func (r *Run) loadAtRate() {
 	gap := time.Duration(float64(time.Second) / r.spec.Rate)
 	requests := min(r.spec.Events/r.spec.Batch, int(r.spec.Seconds*r.spec.Rate))
@@ -103,7 +103,7 @@ func (r *Run) events(request int, kind string) []byte {
 	return append(body, ']')
 }
 
-// stamp notes when the events of a request were posted.
+// stamp records when the events of a request were posted.
 func (r *Run) stamp(request int) int64 {
 	started := r.now()
 	for i := range r.spec.Batch {

@@ -1,10 +1,10 @@
-// Command bench is the benchmark's loader and receiver: one process, one monotonic clock, so that the time from a
-// post to its arrival is exact. Everything it does is on loopback, bounded in number and in time.
+// Command bench is the benchmark's loader and receiver: one process with one monotonic clock, so that the time from a
+// post to its arrival is exact. It uses only loopback, and its work is bounded in number and in time.
 //
 //	bench serve -receiver ADDRESS -control ADDRESS [-life DURATION]
 //	    receives, and loads on request; the control address speaks JSON (see control.go)
 //	bench direct [-seconds N] [-fan N]
-//	    posts straight at its own receiver and prints the report: the ceiling of this machine
+//	    posts directly to its own receiver and prints the report: the ceiling of this machine
 //	bench load -url URL -token TOKEN -receiver ADDRESS [-seconds N] [-rate N] [-fan N]
 //	    posts events at an intake whose endpoints point to http://ADDRESS/e/0 and so on, and prints the report
 package main
@@ -33,7 +33,7 @@ func main() {
 func run(args []string) error {
 	commands := map[string]func([]string) error{"serve": serve, "direct": direct, "load": load}
 	if len(args) == 0 || commands[args[0]] == nil {
-		return errors.New("say what to do: serve, direct or load")
+		return errors.New("the command is missing: give serve, direct or load")
 	}
 	return commands[args[0]](args[1:])
 }

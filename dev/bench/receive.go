@@ -10,22 +10,22 @@ import (
 	"time"
 )
 
-// Behaviour is how an endpoint answers; the zero value is 200 at once.
+// Behaviour defines an endpoint's answer; the zero value is 200 at once.
 type Behaviour struct {
-	Seconds float64 `json:"seconds"` // it takes to answer
+	Seconds float64 `json:"seconds"` // before the answer
 	Status  int     `json:"status"`
 }
 
 type behaviours struct {
 	byEndpoint map[int]Behaviour
-	replaced   chan struct{} // closed when these no longer hold: whoever hangs is let go
+	replaced   chan struct{} // closed when a new behaviour replaces this one; requests that hang are then answered
 }
 
-// Receiver takes deliveries at /e/N and notes the arrival of those that belong to the current run.
+// Receiver accepts deliveries at /e/N and records the arrival of those that belong to the current run.
 type Receiver struct {
 	current    atomic.Pointer[Run]
 	behaviours atomic.Pointer[behaviours]
-	strays     atomic.Int64 // belong to an earlier run, or to none
+	strays     atomic.Int64 // deliveries of an earlier run, or of none
 	runs       atomic.Int64
 	buffers    sync.Pool
 }
@@ -36,7 +36,7 @@ func newReceiver() *Receiver {
 	return r
 }
 
-// behave replaces how endpoints answer, and lets go of every request that hangs.
+// behave replaces the behaviours of endpoints, and answers every request that hangs.
 func (r *Receiver) behave(byEndpoint map[int]Behaviour) {
 	old := r.behaviours.Swap(&behaviours{byEndpoint, make(chan struct{})})
 	if old != nil {

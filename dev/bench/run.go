@@ -11,7 +11,7 @@ import (
 
 func indexOf(body []byte, text string) int { return bytes.Index(body, []byte(text)) }
 
-// Run is one load with everything that is known of it; times are nanoseconds since it began, never 0.
+// Run is one load with its data; times are nanoseconds since its begin, never 0.
 type Run struct {
 	spec     Spec
 	number   int
@@ -39,7 +39,7 @@ func newRun(spec Spec, number int) *Run {
 
 func (r *Run) now() int64 { return int64(time.Since(r.began)) + 1 }
 
-// arrive notes a delivery for an endpoint; the first counts, the others are duplicates.
+// arrive records a delivery for an endpoint; the first counts, the others are duplicates.
 func (r *Run) arrive(sequence, endpoint int) {
 	if sequence >= len(r.posted) || r.spec.Fan == 0 {
 		return
@@ -52,7 +52,7 @@ func (r *Run) arrive(sequence, endpoint int) {
 	}
 }
 
-// answer notes the end of a request with so many events.
+// answer records the end of a request with so many events.
 func (r *Run) answer(started int64, status, events int, fault error) {
 	ended := r.now()
 	for last := r.answered.Load(); ended > last && !r.answered.CompareAndSwap(last, ended); {
@@ -72,10 +72,10 @@ func (r *Run) answer(started int64, status, events int, fault error) {
 	}
 }
 
-// expected is how many deliveries will arrive, going by what was accepted.
+// expected returns how many deliveries will arrive, computed from the accepted events.
 func (r *Run) expected() int64 { return r.accepted.Load() * int64(r.spec.Fan) / int64(r.spec.Copies) }
 
-// await returns when everything expected is there, or after so many seconds.
+// await returns when all expected deliveries have arrived, or after so many seconds.
 func (r *Run) await(seconds float64) {
 	deadline := time.Now().Add(time.Duration(seconds * float64(time.Second)))
 	for r.arrivals.Load() < r.expected() && time.Now().Before(deadline) {
@@ -83,7 +83,7 @@ func (r *Run) await(seconds float64) {
 	}
 }
 
-// endpointOf tells to which endpoint a delivery goes.
+// endpointOf returns the endpoint of a delivery.
 func (r *Run) endpointOf(slot int) int {
 	if r.spec.Fan > 1 {
 		return slot % r.spec.Fan
@@ -91,7 +91,7 @@ func (r *Run) endpointOf(slot int) int {
 	return slot / r.spec.Batch % len(r.spec.Targets)
 }
 
-// Quantiles are of milliseconds.
+// Quantiles are in milliseconds.
 type Quantiles struct {
 	Count int     `json:"count"`
 	P50   float64 `json:"p50"`
@@ -100,7 +100,7 @@ type Quantiles struct {
 	Max   float64 `json:"max"`
 }
 
-// Report is what a run comes to. Rates count from the first post to the last answer, or to the last arrival.
+// Report is the result of a run. Rates count from the first post to the last answer, or to the last arrival.
 type Report struct {
 	Sent        int64       `json:"sent"`     // events
 	Accepted    int64       `json:"accepted"` // events answered 2xx
@@ -117,7 +117,7 @@ type Report struct {
 	Arrival     Quantiles   `json:"arrival_ms"` // post → arrival, of the endpoints that do not hang
 }
 
-// Report sums up what is known so far.
+// Report returns the result so far.
 func (r *Run) Report() Report {
 	r.mutex.Lock()
 	answers, refused := slices.Clone(r.answers), make(map[int]int)

@@ -5,29 +5,29 @@ import (
 	"fmt"
 )
 
-// Target is where events are posted. The receiver's path /e/N belongs to endpoint N; target N leads to endpoint N
-// where each event goes to one endpoint.
+// Target is a URL for events. The receiver's path /e/N belongs to endpoint N. If each event goes to one endpoint,
+// target N leads to endpoint N.
 type Target struct {
 	URL  string `json:"url"`
 	Type string `json:"type"`
 }
 
-// Spec says what to post, where, how fast and how long. Zero values are the benchmark's own: 315-byte events, 16 posts
-// at a time, one event a request.
+// Spec defines a load: events, targets, rate and duration. Zero values mean the benchmark's defaults: 315-byte events,
+// 16 posts at a time, one event a request.
 type Spec struct {
 	Method      string            `json:"method"` // GET sends no body and expects no arrivals
 	Targets     []Target          `json:"targets"`
 	Headers     map[string]string `json:"headers"`
 	Seconds     float64           `json:"seconds"` // post for so long,
-	Events      int               `json:"events"`  // or so many events, whatever ends first
+	Events      int               `json:"events"`  // or so many events, if these end first
 	Concurrency int               `json:"concurrency"`
-	Rate        float64           `json:"rate"`         // requests a second; 0: as fast as it goes
+	Rate        float64           `json:"rate"`         // requests a second; 0: as fast as possible
 	Batch       int               `json:"batch"`        // events a request
-	Fan         int               `json:"fan"`          // deliveries expected of an event
+	Fan         int               `json:"fan"`          // expected deliveries of an event
 	Copies      int               `json:"copies"`       // posts an event, at once, to as many targets: `direct` with fan-out
 	WaitSeconds float64           `json:"wait_seconds"` // for arrivals after the last answer
-	Hanging     []int             `json:"hanging"`      // endpoints whose arrivals are no part of the latencies
-	Anonymous   bool              `json:"anonymous"`    // events without an id, so that none is checked for repetition
+	Hanging     []int             `json:"hanging"`      // endpoints whose arrivals do not count in the latencies
+	Anonymous   bool              `json:"anonymous"`    // events without an id, so that none is checked for duplicates
 }
 
 const (
@@ -37,7 +37,7 @@ const (
 	mostTime   = 1800.0
 )
 
-// complete fills in what was left out, and refuses what would not end.
+// complete sets the defaults of missing fields, and refuses a load without an end.
 func (s Spec) complete() (Spec, error) {
 	if s.Method == "" {
 		s.Method = "POST"
@@ -55,16 +55,16 @@ func (s Spec) complete() (Spec, error) {
 	case len(s.Targets) == 0:
 		return s, errors.New("targets is empty; give at least one")
 	case s.Seconds <= 0 || s.Seconds > mostTime || s.WaitSeconds > mostTime:
-		return s, fmt.Errorf("seconds must be above 0, and no time above %g", mostTime)
+		return s, fmt.Errorf("seconds must be above 0, and every time at most %g", mostTime)
 	case s.Events > mostEvents || s.Events*max(s.Fan, 1) > mostSlots:
-		return s, fmt.Errorf("at most %d events and %d deliveries can be followed", mostEvents, mostSlots)
+		return s, fmt.Errorf("events must be at most %d, and deliveries at most %d", mostEvents, mostSlots)
 	case s.Copies > len(s.Targets):
-		return s, errors.New("copies is above the number of targets")
+		return s, errors.New("copies is above the number of targets; give at most as many")
 	}
 	return s, nil
 }
 
-// event returns an event of exactly eventBytes, whose messageId tells the run and the sequence number.
+// event returns an event of exactly eventBytes, whose messageId contains the run and the sequence number.
 func event(run, sequence int, kind string, anonymous bool) []byte {
 	if kind == "" {
 		kind = "delivered"
@@ -81,7 +81,7 @@ func event(run, sequence int, kind string, anonymous bool) []byte {
 	return append(body, '"', '}')
 }
 
-// parseMessageID finds the run and the sequence number in a delivered event, however it was spaced.
+// parseMessageID returns the run and the sequence number of a delivered event, for any JSON spacing.
 func parseMessageID(body []byte) (run, sequence int, ok bool) {
 	const name = `"messageId"`
 	at := indexOf(body, name)

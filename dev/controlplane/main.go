@@ -2,7 +2,7 @@
 // multi-call binary, so that they are compiled and linked once: the first
 // argument names the part, the rest are that part's own flags.
 //
-// It is the last resort of hookwright_dev, for machines that reach the Go module
+// hookwright_dev uses it as the last source, on machines that reach the Go module
 // proxy but not the release downloads.
 package main
 
@@ -22,7 +22,7 @@ import (
 	controllers "k8s.io/kubernetes/cmd/kube-controller-manager/app"
 )
 
-// parts maps a part's name to its main; each reads os.Args as if it were alone.
+// parts maps a part's name to its main function, which reads os.Args as its own.
 var parts = map[string]func(){
 	"etcd":                    func() { etcdmain.Main(os.Args) },
 	"kube-apiserver":          func() { os.Exit(cli.Run(apiserver.NewAPIServerCommand())) },

@@ -1,4 +1,4 @@
-"""``python -m hookwright_dev up`` and ``python -m hookwright_dev demo [--once]``; ``make`` calls both."""
+"""Command line ``python -m hookwright_dev up`` and ``python -m hookwright_dev demo [--once]``; ``make`` calls both."""
 
 import argparse
 import asyncio
@@ -16,8 +16,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="hookwright_dev", description="Hookwright on this machine.")
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("up", help="start control plane, operator and API, and stay up until Ctrl-C")
-    story = commands.add_parser("demo", help="the same, and tell the main job step by step")
-    story.add_argument("--once", action="store_true", help="end after the story, with exit code 0 if all was verified")
+    story = commands.add_parser("demo", help="the same, and show the main scenario step by step")
+    story.add_argument(
+        "--once", action="store_true", help="end after the scenario, with exit code 0 if all was verified"
+    )
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, _interrupt)
     try:
@@ -47,7 +49,7 @@ def _up() -> int:
 
 
 def stack_hint() -> str:
-    """Return what a person needs to know of a running stack."""
+    """Return the hint about a running stack."""
     return (
         f"Hookwright is up. In another shell:\n\n    . {stack.shown(stack.ENV_FILE)}\n"
         "    kubectl apply -f examples/\n    kubectl get hookwright -A\n\nCtrl-C stops it."

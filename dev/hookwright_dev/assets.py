@@ -1,7 +1,7 @@
-"""Where the control plane's binaries come from.
+"""Sources of the control plane's binaries.
 
 In order: a folder that the environment names, the cache, the official releases, and a build of ``dev/controlplane``.
-Whatever was downloaded or built lands in the cache, whole or not at all.
+Downloads and builds are stored in the cache, completely or not at all.
 """
 
 import fcntl
@@ -40,7 +40,7 @@ _LDFLAGS = (
 _SHIM = """#!/bin/sh
 exec "$(dirname "$(readlink -f "$0")")/../controlplane" {part} "$@"
 """
-_TIMEOUT = httpx.Timeout(20.0, connect=3.0)  # a closed network must fall through to the build fast
+_TIMEOUT = httpx.Timeout(20.0, connect=3.0)  # a closed network must fail fast, so that the build follows
 _MEGABYTE = 1_000_000
 
 
@@ -55,11 +55,11 @@ class Assets:
 
     @classmethod
     def in_folder(cls, folder: Path, origin: str = "the folder") -> Self:
-        """Return the binaries in ``folder``; raises `IncompleteAssetsError` when some are missing or not executable."""
+        """Return the binaries in ``folder``; raises `IncompleteAssetsError` if some are missing or not executable."""
         missing = [part for part in PARTS if not os.access(folder / part, os.X_OK)]
         if missing:
             raise IncompleteAssetsError(
-                f"{origin} {folder} lacks {', '.join(missing)}; it must hold the executables {', '.join(PARTS)}"
+                f"{origin} {folder} lacks {', '.join(missing)}; it must contain the executables {', '.join(PARTS)}"
             )
         etcd, apiserver, controllers = ((str(folder.resolve() / part),) for part in PARTS[:3])
         return cls(etcd, apiserver, controllers, folder.resolve() / "kubectl")
@@ -67,7 +67,7 @@ class Assets:
 
 @dataclass(frozen=True)
 class Releases:
-    """Where official releases are published, and for which machine they are wanted (Go's names)."""
+    """URLs of official releases, and the machine that they are for (Go's names)."""
 
     kubernetes: str = "https://dl.k8s.io/release"
     etcd: str = "https://github.com/etcd-io/etcd/releases/download"
@@ -78,10 +78,10 @@ class Releases:
 def acquire(
     environ: Mapping[str, str] = os.environ, *, module: Path = MODULE, releases: Releases | None = None
 ) -> Assets:
-    """Return the binaries, fetching or building them first where needed (minutes, with a progress display).
+    """Return the binaries; fetch or build them first if needed (minutes, with a progress display).
 
-    Raises `IncompleteAssetsError` when the folder named by HOOKWRIGHT_KUBE_ASSETS lacks some, and `AssetsError`,
-    telling what each way failed on, when there is no way left.
+    Raises `IncompleteAssetsError` if the folder named by HOOKWRIGHT_KUBE_ASSETS lacks some. Raises `AssetsError`, with
+    the error of each source, if no source works.
     """
     ours, envtest = FOLDER_VARIABLES
     if folder := environ.get(ours):
@@ -90,8 +90,8 @@ def acquire(
         try:
             return Assets.in_folder(Path(folder).expanduser(), f"{envtest}:")
         except IncompleteAssetsError as error:
-            # It was set for other projects: envtest's own downloads have no kube-controller-manager.
-            print(f"{error}; passing it over", file=sys.stderr)
+            # The variable was set for other projects: envtest's own downloads have no kube-controller-manager.
+            print(f"{error}; ignoring it", file=sys.stderr)
     cache = cache_folder(environ, module)
     if not _complete(cache):
         cache.parent.mkdir(parents=True, exist_ok=True)
@@ -123,7 +123,7 @@ def _locked(path: Path) -> Iterator[None]:
 
 
 def _fill(cache: Path, environ: Mapping[str, str], module: Path, releases: Releases) -> None:
-    """Try each source into a scratch folder; the first that comes through becomes the cache."""
+    """Try each source into a scratch folder; the first that succeeds becomes the cache."""
     sources: tuple[Callable[[Path], None], ...] = (
         lambda scratch: download(scratch, releases),
         lambda scratch: build(scratch, environ, module),
@@ -151,7 +151,7 @@ def _fill(cache: Path, environ: Mapping[str, str], module: Path, releases: Relea
 def download(scratch: Path, releases: Releases) -> None:
     """Fetch every part's official release into ``scratch/bin``, verified by its published SHA-256.
 
-    Raises `DownloadError` when a release cannot be had and `ChecksumError` when it is not what was published.
+    Raises `DownloadError` if a release cannot be fetched, and `ChecksumError` if its checksum is not the published one.
     """
     if releases.system != "linux":
         raise DownloadError(f"download: official control plane releases exist for linux, not {releases.system}")
@@ -213,10 +213,10 @@ def _fetch(client: httpx.Client, url: str, target: Path, checksum: str, show: Sh
 
 
 def build(scratch: Path, environ: Mapping[str, str], module: Path) -> None:
-    """Build the Go module into ``scratch``, with one small script a part in ``scratch/bin``.
+    """Build the Go module into ``scratch``, with one small script for each part in ``scratch/bin``.
 
-    The first build compiles some 1,700 packages; after that Go's own cache makes it a matter of linking. Raises
-    `BuildError` when Go is missing or the build fails.
+    The first build compiles some 1,700 packages. Later builds only link, because of Go's own cache. Raises `BuildError`
+    if Go is missing or the build fails.
     """
     go = shutil.which("go", path=environ.get("PATH"))
     if go is None:

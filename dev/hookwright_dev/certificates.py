@@ -1,4 +1,4 @@
-"""An authority for one control plane: short-lived ECDSA P-256 certificates, made in a few milliseconds."""
+"""Authority of one control plane: short-lived ECDSA P-256 certificates, created in a few milliseconds."""
 
 import ipaddress
 from collections.abc import Sequence
@@ -19,13 +19,13 @@ _CLOCK_SKEW = timedelta(hours=1)
 
 @dataclass(frozen=True)
 class KeyPair:
-    """A private key and what is public of it, both PEM: a certificate, or a bare public key."""
+    """A private key and its public part, both PEM: a certificate, or a bare public key."""
 
     key: bytes = field(repr=False)
     public: bytes
 
     def write(self, folder: Path, name: str) -> tuple[Path, Path]:
-        """Write ``name.crt`` and ``name.key`` (readable by the owner alone) and return their paths in that order."""
+        """Write ``name.crt`` and ``name.key`` (readable only by the owner) and return their paths in that order."""
         public, key = folder / f"{name}.crt", folder / f"{name}.key"
         public.write_bytes(self.public)
         key.touch(mode=0o600)
@@ -43,7 +43,7 @@ class Authority:
 
     @classmethod
     def create(cls, now: datetime) -> Self:
-        """Make an authority whose certificates are valid from an hour before ``now`` (aware) for a year."""
+        """Create an authority whose certificates are valid from an hour before ``now`` (aware) for a year."""
         key = ec.generate_private_key(ec.SECP256R1())
         name = _name("hookwright-dev")
         certificate = (
@@ -56,7 +56,7 @@ class Authority:
 
     @property
     def pem(self) -> bytes:
-        """The authority's certificate."""
+        """Certificate of the authority."""
         return self.certificate.public_bytes(Encoding.PEM)
 
     def issue(self, common_name: str, *, group: str | None = None, hosts: Sequence[str] = ()) -> KeyPair:
@@ -79,7 +79,7 @@ class Authority:
 
 
 def service_account_key() -> KeyPair:
-    """Make the key pair that signs ServiceAccount tokens."""
+    """Create the key pair that signs ServiceAccount tokens."""
     key = ec.generate_private_key(ec.SECP256R1())
     return KeyPair(_private_pem(key), key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo))
 

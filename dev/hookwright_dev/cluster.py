@@ -1,4 +1,4 @@
-"""A Kubernetes cluster as tests and the demo see it: a kubeconfig, and kubectl to act on it."""
+"""A Kubernetes cluster for tests and the demo: a kubeconfig, and kubectl that uses it."""
 
 import json
 import os
@@ -31,10 +31,10 @@ class Cluster:
         kubeconfig: credentials of an administrator.
         server: the API server's URL.
         ca: the certificate authority of ``server``, PEM.
-        folder: a folder for whatever belongs to this cluster.
+        folder: a folder for files of this cluster.
         kubectl_path: the kubectl executable.
-        logs: log files by component, empty where the components run elsewhere.
-        etcd_url: etcd's client URL, None where it cannot be reached.
+        logs: log files by component, empty if the components run elsewhere.
+        etcd_url: etcd's client URL, None if it cannot be reached.
     """
 
     def __init__(self, folder: Path, *, kubeconfig: Path, server: str, ca: Path, kubectl_path: Path) -> None:
@@ -49,7 +49,7 @@ class Cluster:
 
     @classmethod
     def existing(cls, kubeconfig: Path, folder: Path) -> Self:
-        """Describe the cluster of ``kubeconfig``'s current context, keeping its CA certificate in ``folder``."""
+        """Describe the cluster of ``kubeconfig``'s current context; write its CA certificate into ``folder``."""
         found = shutil.which("kubectl")
         ca = folder / "ca.crt"
         cluster = cls(
@@ -64,9 +64,9 @@ class Cluster:
     def kubectl(
         self, *arguments: str, stdin: str | None = None, check: bool = True, timeout: float = 60.0
     ) -> subprocess.CompletedProcess[str]:
-        """Run kubectl as the administrator, feeding it ``stdin``, for at most ``timeout`` seconds.
+        """Run kubectl as the administrator with ``stdin``, for at most ``timeout`` seconds.
 
-        Raises `KubectlError` with what it wrote to standard error when it fails and ``check`` is set.
+        Raises `KubectlError` with kubectl's standard error if it fails and ``check`` is set.
         """
         result = subprocess.run(
             [self.kubectl_path, "--kubeconfig", self.kubeconfig, *arguments],
@@ -85,6 +85,6 @@ class Cluster:
         """Apply every ``*.yaml`` of ``folder`` and wait until the API server serves the kinds they define."""
         files = [option for path in sorted(folder.glob("*.yaml")) for option in ("-f", str(path))]
         if not files:
-            raise DevError(f"{folder} holds no *.yaml; it should hold the CustomResourceDefinitions")
+            raise DevError(f"{folder} contains no *.yaml; it must contain the CustomResourceDefinitions")
         self.kubectl("apply", "--server-side", "--force-conflicts", f"--field-manager={_FIELD_MANAGER}", *files)
         self.kubectl("wait", "--for=condition=Established", "--timeout=30s", *files)

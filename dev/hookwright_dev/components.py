@@ -10,10 +10,10 @@ HOST = "127.0.0.1"
 SERVING_NAMES = ("localhost", HOST, "kubernetes", "kubernetes.default", "kubernetes.default.svc", "10.96.0.1")
 
 AuditLevel = Literal["Metadata", "Request", "RequestResponse"]
-"""How much the API server's audit log tells of every request."""
+"""Detail of the API server's audit log."""
 
 _CONTROLLERS = (
-    "clusterrole-aggregation-controller",  # fills the roles admin, edit and view
+    "clusterrole-aggregation-controller",  # aggregates the roles admin, edit and view
     "garbage-collector-controller",
     "namespace-controller",
     "resourcequota-controller",
@@ -34,7 +34,7 @@ class Ports:
 
 @dataclass(frozen=True)
 class Layout:
-    """Where one control plane keeps its files and listens."""
+    """Files and ports of one control plane."""
 
     folder: Path
     ports: Ports
@@ -61,7 +61,7 @@ class Layout:
 
     @property
     def audit_policy(self) -> Path:
-        """The API server's audit policy, where auditing is wanted."""
+        """The API server's audit policy, if auditing is on."""
         return self.folder / "audit-policy.yaml"
 
     @property
@@ -100,7 +100,7 @@ def etcd(assets: Assets, layout: Layout) -> list[str]:
 
 
 def kube_apiserver(assets: Assets, layout: Layout, *, audited: bool) -> list[str]:
-    """Return the API server's command line, with the audit log where it is ``audited``."""
+    """Return the API server's command line, with the audit log if it is ``audited``."""
     audit = [f"--audit-policy-file={layout.audit_policy}", f"--audit-log-path={layout.audit_log}"]
     return [
         *assets.kube_apiserver,
@@ -126,7 +126,7 @@ def kube_apiserver(assets: Assets, layout: Layout, *, audited: bool) -> list[str
 
 
 def kube_controller_manager(assets: Assets, layout: Layout) -> list[str]:
-    """Return the controller manager's command line, with no more controllers than these resources meet."""
+    """Return the controller manager's command line, with only the controllers that these resources need."""
     return [
         *assets.kube_controller_manager,
         f"--kubeconfig={layout.kubeconfig}",

@@ -27,8 +27,8 @@ _PORT_TAKEN = "address already in use"
 class ControlPlane(Cluster):
     """A running control plane, ready for requests; a context manager that stops it.
 
-    Any number of them run beside each other. Its processes do not outlive the process that started them, and its
-    folder not the next start.
+    Any number of them can run at the same time. Its processes end with the process that started them. Its
+    folder is removed at the latest by the next start.
 
     Attributes:
         assets: the binaries it was started from.
@@ -66,9 +66,9 @@ class ControlPlane(Cluster):
     ) -> Self:
         """Start a control plane in ``folder`` (by default a temporary one) and return it when it is ready.
 
-        The CustomResourceDefinitions in ``crds`` are applied before the controllers start: the garbage collector looks
-        for new kinds only every 30 s. ``apiserver_flags`` come last, and so win. Each component gets ``timeout``
-        seconds.
+        The CustomResourceDefinitions in ``crds`` are applied before the controllers start, because the garbage
+        collector looks for new kinds only every 30 s. ``apiserver_flags`` come last, so they override others. Each
+        component gets ``timeout`` seconds.
 
         Raises `ProcessError` with the end of the failing component's log, `FolderInUseError` and `AssetsError`.
         """
@@ -99,12 +99,12 @@ class ControlPlane(Cluster):
         self.stop()
 
     def stop(self) -> None:
-        """End every process and delete the folder, both at once: nothing here is worth a graceful end."""
+        """End every process and delete the folder at once, without a graceful end."""
         self._kill()
         self._own.remove()
 
     def etcd_content(self) -> bytes:
-        """Return every key and value that etcd holds, for tests that look for what must not be there."""
+        """Return every key and value in etcd, for tests that search for values that must not be there."""
         everything = {name: b64encode(b"\0").decode() for name in ("key", "range_end")}
         with self._client() as client:
             answer = client.post(f"{self.etcd_url}/v3/kv/range", json=everything).raise_for_status().json()

@@ -1,4 +1,4 @@
-"""The main job, for real and told step by step: from YAML to signed deliveries, retried and discarded."""
+"""The main scenario on real components, step by step: from YAML to signed deliveries, retried and discarded."""
 
 import asyncio
 import base64
@@ -17,7 +17,7 @@ from hookwright_dev.stack import ENV_FILE, EXAMPLES, Keeper, Stack, running, sho
 from hookwright_dev.story import Story
 
 PORT: Final = 8900
-"""Where the endpoints of ``examples/`` point to."""
+"""Port of the endpoints' URLs in ``examples/``."""
 ORGANIZATION: Final = "acme"
 PROJECT: Final = "billing"
 _SCHEDULE: Final = "1s,1s,2s,2s,3s"
@@ -26,7 +26,7 @@ _FAILURES: Final = 2
 
 
 async def tell(*, once: bool) -> int:
-    """Tell the story, then stay up until Ctrl-C unless ``once``; return the exit code."""
+    """Run the scenario, then stay up until Ctrl-C unless ``once``; return the exit code."""
     story = Story()
     story.console.print("[bold]Hookwright: from YAML to signed deliveries, on a real control plane[/]")
     story.step("Start a control plane, the operator, the API, and a receiver")
@@ -47,7 +47,7 @@ async def tell(*, once: bool) -> int:
             return 0
         stack.write_env()
         story.console.print(
-            f"\nIt stays up until Ctrl-C. In another shell: [bold]. {shown(ENV_FILE)}[/], "
+            f"\nIt stays up until Ctrl-C. In another shell, run [bold]. {shown(ENV_FILE)}[/]; "
             "then kubectl and the commands above work there."
         )
         await demo.receive_until(interrupted)
@@ -63,7 +63,7 @@ class Demo:
     receiver: Receiver = field(default_factory=lambda: Receiver(port=PORT))
 
     async def tell(self) -> None:
-        """Tell every step; raise at the first claim that does not hold."""
+        """Run every step; raise at the first claim that is not true."""
         version = json.loads(await self._kubectl("version", "-o", "json"))["serverVersion"]["gitVersion"]
         self.story.check(f"A real kube-apiserver answers: {version}", holds=version.startswith("v1."))
         self.story.say(f"Retries here come after {_SCHEDULE}; an installation's default is 30s,2m,10m,30m,2h.")
@@ -71,7 +71,9 @@ class Demo:
         try:
             await self.receiver.start()
         except OSError as error:
-            raise DevError(f"port {PORT}, where examples/ points to, is taken on this machine: {error}") from error
+            raise DevError(
+                f"port {PORT}, which the endpoints in examples/ use, is taken on this machine: {error}"
+            ) from error
         try:
             await self._apply()
             await self._deliver()
@@ -83,7 +85,7 @@ class Demo:
             await self.receiver.stop()
 
     async def receive_until(self, interrupted: asyncio.Event) -> None:
-        """Keep the receiver up, so that whoever sends events sees them arrive."""
+        """Keep the receiver up, so that later events arrive too."""
         keeper = Keeper(self.stack)
         async with self.receiver:
             while not interrupted.is_set():
@@ -100,11 +102,11 @@ class Demo:
         story.command(f"kubectl get hookwright -n {ORGANIZATION}")
         story.output(await self._kubectl("get", "hookwright", "-n", ORGANIZATION))
         key = await self._secret("ci-sender-key", "key")
-        story.check(f"The API key was handed over in Secret ci-sender-key: {key[:15]}…", holds=key.startswith("hw_"))
+        story.check(f"The API key is in Secret ci-sender-key: {key[:15]}…", holds=key.startswith("hw_"))
 
     async def _deliver(self) -> None:
         story = self.story
-        story.step("Hand an event over, and watch it arrive, signed")
+        story.step("Send an event, and watch it arrive, signed")
         event = {"id": "evt-1", "type": "delivered", "messageId": "m-1001", "to": "ada@example.com"}
         story.command(
             'curl -X POST "$HOOKWRIGHT_INTAKE_URL'
@@ -124,10 +126,12 @@ class Demo:
 
     async def _repeat(self) -> None:
         story = self.story
-        story.step("Hand the same event over again")
+        story.step("Send the same event again")
         answer = await self._send({"id": "evt-1", "type": "delivered", "messageId": "m-1001"})
         story.output(f"{answer.status_code} {answer.text}")
-        story.check("It is told as a duplicate, and delivered no second time", holds=answer.json()["duplicates"] == 1)
+        story.check(
+            "The answer calls it a duplicate, and it is not delivered again", holds=answer.json()["duplicates"] == 1
+        )
 
     async def _retry(self) -> None:
         story = self.story
@@ -143,7 +147,7 @@ class Demo:
         )
         secret = await self._secret("flaky-signing", "secret")
         good = all(not verdict(attempt.headers, attempt.body, [secret]) for attempt in attempts)
-        story.check("Each attempt was signed anew, and each signature is good", holds=good)
+        story.check("Each attempt has its own signature, and each signature is valid", holds=good)
 
     async def _discard(self) -> None:
         story = self.story
@@ -160,7 +164,7 @@ class Demo:
         sent = [received for received in self.receiver.received if received.target == "/archive"]
         story.check("The receiver never saw any of them", holds=not sent)
 
-    # ---- what the steps ask
+    # ---- requests of the steps
 
     async def _kubectl(self, *arguments: str) -> str:
         return (await asyncio.to_thread(self.stack.plane.kubectl, *arguments)).stdout

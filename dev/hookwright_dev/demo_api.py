@@ -1,4 +1,4 @@
-"""The API's part of the demo: what an API client does, with the curl lines that a reader can repeat."""
+"""The API's part of the demo: an API client's steps, with curl commands that a reader can repeat."""
 
 import asyncio
 import json
@@ -15,7 +15,7 @@ from hookwright_dev.stack import Stack
 from hookwright_dev.story import Story
 
 EMAIL: Final = "ada@example.com"
-_PASSWORD: Final = "correct horse battery staple"  # noqa: S105 - of a user who lives as long as the demo
+_PASSWORD: Final = "correct horse battery staple"  # noqa: S105 - of a user who exists only during the demo
 _JSON: Final = "-H 'Content-Type: application/json'"
 _MORE_THAN_ALLOWED: Final = 120
 
@@ -32,7 +32,7 @@ class ApiDemo:
     client: httpx.AsyncClient = field(init=False)
 
     async def tell(self) -> None:
-        """Tell every step; raise at the first claim that does not hold."""
+        """Run every step; raise at the first claim that is not true."""
         async with httpx.AsyncClient(base_url=self.stack.api.url, timeout=30, trust_env=False) as self.client:
             session = await self._log_in()
             key = await self._make_key(session)
@@ -66,7 +66,7 @@ class ApiDemo:
         story.output(_brief(made, "key"))
         story.check("The plaintext is in this answer only", holds=made["key"].startswith(f"hw_{made['id']}_"))
         shown = await self._kubectl("get", "apikey", made["id"], "-n", self.organization, "-o", "yaml")
-        story.check("kubectl shows the key by the same id, with its digest alone", holds=made["key"] not in shown)
+        story.check("kubectl shows the key by the same id, with its digest only", holds=made["key"] not in shown)
         return {"X-Service-Key": made["key"]}
 
     async def _register(self, key: dict[str, str]) -> dict[str, Any]:
@@ -109,7 +109,7 @@ class ApiDemo:
         story.output(json.dumps(log["data"][:1], indent=2))
         attempts = log["data"][0]["attempts"] if log["data"] else []
         story.check(
-            "The log tells the delivery and its attempt", holds=[one["statusCode"] for one in attempts] == [200]
+            "The log shows the delivery and its attempt", holds=[one["statusCode"] for one in attempts] == [200]
         )
 
     async def _delete(self, key: dict[str, str], webhook: dict[str, Any]) -> None:
@@ -118,7 +118,7 @@ class ApiDemo:
         story.command(f'curl -X DELETE $HOOKWRIGHT_API_URL/v1/webhooks/{webhook["id"]} -H "X-Service-Key: $KEY"')
         await self._call("DELETE", f"/v1/webhooks/{webhook['id']}", 204, key)
         gone = await self.client.get(f"/v1/webhooks/{webhook['id']}", headers=key)
-        story.check("It is gone: 404", holds=gone.status_code == 404, otherwise=gone.text)
+        story.check("The webhook is deleted: 404", holds=gone.status_code == 404, otherwise=gone.text)
 
     async def _hit_the_limit(self, key: dict[str, str]) -> None:
         story = self.story
@@ -131,9 +131,9 @@ class ApiDemo:
         headers = ("X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset", "Retry-After")
         story.output("\n".join([str(answer.status_code), *(f"{name}: {answer.headers.get(name)}" for name in headers)]))
         named = all(name in answer.headers for name in headers)
-        story.check("429, with when to come back", holds=answer.status_code == 429 and named)
+        story.check("429, with the time to wait", holds=answer.status_code == 429 and named)
 
-    # ---- what the steps ask
+    # ---- requests of the steps
 
     async def _call(
         self, method: str, path: str, status: int, headers: dict[str, str], body: object = None
@@ -144,7 +144,7 @@ class ApiDemo:
         return dict(answer.json()) if answer.content else {}
 
     async def _logged_in(self, body: dict[str, str]) -> dict[str, Any]:
-        """Log in, as soon as the API's watch has shown the new user."""
+        """Log in as soon as the API's watch has the new user."""
         for _ in range(50):
             answer = await self.client.post("/v1/auth/login", json=body)
             if answer.is_success:
@@ -171,5 +171,5 @@ class ApiDemo:
 
 
 def _brief(answer: dict[str, Any], secret: str) -> str:
-    """Return an answer for reading, with most of its secret left out."""
+    """Return an answer as text, with most of its secret omitted."""
     return json.dumps(answer | {secret: f"{answer[secret][:8]}…"}, ensure_ascii=False)

@@ -1,9 +1,9 @@
-"""A cluster that runs pods, for the end-to-end suite: brought up here, given the image, and taken away again.
+"""Cluster of the end-to-end suite, which runs pods: created here with the image, and removed afterwards.
 
-``kind`` makes one in Docker. ``node`` uses a folder of commands that bring up one Kubernetes node without Docker:
-``up DIR`` prints the path of a kubeconfig and leaves ``DIR/bin/kubectl``, ``base-image`` prints the name of an image to
-build from, ``image NAME CONTEXT [--build-arg …]`` builds and loads, ``down DIR`` takes the node away. The suite itself
-takes any cluster::
+``kind`` creates one in Docker. ``node`` uses a folder of commands that start one Kubernetes node without Docker.
+``up DIR`` prints the path of a kubeconfig and leaves ``DIR/bin/kubectl``. ``base-image`` prints the name of an image to
+build from. ``image NAME CONTEXT [--build-arg …]`` builds and loads. ``down DIR`` removes the node. The suite itself
+accepts any cluster::
 
     HOOKWRIGHT_TEST_KUBECONFIG=… HOOKWRIGHT_TEST_IMAGE=… pytest tests/e2e
 """
@@ -47,11 +47,11 @@ NODE_NAME: Final = "node1"
 NODE_VOLUMES: Final = 12
 
 Environment = Mapping[str, str]
-"""The variables that tell the suite of a cluster."""
+"""Variables of the suite that name the cluster."""
 
 
 class E2eError(DevError):
-    """There is no cluster for the end-to-end suite; the message says what is missing."""
+    """A missing cluster for the end-to-end suite; the message names the missing part."""
 
 
 # ------------------------------------------------------------------------------------------ kind
@@ -59,9 +59,9 @@ class E2eError(DevError):
 
 @contextmanager
 def kind_cluster() -> Iterator[Environment]:
-    """Have a kind cluster with the image, and a PostgreSQL container that its pods reach. Takes Docker and Go.
+    """Run a kind cluster with the image, and a PostgreSQL container that its pods reach. Needs Docker and Go.
 
-    Raises `E2eError` where Docker does not answer.
+    Raises `E2eError` if Docker does not answer.
     """
     if (
         shutil.which("docker") is None
@@ -72,7 +72,7 @@ def kind_cluster() -> Iterator[Environment]:
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="hookwright-kind-")))
         kubeconfig, archive = folder / "kubeconfig", folder / "image.tar"
-        # Without attestations: an image with some is an index, of which kind loads no part.
+        # Without attestations: an image with attestations is an index, and kind cannot load it.
         _run("docker", "build", "--tag", IMAGE, ROOT, env={"BUILDX_NO_DEFAULT_ATTESTATIONS": "1"})
         _run("docker", "save", "--output", archive, IMAGE)
         stack.callback(_run, kind, "delete", "cluster", "--name", KIND_CLUSTER, "--kubeconfig", kubeconfig)
@@ -103,7 +103,7 @@ def _kind_database() -> Iterator[str]:
 
 @contextmanager
 def node_cluster(commands: Path) -> Iterator[Environment]:
-    """Have a node with the image, volumes to claim, and a PostgreSQL server that its pods reach. Takes root.
+    """Run a node with the image, volumes to claim, and a PostgreSQL server that its pods reach. Needs root.
 
     Args:
         commands: the folder with ``up``, ``base-image``, ``image`` and ``down``.
@@ -113,8 +113,8 @@ def node_cluster(commands: Path) -> Iterator[Environment]:
     """
     if missing := [name for name in NODE_COMMANDS if not os.access(commands / name, os.X_OK)]:
         raise E2eError(
-            f"{commands} has no command {', '.join(missing)}: name a folder that brings up a node (NODE=…), or a"
-            f" cluster that is there already ({KUBECONFIG_VARIABLE}, then `make e2e`), or use `make e2e-kind`"
+            f"{commands} has no command {', '.join(missing)}: name a folder whose commands start a node (NODE=…), or an"
+            f" existing cluster ({KUBECONFIG_VARIABLE}, then `make e2e`), or use `make e2e-kind`"
         )
     folder = Path(tempfile.gettempdir()) / "hookwright-node"
     if (folder / "pids").exists():
@@ -134,7 +134,7 @@ def node_cluster(commands: Path) -> Iterator[Environment]:
 
 
 def _volumes(folder: Path) -> str:
-    """Return a default StorageClass and volumes of it, each a folder of this machine: the node has no provisioner."""
+    """Return a default StorageClass and its volumes: folders of this machine, as the node has no provisioner."""
     storage_class = {
         "apiVersion": "storage.k8s.io/v1",
         "kind": "StorageClass",
@@ -182,7 +182,7 @@ def _node_database() -> Iterator[str]:
 
 
 def _run(*argv: str | Path, stdin: str = "", env: Environment | None = None) -> str:
-    """Run a command with what it says of its progress shown, and return what it prints."""
+    """Run a command with its progress shown, and return its standard output."""
     command = [str(argument) for argument in argv]
     print(f"+ {' '.join(command[:4])}", file=sys.stderr, flush=True)
     done = subprocess.run(
@@ -196,14 +196,14 @@ def _run(*argv: str | Path, stdin: str = "", env: Environment | None = None) -> 
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Bring up a cluster, run the suite on it, take it away; return pytest's exit code."""
+    """Start a cluster, run the suite on it, remove the cluster; return pytest's exit code."""
     parser = argparse.ArgumentParser(prog="hookwright_dev.e2e", description=__doc__)
     kinds = parser.add_subparsers(dest="kind", required=True)
     kinds.add_parser("kind", help="a kind cluster, by Docker")
     node = kinds.add_parser("node", help="a node of this machine, without Docker")
     node.add_argument("--commands", type=Path, default=NODE, help="the folder of its commands (default: %(default)s)")
     options, further = parser.parse_known_args(arguments)
-    # What was brought up is taken away also when this process is told to end.
+    # SIGTERM ends the suite in the same way, so that the cluster is removed.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     try:
         with kind_cluster() if options.kind == "kind" else node_cluster(options.commands.resolve()) as environment:

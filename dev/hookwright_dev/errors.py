@@ -1,31 +1,31 @@
-"""What can go wrong on the development machine.
+"""Errors of the development tools.
 
 ::
 
     DevError
-    ├── AssetsError                 the control plane's binaries could not be had
+    ├── AssetsError                 the control plane's binaries are not available
     │   ├── IncompleteAssetsError   a folder lacks some of them
     │   ├── DownloadError           a release could not be fetched
-    │   │   └── ChecksumError       or is not what was published
-    │   └── BuildError              the Go build did not come through
+    │   │   └── ChecksumError       or its checksum is not the published one
+    │   └── BuildError              the Go build failed
     ├── ProcessError                a child process
     │   ├── EarlyExitError          ended although it was still needed
     │   └── NotReadyError           runs, and was not ready in time
-    ├── FolderInUseError            another control plane lives there, or somebody else's files
+    ├── FolderInUseError            a folder of another control plane, or with foreign files
     └── KubectlError                kubectl ended with an error
 """
 
 
 class DevError(Exception):
-    """Any fault of the development tools; the message says what would be right."""
+    """An error of the development tools; the message names the correct form."""
 
 
 class AssetsError(DevError):
-    """The control plane's binaries could not be had."""
+    """The control plane's binaries are not available."""
 
 
 class IncompleteAssetsError(AssetsError):
-    """A folder that should hold every binary lacks some."""
+    """A folder that should contain every binary lacks some."""
 
 
 class DownloadError(AssetsError):
@@ -33,11 +33,11 @@ class DownloadError(AssetsError):
 
 
 class ChecksumError(DownloadError):
-    """A download's SHA-256 is not the published one; it was thrown away."""
+    """A download's SHA-256 is not the published one; the file was deleted."""
 
 
 class BuildError(AssetsError):
-    """The Go build did not come through."""
+    """The Go build failed."""
 
 
 class ProcessError(DevError):
@@ -53,8 +53,8 @@ class NotReadyError(ProcessError):
 
 
 class FolderInUseError(DevError):
-    """A folder belongs to a running control plane, or holds files that no control plane made."""
+    """A folder belongs to a running control plane, or contains files that no control plane created."""
 
 
 class KubectlError(DevError):
-    """kubectl ended with an error; the message carries what it wrote to standard error."""
+    """kubectl ended with an error; the message contains its standard error."""

@@ -1,4 +1,4 @@
-"""Folders that belong to one running process and are cleaned up after it, at the latest by the next one."""
+"""Folders that belong to one running process and are deleted after it, at the latest by the next one."""
 
 import fcntl
 import os
@@ -15,33 +15,33 @@ _LOCK = ".hookwright-lock"
 
 
 class OwnFolder:
-    """A folder that is locked, and thus visibly alive, for as long as this process has it."""
+    """A folder that is locked as long as this process uses it."""
 
     def __init__(self, path: Path, lock: TextIO) -> None:
-        """Wrap a folder whose lock is held; use `temporary` or `at` instead."""
+        """Wrap a folder whose lock this process has; use `temporary` or `at` instead."""
         self.path = path
         self._lock = lock
 
     @classmethod
     def temporary(cls) -> Self:
-        """Make a new folder among the system's temporary files, and remove what crashed processes left there."""
+        """Create a new folder among the system's temporary files, and remove the folders of crashed processes."""
         _sweep(Path(tempfile.gettempdir()))
         unnamed = Path(tempfile.mkdtemp(prefix="hookwright-new-"))
         lock = _lock(unnamed / _LOCK)
-        # Only a locked folder may carry the name that others sweep.
+        # Only a locked folder may have the name that other processes sweep.
         path = unnamed.rename(unnamed.with_name(unnamed.name.replace("hookwright-new-", _PREFIX)))
         return cls(path, lock)
 
     @classmethod
     def at(cls, path: Path) -> Self:
-        """Take ``path``, making it or emptying it of what a crashed process left.
+        """Use ``path``; create it, or empty it of a crashed process's files.
 
-        Raises `FolderInUseError` when a live process has it, or when it holds files that no control plane made.
+        Raises `FolderInUseError` if a live process uses it, or if it contains files that no control plane created.
         """
         path = path.resolve()
         path.mkdir(parents=True, exist_ok=True)
         if any(path.iterdir()) and not (path / _LOCK).exists():
-            raise FolderInUseError(f"folder {path} holds files of something else; name a new or an empty folder")
+            raise FolderInUseError(f"folder {path} contains other files; name a new or an empty folder")
         try:
             lock = _lock(path / _LOCK)
         except BlockingIOError:
@@ -53,7 +53,7 @@ class OwnFolder:
         return own
 
     def clear(self) -> None:
-        """Delete what the folder holds, and keep the folder."""
+        """Delete the folder's contents, and keep the folder."""
         for entry in self.path.iterdir():
             if entry.is_dir():
                 shutil.rmtree(entry)
@@ -61,7 +61,7 @@ class OwnFolder:
                 entry.unlink()
 
     def remove(self) -> None:
-        """Delete the folder with all it holds."""
+        """Delete the folder with its contents."""
         shutil.rmtree(self.path, ignore_errors=True)
         self._lock.close()
 
@@ -78,7 +78,7 @@ def _lock(path: Path) -> TextIO:
 
 def _sweep(parent: Path) -> None:
     for path in parent.glob(f"{_PREFIX}*"):
-        with suppress(OSError):  # somebody else's, still alive, or just swept by another process
+        with suppress(OSError):  # another user's, in use, or just removed by another process
             if path.lstat().st_uid == os.getuid():
                 with (path / _LOCK).open("r+") as lock:
                     fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,4 +1,4 @@
-"""The operator as a child process on a cluster, with the rights that an installation gives it and no more."""
+"""The operator as a child process on a cluster, with exactly the rights of an installation."""
 
 import os
 import sys
@@ -21,7 +21,7 @@ _READY_SECONDS: Final = 60.0
 
 
 def service_account_token(cluster: Cluster, account: str, *, namespace: str, audience: str | None = None) -> str:
-    """Return a token of a ServiceAccount, good for a day."""
+    """Return a token of a ServiceAccount, valid for a day."""
     audiences = [f"--audience={audience}"] if audience else []
     return cluster.kubectl("create", "token", account, "-n", namespace, "--duration=24h", *audiences).stdout.strip()
 
@@ -50,9 +50,9 @@ class OperatorProcess:
     """An operator that can be started, killed and started again on the same ports and the same store.
 
     Attributes:
-        settings: HOOKWRIGHT_* variables on top of those that a loopback installation needs.
+        settings: HOOKWRIGHT_* variables in addition to those that a loopback installation needs.
         host: address that it listens on.
-        command: what runs its program, such as ``ip netns exec <name>``.
+        command: prefix of its command line, such as ``ip netns exec <name>``.
         account: the ServiceAccount of the installation whose rights it has.
     """
 
@@ -111,7 +111,7 @@ class OperatorProcess:
             self.wait_ready()
 
     def wait_ready(self, seconds: float = _READY_SECONDS) -> None:
-        """Return when the operator takes events, after so many seconds at most."""
+        """Wait at most so many seconds until the operator accepts events."""
         self.running.wait_ready(self._ready, seconds)
 
     def stop(self) -> int:
@@ -134,8 +134,8 @@ class ApiProcess:
     """An API that can be started, killed and started again on the same ports.
 
     Attributes:
-        settings: HOOKWRIGHT_* variables on top of those that a loopback installation needs.
-        command: what runs its program, such as ``prlimit --nofile=1024``.
+        settings: HOOKWRIGHT_* variables in addition to those that a loopback installation needs.
+        command: prefix of its command line, such as ``prlimit --nofile=1024``.
     """
 
     cluster: Cluster
@@ -198,14 +198,14 @@ class ApiProcess:
             self.running.wait_ready(lambda: self.ready() == 200, _READY_SECONDS)
 
     def ready(self) -> int:
-        """Return the status of /readyz, 0 where nobody answers."""
+        """Return the status of /readyz, 0 if there is no answer."""
         try:
             return httpx.get(f"{self.health_url}/readyz", timeout=2.0, trust_env=False).status_code
         except httpx.TransportError:
             return 0
 
     def metric(self, line: str) -> float:
-        """Return the value of a metric by its name and labels as they are written; 0 where it is not there."""
+        """Return the value of a metric by its name and labels as written; 0 if it does not exist."""
         text = httpx.get(f"{self.health_url}/metrics", timeout=30.0, trust_env=False).text
         values = [row.rpartition(" ")[2] for row in text.splitlines() if row.rpartition(" ")[0] == line]
         return float(values[0]) if values else 0.0
@@ -216,11 +216,11 @@ class ApiProcess:
 
 
 def _own_settings() -> dict[str, str]:
-    """Return the HOOKWRIGHT_* variables of this process's own environment: what its user has chosen."""
+    """Return the HOOKWRIGHT_* variables of this process's own environment, which its user has set."""
     return {name: value for name, value in os.environ.items() if name.startswith("HOOKWRIGHT_")}
 
 
 def install(cluster: Cluster) -> None:
-    """Apply what an installation consists of beside the CRDs: namespace, ServiceAccounts, RBAC."""
+    """Apply the parts of an installation except the CRDs: namespace, ServiceAccounts, RBAC."""
     for manifest in sorted(MANIFESTS.glob("*.yaml")):
         cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", str(manifest))

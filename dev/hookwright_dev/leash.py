@@ -1,7 +1,7 @@
-"""The process that outlives a crash: it kills its parent's children as soon as the parent is gone.
+"""Watchdog process that survives a crash of its parent, and then kills the parent's children at once.
 
 Run as a script, it reads ``+PID`` and ``-PID`` lines from standard input. The end of the input means that the parent
-ended, however that came about (SIGKILL included), and then every process group still listed gets SIGKILL.
+ended, for any reason (SIGKILL included). Then every process group that is still listed gets SIGKILL.
 
 Linux's PR_SET_PDEATHSIG is no substitute: it fires when the forking *thread* ends, and does not exist elsewhere.
 """
@@ -13,7 +13,7 @@ from contextlib import suppress
 
 
 def main() -> None:
-    """Follow the list until the parent is gone, then kill what is on it."""
+    """Maintain the list until the parent has ended, then kill the listed groups."""
     held: set[int] = set()
     for line in sys.stdin.buffer:
         pid = int(line[1:])

@@ -1,4 +1,4 @@
-"""Debian's packages, for programs that are missing: installed as root, by one process at a time."""
+"""Installation of missing programs from Debian packages, as root, by one process at a time."""
 
 import fcntl
 import os
@@ -17,11 +17,11 @@ _SECONDS: Final = 600
 
 
 class PackageError(DevError):
-    """A package could not be installed; the message says why, and what to install by hand."""
+    """A package that could not be installed; the message has the reason, and the command to install it by hand."""
 
 
 def install(*packages: str, environ: Mapping[str, str] = os.environ) -> None:
-    """Install packages by apt-get.
+    """Install packages with apt-get.
 
     Raises:
         PackageError: there is no apt-get, this is not root, or it failed.
@@ -29,10 +29,10 @@ def install(*packages: str, environ: Mapping[str, str] = os.environ) -> None:
     apt = shutil.which("apt-get", path=environ.get("PATH"))
     by_hand = f"install it yourself (Debian: apt-get install {' '.join(packages)})"
     if apt is None or os.geteuid() != 0:
-        why = "there is no apt-get here" if apt is None else "only root may install packages"
+        why = "there is no apt-get on this machine" if apt is None else "only root may install packages"
         raise PackageError(f"{why}; {by_hand}")
     quiet = {**environ, "DEBIAN_FRONTEND": "noninteractive"}
-    # Files that others have changed stay as they are, and somebody else's installation is waited for.
+    # Configuration files that were changed stay unchanged; apt-get waits for another installation to end.
     options = ("-o", "Dpkg::Options::=--force-confold", "-o", "DPkg::Lock::Timeout=300")
     with progress(f"installing {', '.join(packages)} (once)"), _alone():
         for command in (("update", "-q"), ("install", "-q", "-y", "--no-install-recommends", *options, *packages)):
@@ -46,7 +46,7 @@ def install(*packages: str, environ: Mapping[str, str] = os.environ) -> None:
 
 @contextmanager
 def _alone() -> Iterator[None]:
-    """Keep tests that run beside each other apart: apt-get refuses to run twice at once."""
+    """Exclude other tests that run at the same time, because apt-get refuses to run twice at once."""
     with (Path(tempfile.gettempdir()) / "hookwright-apt.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield

@@ -1,6 +1,6 @@
-"""A real PostgreSQL server on loopback, in a folder of its own, for tests and measurements.
+"""A real PostgreSQL server on loopback, in its own folder, for tests and measurements.
 
-Where PostgreSQL is not installed and that can be done, it is: on Debian as root. The server refuses to run as root, so
+If PostgreSQL is not installed, it is installed if possible: on Debian as root. The server refuses to run as root, so
 root runs it as the user ``nobody``.
 """
 
@@ -31,19 +31,19 @@ _UNPRIVILEGED: Final = "nobody"
 _START_SECONDS: Final = 30.0
 
 FAST: Final = {"fsync": "off", "full_page_writes": "off", "synchronous_commit": "off"}
-"""Settings for tests, which nobody needs to survive a power cut."""
+"""Settings for tests, whose data need not survive a power cut."""
 
 
 class PostgresMissingError(DevError):
-    """PostgreSQL is not installed, and could not be."""
+    """PostgreSQL is missing and could not be installed."""
 
 
 @cache
 def programs() -> Path:
-    """Return the folder with ``initdb`` and ``postgres``, installing them where they are missing.
+    """Return the folder with ``initdb`` and ``postgres``; install them if they are missing.
 
     Raises:
-        PostgresMissingError: that cannot be done; the message says what to install.
+        PostgresMissingError: the installation is not possible; the message names the package.
     """
     found = _installed()
     if found is None and os.geteuid() == 0 and shutil.which("apt-get"):
@@ -77,10 +77,10 @@ def _install() -> None:
 
 @dataclass(slots=True)
 class PostgresServer:
-    """A server that can be killed and started again on the same port with what it holds.
+    """A server that can be killed, and started again on the same port with its data.
 
     Attributes:
-        settings: of ``postgresql.conf``, on top of those that loopback needs.
+        settings: of ``postgresql.conf``, in addition to those that loopback needs.
         folder: where it keeps its files; removed with `remove`.
     """
 
@@ -90,17 +90,17 @@ class PostgresServer:
     process: ChildProcess | None = None
 
     def url(self, database: str = "postgres", *others: "PostgresServer") -> str:
-        """Return what HOOKWRIGHT_DATABASE_URL takes; it may name other servers that could be the primary one."""
+        """Return a value for HOOKWRIGHT_DATABASE_URL; it may name other servers that could be the primary one."""
         hosts = ",".join(f"{HOST}:{server.port}" for server in (self, *others))
         return f"postgresql://{USER}@{hosts}/{database}"
 
     @property
     def log(self) -> Path:
-        """The server's log."""
+        """Path of the server's log."""
         return self.folder / "server.log"
 
     def start(self) -> None:
-        """Start the server, with an empty database at the first time, and return when it answers."""
+        """Start the server, the first time with an empty database, and return when it answers."""
         if not (self.folder / "data").exists():
             self._create()
         argv: list[str | Path] = [programs() / "postgres", "-D", self.folder / "data"]
@@ -111,17 +111,17 @@ class PostgresServer:
         """End every connection and stop the server.
 
         Args:
-            immediate: end as in a crash, to recover from the log at the next start; or else what is under way is rolled
-                back and everything is written out ("fast").
+            immediate: end as in a crash, and recover from the log at the next start. Otherwise running transactions are
+                rolled back and everything is written to disk ("fast").
         """
         assert self.process is not None, "the server was not started"
         if self.process.running:
-            # SIGTERM would wait until the clients have gone.
+            # SIGTERM would wait until the clients disconnect.
             self.process.send_signal(signal.SIGQUIT if immediate else signal.SIGINT)
             self.process.wait(_START_SECONDS)
 
     def kill(self) -> None:
-        """Send SIGKILL, as a machine's sudden end does."""
+        """Send SIGKILL, as in a sudden end of the machine."""
         assert self.process is not None, "the server was not started"
         self.process.kill()
 
@@ -132,31 +132,31 @@ class PostgresServer:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def execute(self, *statements: str, database: str = "postgres") -> None:
-        """Run statements as the superuser, each in a transaction of its own."""
+        """Run statements as the superuser, each in its own transaction."""
         asyncio.run(self._execute(statements, database))
 
     def new_database(self, name: str) -> str:
-        """Make an empty database and return its URL."""
+        """Create an empty database and return its URL."""
         self.execute(f'CREATE DATABASE "{name}"')
         return self.url(name)
 
     def scalar(self, query: str, database: str = "postgres") -> Any:
-        """Return the first column of the first row of what a query finds, None where it finds nothing."""
+        """Return the first column of the first row of a query's result, None if it is empty."""
         return asyncio.run(self._scalar(query, database))
 
     def standby(self, name: str, *, port: int | None = None, through: int | None = None) -> "PostgresServer":
-        """Copy this server into a streaming standby, started already, in a folder of its own.
+        """Copy this server into a streaming standby in its own folder, and start it.
 
         Args:
-            name: what `commit_with` knows it by.
-            port: that it listens on; any free one where None.
-            through: the port on which it finds this server, where something stands between them.
+            name: its name for `commit_with`.
+            port: that it listens on; any free one if None.
+            through: the port on which it reaches this server, if there is a proxy between them.
         """
         standby = PostgresServer(self.settings, port or free_port())
         standby._own()
         source = f"host={HOST} port={through or self.port} user={USER} application_name={name}"
         argv: list[str | Path] = [programs() / "pg_basebackup", "-D", standby.folder / "data", "-d", source]
-        # -R: write down whom it follows.
+        # -R: write the primary's address into the configuration.
         standby._run([*argv, "-R", "-c", "fast", "--no-sync"])
         with (standby.folder / "data" / "postgresql.conf").open("a") as conf:
             conf.write(f"port = {standby.port}\n")
@@ -164,14 +164,14 @@ class PostgresServer:
         return standby
 
     def commit_with(self, standby: str) -> None:
-        """Answer a commit only when the standby of this name has it on its disk too, and return when it follows."""
+        """Make commits wait until the standby of this name has them on its disk too; return when it follows."""
         self.execute(f"ALTER SYSTEM SET synchronous_standby_names = '\"{standby}\"'", "SELECT pg_reload_conf()")
         following = "SELECT application_name FROM pg_stat_replication WHERE sync_state = 'sync'"
         assert self.process is not None, "the server was not started"
         self.process.wait_ready(lambda: self.scalar(following) == standby, _START_SECONDS)
 
     def promote(self) -> None:
-        """Make a standby a server of its own, and return when it can be written to."""
+        """Promote a standby to an independent server, and return when it can be written to."""
         if not self.scalar(f"SELECT pg_promote(true, {_START_SECONDS:.0f})"):
             raise DevError(f"the standby on port {self.port} was not promoted within {_START_SECONDS:g} s")
 
@@ -225,7 +225,7 @@ class PostgresServer:
 
 @contextmanager
 def postgres_server(settings: Mapping[str, str] = FAST) -> Iterator[PostgresServer]:
-    """Run a server of one's own for a block, and remove it with what it holds."""
+    """Run a new server for a block, and remove it with its data."""
     server = PostgresServer(settings)
     try:
         server.start()

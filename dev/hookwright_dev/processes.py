@@ -1,4 +1,4 @@
-"""Child processes that write a log, tell when they are ready, and never outlive this one."""
+"""Child processes that write a log, have a readiness check, and never outlive this process."""
 
 import atexit
 import os
@@ -36,9 +36,9 @@ def free_port() -> int:
 
 
 class ChildProcess:
-    """A running child in a session of its own, so that a terminal's Ctrl-C reaches this process alone.
+    """A running child in its own session, so that a terminal's Ctrl-C reaches this process only.
 
-    When this process ends without having stopped the child, even by SIGKILL, the child's process group is killed.
+    If this process ends without having stopped the child, even by SIGKILL, the child's process group is killed.
     """
 
     def __init__(self, name: str, popen: subprocess.Popen[bytes], log: Path) -> None:
@@ -60,7 +60,7 @@ class ChildProcess:
     ) -> Self:
         """Start ``argv`` with standard output and error appended to ``log``.
 
-        ``env`` comes on top of this process's environment; ``name`` is what errors call the child.
+        ``env`` is added to this process's environment; ``name`` is the child's name in errors.
         """
         with log.open("ab") as output:
             popen = subprocess.Popen(
@@ -85,12 +85,12 @@ class ChildProcess:
 
     @property
     def pid(self) -> int:
-        """The process id, which is the process group's too."""
+        """Process id, which is also the id of the process group."""
         return self._popen.pid
 
     @property
     def returncode(self) -> int | None:
-        """The exit status, negative for a signal; None while the child runs."""
+        """Exit status, negative for a signal; None while the child runs."""
         status = self._popen.poll()
         if status is not None:
             _LEASH.release(self.pid)
@@ -106,10 +106,10 @@ class ChildProcess:
         return tail(self.log, lines)
 
     def wait_ready(self, ready: Callable[[], bool], timeout: float) -> None:
-        """Ask ``ready`` again and again until it says yes, for at most ``timeout`` seconds.
+        """Call ``ready`` repeatedly until it returns True, for at most ``timeout`` seconds.
 
-        A refused connection counts as "not yet". Raises `EarlyExitError` as soon as the child has ended and
-        `NotReadyError` when the time is over.
+        A refused connection counts as "not yet". Raises `EarlyExitError` as soon as the child has ended, and
+        `NotReadyError` after the timeout.
         """
         deadline = time.monotonic() + timeout
         while self.running:
@@ -131,11 +131,11 @@ class ChildProcess:
         return self._popen.returncode
 
     def send_signal(self, number: signal.Signals) -> None:
-        """Send a signal to the child alone, not to its group."""
+        """Send a signal to the child only, not to its group."""
         self._popen.send_signal(number)
 
     def stop(self, grace: float = 10.0) -> int:
-        """Ask the child to end (SIGTERM), kill its group after ``grace`` seconds, and return the exit status."""
+        """Send SIGTERM, kill the group after ``grace`` seconds, and return the exit status."""
         if self.running:
             self._popen.terminate()
             with suppress(subprocess.TimeoutExpired):
@@ -145,7 +145,7 @@ class ChildProcess:
     def kill(self) -> int:
         """Kill the child's whole process group at once and return the exit status."""
         if not self._group_killed:
-            self._group_killed = True  # once only: afterwards the id may belong to somebody else
+            self._group_killed = True  # once only: afterwards another process may have the id
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.pid, signal.SIGKILL)
         status = self._popen.wait()

@@ -1,4 +1,4 @@
-"""A sign of life on standard error for whatever takes longer than two seconds."""
+"""Progress display on standard error for operations of more than two seconds."""
 
 import sys
 import threading
@@ -15,7 +15,7 @@ LINE_SECONDS = 15.0
 _FRAME_SECONDS = 0.2
 
 Show = Callable[[str], None]
-"""Sets the detail shown after the title, for example how far a download is."""
+"""Function that sets the detail after the title, for example the progress of a download."""
 
 
 @contextmanager
@@ -28,8 +28,8 @@ def progress(
 ) -> Iterator[Show]:
     """Show ``title`` and the elapsed seconds while the body runs.
 
-    On a terminal that is a spinner, elsewhere one line each ``every`` seconds. A body that takes less than ``quiet``
-    seconds prints nothing at all.
+    A terminal gets a spinner; other streams get one line each ``every`` seconds. A body that takes less than ``quiet``
+    seconds prints nothing.
     """
     display = _Display(title, stream or sys.stderr, quiet, every)
     thread = threading.Thread(target=display.run, name="progress", daemon=True)

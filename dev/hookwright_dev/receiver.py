@@ -1,11 +1,11 @@
-"""A small real HTTP receiver that checks the signatures of what it gets.
+"""A small real HTTP receiver that checks the signatures of its deliveries.
 
 On the command line it prints one line for each delivery::
 
     python -m hookwright_dev.receiver --secret-file signing-secret --fail-first 2
 
 In tests and in the demo :class:`Receiver` runs in process. It recomputes both signatures from the raw
-bytes with code of its own, so that it would notice if Hookwright's went wrong.
+bytes with separate code, so that it finds an error in Hookwright's code.
 """
 
 import argparse
@@ -34,13 +34,13 @@ MAX_BODY: Final = 4 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """One request as it came.
+    """One request as received.
 
     Attributes:
         headers: looked up without regard to case.
         body: the raw bytes.
-        at: when it had come in whole, in seconds since the epoch.
-        attempt: how many requests with this ``webhook-id`` have come by now, this one included.
+        at: when it was complete, in seconds since the epoch.
+        attempt: how many requests with this ``webhook-id`` have arrived so far, this one included.
         target: path and query as they were sent.
         method: of the request.
     """
@@ -59,7 +59,7 @@ class Received:
 
     @property
     def type(self) -> str:
-        """The event type in the body, '' if there is none to be found."""
+        """Event type in the body, '' if it has none."""
         try:
             event = json.loads(self.body)
         except ValueError:
@@ -68,16 +68,16 @@ class Received:
 
 
 Answer = Callable[[Received], int | web.StreamResponse | Awaitable[int | web.StreamResponse]]
-"""What to answer: a status, or a response of aiohttp's."""
+"""Function that returns the answer: a status, or a response of aiohttp's."""
 
 
 def verdict(headers: Mapping[str, str], body: bytes, secrets: Sequence[str]) -> str:
-    """Return what is wrong with the signatures of a request, '' if nothing is.
+    """Return the error in the signatures of a request, '' if there is none.
 
     Args:
         headers: of the request.
         body: its raw bytes.
-        secrets: those that this receiver knows; one good one is enough, as during a rotation.
+        secrets: those that this receiver knows; one matching secret is enough, as during a rotation.
     """
     plain = headers.get("X-Service-Signature", "")
     if not any(hmac.compare_digest(_hex(secret, body), plain) for secret in secrets):
@@ -90,7 +90,7 @@ def verdict(headers: Mapping[str, str], body: bytes, secrets: Sequence[str]) -> 
 
 
 class Receiver:
-    """An HTTP server on loopback that keeps what it gets. Use it as an async context manager, or start and stop it.
+    """An HTTP server on loopback that keeps its requests. Use it as an async context manager, or start and stop it.
 
     Args:
         host: address to listen on.
@@ -128,7 +128,7 @@ class Receiver:
 
     @property
     def url(self) -> str:
-        """Where to post to, once started."""
+        """URL to post to, once started."""
         host = f"[{self._host}]" if ":" in self._host else self._host
         return f"{'https' if self._tls else 'http'}://{host}:{self._port}/"
 
@@ -155,7 +155,7 @@ class Receiver:
             within: seconds to wait.
 
         Raises:
-            TimeoutError: there were fewer; says how many.
+            TimeoutError: there were fewer; the message has their number.
         """
         try:
             async with asyncio.timeout(within), self._arrival:

@@ -1,6 +1,6 @@
-"""Writes the references in ``docs/`` from the code: settings and metrics of both processes.
+"""Generator of the references in ``docs/``: settings and metrics of both processes.
 
-``python -m hookwright_dev.reference`` writes them, ``--check`` exits with 1 where one is stale.
+``python -m hookwright_dev.reference`` writes them; ``--check`` exits with 1 if one is stale.
 """
 
 import sys
@@ -43,7 +43,7 @@ def metrics_page() -> str:
     parts = [
         _GENERATED,
         "# Metrics",
-        "Labels are bounded: never a URL, never an id; a scrape costs the same however many deliveries there are.",
+        "Labels are bounded: never a URL, never an id. A scrape costs the same for any number of deliveries.",
     ]
     for title, module in (("Operator", operator_metrics), ("API", api_metrics)):
         parts += [f"## {title}", _table(("Metric", "Type", "Labels", "Meaning"), _metric_rows(module))]
@@ -51,7 +51,7 @@ def metrics_page() -> str:
 
 
 def stale(pages: Mapping[Path, str]) -> list[Path]:
-    """Return the pages that do not say what they should."""
+    """Return the pages that are not current."""
     return [path for path, text in pages.items() if not path.is_file() or path.read_text() != text]
 
 
@@ -102,7 +102,7 @@ def _metric_rows(module: ModuleType) -> Iterator[Sequence[str]]:
 
 
 def _written(default: object) -> str:
-    """Return a default as one would write it into the environment."""
+    """Return a default as written in the environment."""
     match default:
         case bool():
             return str(default).lower()

@@ -1,4 +1,4 @@
-"""Hookwright on this machine: a real control plane with operator and API on it, and `.dev/env` to find them by."""
+"""Hookwright on this machine: a real control plane with operator and API, and `.dev/env` with their addresses."""
 
 import contextlib
 import os
@@ -27,20 +27,20 @@ ROOT: Final = Path(__file__).resolve().parents[2]
 CRDS: Final = ROOT / "crds"
 EXAMPLES: Final = ROOT / "examples"
 DEV: Final = Path(os.environ.get("HOOKWRIGHT_DEV_FOLDER", ROOT / ".dev"))
-"""Where what runs keeps its files; tests name another folder, so as not to meet what a developer has running."""
+"""Folder of the running processes' files; tests use another one, to avoid a developer's running processes."""
 ENV_FILE: Final = DEV / "env"
 RESTART_SECONDS: Final = 10.0
-"""How long an ended process stays away: the kubelet's first delay after a crash."""
+"""Seconds before an ended process is restarted: the kubelet's first delay after a crash."""
 
 
 def shown(path: Path) -> Path:
-    """Return a path as a person in the checkout would write it."""
+    """Return a path as a user would type it in the checkout."""
     return path.relative_to(ROOT) if path.is_relative_to(ROOT) else path
 
 
 @dataclass(frozen=True, slots=True)
 class Stack:
-    """What runs.
+    """Running processes.
 
     Attributes:
         token: may send events for every project, and use the rest of the intake.
@@ -52,7 +52,7 @@ class Stack:
     token: str
 
     def environment(self) -> dict[str, str]:
-        """Return the variables by which shells and programs find what runs."""
+        """Return the variables with the addresses and credentials of the running processes."""
         return {
             "KUBECONFIG": str(self.plane.kubeconfig),
             "HOOKWRIGHT_INTAKE_URL": self.operator.intake_url,
@@ -66,7 +66,7 @@ class Stack:
         }
 
     def write_env(self) -> None:
-        """Write `.dev/env`, readable by this user alone, for it holds a token."""
+        """Write `.dev/env`, readable only by this user, because it contains a token."""
         lines = [f"export {name}={shlex.quote(value)}" for name, value in self.environment().items()]
         lines.append(f'export PATH={shlex.quote(str(self.plane.assets.kubectl.parent))}:"$PATH"')
         draft = ENV_FILE.with_suffix(".new")
@@ -77,20 +77,20 @@ class Stack:
 
 
 class Keeper:
-    """Starts operator and API again when they end, a while after, as a kubelet does."""
+    """Restarts operator and API some time after they end, as a kubelet does."""
 
     def __init__(self, stack: Stack, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._stack, self._clock = stack, clock
         self._ended_at: dict[str, float] = {}
 
     def look(self) -> None:
-        """Note which processes have ended, and start those again that ended long enough ago."""
+        """Record which processes have ended, and restart those that ended long enough ago."""
         for name, process in (("operator", self._stack.operator), ("API", self._stack.api)):
             if process.running.running:
                 continue
             if name not in self._ended_at:
                 self._ended_at[name] = self._clock()
-                print(f"the {name} ended; it is started again in {RESTART_SECONDS:g} s", flush=True)
+                print(f"the {name} ended; it is restarted in {RESTART_SECONDS:g} s", flush=True)
             elif self._clock() - self._ended_at[name] >= RESTART_SECONDS:
                 del self._ended_at[name]
                 self._start(name, process)
@@ -107,10 +107,10 @@ class Keeper:
 
 @contextlib.contextmanager
 def running(settings: Mapping[str, str]) -> Iterator[Stack]:
-    """Start everything, and stop it when the block ends, however it ends.
+    """Start everything, and stop it at the end of the block, also after an error.
 
     Args:
-        settings: HOOKWRIGHT_* variables for the processes; those of this process's environment come first.
+        settings: HOOKWRIGHT_* variables for the processes; those of this process's environment override them.
     """
     DEV.mkdir(exist_ok=True)
     with ControlPlane.start(DEV / "controlplane", crds=CRDS) as plane:

@@ -1,4 +1,4 @@
-"""How the demo speaks: numbered steps, the commands a reader can repeat, and a check behind every claim."""
+"""Output of the demo: numbered steps, commands that a reader can repeat, and a check for every claim."""
 
 import asyncio
 import textwrap
@@ -13,12 +13,12 @@ from hookwright_dev.errors import DevError
 
 
 class ClaimError(DevError):
-    """The demo claimed something that did not turn out so."""
+    """A claim of the demo that is not true."""
 
 
 @dataclass(slots=True)
 class Story:
-    """Prints to standard output, and counts what was verified."""
+    """Printer to standard output, with a count of verified claims."""
 
     console: Console = field(default_factory=lambda: Console(highlight=False, soft_wrap=True))
     steps: int = 0
@@ -38,14 +38,14 @@ class Story:
         self.console.print(f"   [bold]$ {escape(line)}[/]")
 
     def output(self, text: str) -> None:
-        """Print what a command wrote."""
+        """Print the output of a command."""
         self.console.print(f"[dim]{escape(textwrap.indent(text.rstrip(), '     '))}[/]")
 
     def check(self, claim: str, *, holds: bool, otherwise: str = "") -> None:
-        """Print a claim that holds, or end the story.
+        """Print a claim that is true, or end the demo.
 
         Raises:
-            ClaimError: it does not hold; says what was found instead.
+            ClaimError: the claim is not true; the message has the actual value.
         """
         if not holds:
             raise ClaimError(f"not so: {claim}" + (f" ({otherwise})" if otherwise else ""))
@@ -53,8 +53,8 @@ class Story:
         self.console.print(f"   [green]✓[/] {escape(claim)}")
 
     async def wait_for(self, claim: str, holds: Callable[[], bool], *, within: float) -> None:
-        """Check a claim again and again for ``within`` seconds, blocking calls in a thread."""
+        """Check a claim repeatedly for ``within`` seconds, with blocking calls in a thread."""
         deadline = time.monotonic() + within
-        while not (held := await asyncio.to_thread(holds)) and time.monotonic() < deadline:  # noqa: ASYNC110 - it asks others
+        while not (held := await asyncio.to_thread(holds)) and time.monotonic() < deadline:  # noqa: ASYNC110 - polls a program
             await asyncio.sleep(0.1)
         self.check(claim, holds=held, otherwise=f"not within {within:g} s")

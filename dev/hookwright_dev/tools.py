@@ -1,10 +1,11 @@
-"""Tools that the tests and the chart need: helm, built from Go's module proxy; promtool; others' CRDs.
+"""Tools of the tests and the chart: helm, built from Go's module proxy; promtool; CRDs of other projects.
 
-A Go tool is built once at a pinned version, verified by Go's checksum database, and lands in the cache whole or not at
-all. promtool comes with Debian's ``prometheus`` package, for its Go module cannot be installed by version. The CRDs of
-other projects are in the Go modules that those projects publish.
+A Go tool is built once at a pinned version, verified by Go's checksum database. The cache stores it completely or not
+at all. promtool comes with Debian's ``prometheus`` package, because its Go module cannot be installed by version. The
+CRDs of other projects are in the Go modules that those projects publish.
 
-There is no kubeconform: its schemas are to be downloaded, and a real API server, which is always there, validates more.
+The tests do not use kubeconform, because its schemas have to be downloaded. A real API server is always available and
+validates more.
 """
 
 import fcntl
@@ -30,7 +31,7 @@ _INSTALL_SECONDS: Final = 600.0
 
 
 class ToolError(DevError):
-    """A tool could not be had; the message says what to install or to set."""
+    """A tool that is not available; the message names the package or variable."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +58,7 @@ HELM: Final = GoTool(
 
 @dataclass(frozen=True, slots=True)
 class GoModule:
-    """A module that holds files of use beside its Go code.
+    """A module with useful files beside its Go code.
 
     Attributes:
         path: Go's path of the module.
@@ -85,10 +86,10 @@ GATEWAY_CRDS: Final = GoModule(
 
 
 def acquire_tool(tool: GoTool, environ: Mapping[str, str] = os.environ) -> Path:
-    """Return the executable of ``tool``, building it first where the cache lacks it (helm: some 2 minutes).
+    """Return the executable of ``tool``; build it first if the cache lacks it (helm: some 2 minutes).
 
-    ``HOOKWRIGHT_HELM`` may name an executable to take instead. Raises `ToolError` when that is none, Go is missing, or
-    the build fails.
+    ``HOOKWRIGHT_HELM`` may name an executable to use instead. Raises `ToolError` if that is no executable, Go is
+    missing, or the build fails.
     """
     if named := environ.get(_variable(tool)):
         if not os.access(named, os.X_OK):
@@ -105,15 +106,15 @@ def acquire_tool(tool: GoTool, environ: Mapping[str, str] = os.environ) -> Path:
 
 
 def tools_folder(environ: Mapping[str, str] = os.environ) -> Path:
-    """Return the folder of the cache that holds the tools, each in a folder named after its version."""
+    """Return the folder of the cache with the tools, each in a folder named after its version."""
     home = Path(environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     return home / "hookwright" / "tools"
 
 
 def acquire_files(module: GoModule, environ: Mapping[str, str] = os.environ) -> tuple[Path, ...]:
-    """Return the files of ``module``, which Go downloads into its own cache, and verifies.
+    """Return the files of ``module``; Go downloads them into its own cache and verifies them.
 
-    Raises `ToolError` when Go is missing or the module cannot be had.
+    Raises `ToolError` if Go is missing or the module is not available.
     """
     go = _go(module.path, environ)
     name = f"{module.path}@{module.version}"
@@ -133,9 +134,9 @@ def acquire_files(module: GoModule, environ: Mapping[str, str] = os.environ) -> 
 
 
 def acquire_promtool(environ: Mapping[str, str] = os.environ) -> Path:
-    """Return promtool, from the PATH or else installed with Debian's ``prometheus`` package, which takes root.
+    """Return promtool from the PATH, or install it with Debian's ``prometheus`` package, which needs root.
 
-    Raises `ToolError`, saying what to install, where that cannot be done.
+    Raises `ToolError` with the name of the package if that is not possible.
     """
     found = shutil.which("promtool", path=environ.get("PATH"))
     if found is None:

@@ -203,7 +203,7 @@ def test_a_folder_of_somebody_else_is_left_alone(assets: Assets, tmp_path: Path)
     foreign = tmp_path / "foreign"
     foreign.mkdir()
     (foreign / "thesis.txt").write_text("the only copy")
-    with pytest.raises(FolderInUseError, match="holds files of something else"):
+    with pytest.raises(FolderInUseError, match="contains other files"):
         ControlPlane.start(foreign, assets=assets)
     assert (foreign / "thesis.txt").read_text() == "the only copy"
     with ControlPlane.start(tmp_path / "own", assets=assets) as plane:
@@ -269,7 +269,7 @@ def test_definitions_are_served_when_the_start_returns(assets: Assets, tmp_path:
 
 def test_a_folder_without_definitions_is_refused(control_plane: Cluster, tmp_path: Path) -> None:
     """An empty folder is a mistake, not a cluster without kinds."""
-    with pytest.raises(DevError, match="should hold the CustomResourceDefinitions"):
+    with pytest.raises(DevError, match="must contain the CustomResourceDefinitions"):
         control_plane.apply_crds(tmp_path)
 
 

@@ -1,5 +1,5 @@
-"""`make bench`: what the operator and the API cost on this machine, as shares of the loader's own ceiling.
+"""Benchmark `make bench`: the cost of the operator and the API on this machine, as shares of the loader's ceiling.
 
-``loader`` is the Go program of ``dev/bench`` that posts and receives; ``site`` one control plane with an operator on
-it; ``cases`` what is measured, one module a subject; ``measures``, ``marks`` and ``page`` say what it comes to.
+``loader`` is the Go program of ``dev/bench`` that posts and receives. ``site`` is one control plane with an operator.
+``cases`` are the measurements, one module for each subject. ``measures``, ``marks`` and ``page`` evaluate the figures.
 """

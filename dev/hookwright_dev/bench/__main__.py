@@ -1,4 +1,4 @@
-"""``python -m hookwright_dev.bench [CASE ...] [--full]``; ``make bench`` calls it."""
+"""Command line ``python -m hookwright_dev.bench [CASE ...] [--full]``; ``make bench`` calls it."""
 
 import argparse
 import signal
@@ -29,7 +29,7 @@ _FULL_RUNS: Final = 3
 
 
 def main() -> int:
-    """Measure, print the table, write the files; 1 where a case gave no figures."""
+    """Measure, print the table, write the files; return 1 if a case gave no figures."""
     parser = _parser()
     chosen = parser.parse_args()
     if unknown := set(chosen.cases) - set(CASES):

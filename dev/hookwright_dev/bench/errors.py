@@ -1,7 +1,7 @@
-"""What can go wrong in a benchmark."""
+"""Errors of the benchmark."""
 
 from hookwright_dev.errors import DevError
 
 
 class BenchError(DevError):
-    """A run is void: something was refused, lost or delivered twice, or did not come in time."""
+    """A void run: an event or delivery was refused, lost or repeated, or did not arrive in time."""

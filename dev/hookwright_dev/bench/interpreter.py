@@ -1,6 +1,7 @@
-"""The Python to measure on: one built by profile, as the image's is, from Debian where this one is not.
+"""The Python that runs the benchmark: a profile-guided build, as in the image; Debian's if this one is not.
 
-"By profile" is profile-guided optimisation: compiled a second time, for what a run of the first result was seen to do.
+"By profile" is profile-guided optimisation: the interpreter is compiled a second time with a profile of the first
+build.
 """
 
 import fcntl
@@ -21,13 +22,13 @@ from hookwright_dev.progress import progress
 from hookwright_dev.stack import ROOT
 
 FOLDER: Final = ROOT / ".venv-bench"
-"""The virtual environment of Debian's Python, kept from run to run."""
+"""The virtual environment of Debian's Python, kept between runs."""
 
 _DEBIANS: Final = Path("/usr/bin/python3")
 _PACKAGES: Final = ("python3", "python3-venv")
 _SOURCES: Final = (ROOT / "requirements.lock", ROOT / "pyproject.toml")
 _CHANGED: Final = "HOOKWRIGHT_BENCH_CHANGED_PYTHON"
-# Debian builds by profile on these, whatever its other architectures get.
+# Debian builds by profile on these architectures.
 _BY_PROFILE: Final = frozenset({"x86_64", "aarch64"})
 _ASK: Final = """
 import importlib.util, json, platform, sys, sysconfig
@@ -42,30 +43,30 @@ print(json.dumps({
 
 
 def built_by_profile(arguments: str | None, flag: str | None, machine: str) -> bool:
-    """Pure: tell whether a Python was, going by what its build left behind.
+    """Pure: return whether a Python was built by profile, judged by its build variables.
 
     Args:
-        arguments: of ``configure`` (CONFIG_ARGS); most builders say it there.
-        flag: PGO_PROF_USE_FLAG, which every ``configure`` fills. Debian says ``make profile-opt`` instead, and its
-            debian/rules then take the flag away from what is installed: there and empty is Debian's mark.
+        arguments: of ``configure`` (CONFIG_ARGS); most builders name the option there.
+        flag: PGO_PROF_USE_FLAG, which every ``configure`` sets. Debian uses ``make profile-opt`` instead. Its
+            debian/rules then remove the flag from the installed file: a flag that exists and is empty means Debian.
         machine: as ``uname -m`` names it.
     """
     return "--enable-optimizations" in (arguments or "") or (flag == "" and machine in _BY_PROFILE)
 
 
 def own_by_profile() -> bool:
-    """Tell whether the Python that runs this was built by profile."""
+    """Return whether the Python that runs this was built by profile."""
     arguments, flag = sysconfig.get_config_vars("CONFIG_ARGS", "PGO_PROF_USE_FLAG")
     return built_by_profile(arguments, flag, platform.machine())
 
 
 @dataclass(frozen=True, slots=True)
 class Python:
-    """What an interpreter says of itself.
+    """Facts of an interpreter.
 
     Attributes:
-        by_profile: whether it was built so.
-        venv: whether it can make virtual environments.
+        by_profile: whether it was built by profile.
+        venv: whether it can create virtual environments.
     """
 
     version: tuple[int, ...]
@@ -74,7 +75,7 @@ class Python:
 
     @classmethod
     def at(cls, path: Path) -> Self | None:
-        """Ask an interpreter; None where there is none that answers."""
+        """Ask an interpreter; return None if none answers."""
         try:
             done = subprocess.run([path, "-I", "-c", _ASK], capture_output=True, text=True, timeout=30, check=True)
         except (OSError, subprocess.SubprocessError):
@@ -83,13 +84,13 @@ class Python:
 
     @classmethod
     def parse(cls, said: str) -> Self:
-        """Pure: read the answer."""
+        """Pure: parse the answer."""
         told = json.loads(said)
         by_profile = built_by_profile(told["arguments"], told["flag"], told["machine"])
         return cls(tuple(told["version"]), by_profile, told["venv"])
 
     def fault(self) -> str:
-        """Pure: why not to measure on it, where packages would not help; empty where there is nothing."""
+        """Pure: why not to measure on it, if packages do not help; empty if there is no reason."""
         if not (3, 11) <= self.version < (3, 14):
             return f"it is {self}, not 3.11 to 3.13"
         return "" if self.by_profile else "it was not built by profile either"
@@ -99,14 +100,15 @@ class Python:
 
 
 def change() -> None:
-    """Start this program anew on a Python built by profile, where this one is not and Debian's can be had.
+    """Restart this program on a Python built by profile, if this one is not and Debian's is available.
 
-    Returns only if the program is to go on as it is; what kept it from Debian's Python is on standard error then.
+    The function returns only if the program continues on this Python. Then standard error has the reason why Debian's
+    Python is not used.
 
     Raises:
-        BenchError: what the project requires could not be installed.
+        BenchError: the project's requirements could not be installed.
     """
-    # Whatever the new interpreter says of itself, there is no second change; and no child is to know of the first.
+    # At most one restart, whatever the new interpreter is; and no child inherits the mark of the first.
     changed = os.environ.pop(_CHANGED, "")
     if changed or own_by_profile():
         return
@@ -125,21 +127,23 @@ def change() -> None:
 
 
 def _debians() -> Python:
-    """Return Debian's Python, installing what is missing of it."""
+    """Return Debian's Python after installing its missing packages."""
     found = Python.at(_DEBIANS)
     if found is None or not (found.venv or found.fault()):
         packages.install(*_PACKAGES)
         found = Python.at(_DEBIANS)
     if found is None or not (found.venv or found.fault()):
-        raise packages.PackageError(f"{_DEBIANS} makes no virtual environments, although its packages are installed")
+        raise packages.PackageError(
+            f"{_DEBIANS} cannot create virtual environments, although its packages are installed"
+        )
     return found
 
 
 def environment(folder: Path, python: Python) -> Path:
-    """Return the interpreter of the virtual environment in ``folder``, making it where it is missing or stale.
+    """Return the interpreter of the virtual environment in ``folder``; create it if it is missing or stale.
 
     Raises:
-        BenchError: what the project requires could not be installed.
+        BenchError: the project's requirements could not be installed.
     """
     program, ready = folder / "bin" / "python", folder / "ready"
     folder.mkdir(exist_ok=True)
@@ -156,14 +160,14 @@ def environment(folder: Path, python: Python) -> Path:
 
 
 def is_current(ready: Path, version: str, sources: Sequence[Path]) -> bool:
-    """Tell whether an environment was made by this version of Python, after all of its sources were written."""
+    """Return whether an environment was made by this version of Python, after all of its sources were written."""
     if not ready.exists() or ready.read_text() != version:
         return False
     return all(source.stat().st_mtime <= ready.stat().st_mtime for source in sources)
 
 
 def _make(folder: Path, program: Path) -> None:
-    """Make the environment as the Makefile makes ``.venv``."""
+    """Create the environment as the Makefile creates ``.venv``."""
     install = (program, "-m", "pip", "install", "--quiet", "--disable-pip-version-check")
     _run(_DEBIANS, "-m", "venv", "--clear", folder)
     _run(*install, "--require-hashes", "-r", ROOT / "requirements.lock")

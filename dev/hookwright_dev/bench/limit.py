@@ -1,4 +1,4 @@
-"""A share of the processor for a process, as a pod's CPU limit gives it: a control group with a quota (Linux)."""
+"""A share of the processor for a process, as a pod's CPU limit: a control group with a quota (Linux)."""
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,10 +14,10 @@ _PERIOD_US: Final = 100_000
 
 @contextmanager
 def limited(pids: Sequence[int], cores: float) -> Iterator[None]:
-    """Let each of these processes use so many cores at most for a block, with all its threads and new children.
+    """Limit each of these processes to so many cores during a block, with all its threads and new children.
 
     Raises:
-        BenchError: control groups cannot be made here.
+        BenchError: control groups cannot be created here.
     """
     if not pids:
         yield
@@ -43,15 +43,15 @@ def _confine(group: Path, pid: int, settings: Mapping[str, str]) -> None:
             (group / name).write_text(value)
         (group / "cgroup.procs").write_text(str(pid))
     except OSError as error:
-        raise BenchError(f"a share of the processor cannot be given here: {error}; run as root") from None
+        raise BenchError(f"cannot limit the CPU of a process: {error}; run as root") from None
 
 
 def _controller(cores: float) -> tuple[Path, dict[str, str]]:
-    """Return the folder in which groups are made, and what is written into theirs; of version 2 or of version 1."""
+    """Return the folder for new groups, and the files to write in each; of control groups version 2 or 1."""
     quota = int(cores * _PERIOD_US)
     if (_ROOT / "cgroup.controllers").exists():
         (_ROOT / "cgroup.subtree_control").write_text("+cpu")
         return _ROOT, {"cpu.max": f"{quota} {_PERIOD_US}"}
     if (_ROOT / "cpu" / "cgroup.procs").exists():
         return _ROOT / "cpu", {"cpu.cfs_period_us": str(_PERIOD_US), "cpu.cfs_quota_us": str(quota)}
-    raise BenchError("a share of the processor cannot be given here: there are no control groups under /sys/fs/cgroup")
+    raise BenchError("cannot limit the CPU of a process: there are no control groups under /sys/fs/cgroup")

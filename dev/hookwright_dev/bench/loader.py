@@ -1,4 +1,4 @@
-"""The loader and receiver: the Go program of ``dev/bench``, built once, started for each case."""
+"""Loader and receiver: the Go program of ``dev/bench``, built once, started for each case."""
 
 import hashlib
 import os
@@ -27,7 +27,7 @@ _LONGEST: Final = 2000.0
 
 
 class Quantiles(BaseModel):
-    """Of durations, in milliseconds."""
+    """Quantiles of durations, in milliseconds."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -39,7 +39,7 @@ class Quantiles(BaseModel):
 
 
 class Report(BaseModel):
-    """What one load came to; see ``dev/bench/run.go``."""
+    """Result of one load; see ``dev/bench/run.go``."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -58,7 +58,7 @@ class Report(BaseModel):
     arrival_ms: Quantiles
 
     def clean(self) -> Self:
-        """Return the report of a load of which nothing was refused, lost or delivered twice.
+        """Return the report of a load if nothing was refused, lost or delivered twice.
 
         Raises:
             BenchError: something was.
@@ -75,7 +75,7 @@ class Report(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where events of a type are posted; target N of a load leads to endpoint N."""
+    """URL to which events of a type are posted; target N of a load leads to endpoint N."""
 
     url: str
     type: str = "delivered"
@@ -92,7 +92,7 @@ class Loader:
 
     @classmethod
     def start(cls, folder: Path) -> Self:
-        """Build the program where it is not built yet, start it, and return when it listens.
+        """Build the program unless it is built, start it, and return when it listens.
 
         Raises:
             BuildError: there is no Go, or it does not compile.
@@ -119,16 +119,16 @@ class Loader:
         return f"{self.receiver}/e/{endpoint}"
 
     def load(self, targets: Sequence[Target], *, seconds: float, token: str = "", **how: object) -> Report:
-        """Post events and return when they have arrived, or ``wait_seconds`` are over.
+        """Post events and return when they have arrived, or after ``wait_seconds``.
 
         Args:
-            targets: one event goes to one of them, in turn.
+            targets: each event goes to one of them, in turn.
             seconds: how long to post.
             token: bearer token of the intake.
             how: other fields of a Spec; see ``dev/bench/spec.go``.
 
         Raises:
-            BenchError: the loader refuses the order.
+            BenchError: the loader refuses the request.
         """
         spec: dict[str, object] = {
             "targets": [{"url": target.url, "type": target.type} for target in targets],
@@ -142,19 +142,19 @@ class Loader:
         return Report.model_validate(self._order("POST", "/load", spec))
 
     def wait(self, seconds: float) -> Report:
-        """Return the last load's report when all that was accepted has arrived, or after so many seconds."""
+        """Return the last load's report when all accepted events have arrived, or after so many seconds."""
         return Report.model_validate(self._order("POST", "/await", {"seconds": seconds}))
 
     def report(self) -> Report:
-        """Return the last load's report as it stands."""
+        """Return the last load's report so far."""
         return Report.model_validate(self._order("GET", "/report"))
 
     def hang(self, *endpoints: int, seconds: float = 0.0) -> None:
-        """Have these endpoints take so long to answer, all others none; whatever hangs now is let go."""
+        """Delay the answers of these endpoints only; requests that hang now are answered."""
         self._order("PUT", "/behaviours", {str(endpoint): {"seconds": seconds} for endpoint in endpoints})
 
     def direct(self, *, fan: int = 1, seconds: float = 2.0) -> float:
-        """Return how many posts a second reach the receiver when nothing is in between: the ceiling."""
+        """Return how many posts a second reach the receiver without Hookwright: the ceiling."""
         targets = [Target(self.url(endpoint)) for endpoint in range(fan)]
         return self.load(targets, seconds=seconds, fan=fan, copies=fan).clean().arrived_per_second
 
@@ -166,7 +166,7 @@ class Loader:
 
 
 def build(environ: Mapping[str, str] = os.environ) -> Path:
-    """Return the program, compiling it first where its sources are new.
+    """Return the program; compile it first if its sources changed.
 
     Raises:
         BuildError: there is no Go, or it does not compile.

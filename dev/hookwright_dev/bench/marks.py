@@ -1,4 +1,4 @@
-"""Pure: the figures that the delivery engine is held to, on a machine of two cores."""
+"""Pure: the required figures of the delivery engine on a machine with two cores."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ class Mark:
     at_least: bool
 
     def met_by(self, value: float) -> bool:
-        """Tell whether a value keeps the bound."""
+        """Return whether a value meets the bound."""
         return value >= self.bound if self.at_least else value <= self.bound
 
     def __str__(self) -> str:
@@ -53,11 +53,11 @@ MARKS: Final[Mapping[str, Mark]] = {
     "postgres.2.fan.cpu_operator": _most(0.33),
     "rows.postgresql.growth": _most(2),
 }
-"""By the key of the figure."""
+"""Marks by the key of the figure."""
 
 
 def verdict(measure: Measure) -> str:
-    """Return whether a figure keeps its mark, in a word; empty where it has none."""
+    """Return whether a figure meets its mark, in a word; empty if it has none."""
     mark = MARKS.get(measure.key)
     if mark is None:
         return ""

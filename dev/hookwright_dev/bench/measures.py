@@ -21,10 +21,10 @@ class Measure:
     """One figure.
 
     Attributes:
-        key: names it for programs and for its mark, such as ``throughput.fan.share``.
-        title: says to people what was measured.
+        key: its name for programs and for its mark, such as ``throughput.fan.share``.
+        title: its description.
         unit: one of this module's units.
-        runs: every run's value where ``value`` is the median of several.
+        runs: every run's value if ``value`` is the median of several.
     """
 
     key: str
@@ -50,12 +50,12 @@ def _median(same: Sequence[Measure]) -> Measure:
 
 
 def shown(measure: Measure) -> str:
-    """Return the value as people read it, without its unit."""
+    """Return the value formatted for people, without its unit."""
     size = abs(measure.value)
     digits = 0 if size >= 100 else 1 if size >= 10 else 2
     return f"{measure.value:,.{digits}f}"
 
 
 def case_of(measure: Measure) -> str:
-    """Return the first part of a figure's key, by which the table is divided."""
+    """Return the first part of a figure's key, by which the table is grouped."""
     return measure.key.partition(".")[0]

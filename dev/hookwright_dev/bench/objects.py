@@ -1,4 +1,4 @@
-"""Pure: the objects that a benchmark declares, and what the API server's own metrics say of requests."""
+"""Pure: the objects that a benchmark declares, and the numbers of requests in the API server's metrics."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -8,7 +8,7 @@ from hookwright_crds.events import EVENT_TYPES
 
 API_VERSION: Final = "hookwright.dev/v1alpha1"
 TYPES: Final = EVENT_TYPES
-"""Endpoint N of a project subscribes to type N alone where each event goes to one endpoint."""
+"""If each event goes to one endpoint, endpoint N of a project subscribes to type N only."""
 
 WRITING: Final = frozenset({"POST", "PUT", "PATCH", "APPLY", "DELETE"})
 _WRITTEN: Final = frozenset({"projects", "apikeys", "webhookendpoints", "secrets", "events"})
@@ -27,12 +27,12 @@ def endpoint(namespace: str, name: str, **spec: Any) -> dict[str, Any]:
 
 
 def place(number: int) -> tuple[str, str]:
-    """Return the project of endpoint ``number`` and the one event type that leads to it alone."""
+    """Return the project of endpoint ``number`` and the one event type that leads only to it."""
     return f"p-{number // len(TYPES)}", TYPES[number % len(TYPES)]
 
 
 def writes(metrics: str) -> dict[str, int]:
-    """Return how often each resource of ours, Secrets and Events were written, by ``verb resource/subresource``."""
+    """Return how often Hookwright's resources, Secrets and Events were written, by ``verb resource/subresource``."""
     found: dict[str, int] = {}
     for labels, value in _requests(metrics.splitlines()):
         if labels.get("verb") in WRITING and labels.get("resource") in _WRITTEN and labels["code"].startswith("2"):

@@ -1,7 +1,8 @@
-"""Pure: what other webhook senders reach, measured once in the same way on a machine of two cores.
+"""Pure: figures of other webhook senders, measured once in the same way on a machine with two cores.
 
-Loader, receiver and each server's databases and queues ran beside it; 315-byte events, 16 posts at a time, medians of
-three; defaults kept. Throughput is a share of what the same loader reached straight at the receiver.
+Loader, receiver and each server's databases and queues ran on the same machine. The load was 315-byte events, 16 posts
+at a time, with medians of three and default settings. Throughput is a share of the posts that the same loader sent
+directly to the receiver.
 """
 
 from typing import Final
@@ -23,4 +24,4 @@ FIGURES: Final[tuple[tuple[str, str, tuple[str, str, str]], ...]] = (
     ("memory.idle", "memory of the server, idle, MiB", ("43", "69", "143")),
     ("memory.after", "memory of the server, after load, MiB", ("190", "107", "171")),
 )
-"""Our figure's key, what it is, and the peers' figures in the order of their names."""
+"""Hookwright's figure by its key, its description, and the peers' figures in the order of their names."""

@@ -1,4 +1,4 @@
-"""What a run of the benchmark found, where, and when; kept as JSON under ``bench-results/``."""
+"""Results of a benchmark run with its machine and time; kept as JSON under ``bench-results/``."""
 
 import json
 import os
@@ -24,9 +24,9 @@ class Results:
     """One run.
 
     Attributes:
-        machine: what it ran on, by plain names.
+        machine: its machine, by plain names.
         faults: by case, why it has no figures.
-        noise: by case, how many cores other processes kept busy meanwhile.
+        noise: by case, how many cores other processes used meanwhile.
     """
 
     began: datetime
@@ -38,7 +38,7 @@ class Results:
     noise: Mapping[str, float]
 
     def to_json(self) -> str:
-        """Return everything, with marks and whether they are met."""
+        """Return all figures as JSON, with their marks and whether they are met."""
         figures = [
             {**asdict(measure), "mark": str(MARKS.get(measure.key, "")), "verdict": verdict(measure)}
             for measure in self.measures
@@ -63,7 +63,7 @@ class Results:
 
 
 def machine() -> dict[str, str]:
-    """Return what this machine is, and the versions of what was measured."""
+    """Return the facts of this machine, and the versions of the measured programs."""
     return {
         "CPU": f"{os.cpu_count()} cores, {_field('/proc/cpuinfo', 'model name') or platform.machine()}",
         "memory": f"{int(_field('/proc/meminfo', 'MemTotal').split()[0] or 0) // 1_048_576} GiB",

@@ -1,4 +1,4 @@
-"""One control plane with operators and a loader on it, for one case: nothing is left over from the one before."""
+"""Control plane, operators and loader of one case; nothing remains from the case before."""
 
 import json
 import ssl
@@ -34,13 +34,13 @@ _EVERY_ENDPOINT: Final = f"/apis/{objects.API_VERSION}/webhookendpoints"
 
 @dataclass(slots=True)
 class Site:
-    """What runs for one case.
+    """Processes of one case.
 
     Attributes:
         folder: where the operators keep their files.
-        operators: those that run.
+        operators: the running ones.
         token: may send events for every project.
-        database: the PostgreSQL server that the replicas share; None where there is one, on SQLite.
+        database: the PostgreSQL server that the replicas share; None with SQLite.
     """
 
     plane: ControlPlane
@@ -53,11 +53,11 @@ class Site:
 
     @property
     def operator(self) -> OperatorProcess:
-        """The first of those that run."""
+        """The first of the running operators."""
         return self.operators[0]
 
     def meter(self) -> Meter:
-        """Start to measure what every process of the site uses; operators count together."""
+        """Start to measure the usage of every process of the site; operators count together."""
         pids = {process.name: [process.pid] for process in self.plane.processes}
         pids["operator"] = [operator.running.pid for operator in self.operators]
         pids["loader"] = [self.loader.process.pid]
@@ -71,7 +71,7 @@ class Site:
         return resident({**pids, "operator": self.operator.running.pid}[name])
 
     def run(self, *replicas: Mapping[str, str]) -> None:
-        """End the operators that run, start others, and return when they are ready.
+        """Stop the running operators, start others, and return when they are ready.
 
         Args:
             replicas: HOOKWRIGHT_* variables of each; the first has the role `intake`.
@@ -86,11 +86,11 @@ class Site:
             operator.start()
 
     def intake(self, project: str, namespace: str = NAMESPACE) -> str:
-        """Return the URL at which the first operator takes a project's events."""
+        """Return the URL at which the first operator accepts a project's events."""
         return f"{self.operator.intake_url}/v1alpha1/namespaces/{namespace}/projects/{project}/events"
 
     def everywhere(self, targets: Sequence[Target]) -> list[Target]:
-        """Return the same targets at each operator that runs now and takes events in, in turn."""
+        """Return the same targets at each running operator with an intake, in turn."""
         return [
             replace(target, url=operator.intake_url + urlsplit(target.url).path)
             for target in targets
@@ -99,7 +99,7 @@ class Site:
         ]
 
     def endpoints(self, count: int, *, first: int = 0, **spec: Any) -> tuple[list[Target], float]:
-        """Create endpoints to each of which one kind of event leads, and return when all are Ready.
+        """Create endpoints, each subscribed to its own type of event, and return when all are Ready.
 
         Args:
             count: how many.
@@ -107,7 +107,7 @@ class Site:
             spec: fields of each endpoint's spec.
 
         Returns:
-            Where to post what for each, and the seconds from the first request to the last Ready.
+            A target for each endpoint, and the seconds from the first request to the last Ready.
         """
         numbers = range(first, first + count)
         places = {number: objects.place(number) for number in numbers}
@@ -120,7 +120,7 @@ class Site:
         return [Target(self.intake(name), kind) for name, kind in places.values()], seconds
 
     def fan(self, count: int, **spec: Any) -> list[Target]:
-        """Create endpoints that all subscribe to the same events; return where to post these."""
+        """Create endpoints that all subscribe to the same events; return the targets of these events."""
         self.create([objects.project(NAMESPACE, "fan")])
         self.create_ready(
             [
@@ -133,7 +133,7 @@ class Site:
         return [Target(self.intake("fan"))]
 
     def tenants(self, count: int, endpoints: int, **spec: Any) -> list[Target]:
-        """Create namespaces with a project and endpoints in each; return where to post for each endpoint, in turn.
+        """Create namespaces with a project and endpoints in each; return a target for each endpoint, in turn.
 
         Args:
             count: of namespaces.
@@ -156,7 +156,7 @@ class Site:
         return targets
 
     def create(self, wanted: Sequence[Mapping[str, Any]]) -> None:
-        """Create objects, some at a time; a Project that is there already will do."""
+        """Create objects, some at a time; an existing Project is no error."""
         with ThreadPoolExecutor(_AT_ONCE) as pool:
             list(pool.map(self._create, wanted))
 
@@ -179,11 +179,11 @@ class Site:
         ).raise_for_status()
 
     def listed(self) -> int:
-        """List every endpoint, and return how many bytes that is."""
+        """List every endpoint, and return the size in bytes."""
         return len(self.client.get(_EVERY_ENDPOINT, timeout=_LIST_SECONDS).raise_for_status().content)
 
     def writes(self) -> dict[str, int]:
-        """Return how often objects of ours, Secrets and Events were written since the API server began."""
+        """Return how often Hookwright's objects, Secrets and Events were written since the API server began."""
         return objects.writes(self.client.get("/metrics").raise_for_status().text)
 
     def _create(self, wanted: Mapping[str, Any]) -> None:
@@ -199,7 +199,7 @@ def _path(kind: str, namespace: str = NAMESPACE) -> str:
 
 
 class _ReadyWatch:
-    """Follows endpoints from now on until all of some names are Ready."""
+    """Watch of endpoints from now on until all of some names are Ready."""
 
     def __init__(self, client: httpx.Client, names: set[str]) -> None:
         self._client, self._missing = client, set(names)
@@ -210,7 +210,7 @@ class _ReadyWatch:
         self._thread.start()
 
     def wait(self, seconds: float) -> None:
-        """Return when all are Ready.
+        """Wait until all are Ready.
 
         Raises:
             BenchError: some are not, after so many seconds.
@@ -221,7 +221,7 @@ class _ReadyWatch:
             raise BenchError(f"{len(self._missing)} endpoints were not Ready after {seconds:g} s{self._fault}")
 
     def _list(self, limit: int) -> str:
-        """See the endpoints that there are, all where ``limit`` is 0; return the version to watch from."""
+        """Record the existing endpoints, all if ``limit`` is 0; return the version to watch from."""
         listed = self._client.get(_EVERY_ENDPOINT, params={"limit": limit}).raise_for_status().json()
         for one in listed["items"]:
             self._see(one)
@@ -231,7 +231,7 @@ class _ReadyWatch:
         while self._missing and not self._given_up:
             try:
                 self._watch()
-                # The API server lets go of a watcher that is too slow for it, which here only says that it is busy.
+                # The API server disconnects a watcher that is too slow, which here only shows that the server is busy.
                 self._version = self._list(limit=0)
             except httpx.HTTPError as fault:
                 self._fault = f"; the watch failed: {fault}"
@@ -244,7 +244,7 @@ class _ReadyWatch:
             self._client.stream("GET", _EVERY_ENDPOINT, params=query, timeout=None) as answer,
         ):
             for line in answer.iter_lines():
-                # Most lines tell of steps before readiness; they need no parsing.
+                # Most lines are of steps before readiness; they need no parsing.
                 if '"Ready"' in line:
                     self._see(json.loads(line)["object"])
                 if not self._missing:
@@ -258,11 +258,11 @@ class _ReadyWatch:
 
 @contextmanager
 def running(settings: Mapping[str, str] | None = None, database: PostgresServer | None = None) -> Iterator[Site]:
-    """Start a site with one operator for a block.
+    """Run a site with one operator for a block.
 
     Args:
-        settings: HOOKWRIGHT_* variables of the operator, on top of what a loopback installation needs.
-        database: a server that runs, where it is not to be SQLite.
+        settings: HOOKWRIGHT_* variables of the operator, in addition to those that a loopback installation needs.
+        database: a running server; SQLite without one.
     """
     with (
         tempfile.TemporaryDirectory(prefix="hookwright-bench-") as name,

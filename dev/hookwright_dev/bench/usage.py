@@ -1,4 +1,4 @@
-"""What processes use: CPU seconds and resident memory, as Linux counts them."""
+"""Usage of processes: CPU seconds and resident memory, as Linux counts them."""
 
 import os
 import time
@@ -16,15 +16,15 @@ _LOOK_SECONDS: Final = 1.0
 
 
 def parse_cpu(stat: str) -> int:
-    """Pure: the ticks of user and system time in ``/proc/<pid>/stat`` (proc(5)), whatever the program is called.
+    """Pure: return the ticks of user and system time in ``/proc/<pid>/stat`` (proc(5)), for any name of the program.
 
-    Those of children that have ended, and were waited for, are among them.
+    They include the ticks of ended children that the process has waited for.
     """
     return sum(int(field) for field in _fields(stat)[11:15])
 
 
 def parse_parent(stat: str) -> int:
-    """Pure: the id of the parent process in ``/proc/<pid>/stat``."""
+    """Pure: return the id of the parent process in ``/proc/<pid>/stat``."""
     return int(_fields(stat)[1])
 
 
@@ -33,12 +33,12 @@ def _fields(stat: str) -> list[str]:
 
 
 def parse_resident(status: str) -> float:
-    """Pure: the MiB of ``VmRSS`` in ``/proc/<pid>/status``."""
+    """Pure: return the MiB of ``VmRSS`` in ``/proc/<pid>/status``."""
     return next(int(line.split()[1]) / 1024 for line in status.splitlines() if line.startswith("VmRSS:"))
 
 
 def parse_machine(stat: str) -> int:
-    """Pure: the ticks that all cores were busy, in ``/proc/stat``; waiting for a disk is not being busy."""
+    """Pure: return the ticks that all cores were busy, in ``/proc/stat``; waiting for a disk does not count."""
     user, nice, system, _idle, _iowait, irq, softirq, *_ = (int(field) for field in stat.splitlines()[0].split()[1:])
     return user + nice + system + irq + softirq
 
@@ -47,7 +47,7 @@ def families(pids: Iterable[int]) -> dict[int, dict[int, int]]:
     """Return, for each process, the ticks that it and each of its living descendants have used, by process id."""
     stats: dict[int, str] = {}
     for folder in _PROC.glob("[0-9]*"):
-        # Processes end while we look.
+        # Processes may end during the reading.
         with suppress(FileNotFoundError, ProcessLookupError):
             stats[int(folder.name)] = (folder / "stat").read_text()
     children: dict[int, list[int]] = {}
@@ -82,7 +82,7 @@ class Used:
 
     @property
     def total(self) -> float:
-        """All that belongs to the benchmark used."""
+        """CPU seconds of all processes of the benchmark."""
         return sum(self.by_name.values())
 
     def __add__(self, other: "Used") -> "Used":
@@ -91,7 +91,7 @@ class Used:
 
 
 class Meter:
-    """Reads what named processes use with all their descendants, from its making to `read`."""
+    """Meter of named processes with all their descendants, from its creation to `read`."""
 
     def __init__(self, pids: Mapping[str, Sequence[int]]) -> None:
         """Start to measure; this process counts as one of the benchmark's, without its children."""
@@ -99,37 +99,38 @@ class Meter:
         self._before = self._now()
 
     def read(self) -> Used:
-        """Return what was used since."""
+        """Return the usage since then."""
         return Used({name: (ticks - self._before[name]) / _TICK for name, ticks in self._now().items()})
 
     def _now(self) -> dict[str, int]:
         own = os.getpid()
         used = families([own, *chain.from_iterable(self._pids.values())])
         by_name = {name: sum(sum(used[pid].values()) for pid in pids) for name, pids in self._pids.items()}
-        # Other processes that this one started and has waited for are no part of what is measured: between two
-        # readings there are none.
+        # Other children of this process, which it has waited for, are not measured: between two readings
+        # there are none.
         return {**by_name, "harness": used[own][own]}
 
 
 class Noise:
-    """What the machine does beside the benchmark, from its making to `cores`; exact once our children have ended."""
+    """Work of the machine outside the benchmark, until `cores`; exact once the benchmark's children have ended."""
 
     def __init__(self) -> None:
-        """Start to listen."""
+        """Start to measure."""
         self._began = time.monotonic()
         self._before = self._others()
 
     def cores(self) -> float:
-        """Return how many cores other processes kept busy."""
+        """Return how many cores other processes used."""
         return max(0.0, (self._others() - self._before) / (time.monotonic() - self._began))
 
     def _others(self) -> float:
-        # Its fifth field is the time since some moment, the others are user and system, ours and our children's.
+        # Its fifth field is the time since some moment; the others are user and system, of this process and its
+        # children.
         return machine_cpu_seconds() - sum(os.times()[:4])
 
 
 def wait_calm(patience: float) -> float:
-    """Return when the machine does nothing else, or after ``patience`` seconds; return the cores others use."""
+    """Wait until the machine is idle, or for ``patience`` seconds; return the cores that other processes use."""
     deadline = time.monotonic() + patience
     while True:
         before = machine_cpu_seconds()

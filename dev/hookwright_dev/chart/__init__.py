@@ -1,5 +1,5 @@
-"""What the Helm chart takes from elsewhere in this repository, so that nothing of it is kept twice by hand.
+"""Generated parts of the Helm chart, so that no content of this repository is maintained twice by hand.
 
-CRDs come from ``crds/``, RBAC rules from the manifests that development runs with, settings from the two settings
-classes; the chart's README comes from the comments in its values.
+CRDs come from ``crds/``, RBAC rules from the manifests of development, and settings from the two settings
+classes. The chart's README comes from the comments in its values.
 """

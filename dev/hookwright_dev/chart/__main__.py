@@ -1,6 +1,6 @@
-"""``python -m hookwright_dev.chart [--check]``: write the chart's generated files, or tell whether they are current.
+"""Command line ``python -m hookwright_dev.chart [--check]``: write the chart's generated files, or check them.
 
-``--deploy`` renders ``deploy/`` as well, which takes helm and so, the first time, some minutes.
+``--deploy`` renders ``deploy/`` as well. It needs helm, which takes some minutes the first time.
 """
 
 import argparse
@@ -15,7 +15,7 @@ from hookwright_dev.stack import ROOT
 
 
 def difference(root: Path, path: Path, text: str) -> str:
-    """Return how a file differs from what it should be, as a unified diff; empty where it does not."""
+    """Return the difference between a file and its generated text as a unified diff; empty if there is none."""
     before = (root / path).read_text() if (root / path).exists() else ""
     old, new = before.splitlines(keepends=True), text.splitlines(keepends=True)
     return "".join(difflib.unified_diff(old, new, str(path), f"{path} (generated)"))
@@ -28,7 +28,7 @@ def surplus(root: Path, expected: Mapping[Path, str]) -> list[Path]:
 
 
 def check(root: Path, expected: Mapping[Path, str]) -> int:
-    """Return 0 if every file is what would be generated, else 1 and print the differences."""
+    """Return 0 if every file is current, else 1 and print the differences."""
     differences = "".join(difference(root, path, text) for path, text in expected.items())
     strays = surplus(root, expected)
     sys.stderr.write(differences + "".join(f"{path}: nothing generates this file; delete it\n" for path in strays))
@@ -39,7 +39,7 @@ def check(root: Path, expected: Mapping[Path, str]) -> int:
 
 
 def write(root: Path, expected: Mapping[Path, str]) -> int:
-    """Write every generated file, take away what nothing generates any more, and return 0."""
+    """Write every generated file, remove files that are no longer generated, and return 0."""
     for path in surplus(root, expected):
         (root / path).unlink()
     for path, text in expected.items():
@@ -57,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     act = check if chosen.check else write
     code = act(ROOT, files(ROOT))
     if code == 0 and chosen.deploy:
-        # Only now: what is rendered stands in the chart's own files.
+        # Only now, because rendering uses the chart's own files.
         code = act(ROOT, {**files(ROOT), **deploy_files(ROOT)})
     return code
 

@@ -1,4 +1,4 @@
-"""The plain manifests of ``deploy/``, rendered from the chart for people who install without Helm."""
+"""Plain manifests of ``deploy/``, rendered from the chart for installations without Helm."""
 
 import subprocess
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ def files(root: Path) -> dict[Path, str]:
     """Return each rendered file's path and text.
 
     Raises:
-        ToolError: helm cannot be had, or refuses the chart.
+        ToolError: helm is not available, or refuses the chart.
     """
     documents = list(_plain(yaml.safe_load_all(render(root))))
     crds = [document for document in documents if document["kind"] == "CustomResourceDefinition"]
@@ -31,10 +31,10 @@ def files(root: Path) -> dict[Path, str]:
 
 
 def render(root: Path = ROOT, *arguments: str, release: str = "hookwright", namespace: str = NAMESPACE) -> str:
-    """Return what ``helm template`` makes of the chart, without its hooks.
+    """Return the output of ``helm template`` for the chart, without its hooks.
 
     Raises:
-        ToolError: helm cannot be had, or refuses the values; the message is its own.
+        ToolError: helm is not available, or refuses the values; the message is helm's.
     """
     argv = [
         str(acquire_tool(HELM)),
@@ -53,7 +53,7 @@ def render(root: Path = ROOT, *arguments: str, release: str = "hookwright", name
 
 
 def _plain(documents: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Yield the documents without what is Helm's own."""
+    """Yield the documents without Helm's own fields."""
     for document in filter(None, documents):
         pod = document.get("spec", {}).get("template", {}).get("metadata", {})
         for metadata in (document["metadata"], pod):

@@ -1,4 +1,4 @@
-"""Pure: the public addresses as the blocks of a NetworkPolicy, from the ranges that the guard refuses."""
+"""Pure: the public addresses as the blocks of a NetworkPolicy, derived from the ranges that the guard refuses."""
 
 from collections.abc import Iterable
 from ipaddress import IPv4Network, IPv6Network, collapse_addresses

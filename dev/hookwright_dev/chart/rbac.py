@@ -1,7 +1,7 @@
-"""Pure: what the processes may do, taken from the manifests that development and its tests run with.
+"""Pure: the rights of the processes, read from the manifests that development and its tests use.
 
-A rule about namespaced resources can be granted in a namespace alone; the others need a ClusterRole in any case. Where
-an installation serves some namespaces only, the two kinds part.
+A rule about namespaced resources can be granted in a single namespace; other rules always need a ClusterRole. If an
+installation serves only some namespaces, the chart separates the two kinds.
 """
 
 from collections.abc import Iterable, Mapping
@@ -19,15 +19,15 @@ _PREFIX: Final = "hookwright-"
 
 
 class RbacError(ValueError):
-    """The manifests hold a rule that the chart cannot take over; the message says which."""
+    """A rule in the manifests that the chart cannot use; the message names it."""
 
 
 def roles(documents: Iterable[Mapping[str, Any]]) -> Roles:
-    """Return rules by role and by where they hold.
+    """Return rules by role and by scope.
 
-    The roles are named without ``hookwright-``; each has ``cluster`` (needs a ClusterRole), ``intake`` (the same, but
-    only for who takes events in), ``served`` (every namespace that is served), ``own`` (the installation's namespace)
-    and ``leader`` (the same, but only where processes settle by a Lease who leads).
+    The roles are named without ``hookwright-``. Each has these scopes: ``cluster`` (needs a ClusterRole), ``intake``
+    (the same, but only for pods with the intake), ``served`` (every served namespace), ``own`` (the installation's
+    namespace) and ``leader`` (the same, but only if replicas elect a leader by a Lease).
 
     Raises:
         RbacError: a rule mixes resources of namespaces and of the cluster.
@@ -47,7 +47,7 @@ def _place(name: str, rule: Rule, *, everywhere: bool) -> str:
     wanted = {_place_of(resource, everywhere=everywhere) for resource in rule["resources"]}
     if len(wanted) > 1:
         raise RbacError(
-            f"role {name}: the rule for {', '.join(rule['resources'])} mixes what is granted in different places "
+            f"role {name}: the rule for {', '.join(rule['resources'])} mixes resources of different scopes "
             f"({', '.join(sorted(wanted))}); write a rule for each"
         )
     return wanted.pop()

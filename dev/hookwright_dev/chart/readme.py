@@ -11,17 +11,17 @@ _KEY: Final = re.compile(r"^(?P<indent> *)(?P<key>[A-Za-z][\w.-]*):(?P<rest>.*)$
 
 
 class UndocumentedError(ValueError):
-    """A value has no comment above it."""
+    """A value without a comment above it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Documented:
-    """One line of values.yaml that sets something.
+    """One line of values.yaml that sets a value.
 
     Attributes:
         path: its name with dots, as ``--set`` takes it.
         default: as YAML, on one line; empty for a section.
-        comment: what stands above it.
+        comment: the comment above it.
     """
 
     path: str
@@ -30,7 +30,7 @@ class Documented:
 
     @property
     def section(self) -> bool:
-        """Whether others stand below it."""
+        """Whether other values are below it."""
         return not self.default
 
 
@@ -52,7 +52,7 @@ def documented(text: str) -> Iterator[Documented]:
             path = [*((depth, key) for depth, key in path if depth < indent), (indent, match["key"])]
             name = ".".join(key for _, key in path)
             if not comment:
-                raise UndocumentedError(f"values.yaml: {name} has no comment above it; say what it does")
+                raise UndocumentedError(f"values.yaml: {name} has no comment above it; write one that describes it")
             yield Documented(name, match["rest"].strip(), " ".join(comment))
             comment = []
         else:

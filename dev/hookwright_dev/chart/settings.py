@@ -25,7 +25,7 @@ DEPENDING: Final = {
 }
 """Settings whose default depends on the release; their value is empty, and the templates fill it in."""
 OF_THE_LAYOUT: Final = frozenset({"roles", "instance"})
-"""Settings that are no values: which Deployments there are says what each pod does, and pods have names."""
+"""Settings that are no values: the role follows from the Deployment, and the replica's name from the pod."""
 
 _DURATION: Final = r"^([0-9]+h)?([0-9]+m)?([0-9]+s)?$"
 _SCHEDULE: Final = r"^\s*([0-9.]+(ms|s|m|h|d))+(\s*,\s*([0-9.]+(ms|s|m|h|d))+)*\s*$"
@@ -41,14 +41,14 @@ _KEYWORDS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class ChartSetting:
-    """One setting as it stands in the chart.
+    """One setting in the chart.
 
     Attributes:
         field: its name in the settings class.
         default: its value in values.yaml.
         description: a sentence.
-        schema: what the chart takes for it.
-        processes: which of the processes know it: ``operator``, ``api`` or both.
+        schema: the schema of its value.
+        processes: the processes that have it: ``operator``, ``api`` or both.
     """
 
     field: str
@@ -59,12 +59,12 @@ class ChartSetting:
 
     @property
     def name(self) -> str:
-        """Its name under ``settings``."""
+        """Name under ``settings``."""
         return camel_case(self.field)
 
     @property
     def variable(self) -> str:
-        """The environment variable."""
+        """Name of the environment variable."""
         return f"HOOKWRIGHT_{self.field.upper()}"
 
 
@@ -75,7 +75,7 @@ def camel_case(field: str) -> str:
 
 
 def chart_settings(processes: Mapping[str, type[BaseSettings]] = PROCESSES) -> tuple[ChartSetting, ...]:
-    """Return every setting of the classes that is a value, in their order, those of several classes once."""
+    """Return every setting of the classes that is a value, in order; a setting of several classes occurs once."""
     fields: dict[str, FieldInfo] = {}
     for settings in processes.values():
         for name, field in settings.model_fields.items():
@@ -89,7 +89,7 @@ def _setting(name: str, field: FieldInfo, processes: Mapping[str, type[BaseSetti
     described = field.description or ""
     default, schema = _written(field.default), _schema(field)
     if name.endswith("_port"):
-        schema["minimum"] = 1  # a Service needs to know it
+        schema["minimum"] = 1  # the Service needs this port
     if note := DEPENDING.get(camel_case(name)):
         default, described = "", f"{described.removesuffix('.')}; {note}."
         schema.pop("pattern", None)
@@ -97,7 +97,7 @@ def _setting(name: str, field: FieldInfo, processes: Mapping[str, type[BaseSetti
 
 
 def _written(default: object) -> Value:
-    """Return a default as people write it."""
+    """Return a default in the form of values.yaml."""
     match default:
         case bool() | int() | str():
             return default
@@ -157,7 +157,7 @@ def _text(field: FieldInfo) -> Schema:
     if not patterns:
         return {}
     words = patterns[0].removeprefix("^(").removesuffix(")$").split("|")
-    # A list of words gives the better error message.
+    # A list of words has the better error message.
     return {"enum": words} if all(word.isalpha() for word in words) else {"pattern": patterns[0]}
 
 
@@ -190,6 +190,6 @@ def values_schema(settings: tuple[ChartSetting, ...]) -> Schema:
 
 
 def _or_nothing(schema: Schema) -> Schema:
-    """A default of Helm is taken away by null, so that every setting may be."""
+    """Allow null too, because null removes a default in Helm."""
     widened = {**schema, "type": [schema["type"], "null"]}
     return {**widened, "enum": [*schema["enum"], None]} if "enum" in schema else widened

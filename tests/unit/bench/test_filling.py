@@ -1,4 +1,4 @@
-"""Generated databases hold what the benchmark counts on."""
+"""Generated databases have the contents that the benchmark requires."""
 
 import sqlite3
 from contextlib import closing
@@ -10,7 +10,7 @@ ROWS = 20_000
 
 
 def test_a_filled_database_has_old_deliveries_of_every_state_and_its_counters_agree(tmp_path: Path) -> None:
-    """Each delivery has its event, each that ended its attempt, and an index is missing nowhere."""
+    """Each delivery has its event, each ended one has its attempt, and no index is missing."""
     with filled_sqlite(tmp_path, ROWS) as database:
         path = database.url.removeprefix("sqlite:///")
         with closing(sqlite3.connect(path)) as connection:
@@ -45,7 +45,7 @@ def test_a_filled_database_has_old_deliveries_of_every_state_and_its_counters_ag
 
 
 def test_some_endpoints_have_a_tenth_of_all_each(tmp_path: Path) -> None:
-    """The others share the rest, so that each has something pending."""
+    """The other endpoints share the rest, so that each has a pending delivery."""
     with (
         filled_sqlite(tmp_path, ROWS) as database,
         closing(sqlite3.connect(database.url.removeprefix("sqlite:///"))) as connection,
@@ -57,6 +57,6 @@ def test_some_endpoints_have_a_tenth_of_all_each(tmp_path: Path) -> None:
 
 
 def test_no_more_than_so_many_are_pending() -> None:
-    """What waits in a big database is what waits in a healthy one."""
+    """A big database has as many pending deliveries as a healthy one."""
     assert pending_of(100_000) == 10_000
     assert pending_of(10_000_000) == 100_000

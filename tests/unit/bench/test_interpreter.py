@@ -1,4 +1,4 @@
-"""`make bench` measures on a Python built by profile, as the image's is, and tells where it could not."""
+"""`make bench` runs on a Python with profile-guided optimization, as in the image, or reports why it does not."""
 
 import json
 import os
@@ -18,7 +18,7 @@ _GOOD = Python((3, 11, 2), by_profile=True, venv=True)
 
 
 class _Replaced(Exception):  # noqa: N818  # not an error: os.execv does not return
-    """Carries what would run instead."""
+    """Carries the command that would replace the process."""
 
 
 @pytest.mark.parametrize(
@@ -35,12 +35,12 @@ class _Replaced(Exception):  # noqa: N818  # not an error: os.execv does not ret
 def test_a_build_by_profile_is_told_by_what_it_left_behind(
     arguments: str | None, flag: str | None, machine: str, *, by_profile: bool
 ) -> None:
-    """Debian says nothing to configure, and takes the flag away afterwards."""
+    """Debian passes no option to configure, and removes the flag afterwards."""
     assert built_by_profile(arguments, flag, machine) is by_profile
 
 
 def test_an_interpreter_is_asked_what_it_is() -> None:
-    """Its version is what decides, with how it was built."""
+    """The interpreter's version and its build decide."""
     own = Python.at(Path(sys.executable))
     assert own is not None
     assert own.version == tuple(sys.version_info[:3])
@@ -62,12 +62,12 @@ def test_an_interpreter_is_asked_what_it_is() -> None:
     ],
 )
 def test_a_python_that_will_not_do_has_a_fault(python: Python, fault: str) -> None:
-    """A missing venv module is none: packages bring it."""
+    """A missing venv module is no fault, because packages install it."""
     assert python.fault() == fault
 
 
 def test_an_environment_is_kept_until_its_sources_or_its_python_are_newer(tmp_path: Path) -> None:
-    """As make keeps .venv."""
+    """The rule is the same as for .venv in the Makefile."""
     ready, source = tmp_path / "ready", tmp_path / "requirements.lock"
     source.touch()
     assert not is_current(ready, "3.11.2", [source])
@@ -82,7 +82,7 @@ def test_an_environment_is_kept_until_its_sources_or_its_python_are_newer(tmp_pa
 
 @pytest.fixture
 def _not_by_profile(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Have a program that runs on a Python not built by profile, beside a Debian's that is, with packages."""
+    """Prepare a program on a Python without profile-guided optimization, and a Debian Python that has it."""
     monkeypatch.delenv("HOOKWRIGHT_BENCH_CHANGED_PYTHON", raising=False)
     monkeypatch.setattr(interpreter, "FOLDER", tmp_path / "venv")
     monkeypatch.setattr(interpreter, "own_by_profile", lambda: False)
@@ -98,7 +98,7 @@ def _not_by_profile(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("_not_by_profile")
 def test_the_program_starts_anew_once_with_the_same_arguments(tmp_path: Path) -> None:
-    """The second time it goes on, whatever its Python says of itself, and its children do not hear of it."""
+    """The second time the program continues on any Python, and its children do not inherit the mark."""
     program = tmp_path / "venv" / "bin" / "python"
     with pytest.raises(_Replaced) as replaced:
         interpreter.change()
@@ -111,7 +111,7 @@ def test_the_program_starts_anew_once_with_the_same_arguments(tmp_path: Path) ->
 def test_without_a_python_that_will_do_the_program_goes_on(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """It says why on standard error."""
+    """The reason is on standard error."""
     monkeypatch.setattr(Python, "at", lambda _: Python((3, 10, 6), by_profile=True, venv=False))
     interpreter.change()
     assert "it is 3.10.6, not 3.11 to 3.13" in capsys.readouterr().err
@@ -127,12 +127,12 @@ def test_without_a_python_that_will_do_the_program_goes_on(
 
 
 def test_what_pip_says_last_is_in_the_error() -> None:
-    """Nothing else of it is shown."""
+    """The error contains no other output of pip."""
     with pytest.raises(BenchError, match=r"failed; it said: .*no such thing"):
         interpreter._run(sys.executable, "-c", "raise SystemExit('no such thing')")
 
 
 def test_the_machine_tells_how_its_python_was_built() -> None:
-    """Figures of two builds are not to be compared."""
+    """Figures of different builds must not be compared."""
     assert machine()["Python"].endswith("built by profile")
     assert ("not built" in machine()["Python"]) is not interpreter.own_by_profile()

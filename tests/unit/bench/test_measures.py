@@ -1,4 +1,4 @@
-"""Figures are summed up by their median, judged by their mark, and shown as people read them."""
+"""Figures are reduced to their median, compared with their mark, and formatted for people."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from hookwright_dev.bench.measures import CPU, MILLISECONDS, PER_SECOND, SHARE, 
 
 
 def test_of_several_runs_the_median_counts_and_every_run_is_kept() -> None:
-    """One slow run moves nothing, and can still be seen."""
+    """One slow run does not change the median, and stays visible."""
     runs = [
         [Measure("a.rate", "a", value, PER_SECOND), Measure("b.rate", "b", 10 * value, PER_SECOND)]
         for value in (3.0, 1.0, 2.0)
@@ -34,7 +34,7 @@ def test_a_single_run_is_no_median() -> None:
     ],
 )
 def test_a_mark_holds_at_its_bound(key: str, value: float, word: str) -> None:
-    """A bound belongs to what is good; a figure without a mark is not judged."""
+    """A value equal to the bound passes; a figure without a mark has no result."""
     assert verdict(Measure(key, "x", value, SHARE)) == word
 
 
@@ -50,10 +50,10 @@ def test_every_mark_tells_its_direction() -> None:
     ("value", "text"), [(31_234.5, "31,234"), (100.4, "100"), (12.34, "12.3"), (0.345, "0.34"), (4.0, "4.00")]
 )
 def test_a_value_is_shown_with_three_digits_or_so(value: float, text: str) -> None:
-    """More would pretend to a precision that no run has."""
+    """More digits would suggest a precision that no run has."""
     assert shown(Measure("a", "a", value, CPU)) == text
 
 
 def test_the_case_is_the_first_part_of_the_key() -> None:
-    """The table is divided by it."""
+    """The table is grouped by case."""
     assert case_of(Measure("hang.all.p99", "x", 1.0, MILLISECONDS)) == "hang"

@@ -1,17 +1,17 @@
-"""What a benchmark declares leads each event where it should, and writes are counted from the API server's metrics."""
+"""The benchmark's objects route each event to its endpoint, and writes are counted by the API server's metrics."""
 
 from hookwright_dev.bench.objects import TYPES, endpoint, place, writes
 
 
 def test_every_endpoint_has_a_project_and_type_of_its_own() -> None:
-    """So that one event goes to one endpoint, however many there are."""
+    """One event then goes to one endpoint, for any number of endpoints."""
     places = [place(number) for number in range(10_000)]
     assert len(set(places)) == len(places)
     assert {kind for _, kind in places} == set(TYPES)
 
 
 def test_an_endpoint_names_its_project() -> None:
-    """The project becomes a reference; the rest of the spec stays as it is given."""
+    """The project becomes a reference; the rest of the spec stays unchanged."""
     made = endpoint("acme", "e-1", project="p-0", url="http://127.0.0.1:1/e/1", events=["delivered"])
     assert made["metadata"] == {"name": "e-1", "namespace": "acme"}
     assert made["spec"] == {
@@ -22,7 +22,7 @@ def test_an_endpoint_names_its_project() -> None:
 
 
 def test_only_writes_of_our_objects_that_succeeded_are_counted() -> None:
-    """Reads, refusals and the control plane's own leases are no cost of an endpoint."""
+    """Reads, refused writes and the control plane's own leases are no cost of an endpoint."""
     metrics = "\n".join(
         [
             "# HELP apiserver_request_total Counter of apiserver requests",

@@ -1,4 +1,4 @@
-"""docs/performance.md tells the last run, its machine, its marks and how to repeat it."""
+"""The page docs/performance.md shows the last run, its machine, its marks and how to repeat it."""
 
 import json
 from dataclasses import replace
@@ -28,7 +28,7 @@ TEMPLATE = (files("hookwright_dev.bench") / "page.md").read_text()
 
 
 def test_the_page_tells_how_many_marks_are_met_and_which_are_missed() -> None:
-    """A missed mark is not hidden among figures."""
+    """The summary names the missed marks."""
     page = document(TEMPLATE, RESULTS, ("throughput", "latency"))
     assert "1 of 2 marks are met in this run. Missed: CPU of everything, 1 endpoint." in page
     assert "| deliveries/s, 1 endpoint | 9.50 | % of direct | ≥ 8 | met |" in page
@@ -36,7 +36,7 @@ def test_the_page_tells_how_many_marks_are_met_and_which_are_missed() -> None:
 
 
 def test_the_page_tells_machine_noise_date_and_command() -> None:
-    """Figures without these cannot be repeated."""
+    """Figures without these facts cannot be repeated."""
     page = document(TEMPLATE, RESULTS, ("throughput", "latency"))
     for words in ("- CPU: 2 cores, some processor", "throughput 0.04", "2026-05-04 03:02 UTC", "`make bench`"):
         assert words in page
@@ -44,14 +44,14 @@ def test_the_page_tells_machine_noise_date_and_command() -> None:
 
 
 def test_the_page_sets_ours_beside_others() -> None:
-    """What was not measured in a run stays empty."""
+    """The cell of a figure that a run did not measure stays empty."""
     page = document(TEMPLATE, RESULTS, ())
     assert "| 1 endpoint, % of direct | **9.50** | **6.00** |  | 3.4 | 5.5 | 1.0 |" in page
     assert "| post → arrival at 50/s, p50 ms |  |  | **3.00** | 4.1 | 26.9 | 719 |" in page
 
 
 def test_the_file_for_programs_has_every_figure_with_its_mark() -> None:
-    """Marks are text, so that a reader needs no code of ours."""
+    """Marks are text, so that a program can read them without Hookwright's code."""
     content = json.loads(replace(RESULTS, faults={"api": "away"}).to_json())
     assert content["began"] == "2026-05-04T03:02:01+00:00"
     assert content["faults"] == {"api": "away"}

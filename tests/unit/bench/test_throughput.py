@@ -1,4 +1,4 @@
-"""Throughput is a share of ceilings measured around and between the loads, and CPU is that of the loads alone."""
+"""Throughput is a share of ceilings measured around and between the loads; CPU is that of the loads only."""
 
 from typing import Any, cast
 
@@ -16,7 +16,7 @@ _TARGETS = [Target("http://127.0.0.1/events")]
 
 
 def report(arrived: int, seconds: float, *, duplicates: int = 0) -> Report:
-    """Return a load of which all arrived, half a second after the last answer."""
+    """Return the report of a load whose last event arrived half a second after the last answer."""
     return Report(
         sent=arrived,
         accepted=arrived,
@@ -35,7 +35,7 @@ def report(arrived: int, seconds: float, *, duplicates: int = 0) -> Report:
 
 
 class _Site:
-    """A site, its loader and its meter at once; notes what it is asked, in order."""
+    """A site, its loader and its meter in one object; records calls in order."""
 
     token = "token"
 
@@ -62,7 +62,7 @@ class _Site:
 
 
 def test_three_rounds_are_summed_up_beside_the_mean_of_four_ceilings() -> None:
-    """A round in which the machine was slow weighs as much as it lasted."""
+    """A round counts by its duration, also if the machine was slow."""
     site = _Site(report(1000, 10.5), report(2000, 10.5), report(3000, 9.0), ceilings=(900.0, 1000.0, 1000.0, 1100.0))
     found = at_full_speed(cast("Site", site), "throughput.1", "1 endpoint", _TARGETS, Options(), rounds=3)
     figures = {measure.key.removeprefix("throughput.1."): measure.value for measure in found}
@@ -81,7 +81,7 @@ def test_three_rounds_are_summed_up_beside_the_mean_of_four_ceilings() -> None:
 
 
 def test_one_round_has_a_ceiling_on_either_side() -> None:
-    """Cases that compare replicas have a round each."""
+    """Cases that compare replicas have one round each."""
     site = _Site(report(1000, 10.0), ceilings=(900.0, 1100.0))
     found = at_full_speed(cast("Site", site), "postgres.1.1", "1 endpoint", _TARGETS, Options())
     assert found[0].value == pytest.approx(10.0)
@@ -89,7 +89,7 @@ def test_one_round_has_a_ceiling_on_either_side() -> None:
 
 
 def test_a_round_with_a_repeated_delivery_voids_the_run() -> None:
-    """Whichever round it is."""
+    """The round makes no difference."""
     site = _Site(report(1000, 10.0), report(1000, 10.0, duplicates=1), ceilings=(900.0, 1000.0, 1100.0))
     with pytest.raises(BenchError, match="1 came again"):
         at_full_speed(cast("Site", site), "throughput.1", "1 endpoint", _TARGETS, Options(), rounds=3)

@@ -1,4 +1,4 @@
-"""What Linux says of processes is read as proc(5) describes it."""
+"""Process figures of Linux are parsed as proc(5) describes them."""
 
 import os
 import subprocess
@@ -19,13 +19,13 @@ child.kill()
 
 
 def test_cpu_is_user_and_system_time_whatever_the_program_is_called() -> None:
-    """A program's name may hold blanks and brackets, and stands before the numbers; ended children's time is there."""
+    """A program's name before the numbers may contain blanks and brackets; the time of ended children counts."""
     assert parse_cpu(_STAT) == 158
     assert parse_parent(_STAT) == 7
 
 
 def test_what_a_process_uses_is_what_its_children_use_too() -> None:
-    """A database server works in a process for each connection; some have ended when we look."""
+    """A database server has one process for each connection, and some have ended at the time of reading."""
     with subprocess.Popen(
         [sys.executable, "-c", _PARENT], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as parent:
@@ -43,12 +43,12 @@ def test_what_a_process_uses_is_what_its_children_use_too() -> None:
 
 
 def test_memory_is_what_is_resident() -> None:
-    """Not what was mapped, and not what it was at its peak."""
+    """Mapped memory and the peak do not count."""
     status = "Name:\tpython\nVmPeak:\t 999999 kB\nVmSize:\t 888888 kB\nVmRSS:\t  102400 kB\nThreads:\t9\n"
     assert parse_resident(status) == 100.0
 
 
 def test_the_machine_is_not_busy_while_it_waits_for_a_disk() -> None:
-    """Idle time and waiting for a disk are left out; interrupts count."""
+    """Idle time and waiting for a disk do not count; interrupts do."""
     stat = "cpu  100 20 30 9000 500 6 4 50 0 0\ncpu0 50 10 15 4500 250 3 2 25 0 0\n"
     assert parse_machine(stat) == 160

@@ -1,4 +1,4 @@
-"""What is measured, one module a subject; each case starts its own site and returns its figures."""
+"""The measurements, one module for each subject; each case starts its own site and returns its figures."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
@@ -34,7 +34,7 @@ CASES: Final[Mapping[str, Case]] = {
     "rows": rows.measure,
     "api": api.measure,
 }
-"""By the name that the command line knows."""
+"""Cases by their name on the command line."""
 REPEATED: Final = frozenset({"throughput", "tenants", "latency", "hang", "api"})
 """Cases of which `--full` takes the median of several runs."""
 

@@ -1,4 +1,4 @@
-"""What one request to /v1 costs: an authenticated list of twenty webhooks."""
+"""Cost of one request to /v1: an authenticated list of twenty webhooks."""
 
 import os
 import subprocess
@@ -27,7 +27,7 @@ from hookwright_dev.processes import ChildProcess, free_port
 
 _HOST: Final = "127.0.0.1"
 _EMAIL: Final = "ada@example.com"
-_PASSWORD: Final = "correct horse battery staple"  # noqa: S105 - of a cluster that lives for a minute
+_PASSWORD: Final = "correct horse battery staple"  # noqa: S105 - of a cluster that exists for a minute
 _ENDPOINTS: Final = 20
 _PATIENCE: Final = 30.0
 
@@ -74,7 +74,7 @@ def _settings(site: Site, port: int) -> dict[str, str]:
 
 
 def _key(site: Site, url: str, process: ChildProcess) -> Mapping[str, str]:
-    """Log in as a new user, make a key, and return the header that carries it once it is known."""
+    """Log in as a new user, create a key, and return its header once the API knows the key."""
     subprocess.run(
         [sys.executable, "-m", "hookwright_api.user", "--organization", NAMESPACE, "--email", _EMAIL],
         input=f"{_PASSWORD}\n",
@@ -99,7 +99,7 @@ def _key(site: Site, url: str, process: ChildProcess) -> Mapping[str, str]:
 
 
 def _eventually(process: ChildProcess, ask: Any) -> dict[str, Any]:
-    """Ask until the answer is good: the API's view follows the cluster's."""
+    """Repeat a request until its answer is good, because the API's view follows the cluster's."""
     deadline = time.monotonic() + _PATIENCE
     words = ""
     while process.running and time.monotonic() < deadline:
@@ -113,7 +113,7 @@ def _eventually(process: ChildProcess, ask: Any) -> dict[str, Any]:
                 return good
             words = f"{answer.status_code} {answer.text}"
         time.sleep(0.1)
-    raise BenchError(f"the API did not answer well: {words}\n{process.tail()}")
+    raise BenchError(f"the API did not answer as expected: {words}\n{process.tail()}")
 
 
 def _measured(

@@ -1,4 +1,4 @@
-"""100,000 deliveries that wait: what they cost in memory, and how fast they go when their receivers are back."""
+"""Cost of 100,000 pending deliveries in memory, and the speed of sending them when their receivers are back."""
 
 import time
 from typing import Final
@@ -36,7 +36,7 @@ def measure(_: Options) -> list[Measure]:
 
 
 def fill(site: Site, targets: list[Target]) -> Report:
-    """Have 100,000 events accepted, a thousand a request, for endpoints that hold them."""
+    """Post 100,000 events, a thousand in each request, for endpoints that are suspended."""
     report = site.loader.load(
         targets,
         seconds=_PATIENCE,

@@ -1,4 +1,4 @@
-"""Whether an event costs more where there are more endpoints, and whether making endpoints costs the events."""
+"""Cost of an event with more endpoints, and the effect of creating endpoints on the delivery of events."""
 
 import time
 from collections.abc import Sequence
@@ -43,7 +43,7 @@ def _at_size(site: Site, targets: Sequence[Target], options: Options) -> list[Me
 
 
 def _in_the_cluster(site: Site, size: int) -> list[Measure]:
-    """What the endpoints are to the API server: memory, and a list of them all as a watch begins with."""
+    """Measure the cost of the endpoints in the API server: memory, and a list of all as a watch begins with."""
     began = time.monotonic()
     listed = site.listed()
     seconds = time.monotonic() - began
@@ -56,11 +56,11 @@ def _in_the_cluster(site: Site, size: int) -> list[Measure]:
 
 
 def _grow(site: Site, targets: list[Target], size: int, options: Options) -> tuple[list[Target], list[Measure]]:
-    """Create endpoints while events go on at 50/s to those that are there."""
+    """Create endpoints while events continue at 50/s for the existing ones."""
     more = size - len(targets)
     with ThreadPoolExecutor(1) as pool:
         creating = pool.submit(site.endpoints, more, first=len(targets))
-        # About as long as the creation takes: calm seconds after it would flatter the percentile.
+        # About as long as the creation takes: quiet seconds after it would improve the percentile wrongly.
         seconds = max(options.latency_seconds / 4, more / 250)
         report = site.loader.load(targets, seconds=seconds, token=site.token, rate=RATE).clean()
         made, took = creating.result()
@@ -72,7 +72,7 @@ def _grow(site: Site, targets: list[Target], size: int, options: Options) -> tup
 
 
 def _loaded(site: Site, size: int) -> list[Measure]:
-    """Restart with every endpoint in place, then let deliveries wait at new endpoints."""
+    """Restart with every endpoint in place, then leave deliveries pending at new endpoints."""
     figures = restart(site, size)
     held, _ = site.endpoints(10, first=size, suspend=True)
     fill(site, held)

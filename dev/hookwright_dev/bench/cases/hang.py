@@ -1,4 +1,4 @@
-"""What one endpoint of ten that hangs costs the other nine."""
+"""Effect of one endpoint of ten that hangs on the other nine."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -11,7 +11,7 @@ from hookwright_dev.bench.site import Site, running
 
 _HANGING: Final = 0
 _HANG_SECONDS: Final = 15.0
-# The attempt outlives the hang, so that nothing is sent again and what arrives can be counted exactly.
+# The timeout of an attempt exceeds the hang, so that nothing is retried and arrivals can be counted exactly.
 _TIMEOUT: Final = "30s"
 
 

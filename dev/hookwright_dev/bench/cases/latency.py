@@ -1,4 +1,4 @@
-"""From the post of an event to its arrival, at a calm rate."""
+"""Time from the post of an event to its arrival, at a low rate."""
 
 from collections.abc import Sequence
 

@@ -11,7 +11,7 @@ _RATE: float = 500.0
 
 
 def measure(options: Options) -> list[Measure]:
-    """Measure without anything declared, and after load: minutes of it in a full run."""
+    """Measure without any resource, and after load: minutes of it in a full run."""
     with running() as site:
         time.sleep(_SETTLE)
         idle = site.resident()

@@ -1,20 +1,20 @@
-"""Pure: how thoroughly to measure."""
+"""Pure: the extent of a run."""
 
 from dataclasses import dataclass
 from typing import Final
 
 RATE: Final = 50.0
-"""Events a second where latency is measured."""
+"""Events a second of the latency measurements."""
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How thoroughly to measure.
+    """Extent of a run.
 
     Attributes:
-        full: with the cases that take minutes: 10,000 endpoints, 10,000,000 deliveries, minutes of load.
-        seconds: how long to post where throughput is measured.
-        minutes: how long to post, in a full run, before memory is measured.
+        full: includes the cases that take minutes: 10,000 endpoints, 10,000,000 deliveries, minutes of load.
+        seconds: how long a throughput measurement posts.
+        minutes: how long a full run posts before memory is measured.
     """
 
     full: bool = False
@@ -23,7 +23,7 @@ class Options:
 
     @property
     def latency_seconds(self) -> float:
-        """How long to post where latency is measured; what p99 means rests on 50 of these a second."""
+        """Seconds that a latency measurement posts; its p99 is computed from 50 events for each of these seconds."""
         return 2 * self.seconds
 
     @property

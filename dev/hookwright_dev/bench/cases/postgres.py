@@ -1,4 +1,4 @@
-"""The store on PostgreSQL with one replica and with two: throughput, latency, and receivers that take their time."""
+"""The store on PostgreSQL with one replica and with two: throughput, latency, and slow receivers."""
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,12 +19,12 @@ from hookwright_dev.postgres import PostgresServer, postgres_server
 from hookwright_operator.store.shards import SHARDS
 
 DURABLE: Final = {"fsync": "on", "synchronous_commit": "on", "full_page_writes": "on", "max_wal_size": "4GB"}
-"""What a database that is to survive a power cut needs, said aloud; and no checkpoint within a measurement."""
+"""Settings that a database needs to survive a power cut, written out; and no checkpoint within a measurement."""
 DATABASE: Final = "bench"
 _URL: Final = "HOOKWRIGHT_DATABASE_URL"
 _NAMES: Final = {1: "1 replica", 2: "2 replicas"}
 _ENDPOINTS: Final = 100
-# Shards go by a hash, so few endpoints would be shared unevenly.
+# Shards are chosen by a hash, so a small number of endpoints would be shared unevenly.
 _SLOW_ENDPOINTS: Final = 500
 _FIRST_SLOW: Final = 1 + _ENDPOINTS
 _SLOW_SECONDS: Final = 0.05
@@ -41,7 +41,7 @@ _SHARES: Final = (
 
 @dataclass(frozen=True, slots=True)
 class _Targets:
-    """Where events go, at one replica."""
+    """Targets of events, all at one replica."""
 
     one: Sequence[Target]
     hundred: Sequence[Target]
@@ -50,13 +50,13 @@ class _Targets:
 
 @dataclass(frozen=True, slots=True)
 class _Bound:
-    """What bounds a replica.
+    """Bound of a replica.
 
     Attributes:
-        key: names it in the figures' keys.
-        title: says it to people.
+        key: its part of the figures' keys.
+        title: its description.
         settings: of the operator.
-        cores: its share of the processor; all there are where 0.
+        cores: its share of the processor; 0 means all cores.
     """
 
     key: str
@@ -77,7 +77,7 @@ _BOUNDS: Final = (
 
 
 def measure(options: Options) -> list[Measure]:
-    """Measure one replica and two, unbounded and each with a bound, one after the other on one site."""
+    """Measure one replica and two, unbounded and with each bound, one after another on one site."""
     found: list[Measure] = []
     with _database() as (server, url), running({_URL: url}, server) as site:
         targets = _Targets(
@@ -101,7 +101,7 @@ def _database() -> Iterator[tuple[PostgresServer, str]]:
 
 
 def _shared(site: Site, count: int) -> None:
-    """Return when so many replicas have equal shares of the endpoints."""
+    """Wait until so many replicas have equal shares of the endpoints."""
     assert site.database is not None, "replicas share a PostgreSQL server"
     deadline = time.monotonic() + _SHARED_SECONDS
     while (shares := site.database.scalar(_SHARES, DATABASE)) != f"{count} of {SHARDS // count}":
@@ -111,7 +111,7 @@ def _shared(site: Site, count: int) -> None:
 
 
 def _fast(site: Site, count: int, targets: _Targets, options: Options) -> list[Measure]:
-    """Receivers that answer at once."""
+    """Measure with receivers that answer at once."""
     key, name = f"postgres.{count}", f"PostgreSQL, {_NAMES[count]}"
     one, hundred, ten = (site.everywhere(some) for some in (targets.one, targets.hundred, targets.ten))
     assert site.database is not None, "replicas share a PostgreSQL server"
@@ -124,14 +124,14 @@ def _fast(site: Site, count: int, targets: _Targets, options: Options) -> list[M
 
 
 class _Room:
-    """What a delivery adds to the database and to its write-ahead log, from its making to `read`."""
+    """Space that a delivery uses in the database and in its write-ahead log, measured until `read`."""
 
     def __init__(self, server: PostgresServer) -> None:
         self._server = server
         self._before = self._now()
 
     def read(self, key: str, name: str) -> list[Measure]:
-        """Return bytes for each delivery since."""
+        """Return bytes for each delivery since then."""
         deliveries, room, written = (after - before for before, after in zip(self._before, self._now(), strict=True))
         return [
             Measure(f"{key}.bytes", f"{name}, room in tables and indexes for each delivery", room / deliveries, BYTES),
@@ -145,7 +145,7 @@ class _Room:
 
 
 def _slow(site: Site, url: str, targets: Sequence[Target], options: Options) -> list[Measure]:
-    """Receivers that take 50 ms; replicas that only deliver, and one operator beside them that does the rest."""
+    """Measure with receivers that take 50 ms; replicas only deliver, and one more operator does the other work."""
     found: list[Measure] = []
     front = {_URL: url, ROLES: "reconcile,intake"}
     for bound in _BOUNDS:
@@ -162,7 +162,7 @@ def _slow(site: Site, url: str, targets: Sequence[Target], options: Options) -> 
 
 
 def _drained(site: Site, count: int, bound: _Bound, targets: Sequence[Target], options: Options) -> list[Measure]:
-    """Have a backlog accepted, and measure from the first post to the last arrival."""
+    """Post a backlog, and measure from the first post to the last arrival."""
     site.loader.hang(*range(_FIRST_SLOW, _FIRST_SLOW + _SLOW_ENDPOINTS), seconds=_SLOW_SECONDS)
     delivering = [operator.running.pid for operator in site.operators[1:]]
     with limited(delivering if bound.cores else [], bound.cores):

@@ -1,4 +1,4 @@
-"""From a thousand declared endpoints to a thousand that are Ready, and the operator's restart with them."""
+"""Time from a thousand declared endpoints to a thousand Ready ones, and the operator's restart with them."""
 
 import time
 from typing import Final
@@ -53,14 +53,14 @@ def restart(site: Site, count: int) -> list[Measure]:
 
 
 def settled_writes(site: Site, count: int) -> int:
-    """Return the number of writes so far, once there have been no more for some seconds.
+    """Return the number of writes so far, once there were no more for some seconds.
 
     Args:
-        site: what runs.
-        count: how many endpoints there are, each of which may have a status to be written.
+        site: the running site.
+        count: how many endpoints there are; each may have a status to be written.
 
     Raises:
-        BenchError: they do not end.
+        BenchError: the writes do not end.
     """
     patience = _PATIENCE + count * _PATIENCE_EACH
     deadline = time.monotonic() + patience

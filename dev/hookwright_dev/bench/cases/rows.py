@@ -1,4 +1,4 @@
-"""What the store's work takes with 100,000 deliveries in it, and with many more: it should be the same."""
+"""Times of the store's operations with 100,000 deliveries and with many more; they should be equal."""
 
 import asyncio
 import statistics
@@ -62,7 +62,7 @@ def measure(options: Options) -> list[Measure]:
 
 @contextmanager
 def _engine(engine: str) -> Iterator[Callable[[int], AbstractContextManager[Filled]]]:
-    """Yield what makes a database with so many deliveries in it."""
+    """Yield a function that creates a database with so many deliveries."""
     if engine == "SQLite":
         with tempfile.TemporaryDirectory(prefix="hookwright-bench-") as name:
             yield lambda rows: filled_sqlite(Path(name), rows)
@@ -72,7 +72,7 @@ def _engine(engine: str) -> Iterator[Callable[[int], AbstractContextManager[Fill
 
 
 async def _timed(database: Filled) -> dict[str, float]:
-    """Return the median milliseconds of each kind of work."""
+    """Return the median milliseconds of each operation."""
     store = await Store.open(
         database.url, instance="bench", lease_ms=_LEASE_MS, clock=lambda: time.time_ns() // 1_000_000
     )
@@ -91,7 +91,7 @@ async def _timed(database: Filled) -> dict[str, float]:
 
 
 class _Work:
-    """What an operator has its store do; each turn does it to other deliveries."""
+    """Operations that an operator runs on its store; each turn uses other deliveries."""
 
     def __init__(self, store: Store, database: Filled) -> None:
         self._store, self._database = store, database
@@ -144,7 +144,7 @@ class _Work:
 
 def _expect(what: str, number: int, expected: int) -> None:
     if number != expected:
-        raise BenchError(f"{what}: {number}, and should be {expected}")
+        raise BenchError(f"{what}: got {number}, expected {expected}")
 
 
 def _room(engine: str, database: Filled) -> list[Measure]:

@@ -1,4 +1,4 @@
-"""Deliveries a second at full speed, as a share of what the loader reaches with nothing in between, and their CPU."""
+"""Deliveries a second at full speed, as a share of the loader's ceiling without Hookwright, and their CPU."""
 
 from collections.abc import Sequence
 from functools import reduce
@@ -13,11 +13,11 @@ from hookwright_dev.bench.site import Site, running
 from hookwright_dev.bench.usage import Used
 
 MAX_IN_FLIGHT: Final = 16
-"""Of every endpoint: as many as the loader has posts under way, so that the endpoints do not set the pace."""
+"""`maxInFlight` of every endpoint: as many as the loader has posts under way, so that endpoints limit nothing."""
 _WARM_UP: Final = 0.5
 _CEILING: Final = 2.0
 _ROUNDS: Final = 3
-"""Each as long as other loads. In their 30 s the status of each endpoint is written once, as in every 30 s to come."""
+"""Seconds of each round, as long as other loads. In 30 s the status of each endpoint is written once."""
 
 
 def measure(options: Options) -> list[Measure]:
@@ -36,14 +36,14 @@ def measure(options: Options) -> list[Measure]:
 def at_full_speed(
     site: Site, key: str, title: str, targets: Sequence[Target], options: Options, *, fan: int = 1, rounds: int = 1
 ) -> list[Measure]:
-    """Post at full speed, in rounds, with the ceiling measured around each, for the machine's speed changes meanwhile.
+    """Post at full speed, in rounds; measure the ceiling around each, because the machine's speed changes.
 
     Args:
-        site: runs, and has the endpoints.
-        key: the figures' keys begin so.
-        title: says to people what was measured.
-        targets: one event goes to one of them, in turn.
-        options: say how long a round's load is.
+        site: the running site, which has the endpoints.
+        key: prefix of the figures' keys.
+        title: description of the measurement.
+        targets: each event goes to one of them, in turn.
+        options: have the duration of a round's load.
         fan: deliveries that an event becomes.
         rounds: the figures are of all loads together, as a share of the mean ceiling.
     """
