@@ -1,4 +1,4 @@
-"""What the suite acts with: an organization with a producer, an API client and a receiver, each in a pod of its own."""
+"""Actors of the suite: an organization with a producer, an API client and a receiver, each in its own pod."""
 
 import json
 from base64 import b64decode
@@ -24,7 +24,7 @@ PROGRAMS: Final = {
     "receiver.py": PODS / "receiver.py",
     "hookwright_dev/receiver.py": ROOT / "dev" / "hookwright_dev" / "receiver.py",
 }
-"""What the pods run, by its place in them."""
+"""Programs of the pods, by their paths in them."""
 SCRIPTS: Final = "/scripts"
 INTAKE: Final = f"http://hookwright-operator.{NAMESPACE}:8080"
 API: Final = f"http://hookwright-api.{NAMESPACE}"
@@ -34,7 +34,7 @@ PATIENCE: Final = 90.0
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a Service answered; status 0 where it did not."""
+    """A Service's answer; its status is 0 if there was none."""
 
     status: int
     headers: Mapping[str, str]
@@ -42,7 +42,7 @@ class Answer:
 
     @property
     def json(self) -> Any:
-        """The body, parsed."""
+        """Return the parsed body."""
         return json.loads(self.body)
 
 
@@ -54,7 +54,7 @@ class Organization:
     namespace: str = field(default_factory=lambda: f"e2e-{uuid4().hex[:8]}")
 
     def create(self) -> Self:
-        """Make the namespace with its pods, and return when these are Ready."""
+        """Create the namespace with its pods, and return when these are Ready."""
         self.installation.organizations.append(self.namespace)
         kubectl = self.installation.kubectl
         kubectl("create", "namespace", self.namespace)
@@ -67,11 +67,11 @@ class Organization:
     # ---- objects
 
     def kubectl(self, *arguments: str, stdin: str | None = None, timeout: float = 60.0) -> str:
-        """Run kubectl in the namespace and return what it prints."""
+        """Run kubectl in the namespace and return its output."""
         return self.installation.kubectl("-n", self.namespace, *arguments, stdin=stdin, timeout=timeout)
 
     def apply(self, *objects: Object) -> None:
-        """Apply objects as people do."""
+        """Apply objects with kubectl."""
         self.kubectl("apply", "-f", "-", stdin=yaml.safe_dump_all(objects))
 
     def get(self, kind: str, name: str) -> Object:
@@ -83,7 +83,7 @@ class Organization:
         return b64decode(self.get("secret", name)["data"][field_]).decode()
 
     def with_endpoint(self, name: str = "orders", *, project: str = "billing", **spec: Any) -> None:
-        """Declare a project with an endpoint at the receiver, and let the receiver know the signing secret."""
+        """Declare a project with an endpoint at the receiver, and give the receiver the signing secret."""
         target = {"projectRef": {"name": project}, "url": self.receiver(name)}
         self.apply(
             _ours("Project", project, {}),
@@ -93,7 +93,7 @@ class Organization:
         self.receive(name, self.secret(f"{name}-signing"))
 
     def grant(self, role: str, other: "Organization") -> None:
-        """Let an organization's ServiceAccount do here what a ClusterRole allows."""
+        """Grant an organization's ServiceAccount the rights of a ClusterRole in this namespace."""
         account = f"--serviceaccount={other.namespace}:default"
         self.kubectl("create", "rolebinding", f"{role}-{other.namespace}", f"--clusterrole={role}", account)
 
@@ -108,7 +108,7 @@ class Organization:
         token: bool = False,
         headers: Mapping[str, str] | None = None,
     ) -> Answer:
-        """Do a request from the client's pod, with a JSON body; ``token`` shows its ServiceAccount's."""
+        """Send a request from the client's pod, with a JSON body; ``token`` adds its ServiceAccount's token."""
         asked = {"method": method, "url": url, "token": token, "headers": headers or {}}
         if body is not None:
             asked |= {"body": json.dumps(body), "headers": {"Content-Type": "application/json", **(headers or {})}}
@@ -126,18 +126,18 @@ class Organization:
         return f"http://receiver.{self.namespace}:8080/{name}"
 
     def receive(self, name: str, *secrets: str, status: int = 200) -> None:
-        """Tell the receiver what one of its paths is signed with, and what it is to answer."""
+        """Set the secrets of one of the receiver's paths, and the status that it answers."""
         answer = self.request("PUT", self.receiver(name), {"secrets": secrets, "status": status})
         assert answer.status == 204, answer
 
     def received(self, name: str) -> Object:
-        """Return what came to one of the receiver's paths: ``good``, ``wrong``, and ``times`` by messageId."""
+        """Return the deliveries to one of the receiver's paths: ``good``, ``wrong``, and ``times`` by messageId."""
         answer = self.request("GET", self.receiver(name))
         assert answer.status == 200, answer
         return dict(answer.json)
 
     def arrived(self, name: str, messages: Sequence[str], within: float = 30.0) -> Object:
-        """Return what came as soon as all messages have, each signed as it must be."""
+        """Return the deliveries as soon as all messages have arrived, each with a valid signature."""
         report: Object = {}
 
         def complete() -> bool:
@@ -153,17 +153,17 @@ class Organization:
         return report
 
     def load(self, *, seconds: float, endpoint: str = "orders", project: str = "billing") -> "Load":
-        """Return a producer at 200 events a second, to be started with ``with``."""
+        """Return a producer of 200 events a second, to be started with ``with``."""
         return Load(self, endpoint, project, seconds)
 
 
 @dataclass
 class Load:
-    """A producer at work in the client's pod. Leaving the block waits for its end and checks that nothing was lost.
+    """A running producer in the client's pod. Leaving the block waits for its end and checks that nothing was lost.
 
     Attributes:
-        duplicates: how often a message came once more than it had to, known after the block.
-        tally: what the producer says of itself, known after the block.
+        duplicates: how often a message arrived more than once, known after the block.
+        tally: the producer's own counts, known after the block.
     """
 
     organization: Organization
@@ -195,7 +195,7 @@ class Load:
 
     @property
     def messages(self) -> list[str]:
-        """The messageId of every event."""
+        """Return the messageId of every event."""
         return [f"{self.prefix}-{number}" for number in range(int(RATE * self.seconds))]
 
     def count(self) -> int:
@@ -216,7 +216,7 @@ def _ours(kind: str, name: str, spec: Object) -> Object:
 
 
 def _workloads(image: str) -> list[Object]:
-    """Return the pods of an organization, and what they need."""
+    """Return the pods of an organization, and the objects that they need."""
     keys = {place.replace("/", "."): place for place in PROGRAMS}
     items = [{"key": key, "path": place} for key, place in keys.items()]
     programs = {"name": "programs", "configMap": {"name": "programs", "items": items}}

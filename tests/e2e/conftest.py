@@ -1,8 +1,8 @@
-"""The end-to-end suite: a cluster that runs pods, an image in it, the chart; and evidence when a test fails.
+"""The end-to-end suite: a cluster that runs pods, an image, and the chart; and evidence when a test fails.
 
-``HOOKWRIGHT_TEST_KUBECONFIG`` names the cluster, ``HOOKWRIGHT_TEST_IMAGE`` the image, which its nodes must have or be
-able to pull, and ``HOOKWRIGHT_TEST_DATABASE_URL`` a PostgreSQL database that its pods reach. The cluster must have no
-Hookwright yet: the suite installs and removes it several times.
+``HOOKWRIGHT_TEST_KUBECONFIG`` names the cluster. ``HOOKWRIGHT_TEST_IMAGE`` names the image; its nodes must have the
+image or be able to pull it. ``HOOKWRIGHT_TEST_DATABASE_URL`` names a PostgreSQL database that its pods reach. The
+cluster must have no Hookwright yet: the suite installs and removes it several times.
 """
 
 import os
@@ -24,7 +24,7 @@ NEEDED = {
     DATABASE_VARIABLE: "a PostgreSQL database that pods can reach, as in postgresql://user:password@host:5432/name",
 }
 TEST_SECONDS = 300
-"""For a test with what it installs and removes."""
+"""Seconds for a test with its installation and removal."""
 _CLUSTER = pytest.StashKey[Cluster]()
 
 
@@ -36,19 +36,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Refuse to begin without a cluster, and have helm before the first test, whose time limit would not cover it."""
+    """Fail without a cluster, and get helm before the first test, whose time limit would not cover it."""
     if session.config.option.collectonly:
         return
     missing = [f"{name}: {meaning}" for name, meaning in NEEDED.items() if not os.environ.get(name)]
     if missing:
-        hint = "`make e2e-kind` (Docker) and `make e2e-node` bring a cluster with all of it"
+        hint = "`make e2e-kind` (Docker) and `make e2e-node` provide a cluster with all of it"
         pytest.exit("\n".join(["the end-to-end suite needs these variables:", *missing, hint]), returncode=2)
     acquire_tool(HELM)
 
 
 @pytest.fixture(scope="session")
 def cluster(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory) -> Cluster:
-    """The cluster; it must have no Hookwright."""
+    """Return the cluster; it must have no Hookwright."""
     found = Cluster.existing(Path(os.environ[KUBECONFIG_VARIABLE]), tmp_path_factory.mktemp("cluster"))
     there = found.kubectl("get", "crd,namespace", "-o", "name").stdout.split()
     taken = [name for name in there if name.partition("/")[2] in {NAMESPACE, *CRDS}]
@@ -62,7 +62,7 @@ def cluster(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactor
 
 @pytest.fixture(scope="session")
 def hookwright(cluster: Cluster) -> Iterator[Installation]:
-    """What is or is not installed in the cluster; nothing is left of it."""
+    """Yield the installation of Hookwright in the cluster, present or not, and remove it at the end."""
     installation = Installation(cluster, acquire_tool(HELM), os.environ[IMAGE_VARIABLE])
     yield installation
     installation.remove()
@@ -70,14 +70,14 @@ def hookwright(cluster: Cluster) -> Iterator[Installation]:
 
 @pytest.fixture(scope="module")
 def bare(hookwright: Installation) -> Installation:
-    """A cluster in which nothing is installed yet, for a module that installs something of its own."""
+    """Return a cluster without an installation; the module installs its own."""
     hookwright.remove()
     return hookwright
 
 
 @pytest.fixture(scope="module")
 def installation(hookwright: Installation) -> Installation:
-    """The chart, installed with receivers allowed in the cluster; modules in a row share it."""
+    """Return the installed chart, with receivers allowed in the cluster; consecutive modules share it."""
     if not hookwright.plain:
         hookwright.remove()
         hookwright.install()
@@ -87,13 +87,13 @@ def installation(hookwright: Installation) -> Installation:
 
 @pytest.fixture
 def org(installation: Installation) -> Organization:
-    """An organization of the test's own."""
+    """Return an organization for this test only."""
     return Organization(installation).create()
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Add what the cluster tells of our namespaces to the report of a failed test."""
+    """Add the cluster's state of the suite's namespaces to the report of a failed test."""
     report = yield
     if report.failed and (cluster := item.config.stash.get(_CLUSTER, None)):
         report.sections += evidence(cluster)

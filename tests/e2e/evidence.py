@@ -1,4 +1,4 @@
-"""What an engineer asks the cluster for when something went wrong in it."""
+"""Evidence from the cluster about a failed test."""
 
 from typing import Final
 
@@ -30,6 +30,6 @@ def evidence(cluster: Cluster) -> list[tuple[str, str]]:
 
 
 def _tell(cluster: Cluster, *arguments: str) -> str:
-    """Return what kubectl says, its complaints too, but for the one that there was no restart."""
+    """Return kubectl's output with its errors, except the error that a pod had no restart."""
     done = cluster.kubectl(*arguments, check=False, timeout=30)
     return done.stdout if "--previous" in arguments else done.stdout + done.stderr

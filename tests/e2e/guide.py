@@ -1,4 +1,4 @@
-"""docs/install.md as a platform team follows it: its shell blocks, run as they stand but for the image's name."""
+"""The installation guide docs/install.md: its shell blocks run unchanged, except the image's name."""
 
 import os
 import re
@@ -13,12 +13,12 @@ from hookwright_dev.stack import ROOT
 
 GUIDE: Final = ROOT / "docs" / "install.md"
 PUBLISHED: Final = "image.repository=registry.example.com/hookwright"
-"""What the guide calls the image that the reader has pushed."""
+"""The guide's name of the image that the reader has pushed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """How a block of shell ended: what it printed, and the seconds it took."""
+    """A finished block of shell: its output, and the seconds it took."""
 
     printed: str
     complained: str
@@ -33,7 +33,7 @@ def blocks(section: str) -> list[str]:
 
 
 def follow(installation: Installation, block: str, *, stdin: str = "") -> Ran:
-    """Run a block in a checkout, with kubectl and helm on the PATH, and fail where one of its commands does."""
+    """Run a block in a checkout, with kubectl and helm on the PATH, and fail if one of its commands fails."""
     image = ",".join(f"image.{name}={value}" for name, value in image_values(installation.image).items())
     programs = [installation.helm.parent, installation.cluster.kubectl_path.parent, os.environ["PATH"]]
     began = time.monotonic()

@@ -1,4 +1,4 @@
-"""A release of the chart, as a platform team makes it: by helm, in a namespace of its own."""
+"""A release of the chart, installed with helm into its own namespace."""
 
 import json
 import os
@@ -23,12 +23,12 @@ RELEASE: Final = "hookwright"
 CRDS: Final = tuple(f"{plural}.hookwright.dev" for plural in ("projects", "apikeys", "webhookendpoints"))
 RESTRICTED: Final = tuple(f"pod-security.kubernetes.io/{mode}=restricted" for mode in ("enforce", "warn"))
 PRIVATE: Final = ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "fc00::/7")
-"""Where receivers in the cluster may be, whatever cluster it is."""
+"""Networks in which receivers in a cluster may be."""
 READY_SECONDS: Final = 60.0
 
 
 def eventually(look: Callable[[], T | None], what: str, within: float = 30.0, every: float = 0.5) -> T:
-    """Look again and again until there is something to return; fail when ``within`` seconds are over."""
+    """Poll until there is a result and return it; fail after ``within`` seconds."""
     deadline = time.monotonic() + within
     while not (found := look()):
         assert time.monotonic() < deadline, f"not within {within:g} s: {what}"
@@ -42,9 +42,9 @@ class Installation:
 
     Attributes:
         helm: the executable.
-        image: what the pods run.
+        image: the image of the pods.
         organizations: namespaces that belong to the tests, deleted with the installation.
-        plain: whether the present chart is installed with nothing but what `values` says.
+        plain: whether the present chart is installed with `values` only.
     """
 
     cluster: Cluster
@@ -56,7 +56,7 @@ class Installation:
     # ---- helm
 
     def run_helm(self, *arguments: str, values: Values | None = None) -> subprocess.CompletedProcess[str]:
-        """Run helm in the release's namespace, with values as of ``-f``; it must not fail."""
+        """Run helm in the release's namespace, with values as with ``-f``; it must not fail."""
         given = ("--values", "-") if values is not None else ()
         done = subprocess.run(
             [self.helm, *arguments, "--namespace", NAMESPACE, *given],
@@ -71,7 +71,7 @@ class Installation:
         return done
 
     def values(self, **more: Any) -> dict[str, Any]:
-        """Return the values of an installation whose receivers are in the cluster; ``more`` are values on top."""
+        """Return the values of an installation whose receivers are in the cluster; ``more`` are additional values."""
         settings = {"allowHttp": True, "allowedNetworks": list(PRIVATE), "statusInterval": 1}
         return {"image": image_values(self.image), **more, "settings": {**settings, **more.get("settings", {})}}
 
@@ -83,30 +83,30 @@ class Installation:
         return self.run_helm("install", RELEASE, str(chart), "--wait", "--timeout=2m", values=self.values(**values))
 
     def upgrade(self, *, chart: Path = CHART, **values: Any) -> subprocess.CompletedProcess[str]:
-        """Upgrade the release as docs/upgrade.md says, and return when all is Ready."""
+        """Upgrade the release as docs/upgrade.md describes, and return when all is Ready."""
         reused = ("--wait", "--timeout=2m", "--reset-then-reuse-values")
         return self.run_helm("upgrade", RELEASE, str(chart), *reused, values=values)
 
     def uninstall(self) -> subprocess.CompletedProcess[str]:
-        """Uninstall the release, and return when its pods have gone."""
+        """Uninstall the release, and return when its pods are gone."""
         return self.run_helm("uninstall", RELEASE, "--wait", "--timeout=2m")
 
     def remove(self) -> None:
-        """Leave nothing in the cluster."""
+        """Remove everything from the cluster."""
         self.plain = False
         if RELEASE in self.run_helm("list", "--short").stdout.split():
             self.uninstall()
-            # A namespace with pods in it is looked at again only when half of their grace period is over.
+            # Kubernetes checks a namespace with pods again only after half of their grace period.
             eventually(lambda: not self.names("pods", "-n", NAMESPACE), "the pods have gone")
         namespaces = [*self.organizations, NAMESPACE]
         self.kubectl("delete", "namespace", *namespaces, "--ignore-not-found", "--timeout=90s", timeout=120)
         self.kubectl("delete", "crd", *CRDS, "--ignore-not-found", "--timeout=60s", timeout=90)
         self.organizations.clear()
 
-    # ---- what runs
+    # ---- running pods
 
     def kubectl(self, *arguments: str, stdin: str | None = None, timeout: float = 60.0) -> str:
-        """Run kubectl as the administrator, and return what it prints."""
+        """Run kubectl as the administrator, and return its output."""
         return self.cluster.kubectl(*arguments, stdin=stdin, timeout=timeout).stdout
 
     def names(self, kind: str, *options: str) -> list[str]:
@@ -118,7 +118,7 @@ class Installation:
         return list(json.loads(self.kubectl("get", kind, "-n", NAMESPACE, "-o", "json", *options))["items"])
 
     def pods(self, component: str) -> list[dict[str, Any]]:
-        """Return the pods of a component that are not about to end."""
+        """Return the pods of a component that are not terminating."""
         labelled = self.objects("pods", "-l", f"app.kubernetes.io/component={component}")
         return [pod for pod in labelled if "deletionTimestamp" not in pod["metadata"]]
 
@@ -128,13 +128,13 @@ class Installation:
         return str(found["metadata"]["name"])
 
     def wait_ready(self, within: float = READY_SECONDS) -> None:
-        """Return when every pod of both Deployments is up to date and Ready."""
+        """Wait until every pod of both Deployments is up to date and Ready."""
         for deployment in self.names("deployments", "-n", NAMESPACE):
             status = ("rollout", "status", f"deployment/{deployment}", "-n", NAMESPACE, f"--timeout={within:g}s")
             self.kubectl(*status, timeout=within + 10)
 
     def evict(self, pod: str) -> subprocess.CompletedProcess[str]:
-        """Ask for a pod's eviction, as `kubectl drain` does, and return how the API server answered."""
+        """Request a pod's eviction, as `kubectl drain` does, and return the API server's answer."""
         eviction = {
             "apiVersion": "policy/v1",
             "kind": "Eviction",

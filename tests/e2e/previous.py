@@ -1,4 +1,4 @@
-"""The chart before the present one: that of the last release, or where there is none, one made to look like it."""
+"""The previous chart: that of the last release or, without a release, a generated one that resembles it."""
 
 import shutil
 import subprocess
@@ -12,11 +12,11 @@ from hookwright_dev.stack import ROOT
 
 OLD_VERSION: Final = "0.0.1"
 LACKING: Final = "rateLimit"
-"""The field of an endpoint's spec that the made chart's CRD does not know."""
+"""The field of an endpoint's spec that the generated chart's CRD does not know."""
 
 
 def previous_chart(folder: Path) -> Path:
-    """Write the previous chart into ``folder``: the one of the last tag that git knows, else one that is made."""
+    """Write the previous chart into ``folder``: that of the last git tag or, without a tag, a generated one."""
     tag = _git("describe", "--tags", "--abbrev=0", "HEAD^").strip()
     place = CHART.relative_to(ROOT)
     if tag and _git("ls-tree", tag, str(place)):
@@ -34,7 +34,7 @@ def _made(chart: Path) -> Path:
     """Copy the present chart with a lower version, and without a field in the endpoints' CRD."""
     shutil.copytree(CHART, chart)
     described = yaml.safe_load((chart / "Chart.yaml").read_text())
-    # The pods' labels carry the version: the upgrade replaces them, as one to another image does.
+    # The pods' labels contain the version, so the upgrade replaces the pods, as a new image does.
     (chart / "Chart.yaml").write_text(yaml.safe_dump({**described, "version": OLD_VERSION, "appVersion": OLD_VERSION}))
     path = chart / "files" / "crds" / "webhookendpoints.yaml"
     crd = yaml.safe_load(path.read_text())

@@ -1,4 +1,4 @@
-"""Who has no helm applies the manifests, with an overlay of their own that names the image."""
+"""An installation without helm: the plain manifests, with an overlay that names the image."""
 
 import os
 from collections.abc import Iterator
@@ -14,9 +14,9 @@ from hookwright_dev.stack import ROOT
 
 @pytest.fixture
 def served(bare: Installation, tmp_path: Path) -> Iterator[Organization]:
-    """An organization that an overlay as in docs/install.md serves, with receivers allowed in the cluster."""
+    """Yield an organization served by an overlay as in docs/install.md, with receivers allowed in the cluster."""
     image = image_values(bare.image)
-    # The name in the manifests is what an overlay finds the image by.
+    # The overlay finds the image by its name in the manifests.
     chosen = {"name": "hookwright/hookwright", "newName": image["repository"], "newTag": image.get("tag", "latest")}
     settings = [
         {"name": "HOOKWRIGHT_ALLOW_HTTP", "value": "true"},
@@ -37,17 +37,18 @@ def served(bare: Installation, tmp_path: Path) -> Iterator[Organization]:
     bare.kubectl("apply", "-k", str(tmp_path), "--server-side")
     bare.wait_ready()
     yield Organization(bare).create()
-    # While the operator is there to let the endpoints go; helm would not take over what it has not made.
+    # While the operator can still remove the finalizers of endpoints; helm does not adopt objects that it did not
+    # create.
     for namespace in bare.organizations:
         bare.kubectl("delete", "namespace", namespace, "--timeout=60s", timeout=70)
     bare.kubectl("delete", "clusterrole,clusterrolebinding", "-l", "app.kubernetes.io/part-of=hookwright")
-    # A namespace with pods in it is looked at again only when half of their grace period is over.
+    # Kubernetes checks a namespace with pods again only after half of their grace period.
     bare.kubectl("delete", "deployments", "--all", "-n", NAMESPACE)
     eventually(lambda: not bare.names("pods", "-n", NAMESPACE), "the pods have gone")
 
 
 def test_plain_manifests_are_an_installation_too(served: Organization) -> None:
-    """Every pod becomes Ready, and an event goes from a producer's pod to a receiver's, signed."""
+    """Every pod becomes Ready, and a signed delivery goes from a producer's pod to a receiver's."""
     served.with_endpoint()
     assert served.post({"type": "delivered", "messageId": "m-1"}).status == 202
     served.arrived("orders", ["m-1"])

@@ -25,12 +25,12 @@ CLIENTS = {
     "api_request_duration_seconds": "histogram",
     "rate_limit_rejections": "counter",
 }
-"""What was promised to those who watch, by process; a counter's samples end in ``_total``."""
+"""The documented metrics by process; a counter's samples end in ``_total``."""
 
 
 @pytest.fixture
 def used(org: Organization) -> Organization:
-    """An organization of which everything countable has happened at least once."""
+    """Return an organization in which everything countable has happened at least once."""
     org.with_endpoint()
     for _ in range(2):
         assert org.post({"id": "e-1", "type": "delivered", "messageId": "m-1"}).status == 202
@@ -40,7 +40,7 @@ def used(org: Organization) -> Organization:
 
 
 def _scraped(org: Organization, url: str) -> dict[str, tuple[str, float]]:
-    """Return the type of each of our metrics, and the sum of its samples."""
+    """Return the type of each Hookwright metric, and the sum of its samples."""
     answer = org.request("GET", url)
     assert answer.status == 200, answer
     return {
@@ -55,7 +55,7 @@ def _types(scraped: dict[str, tuple[str, float]], promised: dict[str, str]) -> d
 
 
 def test_every_promised_metric_is_scraped_from_its_process(used: Organization) -> None:
-    """The names that alerts and dashboards are made of, with what has just happened counted in them."""
+    """The metrics of alerts and dashboards exist, and count the operations of the organization."""
     url = f"{INTAKE.replace(':8080', ':9090')}/metrics"
     operator = _scraped(used, url)
     assert _types(operator, OPERATOR) == OPERATOR

@@ -1,12 +1,12 @@
-"""The operator's pod goes away under 200 events a second; producers that send again lose nothing."""
+"""The operator's pod ends during 200 events a second; producers that retry lose nothing."""
 
 from e2e.acting import Organization
 from e2e.installing import NAMESPACE, eventually
 
 MAX_IN_FLIGHT = 8
-"""Of an endpoint, unless it says otherwise: what one sudden end can repeat at most."""
+"""Default `maxInFlight` of an endpoint: how many deliveries one sudden end can repeat at most."""
 REFUSED_SECONDS = 30.0
-"""For how long a producer may have to send an event again while one pod takes over from another."""
+"""How many seconds a producer may have to retry an event while one pod replaces another."""
 
 
 def _gone(org: Organization, pod: str) -> bool:
@@ -14,7 +14,7 @@ def _gone(org: Organization, pod: str) -> bool:
 
 
 def test_a_deleted_operator_pod_loses_nothing_under_load(org: Organization) -> None:
-    """Every accepted event arrives, signed; an orderly end repeats no more than what was in flight."""
+    """Every accepted event arrives with a signature; an orderly end repeats at most the attempts in flight."""
     org.with_endpoint(maxInFlight=MAX_IN_FLIGHT)
     first = org.installation.pod("operator")
     with org.load(seconds=20) as load:
@@ -28,7 +28,7 @@ def test_a_deleted_operator_pod_loses_nothing_under_load(org: Organization) -> N
 
 
 def test_an_operator_pod_deleted_by_force_loses_nothing_under_load(org: Organization) -> None:
-    """The next pod starts while the last one may still run: the database has one process at a time all the same."""
+    """The next pod starts while the last one may still run; still only one process uses the database."""
     org.with_endpoint(maxInFlight=MAX_IN_FLIGHT)
     pod = org.installation.pod("operator")
     with org.load(seconds=10) as load:
@@ -39,7 +39,7 @@ def test_an_operator_pod_deleted_by_force_loses_nothing_under_load(org: Organiza
 
 
 def test_an_evicted_operator_pod_loses_nothing_under_load(org: Organization) -> None:
-    """A drain is let through at once: for a single pod, a budget could only block it."""
+    """An eviction is allowed at once, because a budget for a single pod could only block it."""
     org.with_endpoint(maxInFlight=MAX_IN_FLIGHT)
     first = org.installation.pod("operator")
     assert org.installation.names("poddisruptionbudgets", "-n", NAMESPACE) == []
@@ -52,7 +52,7 @@ def test_an_evicted_operator_pod_loses_nothing_under_load(org: Organization) -> 
 
 
 def test_an_evicted_api_pod_comes_back(org: Organization) -> None:
-    """The API holds no state: its next pod answers as the first did."""
+    """The API has no state: its next pod answers as the first did."""
     first = org.installation.pod("api")
     assert org.installation.evict(first).returncode == 0
     eventually(lambda: _gone(org, first), "the pod has gone", within=60)

@@ -1,4 +1,4 @@
-"""The two ways in, through Services and pods: YAML and a producer's token; login, key and /v1."""
+"""The two interfaces, through Services and pods: YAML and a producer's token; login, key and /v1."""
 
 from e2e.acting import API, Organization
 from e2e.installing import eventually
@@ -7,7 +7,7 @@ PASSWORD = "correct horse battery staple"
 
 
 def test_platform_team_declares_and_signed_deliveries_come_out(org: Organization) -> None:
-    """Applied YAML, an event from a producer's pod, a delivery that the receiver's pod verifies by both schemes."""
+    """After applying YAML, an event from a producer's pod becomes a delivery that the receiver's pod verifies."""
     org.with_endpoint("orders")
     answer = org.post({"type": "delivered", "messageId": "m-1"}, {"type": "delivered", "messageId": "m-2"})
     assert (answer.status, answer.json) == (202, {"accepted": 2, "duplicates": 0, "deliveries": 2})
@@ -17,7 +17,7 @@ def test_platform_team_declares_and_signed_deliveries_come_out(org: Organization
     def row() -> dict[str, str]:
         return _table(org.kubectl("get", "hwep", "orders"))[0]
 
-    eventually(lambda: row()["REACHABLE"] == "True", "kubectl tells that the endpoint is reachable")
+    eventually(lambda: row()["REACHABLE"] == "True", "kubectl shows that the endpoint is reachable")
     assert {key: row()[key] for key in ("NAME", "PROJECT", "READY", "PENDING", "FAILED")} == {
         "NAME": "orders",
         "PROJECT": "billing",
@@ -28,7 +28,7 @@ def test_platform_team_declares_and_signed_deliveries_come_out(org: Organization
 
 
 def test_a_receiver_with_another_secret_finds_the_signatures_wrong(org: Organization) -> None:
-    """The check that the other tests lean on can fail."""
+    """The signature check that the other tests use can fail."""
     org.with_endpoint("orders")
     org.receive("orders", "whsec_" + "A" * 43 + "=")
     assert org.post({"type": "delivered", "messageId": "m-1"}).status == 202
@@ -38,7 +38,7 @@ def test_a_receiver_with_another_secret_finds_the_signatures_wrong(org: Organiza
 
 
 def test_api_client_logs_in_and_does_everything_through_the_service(org: Organization) -> None:
-    """User, login, key, webhook, test, event by key, delivery log: no step touches the cluster's API."""
+    """User, login, key, webhook, test, event by key and delivery log work without the cluster's API."""
     org.with_endpoint("declared")
     user = ("hookwright-user", "--organization", org.namespace, "--email", "ada@example.com")
     made = org.installation.kubectl(
@@ -76,6 +76,6 @@ def test_api_client_logs_in_and_does_everything_through_the_service(org: Organiz
 
 
 def _table(text: str) -> list[dict[str, str]]:
-    """Return the rows of a table of kubectl's, by its column heads; cells must not hold spaces."""
+    """Return the rows of a table of kubectl's, by its column heads; cells must not contain spaces."""
     heads, *rows = [line.split() for line in text.splitlines()]
     return [dict(zip(heads, row, strict=True)) for row in rows]

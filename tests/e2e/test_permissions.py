@@ -1,4 +1,4 @@
-"""RBAC decides, at the intake as at the API server, and what is not granted is refused."""
+"""RBAC decides at the intake as at the API server, and rights that are not granted are refused."""
 
 import pytest
 from e2e.acting import INTAKE, Answer, Organization
@@ -13,14 +13,14 @@ def _account(namespace: str, name: str) -> str:
 
 @pytest.fixture
 def other(installation: Installation) -> Organization:
-    """Another tenant, with a project and an endpoint."""
+    """Return another tenant, with a project and an endpoint."""
     other = Organization(installation).create()
     other.with_endpoint()
     return other
 
 
 def test_a_tenant_sends_for_its_own_projects_alone(org: Organization, other: Organization) -> None:
-    """Its ServiceAccount's token gets 202 at home and 403 next door, where nothing arrives."""
+    """A ServiceAccount's token gets 202 in its own namespace, and 403 in another one, where nothing arrives."""
     org.with_endpoint()
     assert org.post(EVENT).status == 202
     refused = org.post(EVENT, namespace=other.namespace)
@@ -30,7 +30,7 @@ def test_a_tenant_sends_for_its_own_projects_alone(org: Organization, other: Org
 
 
 def test_no_token_or_a_token_for_somebody_else_is_refused(org: Organization) -> None:
-    """401 without a credential, and 401 with one whose audience is another."""
+    """A request without a credential gets 401, and so does one with another audience."""
     org.with_endpoint()
     url = f"{INTAKE}/v1alpha1/namespaces/{org.namespace}/projects/billing/events"
     assert org.request("POST", url, EVENT).status == 401
@@ -39,7 +39,7 @@ def test_no_token_or_a_token_for_somebody_else_is_refused(org: Organization) -> 
 
 
 def test_a_tenant_reads_no_secret_of_another(org: Organization, other: Organization) -> None:
-    """Neither from the intake nor from the API server; with the right granted, the intake gives it."""
+    """Neither the intake nor the API server returns it; with the right granted, the intake does."""
     path = f"{INTAKE}/v1alpha1/namespaces/{other.namespace}/webhookendpoints/orders/secret"
     assert org.request("GET", path, token=True).status == 403
     asked = ("get", "secret", "orders-signing", _account(org.namespace, "default"))
@@ -56,7 +56,7 @@ def test_a_tenant_reads_no_secret_of_another(org: Organization, other: Organizat
 
 
 def test_the_api_reads_no_secret_outside_its_own_namespace(org: Organization) -> None:
-    """What faces the internet sees users and session keys, and no tenant's signing secret or key."""
+    """The API can read users and session keys, and no tenant's signing secret or key."""
     org.with_endpoint()
     kubectl, api = org.installation.cluster.kubectl, _account(NAMESPACE, "hookwright-api")
     for verb in (("get", "secret", "orders-signing"), ("get", "secrets")):
@@ -68,7 +68,7 @@ def test_the_api_reads_no_secret_outside_its_own_namespace(org: Organization) ->
 
 @pytest.mark.parametrize("component", ["operator", "api"])
 def test_a_component_changes_nothing_that_is_not_its_own(org: Organization, component: str) -> None:
-    """Neither pods nor roles nor other groups' objects, and no Secret is deleted or written by the API."""
+    """A component can change neither pods nor roles nor objects of other groups, and the API can write no Secret."""
     account = _account(NAMESPACE, f"hookwright-{component}")
     forbidden = ["create pods", "create rolebindings", "update clusterroles", "delete namespaces", "impersonate users"]
     forbidden += ["create secrets", "delete secrets"] if component == "api" else []

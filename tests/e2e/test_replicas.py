@@ -1,4 +1,4 @@
-"""On PostgreSQL: delivery pods that share the work beside operators of which one leads, and budgets that hold."""
+"""Replicas on PostgreSQL: delivery pods that share the work, two operators with one leader, and disruption budgets."""
 
 import json
 import os
@@ -27,7 +27,7 @@ def replicated(bare: Installation) -> Installation:
 
 @pytest.fixture
 def org(replicated: Installation) -> Organization:
-    """An organization that the replicas serve."""
+    """Return an organization that the replicas serve."""
     return Organization(replicated).create()
 
 
@@ -41,13 +41,13 @@ def _ready(installation: Installation, component: str) -> list[str]:
 
 
 def _leader(installation: Installation) -> str:
-    """Return the name of the pod that leads, empty where none does: the holder is ``<pod>/<one of its processes>``."""
+    """Return the name of the leader's pod, empty if there is none; the holder is ``<pod>/<one of its processes>``."""
     (lease,) = installation.objects("leases", "--field-selector", f"metadata.name={LEASE}")
     return str(lease["spec"].get("holderIdentity") or "").partition("/")[0]
 
 
 def test_every_role_runs_as_often_as_was_asked_and_needs_no_volume(replicated: Installation) -> None:
-    """Two operators of which one leads, two delivery pods; the store is the database's business."""
+    """Two operators with one leader and two delivery pods run; only the database stores data."""
     for component, count in (("operator", 2), ("delivery", 2), ("api", 1)):
         assert len(_ready(replicated, component)) == count, component
     assert replicated.names("persistentvolumeclaims", "-n", NAMESPACE) == []
@@ -55,7 +55,7 @@ def test_every_role_runs_as_often_as_was_asked_and_needs_no_volume(replicated: I
 
 
 def test_a_deleted_delivery_pod_loses_nothing_under_load(org: Organization) -> None:
-    """The other one goes on with its endpoints, and repeats no more than what was in flight."""
+    """The other pod continues with its endpoints, and repeats at most the attempts in flight."""
     installation = org.installation
     for name in ("orders", "copies"):
         org.with_endpoint(name, maxInFlight=MAX_IN_FLIGHT)
@@ -70,7 +70,7 @@ def test_a_deleted_delivery_pod_loses_nothing_under_load(org: Organization) -> N
 
 
 def test_a_drain_takes_one_pod_at_a_time(org: Organization) -> None:
-    """The budget lets the first go and refuses the second, until the first is back."""
+    """The budget allows the first eviction and refuses the second, until the first pod is back."""
     installation = org.installation
     eventually(lambda: len(_ready(installation, "delivery")) == 2, "both pods are Ready")
     first, second = _ready(installation, "delivery")
@@ -86,7 +86,7 @@ def test_a_drain_takes_one_pod_at_a_time(org: Organization) -> None:
 
 
 def test_a_standby_takes_over_at_once_from_a_leader_that_goes(org: Organization) -> None:
-    """The Lease has another holder within seconds, and what is declared then becomes Ready."""
+    """The Lease has another holder within seconds, and new resources become Ready."""
     installation = org.installation
     leader = eventually(lambda: _leader(installation), "somebody leads")
     installation.kubectl("delete", "pod", leader, "-n", NAMESPACE, "--wait=false")

@@ -1,4 +1,4 @@
-"""Who follows docs/install.md to the letter has an installation that is well, and sends a first event."""
+"""The installation guide, followed exactly: it leads to a healthy installation and a first event."""
 
 import json
 import re
@@ -22,14 +22,14 @@ spec: {projectRef: {name: billing}, handover: {secretName: ci-key, ttl: 1h}}
 
 @pytest.fixture(scope="module")
 def installed(bare: Installation) -> Ran:
-    """The section "With Helm", followed."""
+    """Follow the section "With Helm"."""
     (block,) = blocks("With Helm")
     return follow(bare, block)
 
 
 @pytest.fixture(scope="module")
 def organized(bare: Installation, installed: Ran) -> Ran:
-    """The section "The first organization", followed."""
+    """Follow the section "The first organization"."""
     assert installed
     (block,) = blocks("The first organization")
     bare.organizations.append("acme")
@@ -37,7 +37,7 @@ def organized(bare: Installation, installed: Ran) -> Ran:
 
 
 def test_everything_is_ready_within_a_minute(bare: Installation, installed: Ran) -> None:
-    """From the first command to all pods Ready, and nothing had to be started twice for it."""
+    """All pods are Ready within the limit after the first command, and no container restarted."""
     bare.wait_ready(within=max(1.0, READY_SECONDS - installed.seconds))
     assert installed.seconds < READY_SECONDS
     pods = bare.objects("pods")
@@ -47,7 +47,7 @@ def test_everything_is_ready_within_a_minute(bare: Installation, installed: Ran)
 
 
 def test_the_restricted_pod_security_level_has_nothing_to_say(bare: Installation, installed: Ran) -> None:
-    """Neither a warning at the installation nor a pod that was refused."""
+    """The installation causes no warning and no refused pod."""
     assert "arning" not in installed.complained
     assert "would violate" not in installed.complained + installed.printed
     labels = json.loads(bare.kubectl("get", "namespace", NAMESPACE, "-o", "json"))["metadata"]["labels"]
@@ -56,7 +56,7 @@ def test_the_restricted_pod_security_level_has_nothing_to_say(bare: Installation
 
 
 def test_helm_tells_the_next_commands(installed: Ran) -> None:
-    """How to ask whether it is well, and how to go on."""
+    """The notes name the commands that show the state, and the next steps."""
     for command in (
         "kubectl get hookwright -A",
         "kubectl create namespace acme",
@@ -85,7 +85,7 @@ def test_one_command_tells_whether_it_is_well(bare: Installation, organized: Ran
 
 @pytest.mark.usefixtures("organized")
 def test_an_event_is_accepted_as_the_guide_sends_it(bare: Installation) -> None:
-    """A role binding, a token, a port-forward and curl: 202, with a delivery for the endpoint."""
+    """With a role binding, a token, a port-forward and curl, the answer is 202 with a delivery for the endpoint."""
     binding, sending = blocks("Sending events")
     follow(bare, binding)
     sent = follow(bare, sending)
@@ -95,7 +95,7 @@ def test_an_event_is_accepted_as_the_guide_sends_it(bare: Installation) -> None:
 
 @pytest.mark.usefixtures("organized")
 def test_a_user_is_made_as_the_guide_makes_one(bare: Installation) -> None:
-    """The same command without a terminal takes the password from standard input; so does the hash for the chart."""
+    """Without a terminal, the commands for the user and for the chart's hash read the password from standard input."""
     user, hashing = blocks("Users of the API")
     made = follow(bare, user.replace("exec -it", "exec -i"), stdin="correct horse battery staple\n")
     assert made.printed == "ada@example.com may log in to organization acme\n"
@@ -105,7 +105,7 @@ def test_a_user_is_made_as_the_guide_makes_one(bare: Installation) -> None:
 
 @pytest.mark.usefixtures("organized")
 def test_nothing_is_left_by_those_who_want_that(bare: Installation) -> None:
-    """The section "Uninstall", with its last commands: no kind, no namespace, and no object that waits for anybody."""
+    """The last commands of the section "Uninstall" leave no kind, no namespace, and no object with a finalizer."""
     uninstalling, _, removing = blocks("Uninstall")
     told = follow(bare, uninstalling)
     for kept in ("webhookendpoints.hookwright.dev", "[PersistentVolumeClaim] hookwright-operator"):

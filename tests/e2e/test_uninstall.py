@@ -1,4 +1,4 @@
-"""An installation that goes leaves what is the users', says so, and nothing hangs; one that comes back goes on."""
+"""An uninstallation keeps and names the users' data, and nothing hangs; a new installation continues with it."""
 
 import pytest
 from e2e.acting import Organization
@@ -9,7 +9,7 @@ FINALIZERS = "jsonpath={.items[*].metadata.finalizers}"
 
 @pytest.fixture
 def gone(bare: Installation) -> Organization:
-    """An organization whose receiver was failing when the chart was uninstalled."""
+    """Return an organization whose receiver was failing when the chart was uninstalled."""
     bare.install(settings={"retrySchedule": "1s,1s,1s,1s,1s,1s,5s,5s,5s,5s,5s,5s,30s,30s,30s,30s"})
     org = Organization(bare).create()
     org.with_endpoint()
@@ -24,7 +24,7 @@ def gone(bare: Installation) -> Organization:
 
 
 def test_what_is_left_hangs_on_nothing_and_goes_on_with_the_next_installation(gone: Organization) -> None:
-    """No finalizer stays; an endpoint can be deleted with nobody there; the store's deliveries are sent later."""
+    """No finalizer stays; an endpoint can be deleted without an operator; the store's deliveries are sent later."""
     bare = gone.installation
     eventually(lambda: not bare.objects("deployments,pods,jobs"), "no pod is left", within=60)
     assert bare.names("persistentvolumeclaims", "-n", NAMESPACE) == ["hookwright-operator"]

@@ -1,4 +1,4 @@
-"""An upgrade from the previous chart, under load: nothing is lost, and the kinds are the new ones."""
+"""An upgrade from the previous chart under load: nothing is lost, and the CRDs are the new ones."""
 
 import json
 from pathlib import Path
@@ -12,12 +12,12 @@ from e2e.previous import LACKING, previous_chart
 
 MAX_IN_FLIGHT = 8
 REFUSED_SECONDS = 30.0
-"""For how long a producer may have to send an event again while one pod takes over from another."""
+"""How many seconds a producer may have to retry an event while one pod replaces another."""
 
 
 @pytest.fixture
 def old(bare: Installation, tmp_path: Path) -> Organization:
-    """An organization that the previous chart serves."""
+    """Return an organization that the previous chart serves."""
     bare.install(chart=previous_chart(tmp_path))
     return Organization(bare).create()
 
@@ -33,7 +33,7 @@ def _chart_fields() -> set[str]:
 
 
 def test_an_upgrade_under_load_loses_nothing_and_brings_the_kinds_up_to_date(old: Organization) -> None:
-    """Every accepted event arrives; resources stay as they were; the CRDs, labels and pods are the present chart's."""
+    """Every accepted event arrives; resources stay unchanged; the CRDs, labels and pods are the present chart's."""
     installation = old.installation
     old.with_endpoint(maxInFlight=MAX_IN_FLIGHT)
     before, secret = old.get("hwep", "orders"), old.secret("orders-signing")

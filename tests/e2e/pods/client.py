@@ -1,7 +1,7 @@
-"""In a pod: does the HTTP requests that come as JSON on standard input, one after another, and prints the answers.
+"""HTTP client in a pod: sends the requests that it reads as JSON from standard input, and prints the answers.
 
-A request has ``method`` and ``url``, and may have ``headers``, ``body`` and ``token``: with that, it carries the pod's
-own ServiceAccount token for the intake. An answer has ``status`` (0 where there was none), ``headers`` and ``body``.
+A request has ``method`` and ``url``, and may have ``headers``, ``body`` and ``token``. With ``token`` it carries the
+pod's own ServiceAccount token for the intake. An answer has ``status`` (0 if there was none), ``headers`` and ``body``.
 """
 
 import json
@@ -21,7 +21,7 @@ SECONDS = 35.0
 REACH_SECONDS = 20.0
 CONNECT_SECONDS = 2.0
 
-# Straight to the Service: a proxy of the environment would answer in its place.
+# Directly to the Service: a proxy from the environment would answer in its place.
 _OPENER = build_opener(ProxyHandler({}))
 
 
@@ -48,10 +48,10 @@ def answered(asked: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def reach(url: str) -> None:
-    """Return when a connection to the URL's host can be made; raises OSError where none can for a while.
+    """Return when a connection to the URL's host can be made; raise OSError if none can for a while.
 
-    A Service takes a moment to exist on a node. A connection that is begun before that may hang for good, although the
-    next one works, so each has little time.
+    A Service takes a moment to exist on a node. A connection that begins earlier may hang forever, although the
+    next one works, so each connection has a short timeout.
     """
     parts, deadline = urlsplit(url), time.monotonic() + REACH_SECONDS
     while True:

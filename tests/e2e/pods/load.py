@@ -1,7 +1,8 @@
-"""In a pod: a producer that sends events at a steady rate, and sends again what was refused, as producers do.
+"""Producer in a pod: sends events at a steady rate, and retries refused ones, as producers do.
 
 It prints one JSON object: ``accepted`` (events answered 202), ``again`` (requests that were refused or not answered,
-and so repeated), ``lost`` (events given up, with what was answered last) and ``longest`` (seconds that an event took).
+and so repeated), ``lost`` (events that were never accepted, with the last answer) and ``longest`` (the longest time of
+an event, in seconds).
 """
 
 import argparse
@@ -22,7 +23,7 @@ ANSWER_SECONDS: Final = 5.0
 
 @dataclass(slots=True)
 class Tally:
-    """What became of the events."""
+    """Counts of the events by result."""
 
     accepted: int = 0
     again: int = 0
@@ -53,7 +54,7 @@ async def deliver(session: aiohttp.ClientSession, url: str, name: str, tally: Ta
 
 
 async def send(url: str, prefix: str, *, rate: float, seconds: float, patience: float) -> Tally:
-    """Send ``rate`` events a second, named ``<prefix>-<number>``, each at its time and whatever the others wait for."""
+    """Send ``rate`` events a second, named ``<prefix>-<number>``, each at its time and independent of the others."""
     tally, tasks = Tally(), []
     timeout = aiohttp.ClientTimeout(total=ANSWER_SECONDS)
     connector = aiohttp.TCPConnector(limit=100, use_dns_cache=False)

@@ -1,7 +1,7 @@
-"""In a pod: a receiver with many paths, each an endpoint's, which checks both signatures of what it gets.
+"""Receiver in a pod: has many paths, one for each endpoint, and checks both signatures of each delivery.
 
-``PUT /<name>`` with ``{"secrets": […], "status": 200}`` says what an endpoint signs with and what to answer,
-``POST /<name>`` is a delivery, ``GET /<name>`` tells what came: ``good`` deliveries, those found ``wrong`` by their
+``PUT /<name>`` with ``{"secrets": […], "status": 200}`` sets an endpoint's secrets and the answer.
+``POST /<name>`` is a delivery. ``GET /<name>`` returns the number of ``good`` deliveries, the ``wrong`` ones by their
 fault, and how many ``times`` each ``messageId`` was answered 2xx.
 """
 
@@ -18,7 +18,7 @@ PORT = 8080
 
 @dataclass(slots=True)
 class Path:
-    """What is known of one endpoint."""
+    """State of one endpoint."""
 
     secrets: list[str] = field(default_factory=list)
     status: int = 200
@@ -34,14 +34,14 @@ class Paths:
         self._known: defaultdict[str, Path] = defaultdict(Path)
 
     async def choose(self, request: web.Request) -> web.Response:
-        """Take an endpoint's secrets and its answer."""
+        """Set an endpoint's secrets and its answer."""
         chosen, path = await request.json(), self._known[request.match_info["name"]]
         path.secrets = chosen["secrets"]
         path.status = chosen["status"]
         return web.Response(status=204)
 
     async def take(self, request: web.Request) -> web.Response:
-        """Check a delivery, and answer as was chosen."""
+        """Check a delivery, and return the chosen status."""
         path, body = self._known[request.match_info["name"]], await request.read()
         if fault := verdict(request.headers, body, path.secrets):
             path.wrong[fault] += 1
@@ -52,7 +52,7 @@ class Paths:
         return web.Response(status=path.status)
 
     async def tell(self, request: web.Request) -> web.Response:
-        """Tell what came to an endpoint."""
+        """Return the deliveries to an endpoint."""
         path = self._known[request.match_info["name"]]
         return web.json_response({"good": path.good, "wrong": path.wrong, "times": path.times})
 
