@@ -1,4 +1,4 @@
-"""A busy session of a real operator and a real API: what it does, and how its metrics are read."""
+"""A busy session of a real operator and a real API: its operations, and the reading of its metrics."""
 
 import base64
 import json
@@ -44,11 +44,11 @@ def value(samples: Samples, name: str, **labels: str) -> float:
 
 @dataclass(slots=True)
 class Session:
-    """What ran, and what it must keep to itself.
+    """Processes of the session, and the values that they must not disclose.
 
     Attributes:
-        before: the operator's metrics when nothing had happened yet.
-        secrets: values that are to be found nowhere, by what they are.
+        before: the operator's metrics before any operation.
+        secrets: values that must appear nowhere, by their description.
     """
 
     cluster: Cluster
@@ -61,22 +61,22 @@ class Session:
 
     @property
     def namespace(self) -> str:
-        """The organization's namespace."""
+        """Return the organization's namespace."""
         return self.organization.name
 
     def metric(self, name: str, **labels: str) -> float:
-        """Return what the operator's metric says now."""
+        """Return the current value of an operator's metric."""
         return value(scrape(self.operator.health_url), name, **labels)
 
     def endpoint(self, name: str, events: list[str], **spec: Any) -> None:
-        """Declare an endpoint and wait until the operator has said something of it."""
+        """Declare an endpoint and wait until the operator has set its conditions."""
         spec = {"projectRef": {"name": "billing"}, "url": f"{self.receiver.url}/{name}", "events": events} | spec
         self.organization.apply({"kind": "WebhookEndpoint", "metadata": {"name": name}, "spec": spec})
         said = ("get", "hwep", name, "-n", self.namespace, "-o", "jsonpath={.status.conditions}")
         eventually(lambda: self.cluster.kubectl(*said).stdout != "", f"{name} has conditions")
 
     def send(self, kind: str, event_id: str | None = None) -> httpx.Response:
-        """Hand an event over to the intake."""
+        """Send an event to the intake."""
         event = {"type": kind, "messageId": "m-1"} | ({"id": event_id} if event_id else {})
         url = f"{self.operator.intake_url}/v1alpha1/namespaces/{self.namespace}/projects/billing/events"
         headers = {"Authorization": f"Bearer {self.secrets['producer token']}"}
@@ -84,7 +84,7 @@ class Session:
 
 
 def keep_busy(session: Session, client: httpx.Client) -> None:
-    """Have everything happen that can: deliveries, retries, failures, discards, refusals, a rotation."""
+    """Cause everything that can happen: deliveries, retries, failures, discards, refusals, a rotation."""
     session.organization.project()
     session.secrets |= {
         "password": PASSWORD,
@@ -147,7 +147,7 @@ def _use_the_api(session: Session, client: httpx.Client) -> None:
 
 
 def _collect_secrets(session: Session) -> None:
-    """Add what Secrets hold: signing secrets, the handed over key, session keys, the user's password hash."""
+    """Add the contents of Secrets: signing secrets, the API key, session keys, the user's password hash."""
     for namespace in (session.namespace, SYSTEM_NAMESPACE):
         listed = json.loads(session.cluster.kubectl("get", "secrets", "-n", namespace, "-o", "json").stdout)
         for secret in listed["items"]:

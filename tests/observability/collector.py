@@ -1,4 +1,4 @@
-"""A collector of traces: takes OTLP over HTTP as every real one does, and keeps the spans."""
+"""A collector of traces: accepts OTLP over HTTP as real ones do, and keeps the spans."""
 
 import gzip
 from collections.abc import Iterator
@@ -16,13 +16,13 @@ Value = str | int | float | bool
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """One span as it was sent.
+    """One span as received.
 
     Attributes:
-        parent: id of its parent, empty where it has none.
-        resource: what the process says of itself.
-        error: the words of its status, None where that is no error.
-        text: all of it as protobuf prints it.
+        parent: id of its parent, empty if it has none.
+        resource: attributes of the process.
+        error: the text of its status, None if the status is no error.
+        text: the whole span as protobuf prints it.
     """
 
     name: str
@@ -38,10 +38,10 @@ class Span:
 
 @dataclass(slots=True)
 class Collector:
-    """What came.
+    """Received spans.
 
     Attributes:
-        url: what HOOKWRIGHT_TRACES is to be.
+        url: value for HOOKWRIGHT_TRACES.
         paths: of the requests.
         headers: of the last request, by lowercase name.
     """
@@ -105,7 +105,7 @@ def collecting() -> Iterator[Collector]:
             self.end_headers()
 
         def log_message(self, *_: object) -> None:
-            """Say nothing."""
+            """Log nothing."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     collector = Collector(f"http://127.0.0.1:{server.server_port}")

@@ -1,4 +1,4 @@
-"""One busy session for every test here, and the programs that tests ask for."""
+"""One busy session for every test of this folder, and the programs that tests need."""
 
 import os
 import shutil
@@ -23,11 +23,11 @@ from hookwright_dev.installation import (
 
 @pytest.fixture(scope="package")
 def session(control_plane: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
-    """Everything that can happen has happened: deliveries, retries, failures, discards, refusals, rotations."""
+    """Yield a session after all operations: deliveries, retries, failures, discards, refusals, rotations."""
     install(control_plane)
     namespace = f"busy-{os.getpid()}"
     control_plane.kubectl("create", "namespace", namespace)
-    # Alone in its namespace, whatever other tests leave behind in theirs.
+    # In its own namespace, so that other tests' objects do not count.
     loud = {
         "HOOKWRIGHT_LOG_LEVEL": "debug",
         "HOOKWRIGHT_LOG_FORMAT": "json",
@@ -53,11 +53,11 @@ def session(control_plane: Cluster, tmp_path_factory: pytest.TempPathFactory) ->
 
 
 PACKAGES = {"promtool": "prometheus", "sqlite3": "sqlite3"}
-"""Programs that tests here ask for by a fixture of that name, with the Debian package that has each."""
+"""Programs that tests here use through a fixture of that name, with the Debian package of each."""
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Install what is missing before the first test: that can take a minute, and no test's time limit covers it."""
+    """Install missing programs before the first test, because it can take a minute and no time limit covers it."""
     if not session.config.option.collectonly:
         asked = {name for item in session.items for name in getattr(item, "fixturenames", ())}
         for program in asked & PACKAGES.keys():
@@ -74,11 +74,11 @@ def _program(name: str) -> Path:
 
 @pytest.fixture(scope="session")
 def promtool() -> Path:
-    """Prometheus' own tool."""
+    """Return the path of promtool, Prometheus' own tool."""
     return _program("promtool")
 
 
 @pytest.fixture(scope="session")
 def sqlite3() -> Path:
-    """SQLite's command line."""
+    """Return the path of SQLite's command line."""
     return _program("sqlite3")

@@ -1,4 +1,4 @@
-"""Pure: which metrics and labels a PromQL expression speaks of, and which ones the code has."""
+"""Pure: the metrics and labels in a PromQL expression, compared with those in the code."""
 
 import re
 from types import ModuleType
@@ -29,7 +29,7 @@ def _suffixes(kind: str) -> tuple[str, ...]:
 
 
 def faults(expression: str, known: dict[str, frozenset[str]]) -> list[str]:
-    """Return what an expression speaks of that is not there."""
+    """Return the metrics and labels of an expression that do not exist."""
     names = set(_NAME.findall(expression))
     wrong = [f"no metric {name}" for name in names - known.keys()]
     for name, matchers in _SELECTOR.findall(expression):

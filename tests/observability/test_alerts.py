@@ -1,4 +1,4 @@
-"""The alerts: each fires when it should and is silent when not, speaks of real metrics, and has a runbook section."""
+"""Alerts: each fires when it should and only then, uses existing metrics, and has a runbook section."""
 
 import re
 import subprocess
@@ -31,7 +31,7 @@ ALERTS = {alert["alert"]: alert for alert in _alerts()}
 
 
 def test_the_rules_are_sound(promtool: Path) -> None:
-    """Prometheus' own check takes them."""
+    """Prometheus' own check accepts the rules."""
     result = subprocess.run([promtool, "check", "rules", RULES], capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stdout + result.stderr
 
@@ -45,7 +45,7 @@ def test_each_alert_fires_when_it_should_and_only_then(promtool: Path) -> None:
 
 
 def test_the_cases_catch_a_wrong_threshold(promtool: Path, tmp_path: Path) -> None:
-    """With every alert's threshold out of reach, the cases fail: they can."""
+    """If no alert's threshold can be reached, the cases fail."""
     (tmp_path / "rules.yaml").write_text(re.sub(r"> [\d.]+", "> 1e12", RULES.read_text()))
     cases = CASES.read_text().replace("../../charts/hookwright/files/alerts.yaml", "rules.yaml")
     (tmp_path / "cases.yaml").write_text(cases)
@@ -57,7 +57,7 @@ def test_the_cases_catch_a_wrong_threshold(promtool: Path, tmp_path: Path) -> No
 
 @pytest.mark.parametrize("name", ALERTS)
 def test_an_alert_has_a_case_that_fires_and_one_that_does_not(name: str) -> None:
-    """Both sides of its threshold are tried."""
+    """Each alert has a case on both sides of its threshold."""
     tried = [
         bool(one["exp_samples"])
         for case in yaml.safe_load(CASES.read_text())["tests"]
@@ -70,7 +70,7 @@ def test_an_alert_has_a_case_that_fires_and_one_that_does_not(name: str) -> None
 
 @pytest.mark.parametrize("name", ALERTS)
 def test_an_alert_speaks_of_metrics_and_labels_that_are_there(name: str) -> None:
-    """A metric that was renamed would make its alert silent for ever."""
+    """A renamed metric would make its alert silent forever."""
     assert not faults(ALERTS[name]["expr"], series(metrics, api_metrics))
 
 
@@ -84,7 +84,7 @@ def test_an_alert_matches_values_that_its_metric_takes(name: str) -> None:
                 known.setdefault((sample.name, label), set()).add(text)
     for metric, label, pattern in matched(ALERTS[name]["expr"]):
         if label in {"operation", "status"}:
-            continue  # made as they come up
+            continue  # created on first use
         assert set(pattern.split("|")) <= known[metric, label], (metric, label, pattern)
 
 
@@ -103,7 +103,7 @@ def test_a_renamed_metric_or_label_is_noticed() -> None:
 
 @pytest.mark.parametrize("name", ALERTS)
 def test_an_alert_says_who_is_woken_and_what_to_read(name: str) -> None:
-    """A severity of two, a sentence, what happened, and a link to its own section."""
+    """An alert has one of two severities, a summary, a description, and a link to its own section."""
     alert = ALERTS[name]
     assert alert["labels"]["severity"] in {"critical", "warning"}
     assert set(alert["annotations"]) == {"summary", "description", "runbook_url"}
@@ -113,7 +113,7 @@ def test_an_alert_says_who_is_woken_and_what_to_read(name: str) -> None:
 
 @pytest.mark.parametrize("name", ALERTS)
 def test_an_alert_has_its_runbook_section(name: str) -> None:
-    """What it means, what to look at first with a command, what to do, when to sleep on."""
+    """A section has the meaning, a first command, the action, and the condition under which it can wait."""
     section = _sections().get(name)
     assert section, f"docs/runbook.md has no section {name}"
     assert [part for part in PARTS if part not in section] == []
@@ -121,7 +121,7 @@ def test_an_alert_has_its_runbook_section(name: str) -> None:
 
 
 def test_the_runbook_has_no_section_of_an_alert_that_is_gone() -> None:
-    """It speaks of what can fire."""
+    """The runbook describes only existing alerts."""
     assert {name for name in _sections() if name.startswith("Hookwright")} == set(ALERTS)
 
 

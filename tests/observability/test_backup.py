@@ -1,4 +1,4 @@
-"""docs/backup.md, done: its commands on a running operator, and what at-least-once means after a restore."""
+"""The backup page docs/backup.md: its commands on a running operator, and at-least-once delivery after a restore."""
 
 import os
 import re
@@ -20,7 +20,7 @@ from hookwright_dev.installation import AUDIENCE, SYSTEM_NAMESPACE, OperatorProc
 
 PAGE = Path(__file__).resolve().parents[2] / "docs/backup.md"
 KUBECTL = 'kubectl() { while [ "$1" != -- ]; do shift; done; shift; "$@"; }\n'
-"""kubectl exec as this machine has it: the command itself, without the pod."""
+"""Replacement of kubectl exec on this machine: runs the command itself, without a pod."""
 
 
 class Store:
@@ -48,7 +48,7 @@ class Store:
         return result.stdout
 
     def send(self, event_id: str) -> dict[str, int]:
-        """Hand an event over and return the answer of the 202."""
+        """Send an event and return the answer of the 202."""
         url = f"{self.operator.intake_url}/v1alpha1/namespaces/{self.organization.name}/projects/billing/events"
         event = {"id": event_id, "type": "delivered", "messageId": event_id}
         answer = httpx.post(url, json=event, headers=self._headers, timeout=30.0, trust_env=False)
@@ -57,7 +57,7 @@ class Store:
         return accepted
 
     def suspend(self, *, suspended: bool) -> None:
-        """Hold deliveries, or let them go, and wait until the operator has seen it."""
+        """Suspend or resume the endpoint, and wait until the operator has seen it."""
         kubectl, where = self.organization.cluster.kubectl, ("hwep", "orders", "-n", self.organization.name)
         kubectl("patch", *where, "--type=merge", "-p", f'{{"spec": {{"suspend": {str(suspended).lower()}}}}}')
         reason = "{.status.conditions[?(@.type=='Ready')].reason}"
@@ -67,14 +67,14 @@ class Store:
 
 @pytest.fixture
 def receiver() -> Iterator[Received]:
-    """A receiver that answers 200."""
+    """Yield a receiver that answers 200."""
     with receiving() as received:
         yield received
 
 
 @pytest.fixture
 def store(control_plane: Cluster, namespace: str, receiver: Received, tmp_path: Path) -> Iterator[Store]:
-    """An operator that serves one namespace with one endpoint."""
+    """Yield an operator that serves one namespace with one endpoint."""
     install(control_plane)
     operator = OperatorProcess(control_plane, tmp_path / "operator", {"HOOKWRIGHT_WATCH_NAMESPACES": namespace})
     operator.start()
@@ -94,7 +94,7 @@ def store(control_plane: Cluster, namespace: str, receiver: Received, tmp_path: 
 def test_what_a_backup_holds_is_delivered_after_a_restore_and_what_came_later_is_unknown(
     store: Store, receiver: Received
 ) -> None:
-    """Pending at the backup: sent again under the same id. Accepted later: gone, and new when it is sent again."""
+    """Deliveries pending at the backup are sent again with the same id; later events are lost until sent again."""
     store.send("kept-1")
     store.send("kept-2")
     assert store.run("backup").strip() == "ok"
@@ -117,7 +117,7 @@ def test_what_a_backup_holds_is_delivered_after_a_restore_and_what_came_later_is
 
 
 def test_a_backup_of_another_cluster_is_refused_until_it_is_handed_over(store: Store, receiver: Received) -> None:
-    """The refused operator logs both installations; the page's command hands the database over, and nothing is lost."""
+    """The refused operator logs both installations; the page's command hands over the database without a loss."""
     store.send("kept")
     assert store.operator.stop() == 0
     database = store.operator.folder / "hookwright.db"
@@ -138,7 +138,7 @@ def test_a_backup_of_another_cluster_is_refused_until_it_is_handed_over(store: S
 
 @pytest.mark.usefixtures("sqlite3")
 def test_a_backup_is_taken_while_events_come_in(store: Store) -> None:
-    """Accepting goes on, and the copy holds all that was accepted before it began."""
+    """Accepting continues, and the copy contains everything that was accepted before it began."""
     for number in range(20):
         store.send(f"before-{number}")
     with ThreadPoolExecutor(1) as pool:

@@ -1,4 +1,4 @@
-"""The Grafana dashboard: importable, and made from metrics that are there."""
+"""The Grafana dashboard can be imported, and uses existing metrics."""
 
 import json
 import re
@@ -21,7 +21,7 @@ EXPRESSIONS = [target["expr"] for panel in DRAWN for target in panel["targets"]]
 
 
 def test_it_can_be_imported_anywhere() -> None:
-    """No id of an installation, a uid of its own, and the data source chosen by whoever looks."""
+    """The dashboard has no id of an installation, has its own uid, and lets the user choose the data source."""
     assert DASHBOARD["id"] is None
     assert DASHBOARD["uid"] == "hookwright"
     assert DASHBOARD["schemaVersion"] >= 36
@@ -34,13 +34,13 @@ def test_it_can_be_imported_anywhere() -> None:
 
 
 def test_its_rows_are_in_the_order_in_which_one_asks() -> None:
-    """Whether it is well comes first."""
+    """The first row shows whether the installation is healthy."""
     rows = [panel["title"] for panel in PANELS if panel["type"] == "row"]
     assert rows == ["Is it well?", "Deliveries", "Endpoints", "Store", "API", "Reconcile"]
 
 
 def test_panels_have_ids_titles_units_and_do_not_overlap() -> None:
-    """Grafana draws them as they lie."""
+    """Grafana draws panels at the given positions."""
     assert len({panel["id"] for panel in PANELS}) == len(PANELS)
     taken: set[tuple[int, int]] = set()
     for panel in PANELS:
@@ -57,18 +57,18 @@ def test_panels_have_ids_titles_units_and_do_not_overlap() -> None:
 
 @pytest.mark.parametrize("expression", EXPRESSIONS)
 def test_a_panel_speaks_of_metrics_and_labels_that_are_there(expression: str) -> None:
-    """A metric that was renamed would leave an empty panel."""
+    """A renamed metric would leave an empty panel."""
     assert not faults(expression, series(metrics, api_metrics))
 
 
 def test_every_metric_is_somewhere_on_the_dashboard() -> None:
-    """What is worth measuring is worth drawing."""
+    """Every metric has a panel."""
     drawn = " ".join(EXPRESSIONS)
     assert [name for name in (*metric_names(metrics), *metric_names(api_metrics)) if name not in drawn] == []
 
 
 def test_prometheus_takes_every_expression(promtool: Path, tmp_path: Path) -> None:
-    """As recording rules, for that is how its own check parses expressions."""
+    """Expressions are checked as recording rules, because promtool parses only expressions in rules."""
     rules = [
         {"record": f"panel:{number}", "expr": re.sub(r"\$__rate_interval", "1m", expression)}
         for number, expression in enumerate(EXPRESSIONS)

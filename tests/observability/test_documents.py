@@ -1,4 +1,4 @@
-"""Troubleshooting and the security model say what the code and RBAC say."""
+"""Troubleshooting and the security model agree with the code and RBAC."""
 
 import ast
 import re
@@ -39,14 +39,14 @@ def _strings(path: Path) -> Iterator[str]:
 
 
 def test_every_reason_of_a_condition_or_event_is_explained() -> None:
-    """What kubectl shows can be looked up."""
+    """Every reason that kubectl shows is in the documents."""
     reasons = _reasons()
     assert {"ProjectNotFound", "DeliveryFailed", "Delivering"} <= reasons
     assert [reason for reason in sorted(reasons) if f"`{reason}`" not in TROUBLESHOOTING] == []
 
 
 def test_no_reason_is_explained_that_is_not_there() -> None:
-    """In the tables' columns of reasons and Events stands what the code says."""
+    """The tables' columns of reasons and Events contain only reasons in the code."""
     told = re.findall(r"^\| (?:[\w, ]+ \| )?`((?:[A-Z][a-z]+){2,})` \|", TROUBLESHOOTING, re.MULTILINE)
     assert len(told) >= 10
     assert set(told) <= _reasons()
@@ -62,7 +62,7 @@ def test_no_reason_is_explained_that_is_not_there() -> None:
     ],
 )
 def test_the_words_of_an_attempts_error_are_explained(words: str) -> None:
-    """What a tenant reads in the condition or the delivery log can be looked up."""
+    """Every error in the condition or the delivery log is in the documents."""
     assert f"`{words}`" in TROUBLESHOOTING
 
 
@@ -87,7 +87,7 @@ def test_the_words_of_an_attempts_error_are_explained(words: str) -> None:
 def test_the_operator_may_do_what_the_security_model_says(
     control_plane: Cluster, verb: str, resource: str, *, allowed: bool
 ) -> None:
-    """Secrets, Events, reviews and its own kinds, and nothing of what runs or rules the cluster."""
+    """The rights are Secrets, Events, reviews and Hookwright's kinds, and none on workloads or cluster roles."""
     install(control_plane)
     asked = control_plane.kubectl("auth", "can-i", verb, resource, "-A", f"--as={OPERATOR}", check=False)
     assert asked.stdout.strip().splitlines()[-1] == ("yes" if allowed else "no"), asked.stdout + asked.stderr
@@ -95,7 +95,7 @@ def test_the_operator_may_do_what_the_security_model_says(
 
 @pytest.mark.parametrize("page", PAGES)
 def test_links_between_the_pages_lead_somewhere(page: str) -> None:
-    """To a page that is there, and to a heading that it has."""
+    """Each link points to an existing page and an existing heading."""
     for target in re.findall(r"\]\(((?!https?:)[^)]*)\)", (DOCS / page).read_text()):
         name, _, anchor = target.partition("#")
         linked = DOCS / (name or page)

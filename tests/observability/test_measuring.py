@@ -1,4 +1,4 @@
-"""What the gauges say of a store's backlog, and what counts as an error of the store."""
+"""Gauges of a store's backlog, and the count of the store's errors."""
 
 import sqlite3
 from collections.abc import AsyncIterator
@@ -20,14 +20,14 @@ SECRET = ("whsec_" + "A" * 32,)
 
 
 class Installation:
-    """A real store, and endpoints as reconciling would make them known; time stands but for `wait`."""
+    """A real store, and endpoints as reconciling would register them; the clock moves only in `wait`."""
 
     def __init__(self, store: Store, clock: list[int]) -> None:
         self.store, self.clock = store, clock
         self.registry, self.cache = Registry(), Cache()
 
     def endpoint(self, name: str, *, reachable: str = "True", **fields: Any) -> None:
-        """Make an endpoint known; its uid is its name."""
+        """Register an endpoint; its uid is its name."""
         made = {"uid": name, "namespace": "acme", "name": name, "project": "billing", "url": "https://example.com/"}
         self.registry.put(Endpoint(**made | {"events": frozenset({"delivered"}), "secrets": SECRET} | fields))
         condition = {
@@ -42,12 +42,12 @@ class Installation:
         self.cache.see("WebhookEndpoint", body)
 
     async def accept(self, *endpoints: str) -> None:
-        """Write an event with a delivery for each endpoint, held by nobody."""
+        """Write an event with an unclaimed delivery for each endpoint."""
         made = tuple(NewDelivery(f"dlv_{name}", name, claimed=False) for name in endpoints)
         await self.store.accept([NewEvent("msg_1", "acme", "billing", None, "delivered", b"{}", made)])
 
     async def measured(self, name: str, after: float = 0, **labels: str) -> float:
-        """Return what a gauge says so many seconds later."""
+        """Return the value of a gauge so many seconds later."""
         self.clock[0] = NOW_MS + int(after * 1000)
         await measure(self.store, self.registry, self.cache, now_ms=self.clock[0])
         return REGISTRY.get_sample_value(f"hookwright_{name}", labels) or 0.0
@@ -55,7 +55,7 @@ class Installation:
 
 @pytest.fixture
 async def installation(tmp_path: Path) -> AsyncIterator[Installation]:
-    """An installation with an empty store."""
+    """Yield an installation with an empty store."""
     clock = [NOW_MS]
     url = f"sqlite:///{tmp_path}/deliveries.db?timeout=0.1"
     store = await Store.open(url, instance="test", lease_ms=60_000, clock=lambda: clock[0])
@@ -64,7 +64,7 @@ async def installation(tmp_path: Path) -> AsyncIterator[Installation]:
 
 
 async def test_what_waits_for_no_reason_of_its_endpoint_is_late(installation: Installation) -> None:
-    """Due for a minute, and both ages say so."""
+    """Both ages of a delivery that is due for a minute are a minute."""
     installation.endpoint("good")
     await installation.accept("good")
     assert await installation.measured("deliveries_oldest_pending_age_seconds", after=60) == 60
@@ -86,7 +86,7 @@ async def test_what_waits_for_no_reason_of_its_endpoint_is_late(installation: In
 async def test_what_its_endpoint_holds_up_is_not_late(
     installation: Installation, endpoint: dict[str, Any], age: float
 ) -> None:
-    """It wakes nobody; where sending is tried all the same, the age of the oldest tells of it."""
+    """Such a delivery causes no alert; if attempts are made, the age of the oldest delivery shows it."""
     installation.endpoint("held", **endpoint)
     await installation.accept("held")
     assert await installation.measured("deliveries_oldest_late_age_seconds", after=60) == 0
@@ -94,20 +94,20 @@ async def test_what_its_endpoint_holds_up_is_not_late(
 
 
 async def test_an_endpoint_never_tried_is_late_like_any_other(installation: Installation) -> None:
-    """Before the first attempt nothing speaks against it."""
+    """Before the first attempt, an endpoint counts as reachable."""
     installation.endpoint("new", reachable="Unknown")
     await installation.accept("new")
     assert await installation.measured("deliveries_oldest_late_age_seconds", after=30) == 30
 
 
 async def test_a_delivery_of_an_endpoint_that_is_gone_is_not_late(installation: Installation) -> None:
-    """It will be discarded."""
+    """The delivery will be discarded."""
     await installation.accept("gone")
     assert await installation.measured("deliveries_oldest_pending_age_seconds", after=60) == 0
 
 
 async def test_each_endpoint_is_in_one_state(installation: Installation) -> None:
-    """Blocked before suspended before unreachable."""
+    """The order of states is blocked, suspended, unreachable."""
     installation.endpoint("a", reachable="False")
     installation.endpoint("b", reachable="False", suspend=True)
     installation.endpoint("c", reachable="False", suspend=True, blocked="InsecureUrl")
@@ -117,7 +117,7 @@ async def test_each_endpoint_is_in_one_state(installation: Installation) -> None
 
 
 async def test_a_store_that_cannot_be_used_is_counted_for_each_try(installation: Installation, tmp_path: Path) -> None:
-    """Somebody else holds the file: the operation fails as unavailable, and the count rises by one."""
+    """If another connection locks the file, the operation fails as unavailable, and the count rises by one."""
     before = _errors("unavailable")
     other = sqlite3.connect(tmp_path / "deliveries.db", isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
@@ -132,7 +132,7 @@ async def test_a_store_that_cannot_be_used_is_counted_for_each_try(installation:
 
 
 async def test_a_statement_that_is_wrong_is_counted_as_refused(installation: Installation) -> None:
-    """An id that is taken."""
+    """The statement inserts an id that exists already."""
     installation.endpoint("good")
     before = _errors("refused")
     await installation.accept("good")

@@ -1,4 +1,4 @@
-"""The metrics: all of them there, really fed, bounded, and at the same cost however much there is."""
+"""Metrics: all exist, are set by real operations, are bounded, and cost the same for any amount of data."""
 
 import re
 from pathlib import Path
@@ -31,7 +31,7 @@ UNBOUNDED = re.compile(r"https?:|/v1/webhooks/[^{]|msg_|dlv_|hw_|[0-9a-f]{8}-[0-
 
 
 def test_every_metric_of_the_design_is_there() -> None:
-    """Each on the process that the design gives it to."""
+    """Each metric is on the process that the design gives it to."""
     assert {f"hookwright_{name}" for name in OPERATOR} <= set(metric_names(metrics))
     assert {f"hookwright_{name}" for name in API} <= set(metric_names(api_metrics))
 
@@ -58,20 +58,20 @@ def test_every_metric_of_the_design_is_there() -> None:
     ],
 )
 def test_what_happens_is_counted(session: Session, name: str, labels: dict[str, str], least: float) -> None:
-    """A metric stood at nothing before the session, and at what happened after it."""
+    """A metric was zero before the session, and counts the operations after it."""
     grown = value(scrape(session.operator.health_url), name, **labels) - value(session.before, name, **labels)
     assert grown >= least
 
 
 def test_latency_is_of_first_attempts_alone(session: Session) -> None:
-    """Retries are attempts, but no second first attempt."""
+    """A retry is an attempt, but no first attempt."""
     assert session.metric("hookwright_delivery_latency_seconds_count") < session.metric(
         "hookwright_delivery_attempt_duration_seconds_count"
     )
 
 
 def test_gauges_tell_how_things_stand(session: Session) -> None:
-    """An endpoint is in one state; a held delivery is pending, but it is not late."""
+    """An endpoint is in one state; a delivery of a suspended endpoint is pending, but not late."""
     expected = {"active": 1, "unreachable": 1, "blocked": 1, "suspended": 0}
     for state, number in expected.items():
         eventually(
@@ -84,7 +84,7 @@ def test_gauges_tell_how_things_stand(session: Session) -> None:
 
 
 def test_the_lease_and_the_gauges_carry_the_time(session: Session) -> None:
-    """Both are timestamps near now, so that an alert can tell their age."""
+    """Both are timestamps near now, so that an alert can compute their age."""
     assert session.metric("hookwright_lease_until_timestamp_seconds") > session.metric(
         "hookwright_gauges_timestamp_seconds"
     )
@@ -95,14 +95,14 @@ def test_the_lease_and_the_gauges_carry_the_time(session: Session) -> None:
 
 @pytest.mark.parametrize("resource", ["projects", "apikeys", "webhookendpoints", "secrets"])
 def test_every_watch_gives_a_sign_of_life(session: Session, resource: str) -> None:
-    """Its age is there, and younger than the session itself would make one that never was answered."""
+    """The age exists, and is smaller than that of a watch that was never answered."""
     samples = scrape(session.operator.health_url)
     assert ("hookwright_watch_age_seconds", frozenset({("resource", resource)})) in samples
     assert value(samples, "hookwright_watch_age_seconds", resource=resource) < 130
 
 
 def test_the_api_counts_its_requests(session: Session) -> None:
-    """By template, method and status."""
+    """Requests are counted by template, method and status."""
     samples = scrape(session.api.health_url)
     labels = {"route": "/v1/webhooks/{id}/test", "method": "POST", "status": "200"}
     assert value(samples, "hookwright_api_requests_total", **labels) == 1
@@ -111,7 +111,7 @@ def test_the_api_counts_its_requests(session: Session) -> None:
 
 
 def test_every_value_of_a_label_is_there_from_the_start(session: Session) -> None:
-    """A counter that begins with its first event hides that event from a rate."""
+    """If a counter began with its first event, a rate would not include that event."""
     for name, labels in (
         ("hookwright_deliveries_total", {"outcome": "failed"}),
         ("hookwright_store_errors_total", {"reason": "unavailable"}),
@@ -131,7 +131,7 @@ def test_labels_are_bounded(session: Session, process: str) -> None:
 
 
 def test_more_deliveries_make_no_more_series(session: Session) -> None:
-    """A scrape is as long as before."""
+    """The number of series does not change."""
     before = _series(scrape(session.operator.health_url))
     for number in range(10):
         assert session.send("opened", f"more-{number}").status_code == 202
@@ -139,7 +139,7 @@ def test_more_deliveries_make_no_more_series(session: Session) -> None:
 
 
 def test_a_scrape_asks_the_store_nothing(session: Session) -> None:
-    """Fifty scrapes cost no operation of the store; its own loops make a few in that time."""
+    """Fifty scrapes cause no operation of the store; its own loops cause a few in that time."""
     name = "hookwright_store_transaction_duration_seconds_count"
     first = scrape(session.operator.health_url)
     for _ in range(50):
@@ -153,7 +153,7 @@ def _series(samples: Samples) -> int:
 
 
 def test_the_metrics_module_measures_all_that_it_defines() -> None:
-    """No metric is defined and then never set: each is named somewhere else in the operator."""
+    """Each defined metric is set somewhere in the operator."""
     folder = Path(metrics.__file__).parent
     elsewhere = "".join(path.read_text() for path in folder.rglob("*.py") if path.name != "metrics.py")
     own = Path(metrics.__file__).read_text()

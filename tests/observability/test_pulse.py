@@ -1,4 +1,4 @@
-"""Signs of life of the operator's watches, told apart from requests that fail, and of its store."""
+"""Freshness of the operator's watches, separate from failed requests, and of its store."""
 
 import asyncio
 import re
@@ -18,7 +18,7 @@ from hookwright_operator.pulse import Pulse, StorePulse
 
 
 class Clock:
-    """A clock that stands until it is set."""
+    """Clock that changes only when a test sets it."""
 
     def __init__(self) -> None:
         self.now = 1000.0
@@ -30,7 +30,7 @@ class Clock:
 
 @pytest.fixture
 async def server() -> AsyncIterator[tuple[str, list[int]]]:
-    """An API server that answers every request with the status in the list."""
+    """Yield an API server that answers every request with the status in the list."""
     status = [200]
 
     async def answer(_: web.Request) -> web.Response:
@@ -56,7 +56,7 @@ async def _get(session: aiohttp.ClientSession, url: str) -> None:
 
 
 async def test_a_watch_that_is_answered_is_young_again(server: tuple[str, list[int]]) -> None:
-    """And of its resource alone."""
+    """Only the resource of that watch becomes fresh."""
     url, _ = server
     clock = Clock()
     pulse = Pulse(["projects", "secrets"], clock)
@@ -69,7 +69,7 @@ async def test_a_watch_that_is_answered_is_young_again(server: tuple[str, list[i
 
 @pytest.mark.parametrize("path", ["projects", "projects/billing/status?watch=true", "namespaces?watch=true"])
 async def test_other_requests_are_no_sign_of_life(server: tuple[str, list[int]], path: str) -> None:
-    """A list, an object's own path, a kind that is none of ours."""
+    """Lists, single objects and kinds of other groups do not count."""
     url, _ = server
     clock = Clock()
     pulse = Pulse(["projects"], clock)
@@ -80,7 +80,7 @@ async def test_other_requests_are_no_sign_of_life(server: tuple[str, list[int]],
 
 
 async def test_a_watch_that_is_refused_grows_old(server: tuple[str, list[int]]) -> None:
-    """403, 410 and 500 are answers, but no watch."""
+    """Answers 403, 410 and 500 do not count as a watch."""
     url, status = server
     clock = Clock()
     pulse = Pulse(["projects"], clock)
@@ -92,7 +92,7 @@ async def test_a_watch_that_is_refused_grows_old(server: tuple[str, list[int]]) 
 
 
 async def test_sessions_with_the_same_credentials_are_equal(server: tuple[str, list[int]]) -> None:
-    """So kopf does not try for ever what was refused once."""
+    """Otherwise kopf would retry refused credentials forever."""
     url, _ = server
     pulse = Pulse(["projects"], Clock())
     same, again = (pulse.session(kopf.ConnectionInfo(server=url, token="a")) for _ in range(2))
@@ -104,10 +104,10 @@ async def test_sessions_with_the_same_credentials_are_equal(server: tuple[str, l
 
 
 class Store:
-    """Answers a ping, refuses it, or leaves it waiting; each takes a second.
+    """Store that answers a ping, refuses it, or lets it hang; each takes a second.
 
     Attributes:
-        first: what is done with the next pings, before ``answers`` counts.
+        first: results of the next pings, before ``answers`` counts.
     """
 
     def __init__(self) -> None:
@@ -120,7 +120,7 @@ class Store:
         self.pings = 0
 
     async def ping(self) -> None:
-        """Be asked."""
+        """Answer a ping."""
         self.pings += 1
         self.clock.now += 1
         self.under_way += 1
@@ -137,7 +137,7 @@ class Store:
 
 @pytest.fixture
 async def pinged() -> AsyncIterator[tuple[Store, StorePulse]]:
-    """A store, and its pulse, which counts it as away after 10 s."""
+    """Yield a store and its probe, which reports it as unavailable after 10 s."""
     store = Store()
     pulse = StorePulse(store.ping, patience=10, pause=0.002, clock=store.clock)
     running = asyncio.create_task(pulse.run())
@@ -155,7 +155,7 @@ async def _pings(store: Store, more: int) -> None:
 
 
 async def test_a_store_that_is_away_for_moments_is_not_told(pinged: tuple[Store, StorePulse]) -> None:
-    """A failover takes no pod out of its Service, for the intake itself answers 503 meanwhile."""
+    """A failover removes no pod from its Service, because the intake itself answers 503 meanwhile."""
     store, pulse = pinged
     await _pings(store, 2)
     store.answers = False
@@ -170,7 +170,7 @@ async def test_a_store_that_is_away_for_moments_is_not_told(pinged: tuple[Store,
 
 @pytest.mark.parametrize("hangs", [False, True])
 async def test_a_store_that_stays_away_is_told_in_a_sentence(pinged: tuple[Store, StorePulse], *, hangs: bool) -> None:
-    """Whether it refuses or says nothing at all; without its address; and one ping at most is under way."""
+    """The sentence is the same for refused and hanging pings and has no address; at most one ping is under way."""
     store, pulse = pinged
     await _pings(store, 2)
     store.answers, store.hangs = False, hangs
@@ -181,7 +181,7 @@ async def test_a_store_that_stays_away_is_told_in_a_sentence(pinged: tuple[Store
 
 
 async def test_a_store_is_back_when_it_has_answered_twice_in_a_row(pinged: tuple[Store, StorePulse]) -> None:
-    """One answer between failures brings no requests back that would fail."""
+    """One answer between failures does not make the pod ready, because its requests would fail."""
     store, pulse = pinged
     store.answers = False
     await until(lambda: pulse.away() is not None)

@@ -1,4 +1,4 @@
-"""What /readyz says of a store that stays away, and what the intake does meanwhile."""
+"""Readiness (/readyz) and intake while the store is unavailable."""
 
 import os
 import re
@@ -16,7 +16,7 @@ from hookwright_dev.installation import OperatorProcess, install
 
 @pytest.fixture
 def org(control_plane: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Organization]:
-    """An organization with an operator of its own."""
+    """Yield an organization with its own operator."""
     install(control_plane)
     namespace = f"readiness-{os.getpid()}"
     control_plane.kubectl("create", "namespace", namespace)
@@ -34,20 +34,20 @@ def org(control_plane: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Ite
 
 
 def test_readiness_tells_of_a_store_that_stays_away_and_the_intake_answers_all_the_while(org: Organization) -> None:
-    """Not ready after ten seconds, with a sentence that names no address; ready and at work when it is back."""
+    """The operator is not ready after ten seconds, names no address, and is ready when the store is back."""
 
     def readiness() -> httpx.Response:
         return org.client.get(f"{org.operator.health_url}/readyz")
 
     org.apply(manifest("Project", "billing"))
     eventually(
-        lambda: org.post('{"type": "delivered", "messageId": "1"}').status_code == 202, "the project takes events"
+        lambda: org.post('{"type": "delivered", "messageId": "1"}').status_code == 202, "the project accepts events"
     )
     with closing(sqlite3.connect(org.operator.folder / "hookwright.db", isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
         refused = org.post('{"type": "delivered", "messageId": "2"}')
         assert (refused.status_code, refused.json()["detail"]) == (503, "the store cannot take or give anything now")
-        assert readiness().status_code == 200, "a moment takes no pod out of its Service"
+        assert readiness().status_code == 200, "a short outage removes no pod from its Service"
         eventually(lambda: readiness().status_code == 503, "not ready")
         assert re.fullmatch(r"the store has not answered for \d+ s", readiness().text.strip())
         refused = org.post('{"type": "delivered", "messageId": "3"}')

@@ -1,4 +1,4 @@
-"""docs/multi-tenancy.md, done: every manifest is taken by the API server, and RBAC then says what the page says."""
+"""The page docs/multi-tenancy.md: the API server accepts every manifest, and RBAC then decides as the page says."""
 
 import re
 from collections.abc import Iterator
@@ -42,7 +42,7 @@ QUESTIONS = [
 
 @pytest.fixture(scope="module")
 def tenants(control_plane: Cluster) -> Iterator[tuple[str, str]]:
-    """Two organizations, of which the first one has what the page declares."""
+    """Yield two organizations, of which the first one has the objects of the page."""
     acme, globex = (f"{name}-{uuid4().hex[:6]}" for name in ("acme", "globex"))
     for name in (acme, globex):
         control_plane.kubectl("create", "namespace", name)
@@ -60,7 +60,7 @@ def _for(manifest: str, namespace: str) -> str:
 
 @pytest.mark.parametrize("manifest", MANIFESTS, ids=lambda text: re.findall(r"name: (\S+)", text)[0])
 def test_the_api_server_takes_it(control_plane: Cluster, namespace: str, manifest: str) -> None:
-    """As it stands on the page, in another namespace."""
+    """The manifest is applied unchanged except its namespace."""
     control_plane.kubectl("apply", "--dry-run=server", "-f", "-", stdin=_for(manifest, namespace))
 
 
@@ -68,7 +68,7 @@ def test_the_api_server_takes_it(control_plane: Cluster, namespace: str, manifes
 def test_rbac_says_what_the_page_says(
     control_plane: Cluster, tenants: tuple[str, str], question: tuple[tuple[str, ...], str, str, str, bool]
 ) -> None:
-    """In the organization it is granted in, and in no case in another one."""
+    """A right applies in the organization in which it is granted, and in no other one."""
     who, verb, resource, subresource, allowed = question
     account = (f"--as=system:serviceaccount:{tenants[0]}:mailer",) if who == MAILER else who
     options = (*account, f"--subresource={subresource}") if subresource else account
@@ -77,7 +77,7 @@ def test_rbac_says_what_the_page_says(
 
 
 def test_view_and_edit_bring_the_rights_along(control_plane: Cluster, tenants: tuple[str, str]) -> None:
-    """By aggregation, which a controller does where one runs; its labels and rules are what it reads."""
+    """A controller aggregates the roles if one runs; the test checks the labels and rules that it reads."""
     for role, verb in (("view", "list"), ("edit", "create")):
         name = f"hookwright-aggregate-to-{role}"
         labels = control_plane.kubectl("get", "clusterrole", name, "-o", "jsonpath={.metadata.labels}").stdout
@@ -88,7 +88,7 @@ def test_view_and_edit_bring_the_rights_along(control_plane: Cluster, tenants: t
 
 
 def test_a_quota_bounds_endpoints(control_plane: Cluster, tenants: tuple[str, str]) -> None:
-    """The API server knows what it counts."""
+    """The API server supports the resource names in the quota."""
     hard = control_plane.kubectl("get", "quota", "hookwright", "-n", tenants[0], "-o", "jsonpath={.spec.hard}").stdout
     assert '"count/webhookendpoints.hookwright.dev":"50"' in hard
 
