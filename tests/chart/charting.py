@@ -1,4 +1,4 @@
-"""The chart as the tests see it: rendered, refused, linted."""
+"""Helpers of the chart tests: render, refuse and lint the chart."""
 
 import subprocess
 from collections.abc import Iterator, Mapping
@@ -22,7 +22,7 @@ class Chart:
     helm: Path
 
     def run(self, *arguments: str, values: Values | None = None) -> subprocess.CompletedProcess[str]:
-        """Run helm with values, as of ``-f``, and return how it ended."""
+        """Run helm with values, as with ``-f``, and return the finished process."""
         return subprocess.run(
             [self.helm, *arguments, "-f", "-"],
             input=yaml.safe_dump(dict(values or {})),
@@ -33,7 +33,7 @@ class Chart:
         )
 
     def text(self, values: Values | None = None, *, namespace: str = "hookwright-system") -> str:
-        """Return what the chart renders, hooks included."""
+        """Return the text that the chart renders, hooks included."""
         done = self.run("template", "hookwright", str(CHART), "--namespace", namespace, values=values)
         assert done.returncode == 0, done.stderr
         return done.stdout
@@ -43,7 +43,7 @@ class Chart:
         return [document for document in yaml.safe_load_all(self.text(values, namespace=namespace)) if document]
 
     def refusal(self, values: Values) -> str:
-        """Return what helm says of values that it must refuse."""
+        """Return helm's message about values that it must refuse."""
         done = self.run("template", "hookwright", str(CHART), values=values)
         assert done.returncode != 0, f"helm took {dict(values)}"
         return done.stderr
@@ -69,5 +69,5 @@ def container(objects: list[Object], component: str) -> Object:
 
 
 def environment(objects: list[Object], component: str) -> dict[str, str]:
-    """Return the variables that a component's container is given by value."""
+    """Return the environment variables that a component's container gets by value."""
     return {item["name"]: item["value"] for item in container(objects, component)["env"] if "value" in item}

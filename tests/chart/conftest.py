@@ -1,4 +1,4 @@
-"""helm, and an API server that also knows the kinds of the Prometheus operator, of the Gateway API and of KEDA."""
+"""Fixtures of the chart tests: helm, and an API server with kinds of Prometheus operator, Gateway API and KEDA."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -27,11 +27,11 @@ NEEDED: dict[str, Callable[[], object]] = {
     "promtool": acquire_promtool,
     "served": lambda: [acquire_files(module) for module in OTHERS_CRDS],
 }
-"""What fetches or builds the programs and files behind fixtures."""
+"""Functions that fetch or build the programs and files behind fixtures."""
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Fetch and build before the first test: that can take minutes, and no test's time limit covers it."""
+    """Fetch and build before the first test, because it can take minutes and no test's time limit covers it."""
     if session.config.option.collectonly:
         return
     asked = {name for item in session.items for name in getattr(item, "fixturenames", ())}
@@ -43,22 +43,22 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 @pytest.fixture(scope="session")
 def chart() -> Chart:
-    """The chart, rendered by a real helm."""
+    """Return the chart, rendered by a real helm."""
     return Chart(acquire_tool(HELM))
 
 
 @pytest.fixture(scope="session")
 def promtool() -> str:
-    """Prometheus' own tool."""
+    """Return the path of promtool, Prometheus' own tool."""
     return str(acquire_promtool())
 
 
 @pytest.fixture(scope="module")
 def served(control_plane: Cluster) -> Cluster:
-    """The session's cluster with every kind that the chart can render."""
+    """Return the session's cluster with every kind that the chart can render."""
     for path in (path for module in OTHERS_CRDS for path in acquire_files(module)):
         control_plane.kubectl("apply", "--server-side", "--force-conflicts", "-f", str(path))
-        # At once, kubectl wait can meet a status whose conditions are null yet, and gives up over that.
+        # If kubectl wait runs at once, the status can still have null conditions, and then it fails.
         deadline = time.monotonic() + 30
         while control_plane.kubectl(*ESTABLISHED, str(path), check=time.monotonic() > deadline).returncode != 0:
             time.sleep(0.1)
@@ -67,7 +67,7 @@ def served(control_plane: Cluster) -> Cluster:
 
 @pytest.fixture(scope="module")
 def restricted(served: Cluster) -> Iterator[str]:
-    """A namespace of the restricted Pod Security level, which warns of workloads whose pods it would refuse."""
+    """Yield a namespace of the restricted Pod Security level; it warns about workloads whose pods it would refuse."""
     name = f"chart-{uuid4().hex[:8]}"
     served.kubectl("create", "namespace", name)
     levels = [f"pod-security.kubernetes.io/{mode}=restricted" for mode in ("enforce", "warn")]

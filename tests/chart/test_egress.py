@@ -1,4 +1,4 @@
-"""The second wall: what the chart's NetworkPolicies let the pods reach, judged as a network does."""
+"""The network policies of the chart: the addresses that pods can reach, checked packet by packet."""
 
 from collections.abc import Iterator
 from ipaddress import IPv4Network, ip_address, ip_network
@@ -30,7 +30,7 @@ def egress(objects: list[Object], component: str, *, name: str = "hookwright") -
 
 
 def reaches(rules: list[Any] | None, address: str, port: int, protocol: str = "TCP") -> bool:
-    """Judge one packet."""
+    """Return whether the rules allow one packet."""
     return rules is None or any(
         any(one.get("protocol") == protocol and one.get("port", port) == port for one in rule["ports"])
         and ("to" not in rule or any(_holds(peer, address) for peer in rule["to"]))
@@ -49,7 +49,7 @@ def _holds(peer: Any, address: str) -> bool:
 
 @pytest.mark.parametrize("values", [{}, TIGHT], ids=["as it is", "PostgreSQL, named peers"])
 def test_no_special_range_that_the_guard_refuses_is_reached_by_a_delivery(chart: Chart, values: Object) -> None:
-    """The first and the last address of each range, at a port that is not the API server's."""
+    """The first and the last address of each range are not reachable, at a port that is not the API server's."""
     rules = egress(chart.objects(values), "operator")
     reached = [
         str(address)
@@ -67,7 +67,7 @@ def test_no_special_range_that_the_guard_refuses_is_reached_by_a_delivery(chart:
 @pytest.mark.parametrize("address", ["93.184.215.14", "2606:2800:21f:cb07:6820:80da:af6b:8b2c", "64:ff9b::5db8:d70e"])
 @pytest.mark.parametrize("port", [80, 443, 8443])
 def test_public_receivers_are_reached_at_every_port(chart: Chart, address: str, port: int) -> None:
-    """IPv4, IPv6, and IPv4 behind NAT64."""
+    """Public receivers are reachable over IPv4, IPv6, and IPv4 behind NAT64."""
     assert reaches(egress(chart.objects(), "operator"), address, port)
 
 
@@ -84,13 +84,13 @@ def test_public_receivers_are_reached_at_every_port(chart: Chart, address: str, 
 def test_the_wall_stands_unless_private_receivers_are_allowed(
     chart: Chart, values: Object, restricted: set[str]
 ) -> None:
-    """`auto` follows the settings; true and false are final."""
+    """`auto` follows the settings; true and false override them."""
     objects = chart.objects(values)
     assert {one for one in ("operator", "api") if egress(objects, one) is not None} == restricted
 
 
 def test_allowed_and_denied_networks_are_in_the_wall(chart: Chart) -> None:
-    """With egress on, the settings of the guard hold for the network as well."""
+    """With egress on, the network policies apply the settings of the guard too."""
     values = {
         "networkPolicy": {"egress": {"enabled": True}},
         "settings": {
@@ -106,7 +106,7 @@ def test_allowed_and_denied_networks_are_in_the_wall(chart: Chart) -> None:
 
 
 def test_by_default_private_addresses_keep_the_ports_of_what_the_operator_needs(chart: Chart) -> None:
-    """The documented gap: an ipBlock cannot know the API server, DNS and database; naming them closes it."""
+    """An ipBlock cannot select API server, DNS and database, so their ports stay open unless they are named."""
     usual, tight = chart.objects(POSTGRES), chart.objects(TIGHT)
     for address in ("10.3.0.1", "169.254.169.254"):
         for port in (53, 443, 5353, 5432, 6443):
@@ -136,14 +136,14 @@ def test_on_sqlite_no_database_port_is_open(chart: Chart) -> None:
     ],
 )
 def test_servers_in_the_settings_are_reached(chart: Chart, settings: Object, component: str, port: int) -> None:
-    """Their ports follow from the URLs."""
+    """The ports follow from the URLs."""
     rules = egress(chart.objects({"settings": settings, "networkPolicy": {"egress": {"enabled": True}}}), component)
     assert reaches(rules, "10.3.0.1", port)
     assert not reaches(rules, "10.3.0.1", 9999)
 
 
 def test_pods_that_only_reconcile_reach_no_receiver(chart: Chart) -> None:
-    """Where delivery is separate, the receivers' rule belongs to the pods that deliver and test."""
+    """If delivery is separate, the receivers' rule applies to the pods that deliver and test."""
     objects = chart.objects({**POSTGRES, "delivery": {"separate": True}})
     assert reaches(egress(objects, "delivery"), "93.184.215.14", 8443)
     assert not reaches(egress(objects, "operator"), "93.184.215.14", 8443)
@@ -162,7 +162,7 @@ def test_more_rules_are_added(chart: Chart) -> None:
 
 @pytest.fixture
 def api_server_port(control_plane: Cluster) -> Iterator[int]:
-    """The port of the API servers as the cluster shows it; on loopback an API server does not show itself."""
+    """Yield the port of the API servers that the cluster shows; on loopback an API server does not show itself."""
     found = control_plane.kubectl("get", *SLICE, "-o", "jsonpath={.ports[*].port}", check=False)
     if found.returncode == 0:
         yield int(found.stdout)
@@ -183,10 +183,10 @@ def api_server_port(control_plane: Cluster) -> Iterator[int]:
 def test_the_ports_of_the_api_server_come_from_the_cluster_that_helm_installs_into(
     chart: Chart, control_plane: Cluster, api_server_port: int
 ) -> None:
-    """Port 443 is then open to the Service kubernetes alone, unless the API servers themselves listen on it."""
+    """Port 443 is then open only to the Service kubernetes, unless the API servers themselves listen on it."""
     service = control_plane.kubectl("get", "service", "kubernetes", "-n", "default", "-o", "jsonpath={.spec.clusterIP}")
     connection = ("--kubeconfig", str(control_plane.kubeconfig), "--dry-run=server")
-    # The cluster may have the CRDs and the roles of other tests, which no other release may take over.
+    # The cluster may have the CRDs and the roles of other tests, and another release must not adopt them.
     values = {"crds": {"enabled": False}, "fullnameOverride": "wall"}
     done = chart.run("template", "wall", str(CHART), *connection, values=values)
     assert done.returncode == 0, done.stderr

@@ -1,4 +1,4 @@
-"""What the chart takes from elsewhere is current, and the check notices when it is not."""
+"""The generated files of the chart are current, and the check fails if they are not."""
 
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from hookwright_dev.stack import ROOT
 
 
 def test_the_generated_files_are_current() -> None:
-    """CRDs, RBAC rules, settings, schema and README stand in the chart as they would be generated."""
+    """CRDs, RBAC rules, settings, schema and README in the chart equal the generator's output."""
     assert check(ROOT, files(ROOT)) == 0
 
 
@@ -27,7 +27,7 @@ def test_the_plain_manifests_are_what_the_chart_renders() -> None:
 
 
 def test_a_stale_file_and_a_stray_one_are_noticed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The check fails with the difference; writing mends it and takes the stray file away."""
+    """The check fails with the difference; writing corrects the file and removes the stray one."""
     expected = files(ROOT)
     write(tmp_path, expected)
     stale, stray = tmp_path / CHART_PATH / "values.yaml", tmp_path / CHART_PATH / "files" / "crds" / "stray.yaml"
@@ -49,20 +49,20 @@ def test_every_value_is_documented() -> None:
 
 
 def test_a_value_without_a_comment_is_refused() -> None:
-    """The generator names it."""
+    """The generator's error names the value."""
     with pytest.raises(UndocumentedError, match=r"image\.tag"):
         list(documented("# The image.\nimage:\n  # Where.\n  repository: a\n  tag: b\n"))
 
 
 def test_a_rule_that_mixes_scopes_is_refused() -> None:
-    """Such a rule could not be granted in a namespace alone, and the generator says so."""
+    """Such a rule could not be granted in a single namespace, and the generator's error says so."""
     rule = {"apiGroups": [""], "resources": ["secrets", "namespaces"], "verbs": ["list"]}
     with pytest.raises(RbacError, match="secrets, namespaces"):
         roles([{"kind": "ClusterRole", "metadata": {"name": "hookwright-api"}, "rules": [rule]}])
 
 
 def test_kubectl_applies_the_plain_manifests(control_plane: Cluster) -> None:
-    """`kubectl apply -k deploy` is taken by the API server, strictly and without a warning."""
+    """The API server accepts `kubectl apply -k deploy` strictly and without a warning."""
     namespace = ROOT / "deploy" / "namespace.yaml"
     control_plane.kubectl("apply", "--server-side", "-f", str(namespace))
     arguments = ("--server-side", "--force-conflicts", "--dry-run=server", "--validate=strict")

@@ -1,4 +1,4 @@
-"""The image is made of pinned things alone, and of nothing that a running process does not need."""
+"""The image consists of pinned parts only, and contains only what a running process needs."""
 
 import re
 import tomllib
@@ -20,7 +20,7 @@ def _pins(path: Path) -> dict[str, set[str]]:
     text = path.read_text()
     pins: dict[str, set[str]] = {}
     for match in _PIN.finditer(text if text.endswith("\n") else text + "\n"):
-        # A marker tells for whom a pin is; the same pin may serve fewer here.
+        # A marker limits a pin to some environments; the same pin may apply to fewer here.
         first, rest = match[0].split("\n", 1)
         pins.setdefault(match["name"], set()).add(first.split(";")[0].rstrip(" \\") + rest)
     return pins
@@ -61,14 +61,14 @@ def test_the_image_has_what_it_needs_as_tested(lock: str) -> None:
 
 
 def test_the_image_has_no_development_tool() -> None:
-    """What only tests and checks need is not in the runtime's lock."""
+    """Packages that only tests and checks need are not in the runtime's lock."""
     assert not {"pytest", "mypy", "ruff", "uv", "hypothesis", "rich", "pip", "hatchling"} & set(
         _pins(ROOT / "requirements-runtime.lock")
     )
 
 
 def test_the_image_needs_its_base_and_the_package_registry_alone() -> None:
-    """Every stage begins at the one base image; nothing comes from another image, or from a distribution."""
+    """Every stage begins at the one base image; nothing is copied from another image or a distribution."""
     stages = re.findall(r"^FROM (\S+)(?: AS (\S+))?", DOCKERFILE, re.MULTILINE)
     assert {image for image, _ in stages} == {"${PYTHON_IMAGE}"}
     assert set(re.findall(r"--from=(\S+)", DOCKERFILE)) <= {name for _, name in stages}
@@ -81,7 +81,7 @@ def test_the_base_image_is_pinned_by_digest() -> None:
 
 
 def test_every_action_of_the_workflows_is_pinned_by_commit() -> None:
-    """A tag can be moved to another commit; the version stands beside it for people."""
+    """A tag can be moved to another commit; a comment names the version for people."""
     used = [
         line.partition("uses: ")[2]
         for path in (ROOT / ".github" / "workflows").glob("*.yaml")
@@ -100,7 +100,7 @@ def test_every_install_is_pinned_or_offline() -> None:
 
 
 def test_the_image_runs_as_nobody_and_without_a_shell() -> None:
-    """Its user is a number, as runAsNonRoot needs, and the command is a program with its arguments."""
+    """The image's user is a number, as runAsNonRoot needs, and the command is a program with its arguments."""
     assert re.search(r"^USER 65532:65532$", DOCKERFILE, re.MULTILINE)
     assert re.search(r'^CMD \["hookwright-operator"\]$', DOCKERFILE, re.MULTILINE)
     scripts = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]

@@ -1,4 +1,4 @@
-"""Who does what: one process on SQLite; on PostgreSQL several that do everything, or delivery in a Deployment apart."""
+"""Layouts: one process on SQLite; on PostgreSQL several that do everything, or a separate Deployment for delivery."""
 
 import json
 import subprocess
@@ -43,7 +43,7 @@ def _names(objects: list[Object], kind: str) -> set[str]:
     ],
 )
 def test_the_values_say_how_many_pods_there_are(chart: Chart, values: Object, pods: dict[str, int | None]) -> None:
-    """An autoscaled Deployment has no number of its own, which each upgrade would set anew."""
+    """An autoscaled Deployment has no replica count, because each upgrade would reset it."""
     assert _deployments(chart.objects(values)) == {**pods, "api": 1}
 
 
@@ -58,7 +58,7 @@ def test_the_values_say_how_many_pods_there_are(chart: Chart, values: Object, po
 def test_every_role_is_with_somebody_and_every_process_has_a_name(
     chart: Chart, values: Object, roles: dict[str, str]
 ) -> None:
-    """The roles follow from the layout, and a pod's name is the name of its process, which no other pod has."""
+    """The roles follow from the layout, and the pod's unique name is the replica's name."""
     objects = chart.objects(values)
     for component, expected in roles.items():
         assert environment(objects, component)["HOOKWRIGHT_ROLES"] == expected
@@ -69,7 +69,7 @@ def test_every_role_is_with_somebody_and_every_process_has_a_name(
 
 @pytest.mark.parametrize("separate", [False, True])
 def test_one_address_takes_events_in_whatever_the_layout(chart: Chart, *, separate: bool) -> None:
-    """Producers and the API call hookwright-operator, which leads to the pods that listen, and a policy lets them."""
+    """Producers and the API call hookwright-operator, which selects the pods that listen, and a policy allows it."""
     objects = chart.objects(_postgres(separate=separate))
     service = named(objects, "Service", "hookwright-operator")
     component = service["spec"]["selector"][COMPONENT]
@@ -92,7 +92,7 @@ def test_one_address_takes_events_in_whatever_the_layout(chart: Chart, *, separa
 
 @pytest.mark.parametrize("separate", [False, True])
 def test_every_pod_is_scraped_once(chart: Chart, *, separate: bool) -> None:
-    """Each ServiceMonitor finds one Service, by its labels, and that leads to the pods of one Deployment."""
+    """Each ServiceMonitor selects one Service by its labels, and the Service selects the pods of one Deployment."""
     objects = chart.objects(_postgres(separate=separate))
     scraped = []
     for monitor in of_kind(objects, "ServiceMonitor"):
@@ -115,12 +115,12 @@ def test_every_pod_is_scraped_once(chart: Chart, *, separate: bool) -> None:
     ],
 )
 def test_several_pods_are_evicted_one_at_a_time(chart: Chart, values: Object, budgets: set[str]) -> None:
-    """A single pod has no budget, which would only keep a drain waiting."""
+    """A single pod has no budget, because it would only block a drain."""
     assert _names(chart.objects(values), "PodDisruptionBudget") == budgets
 
 
 def test_an_end_is_told_to_the_network_before_the_intake_closes(chart: Chart) -> None:
-    """On PostgreSQL a pod that takes in waits until nobody is led to it; who takes nothing in does not."""
+    """On PostgreSQL a pod with the intake waits until no traffic is routed to it; a pod without it does not wait."""
     separate = chart.objects(_postgres(separate=True))
     assert container(separate, "delivery")["lifecycle"] == {"preStop": {"sleep": {"seconds": 5}}}
     assert "lifecycle" in container(chart.objects(POSTGRES), "operator")
@@ -129,7 +129,7 @@ def test_an_end_is_told_to_the_network_before_the_intake_closes(chart: Chart) ->
 
 
 def test_delivery_is_as_the_operator_where_nothing_else_is_said(chart: Chart) -> None:
-    """One value after the other is taken over or replaced, and never mixed."""
+    """Each value is either inherited or replaced, and never merged."""
     values = {
         **_postgres(separate=True, nodeSelector={"network": "fast"}, startupSeconds=7),
         "operator": {
@@ -154,7 +154,7 @@ def test_delivery_is_as_the_operator_where_nothing_else_is_said(chart: Chart) ->
 @pytest.mark.parametrize(("separate", "target"), [(False, "hookwright-operator"), (True, "hookwright-delivery")])
 @pytest.mark.parametrize("keda", [False, True])
 def test_the_autoscaler_moves_who_delivers(chart: Chart, *, separate: bool, keda: bool, target: str) -> None:
-    """One autoscaler, for the Deployment that delivers, between the bounds that were set."""
+    """The Deployment that delivers gets one autoscaler, with the configured bounds."""
     autoscaling: Object = {"enabled": True, "minReplicas": 3, "maxReplicas": 9}
     if keda:
         autoscaling["keda"] = {"enabled": True, "prometheusAddress": "http://prometheus:9090"}
@@ -171,7 +171,7 @@ def test_the_autoscaler_moves_who_delivers(chart: Chart, *, separate: bool, keda
 def test_only_what_more_pods_would_send_sooner_scales(
     chart: Chart, promtool: str, tmp_path: Path, told: tuple[int, int, int | None]
 ) -> None:
-    """The leader's number counts once, while something is late that its receiver takes; who is down scales nothing."""
+    """The leader's gauge counts once, while a deliverable delivery is late; endpoints that are down scale nothing."""
     pending, late, counted = told
     autoscaling = {"enabled": True, "keda": {"enabled": True, "prometheusAddress": "http://prometheus:9090"}}
     (scaler,) = of_kind(chart.objects(_postgres(autoscaling=autoscaling)), "ScaledObject")
@@ -201,7 +201,7 @@ def test_only_what_more_pods_would_send_sooner_scales(
 
 
 def test_the_hint_at_the_end_names_every_deployment(chart: Chart) -> None:
-    """NOTES.txt waits for all there are, and sends producers to the one address."""
+    """NOTES.txt waits for all Deployments, and names the one address for producers."""
     done = chart.run(
         "install", "hookwright", str(CHART), "--dry-run=client", values=_postgres(separate=True, replicas=2)
     )

@@ -1,4 +1,4 @@
-"""Impossible combinations are refused before anything is installed, with a sentence that says what would be right."""
+"""Impossible combinations of values are refused before the installation, with a message that names the correct form."""
 
 import pytest
 from chart.charting import Chart, Object
@@ -116,16 +116,16 @@ MISTYPED: dict[str, tuple[Object, str]] = {
 
 @pytest.mark.parametrize(("values", "sentence"), REFUSED.values(), ids=REFUSED)
 def test_an_impossible_combination_is_refused_with_a_sentence(chart: Chart, values: Object, sentence: str) -> None:
-    """The message names the value and what would be right."""
+    """The message names the value and the correct form."""
     assert sentence in chart.refusal(values)
 
 
 @pytest.mark.parametrize(("values", "name"), MISTYPED.values(), ids=MISTYPED)
 def test_a_mistyped_value_is_refused_by_its_name(chart: Chart, values: Object, name: str) -> None:
-    """values.schema.json knows every value: nothing that is misspelt is passed over."""
+    """values.schema.json lists every value, so that a misspelt one is an error."""
     assert name in chart.refusal(values)
 
 
 def test_a_refusal_keeps_the_password_to_itself(chart: Chart) -> None:
-    """An URL with a password is not repeated where it is refused."""
+    """The message does not repeat a URL with a password."""
     assert "hunter2" not in chart.refusal({"settings": {"databaseUrl": "postgresql://u:hunter2@host/db"}})

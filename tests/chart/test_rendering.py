@@ -1,7 +1,7 @@
-"""What the chart renders is what a real API server takes: strictly, unknown fields refused, no warning.
+"""A real API server accepts everything that the chart renders: strictly, unknown fields refused, no warning.
 
-An API server and not kubeconform, whose schemas have to be downloaded: it is the real thing, it knows our kinds and
-the rules in them, admission judges the pods, and it is there without a network.
+The tests use an API server and not kubeconform, whose schemas have to be downloaded. The API server knows
+Hookwright's kinds and their rules, its admission checks the pods, and it needs no network.
 """
 
 import subprocess
@@ -155,7 +155,7 @@ def test_lint_has_nothing_to_say(chart: Chart, values: Object) -> None:
 
 
 def test_the_api_server_would_refuse_a_mistake(chart: Chart, served: Cluster, restricted: str) -> None:
-    """The check above catches a misspelt field, and a pod that is not restricted."""
+    """The check above finds a misspelt field, and a pod that is not restricted."""
     text = chart.text(namespace=restricted)
     with pytest.raises(AssertionError, match="field not declared in schema"):
         _accepted(served, text.replace("terminationGracePeriodSeconds", "terminationGraceSeconds"), restricted)
@@ -164,7 +164,7 @@ def test_the_api_server_would_refuse_a_mistake(chart: Chart, served: Cluster, re
 
 
 def test_the_operator_on_sqlite_is_replaced_and_never_doubled(chart: Chart) -> None:
-    """Two processes must not have the database: Recreate on SQLite, a rolling update on PostgreSQL."""
+    """Two processes must not use the SQLite file: Recreate on SQLite, a rolling update on PostgreSQL."""
     strategies = [
         named(chart.objects(values), "Deployment", "hookwright-operator")["spec"]["strategy"]["type"]
         for values in ({}, POSTGRES)
@@ -192,7 +192,7 @@ def test_the_kubelet_kills_no_earlier_than_a_pod_is_done(
 
 
 def test_uninstalling_keeps_resources_and_deliveries(chart: Chart) -> None:
-    """CRDs, the database and an organization are marked to be kept; deleting a CRD would delete every endpoint."""
+    """CRDs, the database and an organization are kept, because deleting a CRD would delete every endpoint."""
     objects = chart.objects({"firstOrganization": {"name": "acme"}})
     kept = {
         (document["kind"], document["metadata"]["name"])
@@ -208,7 +208,7 @@ def test_uninstalling_keeps_resources_and_deliveries(chart: Chart) -> None:
 
 
 def test_the_password_of_the_database_stays_in_its_secret(chart: Chart) -> None:
-    """The URLs come by reference, each to the one process that needs it."""
+    """Each URL comes from a Secret reference, and only the process that needs it gets it."""
     objects = chart.objects({**POSTGRES, **REDIS})
     references = {
         (component, item["name"], item["valueFrom"]["secretKeyRef"]["name"])
@@ -223,7 +223,7 @@ def test_the_password_of_the_database_stays_in_its_secret(chart: Chart) -> None:
 
 
 def test_every_object_says_whose_it_is(chart: Chart) -> None:
-    """The standard labels stand on every object, and the component on what belongs to one."""
+    """Every object has the standard labels, and objects of one component have its label."""
     objects = chart.objects(EVERYTHING)
     for document in objects:
         labels = document["metadata"]["labels"]
@@ -236,7 +236,7 @@ def test_every_object_says_whose_it_is(chart: Chart) -> None:
 
 
 def test_the_rule_for_prometheus_is_sound(chart: Chart, promtool: str, tmp_path: Path) -> None:
-    """Prometheus takes the groups as they come out of the chart; without an API, nobody is paged for it."""
+    """Prometheus accepts the groups as rendered; without an API, no alert about it exists."""
     rules = tmp_path / "rules.yaml"
     for enabled in (True, False):
         values = {"api": {"enabled": enabled}, "metrics": {"prometheusRule": {"enabled": True}}}
@@ -248,6 +248,6 @@ def test_the_rule_for_prometheus_is_sound(chart: Chart, promtool: str, tmp_path:
 
 
 def test_services_do_not_leak_into_the_settings(chart: Chart) -> None:
-    """For a Service hookwright-api Kubernetes would set HOOKWRIGHT_API_PORT=tcp://…, which is a setting of ours."""
+    """For a Service hookwright-api Kubernetes would set HOOKWRIGHT_API_PORT=tcp://…, which is also a setting."""
     for deployment in of_kind(chart.objects(), "Deployment"):
         assert deployment["spec"]["template"]["spec"]["enableServiceLinks"] is False

@@ -1,4 +1,4 @@
-"""The chart grants what development and its tests run with: no more, no less."""
+"""The chart grants the same rights as development and its tests use: no more, no less."""
 
 from collections.abc import Iterable
 
@@ -16,7 +16,7 @@ SEPARATE: Object = {**POSTGRES, "delivery": {"separate": True}}
 
 
 def _rules(roles: Iterable[Object]) -> set[Grant]:
-    """Return what roles grant: in which namespace ("" everywhere), on which group and resource, which verb."""
+    """Return what roles grant: namespace ("" for all), group and resource, verb."""
     return {
         (role["metadata"].get("namespace", ""), group, resource, verb)
         for role in roles
@@ -28,7 +28,7 @@ def _rules(roles: Iterable[Object]) -> set[Grant]:
 
 
 def _granted(objects: list[Object], account: str) -> set[Grant]:
-    """Return what a ServiceAccount is granted, following the bindings."""
+    """Return what a ServiceAccount is granted through its bindings."""
     roles = []
     for binding in of_kind(objects, "RoleBinding", "ClusterRoleBinding"):
         if any(subject["name"] == account for subject in binding["subjects"]):
@@ -59,7 +59,7 @@ def _development() -> list[Object]:
 def test_the_chart_grants_what_development_runs_with(
     chart: Chart, account: str, values: Object, without: set[str]
 ) -> None:
-    """A ServiceAccount has the rules of the manifests, to the verb, but for what it does not do in this layout."""
+    """A ServiceAccount has exactly the rules of the manifests, except those that this layout does not need."""
     granted = _granted(chart.objects(values), account)
     assert granted
     assert granted == {grant for grant in _granted(_development(), account) if grant[2] not in without}
@@ -77,13 +77,13 @@ def test_producers_get_what_development_gives_them(chart: Chart) -> None:
 
 
 def test_a_pod_that_delivers_alone_writes_nothing(chart: Chart) -> None:
-    """What sends to the internet can ask who calls, and read; it can change nothing in the cluster."""
+    """A pod that sends to the internet can review tokens and read; it can change nothing in the cluster."""
     granted = _granted(chart.objects(SEPARATE), "hookwright-delivery")
     assert {resource for _, _, resource, verb in granted if verb not in ("get", "list", "watch")} == REVIEWS
 
 
 def test_with_namespaces_to_serve_nothing_is_granted_elsewhere(chart: Chart) -> None:
-    """Roles in the served namespaces and the installation's own replace the ClusterRole; reviews are left in it."""
+    """Roles in the served namespaces and the installation's own replace the ClusterRole, which keeps only reviews."""
     objects = chart.objects({**SEPARATE, "settings": {"watchNamespaces": ["acme", "globex"]}})
     everywhere = {account: _granted(chart.objects(SEPARATE), account) for account in SUBJECTS}
     for account in SUBJECTS:
@@ -98,14 +98,14 @@ def test_with_namespaces_to_serve_nothing_is_granted_elsewhere(chart: Chart) -> 
 
 
 def test_the_api_reads_no_secret_outside_its_own_namespace(chart: Chart) -> None:
-    """What faces the internet can see users and session keys alone, however many namespaces are served."""
+    """The API is open to the internet. It can read only users and session keys, for any number of served namespaces."""
     for served in ([], ["acme", "globex"]):
         granted = _granted(chart.objects({"settings": {"watchNamespaces": served}}), "hookwright-api")
         assert {namespace for namespace, _, resource, _ in granted if resource == "secrets"} == {"hookwright-system"}
 
 
 def test_tenants_view_and_edit_by_the_clusters_own_roles(chart: Chart) -> None:
-    """The aggregated roles let nobody read signing secrets or the delivery log, which is said by a subresource."""
+    """The aggregated roles do not allow reading signing secrets or the delivery log, which are subresources."""
     aggregated = [
         role
         for role in of_kind(chart.objects(), "ClusterRole")

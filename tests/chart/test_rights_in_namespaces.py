@@ -1,4 +1,4 @@
-"""With `settings.watchNamespaces`, Roles in the served namespaces are enough for everything that there is to do."""
+"""With `settings.watchNamespaces`, Roles in the served namespaces are sufficient for all work."""
 
 import json
 from collections.abc import Iterator
@@ -27,7 +27,7 @@ RBAC = ("ServiceAccount", "Role", "RoleBinding", "ClusterRole", "ClusterRoleBind
 
 @pytest.fixture
 def plane(assets: Assets, chart: Chart) -> Iterator[ControlPlane]:
-    """A control plane with the chart's rights alone, for two namespaces."""
+    """Yield a control plane on which only the chart's rights for two namespaces exist."""
     values = {
         "database": {"existingSecret": {"name": "store"}},
         "delivery": {"separate": True},
@@ -46,13 +46,13 @@ def plane(assets: Assets, chart: Chart) -> Iterator[ControlPlane]:
 
 @pytest.fixture
 def database() -> Iterator[str]:
-    """The URL of an empty database."""
+    """Yield the URL of an empty database."""
     with postgres_server() as server:
         yield server.new_database("hookwright")
 
 
 def test_roles_are_enough(plane: ControlPlane, database: str, tmp_path: Path) -> None:
-    """The whole story in two namespaces, with delivery apart: no request is denied."""
+    """The main scenario runs in two namespaces with separate delivery, and no request is denied."""
     settings = {
         **ACCELERATED,
         "HOOKWRIGHT_DATABASE_URL": database,

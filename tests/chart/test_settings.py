@@ -1,4 +1,4 @@
-"""Every setting of both processes is a value of the chart, and arrives as it was written."""
+"""Every setting of both processes is a value of the chart, and reaches the process unchanged."""
 
 from typing import Any
 
@@ -35,7 +35,7 @@ CHOSEN: dict[str, Any] = {
 
 
 def _started(monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], process: type[BaseSettings]) -> BaseSettings:
-    """Return the settings that a process started with these variables would have."""
+    """Return the settings of a process that starts with these variables."""
     with monkeypatch.context() as patched:
         for name, value in variables.items():
             patched.setenv(name, value)
@@ -66,13 +66,13 @@ def test_a_new_setting_changes_what_is_generated() -> None:
 def test_an_installation_as_it_is_runs_with_the_defaults(
     chart: Chart, monkeypatch: pytest.MonkeyPatch, component: str, process: type[BaseSettings]
 ) -> None:
-    """The values are the processes' own defaults, written out; only what depends on the release differs."""
+    """The values are the processes' own defaults; only those that depend on the release differ."""
     started = _started(monkeypatch, environment(chart.objects(namespace="hookwright-system"), component), process)
     assert started == process()
 
 
 def test_chosen_settings_arrive(chart: Chart, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Lists, large numbers, zero, false and durations reach the processes as they were meant."""
+    """Lists, large numbers, zero, false and durations reach the processes with their meaning."""
     objects = chart.objects({"settings": CHOSEN}, namespace="elsewhere")
     operator = _started(monkeypatch, environment(objects, "operator"), OperatorSettings)
     api = _started(monkeypatch, environment(objects, "api"), ApiSettings)

@@ -1,4 +1,4 @@
-"""Where helm and promtool come from, and what is said when they cannot be had."""
+"""Sources of helm and promtool, and the errors if they are not available."""
 
 import os
 from pathlib import Path
@@ -16,7 +16,7 @@ def _program(path: Path, text: str) -> Path:
 
 
 def test_a_helm_of_ones_own_is_taken(tmp_path: Path) -> None:
-    """HOOKWRIGHT_HELM names it; a path that is no executable is refused by the variable's name."""
+    """HOOKWRIGHT_HELM names it; the error for a path that is no executable names the variable."""
     helm = _program(tmp_path / "helm", "true")
     assert acquire_tool(HELM, {"HOOKWRIGHT_HELM": str(helm)}) == helm
     with pytest.raises(ToolError, match="HOOKWRIGHT_HELM"):
@@ -24,7 +24,7 @@ def test_a_helm_of_ones_own_is_taken(tmp_path: Path) -> None:
 
 
 def test_a_tool_is_built_once(tmp_path: Path) -> None:
-    """The first call builds at the pinned version, into the cache; the second finds it and needs no Go."""
+    """The first call builds the pinned version into the cache; the second finds it and needs no Go."""
     _program(
         tmp_path / "bin" / "go", f'echo "$@" >{tmp_path}/asked; echo built >"$GOBIN/helm"; chmod 755 "$GOBIN/helm"'
     )
@@ -36,7 +36,7 @@ def test_a_tool_is_built_once(tmp_path: Path) -> None:
 
 
 def test_a_build_that_fails_leaves_nothing(tmp_path: Path) -> None:
-    """The error ends with what Go said, and the cache holds no half of a tool."""
+    """The error ends with Go's output, and the cache contains no partial tool."""
     _program(tmp_path / "bin" / "go", 'echo half >"$GOBIN/helm"; echo "no such module"; exit 1')
     environ = {"XDG_CACHE_HOME": str(tmp_path / "cache"), "PATH": f"{tmp_path}/bin:{os.environ['PATH']}"}
     with pytest.raises(ToolError, match="no such module"):
@@ -45,7 +45,7 @@ def test_a_build_that_fails_leaves_nothing(tmp_path: Path) -> None:
 
 
 def test_without_go_the_error_says_what_to_install(tmp_path: Path) -> None:
-    """Tools and modules alike."""
+    """The error is the same for tools and modules."""
     environ = {"XDG_CACHE_HOME": str(tmp_path), "PATH": str(tmp_path)}
     with pytest.raises(ToolError, match="install Go"):
         acquire_tool(HELM, environ)
@@ -54,7 +54,7 @@ def test_without_go_the_error_says_what_to_install(tmp_path: Path) -> None:
 
 
 def test_without_root_the_error_names_the_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody but root may install packages; who is not, is told which one is needed."""
+    """Only root may install packages; other users get an error that names the package."""
     _program(tmp_path / "apt-get", "exit 1")
     monkeypatch.setattr("os.geteuid", lambda: 1000)
     with pytest.raises(ToolError, match="apt-get install prometheus"):

@@ -1,4 +1,4 @@
-"""At uninstall, endpoints that stay lose our finalizer, for nobody would be there to take it away."""
+"""At uninstall, endpoints that remain lose Hookwright's finalizer, because no operator is left to remove it."""
 
 import json
 import os
@@ -52,7 +52,7 @@ def _run(cluster: Cluster, chart: Chart, namespace: str, folder: Path) -> subpro
 def test_uninstalling_lets_endpoints_go_and_leaves_what_is_not_ours(
     control_plane: Cluster, chart: Chart, namespace: str, tmp_path: Path
 ) -> None:
-    """Our finalizer goes, another's stays; the endpoints stay as well, and can be deleted."""
+    """Hookwright's finalizer is removed, another one stays; the endpoints stay too, and can be deleted."""
     ours, theirs = "hookwright.dev/deliveries", "example.com/theirs"
     for body in (PROJECT, _endpoint("plain"), _endpoint("held", ours), _endpoint("shared", theirs, ours)):
         control_plane.kubectl("create", "-n", namespace, "-f", "-", stdin=json.dumps(body))
@@ -78,7 +78,7 @@ def test_uninstalling_lets_endpoints_go_and_leaves_what_is_not_ours(
 
 
 def test_a_refusal_is_told(control_plane: Cluster, chart: Chart, namespace: str, tmp_path: Path) -> None:
-    """Without the right to list, the program says so and fails, and so does the uninstallation."""
+    """Without the right to list, the program reports the error and fails, and so does the uninstallation."""
     assert _run(control_plane, chart, namespace, tmp_path).returncode == 0
     control_plane.kubectl("delete", "rolebinding", "hookwright-uninstall", "-n", namespace)
     source = (CHART / "files" / "release_finalizers.py").read_text()
