@@ -1,4 +1,4 @@
-"""What every test may use: one cluster for the whole session, a namespace for each test, and evidence when one fails.
+"""Fixtures of all tests: one cluster for the session, a namespace for each test, and evidence when a test fails.
 
 The cluster is a control plane started here, or the one that ``HOOKWRIGHT_TEST_KUBECONFIG`` names.
 """
@@ -22,19 +22,19 @@ CRDS = Path(__file__).resolve().parents[1] / "crds"
 END_TO_END = Path(__file__).resolve().parent / "e2e"
 KUBECONFIG_VARIABLE = "HOOKWRIGHT_TEST_KUBECONFIG"
 
-# A busy machine is no fault: what must be fast has a benchmark.
+# A busy machine is no error: benchmarks measure speed.
 settings.register_profile("unhurried", deadline=None)
 settings.load_profile("unhurried")
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Leave out the end-to-end suite unless it is named: it needs a cluster with nodes, and an image (`make e2e`)."""
+    """Skip the end-to-end suite unless it is named, because it needs a cluster with nodes and an image (`make e2e`)."""
     named = [(config.invocation_params.dir / argument.partition("::")[0]).resolve() for argument in config.args]
     return (collection_path == END_TO_END and not any(path.is_relative_to(END_TO_END) for path in named)) or None
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Fetch or build the binaries before the first test: that can take minutes, and no test's time limit covers it."""
+    """Fetch or build the binaries before the first test, because it can take minutes and no time limit covers it."""
     wanted = any("assets" in getattr(item, "fixturenames", ()) for item in session.items)
     if wanted and not session.config.option.collectonly:
         with uncaptured(session.config):
@@ -43,7 +43,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 @pytest.fixture(scope="session")
 def assets() -> Assets:
-    """The control plane's binaries."""
+    """Return the control plane's binaries."""
     return acquire()
 
 
@@ -51,7 +51,7 @@ def assets() -> Assets:
 def control_plane(
     assets: Assets, pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Cluster]:
-    """The session's cluster, serving the kinds of ``crds/``."""
+    """Yield the session's cluster, which serves the kinds of ``crds/``."""
     crds = CRDS if any(CRDS.glob("*.yaml")) else None
     if kubeconfig := os.environ.get(KUBECONFIG_VARIABLE):
         cluster = Cluster.existing(Path(kubeconfig), tmp_path_factory.mktemp("cluster"))
@@ -73,7 +73,7 @@ def kubectl(control_plane: Cluster) -> Kubectl:
 
 @pytest.fixture
 def namespace(kubectl: Kubectl) -> Iterator[str]:
-    """The name of a namespace that this test has to itself."""
+    """Yield the name of a namespace for this test only."""
     name = f"test-{uuid4().hex[:8]}"
     kubectl("create", "namespace", name)
     yield name
@@ -104,6 +104,6 @@ def _objects(cluster: Cluster, namespace: str) -> str:
 
 
 def uncaptured(config: pytest.Config) -> AbstractContextManager[None]:
-    """Let a progress display through to the terminal."""
+    """Return a context in which a progress display reaches the terminal."""
     capture = config.pluginmanager.getplugin("capturemanager")
     return capture.global_and_fixture_disabled() if isinstance(capture, CaptureManager) else nullcontext()

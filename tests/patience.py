@@ -1,4 +1,4 @@
-"""How long a test waits for an event that must happen, on a machine that does other work too."""
+"""Time limits of tests for an event that must happen, on a machine that does other work too."""
 
 import time
 from typing import Final
@@ -9,10 +9,10 @@ _SAMPLE: Final = 0.05
 
 
 def busy_seconds(quiet: float) -> float:
-    """Return how long something may take now that may take ``quiet`` seconds on a quiet machine.
+    """Return the time limit on this machine for an operation that takes ``quiet`` seconds on a quiet machine.
 
     The measure is how much time passes while this thread computes for 50 ms: 50 ms on a quiet machine. Several
-    processes work one after the other on what a test waits for, and each may wait for a processor, so the excess counts
+    processes take part in the operation one after another, and each may wait for a processor, so the excess counts
     three times.
     """
     began, used = time.monotonic(), time.thread_time()

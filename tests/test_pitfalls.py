@@ -1,4 +1,4 @@
-"""Every rule of docs/pitfalls.md has tests that exist, and the rules about the code's own shape hold."""
+"""Every rule of docs/pitfalls.md has tests that exist, and the rules about the structure of the code are kept."""
 
 import ast
 import re
@@ -17,20 +17,20 @@ TEST = re.compile(r"`(tests/[\w/]+\.py)::(test_\w+)`")
 
 
 def parsed(folder: str) -> Iterator[tuple[Path, ast.Module]]:
-    """The modules below a folder of the repository."""
+    """Yield the modules below a folder of the repository."""
     for path in sorted((ROOT / folder).rglob("*.py")):
         yield path, ast.parse(path.read_text(), str(path))
 
 
 def calls(tree: ast.AST, *names: str) -> list[int]:
-    """The lines in which one of these is called, written as it is in the source."""
+    """Return the lines in which one of these is called, written as in the source."""
     found = (node for node in ast.walk(tree) if isinstance(node, ast.Call))
     return [node.lineno for node in found if ast.unparse(node.func) in names]
 
 
 @pytest.mark.parametrize("row", ROWS, ids=[row.split("|")[2].strip()[:60] for row in ROWS])
 def test_every_rule_has_tests_that_exist(row: str) -> None:
-    """A rule whose test was renamed or removed is a rule that nobody keeps."""
+    """A rule whose test was renamed or removed is not checked any more."""
     named = TEST.findall(row)
     assert named, f"no test is named for: {row}"
     for path, name in named:
@@ -40,17 +40,17 @@ def test_every_rule_has_tests_that_exist(row: str) -> None:
 
 
 def test_the_table_is_whole() -> None:
-    """38 rules; a row that is lost in an edit would be lost silently."""
+    """The table has 38 rules, so an edit cannot remove one unnoticed."""
     assert len(ROWS) == 38
 
 
 def test_the_references_are_what_the_code_says() -> None:
-    """Settings and metrics are described by what the code declares, and the pages are current."""
+    """The descriptions of settings and metrics come from the code, and the pages are current."""
     assert reference.main(["--check"]) == 0
 
 
 def test_handlers_are_thin_and_return_nothing() -> None:
-    """Kopf files what a handler returns under the object's status; and what is long in a handler cannot be tested."""
+    """Kopf stores a handler's return value in the object's status, and a long handler cannot be tested."""
     tree = ast.parse(Path(handlers.__file__).read_text())
     decorated = [
         node
@@ -65,7 +65,7 @@ def test_handlers_are_thin_and_return_nothing() -> None:
 
 
 def test_kopf_keeps_no_progress_in_any_object() -> None:
-    """Only what watches is registered: creation, update and deletion handlers are what kopf keeps progress for."""
+    """Only watches are registered, because kopf stores progress for creation, update and deletion handlers."""
     allowed = {"kopf.on.event", "kopf.on.login", "kopf.on.startup", "kopf.on.cleanup"}
     used = set()
     for _, tree in parsed("operator/hookwright_operator"):
@@ -80,7 +80,7 @@ def test_kopf_keeps_no_progress_in_any_object() -> None:
 
 
 def test_no_test_is_skipped() -> None:
-    """What a test needs is always there: a skipped test says nothing and looks green."""
+    """Everything that a test needs is always present, because a skipped test looks like a passed one."""
     marks = {"pytest.mark.skip", "pytest.mark.skipif", "pytest.mark.xfail"}
     for path, tree in parsed("tests"):
         assert not calls(tree, "pytest.skip", "pytest.importorskip", "pytest.xfail", *marks), path

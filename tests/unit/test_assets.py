@@ -1,4 +1,4 @@
-"""Where the control plane's binaries come from, and in which order."""
+"""Sources of the control plane's binaries, and their order."""
 
 import gzip
 import hashlib
@@ -38,15 +38,15 @@ CLOSED_NETWORK = Releases("http://127.0.0.1:9", "http://127.0.0.1:9", "linux", "
 
 
 class QuietHandler(SimpleHTTPRequestHandler):
-    """Serves files and says nothing about it."""
+    """File server without log output."""
 
     def log_message(self, *_: object) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
 
 @pytest.fixture
 def module(tmp_path: Path) -> Path:
-    """A Go module's sources, as far as the cache looks at them."""
+    """Return a Go module with the source files that the cache key uses."""
     folder = tmp_path / "module"
     folder.mkdir()
     for name in ("main.go", "go.mod", "go.sum"):
@@ -56,7 +56,7 @@ def module(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def site(tmp_path: Path) -> Iterator[tuple[Path, Releases]]:
-    """A server of releases, with the folder it serves: each part is a script that tells its own name."""
+    """Yield a release server with the folder it serves; each part is a script that prints its own name."""
     root = tmp_path / "site"
     publish_kubernetes(root)
     publish_etcd(root)
@@ -71,12 +71,12 @@ def site(tmp_path: Path) -> Iterator[tuple[Path, Releases]]:
 
 
 def script(part: str) -> bytes:
-    """Return an executable's content that tells which part it stands for."""
+    """Return an executable that prints the part's name."""
     return f"#!/bin/sh\necho {part} $@\n".encode()
 
 
 def publish_kubernetes(root: Path) -> None:
-    """Lay out a release of the Kubernetes parts with their checksums."""
+    """Write a release of the Kubernetes parts with their checksums."""
     folder = root / "kubernetes" / KUBERNETES_VERSION / "bin" / "linux" / "amd64"
     folder.mkdir(parents=True)
     for part in PARTS[1:]:
@@ -85,7 +85,7 @@ def publish_kubernetes(root: Path) -> None:
 
 
 def publish_etcd(root: Path) -> None:
-    """Lay out a release of etcd: an archive, and the checksums of all archives in one file."""
+    """Write a release of etcd: an archive, and the checksums of all archives in one file."""
     folder = root / "etcd" / ETCD_VERSION
     folder.mkdir(parents=True)
     name = f"etcd-{ETCD_VERSION}-linux-amd64"
@@ -113,7 +113,7 @@ def complete_folder(folder: Path) -> Path:
 
 
 def environment(tmp_path: Path, go: str | None = None) -> dict[str, str]:
-    """Return an environment with a cache of its own and with ``go`` as the only Go there is."""
+    """Return an environment with its own cache and with ``go`` as the only Go."""
     tools = tmp_path / "tools"
     tools.mkdir(exist_ok=True)
     if go is not None:
@@ -123,18 +123,18 @@ def environment(tmp_path: Path, go: str | None = None) -> dict[str, str]:
 
 
 def output(*argv: str | Path) -> str:
-    """Return what a program prints."""
+    """Return the output of a program."""
     return subprocess.run(argv, capture_output=True, text=True, check=True).stdout.strip()
 
 
 def cached(environ: dict[str, str]) -> list[str]:
-    """Return the names in the cache, locks apart."""
+    """Return the names in the cache, except locks."""
     folder = Path(environ["XDG_CACHE_HOME"]) / "hookwright"
     return [path.name for path in folder.iterdir() if path.suffix != ".lock"]
 
 
 def test_a_folder_named_by_the_environment_comes_first(tmp_path: Path, module: Path) -> None:
-    """HOOKWRIGHT_KUBE_ASSETS beats KUBEBUILDER_ASSETS, and both beat the cache."""
+    """HOOKWRIGHT_KUBE_ASSETS overrides KUBEBUILDER_ASSETS, and both override the cache."""
     environ = environment(tmp_path)
     complete_folder(cache_folder(environ, module) / "bin")
     ours, others = complete_folder(tmp_path / "ours"), complete_folder(tmp_path / "others")
@@ -149,7 +149,7 @@ def test_a_folder_named_by_the_environment_comes_first(tmp_path: Path, module: P
 
 
 def test_an_incomplete_folder_is_refused_by_name(tmp_path: Path, module: Path) -> None:
-    """A folder named for us with gaps is an error that tells them, although the cache could help."""
+    """A folder that HOOKWRIGHT_KUBE_ASSETS names must be complete; the error names the missing parts."""
     variable = "HOOKWRIGHT_KUBE_ASSETS"
     environ = environment(tmp_path)
     complete_folder(cache_folder(environ, module) / "bin")
@@ -163,7 +163,7 @@ def test_an_incomplete_folder_is_refused_by_name(tmp_path: Path, module: Path) -
 def test_an_incomplete_folder_of_other_projects_is_passed_over(
     tmp_path: Path, module: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """KUBEBUILDER_ASSETS is often set for envtest, whose downloads lack one part: the next way is taken, and told."""
+    """KUBEBUILDER_ASSETS is often set for envtest, whose downloads lack one part; a log line names the next source."""
     environ = environment(tmp_path)
     cache = complete_folder(cache_folder(environ, module) / "bin")
     folder = complete_folder(tmp_path / "envtest")
@@ -173,7 +173,7 @@ def test_an_incomplete_folder_of_other_projects_is_passed_over(
 
 
 def test_a_complete_cache_needs_neither_network_nor_go(tmp_path: Path, module: Path) -> None:
-    """The second run is a matter of looking."""
+    """The second run only checks the cache."""
     environ = environment(tmp_path)
     folder = complete_folder(cache_folder(environ, module) / "bin")
     assert acquire(environ, module=module, releases=CLOSED_NETWORK).kubectl == folder / "kubectl"
@@ -182,7 +182,7 @@ def test_a_complete_cache_needs_neither_network_nor_go(tmp_path: Path, module: P
 def test_official_releases_come_before_a_build(
     tmp_path: Path, module: Path, site: tuple[Path, Releases], capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Where releases can be reached, all four parts are fetched, executable, and Go is left alone."""
+    """If releases can be reached, all four parts are fetched and executable, and Go is not called."""
     environ = environment(tmp_path, FAKE_GO)
     assets = acquire(environ, module=module, releases=site[1])
     assert output(*assets.etcd, "--version") == "etcd --version"
@@ -207,7 +207,7 @@ def test_without_releases_go_builds_one_binary_for_all(tmp_path: Path, module: P
 
 
 def test_two_at_once_build_once(tmp_path: Path, module: Path) -> None:
-    """The second waits for the first and takes what it built."""
+    """The second process waits for the first and uses its build."""
     environ = environment(tmp_path, FAKE_GO)
     callers = [subprocess.Popen([sys.executable, "-c", ACQUIRE, module], env=environ) for _ in range(2)]
     assert [caller.wait(30) for caller in callers] == [0, 0]
@@ -215,7 +215,7 @@ def test_two_at_once_build_once(tmp_path: Path, module: Path) -> None:
 
 
 def test_changed_sources_mean_another_cache(tmp_path: Path, module: Path) -> None:
-    """A cache never serves what other sources were built into."""
+    """A cache is used only for the sources from which it was built."""
     environ = environment(tmp_path)
     names = {cache_folder(environ, module).name}
     for name in ("main.go", "go.mod", "go.sum"):
@@ -226,7 +226,7 @@ def test_changed_sources_mean_another_cache(tmp_path: Path, module: Path) -> Non
 
 
 def test_what_an_interrupted_run_left_is_replaced(tmp_path: Path, module: Path) -> None:
-    """Neither a half-filled cache nor a half-done build is taken for a whole one."""
+    """An incomplete cache or build is never used."""
     environ = environment(tmp_path, FAKE_GO)
     cache = cache_folder(environ, module)
     for leftover in (cache, cache.with_name(f"{cache.name}.part")):
@@ -237,7 +237,7 @@ def test_what_an_interrupted_run_left_is_replaced(tmp_path: Path, module: Path) 
 
 
 def test_without_any_way_the_error_tells_what_each_failed_on(tmp_path: Path, module: Path) -> None:
-    """Someone without network and Go learns which of the two to get, and the cache stays empty."""
+    """The error without network and Go names both, and the cache stays empty."""
     environ = environment(tmp_path)
     with pytest.raises(AssetsError) as caught:
         acquire(environ, module=module, releases=CLOSED_NETWORK)
@@ -247,7 +247,7 @@ def test_without_any_way_the_error_tells_what_each_failed_on(tmp_path: Path, mod
 
 
 def test_a_failed_build_tells_the_compiler_s_words(tmp_path: Path, module: Path) -> None:
-    """The error ends with what Go said, and the cache stays empty."""
+    """The error ends with Go's output, and the cache stays empty."""
     environ = environment(tmp_path, BROKEN_GO)
     with pytest.raises(AssetsError, match="no such thing"):
         acquire(environ, module=module, releases=CLOSED_NETWORK)
@@ -264,7 +264,7 @@ def test_a_failed_build_tells_the_compiler_s_words(tmp_path: Path, module: Path)
 def test_a_wrong_checksum_is_refused_and_leaves_nothing(
     tmp_path: Path, module: Path, site: tuple[Path, Releases], path: str
 ) -> None:
-    """What is not what was published is neither kept nor used, and the error names it."""
+    """A file that differs from the published one is neither kept nor used, and the error names it."""
     root, releases = site
     (root / path).write_bytes((root / path).read_bytes() + b"# tampered")
     (tmp_path / "scratch" / "bin").mkdir(parents=True)
@@ -277,7 +277,7 @@ def test_a_wrong_checksum_is_refused_and_leaves_nothing(
 
 
 def test_a_release_without_a_checksum_is_refused(tmp_path: Path, site: tuple[Path, Releases]) -> None:
-    """No published checksum, no download."""
+    """A part without a published checksum is not downloaded."""
     root, releases = site
     (root / "etcd" / ETCD_VERSION / "SHA256SUMS").write_text("")
     (tmp_path / "scratch" / "bin").mkdir(parents=True)
@@ -286,6 +286,6 @@ def test_a_release_without_a_checksum_is_refused(tmp_path: Path, site: tuple[Pat
 
 
 def test_a_machine_without_official_releases_falls_through(tmp_path: Path) -> None:
-    """The API server is published for Linux alone; elsewhere the download says so."""
+    """The API server is published for Linux only; elsewhere the error of the download says so."""
     with pytest.raises(DownloadError, match="linux, not darwin"):
         download(tmp_path, Releases(system="darwin"))

@@ -1,4 +1,4 @@
-"""What the budget of file descriptors promises: uses that add up, and words for a limit that is too small."""
+"""The budget of file descriptors: the uses fit together, and too small a limit has a clear error."""
 
 import os
 import resource
@@ -15,7 +15,7 @@ SMALL = budget(1024)
 
 @pytest.mark.parametrize("limit", [0, 100, 385, 1024, 4480, 20_000, 1_048_576])
 def test_the_uses_never_exceed_the_limit(limit: int) -> None:
-    """Two sockets for each attempt, the kept connections, the intake and the process itself fit together."""
+    """Two sockets for each attempt, the idle connections, the intake and the process itself fit together."""
     available = budget(limit)
     total = 2 * available.attempts + available.idle + available.intake
     assert total <= max(0, limit - OWN)
@@ -39,7 +39,7 @@ def test_a_declared_bound_that_does_not_fit_is_refused_with_both_values() -> Non
 
 
 def test_a_default_that_does_not_fit_is_lowered() -> None:
-    """An installation that sets nothing starts under a small limit too."""
+    """An installation without settings starts under a small limit too."""
     assert fit(1024, SMALL, declared=False) == SMALL.attempts == 160
 
 
@@ -72,14 +72,14 @@ def _operator(environment: dict[str, str], *, hard: int) -> subprocess.Completed
 
 
 def test_the_operator_refuses_to_start_with_a_bound_that_does_not_fit() -> None:
-    """The process ends with the sentence and status 2 before it opens anything."""
+    """The process exits with the sentence and status 2 before it opens anything."""
     ended = _operator({"HOOKWRIGHT_MAX_IN_FLIGHT": "1024"}, hard=1024)
     assert ended.returncode == 2
     assert ended.stderr.startswith("hookwright-operator: HOOKWRIGHT_MAX_IN_FLIGHT is 1024 and needs 4480 open files")
 
 
 def test_the_operator_raises_the_soft_limit_to_the_hard_limit() -> None:
-    """A small soft limit does not count."""
+    """A small soft limit makes no difference."""
     program = (
         "import resource; from hookwright_runtime.descriptors import raise_descriptor_limit; "
         "print(raise_descriptor_limit(), *resource.getrlimit(resource.RLIMIT_NOFILE))"

@@ -1,7 +1,7 @@
-"""What brings up a cluster for the end-to-end suite: in which order, with what, and what is taken away after a failure.
+"""Start of a cluster for the end-to-end suite: the order of commands, and the cleanup after a failure.
 
-The suite itself shows that the node works; Docker and kind are not everywhere, so programs in their place write down
-how they were called.
+The suite itself shows that the node works. Docker and kind are not available everywhere, so programs in their place
+record their calls.
 """
 
 import os
@@ -42,7 +42,7 @@ def _calls(folder: Path) -> list[str]:
 
 @pytest.fixture(autouse=True)
 def _own_signals() -> Iterator[None]:
-    """A command takes SIGTERM for itself; the tests that run after these have theirs back."""
+    """Restore the signal handlers, because a command handles SIGTERM itself."""
     before = signal.getsignal(signal.SIGTERM)
     yield
     signal.signal(signal.SIGTERM, before)
@@ -50,7 +50,7 @@ def _own_signals() -> Iterator[None]:
 
 @pytest.fixture
 def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder for temporary files, in which no node is up."""
+    """Return a folder for temporary files, in which no node is up."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     return tmp_path
 
@@ -58,7 +58,7 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_folder_without_commands_is_refused_with_what_would_do(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The sentence names what is missing and every other way; nothing is skipped."""
+    """The message names the missing commands and every other way; nothing is skipped."""
     assert main(["node", "--commands", str(tmp_path / "none")]) == 2
     told = capsys.readouterr().err
     for word in ("up, base-image, image, down", "NODE=", KUBECONFIG_VARIABLE, "make e2e-kind"):
@@ -66,7 +66,7 @@ def test_a_folder_without_commands_is_refused_with_what_would_do(
 
 
 def test_a_node_that_is_up_already_is_left_alone(temporary: Path) -> None:
-    """It is somebody's: the sentence says how to take it down, and no command runs."""
+    """The node may be in use: the message says how to remove it, and no command runs."""
     _programs(temporary, up="", base_image="", image="", down="")
     (temporary / "hookwright-node").mkdir()
     (temporary / "hookwright-node" / "pids").touch()
@@ -96,7 +96,7 @@ def _docker_and_kind(folder: Path, monkeypatch: pytest.MonkeyPatch, *, kind: str
 
 
 def test_kind_builds_creates_loads_and_deletes(temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The image is built and loaded into a cluster with a database beside it, and all of that goes again."""
+    """The image is built and loaded into a cluster with a database, and all of them are deleted at the end."""
     _docker_and_kind(temporary, monkeypatch)
     with kind_cluster() as environment:
         assert environment[IMAGE_VARIABLE] == IMAGE
@@ -113,7 +113,7 @@ def test_kind_builds_creates_loads_and_deletes(temporary: Path, monkeypatch: pyt
 
 
 def test_a_kind_cluster_is_deleted_when_it_was_only_half_made(temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`kind delete` takes what there is of a cluster, so it is called whatever `create` came to."""
+    """`kind delete` removes a partial cluster, so it is called after a failed `create` too."""
     _docker_and_kind(temporary, monkeypatch, kind='[ "$1" = create ] && exit 1; exit 0')
     with pytest.raises(E2eError, match="kind create cluster"), kind_cluster():
         pass
@@ -121,7 +121,7 @@ def test_a_kind_cluster_is_deleted_when_it_was_only_half_made(temporary: Path, m
 
 
 def test_without_an_engine_kind_says_so(temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A client of Docker's is not enough."""
+    """A Docker client without an engine is not enough."""
     _programs(temporary, docker="exit 1")
     monkeypatch.setenv("PATH", f"{temporary}{os.pathsep}{os.environ['PATH']}")
     with pytest.raises(E2eError, match="start Docker"), kind_cluster():

@@ -1,4 +1,4 @@
-"""ULIDs as their specification says, one after the other."""
+"""ULIDs follow their specification and are ordered."""
 
 import re
 from itertools import pairwise
@@ -10,7 +10,7 @@ MS = 1_000_000
 
 
 def number(ulid: str) -> int:
-    """What a ULID stands for."""
+    """Return the number that a ULID encodes."""
     value = 0
     for character in ulid:
         value = value * 32 + ALPHABET.index(character)
@@ -25,7 +25,7 @@ def test_a_ulid_is_the_time_in_milliseconds_and_80_random_bits() -> None:
 
 
 def test_each_is_greater_than_the_one_before_even_where_the_clock_goes_back() -> None:
-    """Within a millisecond, and for a while after a jump, they count up."""
+    """Within a millisecond, and for a while after a jump of the clock, they count up."""
     times = [5, 5, 5, 6, 2, 2, 7, 8, 8]
     ticks = iter([tick * MS for tick in times])
     draw = Ulids(lambda: next(ticks), lambda size: b"\x7f" * size)
@@ -36,13 +36,13 @@ def test_each_is_greater_than_the_one_before_even_where_the_clock_goes_back() ->
 
 
 def test_the_last_random_number_of_a_millisecond_leads_into_the_next() -> None:
-    """There is none to come after it."""
+    """No greater random number exists in that millisecond."""
     draw = Ulids(lambda: 5 * MS, lambda size: b"\xff" * size)
     assert [number(draw()), number(draw())] == [(6 << 80) - 1, 6 << 80]
 
 
 def test_ids_say_whose_they_are() -> None:
-    """And no two are the same."""
+    """No two ids are equal."""
     kinds = {"msg": message_id, "dlv": delivery_id, "rec": recovery_id, "test": trial_id}
     for prefix, draw in kinds.items():
         drawn = {draw() for _ in range(100)}

@@ -1,4 +1,4 @@
-"""What `make up` does when one of its processes ends."""
+"""Restarts of processes by `make up`."""
 
 from dataclasses import dataclass, field
 from typing import cast
@@ -22,7 +22,7 @@ class Process:
     starts: int = 0
 
     def start(self) -> None:
-        """Live again."""
+        """Start again."""
         self.running.running = True
         self.starts += 1
 
@@ -41,7 +41,7 @@ class Running:
 
 
 def test_a_process_that_ended_is_started_again_after_a_while_and_told_in_the_env() -> None:
-    """Not at once, as a kubelet would not; then `.dev/env` has the new process."""
+    """The restart is delayed, as a kubelet delays it; then `.dev/env` has the new process."""
     stack, now = Running(), [0.0]
     keeper = Keeper(cast("Stack", stack), clock=lambda: now[0])
     keeper.look()

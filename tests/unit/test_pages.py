@@ -1,4 +1,4 @@
-"""Lists and watches of the API server cost bounded memory, whatever the size of the objects."""
+"""Lists and watches of the API server use bounded memory, for any size of the objects."""
 
 import json
 from collections.abc import AsyncIterator
@@ -16,7 +16,7 @@ PAGE_BYTES = 20_000
 
 
 class Server:
-    """An API server with objects of some size; it counts what it was asked for."""
+    """An API server with objects of some size; it counts the requests."""
 
     def __init__(self) -> None:
         self.size = 100
@@ -45,13 +45,13 @@ class Server:
 
 @pytest_asyncio.fixture
 async def server() -> Server:
-    """The objects."""
+    """Return the server with its objects."""
     return Server()
 
 
 @pytest_asyncio.fixture
 async def session(server: Server) -> AsyncIterator[aiohttp.ClientSession]:
-    """A session as the operator and kopf have it, to the server."""
+    """Yield a session to the server, as the operator and kopf use it."""
     app = web.Application()
     app.router.add_get("/secrets", server.answer)
     async with (
@@ -75,7 +75,7 @@ async def listed(session: aiohttp.ClientSession) -> list[dict[str, Any]]:
 
 
 async def test_small_objects_come_in_one_page(session: aiohttp.ClientSession, server: Server) -> None:
-    """The bound costs no request more."""
+    """The bound adds no request."""
     assert len(await listed(session)) == OBJECTS
     assert server.limits == [500]
 
@@ -103,7 +103,7 @@ async def test_an_object_that_exceeds_a_page_is_read_alone(session: aiohttp.Clie
 
 
 async def test_small_pages_grow_again(session: aiohttp.ClientSession, server: Server) -> None:
-    """When the large objects are gone."""
+    """The page size rises again after the large objects are deleted."""
     server.size = 3 * PAGE_BYTES
     await listed(session)
     server.size = 10
@@ -114,7 +114,7 @@ async def test_small_pages_grow_again(session: aiohttp.ClientSession, server: Se
 
 
 async def test_large_events_of_a_watch_are_trimmed_on_arrival(session: aiohttp.ClientSession, server: Server) -> None:
-    """Each line is one whole event, in order; small ones pass as they are."""
+    """Each line is one complete event, in order; small ones stay unchanged."""
     for size, kept in ((100, {"secret", "other"}), (100_000, {"secret"})):
         server.size = size
         async with session.get("/secrets", params={"watch": "true"}) as answer:

@@ -1,4 +1,4 @@
-"""Child processes tell when they are ready, end when told, and say why they failed."""
+"""Child processes report when they are ready, end on request, and report why they failed."""
 
 import signal
 import sys
@@ -21,12 +21,12 @@ def start(code: str, folder: Path, **env: str) -> ChildProcess:
 
 
 def wait_until_up(child: ChildProcess) -> None:
-    """Wait until the code has said that it is up."""
+    """Wait until the code has printed that it is up."""
     child.wait_ready(lambda: "up" in child.tail(), 10)
 
 
 def test_a_child_gets_its_environment_and_its_log(tmp_path: Path) -> None:
-    """What ``env`` names comes on top, and both output streams land in the log."""
+    """``env`` is added to the environment, and both output streams are written to the log."""
     code = "import os, sys; print(os.environ['WORD']); print('PATH' in os.environ, file=sys.stderr)"
     with start(code, tmp_path, WORD="hello") as child:
         assert child.wait(10) == 0
@@ -34,13 +34,13 @@ def test_a_child_gets_its_environment_and_its_log(tmp_path: Path) -> None:
 
 
 def test_a_child_that_ends_before_it_is_ready_is_an_error_with_its_last_words(tmp_path: Path) -> None:
-    """The wait does not last until the deadline when there is nothing to wait for."""
+    """The wait ends with the process, before the deadline."""
     with start(WORDS_THEN_EXIT, tmp_path) as child, pytest.raises(EarlyExitError, match=r"(?s)status 3.*last words"):
         child.wait_ready(lambda: False, 60)
 
 
 def test_a_child_that_is_never_ready_is_an_error_with_its_last_words(tmp_path: Path) -> None:
-    """A refused connection means "not yet", until the time is over."""
+    """A refused connection means "not yet", until the deadline."""
 
     def refused() -> bool:
         raise ConnectionRefusedError
@@ -52,7 +52,7 @@ def test_a_child_that_is_never_ready_is_an_error_with_its_last_words(tmp_path: P
 
 
 def test_stopping_lets_a_child_end_by_itself(tmp_path: Path) -> None:
-    """SIGTERM comes first, and the exit status is the child's own."""
+    """SIGTERM is sent first, and the exit status is the child's own."""
     child = start(GRACEFUL, tmp_path)
     wait_until_up(child)
     assert child.running
@@ -62,7 +62,7 @@ def test_stopping_lets_a_child_end_by_itself(tmp_path: Path) -> None:
 
 
 def test_stopping_kills_a_child_that_does_not_listen(tmp_path: Path) -> None:
-    """After the grace there is SIGKILL."""
+    """After the grace period SIGKILL is sent."""
     child = start(STUBBORN, tmp_path)
     wait_until_up(child)
     assert child.stop(grace=0.2) == -signal.SIGKILL

@@ -1,4 +1,4 @@
-"""Whatever takes long shows that it is alive, and whatever does not is silent."""
+"""Long operations show progress, and short ones print nothing."""
 
 import io
 import re
@@ -12,7 +12,7 @@ from hookwright_dev.progress import progress
 
 
 def eventually(true: Callable[[], bool]) -> None:
-    """Poll until ``true`` holds; fail after the patience of a test."""
+    """Poll until ``true`` returns True; fail after the patience of a test."""
     deadline = time.monotonic() + PATIENCE
     while not true():
         assert time.monotonic() < deadline
@@ -20,7 +20,7 @@ def eventually(true: Callable[[], bool]) -> None:
 
 
 def test_what_is_quick_prints_nothing() -> None:
-    """Below the threshold there is no output at all."""
+    """Below the threshold there is no output."""
     stream = io.StringIO()
     with progress("quick", stream=stream, quiet=60):
         pass
@@ -39,7 +39,7 @@ def test_without_a_terminal_each_sign_of_life_is_a_line() -> None:
 
 
 def test_a_failure_is_not_called_done() -> None:
-    """The last line tells how it ended."""
+    """The last line reports the failure."""
     stream = io.StringIO()
 
     def look() -> None:
@@ -53,7 +53,7 @@ def test_a_failure_is_not_called_done() -> None:
 
 
 def test_on_a_terminal_a_spinner_turns() -> None:
-    """A terminal gets a line that is drawn anew."""
+    """A terminal gets one line that is redrawn."""
 
     class Terminal(io.StringIO):
         def isatty(self) -> bool:

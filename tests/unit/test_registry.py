@@ -1,4 +1,4 @@
-"""What the registry promises to intake and delivery."""
+"""The registry that intake and delivery use."""
 
 from dataclasses import replace
 
@@ -19,27 +19,27 @@ ORDERS = Endpoint(
 
 
 class Ears:
-    """Keeps what a listener is told."""
+    """Records the calls of a listener."""
 
     def __init__(self) -> None:
         self.heard: list[str] = []
 
     def endpoint_changed(self, endpoint: Endpoint) -> None:
-        """Take note."""
+        """Record a change."""
         self.heard.append(f"changed {endpoint.uid}")
 
     def endpoint_gone(self, uid: str) -> None:
-        """Take note."""
+        """Record a removal."""
         self.heard.append(f"gone {uid}")
 
 
 def subscribers(registry: Registry, event: str = "delivered", namespace: str = "acme") -> list[str]:
-    """Return the uids of those who subscribe to an event of the project."""
+    """Return the uids of the endpoints that subscribe to an event of the project."""
     return [endpoint.uid for endpoint in registry.subscribers(namespace, "billing", event)]
 
 
 def test_an_endpoint_is_found_by_uid_by_name_and_by_what_it_subscribes_to() -> None:
-    """Every way in leads to the same snapshot, and no further than its own namespace and events."""
+    """Every index leads to the same snapshot, only in its own namespace and for its own events."""
     registry = Registry()
     registry.put(ORDERS)
     assert registry.get("uid-1") is ORDERS
@@ -51,7 +51,7 @@ def test_an_endpoint_is_found_by_uid_by_name_and_by_what_it_subscribes_to() -> N
 
 
 def test_a_change_replaces_what_was_known() -> None:
-    """Events it no longer subscribes to pass it by from then on."""
+    """The endpoint no longer gets events that it has unsubscribed from."""
     registry = Registry()
     registry.put(ORDERS)
     registry.put(replace(ORDERS, events=frozenset({"opened"})))
@@ -61,7 +61,7 @@ def test_a_change_replaces_what_was_known() -> None:
 
 
 def test_suspended_and_blocked_endpoints_take_deliveries_but_send_none() -> None:
-    """Holding is not losing."""
+    """Deliveries of such an endpoint stay pending and are not lost."""
     registry = Registry()
     for held in (replace(ORDERS, suspend=True), replace(ORDERS, blocked="InsecureUrl"), replace(ORDERS, secrets=())):
         registry.put(held)
@@ -71,7 +71,7 @@ def test_suspended_and_blocked_endpoints_take_deliveries_but_send_none() -> None
 
 
 def test_listeners_are_told_of_changes_and_of_nothing_else() -> None:
-    """Reconciling the same again is no news; removing what is unknown neither."""
+    """Neither an unchanged endpoint nor the removal of an unknown one calls a listener."""
     registry, ears = Registry(), Ears()
     registry.listen(ears)
     registry.put(ORDERS)
@@ -83,7 +83,7 @@ def test_listeners_are_told_of_changes_and_of_nothing_else() -> None:
 
 
 def test_the_end_of_a_predecessor_leaves_its_successor_findable() -> None:
-    """A name may be in use again before the old endpoint is forgotten."""
+    """A name may be in use again before the old endpoint is removed."""
     registry = Registry()
     registry.put(ORDERS)
     registry.put(replace(ORDERS, uid="uid-2"))
@@ -95,7 +95,7 @@ def test_the_end_of_a_predecessor_leaves_its_successor_findable() -> None:
 
 
 def test_projects_open_and_close() -> None:
-    """Closing what was never open is fine."""
+    """Closing a project that was never open is no error."""
     registry = Registry()
     assert not registry.has_project("acme", "billing")
     registry.put_project("acme", "billing")
@@ -107,13 +107,13 @@ def test_projects_open_and_close() -> None:
 
 
 def test_a_snapshot_shows_no_secret() -> None:
-    """Neither a log nor a traceback may hold one."""
+    """Neither a log nor a traceback may contain a secret."""
     assert "whsec_x" not in repr(ORDERS)
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 2), st.booleans())))
 def test_every_index_agrees_with_what_was_put_and_removed(steps: list[tuple[int, int, bool]]) -> None:
-    """After any sequence of changes the indices hold exactly the endpoints that are there."""
+    """After any sequence of changes the indices contain exactly the existing endpoints."""
     registry, expected = Registry(), dict[str, Endpoint]()
     for number, project, present in steps:
         known = replace(ORDERS, uid=f"uid-{number}", name=f"e{number}", project=f"p{project}")

@@ -1,4 +1,4 @@
-"""What the settings promise: read from the environment, checked as a whole, and told plainly where they are wrong."""
+"""Settings are read from the environment, checked as a whole, and have clear errors."""
 
 import ipaddress
 import os
@@ -25,7 +25,7 @@ def load_with(monkeypatch: pytest.MonkeyPatch, **environment: str) -> Settings:
 
 
 def test_without_any_setting_the_operator_is_safe() -> None:
-    """Https only, no special network open, the documented schedule, and a lease that outlives every attempt."""
+    """The defaults: only https, no special network, the documented schedule, and a lease longer than any attempt."""
     settings = load()
     assert not settings.allow_http
     assert settings.allowed_networks == settings.allowed_hosts == ()
@@ -37,7 +37,7 @@ def test_without_any_setting_the_operator_is_safe() -> None:
 
 
 def test_settings_are_read_as_people_write_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Lists are separated by commas, blanks do not matter, and what is empty counts as not set."""
+    """Lists are separated by commas, blanks are ignored, and an empty value counts as not set."""
     settings = load_with(
         monkeypatch,
         WATCH_NAMESPACES=" acme , globex,",
@@ -101,7 +101,7 @@ WRONG = {
 def test_a_wrong_setting_is_refused_with_its_name_and_what_would_be_right(
     environment: dict[str, str], told: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each case's name says what is wrong; the sentence names the variable as it was written."""
+    """The message names the variable and the error, and each case's name describes it."""
     with pytest.raises(SettingsError) as refused:
         load_with(monkeypatch, **environment)
     for part in told:
@@ -109,7 +109,7 @@ def test_a_wrong_setting_is_refused_with_its_name_and_what_would_be_right(
 
 
 def test_a_process_has_every_role_or_those_that_it_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In whatever order they are written."""
+    """The order of the roles makes no difference."""
     assert load().roles == ("reconcile", "deliver", "intake")
     parts = load_with(monkeypatch, ROLES="intake, reconcile", DATABASE_URL="postgresql://db/hookwright")
     assert parts.roles == ("reconcile", "intake")
@@ -117,7 +117,7 @@ def test_a_process_has_every_role_or_those_that_it_is_given(monkeypatch: pytest.
 
 
 def test_a_refusal_does_not_repeat_a_database_s_password(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Settings may hold credentials, and error messages end in logs."""
+    """Settings may contain credentials, and error messages are logged."""
     monkeypatch.setenv("HOOKWRIGHT_DATABASE_URL", "postgresql://hookwright:hunter2@db/hookwright")
     with pytest.raises(SettingsError) as refused:
         load_with(monkeypatch, LEASE="1", WINDOW="0")
@@ -125,6 +125,6 @@ def test_a_refusal_does_not_repeat_a_database_s_password(monkeypatch: pytest.Mon
 
 
 def test_settings_cannot_be_changed() -> None:
-    """What was checked at the start holds to the end."""
+    """The checked settings do not change while the process runs."""
     with pytest.raises(ValueError, match="frozen"):
         load().lease = 1.0  # type: ignore[misc]

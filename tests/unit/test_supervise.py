@@ -1,4 +1,4 @@
-"""Loops that fail are started again, and liveness tells of one that cannot live."""
+"""Failed loops are restarted, and liveness reports a loop that cannot run."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -12,7 +12,7 @@ from hookwright_operator.supervise import Supervisor
 
 @pytest.fixture
 async def loops(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Supervisor]:
-    """A supervisor whose pauses are short."""
+    """Yield a supervisor whose pauses are short."""
     monkeypatch.setattr(supervise, "_FIRST_PAUSE", 0.001)
     monkeypatch.setattr(supervise, "_LONGEST_PAUSE", 0.002)
     supervisor = Supervisor()
@@ -21,7 +21,7 @@ async def loops(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Supervisor]:
 
 
 async def test_a_loop_that_fails_is_started_again(loops: Supervisor) -> None:
-    """One failure is no reason to stand still, and no reason to be restarted as a whole."""
+    """One failure restarts the loop and not the process."""
     runs = 0
     back = asyncio.Event()
 
@@ -39,7 +39,7 @@ async def test_a_loop_that_fails_is_started_again(loops: Supervisor) -> None:
 
 
 async def test_a_loop_that_ends_is_started_again(loops: Supervisor) -> None:
-    """No loop has an end of its own."""
+    """A loop must not end by itself."""
     runs = asyncio.Semaphore(0)
 
     async def ends() -> None:
@@ -51,7 +51,7 @@ async def test_a_loop_that_ends_is_started_again(loops: Supervisor) -> None:
 
 
 async def test_liveness_is_lost_by_a_loop_that_fails_again_and_again(loops: Supervisor) -> None:
-    """Its name is told; loops that live beside it do not hide it."""
+    """Liveness names the loop; other running loops do not hide it."""
     reached = asyncio.Event()
     runs = 0
 
@@ -75,7 +75,7 @@ async def test_liveness_is_lost_by_a_loop_that_fails_again_and_again(loops: Supe
 async def test_a_failure_after_a_long_life_is_the_first_again(
     loops: Supervisor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Failures far apart never add up to a lost liveness."""
+    """Failures far apart do not affect liveness."""
     monkeypatch.setattr(supervise, "_LIVED", 0.0)
     reached = asyncio.Event()
     runs = 0
@@ -94,7 +94,7 @@ async def test_a_failure_after_a_long_life_is_the_first_again(
 
 
 async def test_stopping_ends_the_named_loops_and_leaves_the_others(loops: Supervisor) -> None:
-    """And without names all of them."""
+    """Without names all loops end."""
     ended: list[str] = []
 
     def loop(name: str) -> None:

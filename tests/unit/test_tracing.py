@@ -1,4 +1,4 @@
-"""What traces cost where they are off, and what is said where they cannot be had."""
+"""The cost of disabled traces, and the error if their libraries are missing."""
 
 import subprocess
 import sys
@@ -11,14 +11,14 @@ from hookwright_operator.tracing import Traces, _server
 
 
 def test_an_operator_without_traces_loads_nothing_of_opentelemetry() -> None:
-    """Its SDK takes a quarter of a second and 15 MB."""
+    """The SDK takes a quarter of a second and 15 MB."""
     code = "import sys, hookwright_operator.process; print([name for name in sys.modules if 'opentelemetry' in name])"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
     assert loaded.stdout.strip() == "[]"
 
 
 def test_traces_without_their_libraries_are_refused_with_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The image has them; a bare installation may not."""
+    """The image has the libraries; a bare installation may not."""
     monkeypatch.setitem(sys.modules, "opentelemetry.sdk.trace", None)
     with pytest.raises(SettingsError, match=r"HOOKWRIGHT_TRACES needs opentelemetry.*; install hookwright\[traces\]"):
         Traces.start("http://127.0.0.1:4318")
@@ -35,11 +35,11 @@ def test_traces_without_their_libraries_are_refused_with_what_to_install(monkeyp
     ],
 )
 def test_a_span_names_the_server_of_a_url(url: str, server: tuple[str, str, int]) -> None:
-    """Also of one that cannot be sent to: the attempt fails, its span does not."""
+    """A URL that cannot be sent to fails its attempt, and not its span."""
     assert _server(url) == server
 
 
 @pytest.mark.parametrize("given", [None, "", "a b", "a\n", "x" * 129])
 def test_a_request_id_that_is_not_sane_is_drawn_anew(given: str | None) -> None:
-    """Nothing of it remains."""
+    """The new id contains nothing of the old one."""
     assert request_id(given, lambda: "drawn") == "drawn"

@@ -1,4 +1,4 @@
-"""What the watches show is reconciled once the whole world is known, and not before."""
+"""Objects of the watches are reconciled after every list is complete, and not before."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -35,13 +35,13 @@ SECRET = body("orders-signing", metadata={"labels": ours("uid-orders")}, data={}
 
 @pytest.fixture
 def turns() -> list[Key]:
-    """The keys whose turn came."""
+    """Return the list of keys that were reconciled."""
     return []
 
 
 @pytest_asyncio.fixture
 async def watch(turns: list[Key]) -> AsyncIterator[Watch]:
-    """What the handlers feed, with a queue that works."""
+    """Yield the object that the handlers call, with a running queue."""
 
     async def reconcile(key: Key) -> None:
         turns.append(key)
@@ -53,7 +53,7 @@ async def watch(turns: list[Key]) -> AsyncIterator[Watch]:
 
 
 async def test_until_everything_was_shown_nothing_is_reconciled(watch: Watch, turns: list[Key]) -> None:
-    """An endpoint that is shown before its Project has no fault, and no status must say so."""
+    """An endpoint that arrives before its Project has no fault, and no status may report one."""
     watch.happened("WebhookEndpoint", None, ENDPOINT)
     watch.secret_happened(None, SECRET)
     await watch.queue.settled()
@@ -64,7 +64,7 @@ async def test_until_everything_was_shown_nothing_is_reconciled(watch: Watch, tu
 
 
 async def test_after_that_every_change_is(watch: Watch, turns: list[Key]) -> None:
-    """A Secret's change is its owner's, and a Project's its children's."""
+    """A Secret's change reconciles its owner, and a Project's change its children."""
     watch.happened("WebhookEndpoint", None, ENDPOINT)
     watch.complete = True
 
@@ -78,7 +78,7 @@ async def test_after_that_every_change_is(watch: Watch, turns: list[Key]) -> Non
 
 
 async def test_what_is_known_already_has_no_turn(watch: Watch, turns: list[Key]) -> None:
-    """The answer to our own write showed it, and whoever wrote looks again by himself."""
+    """The answer to the operator's own write has shown it, and the writer schedules its next reconcile itself."""
     watch.complete = True
     watch.cache.see("WebhookEndpoint", ENDPOINT)
     watch.cache.see_secret(SECRET)
@@ -94,7 +94,7 @@ async def test_what_is_known_already_has_no_turn(watch: Watch, turns: list[Key])
 
 
 async def test_a_project_whose_counts_change_has_its_turn_alone(watch: Watch, turns: list[Key]) -> None:
-    """With 10,000 children each that comes would else bring a turn to all of them; deletion concerns them."""
+    """Otherwise each change of 10,000 children would reconcile all of them; a deletion does reconcile them."""
     watch.happened("WebhookEndpoint", None, ENDPOINT)
     watch.happened("Project", None, body("billing", spec={}))
     watch.complete = True
@@ -111,7 +111,7 @@ async def test_a_project_whose_counts_change_has_its_turn_alone(watch: Watch, tu
 
 
 async def test_what_was_deleted_before_everything_was_shown_is_gone(watch: Watch) -> None:
-    """It was listed, and its deletion came before the rest of the list was taken in."""
+    """The object was listed, and its deletion arrived before the rest of the list was processed."""
     watch.happened("WebhookEndpoint", None, ENDPOINT)
     watch.happened("WebhookEndpoint", "DELETED", ENDPOINT)
 
@@ -120,7 +120,7 @@ async def test_what_was_deleted_before_everything_was_shown_is_gone(watch: Watch
 
 
 def test_what_is_kept_of_an_object_holds_on_to_nothing_of_its_list() -> None:
-    """One string that is kept keeps its page of memory, and a list of 10,000 objects has one in every page."""
+    """One kept string keeps its memory page, and a list of 10,000 objects has a string in every page."""
     url = "https://a.example/" + "x" * 20
     listed = body("orders", metadata={"managedFields": [{"manager": "kubectl"}]}, spec={"url": url})
 
