@@ -1,1 +1,1 @@
-"""The operator: reconciles the resources, takes events in, and delivers them."""
+"""The operator: reconciles the resources, accepts events and delivers them."""

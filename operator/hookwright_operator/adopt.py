@@ -1,6 +1,6 @@
-"""``hookwright-adopt``: hand a database over to another installation; and which installation this one is.
+"""``hookwright-adopt``: transfer a database to another installation; also identify this installation.
 
-The command only uses the database, so it also runs where no API server can be reached.
+The command only uses the database, so it also runs when no API server can be reached.
 """
 
 import argparse
@@ -28,22 +28,22 @@ async def this_installation(kube: Kube, namespace: str, ended: asyncio.Event) ->
     """Return which installation this process belongs to; None if the process ends before the API server answers.
 
     Args:
-        kube: asked for the uid of namespace kube-system, which identifies the cluster.
+        kube: used to read the uid of namespace kube-system, which identifies the cluster.
         namespace: the installation's own namespace.
         ended: set when the process must end.
 
     Raises:
-        KubeError: the API server refuses.
+        KubeError: the API server refuses the request.
     """
     while not ended.is_set():
         try:
             body = await kube.get(_CLUSTER)
             return Installation(body["metadata"]["uid"], namespace)
         except KubeError as error:
-            # An API server that has just been set up makes the namespace a moment later.
+            # A new API server creates the namespace a moment after it starts.
             if not isinstance(error, KubeUnavailable) and error.status != 404:
                 raise _refused(error) from None
-            log.warning("API server away, waiting to identify the cluster", error=str(error))
+            log.warning("API server unavailable, waiting to identify the cluster", error=str(error))
         with suppress(TimeoutError):
             await asyncio.wait_for(ended.wait(), _RETRY_SECONDS)
     return None
@@ -65,10 +65,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code."""
     parser = argparse.ArgumentParser(
         prog="hookwright-adopt",
-        description="Hand the database of HOOKWRIGHT_DATABASE_URL over to another installation. An installation is "
+        description="Transfer the database of HOOKWRIGHT_DATABASE_URL to another installation. An installation is "
         "written <uid of namespace kube-system>/<namespace>; a refused operator logs this command with both.",
     )
-    parser.add_argument("--from", dest="previous", required=True, metavar="INSTALLATION", help="the present owner")
+    parser.add_argument("--from", dest="previous", required=True, metavar="INSTALLATION", help="the current owner")
     parser.add_argument("--to", dest="following", required=True, metavar="INSTALLATION", help="the new owner")
     chosen = parser.parse_args(arguments)
     try:

@@ -1,8 +1,9 @@
-"""Compares what the watches have shown with what there is.
+"""Comparison of the cache with the objects in the API server.
 
-At the start nobody tells when everything has been shown. And when a watch was away too long the API server no longer
-knows what it missed; kopf then lists anew and shows what is there, but nobody tells what is not. So after such a gap
-every kind is listed once more here, also those of which nothing was shown: perhaps nothing is left of them.
+At the start, no event reports that the watches have shown every object. If a watch is interrupted for too long, the API
+server no longer knows the missed events. kopf then lists the objects again and shows the existing ones, but it does not
+report the deleted ones. So after such a gap, this module lists every kind once more. It also lists kinds of which kopf
+showed no object, because all objects of them may be deleted.
 """
 
 import asyncio
@@ -24,16 +25,17 @@ async def until_shown(kube: Kube, cache: Cache, namespaces: Collection[str]) -> 
     """Return when the watches have shown everything that exists.
 
     Args:
-        kube: asked for lists.
-        cache: takes in what the watches show, meanwhile.
-        namespaces: those that are served, all where empty.
+        kube: used to list the objects.
+        cache: receives the objects that the watches show.
+        namespaces: the namespaces to serve; empty: all.
 
     Raises:
-        KubeError: the lists cannot be had.
+        KubeError: the lists cannot be read.
     """
     while True:
         missing = {uid for kind in (*MODELS, None) for uid in await uids_of(kube, kind, namespaces)}
-        # What was created and deleted within a gap of a watch is never shown, so after a while it is listed anew.
+        # A watch never shows an object that was created and deleted within a gap, so the list is read again after a
+        # while.
         for _ in range(_LOOKS):
             missing = {uid for uid in missing if not cache.knows(uid)}
             if not missing:
@@ -42,15 +44,15 @@ async def until_shown(kube: Kube, cache: Cache, namespaces: Collection[str]) -> 
 
 
 async def uids_of(kube: Kube, kind: Kind | None, namespaces: Collection[str]) -> set[str]:
-    """Return the uids of all objects of a kind, or of our Secrets where it is None, a page at a time.
+    """Return the uids of all objects of a kind, or of Hookwright's Secrets if the kind is None, page by page.
 
     Args:
-        kube: asked for them.
-        kind: of what.
-        namespaces: where, everywhere where empty.
+        kube: used to list the objects.
+        kind: kind of the objects; None: Hookwright's Secrets.
+        namespaces: the namespaces to list; empty: all.
 
     Raises:
-        KubeError: they cannot be had.
+        KubeError: the objects cannot be listed.
     """
     found: set[str] = set()
     for namespace in namespaces or (None,):
@@ -69,15 +71,15 @@ async def uids_of(kube: Kube, kind: Kind | None, namespaces: Collection[str]) ->
 
 
 async def audit(kube: Kube, watch: Watch, namespaces: Collection[str]) -> int:
-    """Take in the deletions missed where something was listed anew; return how many there were.
+    """Apply missed deletions to the cache if kopf listed a kind again; return their number.
 
     Args:
-        kube: asked for one list a kind.
-        watch: tells whether something was listed anew, and is told of what is gone.
-        namespaces: those that are served, all where empty.
+        kube: used for one list per kind.
+        watch: knows whether kopf listed a kind again, and receives the deletions.
+        namespaces: the namespaces to serve; empty: all.
 
     Raises:
-        KubeError: the lists cannot be had; the audit stays due.
+        KubeError: the objects cannot be listed; the audit stays due.
     """
     if not watch.relisted:
         return 0

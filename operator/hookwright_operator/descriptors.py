@@ -1,7 +1,7 @@
-"""File descriptors of this process: the limit, and who may use how many.
+"""File descriptors of this process: the limit and its division among the uses.
 
-Each attempt, each kept connection to a receiver and each connection of the intake takes a descriptor. Their bounds
-come from one budget, so that no use can take the descriptors of the others.
+Each attempt, each idle connection to a receiver and each connection of the intake needs a descriptor. Their limits come
+from one budget, so that no use can exhaust the descriptors of the others.
 """
 
 from typing import Final, NamedTuple
@@ -11,18 +11,18 @@ from hookwright_runtime.descriptors import LEAST_CONNECTIONS, descriptor_limit
 from hookwright_runtime.endpoint_tests import TESTS_AT_ONCE
 
 OWN: Final = 320 + TESTS_AT_ONCE
-"""Descriptors kept for the process itself: database, API server, name look-ups (one each), health, logs, tests."""
+"""Descriptors reserved for the process itself: database, API server, name look-ups (one each), health, logs, tests."""
 _PARTS: Final = 4
-"""Parts of what remains: two for attempts, which take two sockets while they connect, and one for each other use."""
+"""Parts of the other descriptors: two for attempts, which open two sockets while they connect, one per other use."""
 _LEAST_IDLE: Final = 256
 
 
 class Budget(NamedTuple):
-    """How many descriptors each use may take.
+    """Limits of descriptors by use.
 
     Attributes:
         limit: open files that the system allows this process.
-        attempts: attempts under way at once; each may hold two sockets while it connects.
+        attempts: concurrent attempts; each may open two sockets while it connects.
         idle: connections to receivers that are kept for the next attempt.
         intake: connections of the intake.
     """
@@ -34,10 +34,10 @@ class Budget(NamedTuple):
 
 
 def budget(limit: int | None = None) -> Budget:
-    """Divide the descriptors: half for attempts, a quarter for kept connections, a quarter for the intake.
+    """Divide the descriptors: half for attempts, a quarter for idle connections, a quarter for the intake.
 
     Args:
-        limit: open files that the system allows; the soft limit of this process if None.
+        limit: open files that the system allows; None: the soft limit of this process.
     """
     if limit is None:
         limit = descriptor_limit()
@@ -46,15 +46,15 @@ def budget(limit: int | None = None) -> Budget:
 
 
 def fit(max_in_flight: int, available: Budget, *, declared: bool) -> int:
-    """Return how many attempts may be under way at once within the budget.
+    """Return how many concurrent attempts fit into the budget.
 
     Args:
         max_in_flight: value of ``HOOKWRIGHT_MAX_IN_FLIGHT``.
         available: the descriptors of this process.
-        declared: whether the environment sets it. A default that does not fit is lowered.
+        declared: whether the environment sets the value. A default that does not fit is lowered.
 
     Raises:
-        SettingsError: a declared value does not fit, or nothing fits.
+        SettingsError: a declared value does not fit, or no attempt fits.
     """
     needed = max_in_flight * _PARTS + OWN
     if available.attempts < 1:
@@ -74,10 +74,10 @@ def fit(max_in_flight: int, available: Budget, *, declared: bool) -> int:
 
 
 def idle_connections(max_in_flight: int, available: Budget) -> int:
-    """Return how many idle connections to receivers are kept: as many as attempts, at least 256 if they fit."""
+    """Return the limit of idle connections to receivers: as many as attempts, at least 256 if they fit."""
     return min(available.idle, max(_LEAST_IDLE, max_in_flight))
 
 
 def intake_connections(wanted: int, available: Budget) -> int:
-    """Return how many connections the intake may have: ``wanted``, or fewer if the descriptors do not suffice."""
+    """Return the limit of intake connections: ``wanted``, or fewer if the descriptors do not suffice."""
     return max(LEAST_CONNECTIONS, min(wanted, available.intake))

@@ -1,6 +1,6 @@
-"""What the process that leads does once for all, beside reconciling, from each term's beginning to its end.
+"""Duties of the leader besides reconciling.
 
-It removes what is old, makes good what nobody told it of, and keeps the gauges that tell how the store stands.
+The leader removes old rows, repairs missed updates, and keeps the gauges of the store up to date.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ log = structlog.get_logger(__name__)
 _DAY_MS: Final = 86_400_000
 _PRUNED_AT_ONCE: Final = 500
 _PRUNE_PAUSE: Final = 60.0
-# While there is more to remove, it takes a fifth of the writer's time at most.
+# While more rows can be removed, pruning takes at most a fifth of the writer's time.
 _PRUNE_REST: Final = 4
 _GAUGES_PAUSE: Final = 5.0
 _ORPHAN_PAUSE: Final = 60.0
@@ -37,7 +37,7 @@ _TERM_PAUSE: Final = 0.2
 
 @dataclass(frozen=True, slots=True)
 class Duties:
-    """The loops and the single acts of a leader; each may raise StoreUnavailable, and is then to be begun again."""
+    """The loops and single actions of a leader; each may raise StoreUnavailable, and must then be started again."""
 
     kube: Kube
     store: Store
@@ -48,7 +48,7 @@ class Duties:
     orphan_grace_ms: int
 
     async def publish_lost_counts(self) -> None:
-        """Have the counts of those endpoints published whose status shows others than the store keeps."""
+        """Publish the counts of the endpoints whose status differs from the store."""
         counts = await self.store.counts()
         for endpoint in self.registry:
             kept = counts.get(endpoint.uid)
@@ -69,16 +69,17 @@ class Duties:
         found = await self._missing()
         plan = plan_orphans(found, since, now_ms=now, grace_ms=self.orphan_grace_ms)
         if plan.new or plan.expired:
-            # Another process may have seen a new endpoint, and accepted events for it, before this one's watch.
+            # Another replica may have seen a new endpoint, and accepted events for it, before this replica's watch
+            # shows it.
             found -= await uids_of(self.kube, "WebhookEndpoint", ())
             plan = plan_orphans(found, since, now_ms=now, grace_ms=self.orphan_grace_ms)
         await self.store.orphans.record(new=plan.new, ended=plan.ended, now_ms=now)
         for uid in plan.new - plan.expired:
-            log.warning("endpoint missing in the cluster, its pending deliveries wait", endpoint=uid)
+            log.warning("endpoint missing in the cluster, keeping its pending deliveries", endpoint=uid)
         for uid in plan.expired:
             discarded = await self.store.discard(uid, "endpoint deleted")
             metrics.DELIVERIES.labels("discarded").inc(discarded)
-            log.warning("deliveries of a deleted endpoint were discarded", endpoint=uid, deliveries=discarded)
+            log.warning("endpoint deleted, discarded its pending deliveries", endpoint=uid, deliveries=discarded)
         await self.store.orphans.record(new=(), ended=plan.expired, now_ms=now)
         orphaned = found - plan.expired
         counts = await self.store.counts() if orphaned else {}
@@ -91,13 +92,13 @@ class Duties:
             await self.discard_orphans()
 
     async def _missing(self) -> set[str]:
-        """Return the endpoints that have pending deliveries or a running recovery, and that no watch has shown."""
+        """Return the endpoints that have pending deliveries or a running replay, and that no watch has shown."""
         recovering = {job.endpoint_uid for job in await self.store.running_recoveries()}
         live = {endpoint.uid for endpoint in self.registry} | {uid for _, uid in self.cache.names("WebhookEndpoint")}
         return set(await self.store.pending_uids() | recovering) - live
 
     async def prune(self, *, retain_delivered: float, retain_failed: float) -> None:
-        """Remove what was kept for so many days, again and again, until cancelled."""
+        """Remove deliveries after their retention time in days, repeatedly, until cancelled."""
         while True:
             now, began = self.clock_ms(), time.perf_counter()
             removed = await self.store.prune(
@@ -115,11 +116,11 @@ class Duties:
 
 
 class Lead:
-    """Begins a leader's loops with each term of its process, and ends them with it.
+    """Starter of a leader's loops: starts them when this replica becomes leader and stops them when it is not leader.
 
     Args:
-        term: of this process.
-        loops: runs what is begun here.
+        term: leadership of this replica.
+        loops: runs the loops.
         leading: the loops of a leader, by name.
     """
 
@@ -128,22 +129,22 @@ class Lead:
         self._led = 0
 
     async def run(self) -> None:
-        """Look at the term again and again, until cancelled; every write asks it besides."""
+        """Check the leadership repeatedly, until cancelled; in addition, every write checks it."""
         while True:
             number = self._term.number if self._term.holds else 0
             if self._led not in {0, number}:
-                log.warning("not leading any more: this process writes nothing to the cluster")
+                log.warning("leadership lost, this replica stops writing to the cluster")
                 await self._end()
             if number and not self._led:
-                log.info("leading: this process writes to the cluster", term=number)
+                log.info("leadership acquired, this replica writes to the cluster", term=number)
                 self._begin(number)
             await asyncio.sleep(_TERM_PAUSE)
 
     async def stop(self) -> None:
-        """End the loops for good."""
+        """Stop the loops finally."""
         await self._loops.stop("lead")
         if self._led:
-            log.info("leading no more: this process ends")
+            log.info("leadership ended, this replica shuts down")
             await self._end()
 
     def _begin(self, number: int) -> None:

@@ -6,13 +6,13 @@
     ├── SettingsError            a setting is wrong; the process does not start
     ├── KubeError                the API server answered with an error
     │   ├── KubeUnavailable      it did not answer, or answered 429 or 5xx
-    │   └── NotLeading           it was not asked, for another process may lead
+    │   └── NotLeading           no request was sent, because another replica may lead
     ├── StoreError               the store refused or failed
-    │   └── StoreUnavailable     it cannot take or give anything right now
+    │   └── StoreUnavailable     it cannot read or write right now
     └── RefusedAddressError      the guard does not let an attempt connect there
 
-The intake answers HTTP requests with problem documents; its `intake.problems.ProblemError` stands apart,
-for it never leaves the intake.
+The intake answers HTTP requests with problem documents; its `intake.problems.ProblemError` is not
+part of this tree, because it never leaves the intake.
 """
 
 
@@ -21,15 +21,15 @@ class HookwrightError(Exception):
 
 
 class SettingsError(HookwrightError):
-    """A setting is wrong; the message names it and what would be right."""
+    """An error of a setting; the message names the setting and the correct form."""
 
 
 class KubeError(HookwrightError):
-    """The API server answered a request with an error.
+    """An error that the API server returned for a request.
 
     Attributes:
-        status: HTTP status code, 0 where there was no answer.
-        reason: the ``reason`` of the answered Status object, such as ``AlreadyExists``.
+        status: HTTP status code, 0 if there was no answer.
+        reason: the ``reason`` of the returned Status object, such as ``AlreadyExists``.
     """
 
     def __init__(self, message: str, *, status: int = 0, reason: str = "") -> None:
@@ -39,20 +39,20 @@ class KubeError(HookwrightError):
 
 
 class KubeUnavailable(KubeError):  # noqa: N818 - the condition, as in StoreUnavailable, not a fault of the caller
-    """The API server cannot be reached or is overloaded; trying again later may help."""
+    """The state that the API server cannot be reached or is overloaded; a later retry may succeed."""
 
 
 class NotLeading(KubeError):  # noqa: N818
-    """This process may not write to the cluster, for another one may lead; nothing was sent."""
+    """The refusal of a write because another replica may lead; no request was sent."""
 
 
 class StoreError(HookwrightError):
-    """The store refused or failed an operation."""
+    """A failed or refused operation of the store."""
 
 
 class StoreUnavailable(StoreError):  # noqa: N818
-    """The store can take or give nothing right now: locked, full, closed or away."""
+    """The state that the store cannot read or write right now: locked, full, closed or unreachable."""
 
 
 class RefusedAddressError(HookwrightError, OSError):
-    """The guard refuses a network address; the message names it and the setting that would allow it."""
+    """The guard's refusal of a network address; the message names the address and the setting that would allow it."""

@@ -1,4 +1,4 @@
-"""Writes the deliveries of fan-outs, a slice at a time; see `store.fan_outs`."""
+"""Writer of the deliveries of fan-outs, one slice at a time; see `store.fan_outs`."""
 
 import asyncio
 from collections import Counter
@@ -18,9 +18,9 @@ from hookwright_operator.store.model import Accepted, NewEvent
 from hookwright_operator.store.store import Store
 
 MAX_DELIVERIES: Final = 1_000_000
-"""Deliveries of one request."""
+"""Most deliveries of one request."""
 MAX_BACKLOG: Final = 100_000
-"""Deliveries of a namespace that are accepted and not yet written; beyond it the namespace starts no fan-out."""
+"""Most accepted deliveries of a namespace that are not yet written; above it the namespace starts no fan-out."""
 
 _LOOK_SECONDS: Final = 15.0
 _BACKOFF: Final = 1.0
@@ -29,13 +29,13 @@ log = structlog.get_logger(__name__)
 
 
 class FanOutWriter:
-    """Writes one slice at a time; the namespaces take turns.
+    """A writer of one slice at a time; the namespaces take turns.
 
     Args:
         store: has the fan-outs.
         dispatcher: sends the deliveries.
         on_change: called with the uid of each endpoint that got deliveries, because its counts have changed.
-        look_seconds: time between two looks for fan-outs of replicas that died.
+        look_seconds: time between two searches for fan-outs of replicas that died.
     """
 
     def __init__(
@@ -59,14 +59,14 @@ class FanOutWriter:
         return self._accepting[namespace] + sum(one.left for one in self._open.get(namespace, {}).values())
 
     async def accept(self, events: Sequence[NewEvent], endpoint_uids: Mapping[str, Sequence[str]]) -> Accepted:
-        """Accept events whose deliveries follow, and return after the commit.
+        """Accept events whose deliveries are written later, and return after the commit.
 
         Args:
-            events: of one namespace; each without deliveries.
+            events: events of one namespace, each without deliveries.
             endpoint_uids: by event type, the endpoints that get a delivery of each event.
 
         Raises:
-            ProblemError: the request is too large, or too much of the namespace waits to be written.
+            ProblemError: the request is too large, or too many deliveries of the namespace are not yet written.
             StoreUnavailable: the events are not accepted, unless the connection was lost during the commit.
         """
         namespace = events[0].namespace
@@ -120,7 +120,7 @@ class FanOutWriter:
     async def _write_round(self) -> None:
         for namespace, fan_outs in tuple(self._open.items()):
             fan_out = fan_outs.pop(next(iter(fan_outs)))
-            # Both go to the end, so that a fan-out that cannot be written keeps no other one waiting.
+            # Both move to the end, so that a fan-out that cannot be written does not block another one.
             fan_outs[fan_out.id] = fan_out
             self._open[namespace] = self._open.pop(namespace)
             await self._write(fan_out)

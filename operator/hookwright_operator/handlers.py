@@ -1,9 +1,9 @@
-"""Every kopf decorator: each handler takes an object in and names what is to be reconciled.
+"""All kopf handlers: each handler stores an object in the cache and enqueues the keys to reconcile.
 
-kopf watches, lists and logs in; when a key's turn comes is `reconcile.queue`'s business. Nothing has a turn before
-everything that exists was seen (`audit.until_shown`), for a plan made from half a world would be wrong. kopf's own
-barrier, its index functions, wakes every listed object at every other one: with 10,000 endpoints that took minutes.
-Only event handlers are used, so kopf itself writes nothing: no finalizer, no annotation.
+kopf watches, lists and logs in. `reconcile.queue` decides when a key is reconciled. No key is reconciled before every
+existing object was seen (`audit.until_shown`), because a plan from incomplete data would be wrong. kopf's own barrier,
+its index functions, wakes every listed object for every other one: with 10,000 endpoints that took minutes. Only event
+handlers are used, so kopf itself writes nothing: no finalizer, no annotation.
 """
 
 import asyncio
@@ -28,19 +28,19 @@ from hookwright_operator.reconcile.queue import WorkQueue
 log = structlog.get_logger(__name__)
 
 _CHILDREN_SECONDS: Final = 0.5
-"""A Project's counts are brought up to date this long after a child came or went, many at once."""
+"""Delay between a child's creation or deletion and the update of its Project's counts; collects many children."""
 _IDLE_SECONDS: Final = 0.1
 
 
 @dataclass(slots=True)
 class Watch:
-    """What the handlers feed.
+    """The state that the handlers update.
 
     Attributes:
         complete: whether everything that existed at the start was seen; until then nothing is reconciled.
         synced: whether all of that has been reconciled once.
         pulse: when each watch was last answered.
-        relisted: whether kopf listed something anew after a gap, in which deletions may have been missed.
+        relisted: whether kopf listed a kind again after a gap, in which deletions may have been missed.
     """
 
     cache: Cache
@@ -51,7 +51,7 @@ class Watch:
     pulse: Pulse = field(default_factory=lambda: Pulse([*map(plural, MODELS), "secrets"]))
 
     def see(self, kind: Kind, body: Mapping[str, Any]) -> bool:
-        """Take an object in; tell whether it is news."""
+        """Store an object in the cache; return whether it is new or changed."""
         try:
             return self.cache.see(kind, body) is not None
         except ValueError:
@@ -60,7 +60,7 @@ class Watch:
             return True
 
     def happened(self, kind: Kind, change: str | None, body: Mapping[str, Any]) -> None:
-        """Take an object in, and have it and what depends on it reconciled."""
+        """Store an object in the cache, and enqueue it and the objects that depend on it."""
         self._note(change)
         meta = body["metadata"]
         key = Key(kind, meta["namespace"], meta["name"])
@@ -74,7 +74,8 @@ class Watch:
             return
         self.queue.add(key)
         if kind == "Project":
-            # Its counts are no business of theirs: with each child that comes, all of them would have a turn.
+            # The other children do not depend on a Project's counts. With each new child, all of them would be
+            # reconciled.
             if self.cache.project(key.namespace, key.name) != parent:
                 for child in self.cache.children(key.namespace, key.name):
                     self.queue.add(child)
@@ -82,7 +83,7 @@ class Watch:
             self.queue.add(project, _CHILDREN_SECONDS)
 
     def secret_happened(self, change: str | None, body: Mapping[str, Any]) -> None:
-        """Take a Secret in, and have its owner reconciled."""
+        """Store a Secret in the cache, and enqueue its owner."""
         self._note(change)
         if change != "DELETED" and self.cache.see_secret(body) is None:
             return
@@ -97,51 +98,54 @@ class Watch:
 
 
 def own(body: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a copy of an object that shares nothing with the list in which it came.
+    """Return a copy of an object that shares no memory with the list that contained it.
 
-    What is kept of an object is some of its strings. Were they those of the list, they would hold on to all the memory
-    that the list took: 11 KiB for each endpoint.
+    The cache keeps some strings of an object. Strings of the list would keep the whole list in memory: 11 KiB for each
+    endpoint.
     """
     copy: dict[str, Any] = json.loads(json.dumps(trimmed_secret(body)))
     return copy
 
 
 def _alone(change: str | None, body: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an object that shares nothing with others; one of which a watch tells came alone."""
+    """Return an object that shares no memory with others; an object of a watch event is already alone."""
     return own(body) if change is None else dict(body)
 
 
 class NoDiffBase(kopf.DiffBaseStorage):
-    """Compares nothing: what kopf works out for handlers of changes took a third of its time, and there are none."""
+    """A diff base that compares nothing.
+
+    kopf prepares data for change handlers in a third of its time, and this operator has no such handlers.
+    """
 
     def build(self, **_: Any) -> kopf.BodyEssence:
-        """Find nothing to compare."""
+        """Return nothing to compare."""
         return {}
 
     def fetch(self, **_: Any) -> None:
-        """Have nothing to compare with."""
+        """Return no earlier version."""
 
     def store(self, **_: Any) -> None:
-        """Keep nothing."""
+        """Store nothing."""
 
 
 class NoProgress(kopf.ProgressStorage):
-    """Knows no handler that is to be gone on with, and finds no trace of one."""
+    """A progress storage that never has a handler to continue."""
 
     def fetch(self, **_: Any) -> None:
-        """Have none."""
+        """Return no progress."""
 
     def store(self, **_: Any) -> None:
-        """Keep none."""
+        """Store no progress."""
 
     def purge(self, **_: Any) -> None:
-        """Need not remove any."""
+        """Remove no progress."""
 
     def touch(self, **_: Any) -> None:
-        """Need not wake kopf."""
+        """Write nothing that would wake kopf."""
 
     def clear(self, *, essence: kopf.BodyEssence) -> kopf.BodyEssence:
-        """Return what was given."""
+        """Return the essence without a change."""
         return essence
 
 
@@ -149,8 +153,8 @@ def register(watch: Watch, loop: asyncio.AbstractEventLoop) -> kopf.OperatorRegi
     """Return kopf's registry with every handler.
 
     Args:
-        watch: what the handlers feed.
-        loop: the event loop that owns it; kopf has a thread and a loop of its own.
+        watch: the state that the handlers update.
+        loop: the event loop that owns it; kopf has its own thread and loop.
     """
     registry = kopf.OperatorRegistry()
     pulse = watch.pulse
@@ -176,7 +180,7 @@ def _register_kind(registry: kopf.OperatorRegistry, watch: Watch, loop: asyncio.
 
 
 def kopf_settings() -> kopf.OperatorSettings:
-    """Return how kopf is to work: watch what is ours, write nothing."""
+    """Return kopf's settings: watch only Hookwright's objects, write nothing."""
     settings = kopf.OperatorSettings()
     settings.posting.enabled = False
     settings.peering.standalone = True
@@ -186,6 +190,6 @@ def kopf_settings() -> kopf.OperatorSettings:
     settings.networking.trust_env = False
     settings.persistence.diffbase_storage = NoDiffBase()
     settings.persistence.progress_storage = NoProgress()
-    # A worker for each object that was listed: they need not all stay for kopf's 5 s.
+    # kopf starts one worker per listed object. The workers need not stay for kopf's 5 s.
     settings.queueing.idle_timeout = _IDLE_SECONDS
     return settings

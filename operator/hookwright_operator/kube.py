@@ -1,8 +1,8 @@
-"""A thin client of the API server: the few requests the operator makes beside kopf's watches.
+"""A small client of the API server: the few requests that the operator makes besides kopf's watches.
 
-kopf finds the credentials (in-cluster ServiceAccount or kubeconfig) and keeps its own client
-private; this one shares how kopf logs in, and speaks plain JSON, so that no object model of the
-whole Kubernetes API is loaded for five verbs.
+kopf finds the credentials (in-cluster ServiceAccount or kubeconfig) and keeps its own client private. This client logs
+in with kopf's functions. It speaks plain JSON, so the process does not load an object model of the whole Kubernetes API
+for five verbs.
 """
 
 import asyncio
@@ -27,13 +27,16 @@ _APPLY: Final = "application/apply-patch+yaml"
 _MERGE: Final = "application/merge-patch+json"
 _TIMEOUT: Final = aiohttp.ClientTimeout(total=10, connect=3)
 _RELOGIN_SECONDS: Final = 300.0
-"""Projected ServiceAccount tokens are replaced on disk within the hour; ours is read anew well before."""
+"""Seconds between two logins.
+
+Projected ServiceAccount tokens are replaced on disk within the hour, so this is early enough.
+"""
 
 Object = dict[str, Any]
 
 
 class Fence(Protocol):
-    """Says whether writing is this process's business."""
+    """The permission of this replica to write."""
 
     @property
     def holds(self) -> bool:
@@ -41,11 +44,11 @@ class Fence(Protocol):
 
     @property
     def left(self) -> float:
-        """Seconds after which what was sent must have ended, one way or the other."""
+        """Seconds after which every sent write must have ended, with or without success."""
 
     @property
     def writing(self) -> AbstractContextManager[None]:
-        """Is entered for as long as a write is under way."""
+        """Return a context manager that surrounds one write."""
 
 
 def _login() -> kopf.ConnectionInfo:
@@ -57,7 +60,7 @@ def _login() -> kopf.ConnectionInfo:
 
 
 class Kube:
-    """Requests to one API server; made by `connect`, ended by `close`."""
+    """Requests to one API server; created by `connect`, closed by `close`."""
 
     def __init__(self) -> None:
         self._info = _login()
@@ -68,10 +71,10 @@ class Kube:
 
     @classmethod
     async def connect(cls) -> Self:
-        """Log in as kopf does and return a client; nothing is requested yet.
+        """Log in as kopf does and return a client; no request is sent yet.
 
         Raises:
-            KubeError: no credentials are to be found.
+            KubeError: no credentials were found.
         """
         kube = cls()
         kube._session = aiohttp.ClientSession(
@@ -81,9 +84,9 @@ class Kube:
         return kube
 
     def within(self, fence: Fence) -> Self:
-        """Return a client over the same connections that writes only where a fence lets it."""
+        """Return a client with the same connections that writes only if a fence allows it."""
         fenced = copy(self)
-        fenced._fence = fence  # noqa: SLF001 - of its own kind
+        fenced._fence = fence  # noqa: SLF001 - an instance of the same class
         return fenced
 
     async def close(self) -> None:
@@ -92,15 +95,15 @@ class Kube:
             await self._session.close()
 
     async def get(self, path: str, **params: str) -> Object:
-        """Return the object, or the list, at a path."""
+        """Return the object or the list at a path."""
         return await self._request("GET", path, params=params)
 
     async def post(self, path: str, body: Object) -> Object:
-        """Create an object, or have a review answered."""
+        """Create an object, or request a review."""
         return await self._request("POST", path, body=body, params={"fieldManager": FIELD_MANAGER})
 
     async def apply(self, path: str, body: Object) -> Object:
-        """Apply our fields of an object by server-side apply; fields left out are given up."""
+        """Apply Hookwright's fields of an object by server-side apply; the apply releases omitted fields."""
         return await self._request(
             "PATCH", path, body=body, media=_APPLY, params={"fieldManager": FIELD_MANAGER, "force": "true"}
         )
@@ -110,7 +113,7 @@ class Kube:
         return await self._request("PATCH", path, body=body, media=_MERGE, params={"fieldManager": FIELD_MANAGER})
 
     async def delete(self, path: str, *, uid: str) -> None:
-        """Delete the object if it still is the one with this uid; one that is gone already is fine."""
+        """Delete the object if it still has this uid; an object that is already deleted is no error."""
         try:
             await self._request("DELETE", path, body={"preconditions": {"uid": uid}})
         except KubeError as error:
@@ -147,16 +150,16 @@ class Kube:
     async def _send_fenced(
         self, method: str, path: str, body: "_Fenced", media: str, params: Mapping[str, str] | None
     ) -> Object:
-        withheld = NotLeading(f"{method} {path}: not sent, for this process does not lead")
+        withheld = NotLeading(f"{method} {path}: not sent, because this replica is not the leader")
         if not body.fence.holds:
             raise withheld
         try:
-            # What hangs is given up before another process can lead.
+            # A request that hangs is aborted before another replica can lead.
             with body.fence.writing:
                 async with asyncio.timeout(body.fence.left):
                     return await self._send(method, path, body, media, params)
         except TimeoutError:
-            raise KubeUnavailable(f"{method} {path}: the API server did not answer within this term") from None
+            raise KubeUnavailable(f"{method} {path}: no answer before the leadership expired") from None
         except KubeUnavailable:
             if body.withheld:
                 raise withheld from None
@@ -184,10 +187,11 @@ class Kube:
 
 
 class _Fenced(aiohttp.JsonPayload):
-    """A body that asks the fence when its turn to be written comes; without it no header is sent either.
+    """A request body that asks the fence immediately before it is written.
 
-    A process that was paused may find itself anywhere between the decision to write and the writing, so the question
-    is put as late as can be.
+    Without the fence's consent, no header is sent either.
+    A paused process may resume at any point between the decision to write and the write, so the check comes as late as
+    possible.
     """
 
     def __init__(self, body: Object, fence: Fence) -> None:

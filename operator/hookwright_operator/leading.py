@@ -1,9 +1,9 @@
-"""Which of several processes writes to the cluster: at most one, by a Lease that the API server keeps.
+"""Leader election: at most one replica writes to the cluster, by a Lease in the API server.
 
-It is client-go's election: whoever holds the Lease renews it, and whoever sees it unchanged for its whole duration
-takes it over, with the version that was seen as a precondition. No process reads another one's clock. A holder counts
-its term from before the request that renewed it, and ends it earlier than others begin to doubt it; every write asks
-the term when its first byte is about to go.
+It is client-go's election. The holder of the Lease renews it. A replica that sees the Lease unchanged for its whole
+duration takes it over, with the seen version as a precondition. No replica reads another one's clock. A holder counts
+its leadership from before the request that renewed it. It ends the leadership before others may take the Lease. Every
+write checks the leadership immediately before its first byte is sent.
 """
 
 import asyncio
@@ -23,9 +23,11 @@ log = structlog.get_logger(__name__)
 
 LEASE: Final = "hookwright-reconciler"
 DURATION: Final = 12.0
-"""Seconds for which others leave an unchanged Lease alone; with `LOOK_EVERY` it is how long a dead leader is missed."""
+"""Seconds for which others do not take an unchanged Lease. With `LOOK_EVERY` it limits the time without a leader."""
 RENEW_DEADLINE: Final = 8.0
-"""Seconds after which a holder that could not renew stops; what it sent by then has the rest of `DURATION` to end."""
+"""Seconds after which a holder that could not renew stops writing; its sent requests have the rest of `DURATION` to
+end.
+"""
 RENEW_EVERY: Final = 2.0
 LOOK_EVERY: Final = 1.0
 _ROUND_SECONDS: Final = 3.0
@@ -34,19 +36,19 @@ _CLOCK: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 def seconds() -> float:
-    """Return seconds that pass evenly, also while the machine sleeps where the system counts those."""
+    """Return monotonic seconds, which also count while the machine sleeps if the system supports it."""
     return time.clock_gettime(_CLOCK)
 
 
 class Term:
-    """For how long this process, and no other, may write to the cluster; a `kube.Fence`.
+    """The leadership of this replica: the time for which it alone may write to the cluster; a `kube.Fence`.
 
     Attributes:
-        number: how many terms there have been, this one included.
+        number: how many times this replica became leader, the present time included.
     """
 
     def __init__(self, *, clock: Callable[[], float] = seconds) -> None:
-        """Begin without a term; the clock tells seconds."""
+        """Begin without leadership; the clock returns seconds."""
         self._clock = clock
         self._until = self._others_from = -math.inf
         self._writes = 0
@@ -56,25 +58,25 @@ class Term:
 
     @classmethod
     def without_end(cls) -> Self:
-        """Return the term of a process beside which there can be no other."""
+        """Return a leadership without end; only a replica without others may use it."""
         term = cls()
         term.renew(math.inf)
         return term
 
     @property
     def holds(self) -> bool:
-        """Whether this process leads."""
+        """Whether this replica leads."""
         return self._clock() < self._until
 
     @property
     def left(self) -> float:
-        """Seconds until another process may lead."""
+        """Seconds until another replica may lead."""
         return max(0.0, self._others_from - self._clock())
 
     @property
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """Is entered for as long as a write is under way."""
+        """Count a write as in progress inside the context."""
         self._writes += 1
         self._quiet.clear()
         try:
@@ -85,27 +87,28 @@ class Term:
                 self._quiet.set()
 
     def renew(self, since: float) -> None:
-        """Lead on, or begin to, by a request that was sent at some time."""
+        """Begin or extend the leadership, counted from the time at which the request was sent."""
         if not self.holds:
             self.number += 1
         self._until, self._others_from = since + RENEW_DEADLINE, since + DURATION
 
     def end(self) -> None:
-        """Begin no write any more."""
+        """Allow no further write."""
         self._until = -math.inf
 
     async def quiet(self) -> None:
-        """Return when no write is under way."""
+        """Return when no write is in progress."""
         await self._quiet.wait()
 
 
 class Election:
-    """Stands for the Lease of an installation, again and again.
+    """The election of one replica for the Lease of an installation.
 
     Args:
-        term: begins and goes on with what is won here.
-        identity: which no other process has, ever.
-        name: which no two living processes share: a holder whose identity is this and ``/…`` is dead. May be empty.
+        term: the leadership that this election begins and extends.
+        identity: identity of this replica, unique for all time.
+        name: name of this replica, unique among living replicas: a holder whose identity is this and ``/…`` is dead.
+            May be empty.
     """
 
     def __init__(self, kube: Kube, term: Term, *, namespace: str, identity: str, name: str = "") -> None:
@@ -118,7 +121,7 @@ class Election:
         self._fault = ""
 
     async def run(self) -> None:
-        """Stand until cancelled."""
+        """Take part in the election until cancelled."""
         while True:
             pause = LOOK_EVERY
             try:
@@ -133,10 +136,10 @@ class Election:
             await asyncio.sleep(pause)
 
     async def stand(self) -> float:
-        """Renew the Lease, or take it where nobody living holds it; return after how many seconds to do so again.
+        """Renew the Lease, or acquire it if it has no living holder; return the seconds until the next call.
 
         Raises:
-            KubeError: it could not be read or written, or somebody else was first.
+            KubeError: the Lease could not be read or written, or another replica was first.
         """
         since = seconds()
         lease = await self._read()
@@ -153,11 +156,11 @@ class Election:
         return RENEW_EVERY
 
     async def resign(self) -> None:
-        """Let what is being written end, write nothing any more, and let another process lead at once.
+        """Wait for writes in progress, stop writing, and release the Lease at once.
 
         Raises:
-            KubeError: the Lease could not be given back; others take it when it expires.
-            TimeoutError: the same, and there is nobody to say why.
+            KubeError: the Lease could not be released; other replicas acquire it when it expires.
+            TimeoutError: the API server did not answer; the same holds.
         """
         self._term.end()
         if not self._seen_version:
@@ -183,9 +186,9 @@ class Election:
             self._seen_version, self._seen_at = version, seconds()
 
     def _wait(self, lease: Object | None) -> float:
-        """Return for how many seconds another one may lead, if the Lease stays as it is."""
+        """Return for how many seconds this replica must wait until it may lead, if the Lease stays unchanged."""
         if lease is None:
-            # Somebody deleted it, and its holder cannot know yet.
+            # The Lease was deleted, and its holder cannot know that yet.
             return 0.0 if self._term.holds else self._seen_at + DURATION - seconds()
         self._see(lease)
         spec = lease["spec"]
@@ -213,9 +216,9 @@ class Election:
         return {"holderIdentity": self._identity, "leaseDurationSeconds": int(DURATION), "renewTime": _now()}
 
     def _complain(self, fault: str) -> None:
-        # An API server that is away would be told of every second.
+        # Without this check, every try would log the same error while the API server is unavailable.
         if fault != self._fault:
-            log.warning("no election right now", lease=LEASE, error=fault)
+            log.warning("leader election failed, retrying", lease=LEASE, error=fault)
             self._fault = fault
 
 

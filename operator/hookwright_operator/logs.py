@@ -1,4 +1,4 @@
-"""Logs: one line an entry, JSON or for a console; kopf's and uvicorn's go the same way."""
+"""Logs: one line per entry, as JSON or for a console; kopf's and uvicorn's entries use the same format."""
 
 import logging
 import sys
@@ -11,10 +11,10 @@ def configure(*, form: str, level: str) -> None:
 
     Args:
         form: ``json`` or ``console``.
-        level: the least level that is shown, as in ``info``.
+        level: the lowest level that is shown, such as ``info``.
     """
     shared: list[structlog.typing.Processor] = [
-        # The id of the request at hand.
+        # The id of the current request.
         structlog.contextvars.merge_contextvars,
         structlog.stdlib.add_log_level,
         structlog.stdlib.add_logger_name,
@@ -35,10 +35,10 @@ def configure(*, form: str, level: str) -> None:
         )
     )
     logging.basicConfig(handlers=[handler], level=level.upper(), force=True)
-    # kopf says a line an object and event; what it does of note, the operator says itself.
+    # kopf logs a line per object and event. The operator logs the relevant ones itself.
     for name in ("kopf", "aiohttp", "uvicorn", "alembic"):
         logging.getLogger(name).setLevel(max(logging.WARNING, logging.getLevelName(level.upper())))
-    # kopf runs in a thread on purpose and is told to stop by a flag; it need not warn of signals.
+    # kopf runs in a thread on purpose and a flag stops it, so its warning about signals is not needed.
     logging.getLogger("kopf._core.reactor.running").setLevel(logging.ERROR)
     structlog.configure(
         processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],

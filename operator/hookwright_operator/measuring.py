@@ -1,6 +1,6 @@
-"""Brings the gauges of deliveries and endpoints up to date; a scrape then only reads them.
+"""Update of the gauges of deliveries and endpoints; a scrape only reads them.
 
-It costs one row of counters and one step into an index for each endpoint, however many deliveries there are.
+An update reads one row of counters and one index entry per endpoint, independent of the number of deliveries.
 """
 
 from collections import Counter
@@ -19,22 +19,22 @@ from hookwright_operator.store.store import Store
 
 
 def show() -> None:
-    """Let a scrape show these gauges again."""
+    """Show these gauges in scrapes again."""
     hide()
     REGISTRY.register(metrics.WHOLE_STORE)
 
 
 def hide() -> None:
-    """Let a scrape not show these gauges: another process keeps them, and a sum must count nothing twice."""
+    """Hide these gauges from scrapes: another replica reports them, and a sum must not count them twice."""
     with suppress(KeyError):
         REGISTRY.unregister(metrics.WHOLE_STORE)
 
 
 async def measure(store: Store, registry: Registry, cache: Cache, *, now_ms: int) -> None:
-    """Set every gauge that tells of deliveries and endpoints.
+    """Set every gauge about deliveries and endpoints.
 
     Raises:
-        StoreUnavailable: nothing was set, and `metrics.MEASURED` tells since when.
+        StoreUnavailable: no gauge was set, and `metrics.MEASURED` shows the time of the last update.
     """
     counts = await store.counts()
     dues = await store.next_due()
@@ -76,5 +76,5 @@ def _late(dues: dict[str, int], registry: Registry, states: dict[str, str]) -> I
 
 
 def _age(dues: Iterator[int], now_ms: int) -> float:
-    """Return for how many seconds the earliest has been due, 0 where none is."""
+    """Return for how many seconds the earliest delivery has been due, 0 if there is none."""
     return max(0, now_ms - min(dues, default=now_ms)) / 1000

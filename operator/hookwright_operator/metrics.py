@@ -1,7 +1,7 @@
 """Every metric of the operator, with its labels and help.
 
-Labels are bounded: never a URL, never an id, and no namespace, project or endpoint. Every label's values exist
-from the start, at 0, for a rate over a counter that begins with its first event would miss that event.
+Labels are bounded: never a URL, never an id, and no namespace, project or endpoint. Every label value exists from the
+start, at 0. A rate over a counter that first appears with its first event would miss that event.
 """
 
 from functools import cache
@@ -16,11 +16,11 @@ _FAST: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5,
 _SLOW: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
 
 WHOLE_STORE: Final = CollectorRegistry()
-"""The gauges that tell of the whole store; of several processes only the one that leads shows them."""
+"""The gauges about the whole store; of several replicas only the leader reports them."""
 
 EVENTS_ACCEPTED: Final = Counter("hookwright_events_accepted", "Events accepted: committed and answered 202.")
 EVENTS_DUPLICATE: Final = Counter(
-    "hookwright_events_duplicate", "Events answered as repetitions of one accepted before."
+    "hookwright_events_duplicate", "Events recognized as duplicates of an event accepted before."
 )
 DELIVERIES: Final = Counter("hookwright_deliveries", "Deliveries that reached an end state.", ["outcome"])
 ATTEMPTS: Final = Counter("hookwright_delivery_attempts", "Attempts to deliver, by result.", ["result"])
@@ -29,17 +29,17 @@ ATTEMPT_DURATION: Final = Histogram(
 )
 OWN_FAULTS: Final = Counter(
     "hookwright_own_faults",
-    "Attempts that this process could not make for lack of file descriptors, memory, local ports, places for name "
-    "look-ups (lookups) or places of the namespace (namespace_lookups). They are not recorded, and made later.",
+    "Attempts not started because this replica lacked file descriptors, memory, local ports, slots for name "
+    "look-ups (lookups) or slots of the namespace (namespace_lookups). They are not recorded, and start later.",
     ["reason"],
 )
 LATENCY: Final = Histogram(
     "hookwright_delivery_latency_seconds",
-    "From an event's acceptance to the end of its first attempt; a retry by hand has a first attempt again.",
+    "Seconds from an event's acceptance to the end of its first attempt; a retry by hand counts as a first attempt.",
     buckets=_SLOW,
 )
 PENDING: Final = Gauge(
-    "hookwright_deliveries_pending", "Deliveries not yet delivered, failed or discarded.", registry=WHOLE_STORE
+    "hookwright_deliveries_pending", "Deliveries that are not delivered, failed or discarded.", registry=WHOLE_STORE
 )
 ORPHANED: Final = Gauge(
     "hookwright_deliveries_orphaned",
@@ -48,22 +48,22 @@ ORPHANED: Final = Gauge(
 )
 OLDEST_PENDING: Final = Gauge(
     "hookwright_deliveries_oldest_pending_age_seconds",
-    "For how long the longest waiting delivery has been due, of the endpoints that may be sent to now.",
+    "Age of the oldest due delivery to endpoints that can receive now, in seconds.",
     registry=WHOLE_STORE,
 )
 OLDEST_LATE: Final = Gauge(
     "hookwright_deliveries_oldest_late_age_seconds",
-    "The same of endpoints that take what they are sent and have no rate limit: what is late for no reason of theirs.",
+    "Age of the oldest due delivery to reachable endpoints without a rate limit, in seconds: delay of Hookwright.",
     registry=WHOLE_STORE,
 )
 FAN_OUT_BACKLOG: Final = Gauge(
     "hookwright_fan_out_backlog",
-    "Deliveries of large requests that are accepted and not yet written, as far as this process knows.",
+    "Accepted deliveries of large requests that this replica has not yet written.",
 )
-IN_FLIGHT: Final = Gauge("hookwright_deliveries_in_flight", "Attempts under way.")
+IN_FLIGHT: Final = Gauge("hookwright_deliveries_in_flight", "Attempts in progress.")
 SHARDS_OWNED: Final = Gauge(
     "hookwright_shards_owned",
-    "Shards of endpoints that this process delivers for, of 128: all of them unless processes share a database.",
+    "Shards of endpoints that this replica delivers for, of 128: all of them unless replicas share a database.",
 )
 ENDPOINTS: Final = Gauge(
     "hookwright_endpoints",
@@ -86,21 +86,20 @@ STORE_DURATION: Final = Histogram(
     "hookwright_store_transaction_duration_seconds", "Duration of a store transaction.", ["operation"], buckets=_FAST
 )
 STORE_DURATION_OF: Final = cache(STORE_DURATION.labels)
-"""By operation; to look it up each time would take longer than to observe."""
-LOOP_RESTARTS: Final = Counter(
-    "hookwright_loop_restarts", "Supervised loops that ended and were started again.", ["loop"]
-)
+"""Histogram by operation; a look-up of the label takes longer than the observation."""
+LOOP_RESTARTS: Final = Counter("hookwright_loop_restarts", "Restarts of supervised loops.", ["loop"])
 LEASE_UNTIL: Final = Gauge(
-    "hookwright_lease_until_timestamp_seconds", "Until when this process holds its deliveries, in seconds of the epoch."
+    "hookwright_lease_until_timestamp_seconds",
+    "Time at which the claim lease of this replica expires, in seconds since the epoch.",
 )
 MEASURED: Final = Gauge(
     "hookwright_gauges_timestamp_seconds",
-    "When the gauges of deliveries and endpoints were last brought up to date.",
+    "Time of the last update of the gauges of deliveries and endpoints, in seconds since the epoch.",
     registry=WHOLE_STORE,
 )
 STORE_ERRORS: Final = Counter(
     "hookwright_store_errors",
-    "Operations that the store could not do (unavailable) or would not do (refused), each time one was tried.",
+    "Failed tries of store operations: the store was unavailable, or refused the operation (refused).",
     ["reason"],
 )
 WATCH_AGE: Final = Gauge(
@@ -109,7 +108,7 @@ WATCH_AGE: Final = Gauge(
     ["resource"],
 )
 LEADER: Final = Gauge(
-    "hookwright_leader", "1 where this process leads: of all it alone writes to the cluster; 0 on a standby."
+    "hookwright_leader", "1 if this replica is the leader, which alone writes to the cluster; 0 on a standby."
 )
 HTTP_REFUSALS: Final = refusals.HTTP_REFUSALS
 BUILD_INFO: Final = Gauge("hookwright_build_info", "1, with the operator's version.", ["version"])

@@ -21,7 +21,7 @@ _SMALL_LINE: Final = 16 * 1024
 
 
 class Page(aiohttp.ClientResponse):
-    """An answer whose body may have been read and trimmed."""
+    """An answer whose body may already be read and trimmed."""
 
     read_already: dict[str, Any] | None = None
 
@@ -31,7 +31,7 @@ class Page(aiohttp.ClientResponse):
 
 
 class Pager:
-    """A middleware of one session, which remembers how many objects fit into a page."""
+    """A middleware of one session that remembers how many objects fit into a page."""
 
     def __init__(self, page_bytes: int = PAGE_BYTES) -> None:
         self._page_bytes = page_bytes
@@ -40,7 +40,7 @@ class Pager:
     async def __call__(
         self, request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
     ) -> aiohttp.ClientResponse:
-        """Send a request; a list is read and trimmed here, a watch while its events arrive."""
+        """Send a request; read and trim a list here, and a watch while its events arrive."""
         query = request.url.query
         if request.method != "GET" or not query.keys() & {"limit", "watch"}:
             return await handler(request)
@@ -73,7 +73,7 @@ class Pager:
 
 
 class _Lines:
-    """The content of a watch, a line in each chunk, large ones trimmed."""
+    """The content of a watch, one line per chunk, with large lines trimmed."""
 
     def __init__(self, content: aiohttp.StreamReader) -> None:
         self._content = content
@@ -110,7 +110,7 @@ def _trimmed_list(body: bytes) -> dict[str, Any]:
 
 
 async def _read(content: aiohttp.StreamReader, most: int | None) -> bytes | None:
-    """Return the body, None as soon as it has more bytes than it may."""
+    """Return the body, or None as soon as it exceeds the limit of bytes."""
     body = bytearray()
     async for chunk in content.iter_any():
         body += chunk

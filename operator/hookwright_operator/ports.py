@@ -1,4 +1,4 @@
-"""What the intake is given of the rest: acceptance, the delivery log, and tests of endpoints."""
+"""Operations behind the intake: accept events, read the delivery log, test endpoints."""
 
 import asyncio
 import logging
@@ -26,7 +26,7 @@ from hookwright_operator.store.model import Accepted, Claimed, DeliveryRecord, N
 from hookwright_operator.store.store import Store
 
 RECOVERED_AT_ONCE: Final = 200
-"""Deliveries of one endpoint that a recovery lets be due at once; a fresh event waits behind them."""
+"""Deliveries of one endpoint that a replay makes due at once; a new event waits behind them."""
 _RECOVERY_STEP: Final = 0.1
 _RECOVERY_POLL: Final = 1.0
 
@@ -34,16 +34,16 @@ log = structlog.get_logger(__name__)
 
 
 _CURSOR: Final = re.compile(r"dlv_[0-9A-HJKMNP-TV-Z]{26}")
-"""A page ends with a delivery, whose id is the cursor of the next."""
+"""The cursor of the next page is the id of the last delivery of a page."""
 
 
 @dataclass(frozen=True, slots=True)
 class EventAccepter:
-    """Accepts events: one delivery for every subscribed endpoint, all committed before anybody is told so.
+    """An accepter of events: it commits one delivery for every subscribed endpoint before it returns.
 
     Attributes:
-        held: told the uid of an endpoint whose delivery must wait, for its counts have changed.
-        fan_outs: accepts the requests of more deliveries than one transaction may write.
+        held: called with the uid of an endpoint whose delivery stays in the store, because its counts have changed.
+        fan_outs: accepts requests with more deliveries than one transaction may write.
     """
 
     registry: Registry
@@ -55,10 +55,10 @@ class EventAccepter:
     async def accept(
         self, namespace: str, project: str, events: Sequence[IncomingEvent], *, trace: str | None = None
     ) -> AcceptResult:
-        """Write events and their deliveries, or fan-outs for these, in one transaction; return after its commit.
+        """Write events and their deliveries, or fan-outs for them, in one transaction; return after its commit.
 
         Raises:
-            ProblemError: the request is too large, or too much of the namespace waits to be written.
+            ProblemError: the request is too large, or too many deliveries of the namespace are not yet written.
             StoreUnavailable: nothing was written.
         """
         subscribers = {
@@ -84,7 +84,7 @@ class EventAccepter:
         try:
             accepted = await self.store.accept(events)
         except BaseException:
-            # Of a caller who leaves, too: then the store gives back what it has claimed.
+            # Also for a caller who disconnects: then the store releases its claims.
             for event in events:
                 self._cancel(event)
             raise
@@ -99,13 +99,13 @@ class EventAccepter:
         return _accepted(events, accepted)
 
     async def _discard_for(self, gone: Iterable[str]) -> None:
-        """Discard what was written for endpoints that were deleted while it was being written."""
+        """Discard deliveries that were written for endpoints deleted during the write."""
         for uid in gone:
             try:
                 metrics.DELIVERIES.labels("discarded").inc(await self.store.discard(uid, "endpoint deleted"))
             except StoreError as error:
-                # The events are committed, so their producer is told so; reconciling discards as well.
-                log.warning("deliveries of a deleted endpoint wait to be discarded", endpoint=uid, error=str(error))
+                # The events are committed, so the producer gets a success. Reconciling discards the deliveries as well.
+                log.warning("endpoint deleted, discarding its deliveries later", endpoint=uid, error=str(error))
 
     def _cancel(self, event: NewEvent) -> None:
         for delivery in event.deliveries:
@@ -147,13 +147,13 @@ class Deliveries:
     async def deliveries(
         self, endpoint_uid: str, *, state: State | None, limit: int, cursor: str | None
     ) -> tuple[Sequence[DeliveryRecord], str | None]:
-        """Return a page of an endpoint's deliveries, the newest first, and the next page's cursor.
+        """Return a page of an endpoint's deliveries, newest first, and the next page's cursor.
 
         Raises:
-            ProblemError: 422, the cursor was never returned by a page.
+            ProblemError: 422, no page returned this cursor.
         """
         if cursor is not None and not _CURSOR.fullmatch(cursor):
-            fault = FieldFault("cursor", "is not the next of a page; leave it out to begin with the newest delivery")
+            fault = FieldFault("cursor", "must be the `next` of a page; omit it to begin with the newest delivery")
             raise ProblemError(422, "the query is wrong", errors=(fault,))
         return await self.store.deliveries(endpoint_uid, state=state, limit=limit, cursor=cursor)
 
@@ -162,7 +162,7 @@ class Deliveries:
         return await self.store.delivery(delivery_id)
 
     async def retry(self, delivery_id: str) -> bool:
-        """Make a failed or delivered delivery pending again; false where it is in no such state."""
+        """Make a failed or delivered delivery pending again; return False if it is in another state."""
         before = await self.store.retry(delivery_id)
         record = await self.store.delivery(delivery_id)
         if record is not None:
@@ -172,7 +172,7 @@ class Deliveries:
 
 @dataclass(frozen=True, slots=True)
 class Recoveries:
-    """Jobs that make an endpoint's failed deliveries pending again; `drive` does them."""
+    """Replays, which make an endpoint's failed deliveries pending again; `drive` executes them."""
 
     registry: Registry
     dispatcher: Dispatcher
@@ -184,7 +184,7 @@ class Recoveries:
         return self.clock_ms()
 
     async def begin(self, endpoint_uid: str, *, since_ms: int, until_ms: int | None) -> tuple[Recovery, bool]:
-        """Begin a job, or return the one that runs for the endpoint and false."""
+        """Begin a replay, or return the endpoint's running replay and False."""
         wanted = recovery_id()
         job = await self.store.begin_recovery(wanted, endpoint_uid, since_ms=since_ms, until_ms=until_ms)
         if self.registry.get(endpoint_uid) is None:
@@ -192,11 +192,11 @@ class Recoveries:
         return job, job.id == wanted
 
     async def find(self, recovery_id: str) -> Recovery | None:
-        """Return one job."""
+        """Return one replay."""
         return await self.store.recovery(recovery_id)
 
     async def drive(self) -> None:
-        """Take every running job of an endpoint that is this process's a step on, again and again, until cancelled."""
+        """Advance every running replay of this replica's endpoints by one step, repeatedly, until cancelled."""
         while True:
             running = await self.store.running_recoveries()
             jobs = [job for job in running if self.dispatcher.ground.owns(job.endpoint_uid)]
@@ -209,12 +209,12 @@ class Recoveries:
 
 @dataclass(frozen=True, slots=True)
 class EndpointTester:
-    """Sends one synthetic event, through the same guarded client as every delivery."""
+    """A sender of one synthetic event, through the same guarded client as every delivery."""
 
     sender: Sender
     clock: Callable[[], float]
 
     async def test(self, endpoint: Endpoint) -> Outcome:
-        """Send one signed ``delivered`` event, once; nothing of it is stored."""
+        """Send one signed ``delivered`` event once; the store keeps nothing of it."""
         body = to_json({"type": "delivered", "messageId": trial_id(), "test": True})
         return await self.sender.send(endpoint, message_id=message_id(), body=body, now=self.clock)

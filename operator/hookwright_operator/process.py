@@ -1,4 +1,4 @@
-"""The operator as one running whole: what is made in which order, and what ends in which."""
+"""The operator process: the order of its start and of its stop."""
 
 import asyncio
 import gc
@@ -65,12 +65,12 @@ def now_ms() -> int:
 
 
 class Operator:
-    """Everything that one operator process runs, by its roles; `start` and then `stop`, once."""
+    """All parts of one operator process, by its roles; call `start` and then `stop`, once."""
 
     def __init__(self, settings: Settings, kube: Kube, store: Store) -> None:
         self._settings, self._kube, self._store = settings, kube, store
         self._stopping = ""
-        # Who has the store to himself needs nobody's leave to lead.
+        # On SQLite this is the only replica, so it leads without an election.
         self._term = Term.without_end() if store.exclusive else Term()
         self._election = None if store.exclusive else _election(settings, kube, self._term)
         self._synced = asyncio.Event()
@@ -132,16 +132,16 @@ class Operator:
 
     @property
     def intake_port(self) -> int | None:
-        """The port that the intake listens on, None where this process takes no events in."""
+        """The port of the intake, None if this replica has no intake."""
         return self._servers[1].port if len(self._servers) > 1 else None
 
     @property
     def health_port(self) -> int:
-        """The port that health and metrics listen on."""
+        """The port of health and metrics."""
         return self._servers[0].port
 
     async def start(self) -> None:
-        """Start everything; readiness comes when the watches have shown what there is."""
+        """Start everything; the replica is ready when the watches have shown every object."""
         settings = self._settings
         health = create_health(live=self._loops.dying, ready=self._not_ready, registry=REGISTRY)
         self._servers.append(
@@ -204,7 +204,7 @@ class Operator:
         )
 
     async def stop(self) -> None:
-        """End in an order that loses nothing: take nothing in, finish attempts, store results, let go."""
+        """Stop without loss: close the intake, finish attempts, store results, release claims."""
         self._stopping = "stopping"
         log.info("stopping", attempts_under_way=self._dispatcher.in_flight)
         await asyncio.gather(self._resign(), *(server.stop() for server in self._servers[1:]))
@@ -228,21 +228,22 @@ class Operator:
     def _unready(self) -> str | None:
         if self._stopping:
             return self._stopping
-        return None if self._watch.synced else "the watches have not shown yet what there is"
+        return None if self._watch.synced else "the watches have not yet shown every object"
 
     def _not_ready(self) -> str | None:
-        """What /readyz says; the intake itself goes on trying the store, and tells of each failure."""
+        """Return the reason of /readyz; the intake itself still tries the store, and reports each failure."""
         return self._unready() or self._store_pulse.away()
 
     async def _sync(self) -> None:
-        """Be ready once what exists is known and has been reconciled once."""
+        """Set the replica ready when every object is known and has been reconciled once."""
         while not self._watch.synced:
             with suppress(KubeError):
                 if self._watch.pulse.complete:
                     await until_shown(self._kube, self._world.cache, self._settings.watch_namespaces)
                     self._watch.complete = True
                     await self._pass()
-                    # What the lists left goes; what was made of them stays, and no collection need look at it again.
+                    # Free the memory of the lists. The objects made from them stay, and later collections need not
+                    # visit them.
                     gc.collect()
                     gc.freeze()
                     self._watch.synced = True
@@ -252,7 +253,7 @@ class Operator:
         await asyncio.Event().wait()
 
     async def _pass(self) -> None:
-        """Reconcile everything once: an event that came before an endpoint is known would pass it by."""
+        """Reconcile everything once, because an event gets no delivery for an endpoint that is not yet known."""
         for key in self._world.cache:
             self._queue.add(key)
         await self._queue.settled()
@@ -264,13 +265,13 @@ class Operator:
     # ---- leading
 
     async def _stand(self) -> None:
-        """Stand for election, as soon as taking over would cost no wait."""
+        """Take part in the election, as soon as this replica has synchronized and can lead without delay."""
         assert self._election is not None
         await self._synced.wait()
         await self._election.run()
 
     async def _resign(self) -> None:
-        """Publish what is due and hand the lead on, at once: attempts under way may take their time after that."""
+        """Publish due statuses and release the leadership at once; attempts in progress may finish after that."""
         if self._election is None:
             return
         await self._loops.stop("election")
@@ -281,7 +282,7 @@ class Operator:
         try:
             await self._election.resign()
         except (KubeError, TimeoutError) as error:
-            log.warning("the lead could not be handed on; another process takes it in some seconds", error=str(error))
+            log.warning("leadership not released, another replica acquires it in some seconds", error=str(error))
         await self._lead.stop()
 
     # ---- loops
@@ -301,11 +302,11 @@ class Operator:
             await asyncio.sleep(_AUDIT_PAUSE)
             missed = await audit(self._kube, self._watch, self._settings.watch_namespaces)
             if missed:
-                log.info("deletions were missed by a watch and are made good", objects=missed)
+                log.info("watch missed deletions, applying them now", objects=missed)
             self._health.forget(endpoint.uid for endpoint in self._registry)
 
     async def _take_over(self) -> None:
-        """Reconcile everything at the beginning of a term, and make good again and again what was lost on the way."""
+        """Reconcile everything when this replica becomes leader, and repeatedly publish lost counts."""
         await self._synced.wait()
         if self._election is not None:
             await self._pass()
@@ -317,7 +318,7 @@ class Operator:
     async def _watch_orphans(self) -> None:
         await self._synced.wait()
         if self._settings.watch_namespaces:
-            # Endpoints of other namespaces are unknown here, and not missing.
+            # Endpoints of other namespaces are unknown here. They are not missing.
             await asyncio.Event().wait()
         await self._duties.watch_orphans()
 

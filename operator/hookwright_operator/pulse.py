@@ -1,7 +1,7 @@
-"""Tells when the API server last answered a watch, and whether the store answers.
+"""Freshness of the watches and availability of the store.
 
-kopf renews a watch when it has run for `RENEWED`, and sooner where it fell silent; each renewal that is answered is a
-sign of life here. kopf takes an HTTP session that somebody else made, and the session tells of its answers.
+kopf renews a watch after `RENEWED` seconds, and earlier if the watch is silent. This module records the time of each
+answered renewal. kopf accepts an HTTP session from outside, and the session reports its answers here.
 """
 
 import asyncio
@@ -22,27 +22,27 @@ from hookwright_operator.pages import Page, Pager
 log = structlog.get_logger(__name__)
 
 RENEWED: Final = 120
-"""Seconds after which the API server ends a watch, for kopf to renew it; whole, for kopf hands the number on."""
+"""Seconds after which the API server ends a watch, so that kopf renews it; an integer, because kopf passes it on."""
 _BACK: Final = 2
-"""Answers in a row by which the store counts as back."""
+"""Consecutive answers after which the store counts as available again."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TracedSession(kopf.AiohttpSession):
-    """A session that is equal to another one with the same credentials: so kopf takes none twice that were refused."""
+    """A session that equals another session with the same credentials, so kopf never retries refused credentials."""
 
     credentials: kopf.ConnectionInfo = field(repr=False)
     aiohttp_session: aiohttp.ClientSession = field(compare=False)
 
 
 class Pulse:
-    """Signs of life of watches by resource, in its plural; of one resource in several namespaces, the latest counts.
+    """Times of the last answer to a watch by plural resource name; of one resource in several namespaces, the latest.
 
     kopf's thread writes it and the scrape reads it: one assignment and one look-up.
     """
 
     def __init__(self, resources: Iterable[str], clock: Callable[[], float] = time.monotonic) -> None:
-        """Begin now: a watch that is never answered grows old from here."""
+        """Begin now: the age of a watch that is never answered counts from here."""
         self._clock = clock
         self._alive_at = dict.fromkeys(resources, clock())
         self._silent = set(self._alive_at)
@@ -55,7 +55,7 @@ class Pulse:
         return not self._silent
 
     def session(self, info: kopf.ConnectionInfo) -> kopf.AiohttpSession:
-        """Return a session for kopf, with these credentials, that tells of its watches; kopf closes it."""
+        """Return a session for kopf with these credentials that reports its watches; kopf closes it."""
         trace = aiohttp.TraceConfig()
         trace.on_request_end.append(self._answered)
         session = aiohttp.ClientSession(
@@ -82,17 +82,17 @@ class Pulse:
 
 
 class StorePulse:
-    """Whether the store answers, for readiness.
+    """The availability of the store, for readiness.
 
-    A pod that is not ready gets no requests at all, while a ready one whose store is away answers 503 with a reason and
-    Retry-After; and where replicas share a database, they would all go at once. So what passes in moments, such as a
-    failover or a long lock, is not told here: the store counts as away when it has not answered for ``patience``, and
-    as back when it has answered twice in a row.
+    A pod that is not ready gets no requests at all. A ready pod without a store answers 503 with a reason and
+    Retry-After. If replicas share a database, all of them would become unready at once. So readiness ignores short
+    interruptions, such as a failover or a long lock. The store counts as unavailable when it has not answered for
+    ``patience``, and as available again when it has answered twice in a row.
 
     Args:
         ping: returns when the store has answered.
         patience: in seconds.
-        pause: seconds between two pings; there is never more than one under way.
+        pause: seconds between two pings; at most one ping is in progress.
     """
 
     def __init__(
@@ -109,13 +109,13 @@ class StorePulse:
         self._away_since: float | None = None
 
     def away(self) -> str | None:
-        """Return in a sentence that the store is away, None where it is not."""
+        """Return a sentence about the unavailable store, None if the store is available."""
         if self._away_since is None:
             return None
         return f"the store has not answered for {self._clock() - self._away_since:.0f} s"
 
     async def run(self) -> None:
-        """Ping again and again, until cancelled."""
+        """Ping repeatedly, until cancelled."""
         while True:
             pinging = asyncio.ensure_future(self._answered())
             try:
@@ -141,7 +141,7 @@ class StorePulse:
         if self._away_since is None:
             if now - self._answered_at >= self._patience:
                 self._away_since = self._answered_at
-                log.warning("not ready: the store does not answer", seconds=round(now - self._answered_at))
+                log.warning("store does not answer, replica not ready", seconds=round(now - self._answered_at))
         elif self._answers >= _BACK:
-            log.info("the store answers again", seconds=round(now - self._away_since))
+            log.info("store answers again, replica ready", seconds=round(now - self._away_since))
             self._away_since = None

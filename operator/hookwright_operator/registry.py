@@ -1,7 +1,7 @@
-"""Pure: what the operator knows of projects and endpoints right now, for intake and delivery.
+"""Pure: the projects and endpoints that the operator knows, for intake and delivery.
 
-Reconciling feeds it, intake asks it who subscribes, delivery asks it how to send. It holds
-frozen snapshots, so a reader never sees a half-made change. One event loop owns it.
+Reconciling writes it, the intake asks it for subscribers, delivery asks it how to send. It holds frozen snapshots, so a
+reader never sees a partial change. One event loop owns it.
 """
 
 from collections.abc import Callable, Iterator
@@ -17,11 +17,11 @@ class Endpoint:
 
     Attributes:
         timeout: seconds for one whole attempt.
-        per_minute: attempts a minute at most, evenly spread; no limit where None.
+        per_minute: attempts a minute at most, evenly spread; None: no limit.
         secrets: signing secrets, the newest first, older ones only during a rotation's overlap;
-            empty until the operator has made the first, and then nothing is sent yet.
-        blocked: why nothing may be sent although it is not suspended (say, its url is plain http
-            where that is not allowed); empty where all is well.
+            empty until the operator has created the first one; until then no delivery is sent.
+        blocked: why no delivery may be sent although the endpoint is not suspended (for example, its url is plain http
+            and that is not allowed); empty: not blocked.
     """
 
     uid: str
@@ -39,24 +39,24 @@ class Endpoint:
     blocked: str = ""
 
     def __hash__(self) -> int:
-        """By the uid alone: to hash all that it holds would touch a dozen objects an attempt."""
+        """Hash the uid alone: a hash of all fields would read a dozen objects per attempt."""
         return hash(self.uid)
 
     @property
     def sendable(self) -> bool:
-        """Whether deliveries may go out now."""
+        """Whether deliveries may be sent now."""
         return bool(self.secrets) and not self.suspend and not self.blocked
 
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """What deliveries have shown of an endpoint, as it is to be published.
+    """The delivery health of an endpoint since the last publication.
 
     Attributes:
-        error: of the last attempt, in plain words; empty after a 2xx answer, and where no attempt was
-            made since the last time this was published.
-        failures: how many deliveries were given up since the last time this was published.
-        limited_to: how many attempts at once the endpoint gets while its attempts time out, None otherwise.
+        error: text of the last attempt's error; empty after a 2xx answer, and if there was no attempt since the last
+            publication.
+        failures: how many deliveries failed finally since the last publication.
+        limited_to: limit of concurrent attempts while the endpoint's attempts time out, None otherwise.
     """
 
     counts: DeliveryCounts
@@ -66,18 +66,18 @@ class Health:
 
 
 class Listener(Protocol):
-    """Whoever must act when an endpoint appears, changes or goes."""
+    """A listener that acts when an endpoint appears, changes or is removed."""
 
     def endpoint_changed(self, endpoint: Endpoint) -> None:
-        """The endpoint is new, or differs from what was known."""
+        """Handle an endpoint that is new or changed."""
 
     def endpoint_gone(self, uid: str) -> None:
-        """The endpoint takes no deliveries any more."""
+        """Handle an endpoint that accepts no more deliveries."""
 
 
 @dataclass(slots=True)
 class Registry:
-    """Projects and endpoints by what one looks them up with."""
+    """Projects and endpoints, indexed by the keys of their look-ups."""
 
     _projects: set[tuple[str, str]] = field(default_factory=set)
     _endpoints: dict[str, Endpoint] = field(default_factory=dict)
@@ -86,7 +86,7 @@ class Registry:
     _listeners: list[Listener] = field(default_factory=list)
 
     def listen(self, listener: Listener) -> None:
-        """Tell a listener of every change from now on."""
+        """Call a listener for every change from now on."""
         self._listeners.append(listener)
 
     def put_project(self, namespace: str, name: str) -> None:
@@ -94,7 +94,7 @@ class Registry:
         self._projects.add((namespace, name))
 
     def remove_project(self, namespace: str, name: str) -> None:
-        """Let a project accept no more events."""
+        """Reject further events of a project."""
         self._projects.discard((namespace, name))
 
     def has_project(self, namespace: str, name: str) -> bool:
@@ -102,7 +102,7 @@ class Registry:
         return (namespace, name) in self._projects
 
     def put(self, endpoint: Endpoint) -> None:
-        """Make an endpoint known, or replace what was known of it."""
+        """Add an endpoint, or replace its earlier version."""
         if self._endpoints.get(endpoint.uid) == endpoint:
             return
         self._forget(endpoint.uid)
@@ -112,7 +112,7 @@ class Registry:
         self._tell(lambda listener: listener.endpoint_changed(endpoint))
 
     def remove(self, uid: str) -> None:
-        """Forget an endpoint."""
+        """Remove an endpoint."""
         if self._forget(uid):
             self._tell(lambda listener: listener.endpoint_gone(uid))
 
@@ -121,7 +121,7 @@ class Registry:
         return self._endpoints.get(uid)
 
     def find(self, namespace: str, name: str) -> Endpoint | None:
-        """Return an endpoint by the name it has in Kubernetes."""
+        """Return an endpoint by its name in Kubernetes."""
         uid = self._uids.get((namespace, name))
         return self._endpoints.get(uid) if uid else None
 

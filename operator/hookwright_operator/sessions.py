@@ -1,4 +1,4 @@
-"""Makes and rotates the keys that sign the dashboard's session tokens; the API only reads them."""
+"""Creation and rotation of the keys that sign the dashboard's session tokens; the API only reads them."""
 
 import asyncio
 import secrets
@@ -26,17 +26,17 @@ from hookwright_operator.reconcile.plan import MANAGED_BY, MANAGER
 log = structlog.get_logger(__name__)
 
 _LOOK_SECONDS: Final = 2.0
-"""How often the cache is looked at, which costs no request."""
+"""Seconds between two checks of the cache; a check needs no request."""
 _PAUSE_SECONDS: Final = 15.0
 
 
 @dataclass(frozen=True, slots=True)
 class Rotation:
-    """When keys come and go, in seconds.
+    """The rotation times of keys, in seconds.
 
     Attributes:
         every: the age at which the newest key gets a successor.
-        keep: how long a succeeded key still verifies; at least as long as a session lasts.
+        keep: how long a replaced key still verifies; at least as long as a session lasts.
     """
 
     every: float
@@ -44,18 +44,18 @@ class Rotation:
 
 
 def wants_new(keys: Sequence[SessionKey], rotation: Rotation, now: float) -> bool:
-    """Tell whether a key has to be made: there is none, or the newest has served its time."""
+    """Return whether a new key is needed: there is none, or the newest has reached its age limit."""
     return not keys or now - keys[0].made_at >= rotation.every
 
 
 def outlived(keys: Sequence[SessionKey], rotation: Rotation, now: float) -> tuple[str, ...]:
-    """Return the names of keys, the newest first in ``keys``, none of whose tokens can be valid any more."""
+    """Return the names of the ``keys`` (newest first) that no valid token can use any more."""
     successors = zip(keys[1:], keys, strict=False)
     return tuple(key.kid for key, successor in successors if now - successor.made_at >= rotation.keep)
 
 
 class SessionKeys:
-    """Keeps the Secret of the session keys as it should be."""
+    """The Secret of the session keys, kept up to date."""
 
     def __init__(
         self, kube: Kube, cache: Cache, *, namespace: str, rotation: Rotation, clock: Callable[[], float]
@@ -64,21 +64,21 @@ class SessionKeys:
         self._namespace, self._rotation, self._clock = namespace, rotation, clock
 
     async def run(self) -> None:
-        """Look again and again, until cancelled."""
+        """Check repeatedly, until cancelled."""
         while True:
             try:
                 await self.ensure()
                 pause = _LOOK_SECONDS
             except KubeError as error:
-                log.warning("session keys could not be written", error=str(error))
+                log.warning("session keys not written, retrying", error=str(error))
                 pause = _PAUSE_SECONDS
             await asyncio.sleep(pause)
 
     async def ensure(self) -> None:
-        """Make a key where one is wanted, and drop those that are outlived.
+        """Create a key if one is needed, and remove expired keys.
 
         Raises:
-            KubeError: the API server refused, or is away.
+            KubeError: the API server refused the request, or is unavailable.
         """
         now = self._clock()
         known = self._cache.secret_at(self._namespace, SESSION_KEYS_NAME)
@@ -109,7 +109,7 @@ class SessionKeys:
         except KubeError as error:
             if error.status != 409:
                 raise
-            # It stands there without our label, or the watch has not shown it yet: keep what it has.
+            # The Secret exists without Hookwright's label, or the watch has not shown it yet: keep its content.
             label = {"metadata": {"labels": metadata["labels"]}}
             path = secrets_path(self._namespace, SESSION_KEYS_NAME)
             self._cache.see_secret(await self._kube.merge(path, label))

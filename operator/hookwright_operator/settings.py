@@ -1,4 +1,4 @@
-"""``HOOKWRIGHT_*`` environment variables as one frozen object, checked before anything starts."""
+"""``HOOKWRIGHT_*`` environment variables as one frozen object, validated before any other part starts."""
 
 import ipaddress
 from typing import Annotated, Final, Self
@@ -11,10 +11,10 @@ from hookwright_operator.delivery.schedule import RetrySchedule
 from hookwright_operator.errors import SettingsError
 
 MAX_TIMEOUT_SECONDS: Final = 30.0
-"""The longest timeout an endpoint may declare; the lease must outlive it."""
+"""The longest timeout an endpoint may declare; the claim lease must be longer."""
 
 ROLES: Final = ("reconcile", "deliver", "intake")
-"""What a process can do; all of it by default."""
+"""The roles of a replica; by default it has all of them."""
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
@@ -27,10 +27,10 @@ def _split(value: object) -> object:
 
 def _roles(value: tuple[str, ...]) -> tuple[str, ...]:
     if not value:
-        raise ValueError(f"names no role; give one or more of {', '.join(ROLES)}")
+        raise ValueError(f"names no role; set one or more of {', '.join(ROLES)}")
     for name in value:
         if name not in ROLES:
-            raise ValueError(f"{name!r} is no role; the roles are {', '.join(ROLES)}")
+            raise ValueError(f"{name!r} is not a role; the roles are {', '.join(ROLES)}")
     return tuple(name for name in ROLES if name in value)
 
 
@@ -58,62 +58,60 @@ class Settings(BaseSettings):
     )
     roles: Roles = Field(
         default=ROLES,
-        description="What this process does: reconcile (one of those that do leads, the others stand by), deliver, "
-        "intake. With SQLite one process does all three.",
+        description="Roles of this replica: reconcile (one such replica leads, the others are standbys), deliver, "
+        "intake. With SQLite one replica has all three.",
     )
     namespace: str = Field(
-        default="hookwright-system", description="The installation's own namespace, with users and session keys."
+        default="hookwright-system", description="The installation's own namespace, which has users and session keys."
     )
     session_key_rotation: float = Field(
         default=30.0, gt=0, description="Days after which session tokens are signed with a new key."
     )
     session_key_overlap: float = Field(
-        default=7.0, gt=0, description="Days for which tokens signed with the key before it still hold."
+        default=7.0, gt=0, description="Days for which tokens signed with the previous key stay valid."
     )
-    watch_namespaces: Listed = Field(
-        default=(), description="Namespaces to serve, separated by commas; all of them where empty."
-    )
+    watch_namespaces: Listed = Field(default=(), description="Namespaces to serve, separated by commas; empty: all.")
     retry_schedule: Schedule = Field(
         default=RetrySchedule.parse("30s,2m,10m,30m,2h"),
         description="Delays before each retry, each counted from the end of the failed attempt.",
     )
     allowed_networks: Networks = Field(
-        default=(), description="CIDRs of special networks that deliveries may go to all the same."
+        default=(), description="CIDRs of special networks to which deliveries are allowed."
     )
     denied_networks: Networks = Field(
-        default=(), description="CIDRs that deliveries must never go to, such as the cluster's own ranges."
+        default=(), description="CIDRs to which deliveries are forbidden, such as the cluster's own ranges."
     )
     allowed_hosts: HostSuffixes = Field(
         default=(),
-        description="Domains whose hosts deliveries may go to although their addresses are special, such as "
-        "hooks.svc.cluster.local; whoever has the domain's DNS says where that leads.",
+        description="Domains to whose hosts deliveries are allowed although their addresses are special, such as "
+        "hooks.svc.cluster.local; the owner of the domain's DNS decides the addresses.",
     )
     denied_hosts: HostSuffixes = Field(
-        default=(), description="Domains, with all hosts below them, that deliveries must never go to."
+        default=(), description="Domains, with all hosts below them, to which deliveries are forbidden."
     )
-    allow_http: bool = Field(default=False, description="Let endpoints have plain http URLs.")
+    allow_http: bool = Field(default=False, description="Permit plain http URLs in endpoints.")
     lease: float = Field(
-        default=60.0, gt=0, description="Seconds for which a process holds its deliveries without a sign of life."
+        default=60.0, gt=0, description="Seconds after which the claims of a replica expire if it does not renew them."
     )
     instance: str = Field(
         default="",
         pattern="^[A-Za-z0-9]?[A-Za-z0-9._-]{0,252}$",
-        description="A name that no two living processes share, such as a pod's. A process that starts under the name "
-        "of an earlier one takes over from it at once, and not after its lease. Random where empty.",
+        description="A name that is unique among living replicas, such as a pod's. A replica that starts with the name "
+        "of an earlier one takes over its claims at once, without waiting for the lease. Empty: random.",
     )
     intake_host: str = Field(default="0.0.0.0", description="Address that the intake listens on.")  # noqa: S104
-    intake_port: int = Field(default=8080, ge=0, le=65535, description="Port of the intake; 0 takes a free one.")
+    intake_port: int = Field(default=8080, ge=0, le=65535, description="Port of the intake; 0: any free port.")
     intake_connections: int = Field(
         default=4096,
         ge=64,
-        description="Connections that the intake has open at most; fewer if the file descriptors of this process do "
-        "not suffice: a quarter of them is for the intake. At the bound an idle connection is closed for a new one.",
+        description="Maximum open connections of the intake; fewer if the file descriptors of this process do "
+        "not suffice: a quarter of them is for the intake. At the limit an idle connection is closed for a new one.",
     )
     intake_connections_per_address: int = Field(
         default=1024,
         ge=1,
-        description="Connections of one client address, or of one /64 network of IPv6 addresses, to the intake; at "
-        "most half of all.",
+        description="Maximum connections of one client address, or of one /64 network of IPv6 addresses, to the "
+        "intake; at most half of all.",
     )
     health_host: str = Field(default="0.0.0.0", description="Address of health and metrics.")  # noqa: S104
     health_port: int = Field(default=9090, ge=0, le=65535, description="Port of /healthz, /readyz and /metrics.")
@@ -121,17 +119,19 @@ class Settings(BaseSettings):
         default=10.0,
         ge=0,
         le=300,
-        description="Seconds for which a granted TokenReview or SubjectAccessReview holds. A grant that is in use is"
+        description="Seconds for which a granted TokenReview or SubjectAccessReview is cached. A grant in use is"
         " renewed in the background from half of this time on.",
     )
     status_interval: float = Field(
-        default=60.0, gt=0, description="Seconds that pass at least between two updates of an endpoint's counts."
+        default=60.0, gt=0, description="Minimum seconds between two updates of an endpoint's counts."
     )
     shutdown_grace: float = Field(
-        default=35.0, gt=0, description="Seconds that attempts under way get to finish at SIGTERM."
+        default=35.0, gt=0, description="Seconds for attempts in progress to finish after SIGTERM."
     )
     finalizer_grace: float = Field(
-        default=30.0, gt=0, description="Seconds after which a deleted endpoint is let go although the store is away."
+        default=30.0,
+        gt=0,
+        description="Seconds after which a deleted endpoint's finalizer is removed even if the store is unavailable.",
     )
     window: int = Field(
         default=64,
@@ -143,17 +143,17 @@ class Settings(BaseSettings):
         default=24.0,
         ge=0,
         le=8760,
-        description="Hours for which pending deliveries of an endpoint that is missing in the cluster are kept, in "
-        "case it comes back. Then they are discarded. Those of an endpoint that is deleted in the usual way are "
+        description="Hours for which pending deliveries of an endpoint that is missing in the cluster are kept, "
+        "because it may return. Then they are discarded. Deliveries of an endpoint that is deleted as usual are "
         "discarded at once.",
     )
     max_in_flight: int = Field(
         default=1024,
         ge=1,
         le=65_536,
-        description="Attempts of this process under way at once, to all endpoints; each takes up to two sockets. One "
-        "namespace uses at most half of them. Up to half is guaranteed to all namespaces in equal parts, so choose at "
-        "least twice the number of namespaces. Endpoints of a namespace that wait for a place are served in turn. A "
+        description="Maximum concurrent attempts of this replica, to all endpoints; each needs up to two sockets. One "
+        "namespace uses at most half of them. Half of them is divided into equal guarantees for all namespaces, so set "
+        "at least twice the number of namespaces. Endpoints of a namespace that wait for a slot take turns. A "
         "value that needs more open files than the system allows is refused; the default is lowered.",
     )
     memory_limit: int = Field(
@@ -167,13 +167,13 @@ class Settings(BaseSettings):
     traces: str = Field(
         default="",
         pattern=r"^(https?://[^/?#@\s]+(/[^?#\s]*)?)?$",
-        description="OTLP/HTTP collector that OpenTelemetry traces are sent to, such as http://otel-collector:4318; "
-        "none are made where empty. The SDK's own variables, such as OTEL_TRACES_SAMPLER, say the rest.",
+        description="OTLP/HTTP collector of OpenTelemetry traces, such as http://otel-collector:4318; "
+        "empty: no traces. The SDK's own variables, such as OTEL_TRACES_SAMPLER, configure the rest.",
     )
     traces_to_receivers: bool = Field(
         default=False,
-        description="Send receivers the traceparent header of each traced attempt, so that they can go on with the "
-        "trace; it tells them the trace's ids.",
+        description="Send receivers the traceparent header of each traced attempt, so that they can continue the "
+        "trace; the header shows them the trace's ids.",
     )
     log_format: str = Field(default="json", pattern="^(json|console)$", description="json or console.")
     log_level: str = Field(
@@ -185,7 +185,7 @@ class Settings(BaseSettings):
         if self.lease <= MAX_TIMEOUT_SECONDS:
             raise ValueError(
                 f"HOOKWRIGHT_LEASE is {self.lease:g} s; it must be longer than the longest attempt, "
-                f"{MAX_TIMEOUT_SECONDS:g} s, or two processes could send the same delivery at once"
+                f"{MAX_TIMEOUT_SECONDS:g} s, or two replicas could send the same delivery at once"
             )
         return self
 
@@ -194,8 +194,8 @@ class Settings(BaseSettings):
         missing = [role for role in ROLES if role not in self.roles]
         if missing and self.database_url.startswith("sqlite"):
             raise ValueError(
-                f"HOOKWRIGHT_ROLES lacks {', '.join(missing)}; with SQLite one process does everything, for no other "
-                "can open its file: leave HOOKWRIGHT_ROLES empty, or let HOOKWRIGHT_DATABASE_URL name a PostgreSQL "
+                f"HOOKWRIGHT_ROLES lacks {', '.join(missing)}; with SQLite one replica has every role, because no "
+                "other can open its file: leave HOOKWRIGHT_ROLES empty, or set HOOKWRIGHT_DATABASE_URL to a PostgreSQL "
                 "database"
             )
         return self
@@ -205,7 +205,7 @@ def load() -> Settings:
     """Read the settings from the environment.
 
     Raises:
-        SettingsError: one is wrong; the message names each, and what would be right.
+        SettingsError: at least one setting is wrong; the message names each one and its correct form.
     """
     try:
         return Settings()

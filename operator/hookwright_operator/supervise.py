@@ -1,4 +1,4 @@
-"""Loops that must not die: each is started again after a failure, and liveness tells of one that cannot live."""
+"""Supervised loops: each is restarted after a failure, and liveness reports a loop that fails repeatedly."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -15,16 +15,16 @@ log = structlog.get_logger(__name__)
 _FIRST_PAUSE: Final = 0.5
 _LONGEST_PAUSE: Final = 15.0
 _LIVED: Final = 60.0
-"""Seconds after which a loop counts as having lived, and its earlier failures as over."""
+"""Seconds of running after which earlier failures of a loop no longer count."""
 _TOLERATED: Final = 8
 
 
 @dataclass(slots=True)
 class Supervisor:
-    """Runs loops by name.
+    """A runner of loops by name.
 
-    Liveness is lost when a loop fails again and again without a minute of life between; that the store
-    or the API server is away is no such failure.
+    Liveness is lost when a loop fails repeatedly and never runs for a minute in between. An unavailable store or API
+    server is not such a failure.
     """
 
     _tasks: dict[str, asyncio.Task[None]] = field(default_factory=dict)
@@ -37,7 +37,7 @@ class Supervisor:
         self._tasks[name] = asyncio.get_running_loop().create_task(self._keep(name, run), name=name)
 
     def dying(self) -> str | None:
-        """Return the name of a loop that cannot be kept alive, or None; one that lives again is well."""
+        """Return the name of a loop that fails repeatedly, or None; a loop that runs again counts as healthy."""
         for name, failures in self._failures.items():
             recent = asyncio.get_running_loop().time() - self._failed_at.get(name, 0.0) <= _LIVED
             if failures > _TOLERATED and recent:
@@ -45,7 +45,7 @@ class Supervisor:
         return None
 
     async def stop(self, *names: str) -> None:
-        """End the named loops, or all."""
+        """Stop the named loops, or all."""
         tasks = [self._tasks.pop(name) for name in names or tuple(self._tasks) if name in self._tasks]
         for task in tasks:
             task.cancel()
@@ -58,13 +58,13 @@ class Supervisor:
             began, failed = clock(), 1
             try:
                 await run()
-                log.warning("a loop ended and is started again", loop=name)
+                log.warning("loop ended, restarting it", loop=name)
             except (KubeUnavailable, StoreUnavailable) as error:
-                # Not the loop's fault, and nothing that a new process would mend: it is alive and waits.
-                log.warning("a loop waits for what is away", loop=name, error=str(error))
+                # The loop is not the cause, and a new process would not help: the loop waits.
+                log.warning("dependency unavailable, loop retries", loop=name, error=str(error))
                 failed = 0
             except Exception:
-                log.exception("a loop failed and is started again", loop=name)
+                log.exception("loop failed, restarting it", loop=name)
             metrics.LOOP_RESTARTS.labels(name).inc()
             if clock() - began > _LIVED:
                 self._failures[name], pause = 0, _FIRST_PAUSE

@@ -1,9 +1,9 @@
-"""Traces by OpenTelemetry: one from the acceptance of events to every attempt to deliver them.
+"""OpenTelemetry traces: one trace from the acceptance of events to every attempt to deliver them.
 
-Off, there is no `Traces`: whoever could trace holds None. Only what is sampled leaves anything behind: its
-``traceparent`` (W3C Trace Context) is kept with the event, so that attempts belong to the trace after a restart and in
-other processes too; an event without one makes no spans. A span has names and ids. It never has a secret, a body, or
-more of a URL than its host, for paths and queries carry tokens.
+If traces are off, there is no `Traces` object and its users hold None. The store keeps the ``traceparent`` (W3C Trace
+Context) of sampled events only. With it, attempts belong to the trace after a restart and in other replicas too. An
+event without a traceparent creates no spans. A span has names and ids. It never has a secret, a body, or more of a URL
+than its host, because paths and queries carry tokens.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from hookwright_operator.registry import Endpoint
 from hookwright_operator.store.model import Claimed
 
 if TYPE_CHECKING:
-    # Imported where traces are on, for it takes a quarter of a second and 15 MB.
+    # Imported only if traces are on, because the import needs a quarter of a second and 15 MB.
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.trace import Span
 
@@ -29,19 +29,19 @@ _STOP_SECONDS: Final = 5.0
 
 
 class Outcome(Protocol):
-    """What became of an attempt."""
+    """The result of an attempt."""
 
     @property
     def status_code(self) -> int:
-        """HTTP status, 0 where there was no HTTP answer."""
+        """HTTP status, 0 if there was no HTTP answer."""
 
     @property
     def error(self) -> str:
-        """In plain words, empty where it delivered."""
+        """Error text in plain words, empty if the attempt delivered."""
 
 
 class Traces:
-    """Makes spans and has them exported in the background, at most so many as the SDK's queue holds."""
+    """A factory of spans, which exports them in the background; the SDK's queue limits their number."""
 
     def __init__(self, provider: "TracerProvider") -> None:
         from opentelemetry import trace  # noqa: PLC0415 - see above
@@ -54,7 +54,7 @@ class Traces:
 
     @classmethod
     def start(cls, url: str) -> Self:
-        """Trace to an OTLP/HTTP collector; the SDK's own variables (``OTEL_…``) say the rest.
+        """Trace to an OTLP/HTTP collector; the SDK's own variables (``OTEL_…``) configure the rest.
 
         Args:
             url: of the collector, without ``/v1/traces``.
@@ -70,27 +70,27 @@ class Traces:
         except ImportError as error:
             raise SettingsError(f"HOOKWRIGHT_TRACES needs {error.name}; install hookwright[traces]") from error
         ours = Resource.create({"service.name": SERVICE, "service.version": version("hookwright")})
-        # Whoever runs it may name it otherwise.
+        # The user's environment may override the name.
         provider = TracerProvider(resource=ours.merge(OTELResourceDetector().detect()), shutdown_on_exit=False)
         provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(endpoint=f"{url.rstrip('/')}/v1/traces")))
         return cls(provider)
 
     async def stop(self) -> None:
-        """Export what is left, if the collector takes it within seconds."""
+        """Export the remaining spans, if the collector accepts them within seconds."""
         exporting = asyncio.get_running_loop().run_in_executor(None, self._provider.shutdown)
         await asyncio.wait([exporting], timeout=_STOP_SECONDS)
 
     def accepting(
         self, headers: Mapping[str, str], *, began_ns: int, namespace: str, project: str, request_id: str
     ) -> "Accepting":
-        """Begin the span of a request with events, as a child of its ``traceparent`` where it has one.
+        """Begin the span of a request with events, as a child of its ``traceparent`` if it has one.
 
         Args:
             headers: of the request, by lowercase name.
-            began_ns: when it came, in nanoseconds since the epoch.
+            began_ns: arrival time, in nanoseconds since the epoch.
             namespace: of the project.
-            project: whose events.
-            request_id: as the logs have it.
+            project: name of the project.
+            request_id: id of the request in the logs.
         """
         span = self._tracer.start_span(
             "accept",
@@ -135,7 +135,7 @@ class Accepting:
     """The span of one request with events; a context manager that ends it.
 
     Attributes:
-        traceparent: to be kept with the events; None where the request is not sampled.
+        traceparent: stored with the events; None if the request is not sampled.
     """
 
     def __init__(self, span: "Span") -> None:
@@ -143,7 +143,7 @@ class Accepting:
         self.traceparent = _traceparent(span)
 
     def accepted(self, *, events: int, duplicates: int, deliveries: int) -> None:
-        """Take note of what came of it."""
+        """Record the result of the request."""
         self._span.set_attributes(
             {
                 "http.response.status_code": 202,
@@ -160,7 +160,7 @@ class Accepting:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if kind is not None:
-            # Without the error's text, which may quote what was sent.
+            # The error's text is omitted because it may quote the request.
             status = getattr(error, "status", None)
             if isinstance(status, int) and 400 <= status < 500:
                 self._span.set_attribute("http.response.status_code", status)
@@ -170,10 +170,10 @@ class Accepting:
 
 
 class Attempting:
-    """The span of one attempt; `end` it in any case.
+    """The span of one attempt; call `end` in every case.
 
     Attributes:
-        traceparent: with which the receiver could go on with the trace; None where it is not sampled.
+        traceparent: the receiver can continue the trace with it; None if the attempt is not sampled.
     """
 
     def __init__(self, span: "Span") -> None:
@@ -181,7 +181,7 @@ class Attempting:
         self.traceparent = _traceparent(span)
 
     def end(self, outcome: Outcome | None) -> None:
-        """End it with what came of the attempt, None where it was cut short."""
+        """End the span with the result of the attempt, or None if the attempt was aborted."""
         if outcome is None:
             _fail(self._span, "cut short")
         else:
@@ -193,17 +193,17 @@ class Attempting:
 
 
 def exemplar_of(traceparent: str) -> dict[str, str]:
-    """Return the labels of an OpenMetrics exemplar for what belongs to a trace."""
+    """Return the labels of an OpenMetrics exemplar for a trace."""
     return {"trace_id": traceparent[3:35]}
 
 
 def began() -> int:
-    """Return the present moment as spans count it, in nanoseconds since the epoch."""
+    """Return the present time in the unit of spans, nanoseconds since the epoch."""
     return time.time_ns()
 
 
 def _fail(span: "Span", kind: str, words: str | None = None) -> None:
-    from opentelemetry.trace import Status, StatusCode  # noqa: PLC0415 - loaded, where there is a span
+    from opentelemetry.trace import Status, StatusCode  # noqa: PLC0415 - already loaded if there is a span
 
     span.set_attribute("error.type", kind)
     span.set_status(Status(StatusCode.ERROR, words))
@@ -218,7 +218,7 @@ def _traceparent(span: "Span") -> str | None:
 
 @lru_cache(maxsize=4096)
 def _server(url: str) -> tuple[str, str, int]:
-    """Return scheme, host and port of a URL, which is all of it that a span may have."""
+    """Return scheme, host and port of a URL; a span may have no other part of it."""
     try:
         parts = urlsplit(url)
         port = parts.port or (443 if parts.scheme == "https" else 80)

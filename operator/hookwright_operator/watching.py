@@ -1,7 +1,7 @@
-"""Runs kopf in a thread and an event loop of its own.
+"""The thread and event loop of kopf.
 
-There it can neither delay deliveries nor, when it ends, cancel the tasks of the rest of the process,
-which it takes for its own; and it leaves the process's signals alone.
+In its own thread, kopf cannot delay deliveries. When it ends, it cancels all tasks of its loop, which must not be tasks
+of the rest of the process. It also does not install signal handlers there.
 """
 
 import asyncio
@@ -30,18 +30,18 @@ _SERVED_SECONDS: Final = 0.5
 
 
 class Forgetful(ResourceMemories):
-    """Keeps nothing of any object: kopf's 3 KiB each are for what handlers other than ours would do."""
+    """Memories that keep nothing of any object: kopf's 3 KiB each serve handlers that this operator does not have."""
 
     async def recall(self, *args: Any, **options: Any) -> ResourceMemory:
-        """Return a memory that nobody remembers."""
+        """Return a memory that is not stored."""
         return await super().recall(*args, **{**options, "ephemeral": True})
 
 
 async def until_served(kube: Kube) -> None:
     """Return when the API server announces every kind.
 
-    kopf asks once, at its start, which kinds there are; one that is announced later, as happens for a moment after
-    the CRDs were applied, it would not watch.
+    kopf reads the kinds once, at its start. It would not watch a kind that is announced later, which happens for a
+    moment after the CRDs were applied.
     """
     wanted = {plural(kind) for kind in MODELS}
     told = False
@@ -57,7 +57,9 @@ async def until_served(kube: Kube) -> None:
         if not missing:
             return
         if not told:
-            log.warning("waiting for the CustomResourceDefinitions: apply crds/*.yaml", missing=sorted(missing))
+            log.warning(
+                "CustomResourceDefinitions missing, waiting until crds/*.yaml are applied", missing=sorted(missing)
+            )
             told = True
         await asyncio.sleep(_SERVED_SECONDS)
 
@@ -66,8 +68,8 @@ async def watch_cluster(watch: Watch, namespaces: Collection[str]) -> None:
     """Feed ``watch`` from the cluster until cancelled.
 
     Args:
-        watch: what the handlers feed, on the calling event loop.
-        namespaces: those to serve, all where empty.
+        watch: the state that the handlers update, on the calling event loop.
+        namespaces: the namespaces to serve; empty: all.
     """
     registry = register(watch, asyncio.get_running_loop())
     stop = threading.Event()
@@ -83,11 +85,11 @@ async def watch_cluster(watch: Watch, namespaces: Collection[str]) -> None:
                     clusterwide=not namespaces,
                     namespaces=namespaces,
                     stop_flag=stop,
-                    # Else kopf asks the system who runs it, and an unprivileged uid has no name.
+                    # Without an identity, kopf asks the system for the user name, and an unprivileged uid has no name.
                     identity="hookwright-operator",  # type: ignore[arg-type]
                 )
             )
-        except BaseException as error:  # noqa: BLE001 - handed to whoever waits
+        except BaseException as error:  # noqa: BLE001 - passed to the waiting caller
             ended.set_exception(error)
         else:
             ended.set_result(None)

@@ -136,11 +136,11 @@ async def test_outside_a_term_no_byte_of_a_write_goes_out(stage: Stage, kubectl:
     kube = stage.kube.within(term)
     path = f"/api/v1/namespaces/{stage.namespace}/configmaps"
     body = {"metadata": {"name": "written"}}
-    with pytest.raises(NotLeading, match="this process does not lead"):
+    with pytest.raises(NotLeading, match="this replica is not the leader"):
         await kube.post(path, body)
     assert (await kube.get(path))["kind"] == "ConfigMapList"
     term.renew(leading.seconds())
-    with pytest.raises(NotLeading, match="this process does not lead"):
+    with pytest.raises(NotLeading, match="this replica is not the leader"):
         await stage.kube.within(_EndingMeanwhile()).post(path, body)
     assert "written" not in kubectl("get", "configmaps", "-n", stage.namespace).stdout
     term.renew(leading.seconds())

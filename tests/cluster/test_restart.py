@@ -184,7 +184,7 @@ def test_deliveries_go_on_without_the_api_server_and_missed_deletions_are_made_g
         )
         org.apply(endpoint("new", receiver.url))
         org.wait_for("hwep", "new", "True Delivering")
-        assert "deletions were missed by a watch and are made good" in org.operator.log.read_text()
+        assert "watch missed deletions, applying them now" in org.operator.log.read_text()
 
 
 def stop_apiserver(plane: ControlPlane) -> None:

@@ -47,9 +47,9 @@ async def test_probes_tell_what_is_wrong(client: httpx.AsyncClient, wellbeing: W
     answer = await client.get("/readyz")
     assert (answer.status_code, answer.text) == (503, "stopping")
     assert (await client.get("/healthz")).status_code == 200
-    wellbeing.dying = "a loop ended"
+    wellbeing.dying = "loop ended"
     answer = await client.get("/healthz")
-    assert (answer.status_code, answer.text) == (503, "a loop ended")
+    assert (answer.status_code, answer.text) == (503, "loop ended")
 
 
 async def test_metrics_are_told_in_the_format_that_is_asked_for(client: httpx.AsyncClient) -> None:

@@ -86,12 +86,12 @@ WRONG = {
     "yes and no at once": ({"ALLOW_HTTP": "perhaps"}, ["HOOKWRIGHT_ALLOW_HTTP: "]),
     "a role that is none": (
         {"ROLES": "reconcile,serve", "DATABASE_URL": "postgresql://db/hookwright"},
-        ["HOOKWRIGHT_ROLES: 'serve' is no role; the roles are reconcile, deliver, intake"],
+        ["HOOKWRIGHT_ROLES: 'serve' is not a role; the roles are reconcile, deliver, intake"],
     ),
-    "a process without a role": ({"ROLES": ","}, ["HOOKWRIGHT_ROLES: names no role; give one or more of reconcile"]),
+    "a process without a role": ({"ROLES": ","}, ["HOOKWRIGHT_ROLES: names no role; set one or more of reconcile"]),
     "a file for several processes": (
         {"ROLES": "intake"},
-        ["HOOKWRIGHT_ROLES lacks reconcile, deliver", "with SQLite one process does everything"],
+        ["HOOKWRIGHT_ROLES lacks reconcile, deliver", "with SQLite one replica has every role"],
     ),
     "several at once": ({"WINDOW": "0", "ALLOW_HTTP": "perhaps"}, ["HOOKWRIGHT_WINDOW: ", "HOOKWRIGHT_ALLOW_HTTP: "]),
 }

@@ -37,7 +37,7 @@
 {{- fail "persistence.existingClaim is set, but persistence.enabled is false: enable it, or leave the claim out" -}}
 {{- end -}}
 {{- if and $s.lease (le (float64 $s.lease) 30.0) -}}
-{{- fail (printf "settings.lease is %v s: it must be longer than the longest attempt, 30 s, or two processes could send the same delivery at once" $s.lease) -}}
+{{- fail (printf "settings.lease is %v s: it must be longer than the longest attempt, 30 s, or two replicas could send the same delivery at once" $s.lease) -}}
 {{- end -}}
 {{- range $pair := list (list "intakePort" "healthPort") (list "apiPort" "apiHealthPort") -}}
 {{- $first := include "hookwright.port" (dict "root" $ "setting" (first $pair)) -}}
