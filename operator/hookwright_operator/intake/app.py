@@ -1,4 +1,4 @@
-"""The intake as one ASGI application: is it ready, which route, and every fault as a problem document."""
+"""The intake as one ASGI application: readiness, routing, and every error as a problem document."""
 
 import secrets
 from collections.abc import Callable
@@ -35,11 +35,11 @@ def create_app(
     """Return the intake.
 
     Args:
-        deps: what it works with.
+        deps: the parts of the operator that the intake uses.
         max_requests: how many requests with events are served at once, each with a body of up to 1 MiB; one namespace
             has at most half of them.
-        body_seconds: how long the body of a request may take.
-        new_request_id: draws the id of a request whose caller gave none.
+        body_seconds: time limit for the body of a request.
+        new_request_id: creates the id of a request without one.
     """
     bodies = Bodies(body_seconds)
     events = Events(deps, bodies, max_requests)
@@ -48,7 +48,7 @@ def create_app(
 
 
 class Intake:
-    """What stands before the routes."""
+    """The application in front of the routes."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class Intake:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one HTTP request."""
-        # By this the router knows that its 404 and 405 are caught here.
+        # The router needs this to raise its 404 and 405 as exceptions, which are caught here.
         scope["app"] = self
         scope[REQUEST_ID] = told = request_id(_given(scope), self._new_request_id)
         bind_contextvars(request_id=told)
@@ -76,11 +76,11 @@ class Intake:
             await self._route(scope)(scope, receive, answer)
         except ClientGoneError:
             log.debug("client gone", path=scope["path"])
-        except Exception as error:  # noqa: BLE001 - whatever it is, the client gets a problem document
+        except Exception as error:  # noqa: BLE001 - the client gets a problem document for every error
             await send_problem(receive, answer, self._problem(error, scope))
 
     def _route(self, scope: Scope) -> ASGIApp:
-        """Find the hot route at once: the router would take as long over it as the route over a request."""
+        """Find the route of events directly: a search by the router would cost as much as the route itself."""
         match = _EVENTS.fullmatch(scope["path"])
         if match is None or scope["method"] != "POST":
             return self._app
@@ -99,16 +99,17 @@ class Intake:
             headers = tuple((error.headers or {}).items())
             return ProblemError(error.status_code, f"{scope['method']} {scope['path']}: no such route", headers=headers)
         if isinstance(error, KubeError):
-            # Its message may repeat what was sent, which is a token. A caller without a valid one can cause this.
+            # The error's message may repeat the request, which contains a token. A caller without a valid token can
+            # cause it.
             if self._review_failures.passes():
                 log.error("review failed", status=error.status, reason=error.reason, kind=type(error).__name__)
-            return unavailable("the API server cannot be asked about this token now")
+            return unavailable("the API server cannot review this token now")
         if isinstance(error, StoreError):
             log.error("store failed", error=str(error))
-            return unavailable("the store cannot take or give anything now")
+            return unavailable("the store cannot read or write now")
         told = scope[REQUEST_ID]
         log.error("unexpected fault", method=scope["method"], path=scope["path"], exc_info=error)
-        return ProblemError(500, f"unexpected fault; the operator's log tells more under {told}", trace=told)
+        return ProblemError(500, f"unexpected error; see the operator's log for request id {told}", trace=told)
 
 
 def _given(scope: Scope) -> str | None:

@@ -19,11 +19,11 @@ _LINGER_BYTES: Final = 8 * 1024 * 1024
 
 
 class ClientGoneError(Exception):
-    """The client hung up before its request was complete; nobody is left to answer."""
+    """The client disconnected before its request was complete, so no answer is sent."""
 
 
 def headers_of(scope: Scope) -> dict[str, str]:
-    """Return a request's headers by lowercase name; of one given twice, the last."""
+    """Return a request's headers by lowercase name; of a repeated header, the last."""
     return {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
 
 
@@ -34,10 +34,10 @@ def client_of(scope: Scope) -> str:
 
 
 class Bodies:
-    """Reads the bodies of requests: bounded in time, and in memory for each namespace and in all.
+    """A reader of request bodies, bounded in time, and in memory per namespace and in total.
 
     Args:
-        seconds: how long one body may take.
+        seconds: time limit for one body.
     """
 
     def __init__(self, seconds: float) -> None:
@@ -50,12 +50,12 @@ class Bodies:
         Args:
             receive: of the request.
             headers: of the request, by lowercase name.
-            namespace: that the caller may send to; bytes that have arrived count for it until the body is whole.
-            limit: bytes; reading stops there.
+            namespace: the namespace that the caller may send to; incomplete bodies count for it.
+            limit: most bytes; reading stops there.
 
         Raises:
-            ProblemError: 413 too large; 408 too slow; 503 too many bytes of other bodies that are not whole.
-            ClientGoneError: it hung up.
+            ProblemError: 413 too large; 408 too slow; 503 too many bytes of other incomplete bodies.
+            ClientGoneError: the client disconnected.
         """
         if int(headers.get("content-length", 0)) > limit:
             raise _over(limit)
@@ -93,7 +93,7 @@ class Bodies:
         if size and self._arriving.take(namespace, size) is not None:
             raise ProblemError(
                 503,
-                f'too many bytes of bodies that are not complete, of namespace "{namespace}" or of all',
+                f'incomplete bodies exceed the memory limit of namespace "{namespace}" or of the replica',
                 headers=(("Retry-After", str(RETRY_AFTER_SECONDS)), ("Connection", "close")),
             )
 
@@ -115,10 +115,10 @@ async def send_bytes(send: Send, status: int, body: bytes, media: bytes, headers
 
 
 async def send_problem(receive: Receive, send: Send, problem: ProblemError) -> None:
-    """Send a problem document; one that ends the connection is followed by discarding what still comes.
+    """Send a problem document; if it ends the connection, discard the rest of the request afterwards.
 
-    For closing a socket that holds unread bytes resets the connection, and the client, still busy
-    sending, would never read why (RFC 9112, section 9.6).
+    Closing a socket with unread bytes resets the connection. A client that is still sending would then never read the
+    answer (RFC 9112, section 9.6).
     """
     body = problem.body()
     if ("Connection", "close") not in problem.headers:

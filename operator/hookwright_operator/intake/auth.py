@@ -1,9 +1,9 @@
-"""Who may call: a bearer token is reviewed by the API server, and RBAC alone decides what it may do.
+"""Authentication by TokenReview and authorization by RBAC.
 
-TokenReview tells whose token it is and that it was made for the audience ``hookwright``;
-SubjectAccessReview tells whether that user may do this. Whatever is unclear is a refusal. While the
-API server is away, a grant younger than a minute still counts (see `reviews.Keeping`), so that its
-restart costs producers nothing; a revocation then takes as long.
+TokenReview returns the user of a token and confirms the audience ``hookwright``. SubjectAccessReview returns whether
+that user has the permission. An unclear answer is a refusal. While the API server is unavailable, a grant younger than
+a minute still counts (see `reviews.Keeping`), so that its restart does not reject producers. A revocation is then
+delayed by the same time.
 """
 
 import asyncio
@@ -32,26 +32,26 @@ ACCESS_REVIEWS: Final = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 REVIEWS: Final = 256
 TOKEN_REVIEWS_OF_ADDRESS: Final = 64
 ACCESS_REVIEWS_OF_CALLER: Final = 128
-"""Questions to the API server that are under way at once, of each kind. Answers that are kept cost none."""
+"""Concurrent questions of one caller to the API server, of each kind. A cached answer needs no question."""
 _REVIEW_SECONDS: Final = 5.0
-"""How long one review may take before the API server counts as away."""
+"""Seconds for one review until the API server counts as unavailable."""
 _BEARER: Final = re.compile(r"bearer +([A-Za-z0-9._~+/-]{1,16384}=*)", re.IGNORECASE)
 """RFC 6750, section 2.1, with a bound on the length."""
 
 
 class Kube(Protocol):
-    """What is needed of a client of the API server."""
+    """The methods that `auth` needs of a client of the API server."""
 
     async def post(self, path: str, body: dict[str, object]) -> dict[str, Any]:
         """Create a review and return it with its status.
 
         Raises:
-            KubeError: refused; KubeUnavailable: no answer.
+            KubeError: the API server refused it; KubeUnavailable: no answer.
         """
 
 
 class Access(NamedTuple):
-    """What a request wants to do, in the terms of RBAC; ``name`` is empty for every object of the namespace."""
+    """The permission that a request needs, in the terms of RBAC; an empty ``name``: every object of the namespace."""
 
     verb: str
     resource: str
@@ -66,11 +66,11 @@ class Access(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Whose token it is.
+    """The user of a token.
 
     Attributes:
-        digest: SHA-256 of the header that carried the token, which stands for it in every cache.
-        user: the user as SubjectAccessReview takes it: user, uid, groups, extra.
+        digest: SHA-256 of the header with the token, used as the key in every cache.
+        user: the user in the form of SubjectAccessReview: user, uid, groups, extra.
     """
 
     username: str
@@ -79,26 +79,26 @@ class Caller:
 
 
 class Auth(Protocol):
-    """Tells who calls, and refuses what the caller may not do."""
+    """The authentication and authorization of callers."""
 
     async def authenticate(self, authorization: str, client: str = "") -> Caller:
         """Return the caller.
 
         Args:
-            authorization: the Authorization header, empty where there is none.
-            client: IP address that the request came from.
+            authorization: the Authorization header, empty if there is none.
+            client: IP address of the client.
 
         Raises:
-            ProblemError: 401; 503, too many tokens of this address are being reviewed.
-            KubeError: the API server cannot be asked.
+            ProblemError: 401; 503, too many tokens of this address are in review.
+            KubeError: the API server cannot review the token.
         """
 
     async def authorise(self, caller: Caller, access: Access) -> None:
-        """Let pass what the caller may do.
+        """Return if the caller has the permission.
 
         Raises:
-            ProblemError: 403; 503, too many questions about this caller are under way.
-            KubeError: the API server cannot be asked.
+            ProblemError: 403; 503, too many reviews for this caller are in progress.
+            KubeError: the API server cannot review the permission.
         """
 
 
@@ -113,13 +113,13 @@ class ReviewAuth:
         now: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
     ) -> None:
-        """Make one over a client.
+        """Initialize with a client.
 
         Args:
-            kube: asks the API server.
-            keeping: for how long answers hold.
-            now: seconds that never go back, for the age of an answer.
-            wall: seconds since the epoch, for the expiry of a token.
+            kube: sends the reviews to the API server.
+            keeping: how long answers are cached.
+            now: monotonic seconds; used to compute the age of an answer.
+            wall: seconds since the epoch; used to check the expiry of a token.
         """
         self._kube = kube
         self._wall = wall
@@ -130,7 +130,7 @@ class ReviewAuth:
 
     async def authenticate(self, authorization: str, client: str = "") -> Caller:
         """Return the caller; see `Auth`."""
-        # The digest of the whole header: one that was reviewed before needs no second look at its form.
+        # The key is the digest of the whole header: a header with a cached review is not parsed again.
         digest = hashlib.sha256(authorization.encode()).digest()
         caller = await self._callers.get(digest, lambda: self._review_header(authorization, digest, client))
         if caller is None:
@@ -138,7 +138,7 @@ class ReviewAuth:
         return caller
 
     async def authorise(self, caller: Caller, access: Access) -> None:
-        """Let pass what the caller may do; see `Auth`."""
+        """Return if the caller has the permission; see `Auth`."""
         key = (caller.digest, access)
         if not await self._accesses.get(key, lambda: self._review_access(caller, access)):
             raise ProblemError(403, f"{caller.username} may not {access}; a Role or ClusterRole must grant it")
@@ -155,7 +155,7 @@ class ReviewAuth:
         status = await self._review(TOKEN_REVIEWS, "authentication.k8s.io/v1", "TokenReview", spec)
         user = status.get("user") or {}
         username = user.get("username")
-        # An API server that does not know audiences leaves them out: that is no proof.
+        # An API server that does not support audiences omits them, so the audience is not confirmed.
         if status.get("authenticated") is not True or AUDIENCE not in (status.get("audiences") or ()) or not username:
             return Answer(None, granted=False)
         subject: dict[str, object] = {"user": username}
@@ -181,9 +181,9 @@ class ReviewAuth:
 
 
 def expiry_of(token: str) -> float:
-    """Return when a JWT says it expires, in seconds since the epoch; infinity where it says nothing.
+    """Return the expiry time of a JWT in seconds since the epoch; infinity if it has none.
 
-    The signature is not checked here: the API server has done so before anyone asks.
+    This function does not verify the signature, because the API server has already done so.
     """
     try:
         _, claims, _ = token.split(".")
@@ -195,13 +195,13 @@ def expiry_of(token: str) -> float:
 
 @contextmanager
 def _review_of(reviews: Quotas, holder: str) -> Iterator[None]:
-    """Count a question to the API server for the time of a block.
+    """Count one question to the API server inside the context.
 
     Raises:
-        ProblemError: 503, too many are under way.
+        ProblemError: 503, too many are in progress.
     """
     if reviews.take(holder) is not None:
-        raise unavailable("too many credentials are being reviewed")
+        raise unavailable("too many credential reviews are in progress")
     try:
         yield
     finally:
@@ -209,10 +209,10 @@ def _review_of(reviews: Quotas, holder: str) -> Iterator[None]:
 
 
 async def permit(auth: Auth, headers: Mapping[str, str], access: Access, client: str = "") -> None:
-    """Let a request pass whose bearer may do this; ``headers`` by lowercase name, ``client`` its IP address.
+    """Return if the bearer has the permission; ``headers`` by lowercase name, ``client`` its IP address.
 
     Raises:
         ProblemError: 401, 403 or 503.
-        KubeError: the API server cannot be asked.
+        KubeError: the API server cannot review the token or the permission.
     """
     await auth.authorise(await auth.authenticate(headers.get("authorization", ""), client), access)

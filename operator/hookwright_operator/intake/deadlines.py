@@ -1,4 +1,4 @@
-"""A time limit that is the same for everything that it bounds."""
+"""One time limit for many concurrent operations."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -8,13 +8,13 @@ T = TypeVar("T")
 
 
 class Deadlines:
-    """Bounds how long each of many things may take, with one timer for all.
+    """A time limit for each of many operations, with one timer for all.
 
-    What began first ends first, so the timer is that of the first alone. `asyncio.timeout` would make one for each,
-    which is 2 % of what an event takes.
+    Operations end in the order in which they began, so one timer for the first suffices. `asyncio.timeout` would create
+    one timer for each, which costs 2 % of an event.
 
     Args:
-        seconds: how long each may take.
+        seconds: time limit of each operation.
     """
 
     def __init__(self, seconds: float) -> None:
@@ -24,14 +24,14 @@ class Deadlines:
         self._timer: asyncio.TimerHandle | None = None
 
     async def keep(self, work: Coroutine[Any, Any, T]) -> T:
-        """Do something in the current task, which has one such thing at a time.
+        """Run an operation in the current task; a task has at most one operation at a time.
 
         Raises:
-            TimeoutError: it took too long, and was cancelled.
+            TimeoutError: the operation exceeded the limit and was cancelled.
         """
         loop, task = asyncio.get_running_loop(), asyncio.current_task()
         if task is None:
-            raise RuntimeError("a deadline is kept in a task")
+            raise RuntimeError("Deadlines.keep needs a running task")
         cancelling = task.cancelling()
         end = self._ends[task] = loop.time() + self.seconds
         if self._timer is None:
@@ -39,7 +39,7 @@ class Deadlines:
         try:
             return await work
         except asyncio.CancelledError:
-            # Somebody else may want the task to end as well.
+            # Another caller may have cancelled the task as well.
             if task in self._overdue and task.uncancel() <= cancelling:
                 raise TimeoutError from None
             raise

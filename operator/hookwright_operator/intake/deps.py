@@ -1,4 +1,4 @@
-"""Pure: what the intake needs of the rest of the operator, as protocols."""
+"""Pure: the parts of the operator that the intake uses, as protocols."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -12,12 +12,12 @@ from hookwright_operator.tracing import Traces
 
 
 class AcceptResult(NamedTuple):
-    """What became of the events of one request, all of it committed.
+    """The result for the events of one request, all committed.
 
     Attributes:
         accepted: how many events are new.
-        duplicates: how many were repetitions, which deliver nothing new.
-        deliveries: how many deliveries the new events have; some may still have to be written.
+        duplicates: how many events were accepted before; they create no deliveries.
+        deliveries: how many deliveries the new events have; some may not be written yet.
     """
 
     accepted: int
@@ -26,21 +26,21 @@ class AcceptResult(NamedTuple):
 
 
 class Accepter(Protocol):
-    """Makes events durable."""
+    """The part that makes events durable."""
 
     async def accept(
         self, namespace: str, project: str, events: Sequence[IncomingEvent], *, trace: str | None = None
     ) -> AcceptResult:
-        """Write the events in one transaction, and return after its commit; the deliveries of many may follow it.
+        """Write the events in one transaction, and return after its commit; many deliveries may be written later.
 
         Args:
             namespace: of the project.
-            project: whose events.
-            events: what came in.
-            trace: the ``traceparent`` that their attempts go on with, None where they are not traced.
+            project: name of the project.
+            events: the events of the request.
+            trace: the ``traceparent`` of their attempts, None if they are not traced.
 
         Raises:
-            ProblemError: 422, too many deliveries for one request; 429, too many deliveries of the namespace wait.
+            ProblemError: 422, too many deliveries for one request; 429, the namespace has too many unwritten ones.
             StoreUnavailable: nothing was written.
         """
 
@@ -51,12 +51,12 @@ class DeliveryLog(Protocol):
     async def deliveries(
         self, endpoint_uid: str, *, state: State | None, limit: int, cursor: str | None
     ) -> tuple[Sequence[DeliveryRecord], str | None]:
-        """Return an endpoint's deliveries, the newest first, and the cursor of the next page.
+        """Return an endpoint's deliveries, newest first, and the cursor of the next page.
 
         Args:
-            endpoint_uid: whose.
-            state: only those in this state.
-            limit: at most that many.
+            endpoint_uid: uid of the endpoint.
+            state: return only deliveries in this state.
+            limit: most deliveries to return.
             cursor: as an earlier call returned it.
         """
 
@@ -64,44 +64,44 @@ class DeliveryLog(Protocol):
         """Return one delivery."""
 
     async def retry(self, delivery_id: str) -> bool:
-        """Make a failed or delivered delivery pending again; false where it is in no such state."""
+        """Make a failed or delivered delivery pending again; return False if it is in another state."""
 
 
 class Recoveries(Protocol):
-    """Jobs that make what failed pending again."""
+    """Replays, which make failed deliveries pending again."""
 
     def now_ms(self) -> int:
         """Return milliseconds since the epoch, by the store's clock."""
 
     async def begin(self, endpoint_uid: str, *, since_ms: int, until_ms: int | None) -> tuple[Recovery, bool]:
-        """Begin a job for what ended from ``since_ms`` to ``until_ms``, both included; until now where None.
+        """Begin a replay of deliveries that ended from ``since_ms`` to ``until_ms``, both included; None: until now.
 
         Returns:
-            The job, and whether it is new: where one runs for the endpoint already, it is that one.
+            The replay, and whether it is new. If the endpoint has a running replay, that one is returned.
         """
 
     async def find(self, recovery_id: str) -> Recovery | None:
-        """Return one job."""
+        """Return one replay."""
 
 
 class Outcome(Protocol):
-    """What came of one attempt."""
+    """The result of one attempt."""
 
     @property
     def status_code(self) -> int:
-        """HTTP status, 0 where there was no HTTP answer."""
+        """HTTP status, 0 if there was no HTTP answer."""
 
     @property
     def error(self) -> str:
-        """In plain words, empty where the answer was 2xx."""
+        """Error text in plain words, empty if the answer was 2xx."""
 
     @property
     def own_fault(self) -> str:
-        """What this process lacked for the attempt, empty if the attempt was made."""
+        """The resource that this replica lacked for the attempt, empty if the attempt was made."""
 
 
 class Tester(Protocol):
-    """Sends synthetic events."""
+    """The sender of synthetic events."""
 
     async def test(self, endpoint: Endpoint) -> Outcome:
         """Send one signed ``delivered`` event through the guarded client, once."""
@@ -109,11 +109,11 @@ class Tester(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Deps:
-    """Everything that the intake works with.
+    """The parts of the operator that the intake uses.
 
     Attributes:
-        ready: None when requests can be served, else why not.
-        traces: makes a span of each request with events; none are made where None.
+        ready: returns None if requests can be served, else the reason.
+        traces: creates a span for each request with events; None: no spans.
     """
 
     registry: Registry

@@ -1,9 +1,8 @@
-"""Pure: JSON that comes out with the numbers that went in.
+"""Pure: JSON whose numbers keep their text.
 
-A float has room for 15 decimal digits and for exponents up to 308, but JSON (RFC 8259, section 6)
-bounds neither, and an amount such as 12345678901234567.89 must reach the receiver as it was given.
-So a body is read by the fast parser, and once more with its numbers kept as text where they could
-be longer than a float holds. Of a name given twice, the last counts.
+A float has 15 decimal digits and exponents up to 308. JSON (RFC 8259, section 6) limits neither, and an amount such as
+12345678901234567.89 must reach the receiver unchanged. So the fast parser reads a body first. If a number could be
+longer than a float, a second parser reads the body and keeps numbers as text. Of a repeated name, the last one counts.
 """
 
 import json
@@ -14,15 +13,15 @@ from typing import Any, Final
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
 _LONG_NUMBER: Final = re.compile(rb"[0-9](?:[0-9.]{16}|[eE][+-]?[0-9]{3})")
-"""16 digits and a point, or 17 digits, or an exponent of three digits: text may match, no harm done."""
+"""16 digits and a point, or 17 digits, or an exponent of three digits; a match in a text does no harm."""
 
 
 class JsonError(ValueError):
-    """Bytes that are no JSON text; the message says what and where, and repeats nothing of them."""
+    """Bytes that are not a JSON text; the message names the error and its position, and repeats none of the bytes."""
 
 
 class _Number:
-    # No dataclass: those the fast serialiser would take for objects.
+    # No dataclass, because the fast serializer would write a dataclass as an object.
     __slots__ = ("text",)
 
     def __init__(self, text: str) -> None:
@@ -33,7 +32,7 @@ def loads(raw: bytes) -> Any:
     """Parse one JSON text in UTF-8, at most 200 levels deep.
 
     Returns:
-        dict, list, str, bool, None and numbers; `dumps` takes it back, whole or in parts.
+        dict, list, str, bool, None and numbers; `dumps` accepts it, whole or in parts.
 
     Raises:
         JsonError: malformed, too deep, not UTF-8, NaN or Infinity, or half a surrogate pair.

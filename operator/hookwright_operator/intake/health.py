@@ -1,4 +1,4 @@
-"""Liveness, readiness and metrics, on a port of their own and never authenticated."""
+"""Liveness, readiness and metrics, on a separate port and without authentication."""
 
 from collections.abc import Awaitable, Callable
 
@@ -10,16 +10,16 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 Probe = Callable[[], str | None]
-"""Tells why something is not well, or None where it is."""
+"""A check that returns the fault as a text, or None if there is no fault."""
 
 
 def create_health(*, live: Probe, ready: Probe, registry: CollectorRegistry) -> Starlette:
     """Return an application with /healthz, /readyz and /metrics.
 
     Args:
-        live: what Kubernetes should restart the process for.
-        ready: what it should send no requests for.
-        registry: the metrics to tell.
+        live: the check after whose failure Kubernetes restarts the process.
+        ready: the check after whose failure Kubernetes sends no requests.
+        registry: the metrics to return.
     """
 
     async def metrics(request: Request) -> Response:

@@ -14,7 +14,7 @@ RETRY_AFTER_SECONDS: Final = 1
 
 
 class LogReads:
-    """Queues of the log reads of each namespace: a namespace waits for its own reads, never for another's."""
+    """Queues of log reads by namespace: a namespace waits for its own reads, never for another namespace."""
 
     def __init__(self, waiting: int = WAITING) -> None:
         self._most = 1 + waiting
@@ -23,10 +23,10 @@ class LogReads:
 
     @asynccontextmanager
     async def turn(self, namespace: str) -> AsyncIterator[None]:
-        """Wait until no other read of the namespace is under way.
+        """Wait until no other read of the namespace is in progress.
 
         Raises:
-            ProblemError: 429, too many reads of the namespace wait already.
+            ProblemError: 429, too many reads of the namespace already wait.
         """
         if self._asked[namespace] >= self._most:
             raise _too_many(namespace, self._most)

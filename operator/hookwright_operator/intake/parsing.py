@@ -1,7 +1,7 @@
-"""Pure: from the body and headers of a request to the events in it.
+"""Pure: parse the body and headers of a request into events.
 
-Four modes: plain JSON, and CloudEvents 1.0 over HTTP in its binary, structured and batched content
-mode (CloudEvents HTTP protocol binding 1.0.2, section 3; JSON event format 1.0.2).
+Four modes: plain JSON, and CloudEvents 1.0 over HTTP in its binary, structured and batched content mode (CloudEvents
+HTTP protocol binding 1.0.2, section 3; JSON event format 1.0.2).
 """
 
 import base64
@@ -17,13 +17,13 @@ from hookwright_operator.intake import exactjson
 from hookwright_operator.intake.problems import FieldFault, ProblemError
 
 MAX_BODY_BYTES: Final = 1024 * 1024
-"""Size of one request's body."""
+"""Most bytes of one request's body."""
 MAX_EVENT_BYTES: Final = 256 * 1024
-"""Size of one event as it will be sent."""
+"""Most bytes of one event in the form that is sent."""
 MAX_EVENTS: Final = 1000
-"""Events in one request."""
+"""Most events in one request."""
 MAX_NAME_CHARACTERS: Final = 256
-"""Length of an event id, of a messageId and of a CloudEvent's source."""
+"""Most characters of an event id, of a messageId and of a CloudEvent's source."""
 _MAX_FAULTS: Final = 50
 """Faults that one answer names; a batch could have thousands."""
 
@@ -35,13 +35,13 @@ _NAME_RULE: Final = f"a string of 1 to {MAX_NAME_CHARACTERS} printable character
 
 
 class IncomingEvent(NamedTuple):
-    """One event as a producer gave it, checked.
+    """One validated event of a producer.
 
     Attributes:
-        event_id: the producer's id, by which repetitions are told, or None.
-        type: ours, without the CloudEvents prefix.
+        event_id: the producer's id, which identifies duplicates, or None.
+        type: the event type without the CloudEvents prefix.
         message_id: the producer's messageId.
-        body: the exact bytes that are to be signed and sent.
+        body: the exact bytes to sign and send.
     """
 
     event_id: str | None
@@ -51,7 +51,7 @@ class IncomingEvent(NamedTuple):
 
 
 class Mode(Enum):
-    """How events lie in a request."""
+    """The content mode of a request."""
 
     PLAIN = "application/json"
     BINARY = "application/json with ce- headers"
@@ -63,13 +63,13 @@ _MEDIA_TYPES: Final = {mode.value: mode for mode in (Mode.PLAIN, Mode.STRUCTURED
 
 
 def mode_of(headers: Mapping[str, str]) -> Mode:
-    """Tell how the events lie in a request.
+    """Return the content mode of a request.
 
     Args:
         headers: by lowercase name.
 
     Raises:
-        ProblemError: 415, the media type, charset or content encoding is none that is taken.
+        ProblemError: 415, the media type, charset or content encoding is not supported.
     """
     given = headers.get("content-type", "")
     media, *parameters = (given,) if given in _MEDIA_TYPES else [part.strip() for part in given.lower().split(";")]
@@ -82,30 +82,32 @@ def mode_of(headers: Mapping[str, str]) -> Mode:
         if parameter.startswith("charset=") and parameter[8:].strip('"') not in ("utf-8", "utf8"):
             raise ProblemError(415, f"Content-Type has {_shown(parameter)}; send charset=utf-8 or none")
     if headers.get("content-encoding", "identity") != "identity":
-        raise ProblemError(415, f"Content-Encoding is {_shown(headers['content-encoding'])}; send the body as it is")
+        raise ProblemError(
+            415, f"Content-Encoding is {_shown(headers['content-encoding'])}; send the body without an encoding"
+        )
     if mode is Mode.PLAIN and not headers.keys().isdisjoint(_BINARY_HEADERS):
         return Mode.BINARY
     return mode
 
 
 def parse(mode: Mode, body: bytes, headers: Mapping[str, str]) -> tuple[IncomingEvent, ...]:
-    """Return the events of a request, all of them or none.
+    """Return all events of a request, or raise an error.
 
     Args:
-        mode: as `mode_of` told it from the same headers.
-        body: of the request, whole.
+        mode: returned by `mode_of` for the same headers.
+        body: the whole body of the request.
         headers: by lowercase name; only the binary mode reads them.
 
     Raises:
-        ProblemError: 400 malformed JSON; 413 too large; 422 not events of ours, each fault with
+        ProblemError: 400 malformed JSON; 413 too large; 422 not valid events. A 422 names each fault with
             its field, in a batch or array with its index as in ``[3].type``.
     """
     if len(body) > MAX_BODY_BYTES:
-        raise ProblemError(413, f"the body has {len(body)} bytes; at most {MAX_BODY_BYTES} are taken")
+        raise ProblemError(413, f"the body has {len(body)} bytes; at most {MAX_BODY_BYTES} are accepted")
     try:
         value = exactjson.loads(body)
     except exactjson.JsonError as error:
-        raise ProblemError(400, f"the body is no JSON text: {error}") from None
+        raise ProblemError(400, f"the body is not a JSON text: {error}") from None
     if mode is Mode.BINARY:
         return _all([value], lambda value, check: _binary(headers, value, check), numbered=False)
     read = _plain if mode is Mode.PLAIN else _structured
@@ -115,7 +117,7 @@ def parse(mode: Mode, body: bytes, headers: Mapping[str, str]) -> tuple[Incoming
 
 
 class _Check:
-    """What is wrong with one event."""
+    """The faults of one event."""
 
     __slots__ = ("_at", "_faults")
 
@@ -128,16 +130,16 @@ class _Check:
         self._faults.append(FieldFault(path, message))
 
     def name(self, field: str, value: object) -> str:
-        """Return an id or the like, or "" with a fault."""
+        """Return an id or a similar name, or "" after recording a fault."""
         if isinstance(value, str) and 0 < len(value) <= MAX_NAME_CHARACTERS and value.isprintable():
             return value
-        self.fault(field, f"{_lack(value)}; give {_NAME_RULE}")
+        self.fault(field, f"{_lack(value)}; send {_NAME_RULE}")
         return ""
 
     def type(self, field: str, value: object) -> str:
-        """Return our event type, or "" with a fault."""
+        """Return the event type, or "" after recording a fault."""
         if not isinstance(value, str):
-            self.fault(field, f"{_lack(value)}; give one of {', '.join(EVENT_TYPES)}")
+            self.fault(field, f"{_lack(value)}; send one of {', '.join(EVENT_TYPES)}")
             return ""
         try:
             return event_type(value)
@@ -195,21 +197,21 @@ def _binary(headers: Mapping[str, str], value: Any, check: _Check) -> IncomingEv
 
 
 def _attributes(given: Mapping[str, Any], check: _Check, prefix: str) -> tuple[str, str]:
-    """Check the context attributes that every CloudEvent has; return its id and our type."""
+    """Validate the context attributes that every CloudEvent has; return its id and event type."""
     version = given.get("specversion")
     if version != _SPEC_VERSION:
-        check.fault(f"{prefix}specversion", f'{_lack(version)}; give "{_SPEC_VERSION}"')
+        check.fault(f"{prefix}specversion", f'{_lack(version)}; send "{_SPEC_VERSION}"')
     check.name(f"{prefix}source", given.get("source"))
     return check.name(f"{prefix}id", given.get("id")), check.type(f"{prefix}type", given.get("type"))
 
 
 def _data(event: Mapping[str, Any], check: _Check) -> Any:
-    """Return the data of a CloudEvent in JSON format, or None with a fault."""
+    """Return the data of a CloudEvent in JSON format, or None after recording a fault."""
     encoded = event.get("data_base64")
     if encoded is None:
         return event.get("data")
     if event.get("data") is not None:
-        check.fault("data_base64", "stands beside data; give one of the two")
+        check.fault("data_base64", "is present together with data; send only one of them")
         return None
     try:
         return exactjson.loads(base64.b64decode(encoded, validate=True))
@@ -219,12 +221,12 @@ def _data(event: Mapping[str, Any], check: _Check) -> Any:
 
 
 def _carried(event_id: str, kind: str, data: Any, check: _Check, at: str) -> IncomingEvent:
-    """Return the event that a CloudEvent carries in its data, whose fields are at ``at``."""
+    """Return the event in the data of a CloudEvent, whose fields are at ``at``."""
     if not isinstance(data, dict):
         check.fault(at.removesuffix("."), "must be a JSON object that has messageId")
         return _NOTHING
     if "type" in data and check.type(f"{at}type", data["type"]) not in ("", kind) and kind:
-        check.fault(f"{at}type", "contradicts the type of the CloudEvent; leave it out or give the same")
+        check.fault(f"{at}type", "contradicts the type of the CloudEvent; omit it or send the same type")
     return _event(event_id, kind, data, check, f"{at}messageId")
 
 
@@ -236,10 +238,10 @@ def _event(event_id: str | None, kind: str, given: dict[str, Any], check: _Check
 
 
 def _attribute(value: str) -> str:
-    """Decode a header as the HTTP binding says in 3.1.3.2: quoted strings first, then per cent signs, once.
+    """Decode a header by HTTP binding 3.1.3.2: first quoted strings, then per cent signs, once.
 
     Returns:
-        The attribute, or "", which none may be, where the bytes are not UTF-8.
+        The attribute, or "" if the bytes are not UTF-8; no attribute may be empty.
     """
     bare = _QUOTED.sub(lambda match: _ESCAPED.sub(r"\1", match[0][1:-1]), value)
     try:
@@ -249,7 +251,7 @@ def _attribute(value: str) -> str:
 
 
 _NOTHING: Final = IncomingEvent(None, "", "", b"")
-"""Stands for an event that has faults and will not be used."""
+"""Placeholder for an event that has faults and is not used."""
 
 
 def _wrong_body(message: str) -> ProblemError:
@@ -257,7 +259,7 @@ def _wrong_body(message: str) -> ProblemError:
 
 
 def _too_large(at: str, size: int) -> ProblemError:
-    message = f"has {size} bytes as it would be sent; at most {MAX_EVENT_BYTES} are taken"
+    message = f"has {size} bytes in the form that is sent; at most {MAX_EVENT_BYTES} are accepted"
     return ProblemError(
         413, f"event {at} {message}" if at else f"the event {message}", errors=(FieldFault(at, message),)
     )

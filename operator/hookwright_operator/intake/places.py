@@ -1,7 +1,7 @@
-"""Pure: places for requests of callers that may call, bounded for each namespace and in all.
+"""Pure: slots for requests of authorized callers, limited per namespace and in total.
 
-A request takes a place only after its caller is authorised and its body has come, so neither a client without a
-credential nor a slow body holds one.
+A request takes a slot only after its caller is authorized and its body is complete. So neither a client without a
+credential nor a slow body occupies a slot.
 """
 
 from collections.abc import Iterator
@@ -19,12 +19,12 @@ BODY_BYTES_OF_NAMESPACE: Final = 32 * 1024 * 1024
 
 
 class Places:
-    """Requests that are served at once.
+    """The slots of requests that are served at once.
 
     Args:
         what: names the requests in a refusal.
-        total: of all namespaces.
-        each: of one namespace.
+        total: slots of all namespaces.
+        each: slots of one namespace.
     """
 
     def __init__(self, what: str, *, total: int, each: int) -> None:
@@ -32,25 +32,25 @@ class Places:
         self._quotas = Quotas(total=total, each=each)
 
     def take(self, namespace: str) -> None:
-        """Take a place.
+        """Take a slot.
 
         Raises:
-            ProblemError: 503, no place is free.
+            ProblemError: 503, no slot is free.
         """
         full = self._quotas.take(namespace)
         if full is None:
             return
         if full is Full.HOLDER:
-            raise unavailable(f'namespace "{namespace}" has {self._quotas.each} {self._what} under way')
-        raise unavailable(f"{self._quotas.total} {self._what} are under way")
+            raise unavailable(f'namespace "{namespace}" has {self._quotas.each} {self._what} in progress')
+        raise unavailable(f"{self._quotas.total} {self._what} are in progress")
 
     def release(self, namespace: str) -> None:
-        """Release a place that was taken."""
+        """Release a slot."""
         self._quotas.release(namespace)
 
     @contextmanager
     def held(self, namespace: str) -> Iterator[None]:
-        """Hold a place for a block; raise as `take` does."""
+        """Hold a slot inside the context; raise as `take` does."""
         self.take(namespace)
         try:
             yield

@@ -1,7 +1,7 @@
 """Pure: the intake's errors as RFC 9457 problem documents.
 
-Every refusal is a `ProblemError`; ``type`` is always ``about:blank``, so ``title`` is the phrase of
-the status code and ``detail`` says what is wrong here and what would be right (RFC 9457, 4.2.1).
+Every refusal is a `ProblemError`. ``type`` is always ``about:blank``, so ``title`` is the phrase of the status code.
+``detail`` names the error and the correct form (RFC 9457, 4.2.1).
 """
 
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from hookwright_operator.errors import HookwrightError
 
 MEDIA_TYPE: Final = b"application/problem+json"
 RETRY_AFTER_SECONDS: Final = 5
-"""What a client is told to wait before it tries again what was away."""
+"""Seconds that a client should wait before it retries after a 503."""
 
 _TITLES: Final = {
     400: "Bad Request",
@@ -34,20 +34,20 @@ _TITLES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class FieldFault:
-    """What is wrong with one field; ``field`` is its path, such as ``[3].type`` or ``data.messageId``."""
+    """The fault of one field; ``field`` is its path, such as ``[3].type`` or ``data.messageId``."""
 
     field: str
     message: str
 
 
 class ProblemError(HookwrightError):
-    """A request is refused.
+    """The refusal of a request.
 
     Attributes:
         status: HTTP status code.
-        errors: the single faults, where there are several to name.
+        errors: the single faults, if several are named.
         headers: further headers of the answer.
-        trace: the request's id, under which the log tells more; empty where there is nothing more to tell.
+        trace: the request's id in the log; empty if the log has no further details.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class ProblemError(HookwrightError):
 
 
 def unauthenticated() -> ProblemError:
-    """401 in the one wording for every reason, so that an answer tells nothing about a token."""
+    """Return a 401 with the same text for every reason, so that an answer reveals nothing about a token."""
     return ProblemError(
         401,
         "a valid ServiceAccount token for the audience hookwright is needed, as Authorization: Bearer <token>",
@@ -96,20 +96,20 @@ def unauthenticated() -> ProblemError:
 
 
 def not_found(what: str) -> ProblemError:
-    """404 for an object that is not there, or not for this caller: ``what`` names it."""
+    """Return a 404 for an object that does not exist or that the caller may not see: ``what`` names it."""
     return ProblemError(404, f"{what} does not exist")
 
 
 def unavailable(detail: str) -> ProblemError:
-    """503 with Retry-After: nothing is wrong with the request, and it may succeed later."""
+    """Return a 503 with Retry-After: the request is correct, and it may succeed later."""
     return ProblemError(503, detail, headers=(("Retry-After", str(RETRY_AFTER_SECONDS)),))
 
 
 def too_many(detail: str) -> ProblemError:
-    """429 with Retry-After: the caller has used up a bound of its own."""
+    """Return a 429 with Retry-After: the caller has used up its own limit."""
     return ProblemError(429, detail, headers=(("Retry-After", str(RETRY_AFTER_SECONDS)),))
 
 
 def too_large(detail: str) -> ProblemError:
-    """413 before the body was read to its end, so the connection cannot go on."""
+    """Return a 413 before the body was read completely, so the connection must be closed."""
     return ProblemError(413, detail, headers=(("Connection", "close"),))

@@ -1,8 +1,8 @@
-"""Answers of the API server to reviews, kept for a short time so that a request rarely costs one.
+"""Answers of the API server to reviews, cached for a short time so that few requests need a review.
 
-What was granted and what was denied are kept apart, so that a flood of wrong tokens cannot push the
-right ones out. Equal questions at the same moment share one request. A grant in use is renewed before it expires, so
-that requests do not wait for an API server that is slow.
+Grants and denials have separate caches, so that a flood of wrong tokens cannot evict the valid ones. Concurrent equal
+questions share one request. A grant in use is renewed before it expires, so that requests do not wait for a slow API
+server.
 """
 
 import asyncio
@@ -18,18 +18,18 @@ from hookwright_operator.errors import KubeUnavailable
 V = TypeVar("V")
 
 _HOLD_OFF_SECONDS: Final = 1.0
-"""While the API server is away, an old answer serves that long before it is asked again."""
+"""Seconds for which an old answer serves before the unavailable API server is asked again."""
 _RENEWED_AFTER: Final = 0.5
 """Share of a grant's lifetime after which the next request renews it in the background."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer(Generic[V]):
-    """What the API server answered.
+    """The answer of the API server.
 
     Attributes:
-        granted: whether it is to be kept as a grant or as a denial.
-        lifetime: seconds after which it must not be used, whatever the settings.
+        granted: whether it is cached as a grant or as a denial.
+        lifetime: seconds after which it must not be used, independent of the settings.
     """
 
     value: V
@@ -39,13 +39,13 @@ class Answer(Generic[V]):
 
 @dataclass(frozen=True, slots=True)
 class Keeping:
-    """For how many seconds answers hold.
+    """Seconds for which answers are cached.
 
     Attributes:
-        granted: a grant is used without asking again.
-        denied: a denial is used without asking again.
-        stale: a grant may still be used, counted from the answer, while the API server is away.
-        size: how many grants, and how many denials, are kept; the longest unused go first.
+        granted: a grant is used without another review.
+        denied: a denial is used without another review.
+        stale: a grant may still be used while the API server is unavailable, counted from the answer.
+        size: how many grants, and how many denials, are cached; the least recently used are evicted first.
     """
 
     granted: float = 10.0
@@ -81,7 +81,7 @@ class _Shelf(OrderedDict[Hashable, _Kept[V]]):
 
 
 class Reviews(Generic[V]):
-    """The answers to one kind of question."""
+    """The cached answers to one kind of question."""
 
     def __init__(self, keeping: Keeping, *, now: Callable[[], float] = time.monotonic) -> None:
         self._keeping = keeping
@@ -91,18 +91,18 @@ class Reviews(Generic[V]):
         self._asking: dict[Hashable, asyncio.Future[V]] = {}
 
     async def get(self, key: Hashable, ask: Callable[[], Awaitable[Answer[V]]]) -> V:
-        """Return the answer to the question ``key``, calling ``ask`` only where none is kept.
+        """Return the answer to the question ``key``; call ``ask`` only if no answer is cached.
 
         Raises:
-            KubeError: it had to be asked for, and the API server refused the question.
-            KubeUnavailable: it did not answer, and no grant is kept that may serve meanwhile.
+            KubeError: the API server refused the question, and no answer was cached.
+            KubeUnavailable: it did not answer, and no usable grant is cached.
         """
         kept = self._granted.find(key) or self._denied.find(key)
         if kept is not None and self._now() < kept.fresh_until:
             if self._now() >= kept.renewed_from:
                 self._share(key, ask)
             return kept.value
-        # One requester that hangs up must not take the answer from the others.
+        # If one requester disconnects, the others must still get the answer.
         return await asyncio.shield(self._share(key, ask))
 
     def _share(self, key: Hashable, ask: Callable[[], Awaitable[Answer[V]]]) -> asyncio.Future[V]:
@@ -127,7 +127,7 @@ class Reviews(Generic[V]):
 
     @staticmethod
     def _held_off(kept: _Kept[V], now: float) -> _Kept[V]:
-        """Return a grant that serves a moment longer, or as long as it would have if its renewal failed early."""
+        """Return a grant that serves a moment longer, or for its original time if its renewal failed early."""
         until = min(now + _HOLD_OFF_SECONDS, kept.usable_until)
         return replace(kept, renewed_from=until, fresh_until=max(kept.fresh_until, until))
 
@@ -137,12 +137,14 @@ class Reviews(Generic[V]):
         wrong.pop(key, None)
         fresh = min(keeping.granted if answer.granted else keeping.denied, answer.lifetime)
         stale = min(keeping.stale, answer.lifetime)
-        # A denial is asked for anew by the request that needs it: nobody renews what a flood of wrong tokens asks.
+        # The next request reviews a denial again. Denials are not renewed, because a flood of wrong tokens would cause
+        # reviews.
         renewed_from = now + fresh * _RENEWED_AFTER if answer.granted else math.inf
         right.keep(key, _Kept(answer.value, renewed_from, fresh_until=now + fresh, usable_until=now + stale))
 
     def _asked(self, key: Hashable, done: asyncio.Future[V]) -> None:
         del self._asking[key]
         if not done.cancelled():
-            # Retrieved even where every requester has gone, else asyncio would complain.
+            # The exception is retrieved even if every requester has disconnected; otherwise asyncio would log a
+            # warning.
             done.exception()

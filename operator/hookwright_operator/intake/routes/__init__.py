@@ -1,4 +1,4 @@
-"""The intake's routes, one module a resource, all below ``/v1alpha1/namespaces/{namespace}``."""
+"""The intake's routes, one module per resource, all below ``/v1alpha1/namespaces/{namespace}``."""
 
 from starlette.routing import Route
 
@@ -13,11 +13,11 @@ from hookwright_operator.intake.routes.recoveries import Recoveries
 _NAMESPACE = "/v1alpha1/namespaces/{namespace}"
 _ENDPOINT = _NAMESPACE + "/webhookendpoints/{name}"
 EVENTS = _NAMESPACE + "/projects/{project}/events"
-"""Where events come in."""
+"""Path for events."""
 
 
 def routes(deps: Deps, events: Events, bodies: Bodies) -> list[Route]:
-    """Return every route; all but that of events share places."""
+    """Return every route; all routes except that of events share slots."""
     places = Places("requests", total=OTHER_REQUESTS, each=OTHER_REQUESTS_OF_NAMESPACE)
     endpoints, deliveries = Endpoints(deps), Deliveries(deps, places)
     recoveries = Recoveries(deps, bodies, places)

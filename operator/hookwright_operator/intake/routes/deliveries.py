@@ -19,11 +19,11 @@ from hookwright_operator.registry import Endpoint
 from hookwright_operator.store.model import Attempt, DeliveryRecord, State
 
 MAX_LIMIT: Final = 250
-"""Deliveries on one page."""
+"""Most deliveries on one page."""
 DEFAULT_LIMIT: Final = 50
 
 _ID: Final = re.compile(r"[0-9A-Za-z_.=-]{1,128}")
-"""What ids and cursors are made of; nothing else is worth asking the store for."""
+"""Form of ids and cursors; the store is not asked for other texts."""
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -50,7 +50,7 @@ class Deliveries:
         return JSONResponse({"data": [document(record) for record in records], "next": following})
 
     async def one(self, request: Request) -> JSONResponse:
-        """Tell one delivery of an endpoint."""
+        """Return one delivery of an endpoint."""
         access = endpoint_access(request, "get", "deliveries")
         await permit(self._deps.auth, request.headers, access, client_of(request.scope))
         endpoint = endpoint_of(self._deps.registry, request)
@@ -65,21 +65,21 @@ class Deliveries:
         namespace = request.path_params["namespace"]
         authorization = request.headers.get("authorization", "")
         caller = await self._deps.auth.authenticate(authorization, client_of(request.scope))
-        # The caller is not authorised yet, so its requests must not count for the namespace alone.
+        # The caller is not authorized yet, so its requests must not count for the namespace only.
         with self._callers.held(caller.username), self._retries.held(f"{namespace} of {caller.username}"):
             return await self._retry(request, namespace, caller)
 
     async def _retry(self, request: Request, namespace: str, caller: Caller) -> JSONResponse:
         record = await self._find(request)
         endpoint = self._endpoint_in(namespace, record, request.query_params.get("project"))
-        # A delivery that is not there is refused like one of an endpoint that the caller may not retry.
+        # A delivery that does not exist is refused like one of an endpoint for which the caller has no permission.
         name = endpoint.name if endpoint else ""
         await self._deps.auth.authorise(caller, Access("create", "webhookendpoints", "retry", namespace, name))
         if record is None or endpoint is None:
             raise _no_delivery(request)
         if not await self._deps.deliveries.retry(record.id):
             raise ProblemError(
-                409, f"delivery {record.id} is {record.state}; only a failed or delivered one is sent again"
+                409, f"delivery {record.id} is {record.state}; only a failed or delivered delivery can be sent again"
             )
         return JSONResponse({"id": record.id, "status": State.PENDING}, status_code=202)
 
@@ -88,7 +88,7 @@ class Deliveries:
         return await self._deps.deliveries.delivery(wanted) if _ID.fullmatch(wanted) else None
 
     def _endpoint_in(self, namespace: str, record: DeliveryRecord | None, project: str | None) -> Endpoint | None:
-        """Return the endpoint of a delivery, if it is in the namespace and, where one is named, of the project."""
+        """Return the endpoint of a delivery if it is in the namespace and, if a project is given, in the project."""
         endpoint = self._deps.registry.get(record.endpoint_uid) if record else None
         if endpoint is None or endpoint.namespace != namespace or project not in (None, endpoint.project):
             return None
@@ -96,7 +96,7 @@ class Deliveries:
 
 
 def page_of(query: Callable[[str], str | None]) -> tuple[State | None, int, str | None]:
-    """Return status, limit and cursor as the query gives them.
+    """Return status, limit and cursor of the query.
 
     Raises:
         ProblemError: 422, with each fault.
@@ -104,18 +104,18 @@ def page_of(query: Callable[[str], str | None]) -> tuple[State | None, int, str 
     faults = []
     status, limit, cursor = query("status"), query("limit") or str(DEFAULT_LIMIT), query("cursor")
     if status and status not in set(State):
-        faults.append(FieldFault("status", f"is unknown; give one of {', '.join(State)}"))
+        faults.append(FieldFault("status", f"is unknown; send one of {', '.join(State)}"))
     if not re.fullmatch("[0-9]{1,4}", limit) or not 1 <= int(limit) <= MAX_LIMIT:
-        faults.append(FieldFault("limit", f"is wrong; give a number from 1 to {MAX_LIMIT}"))
+        faults.append(FieldFault("limit", f"is wrong; send a number from 1 to {MAX_LIMIT}"))
     if cursor and not _ID.fullmatch(cursor):
-        faults.append(FieldFault("cursor", "is none that a page gave as next"))
+        faults.append(FieldFault("cursor", "must be the `next` of a page"))
     if faults:
         raise ProblemError(422, "the query is wrong", errors=tuple(faults))
     return State(status) if status else None, int(limit), cursor or None
 
 
 def document(record: DeliveryRecord) -> dict[str, object]:
-    """Return a delivery as the log tells it."""
+    """Return a delivery in the form of the log."""
     told: dict[str, object] = {
         "id": record.id,
         "eventId": record.event_id,
@@ -140,7 +140,7 @@ def _attempt(attempt: Attempt) -> dict[str, object]:
 
 
 def timestamp(epoch_ms: int) -> str:
-    """Return RFC 3339 in UTC with milliseconds."""
+    """Return an RFC 3339 time in UTC with milliseconds."""
     moment = _EPOCH + timedelta(milliseconds=epoch_ms)
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 

@@ -1,4 +1,4 @@
-"""Below /webhookendpoints/{name}: a test of the endpoint, and its signing secret."""
+"""Routes below /webhookendpoints/{name}: a test of the endpoint, and its signing secret."""
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse
@@ -25,7 +25,7 @@ def endpoint_of(registry: Registry, request: Request) -> Endpoint:
 
 
 def endpoint_access(request: Request, verb: str, subresource: str) -> Access:
-    """Return what a request wants of the endpoint that its path names."""
+    """Return the permission that a request needs on the endpoint of its path."""
     return Access(verb, "webhookendpoints", subresource, request.path_params["namespace"], request.path_params["name"])
 
 
@@ -40,7 +40,7 @@ class Endpoints:
         """Send one synthetic event now and return its outcome: ``{success, statusCode, error?}``.
 
         Raises:
-            ProblemError: 429, too many tests are under way.
+            ProblemError: 429, too many tests are in progress.
         """
         access = endpoint_access(request, "create", "test")
         await permit(self._deps.auth, request.headers, access, client_of(request.scope))
@@ -57,7 +57,7 @@ class Endpoints:
         return JSONResponse({**answer, "error": outcome.error} if outcome.error else answer)
 
     async def secret(self, request: Request) -> JSONResponse:
-        """Tell the newest signing secret: ``{secret}``."""
+        """Return the newest signing secret: ``{secret}``."""
         access = endpoint_access(request, "get", "secret")
         await permit(self._deps.auth, request.headers, access, client_of(request.scope))
         endpoint = self._with_secret(request)
@@ -66,5 +66,7 @@ class Endpoints:
     def _with_secret(self, request: Request) -> Endpoint:
         endpoint = endpoint_of(self._deps.registry, request)
         if not endpoint.secrets:
-            raise unavailable(f'WebhookEndpoint "{endpoint.name}" has no signing secret yet; it is being made')
+            raise unavailable(
+                f'WebhookEndpoint "{endpoint.name}" has no signing secret yet; the operator is creating it'
+            )
         return endpoint

@@ -1,4 +1,4 @@
-"""POST /projects/{project}/events: the hot route, where events come in."""
+"""POST /projects/{project}/events: the route of events, optimized for throughput."""
 
 from collections.abc import Mapping
 
@@ -15,7 +15,7 @@ from hookwright_operator.tracing import began
 
 
 class Events:
-    """Accepts events; plain ASGI, for a request object would cost as much as all the rest."""
+    """The route that accepts events; plain ASGI, because a request object would cost as much as all the rest."""
 
     def __init__(self, deps: Deps, bodies: Bodies, max_requests: int = EVENT_REQUESTS) -> None:
         self._deps = deps

@@ -1,4 +1,4 @@
-"""Recoveries: everything of an endpoint that failed since a time is sent again, as a job whose progress is told."""
+"""Replays: send all failed deliveries of an endpoint since a time again, as a job with visible progress."""
 
 import re
 from collections.abc import Mapping
@@ -26,11 +26,11 @@ _TIMESTAMP: Final = re.compile(
 _ID: Final = re.compile(r"[0-9A-Za-z_]{1,64}")
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND: Final = timedelta(milliseconds=1)
-_EXPECTED: Final = "give a time with its zone (RFC 3339), such as 2030-01-31T12:00:00Z"
+_EXPECTED: Final = "send a time with its zone (RFC 3339), such as 2030-01-31T12:00:00Z"
 
 
 class Recoveries:
-    """Routes of the jobs of one endpoint."""
+    """Routes of the replays of one endpoint."""
 
     def __init__(self, deps: Deps, bodies: Bodies, places: Places) -> None:
         self._deps = deps
@@ -38,7 +38,7 @@ class Recoveries:
         self._places = places
 
     async def begin(self, request: Request) -> JSONResponse:
-        """Begin a job from ``{since, until?}``: 202 with the job, 409 while another one runs."""
+        """Begin a replay from ``{since, until?}``: 202 with the replay, 409 if another one runs."""
         access = endpoint_access(request, "create", "retry")
         await permit(self._deps.auth, request.headers, access, client_of(request.scope))
         endpoint = endpoint_of(self._deps.registry, request)
@@ -49,13 +49,13 @@ class Recoveries:
             job, new = await self._deps.recoveries.begin(endpoint.uid, since_ms=since_ms, until_ms=until_ms)
         if not new:
             raise ProblemError(
-                409, f'WebhookEndpoint "{endpoint.name}" has a recovery that is running, {job.id}; wait until it ends'
+                409, f'WebhookEndpoint "{endpoint.name}" has a running replay, {job.id}; wait until it ends'
             )
         location = f"{request.url.path.removesuffix('/recover')}/recoveries/{job.id}"
         return JSONResponse(document(job), status_code=202, headers={"Location": location})
 
     async def one(self, request: Request) -> JSONResponse:
-        """Tell how far a job of an endpoint has come."""
+        """Return the progress of a replay of an endpoint."""
         access = endpoint_access(request, "get", "deliveries")
         await permit(self._deps.auth, request.headers, access, client_of(request.scope))
         endpoint = endpoint_of(self._deps.registry, request)
@@ -63,12 +63,12 @@ class Recoveries:
         with self._places.held(endpoint.namespace):
             job = await self._deps.recoveries.find(wanted) if _ID.fullmatch(wanted) else None
         if job is None or job.endpoint_uid != endpoint.uid:
-            raise not_found(f'recovery "{wanted}" of WebhookEndpoint "{endpoint.name}"')
+            raise not_found(f'replay "{wanted}" of WebhookEndpoint "{endpoint.name}"')
         return JSONResponse(document(job))
 
 
 def span_of(body: bytes, *, now_ms: int) -> tuple[int, int | None]:
-    """Return since and until in milliseconds since the epoch, until None where the body has none.
+    """Return since and until in milliseconds since the epoch; until is None if the body has none.
 
     Raises:
         ProblemError: 400 malformed JSON; 422 with each fault.
@@ -76,18 +76,18 @@ def span_of(body: bytes, *, now_ms: int) -> tuple[int, int | None]:
     try:
         given = exactjson.loads(body)
     except exactjson.JsonError as error:
-        raise ProblemError(400, f"the body is no JSON text: {error}") from None
+        raise ProblemError(400, f"the body is not a JSON text: {error}") from None
     if not isinstance(given, dict):
         raise ProblemError(422, "the body must be a JSON object {since, until?}", errors=(FieldFault("", _EXPECTED),))
-    faults = [FieldFault(name, "is unknown; give since and until") for name in given if name not in ("since", "until")]
+    faults = [FieldFault(name, "is unknown; send since and until") for name in given if name not in ("since", "until")]
     since_ms = _time(given, "since", faults)
     until_ms = _time(given, "until", faults) if given.get("until") is not None else None
     if since_ms is not None and since_ms > now_ms:
-        faults.append(FieldFault("since", f"lies in the future; it is {timestamp(now_ms)} now"))
+        faults.append(FieldFault("since", f"is in the future; the time is now {timestamp(now_ms)}"))
     if since_ms is not None and until_ms is not None and until_ms < since_ms:
-        faults.append(FieldFault("until", "lies before since"))
+        faults.append(FieldFault("until", "is before since"))
     if faults or since_ms is None:
-        raise ProblemError(422, "no recovery was begun", errors=tuple(faults))
+        raise ProblemError(422, "no replay was started", errors=tuple(faults))
     return since_ms, until_ms
 
 
@@ -103,7 +103,7 @@ def _time(given: Mapping[str, object], field: str, faults: list[FieldFault]) -> 
 
 
 def document(job: Recovery) -> dict[str, object]:
-    """Return a job as it is told."""
+    """Return a replay in the form of the answer."""
     told: dict[str, object] = {
         "id": job.id,
         "status": job.state,
