@@ -1,8 +1,7 @@
 """Pure: the plan for an ApiKey.
 
-A key that the operator generates is handed over once: it is written into a Secret, which goes when its
-time to live ends. Only the digest stays. It is kept in the status and, because a status can be lost,
-in annotations of the ApiKey too.
+A key that the operator generates is handed over once, in a Secret that is deleted after its time to live. Only the
+digest stays. It is in the status and also in annotations of the ApiKey, because a status can be lost.
 """
 
 from collections.abc import Callable
@@ -40,12 +39,12 @@ REMOVE_AT_ANNOTATION: Final = "hookwright.dev/remove-at"
 
 @dataclass(frozen=True, slots=True)
 class ObservedApiKey:
-    """An ApiKey and what it depends on.
+    """An ApiKey and its dependencies.
 
     Attributes:
         secret: the handover Secret.
         duplicate: the digest belongs to another ApiKey.
-        unsupported: what this version does not understand of the ApiKey.
+        unsupported: the parts of the ApiKey that this version does not understand.
     """
 
     key: ApiKey
@@ -65,10 +64,10 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class _Outcome:
-    """Where the key stands once the actions are done.
+    """The state of the key after the actions.
 
     Attributes:
-        removal: comes after the identity was written down, for the Secret may be all that tells it.
+        removal: must follow the record of the identity, because only the Secret may have the identity before.
     """
 
     identity: Identity | None = None
@@ -80,12 +79,12 @@ class _Outcome:
 
 
 def plan_apikey(observed: ObservedApiKey, *, now: datetime, mint: Callable[[], MintedKey]) -> Plan:
-    """Plan: an owner, the handover, the digest in the status; ``mint`` makes a new key."""
+    """Plan the owner, the handover and the digest in the status; ``mint`` creates a new key."""
     key = observed.key
     if key.metadata.deletion_timestamp is not None:
         return Plan()
     if observed.unsupported.faults:
-        fault = ("UnsupportedSpec", f"{observed.unsupported.sentence} The key opens nothing until then.")
+        fault = ("UnsupportedSpec", f"{observed.unsupported.sentence} The key authenticates no request until then.")
         return Plan(tuple(_plan_status(observed, replace(_as_it_was(key), fault=fault), now)))
     if observed.duplicate:
         return Plan(tuple(_plan_duplicate(observed, now)))
@@ -93,7 +92,7 @@ def plan_apikey(observed: ObservedApiKey, *, now: datetime, mint: Callable[[], M
         name = key.spec.project_ref.name
         sentence = (
             f"Project {name!r} does not exist in namespace {key.metadata.namespace!r}; "
-            "create it and this key becomes ready by itself."
+            "create it; then this key becomes ready automatically."
         )
         fault = ("ProjectNotFound", sentence)
         return Plan(tuple(_plan_status(observed, replace(_as_it_was(key), fault=fault), now)))
@@ -106,17 +105,17 @@ def plan_apikey(observed: ObservedApiKey, *, now: datetime, mint: Callable[[], M
 
 
 def identity_of(key: ApiKey, secret: Secret | None) -> Identity | None:
-    """Return the identity that an ApiKey declares or had before, None if its key is still to be made."""
+    """Return the identity that an ApiKey declares or had before, None if its key must still be created."""
     if key.spec.digest is not None:
         return Identity(key.metadata.name, key.spec.digest)
     return _recorded(key) or _handed_over(secret)
 
 
 def _plan_duplicate(observed: ObservedApiKey, now: datetime) -> list[Action]:
-    """Report the duplicate without the digest, so that the key opens nothing, and without naming the owner."""
+    """Report the duplicate without the digest and without naming the owner; without a digest the key opens nothing."""
     sentence = (
         "The digest belongs to another ApiKey, which declared it first; deleting that ApiKey does not change this. "
-        "Make a new key."
+        "Create a new key."
     )
     outcome = _Outcome(handover=observed.key.status.handover, fault=("DuplicateDigest", sentence))
     kept = _plan_metadata(observed.key, observed.project, outcome) if observed.project is not None else []
@@ -137,7 +136,7 @@ def _declared(key: ApiKey) -> _Outcome:
 
 
 def _recorded(key: ApiKey) -> Identity | None:
-    """Return what status or, where that was lost, annotations say of the key."""
+    """Return the identity of the key from the status, or from annotations if the status was lost."""
     if key.status.key_id and key.status.digest:
         return Identity(key.status.key_id, key.status.digest)
     kept = key.metadata.annotations
@@ -147,7 +146,7 @@ def _recorded(key: ApiKey) -> Identity | None:
 
 
 def _handed_over(secret: Secret | None) -> Identity | None:
-    """Return the identity of the key that a handover Secret holds."""
+    """Return the identity of the key in a handover Secret."""
     if secret is None or secret.foreign:
         return None
     plaintext = secret.fields.get(KEY_FIELD, "")
@@ -180,7 +179,7 @@ def _plan_new(observed: ObservedApiKey, now: datetime, mint: Callable[[], Minted
     pending = HandoverStatus(state=HandoverState.PENDING)
     if secret is not None:
         sentence = (
-            f"Secret {handover.secret_name!r} exists and was not made for this key; "
+            f"Secret {handover.secret_name!r} exists, but the operator did not create it for this key; "
             "rename or delete it, or choose another spec.handover.secretName."
         )
         fault = ("SecretConflict", sentence)
@@ -214,7 +213,7 @@ def _plan_new(observed: ObservedApiKey, now: datetime, mint: Callable[[], Minted
 
 
 def _plan_removed(key: ApiKey, identity: Identity, now: datetime) -> _Outcome:
-    """Report a handover whose Secret is gone, and announce it where it went before its time."""
+    """Report a deleted handover Secret, and emit an Event if it was deleted before its time."""
     before = key.status.handover
     remove_at = before.remove_at if before else None
     early = before is not None and before.state is HandoverState.DELIVERED and (remove_at is None or now < remove_at)
@@ -223,8 +222,8 @@ def _plan_removed(key: ApiKey, identity: Identity, now: datetime) -> _Outcome:
         key.metadata.uid,
         "Warning",
         "HandoverSecretGone",
-        "The handover Secret was deleted before its time. The key works on, but it cannot be handed over again: "
-        "if nobody has it, delete this ApiKey and create it anew.",
+        "The handover Secret was deleted before its time. The key stays valid, but it cannot be handed over again: "
+        "if no client has the key, delete this ApiKey and create it again.",
     )
     status = HandoverStatus(state=HandoverState.REMOVED, remove_at=remove_at)
     return _Outcome(identity, status, actions=(told,) if early else ())
@@ -285,7 +284,7 @@ def _plan_status(observed: ObservedApiKey, outcome: _Outcome, now: datetime) -> 
         handover=outcome.handover,
         conditions=tuple(merge(before.conditions, [ready])),
     )
-    # When the key was last used is the API's to write; an apply that leaves it out leaves it alone.
+    # The API writes the time of the last use. An apply without that field does not change it.
     if after == before.model_copy(update={"last_used_at": None}):
         return []
     return [ApplyStatus(_key(key), meta.uid, after.to_kubernetes())]

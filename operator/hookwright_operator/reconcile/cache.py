@@ -1,7 +1,7 @@
-"""Pure: what the watches have shown of the cluster, and who depends on whom.
+"""Pure: the objects that the watches have shown, and their dependencies.
 
-The watches feed it, and so do the answers to our own writes, so that a plan made right after a write
-does not see the world as it was before. No steady state costs a read.
+The watches and the answers to the operator's own writes update it, so that a plan made immediately after a write does
+not use older data. A steady state needs no read.
 """
 
 import base64
@@ -25,14 +25,14 @@ Name = tuple[str, str]
 
 MODELS: Final[dict[Kind, type[Resource]]] = {"Project": Project, "ApiKey": ApiKey, "WebhookEndpoint": WebhookEndpoint}
 WHOLE_SECRETS: Final = 1000
-"""Secrets of a namespace that are kept in whole although no object has asked for them."""
+"""Secrets of a namespace that are kept completely although no object needs them."""
 _REMEMBERED_DEATHS: Final = 4096
 _NAMES: Final[dict[frozenset[str], set[str]]] = {}
 
 
 @dataclass(slots=True)
 class Cache:
-    """Projects, keys, endpoints and our Secrets by name."""
+    """Projects, keys, endpoints and Hookwright's Secrets by name."""
 
     _resources: dict[Key, Resource] = field(default_factory=dict)
     _children: dict[Name, set[Key]] = field(default_factory=dict)
@@ -46,9 +46,9 @@ class Cache:
     _dead: dict[str, int] = field(default_factory=dict)
 
     def see(self, kind: Kind, body: Mapping[str, Any]) -> Key | None:
-        """Take in an object as a watch or an answer shows it; None where it tells nothing new.
+        """Store an object from a watch or an answer; return None if it is not new.
 
-        Whoever writes is told twice, by the answer and by the watch, and only the first that comes is news.
+        The operator sees each own write twice, in the answer and in the watch. Only the first one is new.
 
         Raises:
             ValueError: the object does not fit the contract.
@@ -74,7 +74,7 @@ class Cache:
         return key
 
     def lose(self, kind: Kind, body: Mapping[str, Any]) -> Key:
-        """Take in that an object is gone."""
+        """Remove an object that was deleted."""
         meta = ObjectMeta.model_validate(body["metadata"])
         key = key_of(kind, meta)
         known = self._resources.get(key)
@@ -88,12 +88,12 @@ class Cache:
         return key
 
     def see_secret(self, body: Mapping[str, Any], *, needed: bool = False) -> Secret | None:
-        """Take in a Secret; None where it tells nothing new.
+        """Store a Secret; return None if it is not new.
 
         Args:
-            body: as a watch or an answer shows it.
-            needed: it was read for its owner. Of other Secrets a namespace has `WHOLE_SECRETS` in whole and the rest by
-                name only, because every tenant can give a Secret our label.
+            body: from a watch or an answer.
+            needed: it was read for its owner. Of other Secrets, `WHOLE_SECRETS` per namespace are kept completely and
+                the rest by name only, because every tenant can set Hookwright's label on a Secret.
         """
         secret = _secret(trimmed_secret(body))
         known = self._secrets.get((secret.namespace, secret.name))
@@ -117,14 +117,14 @@ class Cache:
         return known
 
     def lose_secret(self, body: Mapping[str, Any]) -> Secret | None:
-        """Take in that a Secret is gone, or has lost the labels by which it is watched; return what was known of it."""
+        """Remove a Secret that was deleted or has lost the labels of the watch; return its last known state."""
         meta = ObjectMeta.model_validate(body["metadata"])
         self._bury(meta)
         known = self._secrets.get((meta.namespace, meta.name))
         return self._forget_secret(meta.namespace, meta.name) if known and known.uid == meta.uid else None
 
     def knows(self, uid: str) -> bool:
-        """Whether an object was ever shown, be it gone by now or unfit."""
+        """Whether an object was ever shown, including deleted and invalid objects."""
         return uid in self._versions or uid in self._dead
 
     def resource(self, key: Key) -> Resource | None:
@@ -132,11 +132,11 @@ class Cache:
         return self._resources.get(key)
 
     def unsupported(self, key: Key) -> Unsupported:
-        """Return what this version does not understand of an object."""
+        """Return the parts of an object that this version does not understand."""
         return self._unsupported.get(key, UNDERSTOOD)
 
     def number_unsupported(self, kind: Kind) -> int:
-        """Return how many objects of a kind have something that this version does not understand."""
+        """Return how many objects of a kind have parts that this version does not understand."""
         return sum(key.kind == kind for key in (*self._unsupported, *self._unfit))
 
     def project(self, namespace: str, name: str) -> Parent | None:
@@ -147,10 +147,9 @@ class Cache:
         return Parent(known.metadata.name, known.metadata.uid)
 
     def secret(self, namespace: str, name: str, *, owner_uid: str) -> Secret | None:
-        """Return the Secret of a name, as foreign where it was not made for this owner.
+        """Return the Secret of a name, marked as foreign if it was not created for this owner.
 
-        What is known of a foreign one is forgotten with the asking: it is not watched, so the next
-        asker has to find out anew.
+        The cache then forgets a foreign Secret, because no watch follows it: the next caller must read it again.
         """
         known = self._secrets.get((namespace, name))
         if known is None or known.owner_uid == owner_uid or known.owned_by(owner_uid):
@@ -168,20 +167,20 @@ class Cache:
         return Key("Project", key.namespace, known.spec.project_ref.name)
 
     def children(self, namespace: str, project: str) -> tuple[Key, ...]:
-        """Return the keys and endpoints that name a Project, whether or not it exists."""
+        """Return the keys and endpoints that name a Project, even if it does not exist."""
         return tuple(self._children.get((namespace, project), ()))
 
     def secret_at(self, namespace: str, name: str) -> Secret | None:
-        """Return the Secret of a name, whoever made it."""
+        """Return the Secret of a name, independent of its creator."""
         return self._secrets.get((namespace, name))
 
     def secret_of(self, body: Mapping[str, Any]) -> Secret | None:
-        """Return what is known of the Secret that a body shows."""
+        """Return the known state of the Secret in a body."""
         meta = body["metadata"]
         return self._secrets.get((meta["namespace"], meta["name"]))
 
     def owner_of(self, secret: Secret) -> Key | None:
-        """Return the key of the object that a Secret was made for, found by its ownerReference or else by its label."""
+        """Return the key of the object that owns a Secret, found by the ownerReference or else by the label."""
         for reference in secret.owner_references:
             if reference.api_version.startswith("hookwright.dev/") and reference.kind in MODELS:
                 return Key(reference.kind, secret.namespace, reference.name)
@@ -192,9 +191,9 @@ class Cache:
         yield from tuple(self._resources)
 
     def names(self, kind: Kind | None) -> Iterator[tuple[Name, str]]:
-        """Yield name and uid of every object of a kind, or of the Secrets where kind is None.
+        """Yield name and uid of every object of a kind, or of the Secrets if kind is None.
 
-        Those too that do not fit the contract: they exist, and what waits for them must not be taken for orphaned.
+        This includes objects that do not fit the contract: they exist, so their pending deliveries are not orphans.
         """
         if kind is None:
             yield from [(name, secret.uid) for name, secret in self._secrets.items()]
@@ -207,7 +206,7 @@ class Cache:
                 yield (key.namespace, key.name), uid
 
     def first_with_digest(self, digest: str) -> Key | None:
-        """Return the ApiKey that was created first of those that declare a digest; the uid decides between equals."""
+        """Return the ApiKey that was created first among those with a digest; the uid decides between equals."""
         declaring = [known for key in self._digests.get(digest, ()) if (known := self._resources.get(key))]
         first = min(
             declaring, key=lambda known: (known.metadata.creation_timestamp or LATEST, known.metadata.uid), default=None
@@ -242,9 +241,9 @@ class Cache:
         return True
 
     def _bury(self, meta: ObjectMeta) -> None:
-        """Remember at which version an object was last seen, so that an answer from before does not bring it back.
+        """Record the last seen version of a deleted object, so that an older answer does not restore it.
 
-        A Secret that lost its labels is gone for the watch only: what is read of it later is as new or newer.
+        A Secret that lost its labels is deleted only for the watch: a later read shows the same or a newer version.
         """
         known = self._versions.pop(meta.uid, -1)
         self._keys.pop(meta.uid, None)
@@ -264,7 +263,7 @@ def digest_of(key: ApiKey) -> str | None:
 
 
 def _share_names(model: BaseModel) -> None:
-    """Let models in which the same fields were given share the one set of their names: half of their memory."""
+    """Share one set of field names between models with the same fields; this halves their memory."""
     given = model.model_fields_set
     object.__setattr__(model, "__pydantic_fields_set__", _NAMES.setdefault(frozenset(given), given))
     for value in model.__dict__.values():
@@ -291,7 +290,7 @@ def _secret(body: Mapping[str, Any]) -> Secret:
 
 
 def _decoded(value: str) -> str:
-    """Return a field's text; what is not text counts as empty, and the plan reports it."""
+    """Return a field's text; binary content counts as empty, and the plan reports it."""
     try:
         return base64.b64decode(value, validate=True).decode()
     except (binascii.Error, UnicodeDecodeError):

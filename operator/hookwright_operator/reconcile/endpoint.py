@@ -46,12 +46,12 @@ _UNSUPPORTED: Final = "UnsupportedSpec"
 
 @dataclass(frozen=True, slots=True)
 class ObservedEndpoint:
-    """A WebhookEndpoint and what it depends on.
+    """A WebhookEndpoint and its dependencies.
 
     Attributes:
-        health: None where nothing new is to be published since the status was written.
-        given_up: deliveries to be announced now as given up.
-        unsupported: what this version does not understand of the endpoint.
+        health: None if there is no news to publish since the last write of the status.
+        given_up: failed deliveries for which an Event is due now.
+        unsupported: the parts of the endpoint that this version does not understand.
     """
 
     endpoint: WebhookEndpoint
@@ -65,7 +65,7 @@ class ObservedEndpoint:
 
 
 def plan_endpoint(observed: ObservedEndpoint, *, now: datetime, new_secret: Callable[[], str]) -> Plan:
-    """Plan: a finalizer, an owner, a signing Secret, a place in the registry, and the truth in the status."""
+    """Plan the finalizer, the owner, the signing Secret, the registration and the status."""
     if observed.endpoint.metadata.deletion_timestamp is not None:
         return _plan_deletion(observed, now)
     if observed.unsupported.faults:
@@ -77,7 +77,7 @@ def plan_endpoint(observed: ObservedEndpoint, *, now: datetime, new_secret: Call
     verdict = _verdict(observed, secret)
     actions: list[Action] = [*_plan_metadata(observed, observed.project), *signing.actions]
     if actions and FINALIZER in observed.endpoint.metadata.finalizers:
-        # Known before anything is mended, so that no event passes it by if the mending fails.
+        # The endpoint is registered before any repair, so that it gets its events even if the repair fails.
         actions.insert(0, Register(_snapshot(observed.endpoint, observed.secret, verdict, now)))
     actions.append(Register(_snapshot(observed.endpoint, secret, verdict, now)))
     actions.extend(_plan_status(observed, verdict, now))
@@ -87,10 +87,10 @@ def plan_endpoint(observed: ObservedEndpoint, *, now: datetime, new_secret: Call
 
 @dataclass(frozen=True, slots=True)
 class _Verdict:
-    """Whether all that is declared is done, and why (not).
+    """Whether everything declared is in effect, and the reason.
 
     Attributes:
-        sends: what is understood is signed and sent, although not all is done.
+        sends: deliveries are signed and sent, although a part of the spec is not in effect.
     """
 
     ready: bool
@@ -116,11 +116,11 @@ def _plan_deletion(observed: ObservedEndpoint, now: datetime) -> Plan:
 
 
 def _plan_unsupported(observed: ObservedEndpoint, now: datetime) -> Plan:
-    """Write deliveries for an endpoint whose spec is not understood, and send none of them until it is."""
+    """Write deliveries for an endpoint whose spec is not understood, and send none of them until it is understood."""
     verdict = _Verdict(
         ready=False,
         reason=_UNSUPPORTED,
-        message=f"{observed.unsupported.sentence} Deliveries wait until an operator understands the spec.",
+        message=f"{observed.unsupported.sentence} Deliveries stay pending until an operator understands the spec.",
     )
     kept = _plan_metadata(observed, observed.project) if observed.project is not None else []
     register = Register(_snapshot(observed.endpoint, observed.secret, verdict, now))
@@ -134,7 +134,7 @@ def _plan_orphan(observed: ObservedEndpoint, now: datetime) -> Plan:
         ready=False,
         reason="ProjectNotFound",
         message=f"Project {name!r} does not exist in namespace {endpoint.metadata.namespace!r}; "
-        "create it and this endpoint becomes ready by itself.",
+        "create it; then this endpoint becomes ready automatically.",
     )
     return Plan((Register(_snapshot(endpoint, observed.secret, verdict, now)), *_plan_status(observed, verdict, now)))
 
@@ -160,14 +160,15 @@ def _verdict(observed: ObservedEndpoint, secret: Secret) -> _Verdict:
         return _Verdict(
             ready=False,
             reason=_CONFLICT,
-            message=f"Secret {secret.name!r} exists and was not made for this endpoint; rename or delete it.",
+            message=f"Secret {secret.name!r} exists, but the operator did not create it for this endpoint; "
+            "rename or delete it.",
         )
     if not valid_secret(secret.fields.get(SECRET_FIELD, "")):
         return _Verdict(
             ready=False,
             reason="SigningSecretInvalid",
             message=f"Secret {secret.name!r}: field 'secret' must be whsec_ and base64 of 24 to 64 bytes; "
-            "mend it, or delete the Secret to have a new one made.",
+            "correct it, or delete the Secret so that the operator creates a new one.",
         )
     if spec.url.startswith("http:") and not observed.allow_http:
         return _Verdict(
@@ -180,7 +181,7 @@ def _verdict(observed: ObservedEndpoint, secret: Secret) -> _Verdict:
     if unsupported.events:
         message = f"{unsupported.sentence} Events of the known types are delivered."
         return _Verdict(ready=False, reason=_UNSUPPORTED, message=message, sends=True)
-    held, sent = "Deliveries are held until spec.suspend is false.", "Deliveries are signed and sent."
+    held, sent = "Deliveries stay pending until spec.suspend is false.", "Deliveries are signed and sent."
     reason, message = ("Suspended", held) if spec.suspend else ("Delivering", sent)
     return _Verdict(ready=True, reason=reason, message=f"{message} {unsupported.ignored}".rstrip())
 
@@ -231,12 +232,12 @@ def _plan_status(observed: ObservedEndpoint, verdict: _Verdict, now: datetime) -
 
 
 def _plan_failures(observed: ObservedEndpoint) -> list[Action]:
-    """Announce deliveries that were given up, many at a time, for an event must cost no Kubernetes write."""
+    """Report many failed deliveries in one Event, because not every failure may cost a Kubernetes write."""
     given_up = observed.given_up
     if given_up is None:
         return []
-    number = "1 delivery was" if given_up.number == 1 else f"{given_up.number} deliveries were"
-    message = f"{number} given up after the last retry; the last error: {given_up.error or 'none'}."
+    number = "1 delivery" if given_up.number == 1 else f"{given_up.number} deliveries"
+    message = f"{number} failed after the last retry; last error: {given_up.error or 'none'}."
     return [
         Announce(
             _key(observed.endpoint),
@@ -258,15 +259,13 @@ def _reachable(observed: ObservedEndpoint, now: datetime) -> Condition:
     if health is None or health.counts.last_attempt_time is None:
         if known is not None:
             return known.model_copy(update={"observed_generation": generation})
-        return condition(
-            "Reachable", "Unknown", "NotTried", "Nothing was sent here yet.", generation=generation, now=now
-        )
+        return condition("Reachable", "Unknown", "NotTried", "No attempt was made yet.", generation=generation, now=now)
     code = health.counts.last_status_code or 0
     if not health.error and 200 <= code < 300:
         return condition(
             "Reachable", "True", "Delivered", "The last attempt was answered 2xx.", generation=generation, now=now
         )
-    # Without an attempt since the last time there is no new error, and what was said of the last one holds.
+    # Without an attempt since the last update there is no new error, and the earlier message stays.
     said = known.message if known is not None and known.status == "False" else ""
     answer = f"The last attempt was answered {code}." if code else "The last attempt had no HTTP answer."
     message = _limited(health.error, health.limited_to) if health.error else said or answer
@@ -277,4 +276,4 @@ def _limited(error: str, limited_to: int | None) -> str:
     if limited_to is None:
         return error
     attempts = "1 attempt" if limited_to == 1 else f"{limited_to} attempts"
-    return f"{error}; limited to {attempts} at once until one succeeds"
+    return f"{error}; limited to {attempts} at a time until one succeeds"

@@ -1,4 +1,4 @@
-"""Pure: what is written to the API server, from actions and Secrets."""
+"""Pure: the bodies of writes to the API server, from actions and Secrets."""
 
 from datetime import datetime
 from typing import Any
@@ -9,7 +9,7 @@ from hookwright_operator.reconcile.plan import Announce, ApplyMetadata, Key, Sec
 
 
 def identity(key: Key, uid: str) -> dict[str, Any]:
-    """Return what names an object; with its uid, so that an apply never creates one anew."""
+    """Return the identity of an object; with its uid, so that an apply never creates a new object."""
     return {
         "apiVersion": API_VERSION,
         "kind": key.kind,
@@ -22,7 +22,7 @@ def _references(references: tuple[Any, ...]) -> list[dict[str, Any]]:
 
 
 def metadata_body(action: ApplyMetadata) -> dict[str, Any]:
-    """Return the apply of our part of an object's metadata."""
+    """Return the apply of Hookwright's part of an object's metadata."""
     body = identity(action.key, action.uid)
     body["metadata"] |= {
         "ownerReferences": _references(action.owner_references),
@@ -33,7 +33,7 @@ def metadata_body(action: ApplyMetadata) -> dict[str, Any]:
 
 
 def secret_body(secret: Secret, *, with_fields: bool) -> dict[str, Any]:
-    """Return a Secret to be created, or without its fields one to be restored."""
+    """Return the body that creates a Secret, or, without its fields, the body that restores one."""
     metadata: dict[str, Any] = {
         "name": secret.name,
         "namespace": secret.namespace,

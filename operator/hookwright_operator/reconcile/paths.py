@@ -1,4 +1,4 @@
-"""Pure: where objects are found on the API server."""
+"""Pure: the paths of objects on the API server."""
 
 from typing import Final
 
@@ -8,7 +8,7 @@ from hookwright_operator.reconcile.cache import MODELS
 from hookwright_operator.reconcile.plan import MANAGED_BY, MANAGER, Key
 
 SELECTOR: Final = f"{MANAGED_BY}={MANAGER}"
-"""Label selector of the Secrets that the operator makes."""
+"""Label selector of the Secrets that the operator creates."""
 
 
 def plural(kind: Kind) -> str:
@@ -17,18 +17,18 @@ def plural(kind: Kind) -> str:
 
 
 def resource_path(key: Key) -> str:
-    """Return the path of one of our objects."""
+    """Return the path of one of Hookwright's objects."""
     return f"/apis/{API_VERSION}/namespaces/{key.namespace}/{plural(key.kind)}/{key.name}"
 
 
 def resources_path(kind: Kind, namespace: str | None = None) -> str:
-    """Return the path of the list of a kind, in one namespace or everywhere."""
+    """Return the path of the list of a kind, in one namespace or in all."""
     within = f"/namespaces/{namespace}" if namespace else ""
     return f"/apis/{API_VERSION}{within}/{plural(kind)}"
 
 
 def secrets_path(namespace: str | None = None, name: str | None = None) -> str:
-    """Return the path of a Secret, of those of a namespace, or of all."""
+    """Return the path of a Secret, of the Secrets of a namespace, or of all Secrets."""
     within = f"/namespaces/{namespace}" if namespace else ""
     return f"/api/v1{within}/secrets" + (f"/{name}" if name else "")
 

@@ -1,7 +1,7 @@
-"""Pure: what a plan is made of: frozen actions, in the order in which they are to be done.
+"""Pure: the frozen actions of a plan, in the order of their execution.
 
-An action that fails stops the plan; the key is reconciled again later, from what is then the case.
-So the order matters: what must be true first (a finalizer, a Secret) stands before what relies on it.
+A failed action stops the plan. The key is reconciled again later, from the state at that time. So the order matters: a
+prerequisite (a finalizer, a Secret) comes before the actions that depend on it.
 """
 
 from collections.abc import Mapping
@@ -17,12 +17,12 @@ FINALIZER: Final = "hookwright.dev/deliveries"
 MANAGED_BY: Final = "app.kubernetes.io/managed-by"
 MANAGER: Final = "hookwright"
 OWNER_UID: Final = "hookwright.dev/owner-uid"
-"""Label on what the operator makes: the uid of the object that it was made for."""
+"""Label on objects that the operator creates: the uid of the owner."""
 
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """What is reconciled: one object by kind and name."""
+    """The identity of a reconciled object: kind and name."""
 
     kind: Kind
     namespace: str
@@ -31,12 +31,12 @@ class Key:
 
 @dataclass(frozen=True, slots=True)
 class Secret:
-    """A Secret as far as the operator made it, or as a plan wants it made.
+    """A Secret of the operator, in its current state or in the state of a plan.
 
     Attributes:
         fields: the decoded content.
-        foreign: it stands where ours should be, but was not made by the operator for its owner.
-        partial: only its name, labels and uid are known; it must be read before it is used.
+        foreign: it has the name of the operator's Secret, but the operator did not create it for its owner.
+        partial: only its name, labels and uid are known; it must be read before use.
     """
 
     namespace: str
@@ -52,30 +52,30 @@ class Secret:
     partial: bool = False
 
     def owned_by(self, uid: str) -> bool:
-        """Whether garbage collection takes the Secret when the object with this uid goes."""
+        """Whether garbage collection deletes the Secret with the object of this uid."""
         return any(reference.uid == uid for reference in self.owner_references)
 
 
 @dataclass(frozen=True, slots=True)
 class CreateSecret:
-    """Create a Secret; where one of that name stands already, the plan stops and is made anew."""
+    """Create a Secret; if the name is already in use, the plan stops and a new plan is made."""
 
     secret: Secret
 
 
 @dataclass(frozen=True, slots=True)
 class RestoreSecret:
-    """Give a Secret its labels and ownerReferences back, its content untouched."""
+    """Restore a Secret's labels and ownerReferences, without a change of its content."""
 
     secret: Secret
 
 
 @dataclass(frozen=True, slots=True)
 class UpdateSecret:
-    """Write a Secret's fields and annotations, if nobody changed it meanwhile.
+    """Write a Secret's fields and annotations, unless it was changed since it was read.
 
     Attributes:
-        gone: fields to be removed.
+        gone: fields to remove.
     """
 
     secret: Secret
@@ -84,7 +84,7 @@ class UpdateSecret:
 
 @dataclass(frozen=True, slots=True)
 class DeleteSecret:
-    """Delete a Secret that the operator made."""
+    """Delete a Secret that the operator created."""
 
     namespace: str
     name: str
@@ -93,7 +93,7 @@ class DeleteSecret:
 
 @dataclass(frozen=True, slots=True)
 class ApplyMetadata:
-    """Apply our part of an object's metadata; what is left out of it and was ours is given up."""
+    """Apply Hookwright's part of an object's metadata; the apply removes omitted fields that it owned."""
 
     key: Key
     uid: str
@@ -104,10 +104,11 @@ class ApplyMetadata:
 
 @dataclass(frozen=True, slots=True)
 class RemoveFinalizer:
-    """Let an object go.
+    """Remove the finalizer, so that the object can be deleted.
 
-    This is no apply: a finalizer that a restored backup wrote is not ours to give up by leaving it out,
-    and the object would hang. Instead the remaining ones are written, if nothing changed meanwhile.
+    This is no apply. A restored backup may have written the finalizer, and then Hookwright does not own it: an apply
+    without it would not remove it, and the deletion would hang. Instead a patch writes the other finalizers, if the
+    object is unchanged.
     """
 
     key: Key
@@ -117,7 +118,7 @@ class RemoveFinalizer:
 
 @dataclass(frozen=True, slots=True)
 class ApplyStatus:
-    """Apply the whole of our part of a status."""
+    """Apply Hookwright's whole part of a status."""
 
     key: Key
     uid: str
@@ -129,8 +130,8 @@ class Announce:
     """Write a Kubernetes Event about an object.
 
     Attributes:
-        always: also where the same words were written a short while ago.
-        count: how often it happened, ``since`` the first time; None where that is now.
+        always: also if the same text was written a short time ago.
+        count: how often it happened; ``since``: the first time, None if that is now.
     """
 
     key: Key
@@ -145,7 +146,7 @@ class Announce:
 
 @dataclass(frozen=True, slots=True)
 class OpenProject:
-    """Let the project accept events."""
+    """Accept events for a project."""
 
     namespace: str
     name: str
@@ -153,7 +154,7 @@ class OpenProject:
 
 @dataclass(frozen=True, slots=True)
 class CloseProject:
-    """Let the project accept no more events."""
+    """Reject events for a project."""
 
     namespace: str
     name: str
@@ -161,14 +162,14 @@ class CloseProject:
 
 @dataclass(frozen=True, slots=True)
 class Register:
-    """Make an endpoint known to intake and delivery."""
+    """Add an endpoint to the registry of intake and delivery."""
 
     endpoint: Endpoint
 
 
 @dataclass(frozen=True, slots=True)
 class Unregister:
-    """Take an endpoint away from intake and delivery."""
+    """Remove an endpoint from the registry of intake and delivery."""
 
     uid: str
 
@@ -178,7 +179,7 @@ class DiscardDeliveries:
     """Discard an endpoint's pending deliveries.
 
     Attributes:
-        essential: where the store is away, stop and try again; otherwise go on, and announce it.
+        essential: if the store is unavailable, stop and try again; otherwise continue, and emit an Event.
     """
 
     key: Key
@@ -205,7 +206,7 @@ Action = (
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is to be done for one object, and when to look at it again at the latest."""
+    """The actions for one object, and the latest time of the next reconcile."""
 
     actions: tuple[Action, ...] = ()
     again_at: datetime | None = None
@@ -213,19 +214,19 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Parent:
-    """A Project as its children see it."""
+    """The fields of a Project that its children use."""
 
     name: str
     uid: str
 
 
 def owner_reference(kind: Kind, metadata: ObjectMeta | Parent, *, controller: bool) -> OwnerReference:
-    """Return the reference by which garbage collection takes a child with its owner."""
+    """Return the reference by which garbage collection deletes a child with its owner."""
     return OwnerReference(
         api_version="hookwright.dev/v1alpha1", kind=kind, name=metadata.name, uid=metadata.uid, controller=controller
     )
 
 
 def ours(owner_uid: str) -> dict[str, str]:
-    """Return the labels of what the operator makes for the object with this uid."""
+    """Return the labels of objects that the operator creates for the object with this uid."""
     return {MANAGED_BY: MANAGER, OWNER_UID: owner_uid}

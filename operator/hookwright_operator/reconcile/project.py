@@ -11,7 +11,7 @@ from hookwright_operator.reconcile.plan import Action, ApplyStatus, CloseProject
 
 @dataclass(frozen=True, slots=True)
 class ObservedProject:
-    """A Project, how many belong to it, and what this version does not understand of it."""
+    """A Project, the number of its children, and the parts that this version does not understand."""
 
     project: Project
     api_keys: int
@@ -20,7 +20,7 @@ class ObservedProject:
 
 
 def plan_project(observed: ObservedProject, *, now: datetime) -> Plan:
-    """Plan: accept events, also if the spec is not understood, and report how many keys and endpoints there are."""
+    """Plan to accept events, also if the spec is not understood, and to report the numbers of keys and endpoints."""
     meta = observed.project.metadata
     if meta.deletion_timestamp is not None:
         return Plan((CloseProject(meta.namespace, meta.name),))

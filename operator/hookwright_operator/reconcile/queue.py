@@ -1,7 +1,7 @@
-"""When a key's turn comes: each key at most once at a time, coalesced, and again after a failure.
+"""A work queue: each key at most once at a time, coalesced, and again after a failure.
 
-This is the level-based half of a controller: whoever notices a change adds the key, and it does not
-matter how often or why. Its only clock is the event loop's.
+This is the level-based half of a controller: every change adds the key, and it does not matter how often or why. Its
+only clock is the event loop's.
 """
 
 import asyncio
@@ -21,11 +21,11 @@ _FIRST_BACKOFF: Final = 0.5
 _LONGEST_BACKOFF: Final = 60.0
 
 Reconcile = Callable[[Key], Awaitable[float | None]]
-"""Reconcile one key; the answer is after how many seconds to do it again, or None."""
+"""A function that reconciles one key; it returns the seconds until the next reconcile, or None."""
 
 
 class WorkQueue:
-    """Keys waiting to be reconciled, and the workers that do it."""
+    """Keys that wait to be reconciled, and the workers that reconcile them."""
 
     def __init__(self, reconcile: Reconcile, *, workers: int = 16) -> None:
         self._reconcile = reconcile
@@ -39,7 +39,7 @@ class WorkQueue:
         self._rest = asyncio.Event()
 
     def add(self, key: Key, delay: float = 0.0) -> None:
-        """Have a key reconciled after ``delay`` seconds, or sooner if someone asks sooner."""
+        """Reconcile a key after ``delay`` seconds, or earlier if another call asks for it."""
         if delay > 0:
             self._add_later(key, delay)
             return
@@ -53,13 +53,13 @@ class WorkQueue:
             self._ready.put_nowait(key)
 
     async def settled(self) -> None:
-        """Return when nothing is queued or under way; keys that wait for their time do not count."""
+        """Return when no key is queued or in progress; delayed keys do not count."""
         while self._queued or self._running:
             self._rest.clear()
             await self._rest.wait()
 
     async def run(self) -> None:
-        """Work until cancelled."""
+        """Reconcile keys until cancelled."""
         async with asyncio.TaskGroup() as group:
             for number in range(self._workers):
                 group.create_task(self._work(), name=f"reconcile-{number}")
@@ -113,7 +113,7 @@ class WorkQueue:
         failures = self._failures[key] = self._failures.get(key, 0) + 1
         delay = min(_FIRST_BACKOFF * 2 ** min(failures - 1, 10), _LONGEST_BACKOFF)
         log.warning(
-            "reconcile will be tried again",
+            "reconcile failed, retrying",
             kind=key.kind, namespace=key.namespace, name=key.name, error=error, after_seconds=delay,
         )  # fmt: skip
         with contextlib.suppress(RuntimeError):

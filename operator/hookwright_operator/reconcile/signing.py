@@ -1,9 +1,9 @@
-"""Pure: the plan for an endpoint's signing Secret: made, mended, rotated.
+"""Pure: the plan for an endpoint's signing Secret: create, repair, rotate.
 
-A replaced secret signs beside the new one until its overlap ends, each for its own time, so that a second
-rotation does not cut the first one's overlap short. The Secret's fields are ``secret``, which is current,
-and ``previous``, ``previous-2``, ``previous-3``, the newest first; annotations hold what the current one was
-made for, and until when the others sign.
+A replaced secret signs together with the new one until its overlap ends. Each replaced secret has its own end, so that
+a second rotation does not shorten the first overlap. The Secret's fields are ``secret``, which is current, and
+``previous``, ``previous-2``, ``previous-3``, the newest first. Annotations have the rotation value of the current
+secret and the end times of the others.
 """
 
 import base64
@@ -33,11 +33,11 @@ SECRET_FIELD: Final = "secret"  # noqa: S105 - the name of a field
 PREVIOUS_FIELDS: Final = ("previous", "previous-2", "previous-3")
 SECRET_PREFIX: Final = "whsec_"  # noqa: S105
 ROTATE_ANNOTATION: Final = "hookwright.dev/rotate"
-"""On a WebhookEndpoint: any new value has the secret rotated, as raising ``spec.signing.rotation`` does."""
+"""On a WebhookEndpoint: any new value rotates the secret, like an increase of ``spec.signing.rotation``."""
 ROTATION_ANNOTATION: Final = "hookwright.dev/rotation"
 UNTIL_ANNOTATION: Final = "hookwright.dev/previous-until"
 RECHECK: Final = timedelta(seconds=30)
-"""How soon a name that a foreign Secret occupies is looked at again; nothing tells when it is free."""
+"""Delay until a name that a foreign Secret uses is checked again; no event reports when it is free."""
 
 _SUFFIX: Final = "-signing"
 _LONGEST_NAME: Final = 253
@@ -45,11 +45,11 @@ _LONGEST_NAME: Final = 253
 
 @dataclass(frozen=True, slots=True)
 class SigningPlan:
-    """What is to be done for a signing Secret.
+    """The actions for a signing Secret.
 
     Attributes:
-        secret: the Secret as it is once the actions are done.
-        again_at: when to look again, at the latest.
+        secret: the Secret after the actions.
+        again_at: latest time of the next check.
     """
 
     secret: Secret
@@ -58,7 +58,7 @@ class SigningPlan:
 
 
 def signing_secret_name(endpoint: str) -> str:
-    """Return the name of an endpoint's signing Secret, shortened with a hash where it would be too long."""
+    """Return the name of an endpoint's signing Secret, shortened with a hash if it would be too long."""
     if len(endpoint) + len(_SUFFIX) <= _LONGEST_NAME:
         return endpoint + _SUFFIX
     digest = hashlib.sha256(endpoint.encode()).hexdigest()[:12]
@@ -66,7 +66,7 @@ def signing_secret_name(endpoint: str) -> str:
 
 
 def valid_secret(text: str) -> bool:
-    """Tell whether text is a signing secret: ``whsec_`` and base64 of 24 to 64 bytes (Standard Webhooks)."""
+    """Return whether a text is a signing secret: ``whsec_`` and base64 of 24 to 64 bytes (Standard Webhooks)."""
     try:
         return text.startswith(SECRET_PREFIX) and 24 <= len(base64.b64decode(text[6:], validate=True)) <= 64
     except (binascii.Error, ValueError):
@@ -76,7 +76,7 @@ def valid_secret(text: str) -> bool:
 def plan_signing(
     endpoint: WebhookEndpoint, known: Secret | None, *, now: datetime, new_secret: Callable[[], str]
 ) -> SigningPlan:
-    """Plan: a Secret that is ours, with a secret made for what the endpoint asks for; ``new_secret`` makes one."""
+    """Plan a Secret of the operator that matches the endpoint's rotation; ``new_secret`` creates a secret."""
     if known is None:
         return _plan_making(endpoint, new_secret)
     if known.foreign:
@@ -112,8 +112,8 @@ def _plan_making(endpoint: WebhookEndpoint, new_secret: Callable[[], str]) -> Si
     actions: list[Action] = [CreateSecret(made)]
     if endpoint.status.signing_secret_ref is not None:
         message = (
-            f"Secret {made.name!r} was gone and a new signing secret was made; the receiver must learn of it, "
-            "for signatures made from now on do not match the old one."
+            f"Secret {made.name!r} was missing, so a new signing secret was created; give it to the receiver, "
+            "because signatures from now on do not match the old one."
         )
         actions.append(Announce(_key(endpoint), meta.uid, "Warning", "SigningSecretRecreated", message, always=True))
     return SigningPlan(made, tuple(actions))
@@ -126,7 +126,7 @@ def _key(endpoint: WebhookEndpoint) -> Key:
 def _announce_rotation(endpoint: WebhookEndpoint, rotation: "_Rotation") -> Announce:
     overlap = endpoint.spec.signing.overlap
     message = (
-        f"Secret {rotation.secret.name!r} has a new signing secret; the one before it signs beside it for {overlap}, "
+        f"Secret {rotation.secret.name!r} has a new signing secret; the previous one also signs for {overlap}, "
         "in the header webhook-signature. Give the new one to the receiver."
     )
     return Announce(_key(endpoint), endpoint.metadata.uid, "Normal", "SigningSecretRotated", message, always=True)
@@ -134,12 +134,12 @@ def _announce_rotation(endpoint: WebhookEndpoint, rotation: "_Rotation") -> Anno
 
 @dataclass(frozen=True, slots=True)
 class _Rotation:
-    """What becomes of a signing Secret.
+    """The result of a rotation.
 
     Attributes:
-        secret: the Secret as it should be.
-        changed: whether it has to be written.
-        rotated: whether a new secret was made.
+        secret: the wanted Secret.
+        changed: whether it must be written.
+        rotated: whether a new secret was created.
         again_at: when the next overlap ends.
     """
 
@@ -150,12 +150,12 @@ class _Rotation:
 
 
 def rotation_token(endpoint: WebhookEndpoint) -> str:
-    """Return what the current secret is made for; where it changes, the secret is rotated."""
+    """Return the value for which the current secret was created; a different value rotates the secret."""
     return f"{endpoint.spec.signing.rotation}/{endpoint.metadata.annotations.get(ROTATE_ANNOTATION, '')}"
 
 
 def _rotate(secret: Secret, endpoint: WebhookEndpoint, *, now: datetime, new_secret: Callable[[], str]) -> _Rotation:
-    """Rotate where it is asked for, and drop what has signed beside the current secret long enough."""
+    """Rotate the secret if requested, and remove replaced secrets whose overlap has ended."""
     token = rotation_token(endpoint)
     until = {name: moment for name, moment in _until(secret).items() if name in secret.fields}
     fields = {name: text for name, text in secret.fields.items() if name not in until or until[name] > now}
@@ -182,7 +182,7 @@ def signing_secrets(secret: Secret, *, now: datetime) -> list[str]:
 
 
 def _shifted(fields: Mapping[str, str], until: Mapping[str, datetime]) -> tuple[dict[str, str], dict[str, datetime]]:
-    """Move each secret one place down; the oldest falls out."""
+    """Move each secret one place down; the oldest is dropped."""
     moves = dict(zip((SECRET_FIELD, *PREVIOUS_FIELDS), PREVIOUS_FIELDS, strict=False))
     others = {name: text for name, text in fields.items() if name not in (SECRET_FIELD, *PREVIOUS_FIELDS)}
     moved = {target: fields[name] for name, target in moves.items() if name in fields}

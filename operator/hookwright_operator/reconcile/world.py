@@ -1,7 +1,7 @@
-"""The only I/O of reconciling: gathers what is, and carries out plans.
+"""The only I/O of reconciling: reads the state and executes plans.
 
-Where several processes serve one installation, one of them leads and carries out whole plans. The others do of each
-plan what concerns themselves, which is to know projects and endpoints, and wait for the watch to bring the rest.
+If several replicas serve one installation, the leader executes whole plans. The other replicas execute only the actions
+for their own registry of projects and endpoints. The watch shows them the leader's writes.
 """
 
 import asyncio
@@ -61,10 +61,10 @@ _REMEMBERED_EVENTS: Final = 2048
 
 
 class Discarder(Protocol):
-    """What reconciling needs of the store."""
+    """The part of the store that reconciling uses."""
 
     async def discard(self, endpoint_uid: str, reason: str) -> int:
-        """Discard an endpoint's pending deliveries; return how many."""
+        """Discard an endpoint's pending deliveries; return their number."""
 
 
 class DigestOwners(Protocol):
@@ -74,19 +74,19 @@ class DigestOwners(Protocol):
         """Return namespace and name of the ApiKey that a digest belongs to."""
 
     async def claim(self, digest: str, owner: Owner, living: Callable[[], Collection[str]]) -> tuple[str, str]:
-        """Record the owner of a digest unless it has one, and return the owner that it has then."""
+        """Record the owner of a digest unless it has one, and return its owner."""
 
 
 @dataclass(slots=True)
 class World:
-    """The cluster and the operator's own state as reconciling sees and changes them.
+    """The cluster and the operator's own state as reconciling reads and changes them.
 
     Attributes:
-        health: what is to be published of endpoints, by uid; taken out once it is in a status.
-        counts_lost: told the uid of an endpoint whose status has no counts of deliveries.
-        leads: tells whether this process writes to the cluster.
-        rivalled: whether another process may begin to lead while a write is under way. Then a status or metadata is
-            written only over the version that is known here.
+        health: news of endpoints to publish, by uid; removed when a status has them.
+        counts_lost: called with the uid of an endpoint whose status has no counts of deliveries.
+        leads: returns whether this replica writes to the cluster.
+        rivalled: whether another replica may begin to lead during a write. Then a status or metadata is
+            written only over the version in the cache.
     """
 
     kube: Kube
@@ -106,7 +106,7 @@ class World:
     _failures: Failures = field(default_factory=Failures)
 
     async def reconcile(self, key: Key) -> float | None:
-        """Make what is so what should be; return after how many seconds to look again, or None."""
+        """Reconcile one object; return the seconds until the next reconcile, or None."""
         resource = self.cache.resource(key)
         uid = resource.metadata.uid if resource is not None else ""
         self._unregister_gone(key, uid)
@@ -134,13 +134,13 @@ class World:
         if published is not None and self.health.get(resource.metadata.uid) is published:
             del self.health[resource.metadata.uid]
         if any(learnt):
-            # The watch will show nothing that the answers did not; and they may show what others wrote meanwhile.
+            # The watch shows nothing more than the answers, and the answers may show other clients' writes.
             return 0.0
         again_at = min((at for at in (plan.again_at, self._failures.again_at(uid)) if at), default=None)
         return (again_at - now).total_seconds() if again_at else None
 
     def _follow(self, plan: Plan) -> None:
-        """Do what concerns this process, up to where the leader has to write a Secret first."""
+        """Execute the actions for this replica, up to the first Secret that the leader must write."""
         for number, action in enumerate(plan.actions):
             match action:
                 case OpenProject() | CloseProject() | Register() | Unregister():
@@ -150,7 +150,7 @@ class World:
                     return
 
     def _hold(self, undone: tuple[Action, ...]) -> None:
-        """Let no event pass by an endpoint that has no Secret yet; its deliveries wait for that."""
+        """Register an endpoint that has no Secret yet; its deliveries stay pending until the Secret exists."""
         coming = next((action.endpoint for action in undone if isinstance(action, Register)), None)
         if coming is not None and self.registry.get(coming.uid) is None:
             self.registry.put(replace(coming, secrets=()))
@@ -185,7 +185,7 @@ class World:
         return plan_endpoint(observed, now=now, new_secret=lambda: new_secret(secrets.token_bytes))
 
     async def _duplicate(self, key: ApiKey, secret: Secret | None) -> bool:
-        """Return whether the key's digest belongs to another ApiKey; a digest without an owner gets its first one.
+        """Return whether the key's digest belongs to another ApiKey; record the key as owner if there is none.
 
         The owner is recorded before the status confirms the key, because the API accepts confirmed keys only.
         """
@@ -207,7 +207,7 @@ class World:
             return None
         if known is not None and not known.partial:
             return known
-        # A watch by labels shows a Secret that lost them as deleted; only a read tells what is the case.
+        # A watch by labels shows a Secret that lost them as deleted; only a read shows its true state.
         try:
             self.cache.see_secret(await self.kube.get(secrets_path(owner.namespace, name)), needed=True)
         except KubeError as error:
@@ -216,7 +216,7 @@ class World:
         return self.cache.secret(owner.namespace, name, owner_uid=owner.uid)
 
     def _unregister_gone(self, key: Key, uid: str) -> None:
-        """Forget what had this key but is gone, also where its finalizer was taken away or its name is in use again."""
+        """Unregister deleted objects of this key, even if their finalizer was removed or their name is in use again."""
         if key.kind == "Project" and not uid:
             self.registry.remove_project(key.namespace, key.name)
         known = self.registry.find(key.namespace, key.name) if key.kind == "WebhookEndpoint" else None
@@ -233,7 +233,7 @@ class World:
         self._failures.forget(uid)
 
     async def _discard_for_gone(self, key: Key, living: str) -> None:
-        """Discard what could not be discarded before an endpoint went, or came in while it went."""
+        """Discard remaining deliveries of deleted endpoints, including those accepted during the deletion."""
         waiting = self._undiscarded.get(key, set())
         for uid in waiting - {living}:
             metrics.DELIVERIES.labels("discarded").inc(await self.store.discard(uid, "endpoint deleted"))
@@ -242,7 +242,7 @@ class World:
             self._undiscarded.pop(key, None)
 
     async def _do(self, action: Action) -> bool:
-        """Carry an action out; tell whether the API server's answer showed anything new."""
+        """Execute an action; return whether the API server's answer showed news."""
         match action:
             case OpenProject() | CloseProject() | Register() | Unregister():
                 self._do_here(action)
@@ -287,7 +287,7 @@ class World:
             made = await self.kube.post(secrets_path(secret.namespace), secret_body(secret, with_fields=True))
         except KubeError as error:
             if error.status == 409:
-                # Somebody was there before: perhaps we ourselves, before a crash. Know it, and plan anew.
+                # The Secret exists already: perhaps this operator created it before a crash. Read it, and plan again.
                 path = secrets_path(secret.namespace, secret.name)
                 self.cache.see_secret(await self.kube.get(path))
             raise
@@ -316,7 +316,7 @@ class World:
     def _over_what_is_known(self, key: Key, body: dict[str, Any]) -> dict[str, Any]:
         known = self.cache.resource(key) if self.rivalled else None
         if known is not None:
-            # What a paused process had begun to write is refused where its successor has written since.
+            # The API server refuses a write that a paused replica began if its successor has written since.
             body["metadata"]["resourceVersion"] = known.metadata.resource_version
         return body
 
@@ -327,16 +327,16 @@ class World:
                 metrics.DELIVERIES.labels("discarded").inc(discarded)
         except (StoreError, TimeoutError) as error:
             if action.essential:
-                raise StoreError(f"pending deliveries could not be discarded yet: {error}") from error
+                raise StoreError(f"pending deliveries not discarded, retrying: {error}") from error
             self._undiscarded.setdefault(action.key, set()).add(action.uid)
             message = (
-                "The endpoint was let go before its pending deliveries could be discarded, for the store is away; "
-                "they are discarded when it is back."
+                "The endpoint was deleted before its pending deliveries were discarded, because the store is "
+                "unavailable; they are discarded when the store is available again."
             )
             await self._announce(Announce(action.key, action.uid, "Warning", "DeliveriesNotDiscarded", message))
 
     async def _announce(self, event: Announce) -> None:
-        """Write an Event; the same words about the same object are not repeated within ten minutes."""
+        """Write an Event; an equal text about the same object is not repeated within ten minutes."""
         now = self.clock()
         digest = hashlib.sha256(f"{event.uid} {event.reason} {event.message}".encode()).hexdigest()[:16]
         last = self._told.get(digest)
@@ -348,15 +348,15 @@ class World:
         try:
             await self.kube.post(events_path(event.key.namespace), event_body(event, now))
         except KubeError as error:
-            log.warning("an Event could not be written", reason=event.reason, name=event.key.name, error=str(error))
+            log.warning("Event not written, skipping it", reason=event.reason, name=event.key.name, error=str(error))
 
 
 def _other_finalizers(body: Object) -> tuple[tuple[str, ...], str]:
-    """Return the finalizers of others that an object has, too many to be kept in the cache, and its resourceVersion."""
+    """Return the finalizers of others (too many for the cache) and the resourceVersion of an object."""
     meta = body["metadata"]
     return tuple(name for name in meta.get("finalizers") or () if name != FINALIZER), meta["resourceVersion"]
 
 
 def _lost_counts(endpoint: WebhookEndpoint) -> bool:
-    """Tell whether the status was wiped; a new endpoint has none either, but no finalizer yet."""
+    """Return whether the status was wiped; a new endpoint has no counts either, but it has no finalizer yet."""
     return endpoint.status.deliveries is None and FINALIZER in endpoint.metadata.finalizers

@@ -313,7 +313,7 @@ def test_a_foreign_secret_is_looked_at_again_and_nothing_else_is() -> None:
         (replace(NEW, parent=None), "Project 'billing' does not exist in namespace 'acme'"),
         (replace(steady_endpoint(), endpoint=endpoint(spec=HTTP)), "HOOKWRIGHT_ALLOW_HTTP=true"),
         (replace(STEADY, secret=signing_secret(fields={})), "field 'secret' must be whsec_"),
-        (without_status(steady_endpoint(suspend=True)), "held until spec.suspend is false"),
+        (without_status(steady_endpoint(suspend=True)), "stay pending until spec.suspend is false"),
     ],
 )
 def test_a_condition_says_what_to_do(scene: EndpointScene, told: str) -> None:
@@ -353,7 +353,7 @@ def test_counts_stay_in_the_status_until_new_ones_come() -> None:
     assert status["conditions"][1]["status"] == "True"
 
 
-@pytest.mark.parametrize(("failures", "told"), [(1, "1 delivery was given up"), (12, "12 deliveries were given up")])
+@pytest.mark.parametrize(("failures", "told"), [(1, "1 delivery failed"), (12, "12 deliveries failed")])
 def test_the_event_of_given_up_deliveries_says_how_many_and_why(failures: int, told: str) -> None:
     """One Event for many, with the last error; also after the health that told of them was published."""
     scene = replace(STEADY, given_up=GivenUp(failures, "500 Internal Server Error", NOW - GRACE))
@@ -413,5 +413,6 @@ def test_the_condition_names_what_is_not_understood() -> None:
     assert ready["message"] == (
         "This version does not understand spec.timeout (must be a duration). "
         "This version does not know the event types rcs_read in spec.events. "
-        "This version does not know and ignores spec.priority. Deliveries wait until an operator understands the spec."
+        "This version does not know and ignores spec.priority. "
+        "Deliveries stay pending until an operator understands the spec."
     )

@@ -28,16 +28,16 @@ REACHABLE: dict[str, tuple[EndpointScene, str, str]] = {
     "an endpoint whose attempts time out shows its limit": (
         replace(STEADY, health=health(0, error="timed out after 30 s while connecting", limited_to=2)),
         "False",
-        "timed out after 30 s while connecting; limited to 2 attempts at once until one succeeds",
+        "timed out after 30 s while connecting; limited to 2 attempts at a time until one succeeds",
     ),
     "an endpoint that allows one attempt at once shows that": (
         replace(FAILED, health=health(503, error="HTTP 503 Service Unavailable", limited_to=1)),
         "False",
-        "HTTP 503 Service Unavailable; limited to 1 attempt at once until one succeeds",
+        "HTTP 503 Service Unavailable; limited to 1 attempt at a time until one succeeds",
     ),
     "the limit is gone with the next 2xx": (
         replace(
-            with_condition(STEADY, "False", "x; limited to 2 attempts at once until one succeeds"), health=health(200)
+            with_condition(STEADY, "False", "x; limited to 2 attempts at a time until one succeeds"), health=health(200)
         ),
         "True",
         "The last attempt was answered 2xx.",
@@ -55,7 +55,7 @@ REACHABLE: dict[str, tuple[EndpointScene, str, str]] = {
     "counts of an endpoint that was never tried say nothing of it": (
         replace(STEADY, health=health(0, attempted=None)),
         "Unknown",
-        "Nothing was sent here yet.",
+        "No attempt was made yet.",
     ),
     "a lost condition is told from the last status code": (
         replace(without_status(STEADY), health=health(503)),

@@ -160,7 +160,7 @@ async def test_a_deleted_endpoint_waits_for_the_store_and_no_longer_than_the_gra
     await stage.ready()
     stage.sees(2000, deletionTimestamp=DELETED_AT)
     stage.store.away = True
-    with pytest.raises(StoreError, match="could not be discarded yet"):
+    with pytest.raises(StoreError, match="pending deliveries not discarded"):
         await stage.world.reconcile(ORDERS)
     assert stage.server.finalizers_written() == []
     assert stage.registry.get("uid-orders") is None
@@ -363,7 +363,7 @@ async def test_an_endpoint_that_keeps_failing_has_an_event_every_ten_minutes_wit
     stage.now += timedelta(seconds=5)
     await stage.world.reconcile(ORDERS)
     assert [count for count, _ in stage.server.given_up()] == [1, 238]
-    assert stage.server.given_up()[1][1].startswith("238 deliveries were given up")
+    assert stage.server.given_up()[1][1].startswith("238 deliveries failed")
     stage.now += timedelta(hours=1)
     await stage.world.reconcile(ORDERS)
     assert len(stage.server.given_up()) == 2
