@@ -1,4 +1,4 @@
-"""``hookwright-api``: serves /v1 and, on another port, health and metrics, until SIGTERM."""
+"""``hookwright-api``: serve /v1 and, on another port, health and metrics, until SIGTERM."""
 
 import asyncio
 import signal
@@ -27,18 +27,18 @@ _OTHER_DESCRIPTORS: Final = 320
 
 
 def _bounds(settings: Settings) -> ConnectionBounds:
-    """Return the bounds of connections to /v1, below the limit of descriptors."""
+    """Return the limits of connections to /v1, which are below the limit of descriptors."""
     beside = OPERATOR_CONNECTIONS + _OTHER_DESCRIPTORS
     total = connections_that_fit(settings.api_connections, beside=beside)
     if not settings.rate_limit_url.startswith("memory:"):
-        # Each request under way may use a connection to the counters' server.
+        # Each request in progress may use a connection to the counters' server.
         total = connections_that_fit(settings.api_connections, beside=beside + total // 2)
     per_address = min(settings.api_connections_per_address, total // 2)
     return ConnectionBounds(total, per_address, settings.trusted_proxies)
 
 
 async def serve(settings: Settings) -> None:
-    """Serve until SIGTERM or SIGINT: then not ready, requests under way finish, and it returns."""
+    """Serve until SIGTERM or SIGINT; then become not ready, finish requests in progress, and return."""
     app = create_app(settings)
     ended = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -49,7 +49,7 @@ async def serve(settings: Settings) -> None:
         if ended.is_set():
             return "shutting down"
         services = getattr(app.state, "services", None)
-        return None if services is not None and services.view.ready else "the view is not complete yet"
+        return None if services is not None and services.view.ready else "the view is not yet complete"
 
     async with app.router.lifespan_context(app):
         api = await Server.start(
@@ -57,7 +57,7 @@ async def serve(settings: Settings) -> None:
             host=settings.api_host,
             port=settings.api_port,
             bounds=_bounds(settings),
-            # A refusal counts for the limit per address and has its headers, like any answer.
+            # A refusal counts for the limit per address and has its headers, like every answer.
             refuse=Front(answer_refusal, limiter=lambda: app.state.services.limiter, trusted=settings.trusted_proxies),
             grace=settings.api_shutdown_grace,
         )
@@ -85,7 +85,7 @@ def main() -> int:
         with asyncio.Runner(loop_factory=_loop_factory) as runner:
             runner.run(serve(settings))
     except (HookwrightApiError, OSError) as error:
-        log.error("cannot serve", error=str(error))  # noqa: TRY400 - the sentence says it all
+        log.error("cannot serve", error=str(error))  # noqa: TRY400 - the message is complete
         return 1
     return 0
 

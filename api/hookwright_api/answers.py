@@ -1,4 +1,4 @@
-"""Pure: answers that are not checked again: they are made here, and hot paths have no time for it."""
+"""Pure: answers without validation, because this package creates them and hot paths need the time."""
 
 from typing import Any
 
@@ -15,24 +15,24 @@ def answer(document: Any, status: int = 200, **headers: str) -> Response:
 
 
 def raw_answer(body: bytes, status: int = 200, **headers: str) -> Response:
-    """Return what is JSON already."""
+    """Return a body that is already JSON."""
     return Response(body, status, headers, media_type="application/json")
 
 
 def list_answer(items: list[bytes]) -> Response:
-    """Return ``{data: [...]}`` of items that are JSON already."""
+    """Return ``{data: [...]}`` of items that are already JSON."""
     return raw_answer(b'{"data":[%s]}' % b",".join(items))
 
 
 def from_operator(error: OperatorError, what: str) -> ProblemError:
-    """Return the problem that a refusal of the operator amounts to; ``what`` was asked about."""
+    """Return the problem for an error of the operator about the object ``what``."""
     if isinstance(error, OperatorUnavailable) or error.status == 0:
-        return unavailable("the operator is away or not ready; nothing was done", retry_after=error.retry_after)
+        return unavailable("the operator is unavailable or not ready; nothing was done", retry_after=error.retry_after)
     detail = str(error.problem.get("detail", ""))
     if error.status == 404:
         return not_found(what)
     if error.status == 429:
-        return too_many(detail or "too many requests of this kind are under way", retry_after=error.retry_after)
+        return too_many(detail or "too many requests of this kind are in progress", retry_after=error.retry_after)
     faults = tuple(
         FieldFault(str(fault.get("field", "")), str(fault.get("message", "")))
         for fault in error.problem.get("errors") or ()
@@ -41,9 +41,9 @@ def from_operator(error: OperatorError, what: str) -> ProblemError:
 
 
 def from_kube(error: KubeError, what: str) -> ProblemError:
-    """Return the problem that a refusal of a write by the API server amounts to; ``what`` was written."""
+    """Return the problem for a write of ``what`` that the API server refused."""
     if isinstance(error, KubeUnavailable):
-        return unavailable("the API server is away; nothing was done")
+        return unavailable("the API server is unavailable; nothing was done")
     if error.status == 422:
         causes = [FieldFault(str(cause.get("field", "")), str(cause.get("message", ""))) for cause in error.causes]
         return invalid(*causes)
@@ -52,9 +52,9 @@ def from_kube(error: KubeError, what: str) -> ProblemError:
     if error.status == 404 or _terminating(error):
         return ProblemError(409, f"{what}: the organization is being deleted")
     if error.status == 409:
-        return ProblemError(409, f"{what}: it was changed at the same time; try again")
-    # What is left is an installation that lacks permissions: nothing that the caller could mend.
-    return unavailable("the API may not do this in the cluster right now; nothing was done")
+        return ProblemError(409, f"{what}: it was changed at the same time; retry")
+    # The remaining cause is a missing permission of the installation, which the caller cannot correct.
+    return unavailable("the API lacks a permission in the cluster for this; nothing was done")
 
 
 def _terminating(error: KubeError) -> bool:

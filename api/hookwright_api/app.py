@@ -1,4 +1,4 @@
-"""The application: routes, errors, the OpenAPI description, and what runs beside them."""
+"""The application: routes, errors, the OpenAPI description, and its background tasks."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -25,8 +25,8 @@ from hookwright_api.settings import Settings
 from hookwright_api.view.view import View
 
 DESCRIPTION: Final = (
-    "Webhooks, the API keys that open them, and the events they deliver. An organization's projects are declared in "
-    "Kubernetes; what is made here is a Kubernetes resource too, of the same name as its `id`."
+    "Webhooks, the API keys that give access to them, and the events they deliver. An organization's projects are "
+    "declared in Kubernetes; an object created here is also a Kubernetes resource, and its name is its `id`."
 )
 
 Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
@@ -34,7 +34,7 @@ Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
 
 @asynccontextmanager
 async def running(settings: Settings) -> AsyncIterator[Services]:
-    """Connect, keep the view fed while the block runs, then close everything."""
+    """Connect, keep the view up to date inside the context, then close everything."""
     async with AsyncExitStack() as stack:
         kube = await Kube.connect()
         stack.push_async_callback(kube.close)
@@ -61,7 +61,7 @@ async def _end(tasks: list[asyncio.Task[None]]) -> None:
 
 
 def create_app(settings: Settings) -> FastAPI:
-    """Return the application; it connects to the cluster when it is started."""
+    """Return the application; it connects to the cluster when it starts."""
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -111,11 +111,11 @@ async def _on_invalid(_: Request, error: Any) -> Response:
 
 
 async def _on_http(request: Request, error: Any) -> Response:
-    """Answer what the framework refuses: no such route, another method, a body that it cannot read."""
+    """Answer errors of the framework: an unknown route, a wrong method, an unreadable body."""
     details = {
         400: "the body cannot be read",
-        404: f"there is no {request.url.path}",
-        405: f"{request.url.path} does not take {request.method}",
+        404: f"{request.url.path} does not exist",
+        405: f"{request.url.path} does not accept {request.method}",
     }
     detail = details.get(error.status_code, str(error.detail))
     headers = dict(error.headers or {})

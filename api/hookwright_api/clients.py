@@ -1,4 +1,4 @@
-"""Pure: which client a request comes from, for the limit per address."""
+"""Pure: the client of a request, which the limit per address counts."""
 
 import ipaddress
 from collections.abc import Iterable, Sequence
@@ -7,17 +7,16 @@ Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 UNKNOWN = "unknown"
-"""Stands for every client whose address cannot be told; they share one count."""
+"""Name for all clients with an unknown address; they share one count."""
 _IPV6_PREFIX = 64
-"""A client gets at least a /64 (RFC 6177), so one address of it says nothing about the next."""
+"""A client gets at least a /64 (RFC 6177), so its addresses within a /64 count together."""
 
 
 def client_of(peer: str | None, forwarded: Iterable[str], trusted: Sequence[Network]) -> str:
-    """Return whom to count a request for: an IPv4 address, or the /64 of an IPv6 one.
+    """Return the client to count a request for: an IPv4 address, or the /64 of an IPv6 address.
 
-    ``X-Forwarded-For`` is read from its right end, where the nearest proxy wrote, for as long as the
-    writer is a trusted proxy. Whatever stands left of the first untrusted address anybody could have
-    sent, so it counts for nothing.
+    ``X-Forwarded-For`` is read from its right end, the entry of the nearest proxy, as long as the writer is a trusted
+    proxy. Any client can send the entries left of the first untrusted address, so they are ignored.
 
     Args:
         peer: the address at the other end of the connection.

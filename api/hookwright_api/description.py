@@ -16,7 +16,7 @@ _SCHEMES: Final[dict[str, Any]] = {
         "type": "apiKey",
         "in": "header",
         "name": KEY_HEADER,
-        "description": "An API key, made by POST /v1/projects/{project}/keys or declared as an ApiKey. It carries "
+        "description": "An API key, created by POST /v1/projects/{project}/keys or declared as an ApiKey. It gives the "
         "organization and project.",
     },
     "Session": {
@@ -31,16 +31,16 @@ _SCHEME_OF: Final = {Credential.KEY: "ServiceKey", Credential.SESSION: "Session"
 _PROBLEM: Final[dict[str, Any]] = {
     "type": "object",
     "title": "Problem",
-    "description": "What is wrong (RFC 9457).",
+    "description": "The problem (RFC 9457).",
     "required": ["type", "title", "status", "detail"],
     "properties": {
-        "type": {"type": "string", "description": "Always about:blank; the status says what kind of problem it is."},
+        "type": {"type": "string", "description": "Always about:blank; the status is the kind of the problem."},
         "title": {"type": "string", "description": "The phrase of the status."},
         "status": {"type": "integer", "description": "The HTTP status."},
-        "detail": {"type": "string", "description": "What is wrong here, and what would be right."},
+        "detail": {"type": "string", "description": "The cause of this problem, and the correct form."},
         "errors": {
             "type": "array",
-            "description": "Each fault, of a 422.",
+            "description": "Each fault of a 422.",
             "items": {
                 "type": "object",
                 "required": ["field", "message"],
@@ -49,7 +49,7 @@ _PROBLEM: Final[dict[str, Any]] = {
         },
         "traceId": {
             "type": "string",
-            "description": "Of a 500: the request's id, under which the API's log tells more.",
+            "description": "Only of a 500: the request's id, with which the API's log has details.",
         },
     },
     "example": {
@@ -62,14 +62,14 @@ _PROBLEM: Final[dict[str, Any]] = {
 
 _HEADERS: Final[dict[str, Any]] = {
     "X-RateLimit-Limit": {
-        "description": "Requests let through in 60 seconds, by whichever limit is nearer: of this address, or of this "
-        "organization. Absent where the installation has lifted both.",
+        "description": "Requests allowed in 60 seconds by the nearer limit: that of this address, or that of this "
+        "organization. Absent if the installation has disabled both.",
         "schema": {"type": "integer"},
     },
-    "X-RateLimit-Remaining": {"description": "How many more are let through now.", "schema": {"type": "integer"}},
+    "X-RateLimit-Remaining": {"description": "How many more requests are allowed now.", "schema": {"type": "integer"}},
     "X-Request-Id": {
-        "description": "The request's id in the logs: as the request gave it in this header (1 to 128 letters, digits "
-        "and ._~:/+=@-), else a new one.",
+        "description": "The request's id in the logs: the value of this header in the request (1 to 128 letters, "
+        "digits and ._~:/+=@-), otherwise a new id.",
         "schema": {"type": "string"},
     },
     "X-RateLimit-Reset": {
@@ -77,29 +77,29 @@ _HEADERS: Final[dict[str, Any]] = {
         "schema": {"type": "integer"},
     },
 }
-_RETRY_AFTER: Final = {"description": "Seconds to wait before trying again.", "schema": {"type": "integer"}}
+_RETRY_AFTER: Final = {"description": "Seconds to wait before a retry.", "schema": {"type": "integer"}}
 _CHALLENGE: Final = {"description": "How to authenticate.", "schema": {"type": "string"}}
 
 _MEANINGS: Final = {
     400: "The body is not JSON, or two credentials were sent.",
     401: "The credential is missing, unknown, revoked or expired.",
-    403: "The credential is of the wrong kind for this.",
-    404: "There is no such thing, or it is another project's.",
-    405: "The path does not take this method.",
+    403: "This route does not accept this kind of credential.",
+    404: "The object does not exist, or it belongs to another project.",
+    405: "The path does not accept this method.",
     408: "The body took too long.",
-    409: "What is asked contradicts what is the case.",
+    409: "The request contradicts the state of the object.",
     413: "The body is too large.",
     415: "The body is not application/json.",
     422: "The request is not valid; errors name each field.",
     429: "A rate limit is used up.",
-    500: "A fault of the service.",
-    503: "Something that this needs is away; nothing was done.",
+    500: "An error of the service.",
+    503: "A service that this request needs is unavailable; nothing was done.",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class RouteOptions:
-    """What a route adds to its OpenAPI operation."""
+    """The part of an OpenAPI operation that a route adds."""
 
     responses: dict[int | str, dict[str, Any]]
     extra: dict[str, Any]
@@ -108,7 +108,7 @@ class RouteOptions:
 def route_options(
     path: str, *, methods: Collection[str], accepts: Sequence[Credential], body_limit: int
 ) -> RouteOptions:
-    """Return the refusals that a route can answer with, and the credentials that it takes."""
+    """Return the refusals that a route can answer with, and the credentials that it accepts."""
     statuses = {400, 422, 429, 500, 503}
     if accepts:
         statuses |= {401, 403}
@@ -138,7 +138,7 @@ def _refusal(status: int) -> dict[str, Any]:
 
 
 def describe(app: FastAPI) -> dict[str, Any]:
-    """Return the OpenAPI description of an application, made once."""
+    """Return the OpenAPI description of an application, created once."""
     if app.openapi_schema is None:
         document = get_openapi(
             title=app.title,
@@ -155,7 +155,7 @@ def describe(app: FastAPI) -> dict[str, Any]:
 
 
 def methods_of(app: FastAPI, path: str) -> list[str]:
-    """Return every method that a path takes (RFC 9110, 10.2.1); the router knows only those of one route."""
+    """Return every method that a path accepts (RFC 9110, 10.2.1); the router knows only those of one route."""
     found: set[str] = set()
     for template, operations in describe(app)["paths"].items():
         if re.fullmatch(re.sub(r"\{[^}]+\}", "[^/]+", template), path):

@@ -21,15 +21,15 @@ class HookwrightApiError(Exception):
 
 
 class SettingsError(HookwrightApiError):
-    """A setting is wrong; the message names it and what would be right."""
+    """An error of a setting; the message names the setting and the correct form."""
 
 
 class KubeError(HookwrightApiError):
-    """The API server answered a request with an error.
+    """An error that the API server returned for a request.
 
     Attributes:
-        status: HTTP status code, 0 where there was no answer.
-        reason: the ``reason`` of the answered Status object, such as ``AlreadyExists``.
+        status: HTTP status code, 0 if there was no answer.
+        reason: the ``reason`` of the returned Status object, such as ``AlreadyExists``.
         explanation: its ``message``.
         causes: its ``details.causes``: mappings with ``field`` and ``message``.
     """
@@ -51,16 +51,16 @@ class KubeError(HookwrightApiError):
 
 
 class KubeUnavailable(KubeError):  # noqa: N818 - the condition, not a fault of the caller
-    """The API server cannot be reached or is overloaded; trying again later may help."""
+    """The state that the API server cannot be reached or is overloaded; a later retry may succeed."""
 
 
 class OperatorError(HookwrightApiError):
-    """The operator refused a request.
+    """The refusal of a request by the operator.
 
     Attributes:
-        status: HTTP status code of its answer, 0 where there was none.
+        status: HTTP status code of its answer, 0 if there was none.
         problem: its problem document.
-        retry_after: seconds after which it wants to be asked again, where it said so.
+        retry_after: seconds until a retry, if the operator gave them.
     """
 
     def __init__(
@@ -73,8 +73,8 @@ class OperatorError(HookwrightApiError):
 
 
 class OperatorUnavailable(OperatorError):  # noqa: N818
-    """The operator cannot be reached, or cannot serve right now; trying again later may help."""
+    """The state that the operator cannot be reached or cannot serve right now; a later retry may succeed."""
 
 
 class LimitsUnavailable(HookwrightApiError):  # noqa: N818
-    """The counters of the rate limits cannot be reached, and the settings say that nobody is let in then."""
+    """The state that the counters of the rate limits cannot be reached and the settings then require a refusal."""

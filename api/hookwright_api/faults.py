@@ -1,8 +1,8 @@
-"""Pure: what httpx raises where a server gave no answer."""
+"""Pure: the exceptions of httpx for a server that gave no answer."""
 
 from typing import Final
 
 import httpx
 
 NO_ANSWER: Final = (httpx.HTTPError, AttributeError)
-"""AttributeError: under uvloop anyio asks a connection that was reset the moment it was made for its peer."""
+"""AttributeError: under uvloop, anyio raises it for a connection that is reset immediately after its creation."""

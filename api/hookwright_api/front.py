@@ -1,6 +1,6 @@
-"""What stands before every route: the limit per address, rate-limit headers, ids, metrics, unexpected faults.
+"""Middleware in front of every route: the limit per address, rate-limit headers, ids, metrics, unexpected errors.
 
-Plain ASGI, for it is on the path of every request.
+It is plain ASGI, because every request passes it.
 """
 
 import secrets
@@ -26,19 +26,19 @@ log = structlog.get_logger(__name__)
 
 TALLY: Final = "hookwright.tally"
 CLIENT: Final = "hookwright.client"
-"""Keys of the ASGI scope: the verdicts on this request, and whom it was counted for."""
+"""Keys of the ASGI scope: the verdicts on this request, and the client for which it was counted."""
 
 _REQUEST_ID: Final = REQUEST_ID.lower().encode()
 _METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 
 
 def tally_of(scope: Scope) -> list[Verdict]:
-    """Return the verdicts on a request, to which limits counted later add theirs."""
+    """Return the verdicts on a request; limits that are counted later append theirs."""
     return cast("list[Verdict]", scope[TALLY])
 
 
 class Front:
-    """Serves every request, whatever becomes of it."""
+    """A middleware that gives every request an answer."""
 
     def __init__(
         self,
@@ -48,13 +48,13 @@ class Front:
         trusted: tuple[Network, ...],
         new_request_id: Callable[[], str] = lambda: secrets.token_hex(16),
     ) -> None:
-        """Stand before an application.
+        """Wrap an application.
 
         Args:
             app: the application.
-            limiter: returns the limiter; it is made only when the application starts.
-            trusted: networks of the proxies whose X-Forwarded-For counts.
-            new_request_id: draws the id of a request whose caller gave none.
+            limiter: returns the limiter, which is created when the application starts.
+            trusted: networks of the proxies whose X-Forwarded-For is used.
+            new_request_id: creates the id of a request without one.
         """
         self._app = app
         self._limiter = limiter
@@ -74,7 +74,7 @@ class Front:
         try:
             await self._count(scope, headers)
             await self._app(scope, receive, answer.send)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the client gets a problem document
+        except Exception as error:  # noqa: BLE001 - the client gets a problem document for every error
             if not answer.started:
                 await answer.problem(self._problem(error, scope, told))
         finally:
@@ -97,11 +97,11 @@ class Front:
         if isinstance(error, LimitsUnavailable):
             return unavailable(str(error))
         log.error("unexpected fault", method=scope["method"], route=_route(scope), exc_info=error)
-        return ProblemError(500, f"unexpected fault; the log tells more under {told}", trace=told)
+        return ProblemError(500, f"unexpected error; see the API's log for request id {told}", trace=told)
 
 
 class _Answer:
-    """The answer to one request on its way out."""
+    """The answer to one request while it is sent."""
 
     def __init__(self, scope: Scope, send: Send, told: str) -> None:
         self._scope = scope

@@ -1,4 +1,4 @@
-"""``/healthz``, ``/readyz`` and ``/metrics``, on a port of their own, never limited."""
+"""``/healthz``, ``/readyz`` and ``/metrics``, on a separate port and without rate limits."""
 
 from collections.abc import Callable
 
@@ -13,7 +13,7 @@ def create_health(not_ready: Callable[[], str | None]) -> Starlette:
     """Return the application.
 
     Args:
-        not_ready: says why requests cannot be served, None where they can.
+        not_ready: returns the reason why requests cannot be served, None if they can.
     """
 
     async def healthz(_: Request) -> Response:

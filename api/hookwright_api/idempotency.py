@@ -1,11 +1,11 @@
-"""Pure: POSTs that can be repeated for 24 hours, without a memory of their own.
+"""Pure: POSTs that can be repeated for 24 hours, without stored answers.
 
-What a POST with an ``Idempotency-Key`` makes gets a name that follows from the key, so that two
-replicas cannot make it twice: the API server refuses the second. The object itself carries the digest
-of the request, by which a repetition is told from another request with the same key.
+A POST with an ``Idempotency-Key`` creates an object whose name follows from the key. Two replicas cannot create it
+twice, because the API server refuses the second one. The object itself carries the digest of the request, which
+distinguishes a repetition from another request with the same key.
 
-The name of a webhook or an API key also follows from the credential. So another credential of the same
-project that guesses the Idempotency-Key does not get the stored answer, which has the signing secret.
+The name of a webhook or an API key also follows from the credential. So another credential of the same project that
+guesses the Idempotency-Key does not get the stored answer, which has the signing secret.
 
 Source: draft-ietf-httpapi-idempotency-key-header-07; another request with the same key is a 422 (2.7).
 """
@@ -21,17 +21,17 @@ from hookwright_api.problems import FieldFault, invalid
 
 HEADER: Final = "Idempotency-Key"
 REQUEST_ANNOTATION: Final = "hookwright.dev/idempotency-request"
-"""On what was made: the SHA-256 of the request that made it."""
+"""Annotation of a created object: the SHA-256 of the request that created it."""
 LIFETIME: Final = timedelta(hours=24)
 GENERATIONS: Final = 8
-"""How often a key may be taken for something new, each time a day later, while what it made before is still there."""
+"""How often one key may create a new object, each time a day later, while its earlier objects still exist."""
 
 _ID_ALPHABET: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
 _KEY: Final = re.compile(r"[\x21-\x7e]([\x20-\x7e]{0,253}[\x21-\x7e])?")
 
 
 def check_key(written: str | None) -> str | None:
-    """Return the header's value; None where there is none.
+    """Return the header's value; None if there is none.
 
     Raises:
         ProblemError: 422, it is empty, too long or not printable ASCII.
@@ -42,7 +42,7 @@ def check_key(written: str | None) -> str | None:
 
 
 def bound_key(written: str | None, credential: str) -> str | None:
-    """Return the header's value together with the credential that sent it; None where there is no header.
+    """Return the header's value together with the credential that sent it; None if there is no header.
 
     Args:
         written: the header's value.
@@ -56,7 +56,7 @@ def bound_key(written: str | None, credential: str) -> str | None:
 
 
 def derived_id(length: int, *parts: str) -> str:
-    """Return an id of ``[a-z0-9]`` that follows from the parts, 5 bits a character."""
+    """Return an id of ``[a-z0-9]`` that is derived from the parts, 5 bits per character."""
     number = int.from_bytes(hashlib.sha256("\0".join(parts).encode()).digest())
     characters = []
     for _ in range(length):
@@ -66,38 +66,37 @@ def derived_id(length: int, *parts: str) -> str:
 
 
 def request_digest(body: Mapping[str, Any]) -> str:
-    """Return what tells one request from another: the SHA-256 of its content, in whatever order it was written."""
+    """Return the digest of a request: the SHA-256 of its content, independent of the order of fields."""
     return hashlib.sha256(json.dumps(body, sort_keys=True, default=str).encode()).hexdigest()
 
 
 def expired(created: datetime, now: datetime) -> bool:
-    """Tell whether a key that made something at ``created`` may be taken for something new."""
+    """Return whether a key that created an object at ``created`` may create a new one."""
     return now - created >= LIFETIME
 
 
 def check_same(annotations: Mapping[str, str], digest: str) -> None:
-    """Let a repetition pass.
+    """Return if the request is a repetition.
 
     Raises:
         ProblemError: 422, it is another request.
     """
     if annotations.get(REQUEST_ANNOTATION) != digest:
-        raise invalid(FieldFault(HEADER, "was used within 24 hours for another request; take a new one"))
+        raise invalid(FieldFault(HEADER, "was used within 24 hours for another request; use a new key"))
 
 
 class EventsShapeError(ValueError):
-    """The text is no event and no array of events, so there is nothing to give ids to."""
+    """A text that is neither an event nor an array of events, so it gets no ids."""
 
 
 def with_event_ids(body: bytes, *parts: str) -> bytes:
-    """Return the JSON of events with an id for each that has none, so that a repetition is told as one.
+    """Return the JSON of events with an id for each that has none, so that a repetition is recognized.
 
-    The id follows from the parts, the event's place and its content: another request with the same key is
-    other events, and none of them is lost. The text is kept as it is but for the ids, so that no number in
-    it is read and written differently.
+    The id is derived from the parts, the event's position and its content. Another request with the same key has other
+    ids, so none of its events is lost. Except for the ids the text is unchanged, so every number keeps its form.
 
     Raises:
-        EventsShapeError: it is no JSON object and no array of them.
+        EventsShapeError: it is neither a JSON object nor an array of JSON objects.
     """
     try:
         text = body.decode()
@@ -116,7 +115,7 @@ def with_event_ids(body: bytes, *parts: str) -> bytes:
 
 
 def _objects(text: str) -> list[tuple[int, dict[str, Any]]]:
-    """Return each event with the place of its opening brace."""
+    """Return each event with the position of its opening brace."""
     decoder = json.JSONDecoder()
     at = _skip(text, 0)
     if text[at : at + 1] == "{":

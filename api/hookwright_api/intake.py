@@ -1,6 +1,6 @@
 """The client of the operator's HTTP: events, tests, signing secrets and the delivery log.
 
-The operator is shown a ServiceAccount token of the audience ``hookwright``; RBAC decides what it may do.
+It authenticates with a ServiceAccount token of the audience ``hookwright``; RBAC decides its permissions.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ _TEST_TIMEOUT: Final = httpx.Timeout(35.0, connect=2.0)
 """An endpoint's timeout is 30 s at most."""
 _EVENT_CONNECTIONS: Final = 200
 OPERATOR_CONNECTIONS: Final = _EVENT_CONNECTIONS + TESTS_AT_ONCE
-"""Connections to the operator at most."""
+"""Most connections to the operator."""
 _RECHECK_SECONDS: Final = 5.0
 
 
@@ -33,14 +33,14 @@ class Intake:
     """Requests to the operator of one installation."""
 
     def __init__(self, url: str, token_file: Path) -> None:
-        """Make a client; nothing is requested yet.
+        """Create a client; no request is sent yet.
 
         Args:
             url: the operator's intake.
-            token_file: the ServiceAccount token, read anew when it changes.
+            token_file: the ServiceAccount token, read again when it changes.
         """
         self._client = _client(url, _TIMEOUT, _EVENT_CONNECTIONS)
-        # A test may take 30 s, so tests have connections of their own.
+        # A test may take 30 s, so tests have separate connections.
         self._test_client = _client(url, _TEST_TIMEOUT, TESTS_AT_ONCE)
         self._tests = EndpointTests()
         self._token_file = token_file
@@ -53,15 +53,15 @@ class Intake:
         await self._test_client.aclose()
 
     async def send_events(self, namespace: str, project: str, body: bytes) -> bytes:
-        """Hand over one event or an array of them, as JSON, and return the JSON answer of the 202."""
+        """Send one event or an array of events, as JSON, and return the JSON answer of the 202."""
         answer = await self._request("POST", _path(namespace, "projects", project, "events"), content=body)
         return answer.content
 
     async def test(self, namespace: str, endpoint: str) -> dict[str, Any]:
-        """Have one synthetic event sent and return ``{success, statusCode, error?}``.
+        """Send one synthetic event and return ``{success, statusCode, error?}``.
 
         Raises:
-            TooManyTestsError: the endpoint, its namespace or this process has too many tests under way.
+            TooManyTestsError: the endpoint, its namespace or this process has too many tests in progress.
         """
         path = _path(namespace, "webhookendpoints", endpoint, "test")
         with self._tests.one(namespace, endpoint):
@@ -78,11 +78,11 @@ class Intake:
         return (await self._request("GET", path, params=query)).content
 
     async def retry(self, namespace: str, project: str | None, delivery: str) -> bytes:
-        """Have a delivery sent again and return the JSON answer of the 202.
+        """Send a delivery again and return the JSON answer of the 202.
 
         Args:
             namespace: the organization.
-            project: the operator refuses a delivery of another project; None lets every one of the namespace pass.
+            project: the operator refuses a delivery of another project; None permits every delivery of the namespace.
             delivery: its id.
         """
         params = {"project": project} if project else {}
@@ -128,7 +128,7 @@ class Intake:
         retry_after = int(waiting) if waiting.isdecimal() else None
         if status in (401, 403):
             self._checked_at = float("-inf")
-            log.error("the operator refuses the API's token", status=status, detail=problem.get("detail"))
+            log.error("operator refuses the API's token, requests fail", status=status, detail=problem.get("detail"))
         if status in (401, 403, 408) or status >= 500:
             return OperatorUnavailable(f"the operator answered {status}", status=status, retry_after=retry_after)
         return OperatorError(f"the operator answered {status}", status=status, problem=problem, retry_after=retry_after)
@@ -154,5 +154,5 @@ def _problem(answer: httpx.Response) -> dict[str, Any]:
 def _document(answer: httpx.Response) -> dict[str, Any]:
     told = _problem(answer)
     if not told:
-        raise OperatorUnavailable("the operator answered something that is not JSON")
+        raise OperatorUnavailable("the operator's answer is not JSON")
     return told

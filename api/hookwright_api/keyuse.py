@@ -1,4 +1,4 @@
-"""Writes down when a key was last used: rarely, and never on a request's time."""
+"""Records when a key was last used: rarely, and never within a request."""
 
 import asyncio
 from collections.abc import Callable
@@ -18,14 +18,14 @@ from hookwright_crds import API_VERSION
 log = structlog.get_logger(__name__)
 
 _MAX_WAITING: Final = 1000
-"""Keys waiting to be written; of more than that, the use is written another time."""
+"""Most keys that wait to be written; if there are more, a later use is written instead."""
 
 
 class KeyUse:
-    """The last use of every key, written to its status once an interval."""
+    """The last use of every key, written to its status once per interval."""
 
     def __init__(self, kube: Kube, keys: Table[KeyRecord], *, interval: timedelta, now: Callable[[], datetime]) -> None:
-        """Make one; `run` does the writing."""
+        """Initialize without writing; `run` writes."""
         self._kube = kube
         self._keys = keys
         self._interval = interval
@@ -34,7 +34,7 @@ class KeyUse:
         self._waiting: asyncio.Queue[KeyRecord] = asyncio.Queue(_MAX_WAITING)
 
     def note(self, key: KeyRecord) -> None:
-        """Take note that a key was used now."""
+        """Record that a key was used now."""
         now = self._now()
         known = max(filter(None, (key.last_used_at, self._noted.get(key.identity.uid))), default=None)
         if (known is not None and now - known < self._interval) or self._waiting.full():
@@ -51,14 +51,14 @@ class KeyUse:
             try:
                 await self._write(key)
             except KubeError as error:
-                log.warning("the last use of a key was not written", key=key.identity.name, error=str(error))
+                log.warning("last use of a key not written, skipping it", key=key.identity.name, error=str(error))
 
     async def _write(self, key: KeyRecord) -> None:
         identity = key.identity
         body = {
             "apiVersion": API_VERSION,
             "kind": "ApiKey",
-            # The uid keeps this from reaching another key that has taken the name.
+            # The uid prevents a write to another key that has the same name.
             "metadata": {"name": identity.name, "namespace": identity.namespace, "uid": identity.uid},
             "status": {"lastUsedAt": timestamp(self._noted.get(identity.uid, self._now()))},
         }

@@ -1,7 +1,7 @@
-"""A thin client of the API server over httpx: lists and watches for the view, and the few writes.
+"""A small client of the API server over httpx: lists and watches for the view, and a few writes.
 
-kopf finds the credentials, in-cluster ServiceAccount or kubeconfig, as it does for the operator;
-what it reads is read anew every minute, for projected tokens are replaced on disk.
+kopf finds the credentials, in-cluster ServiceAccount or kubeconfig, as it does for the operator. This client reads them
+again every minute, because projected tokens are replaced on disk.
 """
 
 import asyncio
@@ -21,13 +21,13 @@ _APPLY: Final = "application/apply-patch+yaml"
 _RELOGIN_SECONDS: Final = 60.0
 _TIMEOUT: Final = httpx.Timeout(5.0, connect=3.0)
 _SILENCE_SECONDS: Final = 90.0
-"""A watch is sent a bookmark about every minute; one silent for longer hangs on a dead connection."""
+"""The API server sends a bookmark about every minute; a watch that is silent for longer has a dead connection."""
 
 Object = dict[str, Any]
 
 
 def login() -> kopf.ConnectionInfo:
-    """Return credentials of the pod's ServiceAccount or else of the kubeconfig.
+    """Return credentials of the pod's ServiceAccount or otherwise of the kubeconfig.
 
     Raises:
         KubeError: there are none.
@@ -43,10 +43,10 @@ def login() -> kopf.ConnectionInfo:
 
 
 class Kube:
-    """Requests to one API server; made by `connect`, ended by `close`."""
+    """Requests to one API server; created by `connect`, closed by `close`."""
 
     def __init__(self, info: kopf.ConnectionInfo) -> None:
-        """Make a client with these credentials."""
+        """Create a client with these credentials."""
         self._info = info
         self._read_at = float("-inf")
         self._client = httpx.AsyncClient(
@@ -59,12 +59,12 @@ class Kube:
 
     @classmethod
     async def connect(cls) -> Self:
-        """Log in and return a client; nothing is requested yet.
+        """Log in and return a client; no request is sent yet.
 
         Raises:
-            KubeError: no credentials are to be found.
+            KubeError: no credentials were found.
         """
-        # Reading files and making a TLS context takes milliseconds that nobody should wait for.
+        # Reading files and creating a TLS context takes milliseconds, so a thread does it.
         return cls(await asyncio.to_thread(login))
 
     async def close(self) -> None:
@@ -72,14 +72,14 @@ class Kube:
         await self._client.aclose()
 
     async def get(self, path: str, **params: str) -> Object:
-        """Return the object, or the list, at a path."""
+        """Return the object or the list at a path."""
         return await self._request("GET", path, params=params)
 
     async def page(self, path: str, *, most: int | None, **params: str) -> Object | None:
         """Return a page of a list, None if it has more bytes than ``most``; the rest of it is not read.
 
         Raises:
-            KubeError: it was refused.
+            KubeError: the API server refused the request.
         """
         self._refresh()
         headers, body = self._headers("application/json"), bytearray()
@@ -98,33 +98,33 @@ class Kube:
         return _object(bytes(body))
 
     async def create(self, path: str, body: Object) -> Object:
-        """Create an object and return it as it is now."""
+        """Create an object and return its state."""
         return await self._request("POST", path, body=body, params={"fieldManager": FIELD_MANAGER})
 
     async def apply(self, path: str, body: Object, *, manager: str = FIELD_MANAGER) -> Object:
-        """Apply our fields of an object by server-side apply."""
+        """Apply Hookwright's fields of an object by server-side apply."""
         return await self._request(
             "PATCH", path, body=body, media=_APPLY, params={"fieldManager": manager, "force": "true"}
         )
 
     async def delete(self, path: str, *, uid: str, version: str = "") -> Object:
-        """Delete the object if it still is the one with this uid and, where given, at this resourceVersion.
+        """Delete the object if it still has this uid and, if given, this resourceVersion.
 
         Returns:
-            The object, where finalizers hold it, else a Status.
+            The object if finalizers keep it, otherwise a Status.
 
         Raises:
-            KubeError: 404 it is gone; 409 it is another one, or has changed.
+            KubeError: 404 it does not exist; 409 it is another object, or has changed.
         """
         preconditions = {"uid": uid} | ({"resourceVersion": version} if version else {})
         return await self._request("DELETE", path, body={"preconditions": preconditions})
 
     @asynccontextmanager
     async def watch(self, path: str, params: Mapping[str, str]) -> AsyncIterator[AsyncIterator[Object]]:
-        """Open a watch; inside, iterate over its events.
+        """Open a watch; inside the context, iterate over its events.
 
         Raises:
-            KubeError: it was refused or broke off.
+            KubeError: the API server refused the watch, or the watch broke.
         """
         self._refresh()
         timeout = httpx.Timeout(_SILENCE_SECONDS, connect=3.0)
@@ -136,7 +136,7 @@ class Kube:
                     raise _refusal("WATCH", path, answer.status_code, await answer.aread())
                 yield _events(answer)
         except httpx.HTTPError as error:
-            raise KubeUnavailable(f"WATCH {path}: broke off ({type(error).__name__})") from error
+            raise KubeUnavailable(f"WATCH {path}: connection lost ({type(error).__name__})") from error
 
     async def _request(
         self,
@@ -192,7 +192,7 @@ def _object(text: bytes | str) -> Object:
     try:
         told = json.loads(text)
     except ValueError as error:
-        raise KubeUnavailable("the API server answered something that is not JSON") from error
+        raise KubeUnavailable("the API server's answer is not JSON") from error
     return told if isinstance(told, dict) else {}
 
 

@@ -1,9 +1,8 @@
-"""Rate limits over the `limits` library: a moving window, counted here or in Redis or Valkey.
+"""Rate limits with the `limits` library: a moving window, counted here or in Redis or Valkey.
 
-The window moves: a request is let through if fewer than the limit were let through in the 60 seconds
-before it, at whatever second of whatever minute. So there is no edge at which twice as many pass. A
-request that is refused does not count, so a client that keeps trying is let in as soon as its oldest
-request is a minute old; that moment is what ``reset`` tells.
+The window moves: a request is allowed if fewer requests than the limit were allowed in the 60 seconds before it. So
+there is no edge at which twice as many requests pass. A refused request does not count, so a client that keeps trying
+is allowed again when its oldest request is a minute old. ``reset`` is that time.
 """
 
 import math
@@ -31,13 +30,13 @@ log = structlog.get_logger(__name__)
 
 WINDOW_SECONDS: Final = 60
 _ANSWER_SECONDS: Final = 0.5
-"""How long the counters' server may take."""
+"""Timeout of the counters' server."""
 _HOLD_OFF_SECONDS: Final = 1.0
-"""While it is away, it is tried that often, and no request waits for it in between."""
+"""Time between two tries while the counters' server is unavailable; between them no request waits for it."""
 
 
 class Scope(StrEnum):
-    """What is counted together."""
+    """The group of requests that are counted together."""
 
     IP = "ip"
     ORGANIZATION = "organization"
@@ -55,12 +54,12 @@ _TOLD: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Where a client stands with one limit.
+    """The state of a client under one limit.
 
     Attributes:
-        allowed: whether the request is let through.
+        allowed: whether the request is allowed.
         limit: requests in the window.
-        remaining: how many more are let through now.
+        remaining: how many more are allowed now.
         reset: when the oldest counted request leaves the window, in seconds since the epoch, rounded up.
         retry_after: seconds until then, at least 1.
     """
@@ -74,17 +73,17 @@ class Verdict:
 
     def refusal(self) -> ProblemError:
         """Return the 429."""
-        detail = f"{self.limit} {_TOLD[self.scope]} are let through; try again in {self.retry_after} s"
+        detail = f"{self.limit} {_TOLD[self.scope]} are allowed; retry in {self.retry_after} s"
         return ProblemError(429, detail, headers={"Retry-After": str(self.retry_after)})
 
 
 def nearest(verdicts: list[Verdict]) -> Verdict | None:
-    """Return the limit that a client will hit first: the fewest remaining, then the later reset."""
+    """Return the limit that a client reaches first: the fewest remaining, then the later reset."""
     return min(verdicts, key=lambda verdict: (verdict.remaining, -verdict.reset), default=None)
 
 
 class Limiter:
-    """Counts requests against the limits of the settings; a limit of 0 is lifted."""
+    """A counter of requests against the limits of the settings; 0 disables a limit."""
 
     def __init__(
         self,
@@ -94,13 +93,13 @@ class Limiter:
         now: Callable[[], float] = time.time,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Make one over the storage of the settings; nothing is connected yet.
+        """Create one with the storage of the settings; no connection is opened yet.
 
         Args:
-            settings: the limits, and where requests are counted.
+            settings: the limits, and the storage of the counts.
             window: seconds.
             now: seconds since the epoch.
-            clock: seconds that never go back.
+            clock: monotonic seconds.
         """
         amounts = {
             Scope.IP: settings.rate_limit_ip,
@@ -116,7 +115,7 @@ class Limiter:
         self._fail_open = settings.rate_limit_fail_open
         self._now = now
         self._clock = clock
-        # Each scope has its own storage, so that many addresses push no organization and no email out.
+        # Each scope has a separate storage, so that many addresses cannot evict an organization or an email.
         self._local = {scope: MovingWindowRateLimiter(WindowStorage(now=now)) for scope in self._items}
         self._redis = _redis(settings.rate_limit_url)
         self._shared = MovingWindowRateLimiter(self._redis) if self._redis else None
@@ -129,15 +128,15 @@ class Limiter:
             await self._redis.bridge.storage.aclose()  # type: ignore[attr-defined]
 
     async def hit(self, scope: Scope, identity: str) -> Verdict | None:
-        """Count a request and return where it stands; None where the limit is lifted.
+        """Count a request and return its verdict; None if the limit is disabled.
 
         Raises:
-            LimitsUnavailable: it cannot be counted, and the settings let nobody in then.
+            LimitsUnavailable: it cannot be counted, and the settings then require a refusal.
         """
         return await self._ask(scope, identity, count=True)
 
     async def peek(self, scope: Scope, identity: str) -> Verdict | None:
-        """Return where one more request would stand, without counting it; else as `hit`."""
+        """Return the verdict of one more request without counting it; otherwise as `hit`."""
         return await self._ask(scope, identity, count=False)
 
     async def _ask(self, scope: Scope, identity: str, *, count: bool) -> Verdict | None:
@@ -152,7 +151,7 @@ class Limiter:
         return verdict
 
     async def _shared_verdict(self, scope: Scope, item: RateLimitItem, identity: str, *, count: bool) -> Verdict | None:
-        """Ask the counters' server; None where there is none to be asked and this process counts."""
+        """Ask the counters' server; None if there is no server or this process must count instead."""
         if self._shared is None:
             return None
         if self._clock() >= self._away_until:
@@ -161,12 +160,12 @@ class Limiter:
             except (RedisError, OSError, TimeoutError) as error:
                 self._away_until = self._clock() + _HOLD_OFF_SECONDS
                 LIMITS_AVAILABLE.set(0)
-                log.warning("the counters of the rate limits are away", error=type(error).__name__)
+                log.warning("counters' server unavailable, using the configured fallback", error=type(error).__name__)
             else:
                 LIMITS_AVAILABLE.set(1)
                 return verdict
         if not self._fail_open:
-            raise LimitsUnavailable("requests cannot be counted right now")
+            raise LimitsUnavailable("the rate limit counters are unavailable")
         return None
 
     async def _verdict(
@@ -188,13 +187,13 @@ class Limiter:
 
 
 def _redis(url: str) -> RedisStorage | None:
-    """Return the storage of a URL, None for memory; Valkey speaks Redis's protocol."""
+    """Return the storage of a URL, None for memory; Valkey uses Redis's protocol."""
     if url.startswith("memory:"):
         return None
     return RedisStorage(
         "async+" + url.replace("valkey", "redis", 1),
         implementation="redispy",
-        # What redis-py takes; limits passes it on.
+        # Options of redis-py, which limits passes on.
         socket_timeout=_ANSWER_SECONDS,
         socket_connect_timeout=_ANSWER_SECONDS,
         retry=Retry(NoBackoff(), 1),  # type: ignore[arg-type]

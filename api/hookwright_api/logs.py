@@ -9,10 +9,10 @@ from hookwright_api.settings import Settings
 
 
 def set_up(settings: Settings) -> None:
-    """Set up logging for the process; other libraries' logs come out in the same form."""
+    """Set up logging for the process; other libraries' logs use the same format."""
     level = logging.getLevelNamesMapping()[settings.log_level.upper()]
     shared: list[structlog.typing.Processor] = [
-        # The id of the request at hand.
+        # The id of the current request.
         structlog.contextvars.merge_contextvars,
         structlog.stdlib.add_log_level,
         structlog.stdlib.add_logger_name,

@@ -1,6 +1,7 @@
 """Every metric of the API, with its labels and help.
 
-Labels are bounded: never a URL, never an id, and no namespace, project or endpoint; a route is its template.
+Labels are bounded: never a URL, never an id, and no namespace, project or endpoint; the label of a route is its
+template.
 """
 
 from importlib.metadata import version
@@ -19,17 +20,17 @@ REQUEST_DURATION: Final = Histogram(
     "hookwright_api_request_duration_seconds", "Duration of one request.", ["route"], buckets=_FAST
 )
 REJECTIONS: Final = Counter(
-    "hookwright_rate_limit_rejections", "Requests answered 429, by the limit that was used up.", ["scope"]
+    "hookwright_rate_limit_rejections", "Requests answered 429, by the exceeded limit.", ["scope"]
 )
 LIMITS_AVAILABLE: Final = Gauge(
-    "hookwright_rate_limit_storage_available", "1 while the counters' server answers, 0 while it is away."
+    "hookwright_rate_limit_storage_available", "1 while the counters' server answers, 0 while it is unavailable."
 )
 VIEW_AGE: Final = Gauge(
     "hookwright_api_view_age_seconds",
-    "Seconds since the API server last gave a sign of life on a watch; idle watches give one about every minute.",
+    "Seconds since the last data of the API server on a watch; idle watches send a bookmark about every minute.",
     ["resource"],
 )
-VIEW_LISTS: Final = Counter("hookwright_api_view_lists", "Lists that the view was made anew from.", ["resource"])
+VIEW_LISTS: Final = Counter("hookwright_api_view_lists", "Lists that rebuilt a part of the view.", ["resource"])
 HTTP_REFUSALS: Final = refusals.HTTP_REFUSALS
 BUILD_INFO: Final = Gauge("hookwright_api_build_info", "1, with the API's version.", ["version"])
 

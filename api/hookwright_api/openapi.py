@@ -1,4 +1,4 @@
-"""``python -m hookwright_api.openapi [--check] [file]``: write the OpenAPI document, or tell whether it is current."""
+"""``python -m hookwright_api.openapi [--check] [file]``: write the OpenAPI document, or check that it is current."""
 
 import argparse
 import difflib

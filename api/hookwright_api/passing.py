@@ -1,4 +1,4 @@
-"""What of a request goes on with it to the operator: its id, and the trace that its caller put it in."""
+"""The parts of a request that are forwarded to the operator: its id and its trace."""
 
 import re
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ _passed_on: ContextVar[Mapping[str, str]] = ContextVar("passed_on")
 
 
 def begin(request_id: str, headers: Headers) -> None:
-    """Let a request's id stand in every line of its log, and let what goes on with it be known."""
+    """Add a request's id to every log line of it, and record the headers to forward."""
     bind_contextvars(request_id=request_id)
     passed_on = {REQUEST_ID: request_id}
     parent, state = headers.get("traceparent", ""), headers.get("tracestate", "")
@@ -30,5 +30,5 @@ def begin(request_id: str, headers: Headers) -> None:
 
 
 def headers_passed_on() -> Mapping[str, str]:
-    """Return the headers by which the operator knows the request at hand; none outside of requests."""
+    """Return the headers of the current request for the operator; none outside of requests."""
     return _passed_on.get({})

@@ -1,7 +1,7 @@
 """Pure: the API's errors as RFC 9457 problem documents.
 
-Every refusal is a `ProblemError`; ``type`` is always ``about:blank``, so ``title`` is the phrase of
-the status code and ``detail`` says what is wrong here and what would be right (RFC 9457, 4.2.1).
+Every refusal is a `ProblemError`. ``type`` is always ``about:blank``, so ``title`` is the phrase of the status code.
+``detail`` names the error and the correct form (RFC 9457, 4.2.1).
 """
 
 from collections.abc import Iterable, Mapping
@@ -14,7 +14,7 @@ from hookwright_api.errors import HookwrightApiError
 
 MEDIA_TYPE: Final = "application/problem+json"
 RETRY_AFTER_SECONDS: Final = 5
-"""What a client is told to wait before it tries again what was away."""
+"""Seconds that a client should wait before it retries after a 503."""
 
 TITLES: Final = {
     400: "Bad Request",
@@ -37,20 +37,20 @@ _MAX_FAULTS: Final = 50
 
 @dataclass(frozen=True, slots=True)
 class FieldFault:
-    """What is wrong with one field; ``field`` is its path, such as ``events[1]``."""
+    """The fault of one field; ``field`` is its path, such as ``events[1]``."""
 
     field: str
     message: str
 
 
 class ProblemError(HookwrightApiError):
-    """A request is refused.
+    """The refusal of a request.
 
     Attributes:
         status: HTTP status code.
-        errors: the single faults, where there are several to name.
+        errors: the single faults, if several are named.
         headers: further headers of the answer.
-        trace: the request's id, under which the log tells more; empty where there is nothing more to tell.
+        trace: the request's id in the log; empty if the log has no further details.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class ProblemError(HookwrightApiError):
 
 
 def unauthenticated() -> ProblemError:
-    """401 in the one wording for every reason, so that an answer tells nothing about a credential."""
+    """Return a 401 with the same text for every reason, so that an answer reveals nothing about a credential."""
     return ProblemError(
         401,
         "a valid credential is needed: an API key as X-Service-Key, or a session token as Authorization: Bearer",
@@ -94,29 +94,29 @@ def unauthenticated() -> ProblemError:
 
 
 def not_found(what: str) -> ProblemError:
-    """404, the same for what is not there and for what belongs to another project."""
+    """Return a 404, which is equal for a missing object and for an object of another project."""
     return ProblemError(404, f"{what} does not exist")
 
 
 def unavailable(detail: str, *, retry_after: int | None = None) -> ProblemError:
-    """503 with Retry-After: nothing is wrong with the request, and it may succeed later."""
+    """Return a 503 with Retry-After: the request is correct, and it may succeed later."""
     return ProblemError(503, detail, headers={"Retry-After": str(retry_after or RETRY_AFTER_SECONDS)})
 
 
 def too_many(detail: str, *, retry_after: int | None = None) -> ProblemError:
-    """429 with Retry-After: too many requests of this kind are under way."""
+    """Return a 429 with Retry-After: too many requests of this kind are in progress."""
     return ProblemError(429, detail, headers={"Retry-After": str(retry_after or RETRY_AFTER_SECONDS)})
 
 
 def invalid(*faults: FieldFault) -> ProblemError:
-    """422 with every fault named."""
+    """Return a 422 that names every fault."""
     return ProblemError(422, "the request is not valid; nothing was done", errors=faults)
 
 
 def from_validation(errors: Iterable[Mapping[str, Any]]) -> ProblemError:
-    """Return the problem that pydantic's errors amount to: 400 for malformed JSON, else 422.
+    """Return the problem for pydantic's errors: 400 for malformed JSON, otherwise 422.
 
-    What was sent is never repeated: it may be a password or a URL with a credential in it.
+    The request's content is never repeated: it may be a password or a URL with a credential.
     """
     faults = []
     for error in errors:
@@ -130,7 +130,7 @@ def _sentence(error: Mapping[str, Any]) -> str:
     if error["type"] == "missing":
         return "is missing"
     if error["type"] == "extra_forbidden":
-        return "is unknown; leave it out"
+        return "is unknown; omit it"
     return str(error["msg"]).removeprefix("Value error, ")
 
 

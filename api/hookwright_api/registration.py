@@ -1,4 +1,4 @@
-"""Registering an endpoint: written to the cluster, made ready by the operator, or not left behind."""
+"""Registration of an endpoint: write it to the cluster and wait until the operator has made it ready, or delete it."""
 
 import asyncio
 from dataclasses import asdict, dataclass
@@ -30,16 +30,16 @@ _PREFIX: Final = "wh-"
 _ID_LENGTH: Final = 12
 _NAME_ALPHABET: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
 _LATE_SECONDS: Final = 60.0
-"""How long after a write that was not answered it is looked out for."""
+"""Seconds for which the result of an unanswered write is awaited."""
 _LATE: Final[set[asyncio.Task[None]]] = set()
-"""asyncio itself keeps no hold of tasks."""
+"""asyncio itself keeps no reference to tasks."""
 _SECRET_DELAY: Final = 0.1
 """The operator may write the status a moment before it serves the secret."""
 
 
 @dataclass(frozen=True, slots=True)
 class Registration:
-    """An endpoint to be registered."""
+    """An endpoint to register."""
 
     organization: str
     project: str
@@ -47,7 +47,7 @@ class Registration:
     events: tuple[str, ...]
 
     def digest(self) -> str:
-        """Return what tells this request from another."""
+        """Return the digest that distinguishes this request from another."""
         return request_digest(asdict(self))
 
     def manifest(self, name: str, annotations: dict[str, str]) -> dict[str, Any]:
@@ -64,7 +64,7 @@ async def register(services: Services, wanted: Registration, idempotency_key: st
     """Return the endpoint, ready, and its signing secret.
 
     Raises:
-        ProblemError: 409, 422, or 503 where the operator or the API server is away; then nothing is left.
+        ProblemError: 409, 422, or 503 if the operator or the API server is unavailable; then no object remains.
     """
     name, known = _name(services, wanted, idempotency_key)
     if known is not None:
@@ -84,7 +84,7 @@ async def register(services: Services, wanted: Registration, idempotency_key: st
 
 
 def _watch_for(services: Services, organization: str, name: str) -> None:
-    """Take back what the API server may have written although it did not say so."""
+    """Delete the object that the API server may have written without an answer."""
 
     async def take_back_when_seen() -> None:
         try:
@@ -102,7 +102,7 @@ def _watch_for(services: Services, organization: str, name: str) -> None:
 
 
 def _name(services: Services, wanted: Registration, idempotency_key: str | None) -> tuple[str, EndpointRecord | None]:
-    """Return the name to take, and what an earlier request with the same Idempotency-Key made under it."""
+    """Return the name to use, and the object that an earlier request with the same Idempotency-Key created under it."""
     if idempotency_key is None:
         return _PREFIX + "".join(services.choose(_NAME_ALPHABET) for _ in range(_ID_LENGTH)), None
     for generation in range(GENERATIONS):
@@ -113,23 +113,23 @@ def _name(services: Services, wanted: Registration, idempotency_key: str | None)
             if known is not None:
                 check_same(known.endpoint.metadata.annotations, wanted.digest())
             return name, known
-    raise ProblemError(409, f"this {HEADER} was used too often; take a new one")
+    raise ProblemError(409, f"this {HEADER} was used too often; use a new one")
 
 
 def _put(services: Services, made: dict[str, Any]) -> EndpointRecord:
     record = services.view.endpoints.put(made)
-    # Somebody may have deleted it in the very moment.
+    # Another client may have deleted it at the same time.
     return record if record is not None else EndpointRecord.of(made)
 
 
 async def _others(services: Services, wanted: Registration, name: str) -> EndpointRecord:
-    """Return what another replica has just made for the same Idempotency-Key, once the view has it."""
+    """Return the object that another replica has just created for the same Idempotency-Key, when the view has it."""
     try:
         known = await services.view.endpoints.wait(
             wanted.organization, name, lambda record: record is not None, seconds=services.settings.create_timeout
         )
     except TimeoutError:
-        raise ProblemError(409, f"the webhook of this {HEADER} is being deleted; take a new one") from None
+        raise ProblemError(409, f"the webhook of this {HEADER} is being deleted; use a new one") from None
     assert known is not None
     check_same(known.endpoint.metadata.annotations, wanted.digest())
     return known
@@ -142,23 +142,23 @@ async def _finish(services: Services, record: EndpointRecord, *, made_here: bool
     except (TimeoutError, OperatorError, _DeletedError) as error:
         seen = services.view.endpoints.get(record.identity.namespace, record.identity.name)
         log.warning(
-            "a webhook was not made ready",
+            "webhook not ready in time, deleting it",
             name=record.identity.name,
             reason=type(error).__name__,
             waited_for="secret" if seen is not None and _settled(seen) else "status",
         )
     if made_here:
-        # The caller may hang up while it waits; what was written is taken back all the same.
+        # The caller may disconnect while it waits; the object is deleted nevertheless.
         await asyncio.shield(_take_back(services, record))
-    raise unavailable("the operator did not make the webhook ready in time; nothing was kept")
+    raise unavailable("the webhook was not ready in time, so it was deleted")
 
 
 class _DeletedError(Exception):
-    """The endpoint was deleted while it was waited for."""
+    """The endpoint was deleted during the wait."""
 
 
 async def _ready(services: Services, record: EndpointRecord) -> tuple[EndpointRecord, str]:
-    """Return the endpoint and its secret as soon as the operator has made both."""
+    """Return the endpoint and its secret as soon as the operator has created both."""
     identity = record.identity
     ready = await services.view.endpoints.wait(
         identity.namespace, identity.name, _settled, seconds=services.settings.create_timeout
@@ -186,7 +186,7 @@ async def _take_back(services: Services, record: EndpointRecord) -> None:
         left = await services.kube.delete(path, uid=identity.uid)
     except KubeError as error:
         if error.status not in (404, 409):
-            log.warning("a webhook that was not made ready is left behind", name=identity.name, error=str(error))
+            log.warning("webhook not ready and not deleted, it remains", name=identity.name, error=str(error))
             return
         left = {}
     if left.get("kind") == "WebhookEndpoint":

@@ -1,4 +1,4 @@
-"""Pure: how callers see keys and endpoints, from the resources as they are."""
+"""Pure: the public form of keys and endpoints, from the resources."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -13,10 +13,11 @@ def timestamp(moment: datetime | None) -> str | None:
 
 
 def endpoint_status(endpoint: WebhookEndpoint) -> str:
-    """Return where an endpoint stands, in one word.
+    """Return the state of an endpoint in one word.
 
-    ``pending``: the operator has not looked at it yet. ``error``: nothing is sent; the condition Ready says why.
-    ``suspended``: deliveries are held. ``failing``: the last attempt was not answered 2xx. ``active``: else.
+    ``pending``: the operator has not reconciled it yet. ``error``: no delivery is sent; the condition Ready has the
+    reason. ``suspended``: deliveries stay pending. ``failing``: the last attempt got no 2xx answer. ``active``:
+    otherwise.
     """
     ready = find(endpoint.status.conditions, "Ready")
     reachable = find(endpoint.status.conditions, "Reachable")
@@ -30,7 +31,7 @@ def endpoint_status(endpoint: WebhookEndpoint) -> str:
 
 
 def endpoint_summary(endpoint: WebhookEndpoint) -> dict[str, Any]:
-    """Return an endpoint as lists show it; there is no secret in it."""
+    """Return an endpoint in the form of lists, without its secret."""
     return {
         "id": endpoint.metadata.name,
         "url": endpoint.spec.url,

@@ -1,7 +1,7 @@
-"""Routes that let nothing in before its caller is known: credential, limit, permission, then the body.
+"""Routes that check, in this order, the credential, the limit and the permission, and then read the body.
 
-FastAPI reads and checks a body before any dependency runs, so that an anonymous caller would be told
-what is wrong with a body; these routes ask for the credential first.
+FastAPI reads and validates a body before any dependency runs, so an anonymous caller would see the faults of a body.
+These routes require the credential first.
 """
 
 import asyncio
@@ -22,31 +22,31 @@ from hookwright_api.services import Services, services_of
 from hookwright_runtime.quotas import Quotas
 
 _BODY_SECONDS: Final = 30.0
-"""How long a body may take, so that a client that drips holds nothing for long."""
+"""Time limit for a body, so that a slow client does not occupy memory for long."""
 BODY_LIMIT: Final = 256 * 1024
 EVENTS_BODY_LIMIT: Final = 1024 * 1024
 _CALLER: Final = "hookwright.caller"
 
 
 def caller_of(request: Request) -> Caller:
-    """Return who calls a route that wants a credential."""
+    """Return the caller of a route that needs a credential."""
     caller: Caller = request.scope[_CALLER]
     return caller
 
 
 def client_of_request(request: Request) -> str:
-    """Return whom the limit per address counts a request for."""
+    """Return the client for which the limit per address counts a request."""
     client: str = request.scope[CLIENT]
     return client
 
 
 class OpenRoute(APIRoute):
-    """A route that wants no credential.
+    """A route without a credential.
 
     Attributes:
-        accepts: the credentials that may call; none wanted where empty.
-        body_limit: bytes of the body.
-        raw_body: it has a body that the route reads itself.
+        accepts: the kinds of credentials that may call; empty: no credential needed.
+        body_limit: most bytes of the body.
+        raw_body: the route reads the body itself.
     """
 
     accepts: ClassVar[tuple[Credential, ...]] = ()
@@ -54,7 +54,7 @@ class OpenRoute(APIRoute):
     raw_body: ClassVar[bool] = False
 
     def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
-        """Make a route, with its refusals and credentials in the OpenAPI description."""
+        """Create a route, with its refusals and credentials in the OpenAPI description."""
         described = route_options(
             path, methods=options.get("methods") or (), accepts=self.accepts, body_limit=self.body_limit
         )
@@ -63,14 +63,14 @@ class OpenRoute(APIRoute):
         super().__init__(path, endpoint, **options)
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """Return what serves a request."""
+        """Return the handler of a request."""
         handler = super().get_route_handler()
         reads_body = self.raw_body or self.body_field is not None
 
         async def guarded(request: Request) -> Response:
             services = services_of(request)
             if not services.view.ready:
-                raise unavailable("the API is starting; it has not yet heard from the API server")
+                raise unavailable("the API is starting; it has no data from the API server yet")
             if self.accepts:
                 request.scope[_CALLER] = await _admit(request, services, self.accepts)
             return await handler(await _with_body(request, self.body_limit) if reads_body else request)
@@ -91,14 +91,14 @@ class KeyRoute(OpenRoute):
 
 
 class EventsRoute(KeyRoute):
-    """The route for events: a key, and a larger body that goes on as it is."""
+    """The route for events: a key, and a larger body that is forwarded unchanged."""
 
     body_limit = EVENTS_BODY_LIMIT
     raw_body = True
 
 
 class KeyOrSessionRoute(OpenRoute):
-    """A route for both."""
+    """A route for keys and sessions."""
 
     accepts = (Credential.KEY, Credential.SESSION)
 
@@ -113,17 +113,17 @@ async def _admit(request: Request, services: Services, accepts: tuple[Credential
     if caller.key is not None:
         services.key_use.note(caller.key)
     if caller.credential not in accepts:
-        raise ProblemError(403, f"this is not for {caller.credential.value}; it takes {accepts[0].value}")
+        raise ProblemError(403, f"this route does not accept {caller.credential.value}; send {accepts[0].value}")
     return caller
 
 
 async def _with_body(request: Request, limit: int) -> Request:
-    """Return the request with its body read, of the right type and size."""
+    """Return the request with its body, of the right type and size."""
     media = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if media != "application/json":
         raise ProblemError(415, "send the body as Content-Type: application/json")
     if request.headers.get("content-encoding", "identity").lower() != "identity":
-        raise ProblemError(415, "send the body as it is, without a Content-Encoding")
+        raise ProblemError(415, "send the body without a Content-Encoding")
     try:
         async with asyncio.timeout(_BODY_SECONDS):
             body = await _read(request, limit, services_of(request).bodies)
@@ -132,7 +132,7 @@ async def _with_body(request: Request, limit: int) -> Request:
             408, f"the body was not complete within {_BODY_SECONDS:g} s", headers={"Connection": "close"}
         ) from None
     except ClientDisconnect:
-        # Nobody is left to read this.
+        # The client has disconnected and does not read this.
         raise ProblemError(400, "the body is not complete") from None
     if not body:
         raise ProblemError(400, "the body is empty; send JSON")
@@ -140,7 +140,7 @@ async def _with_body(request: Request, limit: int) -> Request:
 
 
 async def _read(request: Request, limit: int, arriving: Quotas) -> bytes:
-    """Return a body; what has arrived of it counts for the organization, or for the client, until it is whole."""
+    """Return a body; its bytes count for the organization, or for the client, until it is complete."""
     declared = request.headers.get("content-length", "")
     size, chunks = int(declared) if declared.isdecimal() else 0, []
     if size > limit:
@@ -167,7 +167,7 @@ def _too_large(limit: int) -> ProblemError:
 
 
 def _too_many_bytes() -> ProblemError:
-    problem = unavailable("too many bytes of bodies that are not complete")
+    problem = unavailable("incomplete bodies exceed the memory limit")
     problem.headers["Connection"] = "close"
     return problem
 

@@ -1,4 +1,4 @@
-"""Pure: what callers send, strictly checked, and what they are answered, for the OpenAPI description."""
+"""Pure: the strictly validated bodies of requests, and the bodies of answers for the OpenAPI description."""
 
 from typing import Annotated, Any, Literal, Self
 
@@ -17,26 +17,26 @@ _TIME_EXAMPLE = "2026-01-31T12:00:00Z"
 
 
 class Request(BaseModel):
-    """Base of what callers send: unknown fields are refused, and no answer repeats what was sent."""
+    """Base of request bodies: unknown fields are refused, and no answer repeats the request."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
 
 class Answer(BaseModel):
-    """Base of what callers are answered."""
+    """Base of answers."""
 
     model_config = ConfigDict(extra="forbid")
 
 
 class CamelAnswer(BaseModel):
-    """Base of the answers that write names in camelCase."""
+    """Base of answers with camelCase names."""
 
     model_config = ConfigDict(extra="forbid", alias_generator=to_camel, validate_by_name=True)
 
 
 def _printable(text: str) -> str:
     if not text.strip() or not text.isprintable():
-        raise ValueError("must be printable characters, and not only white space")
+        raise ValueError("must have only printable characters, and not only white space")
     return text
 
 
@@ -44,7 +44,7 @@ def _printable(text: str) -> str:
 
 
 class LoginRequest(Request):
-    """Who wants a session."""
+    """The login of a user."""
 
     model_config = ConfigDict(
         json_schema_extra={"example": {"email": "ada@example.com", "password": "correct horse battery staple"}}
@@ -55,7 +55,7 @@ class LoginRequest(Request):
 
 
 class LoginUser(Answer):
-    """Whose session it is."""
+    """The user of a session."""
 
     email: str = Field(examples=["ada@example.com"])
     organization: str = Field(description="The organization, which is a namespace.", examples=["acme"])
@@ -64,7 +64,7 @@ class LoginUser(Answer):
 class LoginAnswer(CamelAnswer):
     """A session."""
 
-    token: str = Field(description="To be sent as Authorization: Bearer.", examples=["eyJhbGciOi…"])
+    token: str = Field(description="Send it as Authorization: Bearer.", examples=["eyJhbGciOi…"])
     token_type: Literal["Bearer"]
     expires_at: str = Field(examples=[_TIME_EXAMPLE])
     user: LoginUser
@@ -78,7 +78,7 @@ class ProjectAnswer(CamelAnswer):
 
 
 class MeAnswer(CamelAnswer):
-    """Whose session it is, and what it opens."""
+    """The user of the session, and the accessible projects."""
 
     email: str = Field(examples=["ada@example.com"])
     organization: str = Field(examples=["acme"])
@@ -90,34 +90,34 @@ class MeAnswer(CamelAnswer):
 
 
 class KeyRequest(Request):
-    """A key to be made."""
+    """A key to create."""
 
     model_config = ConfigDict(json_schema_extra={"example": {"name": "CI sender"}})
 
     name: Annotated[
         str, Field(min_length=1, max_length=253, description="A name for people."), AfterValidator(_printable)
     ]
-    expires_at: Timestamp | None = Field(default=None, description="When it stops working; never, where not given.")
+    expires_at: Timestamp | None = Field(default=None, description="When it expires; if omitted, never.")
 
 
 class NewKeyAnswer(Answer):
-    """A key just made."""
+    """A new key."""
 
     id: str = Field(examples=["k7q2m9x0a3b5"])
     name: str = Field(examples=["CI sender"])
     key: str = Field(
-        description="The key itself: in this answer only, and kept nowhere.", examples=["hw_k7q2m9x0a3b5_…"]
+        description="The key itself: only in this answer, and stored nowhere.", examples=["hw_k7q2m9x0a3b5_…"]
     )
     created_at: str = Field(examples=[_TIME_EXAMPLE])
 
 
 class KeyAnswer(Answer):
-    """A key as lists show it."""
+    """A key in the form of lists."""
 
     id: str = Field(examples=["k7q2m9x0a3b5"])
     name: str = Field(examples=["CI sender"])
     created_at: str = Field(examples=[_TIME_EXAMPLE])
-    last_used_at: str | None = Field(description="Written about once an hour.", examples=[_TIME_EXAMPLE])
+    last_used_at: str | None = Field(description="Updated about once an hour.", examples=[_TIME_EXAMPLE])
     expires_at: str | None = Field(examples=[None])
 
 
@@ -131,7 +131,7 @@ class KeysAnswer(Answer):
 
 
 class WebhookRequest(Request):
-    """An endpoint to be registered."""
+    """An endpoint to register."""
 
     model_config = ConfigDict(
         json_schema_extra={"example": {"url": "https://example.com/hooks", "events": ["delivered", "bounced"]}}
@@ -164,23 +164,23 @@ Status = Literal["pending", "active", "suspended", "failing", "error"]
 
 
 class WebhookAnswer(Answer):
-    """An endpoint as lists show it."""
+    """An endpoint in the form of lists."""
 
     id: str = Field(description="The WebhookEndpoint's name in Kubernetes.", examples=[_ID_EXAMPLE])
     url: str = Field(examples=["https://example.com/hooks"])
     events: list[str] = Field(examples=[["delivered", "bounced"]])
     project: str = Field(examples=["billing"])
     status: Status = Field(
-        description="pending: not looked at yet. active: deliveries are sent. suspended: they are held. failing: the "
-        "last one was not answered 2xx. error: nothing can be sent, and the condition Ready says why."
+        description="pending: not yet reconciled. active: deliveries are sent. suspended: they stay pending. failing: "
+        "the last attempt got no 2xx answer. error: no delivery can be sent, and the condition Ready has the reason."
     )
     created_at: str = Field(examples=[_TIME_EXAMPLE])
 
 
 class NewWebhookAnswer(WebhookAnswer):
-    """An endpoint just registered."""
+    """A new endpoint."""
 
-    secret: str = Field(description="What deliveries are signed with; not shown again.", examples=["whsec_…"])
+    secret: str = Field(description="The secret that signs deliveries; not shown again.", examples=["whsec_…"])
 
 
 class WebhooksAnswer(Answer):
@@ -199,14 +199,14 @@ class ConditionAnswer(Answer):
 
 
 class CountsAnswer(Answer):
-    """Deliveries so far, brought up to date about twice a minute."""
+    """Counts of deliveries, updated about twice a minute."""
 
     pending: int
     delivered: int
     failed: int
     discarded: int
     last_attempt_at: str | None
-    last_status_code: int | None = Field(description="0 where there was no HTTP answer.")
+    last_status_code: int | None = Field(description="0 if there was no HTTP answer.")
 
 
 class WebhookDetailAnswer(WebhookAnswer):
@@ -217,11 +217,11 @@ class WebhookDetailAnswer(WebhookAnswer):
 
 
 class TestAnswer(CamelAnswer):
-    """What came of a test."""
+    """The result of a test."""
 
     success: bool
-    status_code: int = Field(description="0 where there was no HTTP answer.", examples=[200])
-    error: str | None = Field(default=None, description="Why there was no success; absent where there was.")
+    status_code: int = Field(description="0 if there was no HTTP answer.", examples=[200])
+    error: str | None = Field(default=None, description="Error text; absent after a success.")
 
 
 # ------------------------------------------------------------------------------ deliveries, events
@@ -233,9 +233,9 @@ class AttemptAnswer(CamelAnswer):
     number: int
     started_at: str
     duration_ms: int
-    status_code: int = Field(description="0 where there was no HTTP answer.")
+    status_code: int = Field(description="0 if there was no HTTP answer.")
     error: str
-    response: str = Field(description="The beginning of what the receiver answered.")
+    response: str = Field(description="The beginning of the receiver's answer.")
 
 
 class DeliveryAnswer(CamelAnswer):
@@ -254,7 +254,7 @@ class DeliveryAnswer(CamelAnswer):
 
 
 class DeliveriesAnswer(Answer):
-    """A page of the delivery log, the newest first. It may have fewer deliveries than asked for, or none."""
+    """A page of the delivery log, newest first. It may have fewer deliveries than the limit, or none."""
 
     data: list[DeliveryAnswer]
     next: str | None = Field(
@@ -270,10 +270,10 @@ class RetryAnswer(Answer):
 
 
 class EventsAnswer(Answer):
-    """What became of events."""
+    """The result for events."""
 
     accepted: int
-    duplicates: int = Field(description="Repetitions of an id seen within 24 hours; nothing is delivered for them.")
+    duplicates: int = Field(description="Events whose id was seen within 24 hours; they create no deliveries.")
     deliveries: int
 
 
@@ -284,7 +284,7 @@ def event_schema() -> dict[str, Any]:
         "type": "object",
         "required": ["type", "messageId"],
         "properties": {
-            "id": {**name, "description": "By which repetitions within 24 hours are told."},
+            "id": {**name, "description": "Identifies repetitions within 24 hours."},
             "type": {"type": "string", "enum": [*EVENT_TYPES]},
             "messageId": name,
         },

@@ -1,4 +1,4 @@
-"""What requests are served with, made once when the process starts."""
+"""The services that requests use, created once when the process starts."""
 
 import secrets
 from collections.abc import Callable
@@ -19,22 +19,22 @@ from hookwright_runtime.quotas import Quotas
 
 _BODY_BYTES: Final = 64 * 1024 * 1024
 _BODY_BYTES_EACH: Final = 16 * 1024 * 1024
-"""Bytes of bodies that are not complete: of all callers, and of one organization or client address."""
+"""Most bytes of incomplete bodies: of all callers, and of one organization or client address."""
 
 
 def utc_now() -> datetime:
-    """Return the present moment."""
+    """Return the present time."""
     return datetime.now(UTC)
 
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """Everything that routes use.
+    """The services that routes use.
 
     Attributes:
-        bodies: bytes of request bodies that are not complete.
-        now: the present moment, in UTC.
-        choose: draws one of the characters of a string, fit for secrets.
+        bodies: bytes of incomplete request bodies.
+        now: the present time, in UTC.
+        choose: returns a random character of a string, suitable for secrets.
     """
 
     settings: Settings
@@ -54,6 +54,6 @@ class _State(Protocol):
 
 
 def services_of(request: Request) -> Services:
-    """Return what a request is served with."""
+    """Return the services of a request."""
     state: _State = request.app.state
     return state.services

@@ -1,4 +1,4 @@
-"""``HOOKWRIGHT_*`` environment variables as one frozen object, checked before anything starts."""
+"""``HOOKWRIGHT_*`` environment variables as one frozen object, validated before any other part starts."""
 
 import ipaddress
 from datetime import timedelta
@@ -36,72 +36,73 @@ class Settings(BaseSettings):
 
     namespace: str = Field(
         default="hookwright-system",
-        description="The installation's own namespace, where users and session keys are; no Secret elsewhere is read.",
+        description="The installation's own namespace, which has users and session keys; "
+        "no other namespace's Secrets are read.",
     )
-    watch_namespaces: Listed = Field(
-        default=(), description="Namespaces to serve, separated by commas; all of them where empty."
-    )
+    watch_namespaces: Listed = Field(default=(), description="Namespaces to serve, separated by commas; empty: all.")
     api_host: str = Field(default="0.0.0.0", description="Address that /v1 listens on.")  # noqa: S104
-    api_port: int = Field(default=8000, ge=0, le=65535, description="Port of /v1; 0 takes a free one, which is logged.")
+    api_port: int = Field(default=8000, ge=0, le=65535, description="Port of /v1; 0: any free port, which is logged.")
     api_health_host: str = Field(default="0.0.0.0", description="Address of health and metrics.")  # noqa: S104
     api_health_port: int = Field(
-        default=9091, ge=0, le=65535, description="Port of /healthz, /readyz and /metrics; 0 takes a free one."
+        default=9091, ge=0, le=65535, description="Port of /healthz, /readyz and /metrics; 0: any free port."
     )
     api_connections: int = Field(
         default=4096,
         ge=64,
-        description="Connections that /v1 has open at most; fewer if the file descriptors of this process do not "
-        "suffice. At the bound an idle connection is closed for a new one.",
+        description="Maximum open connections of /v1; fewer if the file descriptors of this process do not "
+        "suffice. At the limit an idle connection is closed for a new one.",
     )
     api_connections_per_address: int = Field(
         default=256,
         ge=1,
-        description="Connections of one client address, or of one /64 network of IPv6 addresses, to /v1; at most "
-        "half of all. Those of trusted proxies have the bound of all connections only.",
+        description="Maximum connections of one client address, or of one /64 network of IPv6 addresses, to /v1; at "
+        "most half of all. Connections of trusted proxies have only the limit of all connections.",
     )
     api_shutdown_grace: float = Field(
-        default=40.0, gt=0, description="Seconds that requests under way get to finish at SIGTERM."
+        default=40.0, gt=0, description="Seconds for requests in progress to finish after SIGTERM."
     )
     operator_url: str = Field(
         default="http://hookwright-operator:8080",
         pattern=r"^https?://[^/?#]+/?$",
-        description="The operator's intake, for events, tests, signing secrets and the delivery log.",
+        description="URL of the operator's intake: events, tests, signing secrets and the delivery log.",
     )
     operator_token_file: Path = Field(
         default=Path("/var/run/secrets/hookwright.dev/token"),
-        description="File with the ServiceAccount token, audience hookwright, that the operator is shown; read anew "
-        "when it changes.",
+        description="File with the ServiceAccount token, audience hookwright, that authenticates at the operator; read "
+        "again when it changes.",
     )
     trusted_proxies: Networks = Field(
         default=(),
-        description="CIDRs of the proxies whose X-Forwarded-For header counts, separated by commas. Their connections "
-        "have no bound per address.",
+        description="CIDRs of the proxies whose X-Forwarded-For header is used, separated by commas. Their connections "
+        "have no limit per address.",
     )
     rate_limit_url: str = Field(
         default="memory://",
         pattern=r"^(memory://$|rediss?://.|valkeys?://.)",
-        description="Where requests are counted: memory://, or redis://host:port/db (rediss, valkey, valkeys) for "
+        description="Storage of request counts: memory://, or redis://host:port/db (rediss, valkey, valkeys) for "
         "several replicas.",
     )
-    rate_limit_ip: int = Field(default=100, ge=0, description="Requests a minute from one address; 0 lifts the limit.")
+    rate_limit_ip: int = Field(
+        default=100, ge=0, description="Requests a minute from one address; 0 disables the limit."
+    )
     rate_limit_organization: int = Field(
-        default=1000, ge=0, description="Requests a minute of one organization; 0 lifts the limit."
+        default=1000, ge=0, description="Requests a minute of one organization; 0 disables the limit."
     )
     rate_limit_login: int = Field(
-        default=10, ge=0, description="Failed logins a minute from one address, for all emails; 0 lifts the limit."
+        default=10, ge=0, description="Failed logins a minute from one address, over all emails; 0 disables the limit."
     )
     rate_limit_login_email: int = Field(
         default=100,
         ge=0,
-        description="Failed logins a minute for one email, from all addresses; 0 lifts the limit. Much higher than the "
-        "limit of one address, because whoever reaches it locks the user out.",
+        description="Failed logins a minute for one email, from all addresses; 0 disables the limit. Much higher than "
+        "the limit of one address, because a client that reaches it locks the user out.",
     )
     rate_limit_fail_open: bool = Field(
         default=True,
-        description="While the counters' server is away: true counts in this process alone, false answers 503.",
+        description="While the counters' server is unavailable: true counts in this process only, false answers 503.",
     )
     session_ttl: Length = Field(
-        default=timedelta(hours=12), gt=timedelta(0), description="How long a session token is good, such as 12h."
+        default=timedelta(hours=12), gt=timedelta(0), description="Lifetime of a session token, such as 12h."
     )
     create_timeout: float = Field(
         default=5.0, gt=0, le=60, description="Seconds for which POST /v1/webhooks waits for the operator."
@@ -109,7 +110,7 @@ class Settings(BaseSettings):
     key_used_interval: Length = Field(
         default=timedelta(hours=1), gt=timedelta(0), description="Time between two updates of a key's last use."
     )
-    allow_http: bool = Field(default=False, description="Let endpoints have plain http URLs.")
+    allow_http: bool = Field(default=False, description="Permit plain http URLs in endpoints.")
     log_format: str = Field(default="json", pattern="^(json|console)$", description="json or console.")
     log_level: str = Field(
         default="info", pattern="^(debug|info|warning|error)$", description="debug, info, warning or error."
@@ -120,7 +121,7 @@ def load() -> Settings:
     """Read the settings from the environment.
 
     Raises:
-        SettingsError: one is wrong; the message names each, and what would be right.
+        SettingsError: at least one setting is wrong; the message names each one and its correct form.
     """
     try:
         return Settings()

@@ -1,7 +1,7 @@
-"""``hookwright-user``: make a user of the dashboard, or give one a new password.
+"""``hookwright-user``: create a user of the dashboard, or set a user's new password.
 
-Runs with the administrator's own credentials. The password comes from standard input or, at a
-terminal, from a prompt; never from the command line, where others on the machine could read it.
+It runs with the administrator's own credentials. The password comes from standard input or, at a terminal, from a
+prompt. It never comes from the command line, where other users of the machine could read it.
 """
 
 import argparse
@@ -20,27 +20,27 @@ _MANAGER = "hookwright-user"
 
 
 def read_password() -> str:
-    """Return the password: one line of standard input, or what is typed twice at a terminal.
+    """Return the password: one line of standard input, or a password entered twice at a terminal.
 
     Raises:
-        ValueError: it is empty or too long, or was typed differently.
+        ValueError: it is empty or too long, or the two entries differ.
     """
     if sys.stdin.isatty():
         password = getpass.getpass("Password: ")
-        if getpass.getpass("The same again: ") != password:
+        if getpass.getpass("Repeat the password: ") != password:
             raise ValueError("the two passwords differ; nothing was changed")
     else:
         password = sys.stdin.readline().rstrip("\r\n")
     if not 0 < len(password) <= MAX_PASSWORD_LENGTH:
-        raise ValueError(f"the password must have 1 to {MAX_PASSWORD_LENGTH} characters; give it on standard input")
+        raise ValueError(f"the password must have 1 to {MAX_PASSWORD_LENGTH} characters; send it on standard input")
     return password
 
 
 async def write_user(namespace: str, *, email: str, organization: str, password: str) -> None:
-    """Write the Secret of a user, in place of what it was.
+    """Write the Secret of a user, or replace it.
 
     Raises:
-        ValueError: the email or the organization is no such thing.
+        ValueError: the email or the organization is invalid.
         KubeError: it could not be written.
     """
     secret = user_secret(
@@ -63,16 +63,16 @@ async def _warn_of_missing(kube: Kube, organization: str) -> None:
         await kube.get(f"/api/v1/namespaces/{organization}")
     except KubeError as error:
         if error.status == 404:
-            sys.stderr.write(f"hookwright-user: there is no namespace {organization} yet; the user will see nothing\n")
+            sys.stderr.write(f"hookwright-user: namespace {organization} does not exist; the user sees no projects\n")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code."""
     parser = argparse.ArgumentParser(
-        prog="hookwright-user", description="Make a dashboard user, or give one a new password (on standard input)."
+        prog="hookwright-user", description="Create a dashboard user, or set a new password (from standard input)."
     )
     parser.add_argument("--organization", required=True, metavar="NAMESPACE", help="the namespace the user works in")
-    parser.add_argument("--email", required=True, metavar="ADDRESS", help="what the user logs in with")
+    parser.add_argument("--email", required=True, metavar="ADDRESS", help="email address for the login")
     chosen = parser.parse_args(arguments)
     try:
         email = normal_email(chosen.email)

@@ -1,7 +1,7 @@
-"""Moving windows in memory with a bound on identities and a constant cost for each request.
+"""Moving windows in memory with a limit of identities and a constant cost for each request.
 
-The library's own memory storage looks at every identity after each request, in a thread for each of them. With
-thousands of addresses that costs more than the request.
+The library's own memory storage visits every identity after each request, in one thread per request. With thousands of
+addresses that costs more than the request.
 """
 
 from bisect import bisect_left
@@ -12,20 +12,20 @@ from typing import Final
 from limits.aio.storage import MemoryStorage
 
 MAX_IDENTITIES: Final = 65_536
-"""Identities that one storage remembers; beyond it the one that was counted longest ago is forgotten."""
+"""Most identities of one storage; beyond it the identity with the oldest last count is forgotten."""
 _EXPIRED_AT_ONCE: Final = 2
-"""Expired identities removed by each new one; more than one, so that their number shrinks again."""
+"""Expired identities that each new one removes; more than one, so that their number shrinks again."""
 
 
 class WindowStorage(MemoryStorage):
-    """Counts the requests of the last seconds for each identity.
+    """Counts of the requests of the last seconds for each identity.
 
-    All windows of one storage have the same length. So the identities, in the order of their last counted request,
-    are in the order in which they expire.
+    All windows of one storage have the same length. So the identities, in the order of their last counted request, are
+    in the order of their expiry.
 
     Args:
         now: returns seconds since the epoch.
-        max_identities: identities that are remembered.
+        max_identities: most identities to keep.
     """
 
     def __init__(self, *, now: Callable[[], float], max_identities: int = MAX_IDENTITIES) -> None:
@@ -35,11 +35,11 @@ class WindowStorage(MemoryStorage):
         self._hits: OrderedDict[str, list[float]] = OrderedDict()
 
     def __len__(self) -> int:
-        """Return how many identities are remembered."""
+        """Return how many identities are stored."""
         return len(self._hits)
 
     async def acquire_entry(self, key: str, limit: int, expiry: int, amount: int = 1) -> bool:
-        """Count a request of an identity, unless it has used up its limit; return whether it was counted."""
+        """Count a request of an identity, unless it has reached its limit; return whether it was counted."""
         if amount > limit:
             return False
         now = self._now()
@@ -56,7 +56,7 @@ class WindowStorage(MemoryStorage):
         return True
 
     async def get_moving_window(self, key: str, limit: int, expiry: int) -> tuple[float, int]:
-        """Return when the oldest counted request of an identity came, and how many are counted."""
+        """Return the time of an identity's oldest counted request, and how many requests are counted."""
         del limit
         now = self._now()
         hits = self._hits.get(key, ())

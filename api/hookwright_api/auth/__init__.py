@@ -1,1 +1,1 @@
-"""Who calls: API keys, session tokens, passwords. Nothing here decides what a caller may do; routes do."""
+"""Authentication: API keys, session tokens, passwords. The routes decide the permissions of a caller."""

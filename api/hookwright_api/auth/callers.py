@@ -1,4 +1,4 @@
-"""From the headers of a request to who calls."""
+"""The caller of a request, from its headers."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -23,12 +23,12 @@ class Credential(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who calls.
+    """The caller of a request.
 
     Attributes:
         organization: the namespace.
-        key: the API key, which opens one project; None for a session.
-        user: whose session it is; None for a key.
+        key: the API key, which gives access to one project; None for a session.
+        user: the user of the session; None for a key.
         expires_at: when the session ends.
     """
 
@@ -39,7 +39,7 @@ class Caller:
 
     @property
     def credential(self) -> Credential:
-        """The kind of credential that was shown."""
+        """The kind of the credential."""
         return Credential.KEY if self.key else Credential.SESSION
 
     @property
@@ -51,15 +51,15 @@ class Caller:
 
 
 def authenticate(view: View, header: Callable[[str], str | None], now: datetime) -> Caller:
-    """Return who calls.
+    """Return the caller.
 
     Args:
-        view: where credentials are looked up.
+        view: used to look up credentials.
         header: returns a header by its name.
-        now: the present moment.
+        now: the present time.
 
     Raises:
-        ProblemError: 401 in one wording for everything that is not a valid credential; 400 for two at once.
+        ProblemError: 401 with the same text for every invalid credential; 400 for two credentials.
     """
     key, authorization = header(KEY_HEADER), header("authorization")
     if key is not None and authorization is not None:

@@ -1,4 +1,4 @@
-"""From a presented API key to the ApiKey that it is."""
+"""The ApiKey of a presented API key."""
 
 from datetime import datetime
 
@@ -8,11 +8,11 @@ from hookwright_crds.keys import MalformedKeyError, key_id_of, matches
 
 
 def find_key(view: View, presented: str, now: datetime) -> KeyRecord | None:
-    """Return the ApiKey of a presented key, None if it opens nothing.
+    """Return the ApiKey of a presented key, None if the key is not valid.
 
     A key is found by its public id and compared in constant time. Only an ApiKey that the operator confirmed counts,
     because a digest belongs to the ApiKey that declared it first, also after that one was deleted. If statuses of an
-    earlier operator confirm two, the one created first counts. An expired key or one without a project opens nothing.
+    earlier operator confirm two, the one created first counts. An expired key or one without a project is not valid.
     """
     try:
         key_id = key_id_of(presented)

@@ -1,6 +1,6 @@
-"""Passwords: argon2id (RFC 9106), checked off the event loop, a few at a time.
+"""Passwords: argon2id (RFC 9106), verified off the event loop, a few at a time.
 
-A wrong password and an unknown email cost the same work, so that time tells neither from the other.
+A wrong password and an unknown email cost the same work, so that the response time does not distinguish them.
 """
 
 import asyncio
@@ -17,25 +17,25 @@ log = structlog.get_logger(__name__)
 
 MAX_PASSWORD_LENGTH: Final = 1024
 _WORKERS: Final = 2
-"""Checks at once: each takes 64 MiB and tens of milliseconds of a core."""
+"""Concurrent checks: each needs 64 MiB and tens of milliseconds of a core."""
 _NOBODY: Final = PasswordHasher().hash("the password of nobody")
 
 _hasher: Final = PasswordHasher()
 
 
 def hash_password(password: str) -> str:
-    """Return the argon2id hash of a password in the PHC string format, with a salt of its own."""
+    """Return the argon2id hash of a password in the PHC string format, with its own salt."""
     return _hasher.hash(password)
 
 
 def verify_password(user: UserRecord | None, password: str) -> bool:
-    """Tell whether a password is the user's; False, after the same work, where there is no user."""
+    """Return whether a password is the user's; False, after the same work, if there is no user."""
     kept = user.password_hash if user else _NOBODY
     try:
         matching = _hasher.verify(kept, password)
     except InvalidHashError:
-        # A hash that cannot be read must not answer faster than a wrong password does.
-        log.warning("a user's passwordHash is no argon2 hash", secret=user.identity.name if user else None)
+        # An unreadable hash must not answer faster than a wrong password.
+        log.warning("passwordHash is not an argon2 hash, refusing login", secret=user.identity.name if user else None)
         verify_password(None, password)
         return False
     except VerificationError:
@@ -44,20 +44,20 @@ def verify_password(user: UserRecord | None, password: str) -> bool:
 
 
 class Passwords:
-    """Checks passwords in threads.
+    """A verifier of passwords in threads.
 
     Attributes:
-        turn: held from looking at the count of failures to adding to it, so that a burst of logins cannot
-            pass before the first failure of it is counted.
+        turn: locked from the read of the count of failures until its increment, so that a burst of logins cannot
+            pass before the first failure is counted.
     """
 
     def __init__(self) -> None:
-        """Make the threads' pool."""
+        """Create the thread pool."""
         self._pool = ThreadPoolExecutor(_WORKERS, thread_name_prefix="argon2")
         self.turn = asyncio.Semaphore(_WORKERS)
 
     async def verify(self, user: UserRecord | None, password: str) -> bool:
-        """See `verify_password`."""
+        """Verify off the event loop; see `verify_password`."""
         return await asyncio.get_running_loop().run_in_executor(self._pool, verify_password, user, password)
 
     def close(self) -> None:

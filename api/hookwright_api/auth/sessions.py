@@ -1,7 +1,7 @@
-"""Session tokens: JWT (RFC 7519) signed with HMAC-SHA256 by keys that the operator makes.
+"""Session tokens: JWT (RFC 7519) signed with HMAC-SHA256 by keys that the operator creates.
 
-A token says whose session it is and until when. Which organization that user belongs to, and
-whether the user still exists with the same password, is asked of the view at every request.
+A token has the user of its session and its expiry. Every request reads the user's organization from the view. It also
+checks there that the user still exists with the same password.
 """
 
 import hmac
@@ -24,14 +24,14 @@ _MAX_LENGTH: Final = 4096
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """A session that is good now."""
+    """A session that is valid now."""
 
     user: UserRecord
     expires_at: datetime
 
 
 def issue_token(key: SessionKey, user: UserRecord, *, now: datetime, ttl: timedelta) -> tuple[str, datetime]:
-    """Return a token for a user, and when it expires, in whole seconds."""
+    """Return a token for a user, and its expiry, in whole seconds."""
     expires_at = (now + ttl).replace(microsecond=0)
     claims = {
         "iss": _ISSUER,
@@ -45,7 +45,7 @@ def issue_token(key: SessionKey, user: UserRecord, *, now: datetime, ttl: timede
 
 
 def read_token(view: View, token: str, now: datetime) -> Session | None:
-    """Return the session of a token, None where there is none: forged, expired, or ended by a new password."""
+    """Return the session of a token, None if it is not valid: forged, expired, or ended by a new password."""
     claims = _verified(view.session_keys, token) if len(token) <= _MAX_LENGTH else None
     if claims is None or now.timestamp() >= claims["exp"]:
         return None
@@ -62,7 +62,7 @@ def _verified(keys: tuple[SessionKey, ...], token: str) -> dict[str, Any] | None
         key = next((known for known in keys if known.kid == kid), None)
         if key is None:
             return None
-        # The expiry is judged by our own clock, which is a parameter.
+        # The expiry is checked below with the clock that is a parameter.
         return jwt.decode(
             token,
             key.secret,

@@ -1,4 +1,4 @@
-"""The routes of ``/v1``, one module a resource."""
+"""The routes of ``/v1``, one module per resource."""
 
 from fastapi import APIRouter
 

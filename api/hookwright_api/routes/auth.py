@@ -1,4 +1,4 @@
-"""Logging in, and who one is."""
+"""The login, and the user of a session."""
 
 from fastapi import APIRouter, Request, Response
 
@@ -19,14 +19,14 @@ router = APIRouter(prefix="/v1/auth", tags=["auth"], route_class=SessionRoute)
 
 @public.post("/login", response_model=LoginAnswer, operation_id="login")
 async def log_in(request: Request, body: LoginRequest) -> Response:
-    """Give a session token for an email and its password.
+    """Return a session token for an email and its password.
 
-    Failed logins have limits of their own: a strict one per address, and a much higher one per email.
+    Failed logins have separate limits: a strict one per address, and a much higher one per email.
     """
     services = services_of(request)
     keys = services.view.session_keys
     if not keys:
-        raise unavailable("the operator has not made a session key yet")
+        raise unavailable("the operator has not created a session key yet")
     async with services.passwords.turn:
         user = await _verified(request, body)
     token, expires_at = issue_token(keys[0], user, now=services.now(), ttl=services.settings.session_ttl)
@@ -64,7 +64,7 @@ async def _verified(request: Request, body: LoginRequest) -> UserRecord:
 
 @router.get("/me", response_model=MeAnswer, operation_id="me")
 async def me(request: Request) -> Response:
-    """Tell whose session it is, and the projects of the organization."""
+    """Return the user of the session, and the projects of the organization."""
     caller = caller_of(request)
     assert caller.user is not None
     projects = services_of(request).view.projects.find("organization", caller.organization)

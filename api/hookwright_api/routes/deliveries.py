@@ -1,4 +1,4 @@
-"""The delivery log, as the operator keeps it, and sending a delivery again."""
+"""The delivery log of the operator, and the retry of a delivery by hand."""
 
 import re
 from typing import Annotated, Final, Literal
@@ -29,10 +29,10 @@ async def list_deliveries(
     *,
     status: Annotated[State | None, Query(description="Only deliveries in this state.")] = None,
     limit: Annotated[int, Query(ge=1, le=MAX_LIMIT, description="Deliveries on one page.")] = DEFAULT_LIMIT,
-    cursor: Annotated[str | None, Query(max_length=512, description="The `next` of the page before.")] = None,
+    cursor: Annotated[str | None, Query(max_length=512, description="The `next` of the previous page.")] = None,
     project: ProjectQuery = None,
 ) -> Response:
-    """List an endpoint's deliveries, the newest first, each with its attempts."""
+    """List an endpoint's deliveries, newest first, each with its attempts."""
     found = endpoint_named(request, id, optional_project(request, project))
     query = {"limit": str(limit), "status": status or "", "cursor": cursor or ""}
     try:

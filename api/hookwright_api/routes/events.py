@@ -1,4 +1,4 @@
-"""Events from producers outside the cluster, handed on to the operator as they are."""
+"""Events from producers outside the cluster, forwarded unchanged to the operator."""
 
 from contextlib import suppress
 
@@ -26,16 +26,16 @@ router = APIRouter(prefix="/v1/events", tags=["events"], route_class=EventsRoute
     },
 )
 async def send_events(request: Request, idempotency_key: IdempotencyKey = None) -> Response:
-    """Accept one event or an array of up to 1,000, all of them or none; 202 once they are safe.
+    """Accept one event or an array of up to 1,000, all or none; 202 after they are stored durably.
 
-    An event's `id` makes it repeatable for 24 hours; with an Idempotency-Key, events that have none
-    get an id that follows from the key and their content.
+    An event with an `id` can be sent again for 24 hours without a second delivery. With an Idempotency-Key, an event
+    without an id gets one that is derived from the key and the event's content.
     """
     organization, project = caller_of(request).organization, one_project(request, None)
     body = await request.body()
     key = check_key(idempotency_key)
     if key is not None:
-        # What has not the shape of events goes on as it is: the operator says what is wrong with it.
+        # A body without the form of events is forwarded unchanged, because the operator reports its faults.
         with suppress(EventsShapeError):
             body = with_event_ids(body, "events", organization, project, key)
     try:

@@ -1,4 +1,4 @@
-"""API keys of a project: made here with their digest alone, listed, revoked."""
+"""API keys of a project: created with their digest only, listed, revoked."""
 
 import asyncio
 from typing import Annotated, Any
@@ -42,16 +42,16 @@ IdempotencyKey = Annotated[
 async def create_key(
     request: Request, project: str, body: KeyRequest, idempotency_key: IdempotencyKey = None
 ) -> Response:
-    """Make a key. Its plaintext is in this answer only; what is kept is its SHA-256.
+    """Create a key. Its plaintext is only in this answer; the cluster stores its SHA-256.
 
-    The key works as soon as this is answered. 503 means that the operator does not answer and that no key was made.
-    A repetition by the same user with the same Idempotency-Key makes no second key. It is answered 409,
-    because the key cannot be shown again.
+    The key is valid when the answer arrives. 503 means that the operator does not answer and that no key was created. A
+    repetition by the same user with the same Idempotency-Key creates no second key. Its answer is 409, because the key
+    cannot be shown again.
     """
     services = services_of(request)
     project = project_named(request, project)
     if body.expires_at is not None and body.expires_at <= services.now():
-        raise invalid(FieldFault("expires_at", "must be a time to come"))
+        raise invalid(FieldFault("expires_at", "must be a time in the future"))
     caller = caller_of(request)
     organization = caller.organization
     digest = request_digest(body.model_dump(mode="json"))
@@ -91,13 +91,13 @@ async def _confirmed(services: Services, organization: str, made: dict[str, Any]
             seconds=services.settings.create_timeout,
         )
     except BaseException as error:
-        # A caller that leaves while the key is confirmed must not leave a key behind that nobody has.
+        # If a caller disconnects during the confirmation, a key without an owner must not remain.
         await asyncio.shield(_take_back(services, organization, name, uid))
         if not isinstance(error, TimeoutError):
             raise
-        raise unavailable("the operator did not confirm the key in time; nothing was kept") from None
+        raise unavailable("the operator did not confirm the key in time, so it was deleted") from None
     if record is None or record.identity.uid != uid:
-        raise ProblemError(409, "the key was deleted while it was made; make another one")
+        raise ProblemError(409, "the key was deleted during its creation; create another key")
 
 
 async def _take_back(services: Services, organization: str, name: str, uid: str) -> None:
@@ -115,7 +115,7 @@ async def _take_back(services: Services, organization: str, name: str, uid: str)
 def _fresh_id(
     services: Services, organization: str, project: str, idempotency_key: str | None, digest: str
 ) -> str | None:
-    """Return the id that follows from an Idempotency-Key; None, to have one drawn, where there is none."""
+    """Return the id that is derived from an Idempotency-Key; None if there is no header."""
     if idempotency_key is None:
         return None
     for generation in range(GENERATIONS):
@@ -126,14 +126,14 @@ def _fresh_id(
         if not expired(known.identity.created, services.now()):
             check_same(known.annotations, digest)
             raise _made_before(key_id)
-    raise ProblemError(409, f"this {HEADER} was used too often; take a new one")
+    raise ProblemError(409, f"this {HEADER} was used too often; use a new one")
 
 
 def _made_before(key_id: str) -> ProblemError:
     return ProblemError(
         409,
-        f"the key {key_id} was made by an earlier request with this {HEADER} and cannot be shown again; "
-        f"if that answer is lost, delete the key and make another with a new {HEADER}",
+        f"the key {key_id} was created by an earlier request with this {HEADER} and cannot be shown again; "
+        f"if that answer is lost, delete the key and create another one with a new {HEADER}",
     )
 
 
@@ -158,7 +158,7 @@ def _manifest(
 
 @router.get("", response_model=KeysAnswer, operation_id="listKeys")
 async def list_keys(request: Request, project: str) -> Response:
-    """List the keys of a project, those declared in YAML too; never a key or its digest."""
+    """List the keys of a project, including those declared in YAML; never a key or its digest."""
     project = project_named(request, project)
     keys = services_of(request).view.keys.find("project", (caller_of(request).organization, project))
     return answer({"data": [_shown(key) for key in keys]})
@@ -176,7 +176,7 @@ def _shown(key: KeyRecord) -> dict[str, str | None]:
 
 @router.delete("/{id}", status_code=204, operation_id="deleteKey")
 async def delete_key(request: Request, project: str, id: str) -> Response:  # noqa: A002 - the contract's name
-    """Revoke a key; it stops working at once."""
+    """Revoke a key; it is invalid at once."""
     services = services_of(request)
     project = project_named(request, project)
     key = services.view.keys.get(caller_of(request).organization, id)

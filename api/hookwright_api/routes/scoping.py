@@ -1,4 +1,4 @@
-"""Which project a request is about, and what of it may be seen."""
+"""The project of a request, and the objects that its caller may see."""
 
 from typing import Annotated
 
@@ -12,7 +12,7 @@ from hookwright_api.view.records import EndpointRecord
 
 ProjectQuery = Annotated[
     str | None,
-    Query(description="The Project's name or uid. With a session token only: a key carries its project."),
+    Query(description="The Project's name or uid. Only with a session token, because a key belongs to one project."),
 ]
 
 
@@ -29,36 +29,36 @@ def project_named(request: Request, name_or_uid: str) -> str:
 
 
 def optional_project(request: Request, project: str | None) -> str | None:
-    """Return the name of the project that a request is limited to; None for all of a session's organization.
+    """Return the name of the project that a request is limited to; None for all projects of a session's organization.
 
     Raises:
-        ProblemError: 404 no such project; 422 a project beside a key.
+        ProblemError: 404 no such project; 422 a project together with a key.
     """
     caller: Caller = caller_of(request)
     if caller.key is not None:
         if project is not None:
-            raise invalid(FieldFault("project", "is not to be sent with a key, which carries its project"))
+            raise invalid(FieldFault("project", "must not be sent with a key, because a key belongs to one project"))
         return caller.key.project
     return None if project is None else project_named(request, project)
 
 
 def one_project(request: Request, project: str | None) -> str:
-    """Return the name of the project that a request is about.
+    """Return the name of the project of a request.
 
     Raises:
-        ProblemError: 404 no such project; 422 a project beside a key, or none beside a session.
+        ProblemError: 404 no such project; 422 a project together with a key, or a session without a project.
     """
     name = optional_project(request, project)
     if name is None:
-        raise invalid(FieldFault("project", "is missing; say which project, as ?project=<name>"))
+        raise invalid(FieldFault("project", "is missing; send ?project=<name>"))
     return name
 
 
 def endpoint_named(request: Request, name: str, project: str | None) -> EndpointRecord:
-    """Return an endpoint, of a project or, where that is None, of the organization.
+    """Return an endpoint of a project or, if the project is None, of the organization.
 
     Raises:
-        ProblemError: 404, also for another project's.
+        ProblemError: 404, also for an endpoint of another project.
     """
     found = services_of(request).view.endpoints.get(caller_of(request).organization, name)
     if found is None or (project is not None and found.project != project):

@@ -26,10 +26,10 @@ tests = APIRouter(prefix="/v1/webhooks", tags=["webhooks"], route_class=KeyRoute
 async def create_webhook(
     request: Request, body: WebhookRequest, project: ProjectQuery = None, idempotency_key: IdempotencyKey = None
 ) -> Response:
-    """Register an endpoint; the answer has the secret that deliveries are signed with.
+    """Register an endpoint; the answer has the secret that signs deliveries.
 
-    A repetition by the same credential with the same Idempotency-Key is answered as the first request was. 503
-    means that the operator is away, and that nothing is left behind.
+    A repetition by the same credential with the same Idempotency-Key gets the answer of the first request. 503 means
+    that the operator is unavailable, and that no endpoint was created.
     """
     services, caller = services_of(request), caller_of(request)
     name = one_project(request, project)
@@ -43,7 +43,7 @@ async def create_webhook(
 
 @router.get("", response_model=WebhooksAnswer, operation_id="listWebhooks")
 async def list_webhooks(request: Request, project: ProjectQuery = None) -> Response:
-    """List all endpoints of a project, those declared in YAML too, the oldest first."""
+    """List all endpoints of a project, including those declared in YAML, oldest first."""
     name = one_project(request, project)
     found = services_of(request).view.endpoints.find("project", (caller_of(request).organization, name))
     return list_answer([endpoint.rendered for endpoint in found])
@@ -78,9 +78,9 @@ async def delete_webhook(request: Request, id: str, project: ProjectQuery = None
 
 @tests.post("/{id}/test", response_model=TestAnswer, operation_id="testWebhook", response_model_exclude_none=True)
 async def test_webhook(request: Request, id: str) -> Response:  # noqa: A002
-    """Send one synthetic, signed `delivered` event now, and tell what came of it. There is no retry.
+    """Send one synthetic, signed `delivered` event now, and return the result. There is no retry.
 
-    429 means that too many tests are under way: 2 of one endpoint, or 16 of one organization.
+    429 means that too many tests are in progress: 2 of one endpoint, or 16 of one organization.
     """
     found = endpoint_named(request, id, one_project(request, None))
     try:

@@ -1,5 +1,5 @@
-"""What the API knows of the cluster: tables in memory, each fed by a list and a watch.
+"""The API's view of the cluster: tables in memory, each updated by a list and a watch.
 
-`records` says what is kept of an object, `table` keeps and indexes it, `reflector` feeds a table,
-`view` is all tables together. No request lists or gets anything from the API server.
+`records` defines the kept fields of an object, `table` stores and indexes them, `reflector` updates a table, and `view`
+has all tables. No request lists or gets objects from the API server.
 """

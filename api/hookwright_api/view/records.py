@@ -1,4 +1,4 @@
-"""Pure: what is kept of each object, frozen, and how it is read from the API server's JSON."""
+"""Pure: the kept fields of each object, frozen, and their parsing from the API server's JSON."""
 
 import base64
 import binascii
@@ -26,11 +26,11 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Which object it is, and which state of it.
+    """The identity and version of an object.
 
     Attributes:
         version: the resourceVersion, which grows with every change (Kubernetes enhancement 5504).
-        deleting: it was deleted and only finalizers hold it, so to callers it is gone.
+        deleting: it was deleted and only finalizers keep it, so callers get a 404.
     """
 
     namespace: str
@@ -47,7 +47,7 @@ class Identity:
 
     @classmethod
     def from_meta(cls, meta: ObjectMeta) -> "Identity":
-        """Take it from metadata that was read already."""
+        """Create one from parsed metadata."""
         return cls(
             namespace=meta.namespace,
             name=meta.name,
@@ -77,9 +77,9 @@ class KeyRecord:
     """An ApiKey.
 
     Attributes:
-        key_id: by which a presented key is looked up; empty until the operator has made the key.
-        digest: what a presented key must match; empty likewise.
-        confirmed: the operator says that the digest belongs to this ApiKey, so the key opens its project.
+        key_id: the look-up id of a presented key; empty until the operator has created the key.
+        digest: the expected digest of a presented key; empty until then too.
+        confirmed: the operator confirms that the digest belongs to this ApiKey, so the key gives access to its project.
     """
 
     identity: Identity
@@ -94,7 +94,7 @@ class KeyRecord:
 
     @classmethod
     def of(cls, written: Object) -> "KeyRecord":
-        """Read an ApiKey: one with a digest is its own id, one handed over is what its status says."""
+        """Read an ApiKey; its key id is the object's name for a declared digest, else the id in the status."""
         key, _ = read(ApiKey, written)
         declared = key.spec.digest is not None
         digest = (key.spec.digest if declared else key.status.digest) or ""
@@ -132,7 +132,7 @@ class EndpointRecord:
 
     @cached_property
     def rendered(self) -> bytes:
-        """How a list shows it, as JSON; made once for each state, for lists are what is asked for most."""
+        """The endpoint in the form of lists, as JSON; rendered once per state, because lists are frequent."""
         return to_json(endpoint_summary(self.endpoint))
 
 
@@ -165,13 +165,13 @@ class UserRecord:
 
     @property
     def fingerprint(self) -> str:
-        """Changes with the password, and tells nothing about it."""
+        """Value that changes with the password and reveals nothing about it."""
         return hashlib.sha256(self.password_hash.encode()).hexdigest()[:16]
 
 
 @dataclass(frozen=True, slots=True)
 class SessionKeysRecord:
-    """The keys that sign session tokens, the newest first."""
+    """The keys that sign session tokens, newest first."""
 
     identity: Identity
     keys: tuple[SessionKey, ...]
@@ -183,7 +183,7 @@ class SessionKeysRecord:
 
 
 def secret_fields(written: Object) -> dict[str, str]:
-    """Return a Secret's content as text; fields that are none are left out."""
+    """Return a Secret's content as text; binary fields are omitted."""
     fields = {}
     for name, encoded in (written.get("data") or {}).items():
         try:

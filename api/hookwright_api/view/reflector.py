@@ -1,8 +1,8 @@
-"""Keeps a table like what the API server has: a list, then a watch from there, for as long as it lasts.
+"""An informer: a list, then a watch from its version, which keep a table current.
 
-Source: Kubernetes API concepts, "Efficient detection of changes". A watch that ends is taken up
-where it ended; only one that is too old for that (410 Gone) costs a new list, and that list also
-takes away what was deleted in the gap.
+Source: Kubernetes API concepts, "Efficient detection of changes". A new watch continues at the version at which the
+last one ended. Only if that version is too old (410 Gone), the informer lists again. That list also removes the objects
+that were deleted in the gap.
 """
 
 import asyncio
@@ -30,24 +30,24 @@ _LONGEST_DELAY: Final = 5.0
 
 
 class Sink(Protocol):
-    """What a reflector feeds."""
+    """The target of an informer."""
 
     def put(self, written: Object, /) -> object:
-        """Take an object's state."""
+        """Store an object's state."""
 
     def remove(self, written: Object, /) -> None:
-        """Forget an object."""
+        """Remove an object."""
 
     def replace(self, listed: list[Object], version: int, *, namespace: str | None) -> None:
-        """Take a whole list."""
+        """Replace the content by a whole list."""
 
 
 class ExpiredError(Exception):
-    """The watch cannot go on from where it ended (410 Gone)."""
+    """The watch cannot continue from its last version (410 Gone)."""
 
 
 class Reflector:
-    """Feeds one table from one path."""
+    """An informer of one table for one path."""
 
     def __init__(
         self,
@@ -60,16 +60,16 @@ class Reflector:
         namespace: str | None = None,
         choose: Callable[[float, float], float] = random.uniform,
     ) -> None:
-        """Make one that is not running yet.
+        """Initialize without running.
 
         Args:
-            kube: where from.
-            path: what is listed and watched.
-            sink: what is fed.
+            kube: the client of the API server.
+            path: the path to list and watch.
+            sink: the target of the objects.
             name: the resource, for metrics and the log.
             params: selectors.
-            namespace: the one that the path lists, None for all.
-            choose: draws a number between two, so that replicas do not ask all at once.
+            namespace: the namespace of the path, None for all.
+            choose: returns a random number between two, so that replicas do not send their requests at the same time.
         """
         self.name = name
         self.synced = asyncio.Event()
@@ -84,11 +84,11 @@ class Reflector:
         self._alive_at: float | None = None
 
     def age(self, now: float) -> float:
-        """Return the seconds since the API server last gave a sign of life here; infinite before the first."""
+        """Return the seconds since the last data of the API server; infinite before the first."""
         return float("inf") if self._alive_at is None else max(0.0, now - self._alive_at)
 
     async def run(self) -> None:
-        """Feed the table until cancelled."""
+        """Update the table until cancelled."""
         while True:
             try:
                 if not self._version:
@@ -96,7 +96,7 @@ class Reflector:
                 await self._watch()
                 self._failures = 0
             except ExpiredError:
-                log.info("watch expired; listing anew", resource=self.name)
+                log.info("watch expired, listing again", resource=self.name)
                 self._version = ""
             except KubeError as error:
                 if error.status == 410:
@@ -104,8 +104,9 @@ class Reflector:
                 log.warning("watch failed", resource=self.name, error=str(error))
                 await self._back_off()
             except Exception:
-                # A watch that has ended for good would leave revoked keys working: whatever it was, begin anew.
-                log.exception("watch failed unexpectedly", resource=self.name)
+                # A watch that has ended finally would leave revoked keys valid, so the informer restarts after every
+                # error.
+                log.exception("watch failed unexpectedly, listing again", resource=self.name)
                 self._version = ""
                 await self._back_off()
 

@@ -1,7 +1,7 @@
-"""The objects of one kind in memory, with indices, never going back in time.
+"""The objects of one kind in memory, with indices; an older state never replaces a newer one.
 
-Two sources feed a table: the watch, and the answers to this process's own writes. So that a caller
-reads its own writes, the newer state wins whichever source brings it, and what was deleted stays so.
+Two sources update a table: the watch, and the answers to this process's own writes. So that a caller reads its own
+writes, the newer state wins from either source, and a deleted object stays deleted.
 """
 
 import asyncio
@@ -20,11 +20,11 @@ Key = tuple[str, str]
 
 
 class Record(Protocol):
-    """What a table holds."""
+    """The content of a table."""
 
     @property
     def identity(self) -> Identity:
-        """Which object it is."""
+        """The identity of the object."""
 
 
 R = TypeVar("R", bound=Record)
@@ -36,12 +36,12 @@ class Table(Generic[R]):
     def __init__(
         self, kind: str, read: Callable[[Object], R], indices: Mapping[str, Callable[[R], Hashable]] | None = None
     ) -> None:
-        """Make an empty table.
+        """Create an empty table.
 
         Args:
             kind: for the log.
-            read: makes a record of an object; ValueError where it is none.
-            indices: by name, what to look records up with.
+            read: converts an object to a record; raises ValueError if it is invalid.
+            indices: by name, the functions that return the index values of a record.
         """
         self._kind = kind
         self._read = read
@@ -60,14 +60,14 @@ class Table(Generic[R]):
         return None if record is None or record.identity.deleting else record
 
     def find(self, index: str, value: Hashable) -> list[R]:
-        """Return the objects that an index has under a value, the oldest first."""
+        """Return the objects that an index has under a value, oldest first."""
         found = self._indexed[index].get(value)
         if not found:
             return []
         return sorted(found.values(), key=lambda record: (record.identity.created, record.identity.name))
 
     def put(self, written: Object) -> R | None:
-        """Take an object's state unless a newer one is known; return what then is the case."""
+        """Store an object's state unless a newer one is known; return the current state."""
         meta = written["metadata"]
         key = (meta.get("namespace", ""), meta["name"])
         known = self._records.get(key)
@@ -77,7 +77,7 @@ class Table(Generic[R]):
         return self.get(*key)
 
     def remove(self, written: Object) -> None:
-        """Forget an object that the watch says is gone."""
+        """Remove an object that the watch reports as deleted."""
         meta = written["metadata"]
         self._gone.discard(meta.get("uid", ""))
         key = (meta.get("namespace", ""), meta["name"])
@@ -86,7 +86,7 @@ class Table(Generic[R]):
             self._set(key, None)
 
     def forget(self, record: R) -> None:
-        """Forget an object that this process has deleted, whatever the watch may still say of it."""
+        """Remove an object that this process has deleted, regardless of later watch events about it."""
         identity = record.identity
         self._gone.add(identity.uid)
         known = self._records.get((identity.namespace, identity.name))
@@ -94,12 +94,12 @@ class Table(Generic[R]):
             self._set((identity.namespace, identity.name), None)
 
     def replace(self, listed: Iterable[Object], version: int, *, namespace: str | None = None) -> None:
-        """Take a whole list: what is not in it is gone, unless it is newer than the list.
+        """Apply a whole list: an object that is missing in it is removed, unless it is newer than the list.
 
         Args:
             listed: the objects.
             version: the list's resourceVersion.
-            namespace: the one that was listed; None for all.
+            namespace: the listed namespace; None for all.
         """
         seen, uids = set(), set()
         for written in listed:
@@ -113,7 +113,7 @@ class Table(Generic[R]):
             self._gone &= uids
 
     async def wait(self, namespace: str, name: str, until: Callable[[R | None], bool], *, seconds: float) -> R | None:
-        """Return the object once ``until`` says yes of it; None is asked about where there is none.
+        """Return the object when ``until`` returns true for it; ``until`` gets None if there is no object.
 
         Raises:
             TimeoutError: that did not happen in time.
@@ -140,10 +140,10 @@ class Table(Generic[R]):
         try:
             return self._read(written)
         except (ValueError, KeyError) as error:
-            # Only the kind of fault: its text may hold what is in a Secret.
+            # Log only the kind of the error, because its text may contain the content of a Secret.
             meta = written["metadata"]
             log.warning(
-                "unreadable object is passed over",
+                "object unreadable, skipping it",
                 kind=self._kind,
                 namespace=meta.get("namespace"),
                 name=meta.get("name"),

@@ -1,4 +1,4 @@
-"""All tables together: what requests are answered from."""
+"""All tables together: the data that answers requests."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterator
@@ -23,15 +23,15 @@ R = TypeVar("R", bound=Record)
 
 
 def object_path(plural: str, namespace: str, name: str = "", subresource: str = "") -> str:
-    """Return the path of a custom resource at the API server, of the collection where there is no name."""
+    """Return the path of a custom resource at the API server, or of the collection if there is no name."""
     return "/".join(filter(None, (f"{_GROUP}/namespaces/{namespace}/{plural}", name, subresource)))
 
 
 class View:
-    """Projects, keys, endpoints, users and session keys, as the API server last told them."""
+    """Projects, keys, endpoints, users and session keys, in the last known state of the API server."""
 
     def __init__(self) -> None:
-        """Make an empty view that is not ready."""
+        """Create an empty view that is not ready."""
         self.projects: Table[ProjectRecord] = Table(
             "Project",
             ProjectRecord.of,
@@ -57,12 +57,12 @@ class View:
 
     @property
     def ready(self) -> bool:
-        """Whether everything was listed once; before that, absence proves nothing."""
+        """Whether everything was listed once; before that, a missing object proves nothing."""
         return bool(self._reflectors) and all(reflector.synced.is_set() for reflector in self._reflectors)
 
     @property
     def session_keys(self) -> tuple[SessionKey, ...]:
-        """The keys of session tokens, the newest first; empty until the operator has made one."""
+        """The keys of session tokens, newest first; empty until the operator has created one."""
         record = self._session_keys.get(self._namespace, SESSION_KEYS_NAME)
         return record.keys if record else ()
 
@@ -74,15 +74,15 @@ class View:
         return next(iter(self.projects.find("uid", (organization, name_or_uid))), None)
 
     def user(self, email: str) -> UserRecord | None:
-        """Return the user with a normal address; of several, the one made first."""
+        """Return the user with a normalized address; of several, the one created first."""
         return next(iter(self.users.find("email", email)), None)
 
     def follow(self, kube: Kube, *, namespace: str, watched: tuple[str, ...]) -> list[Coroutine[None, None, None]]:
-        """Return what keeps the view fed; each coroutine runs until cancelled.
+        """Return the coroutines that keep the view current; each runs until cancelled.
 
         Args:
-            kube: where from.
-            namespace: the installation's own.
+            kube: the client of the API server.
+            namespace: the installation's own namespace.
             watched: the organizations' namespaces, none for all.
         """
         self._namespace = namespace
