@@ -1,4 +1,4 @@
-"""Answers of the API server that a healthy one never gives: each is a refusal."""
+"""Unusual answers of the API server to reviews: each is a refusal."""
 
 import asyncio
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ ACCESS = Access("create", "projects", "events", "acme", "billing")
 
 
 class Answers:
-    """An API server whose answers are set beforehand."""
+    """An API server with prepared answers."""
 
     def __init__(self, token: object = GOOD, access: object = None) -> None:
         self.token = token
@@ -43,7 +43,7 @@ class Answers:
     ],
 )
 async def test_a_token_without_full_proof_is_refused(status: object) -> None:
-    """Authenticated, for our audience, with a name: anything less is 401."""
+    """Answer 401 unless the review is authenticated, has Hookwright's audience and a user name."""
     with pytest.raises(ProblemError) as caught:
         await ReviewAuth(Answers(status)).authenticate("Bearer token")
     assert caught.value.status == 401
@@ -53,7 +53,7 @@ async def test_a_token_without_full_proof_is_refused(status: object) -> None:
     "status", [None, {}, {"allowed": False}, {"allowed": "true"}, {"allowed": True, "denied": True}]
 )
 async def test_an_access_that_is_not_plainly_allowed_is_refused(status: object) -> None:
-    """Anything but allowed, and not denied, is 403."""
+    """Answer 403 unless the review is allowed and not denied."""
     auth = ReviewAuth(Answers(access=status))
     caller = await auth.authenticate("Bearer token")
     with pytest.raises(ProblemError) as caught:
@@ -62,7 +62,7 @@ async def test_an_access_that_is_not_plainly_allowed_is_refused(status: object) 
 
 
 async def test_what_is_granted_for_one_thing_is_not_granted_for_another() -> None:
-    """A kept answer is for this token, verb, resource, namespace and name alone."""
+    """A cached answer is valid only for its token, verb, resource, namespace and name."""
     server = Answers(access={"allowed": True})
     auth = ReviewAuth(server)
     caller = await auth.authenticate("Bearer token")
@@ -76,7 +76,7 @@ async def test_what_is_granted_for_one_thing_is_not_granted_for_another() -> Non
 
 
 async def test_a_review_without_answer_counts_as_an_api_server_that_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A hanging API server does not hold requests for ever."""
+    """A hanging API server does not block requests without end."""
 
     class Hanging:
         async def post(self, path: str, body: Mapping[str, object]) -> dict[str, Any]:  # noqa: ARG002

@@ -1,4 +1,4 @@
-"""Many things have one time limit each, by one timer."""
+"""One timer gives each of many operations its own time limit."""
 
 import asyncio
 from collections.abc import Awaitable
@@ -12,12 +12,12 @@ T = TypeVar("T")
 
 
 async def work(until: Awaitable[T]) -> T:
-    """Wait for something."""
+    """Wait for an awaitable."""
     return await until
 
 
 async def test_what_is_done_in_time_answers_and_fails_as_it_would_by_itself() -> None:
-    """The limit changes nothing about it."""
+    """An operation within its limit returns and raises as without the limit."""
     deadlines = Deadlines(0.5)
 
     async def fail() -> None:
@@ -26,12 +26,12 @@ async def test_what_is_done_in_time_answers_and_fails_as_it_would_by_itself() ->
     assert await deadlines.keep(work(asyncio.sleep(0, "done"))) == "done"
     with pytest.raises(LookupError, match="its own"):
         await deadlines.keep(fail())
-    # The time of what is done is over for nothing else.
+    # The limit of the ended operation must not end a later one.
     await asyncio.sleep(0.6)
 
 
 async def test_what_takes_too_long_ends_each_at_its_own_time() -> None:
-    """Whatever began later has as long as what began first, and what is done in between is left alone."""
+    """Each operation ends at its own limit, and work between operations is not cancelled."""
     deadlines, began = Deadlines(1.0), asyncio.get_running_loop().time()
     ended: list[tuple[int, float]] = []
 
@@ -53,7 +53,7 @@ async def test_what_takes_too_long_ends_each_at_its_own_time() -> None:
 
 
 async def test_a_task_goes_on_after_its_deadline_and_may_have_another() -> None:
-    """The cancellation that ended what took too long is not left in the task."""
+    """After a timeout the task has no pending cancellation."""
     deadlines = Deadlines(0.02)
 
     for _ in range(3):
@@ -66,7 +66,7 @@ async def test_a_task_goes_on_after_its_deadline_and_may_have_another() -> None:
 
 
 async def test_who_cancels_the_task_gets_it_cancelled() -> None:
-    """Before the deadline, and at the same moment."""
+    """A cancellation of the task reaches it before the deadline and at the same moment."""
     deadlines = Deadlines(30)
     early = asyncio.create_task(deadlines.keep(work(asyncio.sleep(60))))
     late = asyncio.create_task(deadlines.keep(work(asyncio.sleep(60))))
@@ -75,7 +75,7 @@ async def test_who_cancels_the_task_gets_it_cancelled() -> None:
     with pytest.raises(asyncio.CancelledError):
         await early
 
-    # Both before the task gets a turn.
+    # Both must happen before the task runs again.
     await asyncio.sleep(0)
     deadlines._ends[late] = 0
     deadlines._expire(asyncio.get_running_loop())
@@ -86,7 +86,7 @@ async def test_who_cancels_the_task_gets_it_cancelled() -> None:
 
 
 async def test_nothing_is_kept_of_what_is_done() -> None:
-    """Neither the tasks nor, once the first would have ended, the timer."""
+    """No task is kept, and no timer after the first operation has ended."""
     deadlines = Deadlines(0.3)
     await asyncio.gather(*(deadlines.keep(work(asyncio.sleep(0))) for _ in range(10)))
     with pytest.raises(TimeoutError):

@@ -1,4 +1,4 @@
-"""JSON comes out of the intake with the values that went in."""
+"""JSON keeps its values in the intake."""
 
 import json
 from decimal import Decimal
@@ -50,7 +50,7 @@ def test_a_number_keeps_its_value_beyond_what_a_float_holds(number: str) -> None
     exponent=st.one_of(st.none(), st.integers(min_value=-400, max_value=400)),
 )
 def test_every_decimal_keeps_its_value(digits: int, point: int, exponent: int | None) -> None:
-    """No length of a number slips between the fast parser and the exact one."""
+    """Numbers of every length keep their value in the fast parser or in the exact one."""
     padded = str(digits).zfill(point + 1)
     number = (padded[:-point] + "." + padded[-point:] if point else str(digits)) + (
         "" if exponent is None else f"e{exponent}"
@@ -71,13 +71,13 @@ JSON_VALUES = st.recursive(
 
 @given(JSON_VALUES, st.booleans())
 def test_every_json_value_comes_back(value: Any, exact: bool) -> None:  # noqa: FBT001 - drawn by hypothesis
-    """Both ways of reading give back the same value."""
+    """Both parsers return the same value."""
     document = [value, 12345678901234567890123] if exact else [value]
     assert json.loads(dumps(loads(json.dumps(document).encode()))) == document
 
 
 def test_text_stays_utf8_and_is_not_escaped() -> None:
-    """A receiver sees the characters that the producer wrote, on both ways."""
+    """A receiver gets the producer's characters from both parsers."""
     text = '{"a":"é\u2028😀\\u0001\\"","b":%s}'
     for number in ("1", "1.00000000000000000001"):
         assert dumps(loads((text % number).encode())) == (text % number).encode()
@@ -114,6 +114,6 @@ def test_what_is_no_json_text_is_refused(raw: bytes) -> None:
 
 
 def test_of_a_name_given_twice_the_last_counts() -> None:
-    """What was checked is what is sent, on both ways."""
+    """Both parsers send the value that was validated."""
     assert dumps(loads(b'{"a":1,"a":2}')) == b'{"a":2}'
     assert dumps(loads(b'{"a":1,"a":2.00000000000000000001}')) == b'{"a":2.00000000000000000001}'

@@ -1,4 +1,4 @@
-"""Turns at reading the delivery log: one for each namespace, with a short queue."""
+"""Turns for reads of the delivery log: one read per namespace at a time, with a short queue."""
 
 import asyncio
 
@@ -9,7 +9,7 @@ from hookwright_operator.intake.problems import ProblemError
 
 
 class Reads:
-    """Reads that go on until they are ended."""
+    """Reads that last until the test ends them."""
 
     def __init__(self, turns: LogReads) -> None:
         self._turns = turns
@@ -46,7 +46,7 @@ async def test_a_namespace_reads_once_at_a_time_and_does_not_wait_for_another() 
 
 
 async def test_a_full_queue_is_refused_with_the_time_to_retry() -> None:
-    """The refusal names the namespace; another namespace is served, and so is this one when the queue is empty."""
+    """The refusal names the namespace. Another namespace is served, and this one too when its queue is empty."""
     turns = LogReads(waiting=2)
     reads = Reads(turns)
     tasks = await reads.begin("acme", "acme", "acme")
@@ -59,7 +59,7 @@ async def test_a_full_queue_is_refused_with_the_time_to_retry() -> None:
 
 
 async def test_a_caller_that_goes_leaves_its_place() -> None:
-    """A cancelled read counts no more, whether it was under way or in the queue; nothing is kept of a namespace."""
+    """A cancelled read releases its slot, running or queued, and leaves no data of its namespace."""
     turns = LogReads(waiting=1)
     reads = Reads(turns)
     for task in await reads.begin("acme", "acme"):

@@ -1,4 +1,4 @@
-"""What a request's body must look like, and what becomes of it."""
+"""The form of a request's body, and the events in it."""
 
 import base64
 import json
@@ -36,20 +36,20 @@ CLOUD = {
 
 
 def read(body: bytes | object, headers: dict[str, str] = PLAIN) -> tuple[IncomingEvent, ...]:
-    """Parse a body, given raw or as a value."""
+    """Parse a body, given as bytes or as a value."""
     raw = body if isinstance(body, bytes) else json.dumps(body).encode()
     return parse(mode_of(headers), raw, headers)
 
 
 def refusal(body: bytes | object, headers: dict[str, str] = PLAIN) -> ProblemError:
-    """Parse a body that must be refused."""
+    """Parse a body and return its refusal."""
     with pytest.raises(ProblemError) as caught:
         read(body, headers)
     return caught.value
 
 
 def status(body: bytes | object, headers: dict[str, str]) -> int:
-    """The status that a body is answered with."""
+    """Return the status of the answer to a body."""
     try:
         return 202 if read(body, headers) else 0
     except ProblemError as problem:
@@ -57,17 +57,17 @@ def status(body: bytes | object, headers: dict[str, str]) -> int:
 
 
 def fields(problem: ProblemError) -> list[str]:
-    """The fields that a refusal names."""
+    """Return the fields that a refusal names."""
     return [fault.field for fault in problem.errors]
 
 
 def without(event: dict[str, Any], *names: str, **changes: object) -> dict[str, Any]:
-    """An event changed."""
+    """Return a changed event."""
     return {name: value for name, value in event.items() if name not in names} | changes
 
 
 def test_a_plain_event_is_sent_with_type_and_message_id_first() -> None:
-    """Receivers find what they switch on at the start, then everything the producer gave."""
+    """The body starts with type and messageId, followed by the producer's fields."""
     body = '{"to":"ä@example.org","id":"e-1","messageId":"m-1","n":1.50,"type":"dev.hookwright.wa_read"}'.encode()
     (event,) = read(body)
     assert event == IncomingEvent(
@@ -79,19 +79,19 @@ def test_a_plain_event_is_sent_with_type_and_message_id_first() -> None:
 
 
 def test_an_event_without_id_has_none() -> None:
-    """An id is the producer's choice; null counts as none."""
+    """An id is optional; null counts as none."""
     assert read(without(EVENT, "id"))[0].event_id is None
     assert read(without(EVENT, id=None))[0].event_id is None
 
 
 def test_an_array_keeps_its_order() -> None:
-    """Events are accepted in the order in which they were given."""
+    """Events are accepted in their order."""
     events = read([without(EVENT, id=f"e-{number}") for number in range(1000)])
     assert [event.event_id for event in events] == [f"e-{number}" for number in range(1000)]
 
 
 def test_a_long_number_is_sent_as_it_came() -> None:
-    """A payload is data that is not ours to round."""
+    """A number in a payload is not rounded."""
     (event,) = read(b'{"type":"clicked","messageId":"m","amount":12345678901234567.89}')
     assert event.body == b'{"type":"clicked","messageId":"m","amount":12345678901234567.89}'
 
@@ -109,7 +109,7 @@ TYPES = st.sampled_from([*EVENT_TYPES, *(CLOUDEVENT_PREFIX + name for name in EV
 def test_every_accepted_body_holds_type_message_id_and_the_producers_fields(
     given_id: str, kind: str, message_id: str, more: dict[str, Any]
 ) -> None:
-    """Nothing that a producer gave is lost or altered, whatever it is."""
+    """A producer's event is never changed or shortened."""
     sent = {**more, "messageId": message_id, "type": kind, "id": given_id}
     (event,) = read(sent)
     bare = kind.removeprefix(CLOUDEVENT_PREFIX)
@@ -122,7 +122,7 @@ def test_every_accepted_body_holds_type_message_id_and_the_producers_fields(
 def test_the_cloudevents_sdk_can_send_in_binary_and_structured_mode(
     given_id: str, kind: str, source: str, message_id: str, more: dict[str, Any]
 ) -> None:
-    """What the SDK serialises arrives as the same event in both modes."""
+    """An event that the SDK serializes is the same in both modes."""
     data = {**more, "messageId": message_id}
     attributes = {"id": given_id, "type": kind, "source": source, "datacontenttype": "application/json"}
     cloud = CloudEvent(attributes=attributes, data=data)
@@ -159,27 +159,27 @@ def test_the_cloudevents_sdk_can_send_batches(drawn: list[tuple[str, str, str]])
     ],
 )
 def test_header_values_are_unquoted_and_percent_decoded_once(header: str, wanted: str) -> None:
-    """CloudEvents HTTP binding, 3.1.3.2, old quoted strings included."""
+    """CloudEvents HTTP binding, 3.1.3.2, including old quoted strings."""
     (event,) = read({"messageId": "m"}, {**BINARY, "ce-id": header})
     assert event.event_id == wanted
 
 
 @given(NAMES)
 def test_every_encoded_header_value_is_decoded(name: str) -> None:
-    """Encoding what the binding says and decoding gives the same."""
+    """Decoding reverses the binding's encoding."""
     (event,) = read({"messageId": "m"}, {**BINARY, "ce-id": quote(name, safe="")})
     assert event.event_id == name
 
 
 def test_base64_data_is_decoded() -> None:
-    """Producers that only know bytes can send."""
+    """Producers that can only send bytes are accepted."""
     data = base64.b64encode(b'{"messageId":"m-1","n":1.0000000000000000001}').decode()
     (event,) = read(without(CLOUD, "data", data_base64=data), STRUCTURED)
     assert event.body == b'{"type":"bounced","messageId":"m-1","n":1.0000000000000000001}'
 
 
 def test_a_cloudevent_may_repeat_its_type_in_its_data() -> None:
-    """With or without the prefix, as long as it is the same."""
+    """The type in the data may have the prefix or not, if it is the same type."""
     (event,) = read(without(CLOUD, data={"type": "bounced", "messageId": "m"}), STRUCTURED)
     assert event.body == b'{"type":"bounced","messageId":"m"}'
 
@@ -196,7 +196,7 @@ def test_a_cloudevent_may_repeat_its_type_in_its_data() -> None:
     ],
 )
 def test_other_media_types_are_refused_with_what_is_right(headers: dict[str, str], word: str) -> None:
-    """415, told before the body is looked at."""
+    """The answer is 415, before the body is parsed."""
     problem = refusal(b"", headers)
     assert problem.status == 415
     assert word in problem.detail
@@ -214,7 +214,7 @@ def test_a_content_type_may_be_written_in_any_way(content_type: str) -> None:
 @pytest.mark.parametrize("body", [b"", b"{", b"[" * 200_000, b'{"type":NaN}', b'{"type":"\\ud800"}', b"\xff"])
 @pytest.mark.parametrize("headers", [PLAIN, STRUCTURED, BATCH, BINARY])
 def test_malformed_json_is_400(body: bytes, headers: dict[str, str]) -> None:
-    """In every mode."""
+    """Malformed JSON is a 400 in every mode."""
     assert refusal(body, headers).status == 400
 
 
@@ -267,27 +267,27 @@ FAULTS: dict[str, tuple[object, dict[str, str], list[str]]] = {
 
 @pytest.mark.parametrize("case", FAULTS)
 def test_each_fault_is_422_and_named_by_its_field(case: str) -> None:
-    """A producer's developer sees at once which field of which event to change."""
+    """The answer names the event and the field of each fault."""
     body, headers, wanted = FAULTS[case]
     problem = refusal(body, headers)
     assert (problem.status, fields(problem)) == (422, wanted)
 
 
 def test_a_wrong_specversion_is_told_the_right_one() -> None:
-    """The message names what would be right."""
+    """The message names the correct version."""
     (fault,) = refusal(without(CLOUD, specversion="0.3"), STRUCTURED).errors
     assert '"1.0"' in fault.message
 
 
 def test_an_answer_names_a_bounded_number_of_faults() -> None:
-    """A thousand wrong events do not make an answer of megabytes."""
+    """The answer to a thousand wrong events stays small."""
     problem = refusal([{}] * 1000)
     assert len(problem.errors) == 50
     assert "1950 more" in problem.detail
 
 
 def test_an_event_may_be_as_large_as_the_limit_and_no_larger() -> None:
-    """The limit counts the bytes that will be sent."""
+    """The limit counts the bytes that are sent."""
     bare = len(read(without(EVENT, pad=""))[0].body)
     assert len(read(without(EVENT, pad="x" * (MAX_EVENT_BYTES - bare)))[0].body) == MAX_EVENT_BYTES
     problem = refusal([EVENT, without(EVENT, pad="x" * (MAX_EVENT_BYTES - bare + 1))])
@@ -295,13 +295,13 @@ def test_an_event_may_be_as_large_as_the_limit_and_no_larger() -> None:
 
 
 def test_a_body_beyond_the_limit_is_413() -> None:
-    """Before it is parsed."""
+    """A body beyond the limit is refused before it is parsed."""
     assert refusal(b" " * (MAX_BODY_BYTES + 1)).status == 413
 
 
 @given(st.binary(max_size=200), st.sampled_from([PLAIN, STRUCTURED, BATCH, BINARY]))
 def test_no_bytes_do_worse_than_a_refusal(body: bytes, headers: dict[str, str]) -> None:
-    """Whatever comes, the answer is a problem or events."""
+    """Arbitrary bytes result in a problem or in events."""
     assert status(body, headers) in (202, 400, 422)
 
 
@@ -317,5 +317,5 @@ def test_no_bytes_do_worse_than_a_refusal(body: bytes, headers: dict[str, str]) 
     st.sampled_from([PLAIN, STRUCTURED, BATCH, BINARY]),
 )
 def test_no_shape_does_worse_than_a_refusal(value: object, headers: dict[str, str]) -> None:
-    """Values of any type under the names that matter are refused, never a crash."""
+    """Values of any type in the checked fields are refused, without a crash."""
     assert status(value, headers) in (202, 400, 422)

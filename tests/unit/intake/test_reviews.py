@@ -1,4 +1,4 @@
-"""How long an answer of the API server holds, and what happens while none comes."""
+"""The lifetime of an answer of the API server, and the time without answers."""
 
 import asyncio
 import math
@@ -10,18 +10,18 @@ from hookwright_operator.intake.reviews import Answer, Keeping, Reviews
 
 
 class Clock:
-    """A clock that stands until it is moved."""
+    """A clock that only the test moves."""
 
     def __init__(self) -> None:
         self.time = 1000.0
 
     def __call__(self) -> float:
-        """Tell the time."""
+        """Return the time."""
         return self.time
 
 
 class Oracle:
-    """Answers questions, counts them, and may be away."""
+    """An oracle that answers questions, counts them, and can be unavailable."""
 
     def __init__(self, *, granted: bool = True, lifetime: float = math.inf) -> None:
         self.granted = granted
@@ -41,7 +41,7 @@ class Oracle:
 
 
 async def loop_turns() -> None:
-    """Let the loop run what is ready, and what that makes ready."""
+    """Run the event loop until no callback is ready."""
     for _ in range(3):
         await asyncio.sleep(0)
 
@@ -51,13 +51,13 @@ KEEPING = Keeping(granted=10, denied=2, stale=60, size=3)
 
 @pytest.fixture
 def clock() -> Clock:
-    """A clock that stands."""
+    """Return a clock that only the test moves."""
     return Clock()
 
 
 @pytest.fixture
 def reviews(clock: Clock) -> Reviews[bool]:
-    """Nothing kept yet."""
+    """Return an empty cache of answers."""
     return Reviews(KEEPING, now=clock)
 
 
@@ -68,7 +68,7 @@ async def test_an_answer_holds_for_its_time_and_no_longer(
     oracle: Oracle,
     holds: float,
 ) -> None:
-    """A grant for ten seconds, a denial for two."""
+    """A grant is cached for ten seconds, a denial for two."""
     for moment, asked in ((0, 1), (holds / 2 - 0.001, 1), (holds / 2 + 0.001, 2)):
         clock.time += moment
         assert await reviews.get("key", oracle) is oracle.granted
@@ -76,7 +76,7 @@ async def test_an_answer_holds_for_its_time_and_no_longer(
 
 
 async def test_a_grant_in_use_is_renewed_before_it_expires(reviews: Reviews[bool], clock: Clock) -> None:
-    """From half of its time on, one renewal runs in the background, and requests do not wait for it."""
+    """From half of the lifetime on, one renewal runs in the background, and requests do not wait for it."""
     oracle = Oracle()
     await reviews.get("key", oracle)
     oracle.open.clear()
@@ -93,7 +93,7 @@ async def test_a_grant_in_use_is_renewed_before_it_expires(reviews: Reviews[bool
 
 
 async def test_a_renewal_that_is_denied_ends_the_grant(reviews: Reviews[bool], clock: Clock) -> None:
-    """The request that starts it is still served; the next one is refused."""
+    """The request that starts the renewal is still served; the next one is refused."""
     oracle = Oracle()
     await reviews.get("key", oracle)
     oracle.granted = False
@@ -104,7 +104,7 @@ async def test_a_renewal_that_is_denied_ends_the_grant(reviews: Reviews[bool], c
 
 
 async def test_a_renewal_that_fails_leaves_the_grant_its_time(reviews: Reviews[bool], clock: Clock) -> None:
-    """While the API server is away, the renewal is tried once a second; a question that it refuses ends nothing."""
+    """While the API server is unavailable, one renewal a second is tried. A refused question does not end the grant."""
     oracle = Oracle()
     await reviews.get("key", oracle)
     for fault, asked in ((KubeUnavailable("away"), 2), (KubeError("tokenreviews is forbidden", status=403), 3)):
@@ -119,7 +119,7 @@ async def test_a_renewal_that_fails_leaves_the_grant_its_time(reviews: Reviews[b
 
 
 async def test_a_denial_is_not_renewed(reviews: Reviews[bool], clock: Clock) -> None:
-    """A flood of wrong tokens asks only for what its requests need."""
+    """A flood of wrong tokens causes only the reviews of its requests."""
     oracle = Oracle(granted=False)
     await reviews.get("key", oracle)
     clock.time += 1.9
@@ -129,7 +129,7 @@ async def test_a_denial_is_not_renewed(reviews: Reviews[bool], clock: Clock) -> 
 
 
 async def test_an_expiring_token_is_not_kept_beyond_its_end(reviews: Reviews[bool], clock: Clock) -> None:
-    """Neither fresh nor while the API server is away."""
+    """An answer ends with its token, also while the API server is unavailable."""
     oracle = Oracle(lifetime=3)
     await reviews.get("key", oracle)
     clock.time += 3
@@ -139,7 +139,7 @@ async def test_an_expiring_token_is_not_kept_beyond_its_end(reviews: Reviews[boo
 
 
 async def test_equal_questions_at_once_share_one_request(reviews: Reviews[bool]) -> None:
-    """A burst of a new producer costs one review; another key has its own."""
+    """A burst of a new producer costs one review; another key has its own review."""
     oracle, other = Oracle(), Oracle(granted=False)
     questions = [reviews.get("key", oracle) for _ in range(50)]
     assert await asyncio.gather(*questions, reviews.get("other", other)) == [True] * 50 + [False]
@@ -147,7 +147,7 @@ async def test_equal_questions_at_once_share_one_request(reviews: Reviews[bool])
 
 
 async def test_a_requester_that_leaves_does_not_take_the_answer_from_the_others(reviews: Reviews[bool]) -> None:
-    """Cancelling one waiter cancels nothing but its waiting."""
+    """The cancellation of one waiter does not cancel the request."""
     oracle = Oracle()
     oracle.open.clear()
     leaving = asyncio.create_task(reviews.get("key", oracle))
@@ -162,7 +162,7 @@ async def test_a_requester_that_leaves_does_not_take_the_answer_from_the_others(
 
 
 async def test_while_the_api_server_is_away_a_recent_grant_serves(reviews: Reviews[bool], clock: Clock) -> None:
-    """For a minute from the answer, and the API server is asked once a second, not for every request."""
+    """The grant serves for a minute after the answer, with one question a second."""
     oracle = Oracle()
     await reviews.get("key", oracle)
     oracle.fault = KubeUnavailable("away")
@@ -178,7 +178,7 @@ async def test_while_the_api_server_is_away_a_recent_grant_serves(reviews: Revie
 
 
 async def test_after_the_api_server_came_back_a_revocation_counts(reviews: Reviews[bool], clock: Clock) -> None:
-    """An old grant is forgotten as soon as there is a denial."""
+    """The first denial removes an old grant."""
     oracle = Oracle()
     await reviews.get("key", oracle)
     clock.time += 10
@@ -191,7 +191,7 @@ async def test_after_the_api_server_came_back_a_revocation_counts(reviews: Revie
 
 
 async def test_a_refused_question_is_never_taken_for_a_grant(reviews: Reviews[bool], clock: Clock) -> None:
-    """Losing the right to ask (403) is no outage: it fails closed at once."""
+    """A 403 for the review itself is not an outage, so the request is refused at once."""
     oracle = Oracle()
     await reviews.get("key", oracle)
     clock.time += 10
@@ -201,7 +201,7 @@ async def test_a_refused_question_is_never_taken_for_a_grant(reviews: Reviews[bo
 
 
 async def test_a_flood_of_denials_pushes_no_grant_out(reviews: Reviews[bool]) -> None:
-    """Wrong tokens cost their senders, not the others."""
+    """Wrong tokens do not evict the grants of other senders."""
     oracle = Oracle()
     await reviews.get("key", oracle)
     for number in range(100):
@@ -211,7 +211,7 @@ async def test_a_flood_of_denials_pushes_no_grant_out(reviews: Reviews[bool]) ->
 
 
 async def test_what_was_not_used_for_longest_goes_first(reviews: Reviews[bool]) -> None:
-    """Memory is bounded by the size, and use keeps an answer in."""
+    """The size limits the memory, and use keeps an answer in the cache."""
     oracles = {key: Oracle() for key in "abcd"}
     for key in "abcadabcd":
         await reviews.get(key, oracles[key])
@@ -219,7 +219,7 @@ async def test_what_was_not_used_for_longest_goes_first(reviews: Reviews[bool]) 
 
 
 async def test_zero_seconds_keep_nothing(clock: Clock) -> None:
-    """A setting of 0 has every request reviewed."""
+    """With a setting of 0 every request is reviewed."""
     reviews: Reviews[bool] = Reviews(Keeping(granted=0, denied=0), now=clock)
     oracle = Oracle()
     for _ in range(3):
