@@ -1,4 +1,4 @@
-"""The table of connections: who is admitted, and whose idle connection makes room."""
+"""The table of connections: admission, and the idle connection that is closed for a new one."""
 
 import ipaddress
 
@@ -12,12 +12,12 @@ PROXY = ipaddress.ip_network("192.0.2.0/28")
 
 
 def table(total: int = 4, per_address: int = 2) -> Connections[str]:
-    """A table with small bounds and one trusted network."""
+    """Return a table with small bounds and one trusted network."""
     return Connections(ConnectionBounds(total, per_address, (PROXY,)))
 
 
 def admitted(result: tuple[Holder[str], str | None] | Bound) -> tuple[Holder[str], str | None]:
-    """Return what an admission gave."""
+    """Return the result of an admission."""
     assert not isinstance(result, Bound)
     return result
 
@@ -57,7 +57,7 @@ def test_a_busy_connection_makes_no_room(busy: list[str | None], peer: str, expe
 
 
 def test_the_oldest_idle_connection_of_the_address_makes_room() -> None:
-    """At the bound of an address; other addresses keep theirs."""
+    """At the limit of an address, its oldest idle connection is closed; other addresses keep theirs."""
     connections = table()
     for name, peer in (("other", "198.51.100.2"), ("first", "198.51.100.1"), ("second", "198.51.100.1")):
         connections.add(name, peer)
@@ -66,7 +66,7 @@ def test_the_oldest_idle_connection_of_the_address_makes_room() -> None:
 
 
 def test_the_address_with_the_most_idle_connections_makes_room() -> None:
-    """At the bound of all; who has few connections keeps them."""
+    """At the limit of all, an address with few connections keeps them."""
     connections = table(total=3)
     for name, peer in (("lone", "198.51.100.1"), ("a", "198.51.100.2"), ("b", "198.51.100.2")):
         connections.add(name, peer)
@@ -75,7 +75,7 @@ def test_the_address_with_the_most_idle_connections_makes_room() -> None:
 
 @given(st.lists(st.tuples(st.integers(0, 4), st.sampled_from(["begin", "rest", "open", "close"]))))
 def test_the_table_never_exceeds_its_bounds(steps: list[tuple[int, str]]) -> None:
-    """Whatever clients do, the counts are those of the open connections."""
+    """The counts always equal the open connections."""
     connections = table()
     opened: dict[str, tuple[Holder[str], str]] = {}
     for number, (address, action) in enumerate(steps):

@@ -1,4 +1,4 @@
-"""How many connections fit below the limit of file descriptors."""
+"""The number of connections that fit below the limit of file descriptors."""
 
 import subprocess
 import sys
@@ -18,7 +18,7 @@ PROGRAM = (
     ids=["fewer fit", "as many as are wanted", "a few always"],
 )
 def test_the_limit_is_raised_and_connections_stay_below_it(limits: str, beside: int, expected: str) -> None:
-    """In a process of its own, for a limit that was lowered stays low."""
+    """A separate process runs the check, because a lowered limit stays low."""
     argv = ["prlimit", f"--nofile={limits}", sys.executable, "-c", PROGRAM.format(beside=beside)]
     done = subprocess.run(argv, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == expected

@@ -1,4 +1,4 @@
-"""Quotas: a holder never has more than its bound, nor all more than theirs."""
+"""Quotas: neither one holder nor all together exceed their limit."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -8,7 +8,7 @@ from hookwright_runtime.quotas import Full, Quotas
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(1, 4), st.booleans())))
 def test_no_bound_is_ever_exceeded(steps: list[tuple[str, int, bool]]) -> None:
-    """A refused amount changes nothing, and what was taken can be released."""
+    """A refused amount changes nothing, and a taken amount can be released."""
     shares, taken = Quotas(total=7, each=4), {"a": 0, "b": 0, "c": 0}
     for holder, amount, taking in steps:
         if taking:
