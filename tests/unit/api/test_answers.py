@@ -1,4 +1,4 @@
-"""What refusals of the operator and of the API server become for callers."""
+"""The answers to callers for refusals of the operator and of the API server."""
 
 from typing import Any
 
@@ -27,7 +27,7 @@ def kube(status: int, **more: Any) -> KubeError:
     ],
 )
 def test_a_refused_write_is_a_problem_that_tells_nothing_of_the_inside(error: KubeError, status: int) -> None:
-    """No paths, no names of ours; whatever the caller cannot mend is a 503 with Retry-After."""
+    """The answer has no internal paths or names. A fault that the caller cannot correct is a 503 with Retry-After."""
     problem = from_kube(error, "the webhook")
     assert problem.status == status
     assert b"/secret/path" not in problem.body()
@@ -48,14 +48,14 @@ def test_a_refused_write_is_a_problem_that_tells_nothing_of_the_inside(error: Ku
 def test_a_refusal_of_the_operator_keeps_its_meaning(
     error: OperatorError, status: int, retry_after: str | None
 ) -> None:
-    """429 is about limits of the caller, such as tests of one endpoint; a full operator is a 503."""
+    """A 429 is about limits of the caller, such as tests of one endpoint; an overloaded operator is a 503."""
     problem = from_operator(error, "the delivery")
     assert problem.status == status
     assert problem.headers.get("Retry-After") == retry_after
 
 
 def test_the_operators_faults_are_passed_on_by_field() -> None:
-    """A producer sees which event of a batch is wrong."""
+    """A producer gets the index of the wrong event of a batch."""
     document = {"detail": "nothing was accepted", "errors": [{"field": "[3].type", "message": "is unknown"}]}
     problem = from_operator(OperatorError("no", status=422, problem=document), "the project")
     assert [(fault.field, fault.message) for fault in problem.errors] == [("[3].type", "is unknown")]

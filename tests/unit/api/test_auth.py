@@ -1,4 +1,4 @@
-"""Keys and tokens against a view that is filled by hand."""
+"""Keys and tokens against a view with prepared objects."""
 
 import base64
 import random
@@ -25,13 +25,13 @@ def meta(name: str, namespace: str = "acme", version: int = 1, **more: Any) -> d
 
 @pytest.fixture
 def minted() -> MintedKey:
-    """A key, the same in every run."""
+    """Return a key that is the same in every run."""
     return mint(random.Random(1).choice)
 
 
 @pytest.fixture
 def view() -> View:
-    """A view with the project billing in acme and in rival."""
+    """Return a view with the project billing in acme and in rival."""
     made = View()
     for namespace in ("acme", "rival"):
         made.projects.put({"metadata": meta("billing", namespace), "spec": {}})
@@ -54,7 +54,7 @@ def confirmed(digest: str | None, status: str = "True", reason: str = "Usable") 
 
 
 def test_a_key_is_found_by_its_id_and_checked_whole(view: View, minted: MintedKey) -> None:
-    """Another key with the same id, which has a good checksum too, opens nothing."""
+    """Another key with the same id and a correct checksum is not valid."""
     view.keys.put(api_key(minted))
     assert find_key(view, minted.plaintext, NOW) is not None
     other = mint(random.Random(2).choice, key_id=minted.key_id)
@@ -64,14 +64,14 @@ def test_a_key_is_found_by_its_id_and_checked_whole(view: View, minted: MintedKe
 
 
 def test_expiry_is_judged_at_the_moment_of_use(view: View, minted: MintedKey) -> None:
-    """To the second, whatever the operator has written."""
+    """A key expires to the second, independent of its status."""
     view.keys.put(api_key(minted, expiresAt="2026-01-01T00:00:10Z"))
     assert find_key(view, minted.plaintext, NOW + timedelta(seconds=9)) is not None
     assert find_key(view, minted.plaintext, NOW + timedelta(seconds=10)) is None
 
 
 def test_of_two_objects_with_the_same_digest_the_older_counts(view: View, minted: MintedKey) -> None:
-    """In whichever order they are seen."""
+    """The order of the watch events does not matter."""
     view.keys.put(api_key(minted, "rival", "2026-01-01T00:00:05Z"))
     view.keys.put(api_key(minted, "acme", "2026-01-01T00:00:04Z"))
     found = find_key(view, minted.plaintext, NOW)
@@ -91,7 +91,7 @@ UNCONFIRMED: dict[str, Any] = {
 def test_a_key_that_the_operator_did_not_confirm_opens_nothing(
     view: View, minted: MintedKey, status: dict[str, Any]
 ) -> None:
-    """Neither alone, nor beside a younger ApiKey that is confirmed; then the younger one counts."""
+    """An unconfirmed key is not valid, alone or together with a younger confirmed ApiKey, which is valid."""
     view.keys.put({**api_key(minted, "rival"), "status": status})
     assert find_key(view, minted.plaintext, NOW) is None
     view.keys.put(api_key(minted, "acme", "2026-01-01T00:00:09Z"))
@@ -101,7 +101,7 @@ def test_a_key_that_the_operator_did_not_confirm_opens_nothing(
 
 
 def test_a_key_without_a_project_or_without_a_digest_opens_nothing(view: View, minted: MintedKey) -> None:
-    """The project is gone; or the operator has not yet made the key."""
+    """The key is not valid if the project was deleted, or if the operator has not yet created the key."""
     view.keys.put(api_key(minted))
     view.projects.remove({"metadata": meta("billing")})
     assert find_key(view, minted.plaintext, NOW) is None
@@ -125,14 +125,14 @@ def put_session_keys(view: View, *made_at: int) -> None:
 
 
 def token_of(view: View) -> str:
-    """Return a token of the user, good for an hour."""
+    """Return a token of the user, valid for an hour."""
     user = view.user("a@example.com")
     assert user is not None
     return issue_token(view.session_keys[0], user, now=NOW, ttl=timedelta(hours=1))[0]
 
 
 def test_a_session_ends_with_its_time_its_password_its_user_and_its_key(view: View) -> None:
-    """Each by itself; a newer signing key ends none."""
+    """Each of the four ends the session separately; a newer signing key does not."""
     put_user(view, "h1", 1)
     put_session_keys(view, 1)
     token = token_of(view)
@@ -149,7 +149,7 @@ def test_a_session_ends_with_its_time_its_password_its_user_and_its_key(view: Vi
 
 
 def test_the_organization_is_the_users_of_now_and_not_the_tokens(view: View) -> None:
-    """A user who was moved does not keep the old organization for 12 hours."""
+    """A moved user loses the old organization at once, not after 12 hours."""
     put_user(view, "h1", 1)
     put_session_keys(view, 1)
     token = token_of(view)

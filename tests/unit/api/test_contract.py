@@ -1,4 +1,4 @@
-"""The forms of users and session keys that operator, API and administrators agree on."""
+"""The form of users and session keys, shared by operator, API and administrators."""
 
 import base64
 import json
@@ -16,7 +16,7 @@ from hookwright_crds.users import USER_TYPE, normal_email, user_secret
 
 
 def test_the_newest_session_key_comes_first_and_others_still_verify() -> None:
-    """By the time in their names, not by the order of the text."""
+    """Keys are sorted by the time in their names, not by text."""
     first, second = bytes(32), bytes([1]) * 32
     fields = {session_key_field(999): format_session_key(first), session_key_field(1000): format_session_key(second)}
     assert parse_session_keys(fields) == (SessionKey("k1000", 1000, second), SessionKey("k999", 999, first))
@@ -26,13 +26,13 @@ def test_the_newest_session_key_comes_first_and_others_still_verify() -> None:
     "field", [{"k": "AA=="}, {"k1": "!"}, {"k1": "AA=="}, {"other": format_session_key(bytes(32))}]
 )
 def test_a_field_that_holds_no_session_key_is_passed_over(field: dict[str, str]) -> None:
-    """It must not take the good ones with it, nor be used."""
+    """An invalid field is ignored, and the valid keys stay usable."""
     good = {"k5": format_session_key(bytes(32))}
     assert [key.kid for key in parse_session_keys(field | good)] == ["k5"]
 
 
 def test_a_session_key_is_not_in_its_own_text() -> None:
-    """Neither logs nor tracebacks show it."""
+    """Neither logs nor tracebacks contain the key."""
     secret = b"0123456789abcdef0123456789abcdef"
     assert "0123" not in repr(SessionKey("k1", 1, secret))
     with pytest.raises(ValueError, match="32 bytes"):
@@ -40,7 +40,7 @@ def test_a_session_key_is_not_in_its_own_text() -> None:
 
 
 def test_one_address_is_one_secret_however_it_is_written() -> None:
-    """So that a second run changes the password instead of making a second user."""
+    """A second run changes the password and does not create a second user."""
     one = user_secret("sys", email="Ada@Example.com ", organization="acme", password_hash="h")
     other = user_secret("sys", email="ada@example.com", organization="acme", password_hash="h")
     assert one == other
@@ -49,14 +49,14 @@ def test_one_address_is_one_secret_however_it_is_written() -> None:
 
 @pytest.mark.parametrize("email", ["", "ada", "@example.com", "ada@", "a da@example.com", "a@b" + "c" * 300])
 def test_what_is_no_address_is_refused(email: str) -> None:
-    """With a sentence that says what would be right."""
+    """The error names the correct form."""
     with pytest.raises(ValueError, match="must be an address"):
         normal_email(email)
 
 
 @pytest.mark.parametrize("organization", ["", "Acme", "a.b", "-a", "a" * 64])
 def test_an_organization_that_is_no_namespace_is_refused(organization: str) -> None:
-    """It could never have a project."""
+    """An organization without a possible namespace could never have a project."""
     with pytest.raises(ValueError, match="namespace"):
         user_secret("sys", email="a@b", organization=organization, password_hash="h")
 
@@ -77,7 +77,7 @@ def test_a_user_is_read_from_its_secret_and_shows_no_hash() -> None:
 
 
 def test_session_keys_are_read_from_their_secret() -> None:
-    """Kubernetes' base64 around ours."""
+    """The content is base64 of Kubernetes around base64 of Hookwright."""
     text = base64.b64encode(format_session_key(bytes(32)).encode()).decode()
     stored = {"metadata": {"name": "n", "namespace": "s"}, "data": {"k7": text, "bad": "%"}}
     assert [key.kid for key in SessionKeysRecord.of(stored).keys] == ["k7"]

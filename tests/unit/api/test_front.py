@@ -1,4 +1,4 @@
-"""What every answer has, whatever becomes of the request: the application without a cluster."""
+"""The parts that every answer has, tested with the application without a cluster."""
 
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,14 +16,14 @@ from hookwright_api.view.view import View
 
 
 class ReadyView(View):
-    """A view that is complete, with nothing in it."""
+    """A complete view without objects."""
 
     ready = True
 
 
 @pytest.fixture
 def app() -> FastAPI:
-    """The application, with a route that fails."""
+    """Return the application, with a route that fails."""
     settings = Settings()
     made = assemble(settings)
     nothing = cast("Any", None)
@@ -47,7 +47,7 @@ def app() -> FastAPI:
 
 @pytest.fixture
 def client(app: FastAPI) -> httpx.AsyncClient:
-    """A client of it."""
+    """Return a client of the application."""
     transport = httpx.ASGITransport(app, raise_app_exceptions=False)
     return httpx.AsyncClient(transport=transport, base_url="http://api")
 
@@ -55,7 +55,7 @@ def client(app: FastAPI) -> httpx.AsyncClient:
 async def test_an_unexpected_fault_is_a_500_that_leaks_nothing_and_leads_to_the_log(
     client: httpx.AsyncClient, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The trace id of the answer stands in the log beside the traceback."""
+    """The log entry with the traceback has the trace id of the answer."""
     answer = await client.get("/v1/broken")
     assert answer.status_code == 500
     assert answer.headers["content-type"] == "application/problem+json"
@@ -69,7 +69,7 @@ async def test_an_unexpected_fault_is_a_500_that_leaks_nothing_and_leads_to_the_
 
 
 async def test_the_id_of_a_request_is_the_callers_or_a_new_one(client: httpx.AsyncClient) -> None:
-    """On refusals and faults too; what is not fit for logs is replaced."""
+    """Refusals and errors have an id too; an id that is unsafe for logs is replaced."""
     for path in ("/v1/broken", "/v1/webhooks", "/nowhere"):
         answer = await client.get(path, headers={"X-Request-Id": "support-case-7"})
         assert answer.headers["x-request-id"] == "support-case-7"
@@ -90,7 +90,7 @@ async def test_the_id_of_a_request_is_the_callers_or_a_new_one(client: httpx.Asy
 async def test_the_frameworks_refusals_are_problem_documents_too(
     client: httpx.AsyncClient, method: str, path: str, status: int
 ) -> None:
-    """404 and 405 are FastAPI's own; they look like all others, and 405 says what is allowed."""
+    """FastAPI's 404 and 405 have the common form, and 405 lists the allowed methods."""
     answer = await client.request(method, path)
     assert answer.status_code == status
     assert answer.headers["content-type"] == "application/problem+json"
@@ -102,21 +102,21 @@ async def test_the_frameworks_refusals_are_problem_documents_too(
 
 
 async def test_an_anonymous_caller_is_not_told_what_is_wrong_with_a_body(client: httpx.AsyncClient) -> None:
-    """The credential is asked for before the body is read, whatever it is."""
+    """The credential is required before the body is read."""
     for content in (b"{", b"{}", b"x" * 300_000):
         answer = await client.post("/v1/webhooks", content=content, headers={"Content-Type": "application/json"})
         assert answer.status_code == 401
 
 
 async def test_login_is_a_503_while_the_operator_has_made_no_session_key(client: httpx.AsyncClient) -> None:
-    """Nobody could be given a session."""
+    """Without a session key no session can be created."""
     answer = await client.post("/v1/auth/login", json={"email": "a@b.example", "password": "x"})
     assert answer.status_code == 503
     assert answer.headers["retry-after"]
 
 
 async def test_a_wrong_login_body_repeats_nothing_of_it(client: httpx.AsyncClient) -> None:
-    """It may hold a password."""
+    """The body may contain a password."""
     answer = await client.post("/v1/auth/login", json={"email": "ada", "password": ["hunter2"]})
     assert answer.status_code == 422
     assert "hunter2" not in answer.text
@@ -124,7 +124,7 @@ async def test_a_wrong_login_body_repeats_nothing_of_it(client: httpx.AsyncClien
 
 
 def test_the_exported_openapi_document_is_current() -> None:
-    """`python -m hookwright_api.openapi` was run after the last change."""
+    """The exported document equals the output of `python -m hookwright_api.openapi`."""
     from hookwright_api.openapi import main  # noqa: PLC0415 - imports the whole application
 
     assert main(["--check", str(Path(__file__).resolve().parents[3] / "docs" / "openapi.json")]) == 0

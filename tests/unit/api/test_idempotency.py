@@ -1,4 +1,4 @@
-"""Names and ids that follow from an Idempotency-Key."""
+"""Names and ids that are derived from an Idempotency-Key."""
 
 import json
 from datetime import UTC, datetime, timedelta
@@ -29,7 +29,7 @@ EVENTS = st.dictionaries(st.text(max_size=4), JSON, max_size=4)
 
 @given(st.lists(EVENTS, max_size=4), st.sampled_from([None, 1]))
 def test_every_event_gets_an_id_and_keeps_all_else(events: list[dict[str, object]], indent: int | None) -> None:
-    """Ids are added where there are none; the rest of the JSON says the same as before."""
+    """Events without an id get one; the rest of the JSON stays equal."""
     given_ids = [event.get("id") for event in events]
     changed = json.loads(with_event_ids(json.dumps(events, indent=indent).encode(), "key"))
     assert all("id" in event for event in changed)
@@ -45,20 +45,20 @@ def test_every_event_gets_an_id_and_keeps_all_else(events: list[dict[str, object
 
 @given(EVENTS)
 def test_one_event_is_treated_like_a_list_of_it(event: dict[str, object]) -> None:
-    """An object by itself gets an id as well, the same each time."""
+    """A single object gets an id as well, the same each time."""
     body = json.dumps(event).encode()
     assert with_event_ids(body, "key") == with_event_ids(body, "key")
     assert "id" in json.loads(with_event_ids(body, "key"))
 
 
 def test_numbers_keep_their_text() -> None:
-    """What is signed and sent later is what the producer wrote."""
+    """Signed and sent numbers have the producer's text."""
     body = b'[{"type":"delivered","messageId":"m","price":1.10,"big":12345678901234567890123}]'
     assert b'"price":1.10,"big":12345678901234567890123}]' in with_event_ids(body, "key")
 
 
 def test_the_id_follows_from_key_place_and_content() -> None:
-    """The order of fields makes no difference; everything else does."""
+    """The order of fields does not change the id; every other difference does."""
 
     def id_of(body: bytes, key: str = "k") -> str:
         return str(json.loads(with_event_ids(body, key))["id"])
@@ -70,13 +70,13 @@ def test_the_id_follows_from_key_place_and_content() -> None:
 
 @pytest.mark.parametrize("body", [b"", b"7", b'"x"', b"[1]", b"{", b"[{}", b"\xff", b"[" * 100_000])
 def test_what_is_no_event_is_left_to_the_operator(body: bytes) -> None:
-    """No id can be given; the operator names the fault."""
+    """The body is forwarded without ids, and the operator names the fault."""
     with pytest.raises(EventsShapeError):
         with_event_ids(body, "key")
 
 
 def test_derived_ids_are_lower_case_names_without_visible_order() -> None:
-    """They are names of Kubernetes objects."""
+    """Derived ids are valid names of Kubernetes objects."""
     ids = {derived_id(12, "a", str(number)) for number in range(1000)}
     assert len(ids) == 1000
     assert all(len(made) == 12 and made.isalnum() and made == made.lower() for made in ids)
@@ -84,20 +84,20 @@ def test_derived_ids_are_lower_case_names_without_visible_order() -> None:
 
 @pytest.mark.parametrize("written", ["", " a", "a ", "\u00e4", "a" * 256, "a\nb"])
 def test_a_key_that_is_no_printable_text_is_refused(written: str) -> None:
-    """422, naming the header."""
+    """The answer is a 422 that names the header."""
     with pytest.raises(ProblemError) as caught:
         check_key(written)
     assert caught.value.status == 422
 
 
 def test_a_key_is_taken_as_it_is() -> None:
-    """UUIDs, and whatever else is printable."""
+    """UUIDs and all other printable texts are accepted."""
     assert check_key("8e03978e-40d5 x") == "8e03978e-40d5 x"
     assert check_key(None) is None
 
 
 def test_another_request_with_the_same_key_is_refused() -> None:
-    """The digest of the request stands on what it made."""
+    """The created object has the digest of the request."""
     digest = request_digest({"a": 1, "b": 2})
     check_same({REQUEST_ANNOTATION: digest}, request_digest({"b": 2, "a": 1}))
     with pytest.raises(ProblemError):
@@ -107,7 +107,7 @@ def test_another_request_with_the_same_key_is_refused() -> None:
 
 
 def test_a_key_is_good_for_a_day() -> None:
-    """To the second."""
+    """A key expires after a day, to the second."""
     made = datetime(2026, 1, 1, tzinfo=UTC)
     assert not expired(made, made + timedelta(hours=24, seconds=-1))
     assert expired(made, made + timedelta(hours=24))

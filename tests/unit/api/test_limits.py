@@ -1,4 +1,4 @@
-"""The moving window at its edges, with a clock that the test turns."""
+"""The moving window at its edges, with a clock that the test moves."""
 
 import pytest
 
@@ -7,24 +7,24 @@ from hookwright_api.settings import Settings
 
 
 class Clock:
-    """Seconds since the epoch, as far as the test has turned it."""
+    """Seconds since the epoch, moved by the test."""
 
     def __init__(self) -> None:
         self.now = 1_000_000.0
 
     def time(self) -> float:
-        """Return the present."""
+        """Return the present time."""
         return self.now
 
 
 @pytest.fixture
 def clock() -> Clock:
-    """The clock that the limiter reads."""
+    """Return a clock for the limiter."""
     return Clock()
 
 
 def limiter(clock: Clock, *, ip: int = 3, organization: int = 1000) -> Limiter:
-    """Make a limiter in memory."""
+    """Create a limiter in memory."""
     settings = Settings(rate_limit_ip=ip, rate_limit_organization=organization)
     return Limiter(settings, now=clock.time, clock=clock.time)
 
@@ -37,7 +37,7 @@ async def hit(made: Limiter, identity: str = "a", scope: Scope = Scope.IP) -> Ve
 
 
 async def test_the_request_after_the_last_allowed_one_is_refused_and_told_when_to_come_back(clock: Clock) -> None:
-    """Three pass, counting down; the fourth is refused until the first is a minute old."""
+    """Three requests pass, counting down; the fourth is refused until the first is a minute old."""
     made = limiter(clock)
     seen = []
     for _ in range(3):
@@ -53,7 +53,7 @@ async def test_the_request_after_the_last_allowed_one_is_refused_and_told_when_t
 
 
 async def test_a_client_that_comes_back_when_told_is_let_in(clock: Clock) -> None:
-    """Retry-After is neither too early nor a second too late, at fractions of a second too."""
+    """Retry-After is exact to the second, also at fractions of a second."""
     made = limiter(clock, ip=1)
     clock.now += 0.4
     await hit(made)
@@ -64,7 +64,7 @@ async def test_a_client_that_comes_back_when_told_is_let_in(clock: Clock) -> Non
 
 
 async def test_no_minute_whatever_its_start_lets_more_than_the_limit_pass(clock: Clock) -> None:
-    """The edge at which a fixed window lets twice as many pass: late in one minute and early in the next."""
+    """A fixed window would allow twice as many requests around the start of a minute."""
     made = limiter(clock, ip=10)
     passed = []
     clock.now += 55
@@ -77,7 +77,7 @@ async def test_no_minute_whatever_its_start_lets_more_than_the_limit_pass(clock:
 
 
 async def test_refused_requests_do_not_count(clock: Clock) -> None:
-    """A client that keeps trying is let in as soon as its oldest request is a minute old."""
+    """A client that keeps trying is allowed when its oldest request is a minute old."""
     made = limiter(clock, ip=1)
     assert (await hit(made)).allowed
     for _ in range(59):
@@ -88,7 +88,7 @@ async def test_refused_requests_do_not_count(clock: Clock) -> None:
 
 
 async def test_identities_and_scopes_are_counted_apart(clock: Clock) -> None:
-    """Neither another address nor an organization of the same name is touched."""
+    """Another address and an organization of the same name are not counted."""
     made = limiter(clock, ip=1, organization=1)
     assert (await hit(made, "a")).allowed
     assert (await hit(made, "b")).allowed
@@ -97,12 +97,12 @@ async def test_identities_and_scopes_are_counted_apart(clock: Clock) -> None:
 
 
 async def test_a_limit_of_zero_is_lifted(clock: Clock) -> None:
-    """No verdict, so no header and no refusal."""
+    """A disabled limit gives no verdict, so no header and no refusal."""
     assert await limiter(clock, ip=0).hit(Scope.IP, "a") is None
 
 
 async def test_peeking_counts_nothing(clock: Clock) -> None:
-    """Looking is free; after the last one it says no."""
+    """A peek never counts; after the last allowed request it refuses."""
     made = limiter(clock, ip=1)
     for _ in range(3):
         peeked = await made.peek(Scope.IP, "a")
@@ -115,12 +115,12 @@ async def test_peeking_counts_nothing(clock: Clock) -> None:
 
 
 def verdict(scope: Scope, remaining: int, reset: int = 1) -> Verdict:
-    """Make a verdict."""
+    """Return a verdict."""
     return Verdict(scope, allowed=True, limit=100, remaining=remaining, reset=reset, retry_after=1)
 
 
 def test_the_nearest_limit_is_the_one_with_the_fewest_remaining_then_the_later_reset() -> None:
-    """What the headers tell."""
+    """The headers show the nearest limit."""
     ip, organization = verdict(Scope.IP, 5), verdict(Scope.ORGANIZATION, 4)
     assert nearest([ip, organization]) is organization
     later = verdict(Scope.ORGANIZATION, 5, reset=2)

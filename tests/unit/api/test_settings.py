@@ -16,7 +16,7 @@ def _clean(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_lists_networks_and_durations_are_read_from_text(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As one writes them in a Deployment."""
+    """Values have the form of a Deployment's environment."""
     monkeypatch.setenv("HOOKWRIGHT_TRUSTED_PROXIES", "10.0.0.0/8, fd00::/8")
     monkeypatch.setenv("HOOKWRIGHT_SESSION_TTL", "1h30m")
     monkeypatch.setenv("HOOKWRIGHT_WATCH_NAMESPACES", "acme,rival")
@@ -38,14 +38,14 @@ def test_lists_networks_and_durations_are_read_from_text(monkeypatch: pytest.Mon
     ],
 )
 def test_a_wrong_setting_is_named(monkeypatch: pytest.MonkeyPatch, name: str, value: str) -> None:
-    """The process does not start, and says which."""
+    """The process does not start, and the error names the setting."""
     monkeypatch.setenv(f"HOOKWRIGHT_{name}", value)
     with pytest.raises(SettingsError, match=f"HOOKWRIGHT_{name}"):
         load()
 
 
 def test_the_defaults_are_the_promised_limits() -> None:
-    """100 a minute for an address, 1,000 for an organization, 12 hours for a session."""
+    """The defaults are 100 a minute for an address, 1,000 for an organization, 12 hours for a session."""
     settings = load()
     assert (settings.rate_limit_ip, settings.rate_limit_organization) == (100, 1000)
     assert settings.session_ttl == timedelta(hours=12)

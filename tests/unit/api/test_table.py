@@ -1,4 +1,4 @@
-"""A table never goes back in time, whichever of its two sources speaks first."""
+"""A table never replaces a newer state by an older one, whichever source is first."""
 
 import asyncio
 from typing import Any
@@ -19,18 +19,18 @@ def project(name: str = "a", version: int = 1, uid: str = "u1", **meta: Any) -> 
 
 @pytest.fixture
 def table() -> Table[ProjectRecord]:
-    """An empty table of projects."""
+    """Return an empty table of projects."""
     return Table("Project", ProjectRecord.of, {"uid": lambda record: record.identity.uid})
 
 
 def shown(table: Table[ProjectRecord], name: str = "a") -> str | None:
-    """Return what the table has under a name."""
+    """Return the object that the table has under a name."""
     record = table.get("acme", name)
     return record.display_name if record else None
 
 
 def test_an_older_state_does_not_replace_a_newer_one(table: Table[ProjectRecord]) -> None:
-    """The watch brings what a write has overtaken."""
+    """The watch shows a state that a write has already replaced."""
     table.put(project(version=5))
     table.put(project(version=3))
     assert shown(table) == "v5"
@@ -49,14 +49,14 @@ def test_what_this_process_deleted_does_not_come_back_from_the_watch(table: Tabl
 
 
 def test_the_deletion_of_an_earlier_object_leaves_its_successor_alone(table: Table[ProjectRecord]) -> None:
-    """DELETED of the first arrives after the second was written."""
+    """The DELETED event of the first object arrives after the second was written."""
     table.put(project(version=9, uid="u2"))
     table.remove(project(version=8, uid="u1"))
     assert shown(table) == "v9"
 
 
 def test_an_object_in_deletion_is_gone_for_callers(table: Table[ProjectRecord]) -> None:
-    """Only finalizers hold it."""
+    """An object that only finalizers keep is not shown."""
     table.put(project(version=1))
     table.put(project(version=2, deletionTimestamp="2026-01-01T00:00:00Z"))
     assert shown(table) is None
@@ -64,7 +64,7 @@ def test_an_object_in_deletion_is_gone_for_callers(table: Table[ProjectRecord]) 
 
 
 def test_a_list_takes_away_what_is_not_in_it_but_nothing_newer(table: Table[ProjectRecord]) -> None:
-    """What was deleted while the watch was broken goes; what was written after the list stays."""
+    """A list removes objects deleted during the gap of a watch; objects written after the list stay."""
     table.put(project("old", 3, "u1"))
     table.put(project("written", 20, "u2"))
     table.replace([project("listed", 7, "u3")], 10)
@@ -72,7 +72,7 @@ def test_a_list_takes_away_what_is_not_in_it_but_nothing_newer(table: Table[Proj
 
 
 def test_a_list_of_one_namespace_leaves_the_others_alone(table: Table[ProjectRecord]) -> None:
-    """With HOOKWRIGHT_WATCH_NAMESPACES each namespace is listed by itself."""
+    """With HOOKWRIGHT_WATCH_NAMESPACES each namespace is listed separately."""
     table.put(project("a", 1))
     table.replace([], 10, namespace="other")
     assert shown(table) == "v1"
@@ -81,7 +81,7 @@ def test_a_list_of_one_namespace_leaves_the_others_alone(table: Table[ProjectRec
 
 
 def test_an_index_follows_every_change() -> None:
-    """A key handed over gets its id only later."""
+    """A handed over key gets its id only later."""
     keys: Table[KeyRecord] = Table("ApiKey", KeyRecord.of, {"key_id": lambda key: key.key_id})
     written: dict[str, Any] = {
         "metadata": {"namespace": "acme", "name": "ci", "uid": "u", "resourceVersion": "1"},
@@ -99,7 +99,7 @@ def test_an_index_follows_every_change() -> None:
 
 
 def test_an_unreadable_object_is_as_good_as_absent(table: Table[ProjectRecord]) -> None:
-    """It neither stops the watch nor leaves an earlier state standing."""
+    """An unreadable object neither stops the watch nor keeps an earlier state."""
     table.put(project(version=1))
     unreadable = project(version=2)
     table.put({**unreadable, "metadata": {**unreadable["metadata"], "creationTimestamp": "yesterday"}})
@@ -109,7 +109,7 @@ def test_an_unreadable_object_is_as_good_as_absent(table: Table[ProjectRecord]) 
 
 
 async def test_a_waiter_is_told_of_the_change_it_waits_for_and_gives_up_in_time(table: Table[ProjectRecord]) -> None:
-    """Waiting costs no polling, and ends."""
+    """A waiter needs no polling, and its wait is bounded."""
     waiting = asyncio.create_task(
         table.wait("acme", "a", lambda record: record is not None and record.display_name == "v2", seconds=5)
     )
