@@ -1,4 +1,4 @@
-"""Pure: objects to plan for, plans in words, and what carrying a plan out makes of them."""
+"""Pure: objects for plans, plans as text, and the result of executing a plan."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -51,26 +51,26 @@ GRACE = timedelta(seconds=30)
 
 
 def after(**duration: float) -> datetime:
-    """Return a time that lies so long after NOW."""
+    """Return a time that is this duration after NOW."""
     return NOW + timedelta(**duration)
 
 
 def metadata(name: str, **changes: Any) -> ObjectMeta:
-    """Return metadata of an object that was made at NOW."""
+    """Return metadata of an object that was created at NOW."""
     return ObjectMeta(
         name=name, namespace="acme", uid=f"uid-{name}", generation=1, resource_version="10", creation_timestamp=NOW
     ).model_copy(update=changes)
 
 
 def project(**changes: Any) -> Project:
-    """Return a Project that nobody reconciled yet."""
+    """Return a Project that was not yet reconciled."""
     return Project(metadata=metadata("billing", **changes))
 
 
 def endpoint(*, spec: Mapping[str, Any] | None = None, status: Mapping[str, Any] | None = None, **meta: Any) -> (
     WebhookEndpoint
 ):  # fmt: skip
-    """Return an endpoint that nobody reconciled yet; keywords change its metadata."""
+    """Return an endpoint that was not yet reconciled; keywords change its metadata."""
     declared = {"projectRef": {"name": "billing"}, "url": "https://example.com/", "events": ["delivered"]}
     return WebhookEndpoint.model_validate(
         {"metadata": metadata("orders", **meta), "spec": {**declared, **(spec or {})}, "status": status or {}}
@@ -78,13 +78,13 @@ def endpoint(*, spec: Mapping[str, Any] | None = None, status: Mapping[str, Any]
 
 
 def apikey(**spec: Any) -> ApiKey:
-    """Return a key that nobody reconciled yet, to be handed over for an hour; keywords change its spec."""
+    """Return a key that was not yet reconciled, to be handed over for an hour; keywords change its spec."""
     declared = {"projectRef": {"name": "billing"}, "handover": {"secretName": "ci-key", "ttl": "1h"}}
     return ApiKey.model_validate({"metadata": metadata("ci"), "spec": {**declared, **spec}})
 
 
 def signing_secret(**changes: Any) -> Secret:
-    """Return the Secret that the operator made for the endpoint."""
+    """Return the Secret that the operator created for the endpoint."""
     known = Secret(
         namespace="acme",
         name=signing_secret_name("orders"),
@@ -98,7 +98,7 @@ def signing_secret(**changes: Any) -> Secret:
 
 
 def handover_secret(**changes: Any) -> Secret:
-    """Return the Secret that the operator made for the key at NOW."""
+    """Return the Secret that the operator created for the key at NOW."""
     known = Secret(
         namespace="acme",
         name="ci-key",
@@ -112,7 +112,7 @@ def handover_secret(**changes: Any) -> Secret:
     return replace(known, **changes)
 
 
-# ------------------------------------------------------------------------------------ plans in words
+# ------------------------------------------------------------------------------------ plans as text
 
 
 def in_words(plan: Plan) -> list[str]:
@@ -121,7 +121,7 @@ def in_words(plan: Plan) -> list[str]:
 
 
 def writes(plan: Plan) -> list[Action]:
-    """Return those actions that reach the API server or the store; the rest is this process's own memory."""
+    """Return the actions that write to the API server or the store; the others change only this replica's memory."""
     kinds = (
         CreateSecret, RestoreSecret, DeleteSecret, ApplyMetadata, RemoveFinalizer, ApplyStatus, Announce,
         DiscardDeliveries,
@@ -160,12 +160,12 @@ def _sending(known: Endpoint) -> str:
     return "sends" if known.sendable else "has no secret"
 
 
-# -------------------------------------------------------------------------------- plans carried out
+# ------------------------------------------------------------------------------------ executed plans
 
 
 @dataclass(frozen=True)
 class Scene:
-    """One object and what belongs to it, as carrying out plans changes them."""
+    """One object and its dependencies, changed by executed plans."""
 
     secret: Secret | None = None
     parent: Parent | None = BILLING
@@ -199,7 +199,7 @@ class EndpointScene(Scene):
         return plan_endpoint(observed, now=now, new_secret=lambda: OTHER_SECRET)
 
     def after(self, actions: Iterable[Action]) -> "EndpointScene":
-        """Return the scene as actions leave it."""
+        """Return the scene after the actions."""
         scene = self
         for action in actions:
             if isinstance(action, Register):
@@ -215,13 +215,13 @@ class EndpointScene(Scene):
         return scene
 
     def settled(self, now: datetime = NOW) -> "EndpointScene":
-        """Return the scene as its whole plan leaves it."""
+        """Return the scene after its whole plan."""
         return replace(self.after(self.plan(now).actions), health=None, given_up=None)
 
 
 @dataclass(frozen=True)
 class ApiKeyScene(Scene):
-    """A scene with an ApiKey; it mints its keys in a fixed order."""
+    """A scene with an ApiKey; its keys have a fixed order."""
 
     key: ApiKey = field(default_factory=apikey)
     duplicate: bool = False
@@ -236,7 +236,7 @@ class ApiKeyScene(Scene):
         return plan_apikey(observed, now=now, mint=lambda: next(fresh))
 
     def after(self, actions: Iterable[Action]) -> "ApiKeyScene":
-        """Return the scene as actions leave it."""
+        """Return the scene after the actions."""
         scene = self
         for action in actions:
             if isinstance(action, ApplyStatus):
@@ -253,12 +253,12 @@ class ApiKeyScene(Scene):
         return scene
 
     def settled(self, now: datetime = NOW) -> "ApiKeyScene":
-        """Return the scene as its whole plan leaves it."""
+        """Return the scene after its whole plan."""
         return self.after(self.plan(now).actions)
 
 
 def project_after(observed: Project, plan: Plan) -> Project:
-    """Return a Project as its plan leaves it."""
+    """Return a Project after its plan."""
     for action in plan.actions:
         if isinstance(action, ApplyStatus):
             observed = observed.model_copy(update={"status": ProjectStatus.model_validate(action.status)})
@@ -313,7 +313,7 @@ def owned_by(parent: Parent) -> tuple[OwnerReference, ...]:
 
 
 def steady_endpoint(**spec: Any) -> EndpointScene:
-    """Return an endpoint with which all is well."""
+    """Return an endpoint without faults."""
     declared = endpoint(spec=spec, finalizers=(FINALIZER,), owner_references=owned_by(BILLING))
     return EndpointScene(endpoint=declared, secret=signing_secret()).settled()
 
@@ -341,5 +341,5 @@ def without_status(scene: EndpointScene) -> EndpointScene:
 
 
 def without_key_status(scene: ApiKeyScene, **kept: Any) -> ApiKeyScene:
-    """Return the scene with the key's status wiped but for what is given."""
+    """Return the scene with the key's status wiped except for the given fields."""
     return replace(scene, key=scene.key.model_copy(update={"status": ApiKeyStatus(**kept)}))

@@ -1,4 +1,4 @@
-"""What an ApiKey's plan promises."""
+"""The promises of an ApiKey's plan."""
 
 from dataclasses import replace
 
@@ -36,7 +36,7 @@ REMOVED = STEADY.settled(TTL_OVER)
 
 
 def declared(**spec: object) -> ApiKeyScene:
-    """Return a key whose digest was made elsewhere."""
+    """Return a key whose digest was created elsewhere."""
     return ApiKeyScene(
         key=ApiKey.model_validate(
             {
@@ -165,13 +165,13 @@ CASES: dict[str, tuple[ApiKeyScene, list[str]]] = {
 
 @pytest.mark.parametrize(("scene", "expected"), CASES.values(), ids=CASES.keys())
 def test_the_plan_of_a_key(scene: ApiKeyScene, expected: list[str]) -> None:
-    """Each case's name says what is promised."""
+    """The name of each case is its promise."""
     assert in_words(scene.plan()) == expected
 
 
 @pytest.mark.parametrize("scene", [case[0] for case in CASES.values()], ids=CASES.keys())
 def test_a_key_plan_carried_out_leaves_nothing_to_do(scene: ApiKeyScene) -> None:
-    """The second plan writes nothing; nor does it after whatever the clock brings was done."""
+    """The second plan writes nothing, also after each time at which the plan asked for another look."""
     assert writes(scene.settled().plan()) == []
     much_later = scene.settled().settled(after(days=400))
     assert writes(much_later.plan(after(days=400))) == []
@@ -190,7 +190,7 @@ def test_the_handover_secret_holds_the_key_that_the_status_tells_of() -> None:
 
 
 def test_the_handover_secret_goes_with_its_key() -> None:
-    """It is labelled and owned by the ApiKey, the ApiKey by its project."""
+    """The Secret is labelled and owned by the ApiKey, and the ApiKey by its project."""
     settled = NEW.settled()
     assert settled.secret is not None
     assert settled.secret.owned_by("uid-ci")
@@ -199,7 +199,7 @@ def test_the_handover_secret_goes_with_its_key() -> None:
 
 
 def test_the_handover_secret_goes_when_its_time_is_over() -> None:
-    """Not a second before; the plan asks for a look at that very moment, and the key stays usable."""
+    """The Secret is deleted exactly at its time. The plan asks for a look at that time, and the key stays usable."""
     assert STEADY.plan().again_at == TTL_OVER
     assert in_words(STEADY.plan(after(minutes=59, seconds=59))) == []
     over = STEADY.plan(TTL_OVER)
@@ -209,7 +209,7 @@ def test_the_handover_secret_goes_when_its_time_is_over() -> None:
 
 
 def test_a_secret_that_went_on_time_is_no_news() -> None:
-    """A crash between its removal and the status must not end in a warning."""
+    """A crash between its removal and the status must not cause a warning."""
     crashed = replace(STEADY, secret=None)
     assert in_words(crashed.plan(TTL_OVER)) == [USABLE]
     assert crashed.settled(TTL_OVER).told == STEADY.told
@@ -225,21 +225,21 @@ def test_a_crash_after_the_secret_was_made_keeps_the_ttl_it_was_made_with() -> N
 
 @pytest.mark.parametrize("written", [{}, {REMOVE_AT_ANNOTATION: "soon"}])
 def test_a_handover_secret_without_its_date_goes_by_the_status_or_the_age(written: dict[str, str]) -> None:
-    """A lost annotation does not keep the plaintext in the cluster for ever."""
+    """Without the annotation, the plaintext is still deleted at a bounded time."""
     secret = handover_secret(annotations=written)
     assert replace(STEADY, secret=secret).plan().again_at == TTL_OVER
     assert replace(NEW, secret=secret).plan(after(minutes=10)).again_at == TTL_OVER
 
 
 def test_an_earlier_date_on_the_secret_is_obeyed() -> None:
-    """Whoever wants the plaintext gone sooner changes one annotation."""
+    """An earlier time in the annotation deletes the plaintext earlier."""
     hurried = replace(STEADY, secret=handover_secret(annotations={REMOVE_AT_ANNOTATION: "2029-12-31T00:00:00Z"}))
     (deleted, _) = hurried.plan().actions
     assert deleted == DeleteSecret("acme", "ci-key", "uid-handover")
 
 
 def test_a_key_expires_at_its_time_and_is_looked_at_then() -> None:
-    """Whichever comes first, the end of the handover or of the key, is when the plan asks for another look."""
+    """The plan asks for another look at the end of the handover or of the key, whichever comes first."""
     soon = ApiKeyScene(key=apikey(expiresAt="2030-01-01T12:30:00Z")).settled()
     assert soon.plan().again_at == after(minutes=30)
     late = ApiKeyScene(key=apikey(expiresAt="2030-01-01T15:00:00Z")).settled()
@@ -249,7 +249,7 @@ def test_a_key_expires_at_its_time_and_is_looked_at_then() -> None:
 
 
 def test_an_expired_key_s_handover_secret_still_goes_on_time() -> None:
-    """A key that no longer opens anything is no reason to leave its plaintext lying about."""
+    """The Secret of an expired key is deleted at its time as well."""
     expired = ApiKeyScene(key=apikey(expiresAt="2030-01-01T12:30:00Z")).settled().settled(after(minutes=30))
     assert expired.plan(after(minutes=30)).again_at == TTL_OVER
     assert "DeleteSecret" in in_words(expired.plan(TTL_OVER))
@@ -263,7 +263,7 @@ def test_a_longer_expiry_makes_a_key_usable_again() -> None:
 
 
 def test_a_foreign_secret_is_looked_at_again() -> None:
-    """Nothing tells when the name becomes free; then the key is made."""
+    """No event reports a free name, so the plan looks again and then creates the key."""
     conflict = replace(NEW, secret=FOREIGN)
     assert conflict.plan().again_at == NOW + RECHECK
     healed = replace(conflict.settled(), secret=None)
@@ -271,7 +271,7 @@ def test_a_foreign_secret_is_looked_at_again() -> None:
 
 
 def test_a_declared_key_has_its_name_for_id() -> None:
-    """The plaintext was made elsewhere: only name and digest are known, and no annotation repeats them."""
+    """The plaintext was created elsewhere: only name and digest are known, and no annotation repeats them."""
     status = status_of(declared().plan())
     assert (status["keyId"], status["digest"]) == ("ci", DECLARED_DIGEST)
     assert "handover" not in status
@@ -279,7 +279,7 @@ def test_a_declared_key_has_its_name_for_id() -> None:
 
 
 def test_when_a_key_was_last_used_is_not_ours_to_write() -> None:
-    """The API writes it; a status that differs in nothing else is left alone, and an apply leaves it out."""
+    """The API writes this field; a status that differs only in it is unchanged, and an apply omits it."""
     used = STEADY.key.status.model_copy(update={"last_used_at": after(minutes=1)})
     scene = replace(STEADY, key=STEADY.key.model_copy(update={"status": used}))
     assert writes(scene.plan()) == []
@@ -288,7 +288,7 @@ def test_when_a_key_was_last_used_is_not_ours_to_write() -> None:
 
 
 def test_an_orphan_s_status_keeps_what_the_key_is() -> None:
-    """The project may come back; what was handed over still counts then."""
+    """The project may return; the handed over key then becomes valid again."""
     status = status_of(replace(STEADY, parent=None).plan())
     assert (status["keyId"], status["digest"]) == (KEY.key_id, KEY.digest)
     assert status["handover"]["state"] == "Delivered"
@@ -296,7 +296,7 @@ def test_an_orphan_s_status_keeps_what_the_key_is() -> None:
 
 @pytest.mark.parametrize("scene", [case[0] for case in CASES.values()], ids=CASES.keys())
 def test_the_plaintext_goes_into_the_secret_and_nowhere_else(scene: ApiKeyScene) -> None:
-    """No status, annotation or Event has it, nor does a plan as a log or a traceback would show it."""
+    """No status, annotation, Event, log or traceback of a plan contains the plaintext."""
     plan = scene.plan()
     assert KEY.plaintext not in repr(plan)
     for action in plan.actions:
@@ -307,7 +307,7 @@ def test_the_plaintext_goes_into_the_secret_and_nowhere_else(scene: ApiKeyScene)
 
 
 def test_the_status_of_a_duplicate_has_no_digest_and_names_no_other_tenant() -> None:
-    """The API finds nothing in it that a presented key could match."""
+    """The API finds no digest in it that could match a presented key."""
     for scene in (declared(), declared().settled(), with_key_metadata(NEW, annotations=FORGED)):
         status = status_of(replace(scene, duplicate=True).plan())
         assert not {"digest", "keyId"} & status.keys()

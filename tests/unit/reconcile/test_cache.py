@@ -1,4 +1,4 @@
-"""What the cache promises of what the watches have shown."""
+"""The promises of the cache about objects that the watches have shown."""
 
 import base64
 from typing import Any
@@ -58,12 +58,12 @@ def url_of(cache: Cache) -> str:
 
 
 def signing_secret(cache: Cache, owner: str = "uid-orders") -> Secret | None:
-    """Return what the cache tells an endpoint of its Secret."""
+    """Return the cached Secret of an endpoint."""
     return cache.secret("acme", "orders-signing", owner_uid=owner)
 
 
 def test_an_older_version_does_not_replace_a_newer_one() -> None:
-    """A watch that lags behind the answer to our own write must not bring the past back."""
+    """A watch event that is older than the answer to a write must not restore the older state."""
     cache = Cache()
     assert cache.see("WebhookEndpoint", endpoint(7, url="https://new.example/")) == ORDERS
     assert cache.see("WebhookEndpoint", endpoint(5, url="https://old.example/")) is None
@@ -73,7 +73,7 @@ def test_an_older_version_does_not_replace_a_newer_one() -> None:
 
 
 def test_what_is_known_already_is_no_news() -> None:
-    """The answer to a write and the watch show the same version, and it costs but one look."""
+    """The answer to a write and the watch show the same version, so it is reconciled once only."""
     cache = Cache()
     assert cache.see("WebhookEndpoint", endpoint(7)) == ORDERS
     assert cache.see("WebhookEndpoint", endpoint(7)) is None
@@ -82,7 +82,7 @@ def test_what_is_known_already_is_no_news() -> None:
 
 
 def test_a_foreign_secret_is_news_each_time_it_is_read() -> None:
-    """Nobody watches it, so it is forgotten with the asking; the next reading shows it again, changed or not."""
+    """A foreign Secret is not watched, so the cache forgets it after each read, and the next read shows it again."""
     cache = Cache()
     for _ in range(2):
         assert cache.see_secret(secret(8, labelled="", owned="")) is not None
@@ -99,7 +99,7 @@ def test_versions_are_compared_as_numbers() -> None:
 
 
 def test_an_object_that_is_gone_is_not_brought_back_by_an_answer_from_before() -> None:
-    """The answer to our last write may come after the watch told of the deletion."""
+    """The answer to the last write may arrive after the DELETED event."""
     cache = Cache()
     cache.see("WebhookEndpoint", endpoint(5))
     assert cache.lose("WebhookEndpoint", endpoint(8)) == ORDERS
@@ -109,7 +109,7 @@ def test_an_object_that_is_gone_is_not_brought_back_by_an_answer_from_before() -
 
 
 def test_the_deletion_of_a_predecessor_leaves_the_successor_alone() -> None:
-    """A name may be in use again before the watch tells that the old object went."""
+    """A name may be in use again before the watch reports the deletion of the old object."""
     cache = Cache()
     cache.see("WebhookEndpoint", endpoint(5))
     cache.see("WebhookEndpoint", endpoint(9, uid="uid-successor", url="https://new.example/"))
@@ -124,7 +124,7 @@ def unreadable(body: dict[str, Any], version: int) -> dict[str, Any]:
 
 
 def test_an_object_whose_metadata_cannot_be_read_is_refused_and_the_last_good_one_kept() -> None:
-    """A fault in one object is reported to the feeder of the cache, and costs nothing else."""
+    """An invalid object causes an error for the caller and changes nothing else."""
     cache = Cache()
     cache.see("WebhookEndpoint", endpoint(1))
     with pytest.raises(ValueError, match="Timestamp"):
@@ -133,7 +133,7 @@ def test_an_object_whose_metadata_cannot_be_read_is_refused_and_the_last_good_on
 
 
 def test_what_is_not_understood_of_an_object_is_known_until_it_changes_or_goes() -> None:
-    """It is counted by kind, and the object is served as far as it is understood."""
+    """The object is counted by kind, and its understood parts are used."""
     cache = Cache()
     newer = endpoint(1)
     cache.see("WebhookEndpoint", {**newer, "spec": {**newer["spec"], "events": ["delivered", "rcs_read"], "new": 1}})
@@ -148,7 +148,7 @@ def test_what_is_not_understood_of_an_object_is_known_until_it_changes_or_goes()
 
 
 def test_an_object_that_cannot_be_read_still_exists() -> None:
-    """Its deliveries wait, and are not discarded as orphaned."""
+    """Its deliveries stay pending, and are not discarded as orphans."""
     cache = Cache()
     unfit = unreadable(endpoint(1), 1)
     with pytest.raises(ValueError, match="Timestamp"):
@@ -165,7 +165,7 @@ def test_an_object_that_cannot_be_read_still_exists() -> None:
 
 
 def test_a_project_knows_its_children_whether_it_exists_or_not() -> None:
-    """Children that came first are found when their project appears, and are forgotten when they go."""
+    """Children that came first are found when their project appears, and are forgotten when they are deleted."""
     cache = Cache()
     cache.see("WebhookEndpoint", endpoint())
     cache.see("ApiKey", apikey())
@@ -187,7 +187,7 @@ def test_a_child_seen_again_is_one_child() -> None:
 
 
 def test_a_project_that_is_being_deleted_takes_no_children() -> None:
-    """Nothing new is made to belong to what is on its way out."""
+    """A Project in deletion gets no new children."""
     cache = Cache()
     assert cache.project("acme", "billing") is None
     cache.see("Project", project(1))
@@ -210,7 +210,7 @@ OWNERSHIP = {
 
 @pytest.mark.parametrize(("body", "foreign"), OWNERSHIP.values(), ids=OWNERSHIP.keys())
 def test_whose_a_secret_is(body: dict[str, Any], foreign: bool) -> None:  # noqa: FBT001 - one column of the table
-    """Label or ownerReference is enough to know ours; a foreign one's content is not shown."""
+    """A label or an ownerReference identifies an own Secret; the content of a foreign one is hidden."""
     cache = Cache()
     cache.see_secret(body)
     known = signing_secret(cache)
@@ -220,7 +220,7 @@ def test_whose_a_secret_is(body: dict[str, Any], foreign: bool) -> None:  # noqa
 
 
 def test_a_foreign_secret_is_forgotten_with_the_asking_for_it_is_not_watched() -> None:
-    """The next asker has to find out anew whether it is still there."""
+    """The next caller must read again whether it exists."""
     cache = Cache()
     cache.see_secret(secret(labelled="", owned=""))
     known = signing_secret(cache)
@@ -230,7 +230,7 @@ def test_a_foreign_secret_is_forgotten_with_the_asking_for_it_is_not_watched() -
 
 
 def test_a_secret_that_lost_its_labels_is_found_again_when_it_is_read() -> None:
-    """For a watch by label it is deleted; it stands there all the same, and a read shows it as it is."""
+    """The watch by label reports it as deleted, although it exists, and a read shows its state."""
     cache = Cache()
     cache.see_secret(secret(3))
     cache.lose_secret(secret(5, labelled=""))
@@ -242,7 +242,7 @@ def test_a_secret_that_lost_its_labels_is_found_again_when_it_is_read() -> None:
 
 
 def test_a_secret_that_an_audit_missed_is_found_again_when_it_is_read() -> None:
-    """An audit knows no version of what is gone; it counts as gone at the version last seen."""
+    """An audit does not know the version of a deletion, so it uses the last seen version."""
     cache = Cache()
     cache.see_secret(secret(5))
     cache.lose_secret({"metadata": {"name": "orders-signing", "namespace": "acme", "uid": "uid-orders-signing"}})
@@ -251,7 +251,7 @@ def test_a_secret_that_an_audit_missed_is_found_again_when_it_is_read() -> None:
 
 
 def test_a_deleted_secret_is_not_brought_back_by_an_answer_from_before() -> None:
-    """The answer to a restoration may come after the watch told of the deletion."""
+    """The answer to a restoration may arrive after the DELETED event."""
     cache = Cache()
     cache.see_secret(secret(3))
     lost = cache.lose_secret(secret(9))
@@ -272,7 +272,7 @@ def test_a_deleted_secret_is_not_brought_back_by_an_answer_from_before() -> None
     ],
 )
 def test_a_secret_leads_to_its_owner(body: dict[str, Any], owner: Key | None) -> None:
-    """By ownerReference or, where that was taken away, by label: someone must mend it."""
+    """The owner is found by ownerReference or, if that was removed, by label, because it must repair the Secret."""
     cache = Cache()
     cache.see("WebhookEndpoint", endpoint())
     seen = cache.see_secret(body)
@@ -282,7 +282,7 @@ def test_a_secret_leads_to_its_owner(body: dict[str, Any], owner: Key | None) ->
 
 @pytest.mark.parametrize("value", ["%%%", base64.b64encode(b"\xff\xfe").decode()])
 def test_what_is_no_text_counts_as_empty(value: str) -> None:
-    """The plan reports an empty field; the cache does not fall over a binary one."""
+    """The plan reports an empty field; a binary field causes no error in the cache."""
     cache = Cache()
     cache.see_secret({**secret(), "data": {"secret": value}})
     known = signing_secret(cache)
@@ -291,7 +291,7 @@ def test_what_is_no_text_counts_as_empty(value: str) -> None:
 
 
 def test_names_tell_what_exists_by_kind() -> None:
-    """For an audit: name and uid of every object, of Secrets where no kind is given."""
+    """An audit needs name and uid of every object, or of the Secrets if no kind is given."""
     cache = Cache()
     cache.see("Project", project())
     cache.see("WebhookEndpoint", endpoint())
@@ -303,7 +303,7 @@ def test_names_tell_what_exists_by_kind() -> None:
 
 
 def test_what_was_ever_shown_is_known_be_it_gone_or_unfit() -> None:
-    """At the start the operator waits until everything that exists was shown to it, and these have been."""
+    """The operator waits at its start until it has seen every object; deleted objects count as seen."""
     cache = Cache()
     assert not cache.knows("uid-orders")
     cache.see("WebhookEndpoint", endpoint())
@@ -316,7 +316,7 @@ def test_what_was_ever_shown_is_known_be_it_gone_or_unfit() -> None:
 
 
 def test_the_dead_are_remembered_in_bounded_number() -> None:
-    """Years of deletions do not fill the memory."""
+    """Deletions do not fill the memory."""
     cache = Cache()
     for number in range(5000):
         cache.lose("WebhookEndpoint", endpoint(number + 1, name=f"e{number}", uid=f"uid-{number}"))
@@ -325,13 +325,13 @@ def test_the_dead_are_remembered_in_bounded_number() -> None:
 
 
 def labelled(number: int, version: int = 1) -> dict[str, Any]:
-    """Return a Secret with our label that nobody asked for."""
+    """Return a Secret with Hookwright's label that no object needs."""
     name = f"s{number}"
     return {"metadata": meta(name, version, labels=ours("uid-nobody")), "data": {"secret": "YQ=="}}
 
 
 def test_of_many_labelled_secrets_a_namespace_has_a_bounded_number_in_whole() -> None:
-    """The others are known by name; one that is read for its owner is kept in whole, also when it changes."""
+    """The other Secrets are known by name; one that is read for its owner is kept completely, also after changes."""
     cache = Cache()
     for number in range(WHOLE_SECRETS + 5):
         cache.see_secret(labelled(number))
@@ -351,7 +351,7 @@ def test_of_many_labelled_secrets_a_namespace_has_a_bounded_number_in_whole() ->
 
 
 def test_a_deleted_secret_makes_room_for_another_in_whole() -> None:
-    """The number counts those that exist."""
+    """The number counts existing objects."""
     cache = Cache()
     for number in range(WHOLE_SECRETS):
         cache.see_secret(labelled(number))

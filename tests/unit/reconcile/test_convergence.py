@@ -37,7 +37,7 @@ TIMES = st.integers(0, 7200).map(lambda seconds: NOW + timedelta(seconds=seconds
 
 @st.composite
 def secrets(draw: st.DrawFn, made: Secret, field: str) -> Secret | None:
-    """A Secret as people may have left it: gone, foreign, tampered with, stripped of what the operator put on it."""
+    """Return a Secret in any state: deleted, foreign, changed, or without the operator's metadata."""
     changes: dict[str, Any] = {}
     if draw(st.booleans()):
         changes["labels"] = draw(LABELS)
@@ -50,7 +50,7 @@ def secrets(draw: st.DrawFn, made: Secret, field: str) -> Secret | None:
 
 @st.composite
 def endpoints(draw: st.DrawFn) -> EndpointScene:
-    """An endpoint in any state that people and crashes can bring about."""
+    """Return an endpoint in any state that users and crashes can cause."""
     scene = steady_endpoint(suspend=draw(st.booleans()), url=draw(st.sampled_from(["http://a/", "https://a/"])))
     if draw(st.booleans()):
         scene = without_status(scene)
@@ -71,7 +71,7 @@ def endpoints(draw: st.DrawFn) -> EndpointScene:
 
 @st.composite
 def keys(draw: st.DrawFn) -> ApiKeyScene:
-    """A key in any state that people and crashes can bring about."""
+    """Return a key in any state that users and crashes can cause."""
     expires_at = draw(st.sampled_from([None, "2030-01-01T12:10:00Z", "2030-01-01T14:00:00Z"]))
     scene = steady_apikey(**({"expiresAt": expires_at} if expires_at else {}))
     if draw(st.booleans()):
@@ -87,13 +87,13 @@ def keys(draw: st.DrawFn) -> ApiKeyScene:
 
 @given(endpoints(), TIMES)
 def test_an_endpoint_s_second_plan_writes_nothing(scene: EndpointScene, now: datetime) -> None:
-    """Whatever was the case, one plan mends it."""
+    """One plan repairs every state."""
     assert writes(scene.settled(now).plan(now)) == []
 
 
 @given(keys(), TIMES)
 def test_a_key_s_second_plan_writes_nothing(scene: ApiKeyScene, now: datetime) -> None:
-    """Whatever was the case, one plan mends it."""
+    """One plan repairs every state."""
     assert writes(scene.settled(now).plan(now)) == []
 
 
@@ -101,7 +101,7 @@ def test_a_key_s_second_plan_writes_nothing(scene: ApiKeyScene, now: datetime) -
 def test_a_crash_within_an_endpoint_s_plan_changes_nothing_about_the_end(
     scene: EndpointScene, now: datetime, done: int
 ) -> None:
-    """The plan made after a restart completes the one that was cut short; at most the warnings differ."""
+    """The plan after a restart completes the interrupted plan; at most the warnings differ."""
     crashed = scene.after(scene.plan(now).actions[:done])
     recovered = crashed.settled(now)
     straight = scene.settled(now)
@@ -114,9 +114,9 @@ def test_a_crash_within_an_endpoint_s_plan_changes_nothing_about_the_end(
 def test_a_crash_within_a_key_s_plan_changes_nothing_about_the_end(
     scene: ApiKeyScene, now: datetime, done: int
 ) -> None:
-    """No second key is made, and the status says the same of it.
+    """No second key is created, and the status shows the same key.
 
-    Only when the Secret was to go may be forgotten, where it is gone and the status was lost before.
+    Only the removal time may be lost, if the Secret is deleted and the status was lost before.
     """
     recovered = scene.after(scene.plan(now).actions[:done]).settled(now)
     straight = scene.settled(now)
@@ -133,7 +133,7 @@ def _told(scene: ApiKeyScene) -> tuple[object, ...]:
 
 @given(endpoints(), TIMES)
 def test_a_signing_secret_that_is_there_is_never_replaced(scene: EndpointScene, now: datetime) -> None:
-    """Receivers rely on it: mending labels, owners or a status never makes a new one."""
+    """The repair of labels, owners or a status never creates a new secret, because receivers use the old one."""
     replacing = [action for action in scene.plan(now).actions if isinstance(action, CreateSecret | DeleteSecret)]
     assert replacing == [] or (scene.secret is None and scene.parent is not None)
     assert len(replacing) <= 1
@@ -141,7 +141,7 @@ def test_a_signing_secret_that_is_there_is_never_replaced(scene: EndpointScene, 
 
 @given(keys(), TIMES)
 def test_what_a_key_is_never_changes(scene: ApiKeyScene, now: datetime) -> None:
-    """As long as status or annotations remember a key, it stays that key."""
+    """A key keeps its identity as long as the status or annotations have it."""
     remembered = scene.key.status.digest or scene.key.metadata.annotations.get("hookwright.dev/digest")
     settled = scene.settled(now)
     if remembered is not None:
@@ -153,7 +153,7 @@ def test_what_a_key_is_never_changes(scene: ApiKeyScene, now: datetime) -> None:
 
 @given(keys(), TIMES)
 def test_no_plaintext_outlives_its_time(scene: ApiKeyScene, now: datetime) -> None:
-    """Once the handover's time is over, a Secret of ours with the key in it is gone, expired or not."""
+    """After the handover's time, no Secret of the operator contains the key, expired or not."""
     much_later = scene.settled(now).settled(after(days=1))
     left = much_later.secret
     if left is not None and not left.foreign and much_later.parent is not None:
@@ -162,7 +162,7 @@ def test_no_plaintext_outlives_its_time(scene: ApiKeyScene, now: datetime) -> No
 
 @given(endpoints(), TIMES)
 def test_only_a_registered_endpoint_with_a_finalizer_can_owe_deliveries(scene: EndpointScene, now: datetime) -> None:
-    """Whatever the plan: an endpoint that may send has the finalizer by which its deletion is noticed."""
+    """In every plan, an endpoint that may send has the finalizer that delays its deletion."""
     settled = scene.settled(now)
     assert settled.registered is not None
     if settled.registered.sendable:
@@ -171,7 +171,7 @@ def test_only_a_registered_endpoint_with_a_finalizer_can_owe_deliveries(scene: E
 
 @given(endpoints(), TIMES, st.integers(0, 60))
 def test_a_deleted_endpoint_always_goes(scene: EndpointScene, now: datetime, seconds: int) -> None:
-    """Whatever state it is in, carrying out its plan takes our finalizer away and leaves those of others."""
+    """In every state, the plan removes Hookwright's finalizer and keeps those of others."""
     deleted = with_metadata(scene, deletion_timestamp=now - timedelta(seconds=seconds))
     before = deleted.endpoint.metadata.finalizers
     left = deleted.settled(now).endpoint.metadata.finalizers

@@ -1,4 +1,4 @@
-"""What a WebhookEndpoint's plan promises."""
+"""The promises of a WebhookEndpoint's plan."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -49,7 +49,7 @@ DELETED = with_metadata(STEADY, deletion_timestamp=NOW)
 
 
 def health(code: int, *, error: str = "", attempted: datetime | None = NOW, limited_to: int | None = None) -> Health:
-    """Return what deliveries have shown."""
+    """Return the delivery health of an endpoint."""
     counts = DeliveryCounts(delivered=3, failed=0, last_attempt_time=attempted, last_status_code=code)
     return Health(counts, error, limited_to=limited_to)
 
@@ -229,13 +229,13 @@ CASES: dict[str, tuple[EndpointScene, list[str]]] = {
 
 @pytest.mark.parametrize(("scene", "expected"), CASES.values(), ids=CASES.keys())
 def test_the_plan_of_an_endpoint(scene: EndpointScene, expected: list[str]) -> None:
-    """Each case's name says what is promised."""
+    """The name of each case is its promise."""
     assert in_words(scene.plan()) == expected
 
 
 @pytest.mark.parametrize("scene", [case[0] for case in CASES.values()], ids=CASES.keys())
 def test_an_endpoint_plan_carried_out_leaves_nothing_to_do(scene: EndpointScene) -> None:
-    """The second plan writes nothing, however long after; a deleted endpoint is gone by then."""
+    """The second plan writes nothing at any later time; a deleted endpoint is gone by then."""
     settled = scene.settled()
     if settled.endpoint.metadata.deletion_timestamp is None:
         assert writes(settled.plan()) == []
@@ -243,7 +243,7 @@ def test_an_endpoint_plan_carried_out_leaves_nothing_to_do(scene: EndpointScene)
 
 
 def test_what_is_made_for_an_endpoint_goes_with_it() -> None:
-    """The Secret is labelled and owned by the endpoint, the endpoint by its project, and a finalizer stands first."""
+    """The endpoint owns the Secret, the project owns the endpoint, and the first action sets the finalizer."""
     applied, created, *_ = NEW.plan().actions
     assert isinstance(applied, ApplyMetadata)
     assert applied.finalizers == (FINALIZER,)
@@ -259,7 +259,7 @@ def test_what_is_made_for_an_endpoint_goes_with_it() -> None:
 
 
 def test_restoring_a_secret_leaves_its_content_and_name_alone() -> None:
-    """A lost label is no reason for a new secret."""
+    """A lost label does not cause a new secret."""
     scene = replace(STEADY, secret=signing_secret(labels={}, owner_references=(), owner_uid=""))
     (restored,) = [action for action in scene.plan().actions if isinstance(action, RestoreSecret)]
     assert restored.secret.fields == {"secret": SIGNING_SECRET}
@@ -268,7 +268,7 @@ def test_restoring_a_secret_leaves_its_content_and_name_alone() -> None:
 
 
 def test_an_endpoint_is_known_to_delivery_as_it_is_declared() -> None:
-    """Nothing of the spec is lost on the way into the registry."""
+    """The registry has every field of the spec."""
     spec = {
         "url": "https://example.com/in",
         "events": ["bounced", "delivered"],
@@ -288,7 +288,7 @@ def test_an_endpoint_is_known_to_delivery_as_it_is_declared() -> None:
 
 
 def test_neither_a_foreign_nor_an_invalid_secret_is_signed_with() -> None:
-    """What the operator did not make, or cannot use, never gets near a signature."""
+    """A foreign or unusable secret never signs a delivery."""
     for secret in (
         signing_secret(foreign=True),
         signing_secret(fields={"secret": "nonsense", "previous": "nonsense too"}),
@@ -300,7 +300,7 @@ def test_neither_a_foreign_nor_an_invalid_secret_is_signed_with() -> None:
 
 
 def test_a_foreign_secret_is_looked_at_again_and_nothing_else_is() -> None:
-    """Nothing tells when the name becomes free, so it is looked at again by the clock."""
+    """No event reports a free name, so the plan looks again after a time."""
     conflict = replace(STEADY, secret=signing_secret(foreign=True))
     assert conflict.plan().again_at == NOW + RECHECK
     assert STEADY.plan().again_at is None
@@ -317,12 +317,12 @@ def test_a_foreign_secret_is_looked_at_again_and_nothing_else_is() -> None:
     ],
 )
 def test_a_condition_says_what_to_do(scene: EndpointScene, told: str) -> None:
-    """Whoever reads kubectl describe knows the next step."""
+    """The message names the next step for the user."""
     assert told in status_of(scene.plan())["conditions"][0]["message"]
 
 
 def test_a_wiped_status_tells_again_where_the_secret_is() -> None:
-    """The signing secret's place, the generation and both conditions are all there again."""
+    """The status has the name of the Secret, the generation and both conditions again."""
     status = status_of(without_status(STEADY).plan())
     assert status["signingSecretRef"] == {"name": "orders-signing", "key": "secret"}
     assert status["observedGeneration"] == 1
@@ -330,13 +330,13 @@ def test_a_wiped_status_tells_again_where_the_secret_is() -> None:
 
 
 def test_an_orphan_does_not_claim_to_have_a_secret() -> None:
-    """No project, no Secret: the status must not point to one; one that was made before is still named."""
+    """Without a project the status names no new Secret, but it still names one that was created before."""
     assert "signingSecretRef" not in status_of(replace(NEW, parent=None).plan())
     assert status_of(replace(STEADY, parent=None).plan())["signingSecretRef"]["name"] == "orders-signing"
 
 
 def test_somebody_else_s_secret_is_not_claimed() -> None:
-    """While the name is taken the status points to no Secret, so that the first one made later is no second one."""
+    """While the name is in use the status names no Secret, so that the first own one is not reported as recreated."""
     conflict = replace(NEW, secret=signing_secret(foreign=True))
     assert "signingSecretRef" not in status_of(conflict.plan())
     healed = replace(conflict.settled(), secret=None)
@@ -345,7 +345,7 @@ def test_somebody_else_s_secret_is_not_claimed() -> None:
 
 
 def test_counts_stay_in_the_status_until_new_ones_come() -> None:
-    """A change of the spec does not set the counts back."""
+    """A change of the spec does not reset the counts."""
     counted = replace(STEADY, health=health(200)).settled()
     status = status_of(with_metadata(counted, generation=2).plan())
     assert status["deliveries"]["delivered"] == 3
@@ -355,7 +355,7 @@ def test_counts_stay_in_the_status_until_new_ones_come() -> None:
 
 @pytest.mark.parametrize(("failures", "told"), [(1, "1 delivery failed"), (12, "12 deliveries failed")])
 def test_the_event_of_given_up_deliveries_says_how_many_and_why(failures: int, told: str) -> None:
-    """One Event for many, with the last error; also after the health that told of them was published."""
+    """One Event reports many failed deliveries with the last error, also after the health was published."""
     scene = replace(STEADY, given_up=GivenUp(failures, "500 Internal Server Error", NOW - GRACE))
     (event,) = [action for action in scene.plan().actions if isinstance(action, Announce)]
     assert told in event.message
@@ -364,13 +364,13 @@ def test_the_event_of_given_up_deliveries_says_how_many_and_why(failures: int, t
 
 
 def test_an_endpoint_is_removed_at_the_version_that_was_seen() -> None:
-    """A finalizer that somebody adds meanwhile is not overwritten."""
+    """A finalizer that another client adds at the same time is not overwritten."""
     (removed,) = [action for action in DELETED.plan().actions if isinstance(action, RemoveFinalizer)]
     assert removed.resource_version == DELETED.endpoint.metadata.resource_version
 
 
 def test_the_name_of_a_signing_secret_fits_whatever_the_endpoint_is_called() -> None:
-    """253 characters at most, different for different endpoints, and no dot or hyphen before the hash."""
+    """A name has at most 253 characters, differs between endpoints, and has no dot or hyphen before the hash."""
     longest = ["a" * 253, "a" * 252 + "b", "a" * 231 + "." + "a" * 21]
     names = [signing_secret_name(name) for name in longest]
     assert signing_secret_name("orders") == "orders-signing"
@@ -400,14 +400,14 @@ def test_what_a_signing_secret_is(text: str, valid: bool) -> None:  # noqa: FBT0
 
 @pytest.mark.parametrize("change", [without_status, lambda scene: replace(scene, secret=None)])
 def test_no_secret_is_ever_written_into_a_status_or_an_event(change: Callable[[EndpointScene], EndpointScene]) -> None:
-    """A plan's text, as a log or a traceback would show it, holds no secret."""
+    """The text of a plan in a log or a traceback contains no secret."""
     shown = repr(change(STEADY).plan())
     assert SIGNING_SECRET not in shown
     assert OTHER_SECRET not in shown
 
 
 def test_the_condition_names_what_is_not_understood() -> None:
-    """The field, what is wrong with it, and what becomes of the deliveries."""
+    """The message names the field, its fault, and the effect on deliveries."""
     unsupported = Unsupported(("spec.priority",), ("rcs_read",), ("spec.timeout (must be a duration)",))
     ready = status_of(replace(STEADY, unsupported=unsupported).plan())["conditions"][0]
     assert ready["message"] == (

@@ -1,4 +1,4 @@
-"""What a process does that does not lead: it knows what there is, and writes nothing to the cluster."""
+"""Reconciling in a replica that is not the leader: it updates its registry and writes nothing to the cluster."""
 
 import base64
 
@@ -16,7 +16,7 @@ SECOND = "whsec_" + base64.b64encode(b"2" * 32).decode()
 
 @pytest.fixture
 def stage() -> Stage:
-    """A project, in a process that does not lead."""
+    """Return a stage with a project, in a replica that does not lead."""
     stage = Stage()
     stage.world.leads = lambda: False
     return stage
@@ -28,20 +28,20 @@ def shows_secret(stage: Stage, version: int, text: str) -> None:
 
 
 def known_secrets(stage: Stage) -> tuple[str, ...] | None:
-    """Return what an attempt would be signed with, None where the endpoint is not known."""
+    """Return the secrets that sign an attempt, None if the endpoint is unknown."""
     known = stage.registry.get("uid-orders")
     return known.secrets if known else None
 
 
 async def test_a_project_takes_events_and_nothing_is_asked(stage: Stage) -> None:
-    """Projects are known as they are to the leader."""
+    """A follower knows the same projects as the leader."""
     await stage.world.reconcile(PROJECT)
     assert stage.registry.has_project("acme", "billing")
     assert stage.server.asked == []
 
 
 async def test_an_endpoint_is_known_before_its_secret_is_made_and_signs_with_no_other(stage: Stage) -> None:
-    """No event passes it by, and nothing goes out until the leader's Secret is seen."""
+    """The endpoint gets its events, and no delivery is sent until the watch shows the leader's Secret."""
     stage.cache.see("WebhookEndpoint", endpoint(1))
     await stage.world.reconcile(ORDERS)
     assert known_secrets(stage) == ()
@@ -53,7 +53,7 @@ async def test_an_endpoint_is_known_before_its_secret_is_made_and_signs_with_no_
 
 
 async def test_a_rotation_is_the_leaders_and_its_result_is_taken_over(stage: Stage) -> None:
-    """Until the new secret is in the cluster the old one signs."""
+    """The old secret signs until the new one is in the cluster."""
     stage.sees(1)
     shows_secret(stage, 2, FIRST)
     await stage.world.reconcile(ORDERS)
@@ -67,7 +67,7 @@ async def test_a_rotation_is_the_leaders_and_its_result_is_taken_over(stage: Sta
 
 
 async def test_a_secret_that_vanished_is_not_looked_for(stage: Stage) -> None:
-    """The leader reads it, and mends it; until then deliveries wait."""
+    """The leader reads and repairs it; until then deliveries stay pending."""
     stage.sees(1)
     shows_secret(stage, 2, FIRST)
     await stage.world.reconcile(ORDERS)
@@ -81,7 +81,7 @@ async def test_a_secret_that_vanished_is_not_looked_for(stage: Stage) -> None:
 
 
 async def test_a_deletion_is_followed_and_the_finalizer_left_to_the_leader(stage: Stage) -> None:
-    """Nothing is sent from then on; what came in until this process knew is discarded once the object is gone."""
+    """Nothing more is sent, and deliveries accepted before are discarded after the object is gone."""
     stage.sees(1)
     shows_secret(stage, 2, FIRST)
     await stage.world.reconcile(ORDERS)
@@ -96,7 +96,7 @@ async def test_a_deletion_is_followed_and_the_finalizer_left_to_the_leader(stage
 
 
 async def test_what_was_to_be_published_when_the_lead_was_lost_is_not_kept(stage: Stage) -> None:
-    """The next leader compares counts; old ones must not be written when this process leads again."""
+    """The next leader compares counts; this replica must not write old ones when it leads again."""
     stage.sees(1)
     stage.world.health["uid-orders"] = Health(DeliveryCounts(delivered=1))
     await stage.world.reconcile(ORDERS)
@@ -105,7 +105,7 @@ async def test_what_was_to_be_published_when_the_lead_was_lost_is_not_kept(stage
 
 
 async def test_a_leader_that_has_rivals_writes_only_over_what_it_knows() -> None:
-    """A status or metadata that somebody wrote since is not overwritten, whoever was paused in between."""
+    """A status or metadata that another client has written since is not overwritten, even after a pause."""
     stage = Stage()
     stage.world.rivalled = True
     stage.cache.see("WebhookEndpoint", endpoint(7))

@@ -1,4 +1,4 @@
-"""What a Project's plan promises."""
+"""The promises of a Project's plan."""
 
 import pytest
 from hypothesis import given
@@ -12,7 +12,7 @@ from hookwright_operator.reconcile.project import ObservedProject, plan_project
 
 
 def plan(observed: Project, *, keys: int = 1, endpoints: int = 2) -> Plan:
-    """Return the plan for a project with so many children."""
+    """Return the plan for a project with this number of children."""
     return plan_project(ObservedProject(observed, keys, endpoints), now=NOW)
 
 
@@ -45,7 +45,7 @@ CASES = {
 
 @pytest.mark.parametrize(("made", "expected"), CASES.values(), ids=CASES.keys())
 def test_the_plan_of_a_project(made: Plan, expected: list[str]) -> None:
-    """Each case's name says what is promised."""
+    """The name of each case is its promise."""
     assert in_words(made) == expected
 
 
@@ -69,14 +69,14 @@ def test_the_status_of_a_project_is_what_kubectl_shows() -> None:
 
 
 def test_a_condition_that_stays_keeps_its_transition_time() -> None:
-    """Counts may change at any time; since when the project is ready does not."""
+    """A change of counts does not change the time since which the project is ready."""
     later = plan_project(ObservedProject(STEADY, 9, 9), now=after(hours=1))
     assert status_of(later)["conditions"][0]["lastTransitionTime"] == "2030-01-01T12:00:00Z"
 
 
 @given(st.integers(0, 5), st.integers(0, 5), st.integers(0, 3))
 def test_a_project_plan_carried_out_leaves_nothing_to_do(keys: int, endpoints: int, generation: int) -> None:
-    """Whatever is observed, the second plan writes nothing."""
+    """The second plan writes nothing in every state."""
     observed = project(generation=generation)
     first = plan(observed, keys=keys, endpoints=endpoints)
     assert [type(action) for action in writes(first)] == [ApplyStatus]
@@ -84,7 +84,7 @@ def test_a_project_plan_carried_out_leaves_nothing_to_do(keys: int, endpoints: i
 
 
 def test_a_project_that_is_not_understood_accepts_events_and_says_so() -> None:
-    """Refusing its events would lose them."""
+    """A refusal would lose its events."""
     strange = Unsupported(faults=("spec.displayName (must be text)",))
     planned = plan_project(ObservedProject(project(), 0, 0, strange), now=NOW)
     assert OpenProject("acme", "billing") in planned.actions

@@ -1,4 +1,4 @@
-"""What the work queue promises: coalescing, one turn a key at a time, and retries."""
+"""The promises of the work queue: coalescing, one reconcile of a key at a time, and retries."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -17,7 +17,7 @@ A, B = (Key("WebhookEndpoint", "acme", name) for name in "ab")
 
 
 class Work:
-    """Reconciles by taking note, and by waiting where it is held."""
+    """A reconciler that records its calls, and waits while the test holds it."""
 
     def __init__(self) -> None:
         self.turns: list[Key] = []
@@ -28,7 +28,7 @@ class Work:
         self.answer: Callable[[Key], float | None] = lambda _: None
 
     async def __call__(self, key: Key) -> float | None:
-        """Take a turn; two of one key at once are a fault."""
+        """Reconcile a key; two concurrent calls for one key are a fault."""
         assert key not in self.under_way, "two turns of one key at once"
         self.under_way.add(key)
         self.turns.append(key)
@@ -42,7 +42,7 @@ class Work:
 
 @asynccontextmanager
 async def running(work: Work, workers: int = 4) -> AsyncIterator[WorkQueue]:
-    """Run a queue."""
+    """Run a queue inside the context."""
     queue = WorkQueue(work, workers=workers)
     task = asyncio.create_task(queue.run())
     try:
@@ -53,20 +53,20 @@ async def running(work: Work, workers: int = 4) -> AsyncIterator[WorkQueue]:
 
 
 async def until(true: Callable[[], bool], within: float = PATIENCE) -> None:
-    """Poll until something holds."""
+    """Poll until a condition is true."""
     async with asyncio.timeout(within):
-        while not true():  # noqa: ASYNC110 - many conditions, none of which tells of itself
+        while not true():  # noqa: ASYNC110 - many conditions, none of which has an event
             await asyncio.sleep(0.002)
 
 
 async def settle(awaitable: Awaitable[None]) -> None:
-    """Wait for an end, with a deadline."""
+    """Await an end, with a deadline."""
     async with asyncio.timeout(PATIENCE):
         await awaitable
 
 
 async def test_a_key_added_many_times_gets_one_turn() -> None:
-    """It does not matter how often or why something is added before its turn comes."""
+    """The number and the causes of additions do not matter before the key is reconciled."""
     work = Work()
     queue = WorkQueue(work)
     for _ in range(10):
@@ -79,7 +79,7 @@ async def test_a_key_added_many_times_gets_one_turn() -> None:
 
 
 async def test_a_change_during_a_turn_gets_one_more_turn_afterwards() -> None:
-    """What a turn has read may be old by its end; however many changes came meanwhile, one more turn sees all."""
+    """The data of a running reconcile may be old, so one more reconcile sees all changes made since."""
     work = Work()
     async with running(work) as queue:
         work.gate.clear()
@@ -106,7 +106,7 @@ async def test_a_key_that_takes_its_time_does_not_hold_up_others() -> None:
 
 
 async def test_settled_waits_for_what_is_under_way_but_not_for_what_waits_for_its_time() -> None:
-    """A key that is due in an hour is no reason to be unready."""
+    """A key that is due in an hour does not delay readiness."""
     work = Work()
     async with running(work) as queue:
         work.answer = lambda _: 3600.0
@@ -122,7 +122,7 @@ async def test_settled_waits_for_what_is_under_way_but_not_for_what_waits_for_it
 
 
 async def test_a_turn_can_ask_for_another_after_a_time() -> None:
-    """The answer of a turn is after how many seconds to look again."""
+    """A reconcile returns the seconds until the next one."""
     work = Work()
     async with running(work) as queue:
         work.answer = lambda _: 0.05 if len(work.turns) < 3 else None
@@ -132,7 +132,7 @@ async def test_a_turn_can_ask_for_another_after_a_time() -> None:
 
 
 async def test_a_delay_is_shortened_by_whoever_asks_sooner_and_never_lengthened() -> None:
-    """The soonest of all wishes counts, and is then fulfilled once."""
+    """The earliest of all requested times counts, and causes one reconcile."""
     work = Work()
     async with running(work) as queue:
         queue.add(A, 0.08)
@@ -149,12 +149,12 @@ async def test_a_delay_is_shortened_by_whoever_asks_sooner_and_never_lengthened(
 
 
 @pytest.mark.parametrize(
-    "error", [KubeUnavailable("away"), StoreUnavailable("locked"), RuntimeError("a fault of ours")]
+    "error", [KubeUnavailable("away"), StoreUnavailable("locked"), RuntimeError("an internal error")]
 )
 async def test_a_failed_turn_is_tried_again_with_growing_delays(
     error: Exception, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whatever went wrong, the key gets its turn again; after a success the delays begin anew."""
+    """Every failure causes a retry; after a success the delays begin again."""
     monkeypatch.setattr(module, "_FIRST_BACKOFF", 0.02)
     work = Work()
 
@@ -174,7 +174,7 @@ async def test_a_failed_turn_is_tried_again_with_growing_delays(
 
 
 async def test_backoff_has_a_longest_delay(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An API server that was away for a day is noticed within a minute of its return."""
+    """The retry delay never exceeds a minute, even after an outage of a day."""
     monkeypatch.setattr(module, "_FIRST_BACKOFF", 0.001)
     monkeypatch.setattr(module, "_LONGEST_BACKOFF", 0.004)
     work = Work()
@@ -193,7 +193,7 @@ async def test_backoff_has_a_longest_delay(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 async def test_a_change_does_not_wait_for_a_failed_turn_s_delay(monkeypatch: pytest.MonkeyPatch) -> None:
-    """News about a key may be what mends it."""
+    """A change of the key may be its repair, so it is reconciled at once."""
     monkeypatch.setattr(module, "_FIRST_BACKOFF", 3600.0)
     monkeypatch.setattr(module, "_LONGEST_BACKOFF", 3600.0)
     work = Work()
@@ -211,7 +211,7 @@ async def test_a_change_does_not_wait_for_a_failed_turn_s_delay(monkeypatch: pyt
 
 
 async def test_many_keys_are_worked_off_by_few_workers() -> None:
-    """Each gets its turn, no matter how many there are."""
+    """Every key is reconciled, independent of their number."""
     work = Work()
     async with running(work, workers=2) as queue:
         keys = [Key("ApiKey", "acme", str(number)) for number in range(500)]

@@ -1,4 +1,4 @@
-"""What the Reachable condition promises: it follows the last attempt, and nothing else."""
+"""The promise of the Reachable condition: it follows the last attempt only."""
 
 from dataclasses import replace
 
@@ -72,7 +72,7 @@ REACHABLE: dict[str, tuple[EndpointScene, str, str]] = {
 
 @pytest.mark.parametrize(("scene", "status", "message"), REACHABLE.values(), ids=REACHABLE.keys())
 def test_reachable_follows_the_last_attempt(scene: EndpointScene, status: str, message: str) -> None:
-    """Each case's name says what is promised."""
+    """The name of each case is its promise."""
     reachable = status_of(scene.plan())["conditions"][1]
     assert (reachable["status"], reachable["message"]) == (status, message)
 

@@ -26,13 +26,13 @@ FIRST = signing_secret(fields={"secret": made(1)}, annotations={ROTATION_ANNOTAT
 
 
 def asking(rotation: int, *, overlap: str = "24h", annotation: str = "") -> WebhookEndpoint:
-    """Return an endpoint that asks for a rotation."""
+    """Return an endpoint that requests a rotation."""
     marks = {ROTATE_ANNOTATION: annotation} if annotation else {}
     return endpoint(spec={"signing": {"rotation": rotation, "overlap": overlap}}, annotations=marks)
 
 
 def rotated(secret: Secret, asked: WebhookEndpoint, now: datetime, new: int) -> Secret:
-    """Return the Secret as the plan's actions leave it."""
+    """Return the Secret after the plan's actions."""
     for action in plan_signing(asked, secret, now=now, new_secret=lambda: made(new)).actions:
         if isinstance(action, UpdateSecret):
             assert not set(action.gone) & set(action.secret.fields)
@@ -41,13 +41,13 @@ def rotated(secret: Secret, asked: WebhookEndpoint, now: datetime, new: int) -> 
 
 
 def test_nothing_is_done_while_no_rotation_is_asked_for() -> None:
-    """A plan for a Secret that is as it should be has no action."""
+    """A correct Secret needs no action."""
     assert plan_signing(asking(0), FIRST, now=NOW, new_secret=lambda: made(2)).actions == ()
 
 
 @pytest.mark.parametrize("asked", [asking(1), asking(0, annotation="please")], ids=["spec", "annotation"])
 def test_a_rotation_makes_a_new_secret_and_the_old_one_signs_beside_it(asked: WebhookEndpoint) -> None:
-    """Raising spec.signing.rotation, or a new value of the annotation, rotates once and says so."""
+    """An increase of spec.signing.rotation, or a new value of the annotation, causes one rotation and one Event."""
     plan = plan_signing(asked, FIRST, now=NOW, new_secret=lambda: made(2))
     second = rotated(FIRST, asked, NOW, 2)
     assert signing_secrets(second, now=NOW) == [made(2), made(1)]
@@ -57,7 +57,7 @@ def test_a_rotation_makes_a_new_secret_and_the_old_one_signs_beside_it(asked: We
 
 
 def test_the_old_secret_stops_signing_when_its_overlap_ends() -> None:
-    """Signing stops at that very time, and the field goes with the next plan."""
+    """Signing stops exactly at the end of the overlap, and the next plan removes the field."""
     asked = asking(1, overlap="1h")
     second = rotated(FIRST, asked, NOW, 2)
     assert signing_secrets(second, now=after(minutes=59)) == [made(2), made(1)]
@@ -66,7 +66,7 @@ def test_the_old_secret_stops_signing_when_its_overlap_ends() -> None:
 
 
 def test_a_second_rotation_does_not_cut_the_first_ones_overlap_short() -> None:
-    """Twice in a row: all three sign, and each old one ends at its own time."""
+    """After two rotations three secrets sign, and each old one ends at its own time."""
     second = rotated(FIRST, asking(1, overlap="2h"), NOW, 2)
     third = rotated(second, asking(2, overlap="2h"), after(hours=1), 3)
     assert signing_secrets(third, now=after(hours=1)) == [made(3), made(2), made(1)]
@@ -75,7 +75,7 @@ def test_a_second_rotation_does_not_cut_the_first_ones_overlap_short() -> None:
 
 
 def test_no_more_than_three_old_secrets_are_kept() -> None:
-    """The oldest falls out, so that headers stay bounded."""
+    """The oldest secret is dropped, so that headers stay bounded."""
     secret = FIRST
     for number in range(2, 8):
         secret = rotated(secret, asking(number), after(minutes=number), number)
@@ -83,18 +83,18 @@ def test_no_more_than_three_old_secrets_are_kept() -> None:
 
 
 def test_an_overlap_of_nothing_ends_the_old_secret_at_once() -> None:
-    """After a leak, overlap 0s rotates without the old secret signing on."""
+    """An overlap of 0s, as after a leak, ends the old secret immediately."""
     second = rotated(FIRST, asking(1, overlap="0s"), NOW, 2)
     assert dict(second.fields) == {"secret": made(2)}
 
 
 def test_a_secret_from_before_rotations_existed_is_kept() -> None:
-    """A Secret without the annotation counts as made for what is asked now."""
+    """A Secret without the annotation counts as created for the present request."""
     old = signing_secret(fields={"secret": made(1)})
     assert plan_signing(asking(3), old, now=NOW, new_secret=lambda: made(2)).actions == ()
 
 
 def test_a_field_that_is_no_secret_never_signs() -> None:
-    """What somebody wrote into `previous` by hand signs only if it is a signing secret."""
+    """A manual value in `previous` signs only if it is a signing secret."""
     secret = replace(FIRST, fields={"secret": made(1), "previous": "oops", "other": made(4)})
     assert signing_secrets(secret, now=NOW + timedelta(days=400)) == [made(1)]

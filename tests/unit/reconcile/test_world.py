@@ -1,4 +1,4 @@
-"""What carrying plans out promises where the store or the API server refuses; the rest is shown on a real cluster."""
+"""The promises of executed plans if the store or the API server refuses; the rest is tested on a real cluster."""
 
 import base64
 from collections.abc import Callable, Collection, Iterator
@@ -23,7 +23,7 @@ DELETED_AT = "2030-01-01T12:00:00Z"
 
 
 class ApiServer(Kube):
-    """Keeps what is asked for, and answers with what was sent and a new resourceVersion."""
+    """An API server that keeps the requests, and answers with their content and a new resourceVersion."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[str, str, Object]] = []
@@ -59,18 +59,18 @@ class ApiServer(Kube):
         return [body["reason"] for _, path, body in self.asked if path.endswith("/events")]
 
     def given_up(self) -> list[tuple[int, str]]:
-        """Return the counts of the Events about deliveries that were given up, and what they say."""
+        """Return the counts and texts of the Events about failed deliveries."""
         bodies = [body for _, path, body in self.asked if path.endswith("/events")]
         return [(body["count"], body["message"]) for body in bodies if body["reason"] == "DeliveryFailed"]
 
     def finalizers_written(self) -> list[list[str]]:
-        """Return the lists of finalizers that were written to let an object go."""
+        """Return the lists of finalizers that were written to permit a deletion."""
         patches = [body for method, path, body in self.asked if method == "PATCH" and path.endswith("/orders")]
         return [body["metadata"]["finalizers"] for body in patches if "resourceVersion" in body["metadata"]]
 
 
 class Deliveries:
-    """A store that can be away."""
+    """A store that can be unavailable."""
 
     def __init__(self) -> None:
         self.away = False
@@ -103,7 +103,7 @@ class Digests:
 
 
 class Stage:
-    """A world over an API server and a store that the test controls."""
+    """A world with an API server and a store that the test controls."""
 
     def __init__(self) -> None:
         self.now = NOW
@@ -124,11 +124,11 @@ class Stage:
         self.cache.see("Project", project())
 
     def sees(self, version: int, **more: Any) -> None:
-        """Let the endpoint be seen at a version, with its finalizer."""
+        """Show the endpoint at a version, with its finalizer."""
         self.cache.see("WebhookEndpoint", endpoint(version, **{"finalizers": [FINALIZER], **more}))
 
     async def ready(self) -> None:
-        """Let an endpoint be known to delivery."""
+        """Make an endpoint known to delivery."""
         self.sees(1)
         self.cache.see_secret(secret())
         await self.world.reconcile(ORDERS)
@@ -138,13 +138,13 @@ class Stage:
 
 @pytest.fixture
 def stage() -> Stage:
-    """A project, and nothing else."""
+    """Return a stage with a project only."""
     return Stage()
 
 
 @pytest.fixture
 def discarded() -> Iterator[Callable[[], float]]:
-    """How many deliveries were counted as discarded since the test began."""
+    """Yield a function that returns how many deliveries were discarded since the test began."""
 
     def count() -> float:
         return REGISTRY.get_sample_value("hookwright_deliveries_total", {"outcome": "discarded"}) or 0.0
@@ -156,7 +156,7 @@ def discarded() -> Iterator[Callable[[], float]]:
 async def test_a_deleted_endpoint_waits_for_the_store_and_no_longer_than_the_grace(
     stage: Stage, discarded: Callable[[], float]
 ) -> None:
-    """Within the grace the finalizer stays; after it the endpoint goes, with an Event, and its deliveries later."""
+    """The finalizer stays during the grace time. Then the endpoint goes, with an Event, and its deliveries later."""
     await stage.ready()
     stage.sees(2000, deletionTimestamp=DELETED_AT)
     stage.store.away = True
@@ -180,7 +180,7 @@ async def test_a_deleted_endpoint_waits_for_the_store_and_no_longer_than_the_gra
 
 
 async def test_an_endpoint_found_in_deletion_at_the_start_is_not_forgotten_either(stage: Stage) -> None:
-    """It never was in the registry; its deliveries are discarded all the same, if need be after it went."""
+    """The deliveries of an endpoint that never was in the registry are discarded as well, also after its deletion."""
     stage.store.away = True
     stage.now = NOW + timedelta(minutes=5)
     stage.sees(2000, deletionTimestamp=DELETED_AT)
@@ -194,7 +194,7 @@ async def test_an_endpoint_found_in_deletion_at_the_start_is_not_forgotten_eithe
 async def test_an_endpoint_whose_finalizer_was_taken_away_loses_its_deliveries_too(
     stage: Stage, discarded: Callable[[], float]
 ) -> None:
-    """However it went, nothing is sent for it any more, and a store that is away does not make that forgotten."""
+    """After every kind of deletion, no delivery is sent, and an outage of the store does not prevent the discard."""
     await stage.ready()
     stage.cache.lose("WebhookEndpoint", endpoint(2000))
     stage.store.away = True
@@ -210,7 +210,7 @@ async def test_an_endpoint_whose_finalizer_was_taken_away_loses_its_deliveries_t
 
 
 async def test_a_name_in_use_again_takes_nothing_over_from_its_predecessor(stage: Stage) -> None:
-    """The old endpoint gets no more events and its deliveries are discarded; the new one starts from nothing."""
+    """The old endpoint gets no more events and its deliveries are discarded; the new one begins without deliveries."""
     await stage.ready()
     stage.sees(2000, uid="uid-successor")
     await stage.world.reconcile(ORDERS)
@@ -233,7 +233,7 @@ async def test_a_store_that_is_away_does_not_hold_up_the_successor(stage: Stage)
 
 
 async def test_a_secret_that_is_in_the_way_is_read_and_then_judged(stage: Stage) -> None:
-    """A 409 is told apart: ours from before a crash is taken up, a foreign one is a conflict."""
+    """After a 409, an own Secret from before a crash is used; a foreign one is a conflict."""
     stage.sees(1)
     stage.server.stored = secret(500)
     stage.server.refuse = lambda method, _: KubeError("exists", status=409) if method == "POST" else None
@@ -242,12 +242,12 @@ async def test_a_secret_that_is_in_the_way_is_read_and_then_judged(stage: Stage)
     await stage.world.reconcile(ORDERS)
     known = stage.registry.get("uid-orders")
     assert known is not None
-    assert known.blocked == "SigningSecretInvalid", "the Secret of the test holds no valid secret, but it was taken up"
+    assert known.blocked == "SigningSecretInvalid", "the Secret of the test holds no valid secret, but it was used"
     assert [method for method, *_ in stage.server.asked].count("POST") == 1
 
 
 async def test_a_secret_that_fell_out_of_the_watch_is_read_before_it_counts_as_gone(stage: Stage) -> None:
-    """Without its labels a Secret is deleted for the watch; it is found and restored, and no new one made."""
+    """A Secret without labels is deleted for the watch; the operator finds and restores it, and creates no new one."""
     await stage.ready()
     await stage.world.reconcile(ORDERS)
     stage.server.asked.clear()
@@ -261,7 +261,7 @@ async def test_a_secret_that_fell_out_of_the_watch_is_read_before_it_counts_as_g
 
 
 async def test_an_event_that_cannot_be_written_does_not_hold_up_the_rest(stage: Stage) -> None:
-    """Events are for people; in a namespace that is being deleted they are refused."""
+    """Events are for users; in a namespace that is being deleted the API server refuses them."""
     await stage.ready()
     stage.store.away = True
     stage.now = NOW + timedelta(minutes=1)
@@ -272,7 +272,7 @@ async def test_an_event_that_cannot_be_written_does_not_hold_up_the_rest(stage: 
 
 
 async def test_the_same_words_are_not_repeated_within_ten_minutes(stage: Stage) -> None:
-    """A key that fails again and again does not fill the namespace with Events."""
+    """A key that fails repeatedly does not fill the namespace with Events."""
     await stage.ready()
     stage.store.away = True
     stage.now = NOW + timedelta(minutes=1)
@@ -286,7 +286,7 @@ async def test_the_same_words_are_not_repeated_within_ten_minutes(stage: Stage) 
 
 
 async def test_every_new_signing_secret_is_announced(stage: Stage) -> None:
-    """The receiver must learn of the second one within ten minutes as well as of the first."""
+    """The second new secret within ten minutes causes an Event as well."""
     await stage.ready()
     for _ in range(2):
         known = stage.cache.secret("acme", "orders-signing", owner_uid="uid-orders")
@@ -297,7 +297,7 @@ async def test_every_new_signing_secret_is_announced(stage: Stage) -> None:
 
 
 async def test_a_status_without_counts_has_them_looked_up(stage: Stage) -> None:
-    """Counts live in the store; whoever publishes them is told that a status lost them, and only then."""
+    """The counts are in the store, and are published again only if a status lost them."""
     await stage.ready()
     assert stage.counts_lost == ["uid-orders"]
     await stage.world.reconcile(ORDERS)
@@ -308,7 +308,7 @@ async def test_a_status_without_counts_has_them_looked_up(stage: Stage) -> None:
 
 
 async def test_a_new_endpoint_has_no_counts_to_look_up(stage: Stage) -> None:
-    """Five hundred new endpoints must not keep the counts of the others waiting."""
+    """Five hundred new endpoints must not delay the counts of the others."""
     stage.sees(1, finalizers=[])
     await stage.world.reconcile(ORDERS)
     assert stage.registry.get("uid-orders") is not None
@@ -316,7 +316,7 @@ async def test_a_new_endpoint_has_no_counts_to_look_up(stage: Stage) -> None:
 
 
 async def test_what_the_answers_to_our_writes_show_is_looked_at_once_more(stage: Stage) -> None:
-    """Somebody may have changed the object meanwhile, and the watch then shows nothing that is new."""
+    """Another client may have changed the object at the same time, and the watch then shows nothing new."""
     stage.sees(1)
     stage.cache.see_secret(secret())
     assert await stage.world.reconcile(ORDERS) == 0.0
@@ -327,7 +327,7 @@ async def test_what_the_answers_to_our_writes_show_is_looked_at_once_more(stage:
 
 
 async def test_an_answer_that_shows_nothing_new_ends_it(stage: Stage) -> None:
-    """A write that changes nothing must not be the cause of the next one."""
+    """A write without effect must not cause the next write."""
     await stage.ready()
     stage.sees(2000)
     assert await stage.world.reconcile(ORDERS) is None
@@ -335,7 +335,7 @@ async def test_an_answer_that_shows_nothing_new_ends_it(stage: Stage) -> None:
 
 
 async def test_a_project_that_is_gone_accepts_nothing(stage: Stage) -> None:
-    """As soon as it is reconciled: there, open; gone, closed."""
+    """A project accepts events after its reconcile, and rejects them after the reconcile of its deletion."""
     await stage.world.reconcile(PROJECT)
     assert stage.registry.has_project("acme", "billing")
     stage.cache.lose("Project", project(3000))
@@ -349,7 +349,7 @@ def _fails(stage: Stage, number: int, error: str = "HTTP 500 Internal Server Err
 
 
 async def test_an_endpoint_that_keeps_failing_has_an_event_every_ten_minutes_with_the_sum(stage: Stage) -> None:
-    """The first failure at once; what comes after it is told together, when ten minutes have passed, unasked."""
+    """The first failure causes an Event at once; later ones are reported together after ten minutes, automatically."""
     await stage.ready()
     _fails(stage, 1)
     await stage.world.reconcile(ORDERS)
@@ -370,7 +370,7 @@ async def test_an_endpoint_that_keeps_failing_has_an_event_every_ten_minutes_wit
 
 
 async def test_deliveries_given_up_are_counted_once_although_a_plan_fails(stage: Stage) -> None:
-    """The API server refuses the status before the Event; the next try tells the same number."""
+    """If the API server refuses the status before the Event, the next try reports the same number."""
     await stage.ready()
     _fails(stage, 3)
     stage.server.refuse = lambda _, path: KubeError("busy", status=429) if path.endswith("/status") else None
@@ -383,7 +383,7 @@ async def test_deliveries_given_up_are_counted_once_although_a_plan_fails(stage:
 
 
 async def test_an_event_of_many_tells_when_the_first_was_heard_of(stage: Stage) -> None:
-    """As kubectl shows it: 5 times over so many minutes."""
+    """Kubectl then shows the number and the period of the failures."""
     await stage.ready()
     _fails(stage, 1)
     await stage.world.reconcile(ORDERS)
@@ -398,14 +398,14 @@ async def test_an_event_of_many_tells_when_the_first_was_heard_of(stage: Stage) 
 
 
 def declared_key(namespace: str, created: str) -> dict[str, Any]:
-    """Return an ApiKey that declares the one digest."""
+    """Return an ApiKey that declares the common digest."""
     spec = {"projectRef": {"name": "billing"}, "digest": "sha256:" + "ab" * 32}
     meta = {"name": "k7q", "namespace": namespace, "uid": f"uid-{namespace}", "resourceVersion": "5"}
     return {"metadata": {**meta, "creationTimestamp": created}, "spec": spec}
 
 
 def ready_reasons(server: ApiServer, namespace: str) -> list[str]:
-    """Return the reasons of Ready in the statuses that were written for a namespace's key, with the digest."""
+    """Return the reasons of Ready in the statuses written for a namespace's key, with the digest."""
     written = [
         body["status"]
         for _, path, body in server.asked
@@ -416,7 +416,7 @@ def ready_reasons(server: ApiServer, namespace: str) -> list[str]:
 
 @pytest.mark.parametrize("order", [("acme", "rival"), ("rival", "acme")])
 async def test_the_apikey_created_first_owns_a_digest(stage: Stage, order: tuple[str, str]) -> None:
-    """In whichever order the two are reconciled, and also after the owner is deleted."""
+    """The order of the two reconciles does not matter, also after the owner is deleted."""
     for namespace, created in (("acme", "2026-01-01T00:00:00Z"), ("rival", "2026-01-01T00:00:01Z")):
         stage.server.keys[namespace] = declared_key(namespace, created)
         stage.cache.see("ApiKey", stage.server.keys[namespace])
@@ -435,7 +435,7 @@ async def test_the_apikey_created_first_owns_a_digest(stage: Stage, order: tuple
 
 
 async def test_a_signing_secret_known_by_name_only_is_read_before_it_is_used(stage: Stage) -> None:
-    """No new one is made in its place, and a follower reads it too."""
+    """No new secret is created, and a follower reads it too."""
     stage.cache.see_secret(secret())
     name = secret()["metadata"]["name"]
     known = stage.cache.secret_at("acme", name)
@@ -454,7 +454,7 @@ async def test_a_signing_secret_known_by_name_only_is_read_before_it_is_used(sta
 
 
 async def test_an_endpoint_with_too_many_finalizers_to_keep_loses_ours_alone(stage: Stage) -> None:
-    """Those of others are read again before they are written."""
+    """Finalizers of others are read again before they are written."""
     others = [f"example.com/{number:04}" for number in range(1000)]
     stage.sees(1, finalizers=[*others, FINALIZER], deletionTimestamp=DELETED_AT)
     stage.server.stored = endpoint(1, finalizers=[*others, FINALIZER], deletionTimestamp=DELETED_AT)
