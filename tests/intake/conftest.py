@@ -1,4 +1,4 @@
-"""What the intake's tests share: a real intake on loopback, whose callers a real API server judges."""
+"""Fixtures of the intake's tests: an intake on loopback, whose callers a real API server authorizes."""
 
 import asyncio
 import json
@@ -27,7 +27,7 @@ def pytest_asyncio_loop_factories() -> Mapping[str, Callable[[], asyncio.Abstrac
 
 @pytest.fixture(scope="session")
 def tokens(control_plane: Cluster) -> Iterator[Tokens]:
-    """Accounts, permissions and tokens, made once."""
+    """Yield accounts, permissions and tokens, created once."""
     kubectl, namespace = control_plane.kubectl, f"intake-{uuid4().hex[:8]}"
     kubectl("create", "namespace", namespace)
     for account in ("sender", "stranger"):
@@ -67,7 +67,7 @@ def _permissions(namespace: str) -> dict[str, object]:
 
 @pytest.fixture
 async def line(control_plane: Cluster, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Line]:
-    """A line to the real API server."""
+    """Yield a line to the real API server."""
     monkeypatch.setenv("KUBECONFIG", str(control_plane.kubeconfig))
     kube = await Kube.connect()
     yield Line(kube)
@@ -76,7 +76,7 @@ async def line(control_plane: Cluster, monkeypatch: pytest.MonkeyPatch) -> Async
 
 @pytest.fixture
 async def intake(line: Line, tokens: Tokens) -> AsyncIterator[Intake]:
-    """An intake with project ``billing`` and endpoint ``orders``, and a client that is the sender."""
+    """Yield an intake with project ``billing`` and endpoint ``orders``, and a client with the sender's token."""
     registry, recorder, log, tester, jobs = Registry(), Recorder(), Log(), Tester(), Jobs()
     registry.put_project(tokens.namespace, "billing")
     registry.put(

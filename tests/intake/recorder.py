@@ -1,4 +1,4 @@
-"""What the intake stands on in its tests: acceptance and a log in memory, and a line to the API server."""
+"""The parts behind the intake in its tests: acceptance and a log in memory, and a line to the API server."""
 
 import asyncio
 import time
@@ -24,11 +24,11 @@ ORDERS = "uid-orders"
 
 @dataclass(slots=True)
 class Line:
-    """A client of the API server that notes what it asks, and can be cut.
+    """A client of the API server that records its requests, and can be cut off.
 
     Attributes:
         posts: the last part of each path, such as ``tokenreviews``.
-        bodies: what was posted there last.
+        bodies: the last posted bodies.
     """
 
     kube: Kube
@@ -37,7 +37,7 @@ class Line:
     cut: bool = False
 
     async def post(self, path: str, body: dict[str, object]) -> dict[str, Any]:
-        """Ask, unless cut."""
+        """Send the request unless the line is cut off."""
         kind = path.rpartition("/")[2]
         self.posts.append(kind)
         self.bodies[kind] = body
@@ -48,7 +48,7 @@ class Line:
 
 @dataclass(slots=True)
 class Recorder:
-    """Accepts into memory, by the rules of the store; ``away`` and ``broken`` make it fail."""
+    """An accepter into memory, by the rules of the store; ``away`` and ``broken`` make it fail."""
 
     events: list[tuple[str, str, IncomingEvent]] = field(default_factory=list)
     away: bool = False
@@ -59,7 +59,7 @@ class Recorder:
     async def accept(
         self, namespace: str, project: str, events: Sequence[IncomingEvent], *, trace: str | None = None
     ) -> AcceptResult:
-        """Keep what is new, once the gate is open."""
+        """Store new events when the gate is open."""
         if self.gate is not None:
             await self.gate.wait()
         if self.away:
@@ -75,14 +75,14 @@ class Recorder:
 
 @dataclass(slots=True)
 class Log:
-    """Deliveries in memory; a cursor is the id that came last."""
+    """Deliveries in memory; a cursor is the last id of a page."""
 
     records: dict[str, DeliveryRecord] = field(default_factory=dict)
 
     async def deliveries(
         self, endpoint_uid: str, *, state: State | None, limit: int, cursor: str | None
     ) -> tuple[Sequence[DeliveryRecord], str | None]:
-        """Return a page, the newest first."""
+        """Return a page, newest first."""
         found = [
             record
             for record in sorted(self.records.values(), key=lambda record: record.id, reverse=True)
@@ -93,11 +93,11 @@ class Log:
         return found[:limit], found[limit - 1].id if len(found) > limit else None
 
     async def delivery(self, delivery_id: str) -> DeliveryRecord | None:
-        """Return one."""
+        """Return one delivery."""
         return self.records.get(delivery_id)
 
     async def retry(self, delivery_id: str) -> bool:
-        """Make one pending again."""
+        """Make one delivery pending again."""
         record = self.records[delivery_id]
         if record.state not in (State.FAILED, State.DELIVERED):
             return False
@@ -107,7 +107,7 @@ class Log:
 
 @dataclass(slots=True)
 class Jobs:
-    """Recoveries in memory, all of them running, at a time that stands still."""
+    """Replays in memory, all of them running, with a fixed time."""
 
     known: dict[str, Recovery] = field(default_factory=dict)
     now: int = 1_767_225_600_000
@@ -117,7 +117,7 @@ class Jobs:
         return self.now
 
     async def begin(self, endpoint_uid: str, *, since_ms: int, until_ms: int | None) -> tuple[Recovery, bool]:
-        """Keep a job, unless the endpoint has one."""
+        """Store a replay, unless the endpoint has one."""
         for job in self.known.values():
             if job.endpoint_uid == endpoint_uid:
                 return job, False
@@ -127,13 +127,13 @@ class Jobs:
         return job, True
 
     async def find(self, recovery_id: str) -> Recovery | None:
-        """Return one."""
+        """Return one replay."""
         return self.known.get(recovery_id)
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What came of a test."""
+    """The result of a test."""
 
     status_code: int
     error: str = ""
@@ -142,13 +142,13 @@ class Result:
 
 @dataclass(slots=True)
 class Tester:
-    """Tests endpoints with a result that is set beforehand."""
+    """A tester with a prepared result."""
 
     result: Result = Result(200)
     tested: list[Endpoint] = field(default_factory=list)
 
     async def test(self, endpoint: Endpoint) -> Result:
-        """Note the endpoint."""
+        """Record the endpoint."""
         self.tested.append(endpoint)
         return self.result
 
@@ -158,10 +158,10 @@ class Tokens:
     """ServiceAccount tokens of the test's organization.
 
     Attributes:
-        namespace: where their accounts and the granted permissions are.
-        sender: may do everything with the projects ``billing`` and ``ghost`` and with every endpoint.
-        stranger: may do nothing.
-        misdirected: the sender's, made for another audience.
+        namespace: the namespace of their accounts and permissions.
+        sender: has every permission on the projects ``billing`` and ``ghost`` and on every endpoint.
+        stranger: has no permission.
+        misdirected: the sender's token for another audience.
     """
 
     namespace: str
@@ -172,7 +172,7 @@ class Tokens:
 
 @dataclass(slots=True)
 class Intake:
-    """A running intake and all that it stands on."""
+    """A running intake and the parts behind it."""
 
     server: Server
     client: httpx.AsyncClient
@@ -186,7 +186,7 @@ class Intake:
 
 
 def refused(response: httpx.Response, status: int) -> dict[str, Any]:
-    """Check that an answer is a problem document of RFC 9457, and return it."""
+    """Assert that an answer is a problem document of RFC 9457, and return it."""
     assert response.headers["content-type"] == "application/problem+json"
     problem: dict[str, Any] = response.json()
     assert (response.status_code, problem["status"]) == (status, status)
@@ -197,7 +197,7 @@ def refused(response: httpx.Response, status: int) -> dict[str, Any]:
 
 
 def await_permission(kubectl: Kubectl, namespace: str, user: str, group: str = "system:authenticated") -> None:
-    """Wait until the API server's authorizer knows that a user may send events to project ``billing``."""
+    """Wait until the API server's authorizer permits a user to send events to project ``billing``."""
     question = ("auth", "can-i", "create", "projects.hookwright.dev/billing", "--subresource=events", "-n", namespace)
     deadline = time.monotonic() + PATIENCE
     while kubectl(*question, f"--as={user}", f"--as-group={group}", check=False).returncode != 0:

@@ -1,4 +1,4 @@
-"""Who may call, judged by a real API server."""
+"""Authorization of callers by a real API server."""
 
 import asyncio
 import time
@@ -19,7 +19,7 @@ ALWAYS_ASK = Keeping(granted=0, denied=0, stale=0)
 
 
 def as_bearer(token: str) -> dict[str, str]:
-    """The header that carries a token."""
+    """Return the header with the token."""
     return {"Authorization": f"Bearer {token}"}
 
 
@@ -31,7 +31,7 @@ async def test_the_scheme_may_be_written_in_any_way(intake: Intake, tokens: Toke
 
 
 async def test_a_token_without_permission_is_403(intake: Intake, tokens: Tokens) -> None:
-    """The refusal names who may not do what."""
+    """The refusal names the user and the missing permission."""
     answer = await intake.client.post(ROUTE, json=EVENT, headers=as_bearer(tokens.stranger))
     detail = refused(answer, 403)["detail"]
     assert f"system:serviceaccount:{tokens.namespace}:stranger" in detail
@@ -42,7 +42,7 @@ async def test_a_token_without_permission_is_403(intake: Intake, tokens: Tokens)
 async def test_a_permission_is_good_for_its_namespace_and_project_alone(
     intake: Intake, tokens: Tokens, namespace: str
 ) -> None:
-    """Another organization, and another project of this one, are out of reach."""
+    """Another organization and another project of this one are forbidden."""
     intake.registry.put_project(namespace, "billing")
     intake.registry.put_project(tokens.namespace, "payroll")
     abroad = f"http://127.0.0.1:{intake.server.port}/v1alpha1/namespaces/{namespace}{ROUTE}"
@@ -52,7 +52,7 @@ async def test_a_permission_is_good_for_its_namespace_and_project_alone(
 
 
 async def test_a_permission_may_come_by_group(intake: Intake, tokens: Tokens, kubectl: Kubectl, namespace: str) -> None:
-    """Groups of the token's user count, as in every other check of Kubernetes."""
+    """The groups of the token's user count, as in every other check of Kubernetes."""
     intake.registry.put_project(namespace, "billing")
     role = ("role", "senders", "-n", namespace)
     kubectl("create", *role, "--verb=create", "--resource=projects.hookwright.dev/events")
@@ -68,7 +68,7 @@ async def test_a_permission_may_come_by_group(intake: Intake, tokens: Tokens, ku
 
 
 async def test_reviews_are_kept_for_a_short_time(intake: Intake) -> None:
-    """Ten requests of one sender cost one review of each kind, four at once included."""
+    """Ten requests of one sender, four of them concurrent, cost one review of each kind."""
     await asyncio.gather(*(intake.client.post(ROUTE, json=EVENT) for _ in range(4)))
     for _ in range(6):
         assert (await intake.client.post(ROUTE, json=EVENT)).status_code == 202
@@ -76,7 +76,7 @@ async def test_reviews_are_kept_for_a_short_time(intake: Intake) -> None:
 
 
 async def test_a_caller_is_the_tokens_user_and_does_not_show_the_token(line: Line, tokens: Tokens) -> None:
-    """What is passed around and perhaps logged is the name, never the credential or its digest."""
+    """The caller object has the name, never the credential or its digest."""
     caller = await ReviewAuth(line).authenticate(f"Bearer {tokens.sender}")
     assert caller.username == f"system:serviceaccount:{tokens.namespace}:sender"
     assert repr(caller) == f"Caller(username='{caller.username}')"
@@ -85,7 +85,7 @@ async def test_a_caller_is_the_tokens_user_and_does_not_show_the_token(line: Lin
 async def test_a_withdrawn_permission_is_refused_as_soon_as_it_is_asked_about(
     line: Line, kubectl: Kubectl, tokens: Tokens, namespace: str
 ) -> None:
-    """RBAC alone decides, each time it is asked."""
+    """RBAC alone decides, at each question."""
     auth = ReviewAuth(line, keeping=ALWAYS_ASK)
     caller = await auth.authenticate(f"Bearer {tokens.stranger}")
     access = Access("create", "projects", "events", namespace, "billing")
@@ -100,7 +100,7 @@ async def test_a_withdrawn_permission_is_refused_as_soon_as_it_is_asked_about(
 async def test_while_the_api_server_is_away_only_known_senders_are_served(
     intake: Intake, tokens: Tokens, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A stranger gets 503 and may come again; nobody is let in unasked, and no token reaches the log."""
+    """A stranger gets a 503 and can retry; no caller passes without a review, and no token is logged."""
     assert (await intake.client.post(ROUTE, json=EVENT)).status_code == 202
     intake.line.cut = True
     assert (await intake.client.post(ROUTE, json=EVENT)).status_code == 202
@@ -116,7 +116,7 @@ async def test_while_the_api_server_is_away_only_known_senders_are_served(
 
 
 async def test_an_expired_answer_serves_for_a_minute_while_the_api_server_is_away(line: Line, tokens: Tokens) -> None:
-    """A restart of the API server costs known senders nothing; then the door closes."""
+    """A short outage of the API server does not affect known senders; after a minute they are refused."""
     now = 0.0
     auth = ReviewAuth(line, now=lambda: now)
     await auth.authenticate(f"Bearer {tokens.sender}")
@@ -129,7 +129,7 @@ async def test_an_expired_answer_serves_for_a_minute_while_the_api_server_is_awa
 
 
 async def test_no_answer_outlives_the_token(line: Line, tokens: Tokens) -> None:
-    """What a token's own end says goes before every setting."""
+    """The token's expiry has priority over every setting."""
     expiry, now, wall = expiry_of(tokens.sender), 0.0, time.time()
     auth = ReviewAuth(line, now=lambda: now, wall=lambda: wall)
     wall = expiry - 5
@@ -143,7 +143,7 @@ async def test_no_answer_outlives_the_token(line: Line, tokens: Tokens) -> None:
 
 
 async def test_the_expiry_of_a_real_token_is_read(tokens: Tokens) -> None:
-    """Kubectl makes tokens for an hour."""
+    """Kubectl creates tokens for an hour."""
     assert 0 < expiry_of(tokens.sender) - time.time() <= 3601
     assert expiry_of("opaque") == float("inf")
     assert expiry_of("a.b.c") == float("inf")
@@ -158,7 +158,7 @@ async def until(auth: ReviewAuth, *, caller_may: bool, caller: Caller, access: A
 
 
 async def may(auth: ReviewAuth, caller: Caller, access: Access) -> bool:
-    """Whether a caller is let pass."""
+    """Return whether a caller is authorized."""
     try:
         await auth.authorise(caller, access)
     except ProblemError as problem:

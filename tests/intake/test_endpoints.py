@@ -22,7 +22,7 @@ ROUTES = [
 
 
 def record(number: int, state: State = State.FAILED, *, endpoint: str = ORDERS) -> DeliveryRecord:
-    """A delivery of an endpoint, with one attempt."""
+    """Return a delivery of an endpoint, with one attempt."""
     attempt = Attempt(1, ACCEPTED_MS + 877, 12, 500, "answered 500", "no")
     return DeliveryRecord(
         id=f"dlv_{number:02}",
@@ -38,12 +38,12 @@ def record(number: int, state: State = State.FAILED, *, endpoint: str = ORDERS) 
 
 
 def keep(intake: Intake, *records: DeliveryRecord) -> None:
-    """Have deliveries in the log."""
+    """Add deliveries to the log."""
     intake.log.records.update({record.id: record for record in records})
 
 
 def neighbour(intake: Intake, namespace: str, name: str) -> Endpoint:
-    """Make another endpoint known."""
+    """Add another endpoint."""
     orders = intake.registry.get(ORDERS)
     assert orders is not None
     endpoint = replace(orders, uid=f"uid-{namespace}-{name}", namespace=namespace, name=name, secrets=())
@@ -55,7 +55,7 @@ def neighbour(intake: Intake, namespace: str, name: str) -> Endpoint:
 async def test_every_route_asks_who_calls_and_whether_it_may(
     intake: Intake, tokens: Tokens, method: str, path: str
 ) -> None:
-    """401 without a token, 403 without the permission, and nothing is done."""
+    """The answer is 401 without a token and 403 without the permission, and nothing is done."""
     keep(intake, record(1))
     route = path.format(name="orders")
     for authorization, status in (("", 401), (f"Bearer {tokens.stranger}", 403)):
@@ -66,7 +66,7 @@ async def test_every_route_asks_who_calls_and_whether_it_may(
 
 @pytest.mark.parametrize(("method", "path"), ROUTES[:4])
 async def test_an_unknown_endpoint_is_404(intake: Intake, method: str, path: str) -> None:
-    """To a caller who may see endpoints."""
+    """The caller has the permission to read endpoints."""
     refused(await intake.client.request(method, path.format(name="ghost")), 404)
 
 
@@ -81,7 +81,7 @@ async def test_an_unknown_endpoint_is_404(intake: Intake, method: str, path: str
     ],
 )
 async def test_a_test_tells_what_came_of_it(intake: Intake, result: Result, answer: dict[str, Any]) -> None:
-    """Only a whole 2xx answer is a success; no answer at all is status 0 with a reason."""
+    """Only a complete 2xx answer is a success; without an answer the status is 0 and the error has a reason."""
     intake.tester.result = result
     response = await intake.client.post("/webhookendpoints/orders/test")
     assert (response.status_code, response.json()) == (200, answer)
@@ -89,7 +89,7 @@ async def test_a_test_tells_what_came_of_it(intake: Intake, result: Result, answ
 
 
 async def test_a_test_that_the_operator_could_not_make_is_503_and_no_failure_of_the_endpoint(intake: Intake) -> None:
-    """The caller may try again; the answer names the reason and has no field "success"."""
+    """The caller can retry; the answer names the reason and has no field "success"."""
     intake.tester.result = Result(0, "too many open files in this process", "descriptors")
     answer = await intake.client.post("/webhookendpoints/orders/test")
     refused(answer, 503)
@@ -99,14 +99,14 @@ async def test_a_test_that_the_operator_could_not_make_is_503_and_no_failure_of_
 
 
 async def test_the_newest_secret_is_told_and_not_to_be_stored(intake: Intake) -> None:
-    """No cache on the way keeps a secret."""
+    """The answer forbids caching of the secret."""
     response = await intake.client.get("/webhookendpoints/orders/secret")
     assert response.json() == {"secret": "whsec_new"}
     assert response.headers["cache-control"] == "no-store"
 
 
 async def test_an_endpoint_without_secret_is_503_and_may_be_asked_again(intake: Intake, tokens: Tokens) -> None:
-    """The operator is about to make it; a test could not be signed yet."""
+    """The operator is creating the secret; until then a test could not be signed."""
     neighbour(intake, tokens.namespace, "fresh")
     for method, route in (("GET", "secret"), ("POST", "test")):
         answer = await intake.client.request(method, f"/webhookendpoints/fresh/{route}")
@@ -116,7 +116,7 @@ async def test_an_endpoint_without_secret_is_503_and_may_be_asked_again(intake: 
 
 
 async def test_the_log_tells_a_delivery_with_its_attempts(intake: Intake) -> None:
-    """Times are ISO 8601 in UTC with milliseconds; only what is pending has a next attempt."""
+    """Times are ISO 8601 in UTC with milliseconds; only a pending delivery has a next attempt."""
     keep(intake, record(1), record(2, State.PENDING))
     told = (await intake.client.get("/webhookendpoints/orders/deliveries/dlv_01")).json()
     assert told == {
@@ -142,7 +142,7 @@ async def test_the_log_tells_a_delivery_with_its_attempts(intake: Intake) -> Non
 
 
 async def test_the_log_comes_in_pages(intake: Intake) -> None:
-    """Following ``next`` until it is null meets every delivery once."""
+    """A client that follows ``next`` until null gets every delivery once."""
     keep(intake, *(record(number) for number in range(1, 8)))
     keep(intake, record(8, endpoint="uid-other"))
     seen: list[str] = []
@@ -157,7 +157,7 @@ async def test_the_log_comes_in_pages(intake: Intake) -> None:
 
 
 async def test_a_namespace_reads_its_logs_one_page_at_a_time(intake: Intake, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Further requests wait for their turn, other routes do not, and each request gets its page."""
+    """Further reads wait, requests to other routes do not, and each read gets its page."""
     under_way = most = 0
     go_on = asyncio.Event()
     read = Log.deliveries
@@ -183,7 +183,7 @@ async def test_a_namespace_reads_its_logs_one_page_at_a_time(intake: Intake, mon
 
 
 async def test_the_log_can_be_narrowed_to_a_status(intake: Intake) -> None:
-    """By the names that deliveries show."""
+    """The filter uses the state names of deliveries."""
     keep(intake, record(1), record(2, State.DELIVERED))
     page = (await intake.client.get("/webhookendpoints/orders/deliveries?status=delivered")).json()
     assert [told["id"] for told in page["data"]] == ["dlv_02"]
@@ -202,13 +202,13 @@ async def test_the_log_can_be_narrowed_to_a_status(intake: Intake) -> None:
     ],
 )
 async def test_a_wrong_query_is_422_with_its_fields(intake: Intake, query: str, fields: list[str]) -> None:
-    """Each fault is named."""
+    """The answer names each fault."""
     problem = refused(await intake.client.get(f"/webhookendpoints/orders/deliveries?{query}"), 422)
     assert [fault["field"] for fault in problem["errors"]] == fields
 
 
 async def test_a_delivery_of_another_endpoint_is_404(intake: Intake, tokens: Tokens) -> None:
-    """The path must fit together."""
+    """The delivery must belong to the endpoint of the path."""
     neighbour(intake, tokens.namespace, "other")
     keep(intake, record(1))
     refused(await intake.client.get("/webhookendpoints/other/deliveries/dlv_01"), 404)
@@ -218,7 +218,7 @@ async def test_a_delivery_of_another_endpoint_is_404(intake: Intake, tokens: Tok
 
 @pytest.mark.parametrize("state", [State.FAILED, State.DELIVERED])
 async def test_an_ended_delivery_is_sent_again(intake: Intake, state: State) -> None:
-    """202: it is pending again."""
+    """The answer is 202, and the delivery is pending again."""
     keep(intake, record(1, state))
     answer = await intake.client.post("/deliveries/dlv_01/retry")
     assert (answer.status_code, answer.json()) == (202, {"id": "dlv_01", "status": "pending"})
@@ -227,7 +227,7 @@ async def test_an_ended_delivery_is_sent_again(intake: Intake, state: State) -> 
 
 @pytest.mark.parametrize("state", [State.PENDING, State.DISCARDED])
 async def test_what_has_not_ended_or_was_discarded_is_not_sent_again(intake: Intake, state: State) -> None:
-    """409 names the state."""
+    """The answer is a 409 that names the state."""
     keep(intake, record(1, state))
     assert state in refused(await intake.client.post("/deliveries/dlv_01/retry"), 409)["detail"]
 
@@ -235,7 +235,7 @@ async def test_what_has_not_ended_or_was_discarded_is_not_sent_again(intake: Int
 async def test_a_retry_of_another_organizations_delivery_is_as_of_none(
     intake: Intake, tokens: Tokens, namespace: str
 ) -> None:
-    """The same 404 for what is not there, what is elsewhere, and what has no endpoint any more; nothing is sent."""
+    """A missing delivery, one of another project and one without an endpoint get the same 404, and no retry."""
     abroad = neighbour(intake, namespace, "orders")
     keep(intake, record(1, endpoint=abroad.uid), record(2, endpoint="uid-gone"))
     for number in (1, 2, 3):

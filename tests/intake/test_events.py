@@ -1,4 +1,4 @@
-"""The events route over real HTTP: what is accepted, what is refused, and with which answer."""
+"""The events route over real HTTP: accepted and refused requests, and their answers."""
 
 import asyncio
 import itertools
@@ -14,7 +14,7 @@ ROUTE = "/projects/billing/events"
 
 
 async def test_an_accepted_event_is_answered_202_with_counts(intake: Intake, tokens: Tokens) -> None:
-    """The producer learns what became of its events, a repetition included."""
+    """The answer counts accepted events, duplicates and deliveries."""
     first = await intake.client.post(ROUTE, json=EVENT)
     again = await intake.client.post(ROUTE, json=[EVENT, {**EVENT, "id": "e-2"}])
     assert (first.status_code, first.json()) == (202, {"accepted": 1, "duplicates": 0, "deliveries": 2})
@@ -27,7 +27,7 @@ async def test_an_accepted_event_is_answered_202_with_counts(intake: Intake, tok
 
 
 async def test_every_cloudevents_mode_is_accepted(intake: Intake) -> None:
-    """Binary, structured and batched content arrive as the same bytes."""
+    """Binary, structured and batched content result in the same bytes."""
     common = {"specversion": "1.0", "source": "/m", "type": "dev.hookwright.wa_sent"}
     data = {"messageId": "m"}
     binary = {f"ce-{name}": value for name, value in common.items()}
@@ -57,14 +57,14 @@ async def test_every_cloudevents_mode_is_accepted(intake: Intake) -> None:
     ids=["malformed", "a depth bomb", "unknown type", "no messageId", "empty array", "300 KiB", "4 MiB"],
 )
 async def test_a_wrong_body_is_refused_and_nothing_is_written(intake: Intake, body: bytes, status: int) -> None:
-    """The store is unchanged, and the answer says what is wrong."""
+    """The store is unchanged, and the answer names the fault."""
     answer = await intake.client.post(ROUTE, content=body, headers={"content-type": "application/json"})
     refused(answer, status)
     assert intake.recorder.events == []
 
 
 async def test_a_batch_with_one_fault_is_refused_whole(intake: Intake) -> None:
-    """All or nothing; the fault is named by its index."""
+    """One fault refuses the whole batch; the answer names it by its index."""
     answer = await intake.client.post(ROUTE, json=[EVENT, {"type": "delivered"}])
     faults = refused(answer, 422)["errors"]
     assert [fault["field"] for fault in faults] == ["[1].messageId"]
@@ -72,19 +72,19 @@ async def test_a_batch_with_one_fault_is_refused_whole(intake: Intake) -> None:
 
 
 async def test_a_wrong_media_type_is_415(intake: Intake) -> None:
-    """Told with the media types that are right."""
+    """The answer lists the supported media types."""
     answer = await intake.client.post(ROUTE, content=b"a=1", headers={"content-type": "text/csv"})
     assert "application/cloudevents+json" in refused(answer, 415)["detail"]
 
 
 async def test_an_unknown_project_is_404(intake: Intake) -> None:
-    """Also to a sender whom RBAC would let send to it."""
+    """A sender with the RBAC permission gets the 404 as well."""
     refused(await intake.client.post("/projects/ghost/events", json=EVENT), 404)
     assert intake.recorder.events == []
 
 
 async def test_the_order_of_refusals_tells_a_stranger_nothing(intake: Intake, tokens: Tokens) -> None:
-    """401 before 403 before 404 before anything about the body."""
+    """The order is 401, 403, 404, and only then faults of the body."""
     stranger = {"Authorization": f"Bearer {tokens.stranger}"}
     answers = [
         await intake.client.post(path, content=b"{", headers={"content-type": "x/y", **headers})
@@ -99,7 +99,7 @@ async def test_the_order_of_refusals_tells_a_stranger_nothing(intake: Intake, to
 
 
 async def test_reading_stops_at_the_limit_of_a_body_without_length(intake: Intake, tokens: Tokens) -> None:
-    """An endless body is refused at the limit, and the connection closed soon after."""
+    """An endless body is refused at the limit, and the connection is closed soon after."""
     reader, writer = await open_request(intake, tokens, "Transfer-Encoding: chunked")
     piece = b"%x\r\n%s\r\n" % (65536, b" " * 65536)
     await pour(writer, piece, times=17)
@@ -110,14 +110,14 @@ async def test_reading_stops_at_the_limit_of_a_body_without_length(intake: Intak
 
 
 async def test_a_declared_length_beyond_the_limit_is_refused_unread(intake: Intake, tokens: Tokens) -> None:
-    """413 comes although not one byte of the body was sent."""
+    """The answer is 413 before any byte of the body is sent."""
     reader, writer = await open_request(intake, tokens, f"Content-Length: {2**40}")
     assert (await reader.readline()).split()[1] == b"413"
     writer.close()
 
 
 async def test_a_dripping_body_is_cut_off(intake: Intake, tokens: Tokens) -> None:
-    """A client that sends a byte now and then does not hold a place for ever."""
+    """A client that sends one byte at a time cannot occupy a slot without end."""
     reader, writer = await open_request(intake, tokens, "Content-Length: 1000")
     answer = asyncio.create_task(reader.readline())
     for _ in range(100):
@@ -130,7 +130,7 @@ async def test_a_dripping_body_is_cut_off(intake: Intake, tokens: Tokens) -> Non
 
 
 async def test_a_client_that_hangs_up_half_way_leaves_nothing(intake: Intake, tokens: Tokens) -> None:
-    """No event, and the next request is served."""
+    """No event is stored, and the next request is served."""
     _, writer = await open_request(intake, tokens, "Content-Length: 100")
     writer.write(b"{")
     await writer.drain()
@@ -141,7 +141,7 @@ async def test_a_client_that_hangs_up_half_way_leaves_nothing(intake: Intake, to
 
 
 async def pour(writer: asyncio.StreamWriter, piece: bytes, *, times: int) -> None:
-    """Send a piece again and again."""
+    """Send a piece repeatedly."""
     for _ in range(times):
         writer.write(piece)
         await writer.drain()
@@ -150,7 +150,7 @@ async def pour(writer: asyncio.StreamWriter, piece: bytes, *, times: int) -> Non
 async def open_request(
     intake: Intake, tokens: Tokens, length: str
 ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """Begin a request whose body is still to come."""
+    """Begin a request whose body is not yet sent."""
     reader, writer = await asyncio.open_connection("127.0.0.1", intake.server.port)
     writer.write(
         f"POST /v1alpha1/namespaces/{tokens.namespace}{ROUTE} HTTP/1.1\r\nHost: intake\r\n"
@@ -160,7 +160,7 @@ async def open_request(
 
 
 async def test_a_store_that_is_away_is_503_with_retry_after(intake: Intake) -> None:
-    """Never a 202 that could be lost."""
+    """The answer is never a 202 for an event that could be lost."""
     intake.recorder.away = True
     answer = await intake.client.post(ROUTE, json=EVENT)
     refused(answer, 503)
@@ -170,7 +170,7 @@ async def test_a_store_that_is_away_is_503_with_retry_after(intake: Intake) -> N
 async def test_an_unexpected_fault_is_500_with_a_trace_and_leaks_nothing(
     intake: Intake, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The answer and the log share an id; only the log tells more."""
+    """The answer and the log have the same id; only the log has details."""
     intake.recorder.broken = True
     answer = await intake.client.post(ROUTE, json=EVENT)
     assert refused(answer, 500)["traceId"] == "request-1"
@@ -181,7 +181,7 @@ async def test_an_unexpected_fault_is_500_with_a_trace_and_leaks_nothing(
 
 
 async def test_an_intake_that_is_not_ready_answers_503_on_every_route(intake: Intake) -> None:
-    """With the reason, before anything else is looked at."""
+    """The answer has the reason, and the request is not checked further."""
     intake.unready = "the store is being migrated"
     for path in (ROUTE, "/webhookendpoints/orders/secret", "/nowhere"):
         answer = await intake.client.post(path, json=EVENT)
@@ -190,7 +190,7 @@ async def test_an_intake_that_is_not_ready_answers_503_on_every_route(intake: In
 
 
 async def test_too_many_requests_at_once_are_sent_away(intake: Intake) -> None:
-    """Memory is bounded: of 4 places one namespace gets 2, and further requests get 503 and may come again."""
+    """Of 4 slots one namespace gets 2, and further requests get a 503 and can retry, so memory is bounded."""
     intake.recorder.gate = asyncio.Event()
     requests = [asyncio.create_task(intake.client.post(ROUTE, json=EVENT)) for _ in range(8)]
     sent_away = [await answer for answer in itertools.islice(asyncio.as_completed(requests), 6)]
@@ -203,7 +203,7 @@ async def test_too_many_requests_at_once_are_sent_away(intake: Intake) -> None:
 
 
 async def test_a_slow_body_holds_no_place(intake: Intake) -> None:
-    """Requests whose bodies are still to come leave every place to requests that are complete."""
+    """Requests with incomplete bodies use no slots."""
     arrived, rest = asyncio.Event(), asyncio.Event()
 
     async def slow() -> AsyncIterator[bytes]:
@@ -222,7 +222,7 @@ async def test_a_slow_body_holds_no_place(intake: Intake) -> None:
 
 
 async def test_unknown_paths_and_methods_are_problems_too(intake: Intake) -> None:
-    """404 and 405, the latter with Allow."""
+    """The answers are 404 and 405; a 405 has the header Allow."""
     refused(await intake.client.get("/nowhere"), 404)
     refused(await intake.client.post(f"{ROUTE}/", json=EVENT), 404)
     answer = await intake.client.get(ROUTE)
@@ -231,7 +231,7 @@ async def test_unknown_paths_and_methods_are_problems_too(intake: Intake) -> Non
 
 
 async def test_stopping_lets_a_request_under_way_finish(intake: Intake) -> None:
-    """A request that was taken is answered, although no new one is taken."""
+    """An accepted request is answered, although no new one is accepted."""
     half, rest = asyncio.Event(), asyncio.Event()
 
     async def body() -> AsyncIterator[bytes]:

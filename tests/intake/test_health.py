@@ -1,4 +1,4 @@
-"""Liveness, readiness and metrics over real HTTP, and the server that carries them."""
+"""Liveness, readiness and metrics over real HTTP, and their server."""
 
 import asyncio
 import signal
@@ -15,7 +15,7 @@ from hookwright_runtime.server import HEALTH_BOUNDS, Server
 
 
 class Wellbeing:
-    """What the probes tell."""
+    """The results of the probes."""
 
     def __init__(self) -> None:
         self.dying: str | None = None
@@ -24,13 +24,13 @@ class Wellbeing:
 
 @pytest.fixture
 def wellbeing() -> Wellbeing:
-    """All is well."""
+    """Return probes without faults."""
     return Wellbeing()
 
 
 @pytest.fixture
 async def client(wellbeing: Wellbeing) -> AsyncIterator[httpx.AsyncClient]:
-    """A client of a health server with one metric."""
+    """Yield a client of a health server with one metric."""
     registry = CollectorRegistry()
     Counter("hookwright_things", "Things.", registry=registry).inc(3)
     app = create_health(live=lambda: wellbeing.dying, ready=lambda: wellbeing.unready, registry=registry)
@@ -41,7 +41,7 @@ async def client(wellbeing: Wellbeing) -> AsyncIterator[httpx.AsyncClient]:
 
 
 async def test_probes_tell_what_is_wrong(client: httpx.AsyncClient, wellbeing: Wellbeing) -> None:
-    """200 while all is well, else 503 with the reason; the two are independent."""
+    """A probe answers 200 without a fault, else 503 with the reason; the two are independent."""
     assert [(await client.get(path)).status_code for path in ("/healthz", "/readyz")] == [200, 200]
     wellbeing.unready = "stopping"
     answer = await client.get("/readyz")
@@ -53,7 +53,7 @@ async def test_probes_tell_what_is_wrong(client: httpx.AsyncClient, wellbeing: W
 
 
 async def test_metrics_are_told_in_the_format_that_is_asked_for(client: httpx.AsyncClient) -> None:
-    """Prometheus text by default, OpenMetrics by Accept."""
+    """The format is Prometheus text by default, and OpenMetrics if Accept requests it."""
     plain = await client.get("/metrics")
     assert "hookwright_things_total 3.0" in plain.text
     assert plain.headers["content-type"].startswith("text/plain")
@@ -63,13 +63,13 @@ async def test_metrics_are_told_in_the_format_that_is_asked_for(client: httpx.As
 
 
 async def test_a_server_leaves_the_processes_signals_alone(client: httpx.AsyncClient) -> None:
-    """Whoever owns the process decides what SIGTERM means."""
+    """The owner of the process handles SIGTERM."""
     assert (await client.get("/healthz")).status_code == 200
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
 
 
 async def test_a_port_that_is_taken_is_an_error_at_once() -> None:
-    """Not a server that never answers."""
+    """The start fails instead of a server that never answers."""
     app = create_health(live=lambda: None, ready=lambda: None, registry=CollectorRegistry())
     first = await Server.start(app, host="127.0.0.1", port=0, bounds=HEALTH_BOUNDS)
     with pytest.raises(OSError, match="in use"):
@@ -78,7 +78,7 @@ async def test_a_port_that_is_taken_is_an_error_at_once() -> None:
 
 
 async def test_a_request_that_never_ends_is_cut_off_after_the_grace() -> None:
-    """Stopping takes its time, but not for ever."""
+    """The stop waits for the grace time, but not longer."""
     begun = asyncio.Event()
 
     async def hang(_scope: Scope, _receive: Receive, _send: Send) -> None:

@@ -1,4 +1,4 @@
-"""Sending again what failed since a time: who may, what is asked, what is answered."""
+"""Replays of failed deliveries since a time: permissions, requests and answers."""
 
 import pytest
 from intake.recorder import ORDERS, Intake, Tokens, refused
@@ -13,7 +13,7 @@ JOB = Recovery("rec_1", ORDERS, RecoveryState.COMPLETED, 1_767_225_000_000, 1_76
 async def test_a_recovery_asks_who_calls_and_whether_it_may(
     intake: Intake, tokens: Tokens, method: str, path: str
 ) -> None:
-    """401 without a token, 403 without the permission, and nothing is begun."""
+    """The answer is 401 without a token and 403 without the permission, and no replay begins."""
     body = {"since": "2026-01-01T00:00:00Z"}
     for authorization, status in (("", 401), (f"Bearer {tokens.stranger}", 403)):
         headers = {"Authorization": authorization}
@@ -23,7 +23,7 @@ async def test_a_recovery_asks_who_calls_and_whether_it_may(
 
 
 async def test_a_recovery_is_begun_and_told_where_to_look(intake: Intake) -> None:
-    """202 with the job, and its address, which tells the same."""
+    """The answer is 202 with the replay and its address, which returns the same."""
     answer = await intake.client.post(
         "/webhookendpoints/orders/recover",
         json={"since": "2025-12-31T23:00:00.5+01:00", "until": "2026-01-01T00:00:00.123456789z"},
@@ -44,7 +44,7 @@ async def test_a_recovery_is_begun_and_told_where_to_look(intake: Intake) -> Non
 
 
 async def test_without_until_a_recovery_goes_up_to_now(intake: Intake) -> None:
-    """What fails from now on is another matter."""
+    """Later failures are not part of the replay."""
     answer = await intake.client.post(
         "/webhookendpoints/orders/recover", json={"since": "2025-12-31T00:00:00Z", "until": None}
     )
@@ -53,7 +53,7 @@ async def test_without_until_a_recovery_goes_up_to_now(intake: Intake) -> None:
 
 
 async def test_a_second_recovery_is_refused_with_the_first_ones_id(intake: Intake) -> None:
-    """409, so that whoever asks can follow the one that is running."""
+    """The answer is a 409 with the id, so that the caller can follow the running replay."""
     body = {"since": "2025-12-31T00:00:00Z"}
     await intake.client.post("/webhookendpoints/orders/recover", json=body)
 
@@ -81,7 +81,7 @@ async def test_a_second_recovery_is_refused_with_the_first_ones_id(intake: Intak
     ],
 )
 async def test_a_wrong_time_is_422_with_its_field(intake: Intake, body: str, faults: dict[str, str]) -> None:
-    """Each fault is named with what would be right, and nothing is begun."""
+    """The answer names each fault and the correct form, and no replay begins."""
     problem = refused(await intake.client.post("/webhookendpoints/orders/recover", content=body), 422)
 
     assert [fault["field"] for fault in problem["errors"]] == list(faults)
@@ -91,12 +91,12 @@ async def test_a_wrong_time_is_422_with_its_field(intake: Intake, body: str, fau
 
 @pytest.mark.parametrize(("body", "status"), [(b"", 400), (b"{", 400), (b" " * 5000, 413)])
 async def test_a_body_that_is_no_json_or_too_long_is_refused(intake: Intake, body: bytes, status: int) -> None:
-    """Before anything is looked at."""
+    """The body is refused before any look-up."""
     refused(await intake.client.post("/webhookendpoints/orders/recover", content=body), status)
 
 
 async def test_an_ended_recovery_tells_when_it_ended(intake: Intake) -> None:
-    """With all that it did."""
+    """The replay has its final counts."""
     intake.jobs.known[JOB.id] = JOB
 
     told = (await intake.client.get("/webhookendpoints/orders/recoveries/rec_1")).json()
@@ -107,7 +107,7 @@ async def test_an_ended_recovery_tells_when_it_ended(intake: Intake) -> None:
 
 @pytest.mark.parametrize("wanted", ["rec_2", "rec_other", "%00", "a" * 500])
 async def test_a_recovery_that_is_not_the_endpoints_is_404(intake: Intake, wanted: str) -> None:
-    """Whether there is none, or another endpoint's."""
+    """A missing replay and one of another endpoint get the same answer."""
     intake.jobs.known["rec_other"] = Recovery("rec_other", "uid-other", RecoveryState.RUNNING, 0, 1, 1, 0, 1)
 
     refused(await intake.client.get(f"/webhookendpoints/orders/recoveries/{wanted}"), 404)

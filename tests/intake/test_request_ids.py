@@ -1,4 +1,4 @@
-"""Every answer has the request's id, and every line of its log has it too."""
+"""Every answer has the request's id, and every log line of the request has it too."""
 
 import logging
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ EVENT = {"type": "delivered", "messageId": "m-1"}
 
 @pytest.fixture
 def logged(caplog: pytest.LogCaptureFixture) -> Iterator[pytest.LogCaptureFixture]:
-    """Logs as the operator writes them."""
+    """Yield logs in the operator's format."""
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
     logs.configure(form="json", level="info")
@@ -29,7 +29,7 @@ def logged(caplog: pytest.LogCaptureFixture) -> Iterator[pytest.LogCaptureFixtur
 
 @pytest.mark.parametrize("given", ["a", "4bf92f35-77b3-4da6-a3ce-929d0e0e4736", "Root=1-67:a/b+c~d_e.f@g", "x" * 128])
 async def test_a_caller_s_id_is_taken_and_answered(intake: Intake, given: str) -> None:
-    """Of an acceptance and of a refusal alike."""
+    """An acceptance and a refusal have the id."""
     for route, status in ((ROUTE, 202), ("/projects/ghost/events", 404), ("/nowhere", 404)):
         answer = await intake.client.post(route, json=EVENT, headers={"X-Request-Id": given})
         assert (answer.status_code, answer.headers["x-request-id"]) == (status, given)
@@ -37,7 +37,7 @@ async def test_a_caller_s_id_is_taken_and_answered(intake: Intake, given: str) -
 
 @pytest.mark.parametrize("given", ["", "two words", 'quo"te', "x" * 129, "ünï".encode().decode("latin-1"), "a\tb"])
 async def test_an_id_that_is_not_fit_for_logs_is_replaced(intake: Intake, given: str) -> None:
-    """It is neither answered nor logged."""
+    """The given id appears neither in the answer nor in the log."""
     headers = [(b"X-Request-Id", given.encode("latin-1"))]
     answer = await intake.client.post(ROUTE, json=EVENT, headers=headers)
     assert answer.status_code == 202
@@ -45,7 +45,7 @@ async def test_an_id_that_is_not_fit_for_logs_is_replaced(intake: Intake, given:
 
 
 async def test_an_id_is_drawn_for_each_request_that_has_none() -> None:
-    """128 random bits as hexadecimal digits."""
+    """A new id is 128 random bits as hexadecimal digits."""
     answered: list[bytes] = []
 
     async def send(message: dict[str, object]) -> None:
@@ -70,7 +70,7 @@ async def test_an_id_is_drawn_for_each_request_that_has_none() -> None:
 
 
 async def test_every_line_of_a_request_s_log_has_its_id(intake: Intake, logged: pytest.LogCaptureFixture) -> None:
-    """A fault, and a store that is away; the line of another request has another id."""
+    """The lines of an error and of an unavailable store have the id; the line of another request has another id."""
     intake.recorder.broken = True
     answer = await intake.client.post(ROUTE, json=EVENT, headers={"X-Request-Id": "first"})
     assert refused(answer, 500)["traceId"] == "first"
