@@ -1,4 +1,4 @@
-"""One operator and one API, with the limits lifted, for all tests of the API; an organization for each."""
+"""One operator and one API without limits for all tests of the API; one organization per test."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -26,7 +26,7 @@ PROXY = {"HOOKWRIGHT_TRUSTED_PROXIES": "127.0.0.0/8"}
 
 @pytest.fixture(scope="module")
 def operator(control_plane: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OperatorProcess]:
-    """The operator that the API works with."""
+    """Yield the operator of the API."""
     install(control_plane)
     started = OperatorProcess(control_plane, tmp_path_factory.mktemp("operator"), {"HOOKWRIGHT_STATUS_INTERVAL": "1"})
     started.start()
@@ -38,21 +38,21 @@ def operator(control_plane: Cluster, tmp_path_factory: pytest.TempPathFactory) -
 def api(
     control_plane: Cluster, operator: OperatorProcess, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[ApiProcess]:
-    """An API with its limits lifted."""
+    """Yield an API without limits."""
     with running(ApiProcess(control_plane, tmp_path_factory.mktemp("api"), operator.intake_url, LIFTED | PROXY)) as it:
         yield it
 
 
 @pytest.fixture(scope="module")
 def client(api: ApiProcess) -> Iterator[httpx.Client]:
-    """A client of the API."""
+    """Yield a client of the API."""
     with httpx.Client(base_url=api.url, trust_env=False, timeout=30.0) as made:
         yield made
 
 
 @pytest.fixture
 def organizations(control_plane: Cluster, client: httpx.Client) -> Iterator["Organizations"]:
-    """Makes organizations that are gone when the test ends."""
+    """Yield a factory of organizations, which are deleted when the test ends."""
     made = Organizations(control_plane, client)
     yield made
     made.remove()
@@ -60,14 +60,14 @@ def organizations(control_plane: Cluster, client: httpx.Client) -> Iterator["Org
 
 @pytest.fixture
 def acme(organizations: "Organizations") -> Organization:
-    """An organization with one project, billing."""
+    """Return an organization with one project, billing."""
     organization = organizations.new("acme")
     organization.project()
     return organization
 
 
 class Organizations:
-    """Makes namespaces and deletes them."""
+    """A factory of namespaces, which also deletes them."""
 
     def __init__(self, cluster: Cluster, client: httpx.Client) -> None:
         self._cluster = cluster
@@ -75,14 +75,14 @@ class Organizations:
         self._made: list[str] = []
 
     def new(self, prefix: str, client: httpx.Client | None = None) -> Organization:
-        """Make an organization, seen through a client."""
+        """Create an organization, seen through a client."""
         name = f"{prefix}-{uuid4().hex[:8]}"
         self._cluster.kubectl("create", "namespace", name)
         self._made.append(name)
         return Organization(self._cluster, client or self._client, name)
 
     def remove(self) -> None:
-        """Delete all that was made."""
+        """Delete all created namespaces."""
         if self._made:
             self._cluster.kubectl("delete", "namespace", *self._made, "--wait=false")
 
@@ -91,7 +91,7 @@ class Organizations:
 def start_api(
     control_plane: Cluster, operator: OperatorProcess, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator["StartApi"]:
-    """Starts further APIs with settings of their own, for one test."""
+    """Yield a function that starts further APIs with other settings inside one test."""
     with ExitStack() as stack:
 
         def start(settings: dict[str, str], **options: str) -> tuple[ApiProcess, httpx.Client]:
@@ -127,6 +127,6 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
 
 @pytest.fixture
 def receiver() -> Iterator[Received]:
-    """A receiver of deliveries, answering 200."""
+    """Yield a receiver of deliveries that answers 200."""
     with receiving() as received:
         yield received

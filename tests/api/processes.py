@@ -1,4 +1,4 @@
-"""The API as a child process on a cluster, as its own ServiceAccount, and what tests do with it."""
+"""The API as a child process on a cluster, with its own ServiceAccount, and helpers for its tests."""
 
 import json
 import os
@@ -25,7 +25,7 @@ PASSWORD: Final = "correct horse battery staple"
 
 @contextmanager
 def running(api: ApiProcess) -> Iterator[ApiProcess]:
-    """Start an API for a block."""
+    """Run an API inside the context."""
     api.start()
     try:
         yield api
@@ -34,7 +34,7 @@ def running(api: ApiProcess) -> Iterator[ApiProcess]:
 
 
 def eventually(met: Callable[[], bool], what: str, *, seconds: float = PATIENCE) -> None:
-    """Return as soon as ``met`` says yes; fail after some seconds."""
+    """Return as soon as ``met`` returns true; fail after some seconds."""
     deadline = time.monotonic() + seconds
     while not met():
         assert time.monotonic() < deadline, f"not within {seconds:g} s: {what}"
@@ -42,7 +42,7 @@ def eventually(met: Callable[[], bool], what: str, *, seconds: float = PATIENCE)
 
 
 def write_user(cluster: Cluster, organization: str, email: str, password: str = PASSWORD) -> str:
-    """Run hookwright-user as the administrator and return what it printed."""
+    """Run hookwright-user as the administrator and return its output."""
     result = subprocess.run(
         [sys.executable, "-m", "hookwright_api.user", "--organization", organization, "--email", email],
         input=f"{password}\n",
@@ -62,7 +62,7 @@ def _password_hash() -> str:
 
 @dataclass(slots=True)
 class Organization:
-    """A namespace with a user of its own, seen through one API."""
+    """A namespace with a user, seen through one API."""
 
     cluster: Cluster
     client: httpx.Client
@@ -80,18 +80,18 @@ class Organization:
         self.cluster.kubectl("apply", "-f", "-", stdin=json.dumps(listed))
 
     def project(self, name: str = "billing", display_name: str = "Billing") -> str:
-        """Declare a project and return its name once a session sees it."""
+        """Declare a project and return its name when a session sees it."""
         self.apply({"kind": "Project", "metadata": {"name": name}, "spec": {"displayName": display_name}})
         eventually(lambda: name in self.projects(), f"project {name} visible")
         return name
 
     def projects(self) -> list[str]:
-        """Return what /v1/auth/me lists."""
+        """Return the answer of /v1/auth/me."""
         answer = self.client.get("/v1/auth/me", headers=self.session())
         return [project["name"] for project in answer.json()["projects"]] if answer.is_success else []
 
     def session(self) -> dict[str, str]:
-        """Return the header of a session of this organization's user, who is made on first use."""
+        """Return the header of a session of this organization's user, who is created at the first call."""
         if not self._token:
             self.email = f"ada-{uuid4().hex[:6]}@{self.name}.example"
             secret = user_secret(
@@ -108,7 +108,7 @@ class Organization:
         return answer.is_success
 
     def key(self, project: str = "billing", **extra: str) -> dict[str, Any]:
-        """Make a key and return the answer of the 201."""
+        """Create a key and return the answer of the 201."""
         answer = self.client.post(
             f"/v1/projects/{project}/keys", json={"name": "test", **extra}, headers=self.session()
         )
@@ -117,7 +117,7 @@ class Organization:
         return made
 
     def service_key(self, project: str = "billing") -> dict[str, str]:
-        """Make a key and return the header that carries it."""
+        """Create a key and return the header with it."""
         return {"X-Service-Key": self.key(project)["key"]}
 
     def webhook(
@@ -125,7 +125,7 @@ class Organization:
     ) -> dict[str, Any]:
         """Register an endpoint and return the answer of the 201.
 
-        A 503 is repeated, as a client does: on a busy machine the operator may take longer than the API waits.
+        A 503 is repeated, as a client does: on a busy machine the operator may need longer than the API waits.
         """
         body = {"url": url, "events": ["delivered"], **extra}
         deadline = time.monotonic() + PATIENCE
@@ -137,7 +137,7 @@ class Organization:
 
 
 def problem_of(answer: httpx.Response, status: int) -> dict[str, Any]:
-    """Return a refusal's problem document, checked to be one."""
+    """Assert that a refusal is a problem document, and return it."""
     assert answer.status_code == status, f"{answer.status_code} {answer.text}"
     assert answer.headers["content-type"] == "application/problem+json"
     problem: dict[str, Any] = answer.json()

@@ -1,4 +1,4 @@
-"""A receiver of deliveries in a thread, for tests that are not asynchronous."""
+"""A receiver of deliveries in a thread, for synchronous tests."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,7 +9,7 @@ from threading import Thread
 
 @dataclass(slots=True)
 class Received:
-    """What came, and what is answered.
+    """The received requests and the answer to send.
 
     Attributes:
         requests: path, headers by lower-case name, and body of each.
@@ -22,7 +22,7 @@ class Received:
 
 @contextmanager
 def receiving() -> Iterator[Received]:
-    """Receive on loopback while the block runs."""
+    """Receive on loopback inside the context."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
@@ -34,7 +34,7 @@ def receiving() -> Iterator[Received]:
             self.end_headers()
 
         def log_message(self, *_: object) -> None:
-            """Say nothing."""
+            """Log nothing."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     received = Received(f"http://127.0.0.1:{server.server_port}")

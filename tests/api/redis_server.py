@@ -1,4 +1,4 @@
-"""A real Redis or Valkey server for tests, installed where it is missing and that can be done."""
+"""A real Redis or Valkey server for tests, installed if it is missing and the user is root."""
 
 import shutil
 import socket
@@ -14,7 +14,7 @@ _PROGRAMS = ("redis-server", "valkey-server")
 
 
 def program() -> str:
-    """Return the server's executable, installing Debian's package where there is none and we are root."""
+    """Return the server's executable; install Debian's package if there is none and the user is root."""
     found = next(filter(None, map(shutil.which, _PROGRAMS)), None)
     if found is None:
         packages.install("redis-server")
@@ -25,7 +25,7 @@ def program() -> str:
 
 @dataclass(slots=True)
 class RedisServer:
-    """A server that can be killed and started again on the same port; it keeps nothing on disk."""
+    """A server that can be killed and started again on the same port; it stores nothing on disk."""
 
     folder: Path
     port: int = field(default_factory=free_port)
@@ -33,7 +33,7 @@ class RedisServer:
 
     @property
     def url(self) -> str:
-        """What HOOKWRIGHT_RATE_LIMIT_URL takes."""
+        """The value for HOOKWRIGHT_RATE_LIMIT_URL."""
         return f"redis://127.0.0.1:{self.port}/0"
 
     def start(self) -> None:

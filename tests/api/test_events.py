@@ -1,4 +1,4 @@
-"""Events from outside the cluster, and what is refused."""
+"""Events from outside the cluster, and refused requests."""
 
 import json
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ EVENT = {"type": "delivered", "messageId": "m"}
 def test_up_to_a_thousand_events_are_accepted_at_once(
     acme: Organization, client: httpx.Client, receiver: Received
 ) -> None:
-    """All of them arrive; 1,001 are refused and none does."""
+    """All 1,000 events arrive; a request of 1,001 is refused as a whole."""
     key = acme.service_key()
     acme.webhook(key, f"{receiver.url}/e")
     events = [{**EVENT, "messageId": f"m{number}"} for number in range(1000)]
@@ -25,7 +25,7 @@ def test_up_to_a_thousand_events_are_accepted_at_once(
 
 
 def test_what_is_delivered_is_what_was_sent(acme: Organization, client: httpx.Client, receiver: Received) -> None:
-    """Numbers keep their text on the way through both processes."""
+    """Numbers keep their text through both processes."""
     key = acme.service_key()
     acme.webhook(key, f"{receiver.url}/e")
     body = b'{"type":"delivered","messageId":"m","price":1.10,"big":12345678901234567890123}'
@@ -55,7 +55,7 @@ def test_what_is_delivered_is_what_was_sent(acme: Organization, client: httpx.Cl
 def test_what_is_wrong_is_said_as_a_problem_document(
     acme: Organization, client: httpx.Client, content: bytes, headers: Mapping[str, str], status: int
 ) -> None:
-    """By the API or by the operator, in the same form; a connection cut by a 413 is open again for the next."""
+    """The API and the operator refuse in the same form; after a 413 the client can connect again."""
     sent = {**acme.service_key(), "Content-Type": "application/json", **headers}
     problem = problem_of(client.post("/v1/events", content=content, headers=sent), status)
     if status == 422:

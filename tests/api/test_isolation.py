@@ -1,4 +1,4 @@
-"""Who may do what: every kind of credential at every route, each cell asserted."""
+"""Permissions: every kind of credential at every route, each cell asserted."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -18,7 +18,7 @@ Credentials = Mapping[str, Mapping[str, str]]
 
 @dataclass(slots=True)
 class World:
-    """Two organizations; in the first, two projects, of which billing has what all requests aim at."""
+    """Two organizations. The first has two projects; all requests aim at objects of billing."""
 
     client: httpx.Client
     acme: Organization
@@ -26,11 +26,11 @@ class World:
     credentials: dict[str, Mapping[str, str]] = field(default_factory=dict)
 
     def endpoint(self) -> str:
-        """Make a webhook in billing and return its id."""
+        """Create a webhook in billing and return its id."""
         return str(self.acme.webhook(self.credentials["key of this project"], f"{self.receiver.url}/x")["id"])
 
     def delivery(self) -> str:
-        """Make a delivered delivery in billing and return its id."""
+        """Create a delivered delivery in billing and return its id."""
         key, endpoint = self.credentials["key of this project"], self.endpoint()
         self.client.post("/v1/events", json={"type": "delivered", "messageId": "m"}, headers=dict(key))
         path = f"/v1/webhooks/{endpoint}/deliveries?status=delivered"
@@ -40,7 +40,7 @@ class World:
 
 @pytest.fixture(scope="module")
 def world(control_plane: Cluster, client: httpx.Client) -> Iterator[World]:
-    """Both organizations, and every kind of credential; every cell makes what it aims at anew."""
+    """Yield both organizations and every kind of credential; every cell creates its own target."""
     organizations = Organizations(control_plane, client)
     with receiving() as receiver:
         yield _world(organizations.new("acme"), organizations.new("rival"), client, receiver)
@@ -80,7 +80,7 @@ WEBHOOK: Final = {"url": "https://example.com/made", "events": ["opened"]}
 
 
 def cells(other_key: int, foreign_key: int, foreign_session: int, session: int, key: int) -> dict[str, int]:
-    """Return a row of the matrix; whoever shows no valid credential gets 401 in every row."""
+    """Return a row of the matrix; a caller without a valid credential gets 401 in every row."""
     return dict.fromkeys(NOBODY, 401) | {
         "key of another project": other_key,
         "key of another organization": foreign_key,
@@ -92,9 +92,9 @@ def cells(other_key: int, foreign_key: int, foreign_session: int, session: int, 
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """A row: a route, aimed at something of billing, and the status for each credential.
+    """A row: a route, its target in billing, and the status for each credential.
 
-    A session says which project it means; where it is ``scoped`` so, keys do not.
+    With ``scoped``, a session names its project; a key does not.
     """
 
     method: str
@@ -106,7 +106,7 @@ class Route:
 
 
 def a_key(world: World) -> str:
-    """Make a key of billing and return its id."""
+    """Create a key of billing and return its id."""
     return str(world.acme.key("billing")["id"])
 
 
@@ -115,7 +115,7 @@ ROUTES: Final = [
     Route("POST", "/v1/projects/billing/keys", cells(403, 403, 404, 201, 403), {"name": "made"}),
     Route("GET", "/v1/projects/billing/keys", cells(403, 403, 404, 200, 403)),
     Route("DELETE", "/v1/projects/billing/keys/{}", cells(403, 403, 404, 204, 403), target=a_key),
-    # A key of another project makes and lists webhooks of that one: the next two tests look at what they get.
+    # A key of another project creates and lists webhooks of that project: the next two tests check the objects.
     Route("POST", "/v1/webhooks", cells(201, 201, 404, 201, 201), WEBHOOK, scoped=True),
     Route("GET", "/v1/webhooks", cells(200, 200, 404, 200, 200), scoped=True),
     Route("GET", "/v1/webhooks/{}", cells(404, 404, 404, 200, 200), target=World.endpoint, scoped=True),
@@ -129,13 +129,13 @@ ROUTES: Final = [
 
 @pytest.mark.parametrize("route", ROUTES, ids=lambda route: f"{route.method} {route.path}")
 def test_every_credential_gets_what_it_may_and_no_more(world: World, route: Route) -> None:
-    """Each cell of the row, in one go, so that a failure shows the whole row."""
+    """All cells of a row are compared at once, so that a failure shows the whole row."""
     statuses = {name: ask(world, route, name).status_code for name in route.expected}
     assert statuses == route.expected
 
 
 def ask(world: World, route: Route, name: str) -> httpx.Response:
-    """Send a row's request with one credential, at a target that is there and was made for this cell."""
+    """Send a row's request with one credential, to a target created for this cell."""
     path = route.path.format(route.target(world))
     params = {"project": "billing"} if route.scoped and "session" in name else {}
     headers = dict(world.credentials[name])
@@ -143,7 +143,7 @@ def ask(world: World, route: Route, name: str) -> httpx.Response:
 
 
 def test_a_key_sees_and_makes_webhooks_of_its_own_project_only(world: World, client: httpx.Client) -> None:
-    """What one project's key makes, no other project's key lists; events reach that project's webhooks alone."""
+    """Another project's key does not list the webhooks of a project's key; events reach only the own webhooks."""
     mine = world.endpoint()
     for name, project in (("key of another project", "shipping"), ("key of another organization", "rivalry")):
         headers = dict(world.credentials[name])
@@ -160,7 +160,7 @@ def test_a_key_sees_and_makes_webhooks_of_its_own_project_only(world: World, cli
 
 
 def test_all_refusals_of_a_credential_have_one_wording(world: World, client: httpx.Client) -> None:
-    """Missing, unknown, revoked and expired cannot be told from each other."""
+    """The answers for missing, unknown, revoked and expired credentials are equal."""
     answers: list[httpx.Response] = [
         client.get("/v1/webhooks", headers=dict(world.credentials[name])) for name in NOBODY
     ]
@@ -169,7 +169,7 @@ def test_all_refusals_of_a_credential_have_one_wording(world: World, client: htt
 
 
 def test_unknown_and_foreign_things_are_answered_alike(world: World, client: httpx.Client) -> None:
-    """A 404 does not tell whether somebody else has such a thing."""
+    """A 404 does not show whether the object exists in another organization."""
     headers: dict[str, Any] = dict(world.credentials["key of another project"])
     foreign = client.get(f"/v1/webhooks/{world.endpoint()}", headers=headers)
     unknown = client.get("/v1/webhooks/wh-there-is-none", headers=headers)

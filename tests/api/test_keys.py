@@ -1,4 +1,4 @@
-"""API keys: made once, never kept, revoked and expired."""
+"""API keys: created once, never stored, revoked and expired."""
 
 import json
 import time
@@ -16,7 +16,7 @@ from hookwright_dev.installation import ApiProcess, OperatorProcess
 def test_the_plaintext_of_a_key_is_kept_nowhere(
     acme: Organization, client: httpx.Client, control_plane: Cluster, api: ApiProcess, operator: OperatorProcess
 ) -> None:
-    """After a key was made and used, neither etcd nor a log nor an object has it."""
+    """After a key was created and used, neither etcd nor a log nor an object contains it."""
     made = acme.key()
     header = {"X-Service-Key": made["key"]}
     assert client.get("/v1/webhooks", headers=header).status_code == 200
@@ -37,7 +37,7 @@ def test_the_plaintext_of_a_key_is_kept_nowhere(
 def test_a_key_is_an_apikey_of_the_same_name_and_listed_without_key_or_digest(
     acme: Organization, client: httpx.Client, control_plane: Cluster
 ) -> None:
-    """The answer has exactly the promised fields; the list never shows the key or its digest."""
+    """The answer has exactly the promised fields; the list never contains the key or its digest."""
     made = acme.key()
     assert set(made) == {"id", "name", "key", "created_at"}
     stored = json.loads(control_plane.kubectl("get", "hwkey", made["id"], "-n", acme.name, "-o", "json").stdout)
@@ -50,7 +50,7 @@ def test_a_key_is_an_apikey_of_the_same_name_and_listed_without_key_or_digest(
 
 
 def test_a_revoked_key_stops_working_at_once_even_at_another_replica(acme: Organization, client: httpx.Client) -> None:
-    """After DELETE the next request is a 401; deleted with kubectl, within a second."""
+    """The request after DELETE gets a 401; after a deletion with kubectl, within a second."""
     made = acme.key()
     header = {"X-Service-Key": made["key"]}
     assert client.get("/v1/webhooks", headers=header).status_code == 200
@@ -67,7 +67,7 @@ def test_a_revoked_key_stops_working_at_once_even_at_another_replica(acme: Organ
 
 
 def test_an_expired_key_stops_working_by_itself(acme: Organization, client: httpx.Client) -> None:
-    """The API judges expiry at each request; a time that has passed is refused when the key is made."""
+    """The API checks the expiry at each request; a past time is refused at the creation."""
     soon = (datetime.now(UTC) + timedelta(seconds=5)).strftime("%Y-%m-%dT%H:%M:%SZ")
     made = acme.key(expires_at=soon)
     header = {"X-Service-Key": made["key"]}
@@ -80,7 +80,7 @@ def test_an_expired_key_stops_working_by_itself(acme: Organization, client: http
 def test_a_key_that_the_operator_handed_over_opens_its_project(
     acme: Organization, client: httpx.Client, control_plane: Cluster
 ) -> None:
-    """A key declared in YAML works, is listed, and can be revoked by its object's name."""
+    """A key declared in YAML is valid, is listed, and can be revoked by its object's name."""
     acme.apply(
         {
             "kind": "ApiKey",
@@ -112,7 +112,7 @@ def test_a_key_that_the_operator_handed_over_opens_its_project(
 
 
 def test_last_use_is_written_once_an_interval(acme: Organization, client: httpx.Client, control_plane: Cluster) -> None:
-    """The first use shows in the list; a hundred more within the hour write nothing."""
+    """The list shows the first use; a hundred more uses within the hour write nothing."""
     made = acme.key()
     header = {"X-Service-Key": made["key"]}
     assert client.get("/v1/webhooks", headers=header).status_code == 200
@@ -133,7 +133,7 @@ def test_last_use_is_written_once_an_interval(acme: Organization, client: httpx.
 def test_a_key_of_a_deleted_project_is_refused(
     acme: Organization, client: httpx.Client, control_plane: Cluster
 ) -> None:
-    """The project's deletion ends its keys at once, before garbage collection takes them."""
+    """The project's deletion makes its keys invalid at once, before garbage collection deletes them."""
     acme.project("short-lived")
     header = acme.service_key("short-lived")
     assert client.get("/v1/webhooks", headers=header).status_code == 200
@@ -142,7 +142,7 @@ def test_a_key_of_a_deleted_project_is_refused(
 
 
 def test_repeating_the_creation_of_a_key_makes_no_second_one(acme: Organization, client: httpx.Client) -> None:
-    """With the same Idempotency-Key: 409 for the same request, 422 for another; one key in the list."""
+    """With the same Idempotency-Key the answer is 409 for the same request and 422 for another; one key is listed."""
     headers = {**acme.session(), "Idempotency-Key": "once"}
     path = "/v1/projects/billing/keys"
     made = client.post(path, json={"name": "a"}, headers=headers)
@@ -156,7 +156,7 @@ def test_repeating_the_creation_of_a_key_makes_no_second_one(acme: Organization,
 def test_a_copied_digest_opens_the_project_of_the_key_made_first(
     acme: Organization, client: httpx.Client, control_plane: Cluster
 ) -> None:
-    """Whoever can read an ApiKey and copies it elsewhere does not redirect its holder."""
+    """A copy of an ApiKey in another namespace does not change the original key."""
     made = acme.key()
     digest = control_plane.kubectl("get", "hwkey", made["id"], "-n", acme.name, "-o", "jsonpath={.spec.digest}").stdout
     other = f"aaa-{acme.name}"
@@ -164,7 +164,7 @@ def test_a_copied_digest_opens_the_project_of_the_key_made_first(
     try:
         thief = Organization(control_plane, client, other)
         thief.project("billing")
-        time.sleep(1.1)  # creation times have whole seconds, and the first one counts
+        time.sleep(1.1)  # creation times have whole seconds, and the earliest one counts
         thief.apply(
             {
                 "kind": "ApiKey",

@@ -1,4 +1,4 @@
-"""What the API needs goes away in the middle of requests, and comes back."""
+"""Outages of the API's dependencies during requests, and their end."""
 
 import os
 import signal
@@ -24,7 +24,7 @@ WEBHOOK = {"url": "https://example.com/hooks", "events": ["delivered"]}
 
 @pytest.fixture(scope="module")
 def plane(assets: Assets) -> Iterator[ControlPlane]:
-    """A control plane of its own, for its API server is stopped here."""
+    """Yield a separate control plane, because its API server is stopped here."""
     with ControlPlane.start(assets=assets, crds=CRDS) as started:
         install(started)
         yield started
@@ -32,7 +32,7 @@ def plane(assets: Assets) -> Iterator[ControlPlane]:
 
 @pytest.fixture(scope="module")
 def its_operator(plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OperatorProcess]:
-    """An operator on it."""
+    """Yield an operator on it."""
     started = OperatorProcess(plane, tmp_path_factory.mktemp("operator"))
     started.start()
     yield started
@@ -43,7 +43,7 @@ def its_operator(plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) 
 def its_api(
     plane: ControlPlane, its_operator: OperatorProcess, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[ApiProcess]:
-    """An API on it that waits 4 s for the operator."""
+    """Yield an API on it that waits 4 s for the operator."""
     settings = {**LIFTED, "HOOKWRIGHT_CREATE_TIMEOUT": "4"}
     with running(ApiProcess(plane, tmp_path_factory.mktemp("api"), its_operator.intake_url, settings)) as started:
         yield started
@@ -51,7 +51,7 @@ def its_api(
 
 @pytest.fixture(scope="module")
 def acme(plane: ControlPlane, its_api: ApiProcess) -> Iterator[Organization]:
-    """An organization with a project."""
+    """Yield an organization with a project."""
     plane.kubectl("create", "namespace", "acme")
     with httpx.Client(base_url=its_api.url, trust_env=False, timeout=30.0) as client:
         made = Organization(plane, client, "acme")
@@ -67,7 +67,7 @@ def apiserver(plane: ControlPlane) -> ChildProcess:
 def test_without_the_operator_creation_is_a_503_and_leaves_nothing_behind(
     acme: Organization, plane: ControlPlane, its_operator: OperatorProcess
 ) -> None:
-    """The operator is killed: 503 with Retry-After after a bounded wait, no object; with it back, all is well."""
+    """Without an operator: a 503 with Retry-After in bounded time, and no object. With it, requests succeed again."""
     key = acme.service_key()
     endpoint = acme.webhook(key)["id"]
     its_operator.kill()
@@ -97,7 +97,7 @@ def test_without_the_operator_creation_is_a_503_and_leaves_nothing_behind(
 def test_an_operator_killed_in_the_middle_of_requests_gives_503s_and_nothing_else(
     acme: Organization, its_operator: OperatorProcess
 ) -> None:
-    """Every request of a stream is answered 202 or 503, never 500, and it recovers without a restart."""
+    """Every request of a stream gets 202 or 503, never 500, and it recovers without a restart."""
     key = acme.service_key()
 
     def send(number: int) -> int:
@@ -117,7 +117,7 @@ def test_an_operator_killed_in_the_middle_of_requests_gives_503s_and_nothing_els
 
 
 def test_without_the_api_server_reads_go_on_and_writes_are_503(acme: Organization, plane: ControlPlane) -> None:
-    """What the view has is still answered; what must be written is refused; the age of the view shows it."""
+    """Reads use the view, writes are refused, and the age of the view is visible."""
     key = acme.service_key()
     endpoint = acme.webhook(key)["id"]
     pid = apiserver(plane).pid
@@ -140,16 +140,16 @@ def test_without_the_api_server_reads_go_on_and_writes_are_503(acme: Organizatio
 def test_a_key_revoked_while_the_watch_was_broken_is_refused_afterwards(
     acme: Organization, plane: ControlPlane, its_api: ApiProcess
 ) -> None:
-    """The API server has forgotten what happened since (410): a new list takes away what was deleted in the gap."""
+    """After a 410, a new list removes objects that were deleted in the gap."""
     made = acme.key()
     header = {"X-Service-Key": made["key"]}
     assert acme.client.get("/v1/webhooks", headers=header).status_code == 200
     lists = its_api.metric('hookwright_api_view_lists_total{resource="apikeys"}')
     os.kill(its_api.running.pid, signal.SIGSTOP)
     try:
-        restart(plane)  # cuts the connections, so that nothing of what follows waits in a socket
+        restart(plane)  # closes the connections, so that no later event waits in a socket
         plane.kubectl("delete", "hwkey", made["id"], "-n", "acme")
-        restart(plane)  # its cache of events begins anew, after the deletion
+        restart(plane)  # its cache of events begins after the deletion
     finally:
         os.kill(its_api.running.pid, signal.SIGCONT)
     eventually(lambda: acme.client.get("/v1/webhooks", headers=header).status_code == 401, "refused", seconds=30)

@@ -1,4 +1,4 @@
-"""The process: readiness, metrics, an orderly end."""
+"""The process: readiness, metrics, an orderly stop."""
 
 import os
 import signal
@@ -16,7 +16,7 @@ from hookwright_dev.installation import ApiProcess
 
 
 def test_sigterm_finishes_requests_under_way_and_exits_with_0(acme: Organization, start_api: StartApi) -> None:
-    """A request whose body is still coming is answered; new connections are refused; the exit code is 0."""
+    """A request with an incomplete body is answered; new connections are refused; the exit code is 0."""
     api, _ = start_api({})
     key = acme.service_key()["X-Service-Key"]
     body = b'{"type":"delivered","messageId":"m"}'
@@ -27,7 +27,7 @@ def test_sigterm_finishes_requests_under_way_and_exits_with_0(acme: Organization
     )
     with socket.create_connection(("127.0.0.1", api.port), 10) as slow:
         slow.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body[:5])
-        time.sleep(0.3)  # for the server to have begun with it; nothing tells from outside
+        time.sleep(0.3)  # until the server has begun; no outside sign shows it
         os.kill(api.running.pid, signal.SIGTERM)
         eventually(lambda: _refused(api.port), "no new connections")
         assert api.running.running
@@ -45,7 +45,7 @@ def _refused(port: int) -> bool:
 
 
 def test_metrics_have_route_templates_and_no_names(acme: Organization, api: ApiProcess, client: httpx.Client) -> None:
-    """Labels are bounded: unknown paths are one, ids are none."""
+    """Labels are bounded: unknown paths share one value, and ids have none."""
     key = acme.service_key()
     made = acme.webhook(key)["id"]
     client.get(f"/v1/webhooks/{made}", headers=key)
@@ -62,7 +62,7 @@ def test_metrics_have_route_templates_and_no_names(acme: Organization, api: ApiP
 
 
 def test_it_is_not_ready_and_answers_503_until_the_view_is_complete(control_plane: Cluster, api: ApiProcess) -> None:
-    """Without permission to list, absence proves nothing: no 401 or 404 is given, and /readyz says no."""
+    """Without permission to list, the API answers no 401 or 404, and /readyz answers 503."""
     folder = api.folder / "unready"
     folder.mkdir()
     blind = ApiProcess(control_plane, folder, api.operator_url, {"HOOKWRIGHT_NAMESPACE": "kube-system"})
@@ -79,7 +79,7 @@ def test_it_is_not_ready_and_answers_503_until_the_view_is_complete(control_plan
 
 
 def test_a_wrong_setting_ends_the_process_with_a_sentence() -> None:
-    """Exit code 2, and the variable's name on standard error."""
+    """The exit code is 2, and standard error names the variable."""
     environment = {**os.environ, "HOOKWRIGHT_SESSION_TTL": "forever"}
     argv = [sys.executable, "-m", "hookwright_api"]
     ended = subprocess.run(argv, env=environment, capture_output=True, text=True, check=False, timeout=30)
@@ -88,7 +88,7 @@ def test_a_wrong_setting_ends_the_process_with_a_sentence() -> None:
 
 
 def test_watching_some_namespaces_serves_those_alone(acme: Organization, start_api: StartApi) -> None:
-    """HOOKWRIGHT_WATCH_NAMESPACES: a key of another namespace is unknown."""
+    """With HOOKWRIGHT_WATCH_NAMESPACES, a key of another namespace is unknown."""
     key = acme.service_key()
     _, one = start_api({"HOOKWRIGHT_WATCH_NAMESPACES": acme.name})
     _, other = start_api({"HOOKWRIGHT_WATCH_NAMESPACES": "default"})

@@ -1,4 +1,4 @@
-"""Rate limits as callers see them, with the limits that are promised."""
+"""Rate limits as callers see them, with the promised values."""
 
 import time
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ HEADERS = ("x-ratelimit-limit", "x-ratelimit-remaining", "x-ratelimit-reset")
 
 
 def from_ip(address: str) -> dict[str, str]:
-    """Return the header by which the trusted proxy, here the test, says where a request comes from."""
+    """Return the header with which the trusted proxy, here the test, gives the client's address."""
     return {"X-Forwarded-For": address}
 
 
@@ -29,7 +29,7 @@ def numbers(answer: httpx.Response) -> tuple[int, int, int]:
 
 @pytest.fixture
 def redis_server(tmp_path: Path) -> Iterator[RedisServer]:
-    """A server on a port of its own."""
+    """Yield a server on a separate port."""
     server = RedisServer(tmp_path)
     server.start()
     yield server
@@ -37,7 +37,7 @@ def redis_server(tmp_path: Path) -> Iterator[RedisServer]:
 
 
 def test_the_101st_request_of_an_address_within_a_minute_is_refused(start_api: StartApi) -> None:
-    """100 pass, whatever they are answered; the next is a 429 with all headers; another address is untouched."""
+    """100 requests pass with any answer; the next gets a 429 with all headers; another address is not affected."""
     api, client = start_api(PROXY)
     for number in range(100):
         answer = client.get("/v1/webhooks", headers=from_ip("198.51.100.7"))
@@ -62,7 +62,7 @@ def test_the_101st_request_of_an_address_within_a_minute_is_refused(start_api: S
 def test_addresses_of_one_ipv6_network_share_a_count_and_a_clients_own_claim_counts_for_nothing(
     start_api: StartApi,
 ) -> None:
-    """A /64 is one client; what stands left of the proxy's word is not believed."""
+    """A /64 is one client; entries left of the proxy's entry are ignored."""
     _, client = start_api({**PROXY, "HOOKWRIGHT_RATE_LIMIT_IP": "4"})
     statuses = [client.get("/v1/webhooks", headers=from_ip(f"2001:db8::{n}")).status_code for n in range(1, 6)]
     assert statuses == [401] * 4 + [429]
@@ -73,11 +73,11 @@ def test_addresses_of_one_ipv6_network_share_a_count_and_a_clients_own_claim_cou
 def test_the_1001st_request_of_an_organization_is_refused_whatever_project_or_address_it_comes_through(
     start_api: StartApi, organizations: Organizations
 ) -> None:
-    """Two projects and a thousand addresses are one count; another organization is untouched."""
+    """Two projects and a thousand addresses share one count; another organization is not affected."""
     acme, rival = organizations.new("acme"), organizations.new("rival")
     keys = [acme.service_key(acme.project(project)) for project in ("billing", "shipping")]
     other = rival.service_key(rival.project())
-    # An API of its own has counted nothing yet: what is made above was counted by another.
+    # A new API has counted nothing yet: another one counted the requests above.
     _, client = start_api(PROXY)
 
     def ask(number: int) -> int:
@@ -98,7 +98,7 @@ def test_the_1001st_request_of_an_organization_is_refused_whatever_project_or_ad
 def test_every_answer_carries_the_headers_of_the_nearer_limit(
     start_api: StartApi, organizations: Organizations
 ) -> None:
-    """Success and every refusal; the address is nearer at first, then the organization."""
+    """Successes and refusals have headers; first the address has the nearer limit, then the organization."""
     settings = {**PROXY, "HOOKWRIGHT_RATE_LIMIT_IP": "1000", "HOOKWRIGHT_RATE_LIMIT_ORGANIZATION": "500"}
     _, client = start_api(settings)
     acme = organizations.new("acme", client)
@@ -126,7 +126,7 @@ def test_every_answer_carries_the_headers_of_the_nearer_limit(
 
 
 def test_failed_logins_have_a_stricter_limit_per_address(start_api: StartApi, organizations: Organizations) -> None:
-    """The 11th failure in a minute is a 429, even with the right password; successes are not counted."""
+    """The 11th failure in a minute is a 429, even with the correct password; successes are not counted."""
     api, client = start_api(PROXY)
     acme = organizations.new("acme", client)
     acme.session()
@@ -144,7 +144,7 @@ def test_failed_logins_have_a_stricter_limit_per_address(start_api: StartApi, or
 
 
 def test_two_replicas_on_one_redis_share_their_counts(start_api: StartApi, redis_server: RedisServer) -> None:
-    """60 through one and 40 through the other: the next is refused by both."""
+    """After 60 requests to one and 40 to the other, both refuse the next."""
     settings = {**PROXY, "HOOKWRIGHT_RATE_LIMIT_URL": redis_server.url}
     (_, one), (_, other) = start_api(settings), start_api(settings)
     address = from_ip("198.51.100.7")
@@ -158,7 +158,7 @@ def test_two_replicas_on_one_redis_share_their_counts(start_api: StartApi, redis
 
 
 def test_valkey_is_a_name_for_the_same(start_api: StartApi, redis_server: RedisServer) -> None:
-    """valkey:// works with a server that speaks the protocol."""
+    """A URL with valkey:// works with a server of the same protocol."""
     url = redis_server.url.replace("redis:", "valkey:")
     _, client = start_api({**PROXY, "HOOKWRIGHT_RATE_LIMIT_URL": url, "HOOKWRIGHT_RATE_LIMIT_IP": "1"})
     assert [client.get("/v1/webhooks", headers=from_ip("192.0.2.1")).status_code for _ in range(2)] == [401, 429]
@@ -167,7 +167,7 @@ def test_valkey_is_a_name_for_the_same(start_api: StartApi, redis_server: RedisS
 def test_while_redis_is_away_a_closed_installation_answers_503_and_recovers_by_itself(
     start_api: StartApi, redis_server: RedisServer
 ) -> None:
-    """Clear, quick, told by a metric; no restart needed."""
+    """The refusal is clear and quick, a metric shows it, and no restart is needed."""
     settings = {"HOOKWRIGHT_RATE_LIMIT_URL": redis_server.url, "HOOKWRIGHT_RATE_LIMIT_FAIL_OPEN": "false"}
     api, client = start_api(settings)
     assert client.get("/v1/webhooks").status_code == 401
@@ -186,7 +186,7 @@ def test_while_redis_is_away_a_closed_installation_answers_503_and_recovers_by_i
 def test_while_redis_is_away_an_open_installation_counts_by_itself(
     start_api: StartApi, redis_server: RedisServer
 ) -> None:
-    """Requests pass, but not without bounds."""
+    """Requests pass within the limits of each process."""
     settings = {**PROXY, "HOOKWRIGHT_RATE_LIMIT_URL": redis_server.url, "HOOKWRIGHT_RATE_LIMIT_FAIL_OPEN": "true"}
     api, client = start_api(settings)
     redis_server.kill()
@@ -206,7 +206,7 @@ def test_while_redis_is_away_an_open_installation_counts_by_itself(
 
 
 def test_limits_of_zero_are_lifted_and_say_nothing(client: httpx.Client, api: ApiProcess) -> None:
-    """For the benchmark, and for whoever limits at a gateway."""
+    """The benchmark, and installations with limits in a gateway, need this."""
     answers = [client.get("/v1/webhooks") for _ in range(150)]
     assert {answer.status_code for answer in answers} == {401}
     assert not [name for name in HEADERS if name in answers[-1].headers]
@@ -214,7 +214,7 @@ def test_limits_of_zero_are_lifted_and_say_nothing(client: httpx.Client, api: Ap
 
 
 def test_a_burst_of_wrong_logins_does_not_slip_past_the_limit(start_api: StartApi) -> None:
-    """40 at the same moment: about 10 are checked, the others are refused without a look at the password."""
+    """Of 40 concurrent logins about 10 are checked; the others are refused without a check of the password."""
     _, client = start_api(PROXY)
 
     def log_in(number: int) -> int:

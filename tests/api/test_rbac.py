@@ -1,4 +1,4 @@
-"""What the API's ServiceAccount may do, asked of the real API server."""
+"""The permissions of the API's ServiceAccount, from the real API server."""
 
 import pytest
 from api.processes import Organization
@@ -10,7 +10,7 @@ ACCOUNT = f"system:serviceaccount:{SYSTEM_NAMESPACE}:hookwright-api"
 
 
 def may(cluster: Cluster, verb: str, resource: str, *options: str) -> bool:
-    """Ask whether the API's ServiceAccount may do something."""
+    """Return whether the API's ServiceAccount has a permission."""
     asked = cluster.kubectl("auth", "can-i", verb, resource, f"--as={ACCOUNT}", *options, check=False)
     answer = asked.stdout.strip().splitlines()[-1]
     assert answer in ("yes", "no"), asked.stdout + asked.stderr
@@ -21,14 +21,14 @@ def may(cluster: Cluster, verb: str, resource: str, *options: str) -> bool:
 def test_it_reads_no_secret_outside_the_installations_namespace(
     acme: Organization, control_plane: Cluster, verb: str
 ) -> None:
-    """Neither in an organization's namespace nor in all at once, and it writes none anywhere."""
+    """The API may read no Secret in an organization's namespace or in all, and may write none anywhere."""
     assert not may(control_plane, verb, "secrets", "-n", acme.name)
     assert not may(control_plane, verb, "secrets", "--all-namespaces")
     assert may(control_plane, verb, "secrets", "-n", SYSTEM_NAMESPACE) == (verb in ("list", "watch"))
 
 
 def test_a_webhooks_secret_is_refused_to_it_in_person(acme: Organization, control_plane: Cluster) -> None:
-    """Impersonated, reading a signing secret that is there is forbidden; the caller got it all the same."""
+    """Impersonating the API, a read of the signing secret is forbidden, although the caller got the secret."""
     made = acme.webhook(acme.service_key())
     refused = control_plane.kubectl(
         "get", "secret", f"{made['id']}-signing", "-n", acme.name, f"--as={ACCOUNT}", check=False
@@ -54,6 +54,6 @@ def test_a_webhooks_secret_is_refused_to_it_in_person(acme: Organization, contro
 def test_it_may_do_what_it_does_and_no_more(
     operator: OperatorProcess, control_plane: Cluster, verb: str, resource: str, *, allowed: bool
 ) -> None:
-    """The least that works."""
+    """The permissions are the least that work."""
     assert operator.running.running
     assert may(control_plane, verb, resource, "--all-namespaces") is allowed

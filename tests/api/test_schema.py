@@ -1,4 +1,4 @@
-"""The running service against its own description, with generated requests."""
+"""The running service against its own OpenAPI description, with generated requests."""
 
 import subprocess
 import sys
@@ -10,7 +10,7 @@ from api.processes import Organization
 
 from hookwright_dev.installation import ApiProcess
 
-# Not missing_required_header: a credential of the wrong kind is a 403 here, where schemathesis wants a 401.
+# missing_required_header is omitted: a credential of the wrong kind gets a 403 here, and schemathesis expects 401.
 CHECKS = (
     "not_a_server_error,status_code_conformance,content_type_conformance,response_headers_conformance,"
     "response_schema_conformance,unsupported_method,allow_header_conformance"
@@ -22,7 +22,7 @@ CHECKS = (
 def test_no_generated_request_gets_a_5xx_or_anything_undocumented(
     acme: Organization, api: ApiProcess, tmp_path: Path, credential: str
 ) -> None:
-    """Schemathesis over the whole schema, with each kind of credential, at a project and a webhook that are there."""
+    """Schemathesis checks the whole schema with each kind of credential, on an existing project and webhook."""
     headers = {"anonymous": {}, "key": acme.service_key(), "session": acme.session()}[credential]
     webhook = acme.webhook(acme.service_key(), "http://127.0.0.1:9/nobody")["id"]
     config = tmp_path / "schemathesis.toml"

@@ -19,7 +19,7 @@ from hookwright_dev.installation import SYSTEM_NAMESPACE
 
 
 def log_in(client: httpx.Client, email: str, password: str = PASSWORD) -> httpx.Response:
-    """Ask for a session."""
+    """Request a session."""
     return client.post("/v1/auth/login", json={"email": email, "password": password})
 
 
@@ -29,7 +29,7 @@ def me(client: httpx.Client, token: str) -> int:
 
 
 def test_a_user_logs_in_and_sees_the_projects_of_the_organization(acme: Organization, client: httpx.Client) -> None:
-    """Login and me answer with exactly the promised fields."""
+    """The answers of login and me have exactly the promised fields."""
     acme.session()
     answer = log_in(client, acme.email)
     assert answer.headers["cache-control"] == "no-store"
@@ -47,7 +47,7 @@ def test_a_user_logs_in_and_sees_the_projects_of_the_organization(acme: Organiza
 
 
 def test_email_is_compared_without_regard_to_case(acme: Organization, client: httpx.Client) -> None:
-    """People write addresses as they like."""
+    """Users write addresses in upper or lower case."""
     acme.session()
     assert log_in(client, f" {acme.email.upper()} ").status_code == 200
 
@@ -55,7 +55,7 @@ def test_email_is_compared_without_regard_to_case(acme: Organization, client: ht
 def test_unknown_email_and_wrong_password_are_answered_alike_and_as_slowly(
     acme: Organization, client: httpx.Client
 ) -> None:
-    """Neither text nor time tells whether an address has an account."""
+    """Neither the text nor the time of the answer shows whether an address has an account."""
     acme.session()
     durations: dict[str, list[float]] = {acme.email: [], "nobody@example.com": []}
     texts = set()
@@ -67,7 +67,7 @@ def test_unknown_email_and_wrong_password_are_answered_alike_and_as_slowly(
             problem_of(answer, 401)
             texts.add(answer.text)
     assert len(texts) == 1
-    # The quickest answer of each is the one that waited least for a processor.
+    # The fastest answer of each kind waited least for a processor.
     known, unknown = (min(seen) for seen in durations.values())
     assert 0.5 < known / unknown < 2
 
@@ -75,7 +75,7 @@ def test_unknown_email_and_wrong_password_are_answered_alike_and_as_slowly(
 def test_a_changed_password_and_a_deleted_user_end_the_session(
     acme: Organization, client: httpx.Client, control_plane: Cluster
 ) -> None:
-    """hookwright-user again, or deleting the Secret: the token opens nothing any more."""
+    """A second hookwright-user or the deletion of the Secret makes the token invalid."""
     acme.session()
     before = log_in(client, acme.email).json()["token"]
     assert acme.name in write_user(control_plane, acme.name, acme.email, "another password")
@@ -90,7 +90,7 @@ def test_a_changed_password_and_a_deleted_user_end_the_session(
 def test_rotating_the_session_key_logs_nobody_out(
     acme: Organization, client: httpx.Client, control_plane: Cluster
 ) -> None:
-    """A newer key signs from then on; tokens of the older one stay good until that key is removed."""
+    """A newer key signs later tokens; tokens of the older key stay valid until that key is removed."""
     acme.session()
     old = log_in(client, acme.email).json()["token"]
     kid = f"k{int(time.time()) + 1000}"
@@ -112,7 +112,7 @@ def test_rotating_the_session_key_logs_nobody_out(
 def test_a_token_that_was_tampered_with_opens_nothing(
     acme: Organization, client: httpx.Client, control_plane: Cluster
 ) -> None:
-    """Forged signature, unknown key, no signature, other algorithm: 401 in one wording."""
+    """A forged signature, an unknown key, no signature and another algorithm get the same 401."""
     acme.session()
     token = log_in(client, acme.email).json()["token"]
     stored = json.loads(
@@ -138,7 +138,7 @@ def test_a_token_that_was_tampered_with_opens_nothing(
 
 
 def test_a_session_lasts_as_long_as_the_setting_says(acme: Organization, start_api: StartApi) -> None:
-    """HOOKWRIGHT_SESSION_TTL=2s: good at first, a 401 two seconds later."""
+    """With HOOKWRIGHT_SESSION_TTL=2s, a token is valid at first, and gets a 401 two seconds later."""
     _, brief = start_api({"HOOKWRIGHT_SESSION_TTL": "2s"})
     acme.session()
     token = log_in(brief, acme.email).json()["token"]
@@ -149,7 +149,7 @@ def test_a_session_lasts_as_long_as_the_setting_says(acme: Organization, start_a
 def test_a_hash_that_is_no_argon2_hash_lets_nobody_in(
     acme: Organization, client: httpx.Client, control_plane: Cluster
 ) -> None:
-    """A user Secret written by hand with a plain password fails closed."""
+    """A login is refused if a manual user Secret contains a plain password."""
     secret = {
         "apiVersion": "v1",
         "kind": "Secret",
@@ -166,7 +166,7 @@ def test_a_hash_that_is_no_argon2_hash_lets_nobody_in(
 
 
 def test_the_user_command_takes_no_password_on_the_command_line_and_none_that_is_empty() -> None:
-    """An empty standard input is refused with a sentence and a status other than 0."""
+    """Empty standard input causes an error message and a status other than 0."""
     argv = [sys.executable, "-m", "hookwright_api.user", "--organization", "acme", "--email", "a@example.com"]
     empty = subprocess.run(argv, input="", capture_output=True, text=True, check=False, timeout=30)
     assert empty.returncode == 1

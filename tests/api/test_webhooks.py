@@ -1,4 +1,4 @@
-"""Webhooks through the API, with a real operator behind it."""
+"""Webhooks through the API, with a real operator."""
 
 import base64
 import hashlib
@@ -18,7 +18,7 @@ from hookwright_dev.cluster import Cluster
 def test_a_registered_webhook_is_a_resource_of_the_same_name_with_the_secret_in_the_answer(
     acme: Organization, client: httpx.Client, control_plane: Cluster
 ) -> None:
-    """POST answers with what GET and kubectl show, and with the signing secret that the operator made."""
+    """The answer of POST equals that of GET and the object, and has the operator's signing secret."""
     key = acme.service_key()
     made = acme.webhook(key)
     assert set(made) == {"id", "url", "events", "project", "status", "created_at", "secret"}
@@ -35,7 +35,7 @@ def test_a_registered_webhook_is_a_resource_of_the_same_name_with_the_secret_in_
 
 
 def test_an_endpoint_declared_in_yaml_is_listed_shown_and_deletable(acme: Organization, client: httpx.Client) -> None:
-    """What a platform team declared is the API's too, without its secret."""
+    """The API shows an endpoint declared in YAML, without its secret."""
     key = acme.service_key()
     acme.apply(
         {
@@ -55,7 +55,7 @@ def test_an_endpoint_declared_in_yaml_is_listed_shown_and_deletable(acme: Organi
 
 
 def test_a_caller_reads_its_own_writes(acme: Organization, client: httpx.Client) -> None:
-    """Right after the answer to a POST or DELETE, every list shows it."""
+    """Immediately after the answer to a POST or DELETE, every list shows the change."""
     key = acme.service_key()
     for _ in range(5):
         made = acme.webhook(key)["id"]
@@ -68,7 +68,7 @@ def test_a_caller_reads_its_own_writes(acme: Organization, client: httpx.Client)
 def test_deleting_a_webhook_discards_its_pending_deliveries_and_removes_the_resource(
     acme: Organization, client: httpx.Client, control_plane: Cluster, receiver: Received
 ) -> None:
-    """After DELETE nothing is sent any more, and the object does not hang in deletion."""
+    """After DELETE no delivery is sent, and the object's deletion completes."""
     key = acme.service_key()
     receiver.status = 500
     made = acme.webhook(key, f"{receiver.url}/gone")["id"]
@@ -83,7 +83,7 @@ def test_deleting_a_webhook_discards_its_pending_deliveries_and_removes_the_reso
 
 
 def test_a_test_sends_one_signed_delivered_event(acme: Organization, client: httpx.Client, receiver: Received) -> None:
-    """POST test reaches the receiver once, signed with the webhook's secret, and tells its status."""
+    """POST test reaches the receiver once, signed with the webhook's secret, and returns its status."""
     key = acme.service_key()
     made = acme.webhook(key, f"{receiver.url}/t", events=["bounced"])
     answer = client.post(f"/v1/webhooks/{made['id']}/test", headers=key)
@@ -97,7 +97,7 @@ def test_a_test_sends_one_signed_delivered_event(acme: Organization, client: htt
 def test_a_test_of_a_receiver_that_fails_tells_how(
     acme: Organization, client: httpx.Client, receiver: Received
 ) -> None:
-    """A 500 is no success and is not retried; nobody listening is statusCode 0 with an error."""
+    """A 500 is no success and is not retried; a closed port is statusCode 0 with an error."""
     key = acme.service_key()
     receiver.status = 500
     made = acme.webhook(key, f"{receiver.url}/t")["id"]
@@ -113,7 +113,7 @@ def test_a_test_of_a_receiver_that_fails_tells_how(
 def test_the_delivery_log_shows_attempts_and_a_delivery_can_be_sent_again(
     acme: Organization, client: httpx.Client, receiver: Received
 ) -> None:
-    """An event's delivery is in the log with its attempt; retry sends it once more."""
+    """The log has an event's delivery with its attempt; a retry sends it once more."""
     key = acme.service_key()
     made = acme.webhook(key, f"{receiver.url}/log")["id"]
     accepted = client.post("/v1/events", json={"type": "delivered", "messageId": "m1"}, headers=key)
@@ -134,7 +134,7 @@ def test_the_delivery_log_shows_attempts_and_a_delivery_can_be_sent_again(
 
 
 def test_the_delivery_log_is_paged(acme: Organization, client: httpx.Client, receiver: Received) -> None:
-    """`next` leads through all deliveries, each seen once; a wrong limit is a 422."""
+    """The `next` cursors return each delivery once; a wrong limit is a 422."""
     key = acme.service_key()
     made = acme.webhook(key, f"{receiver.url}/log")["id"]
     events = [{"type": "delivered", "messageId": f"m{number}"} for number in range(5)]
@@ -167,7 +167,7 @@ def test_the_delivery_log_is_paged(acme: Organization, client: httpx.Client, rec
 def test_a_wrong_webhook_is_refused_with_its_field(
     acme: Organization, client: httpx.Client, body: dict[str, object], field: str
 ) -> None:
-    """422 names the field; the answer repeats nothing that was sent."""
+    """The 422 names the field; the answer repeats nothing of the request."""
     headers = {**acme.service_key(), "Content-Type": "application/json"}
     problem = problem_of(client.post("/v1/webhooks", content=json.dumps(body).encode(), headers=headers), 422)
     assert [error["field"] for error in problem["errors"]] == [field]
@@ -177,7 +177,7 @@ def test_a_wrong_webhook_is_refused_with_its_field(
 def test_plain_http_is_refused_where_the_installation_does_not_allow_it(
     organizations: Organizations, start_api: StartApi
 ) -> None:
-    """Without HOOKWRIGHT_ALLOW_HTTP an http URL is a 422 and nothing is made."""
+    """Without HOOKWRIGHT_ALLOW_HTTP an http URL is a 422 and no webhook is created."""
     _, strict = start_api({"HOOKWRIGHT_ALLOW_HTTP": "false"})
     organization = organizations.new("strict", strict)
     organization.project()
@@ -191,7 +191,7 @@ def test_plain_http_is_refused_where_the_installation_does_not_allow_it(
 def test_an_idempotency_key_makes_registration_repeatable(
     acme: Organization, client: httpx.Client, start_api: StartApi
 ) -> None:
-    """The same request again, through another replica and at the same time too, is one webhook with one secret."""
+    """A repeated request, also through another replica and concurrently, results in one webhook with one secret."""
     _, other = start_api({"HOOKWRIGHT_ALLOW_HTTP": "true"})
     headers = {**acme.service_key(), "Idempotency-Key": "order-17"}
     body = {"url": "https://example.com/idem", "events": ["delivered"]}
@@ -213,7 +213,7 @@ def test_an_idempotency_key_makes_registration_repeatable(
 def test_a_session_names_the_project_by_name_or_uid_and_a_key_must_not(
     acme: Organization, client: httpx.Client, control_plane: Cluster
 ) -> None:
-    """?project= is needed with a session, takes both names of a project, and is refused beside a key."""
+    """A session needs ?project=, with the project's name or uid; with a key it is refused."""
     uid = control_plane.kubectl("get", "hwproj", "billing", "-n", acme.name, "-o", "jsonpath={.metadata.uid}").stdout
     for named in ("billing", uid):
         assert client.get("/v1/webhooks", params={"project": named}, headers=acme.session()).status_code == 200
