@@ -1,4 +1,4 @@
-"""What the cluster tests act with: an organization's objects, the intake, a receiver beside the test, and patience."""
+"""Helpers of the cluster tests: an organization's objects, the intake, a receiver, and polling."""
 
 import asyncio
 import base64
@@ -27,7 +27,7 @@ Object = dict[str, Any]
 
 
 def eventually(look: Callable[[], T], what: str, within: float = PATIENCE, every: float = 0.1) -> T:
-    """Look again and again until there is something to return; fail when ``within`` seconds are over."""
+    """Poll until ``look`` returns a true value, and return it; fail after ``within`` seconds."""
     deadline = time.monotonic() + within
     while not (found := look()):
         assert time.monotonic() < deadline, f"not within {within:g} s: {what}"
@@ -37,7 +37,7 @@ def eventually(look: Callable[[], T], what: str, within: float = PATIENCE, every
 
 @contextmanager
 def receiving(answer: Answer = lambda _: 200) -> Iterator[Receiver]:
-    """Run a receiver in a thread of its own, so that it answers while the test waits for something else."""
+    """Run a receiver in a separate thread, so that it answers while the test waits."""
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, name="receiver", daemon=True)
     thread.start()
@@ -59,21 +59,21 @@ def message_ids(received: Sequence[Received]) -> list[str]:
 
 
 def manifest(kind: str, name: str, spec: Mapping[str, Any] | None = None) -> Object:
-    """Return one of our objects as people write it."""
+    """Return an object of Hookwright as users write it."""
     return {"apiVersion": "hookwright.dev/v1alpha1", "kind": kind, "metadata": {"name": name}, "spec": dict(spec or {})}
 
 
 def endpoint(name: str, url: str, *, project: str = "billing", events: Sequence[str] = ("delivered",), **spec: Any) -> (
     Object
 ):  # fmt: skip
-    """Return a WebhookEndpoint as people write it."""
+    """Return a WebhookEndpoint as users write it."""
     return manifest(
         "WebhookEndpoint", name, {"projectRef": {"name": project}, "url": url, "events": list(events), **spec}
     )
 
 
 def apikey(name: str, *, project: str = "billing", ttl: str = "1h", **spec: Any) -> Object:
-    """Return an ApiKey whose key the operator is to hand over in the Secret ``<name>-key``."""
+    """Return an ApiKey whose key the operator hands over in the Secret ``<name>-key``."""
     handover = {"secretName": f"{name}-key", "ttl": ttl}
     return manifest("ApiKey", name, {"projectRef": {"name": project}, "handover": handover, **spec})
 
@@ -89,7 +89,7 @@ class Organization:
     client: httpx.Client = field(init=False, repr=False)
 
     def __enter__(self) -> Self:
-        """Get the token that may send for every project, and a client; leaving the block closes it."""
+        """Get a token with the permission to send for every project, and a client, which closes with the context."""
         self.token = service_account_token(
             self.cluster, "hookwright-producer", namespace=SYSTEM_NAMESPACE, audience=AUDIENCE
         )
@@ -103,11 +103,11 @@ class Organization:
     # ---- objects
 
     def kubectl(self, *arguments: str, stdin: str | None = None, check: bool = True) -> str:
-        """Run kubectl in the namespace and return what it prints."""
+        """Run kubectl in the namespace and return its output."""
         return self.cluster.kubectl(*arguments, "-n", self.namespace, stdin=stdin, check=check).stdout
 
     def apply(self, *objects: Object) -> None:
-        """Apply objects as people do."""
+        """Apply objects as users do."""
         self.kubectl("apply", "-f", "-", stdin=yaml.safe_dump_all(objects))
 
     def patch(self, kind: str, name: str, patch: object, *options: str) -> None:
@@ -116,7 +116,7 @@ class Organization:
         self.kubectl("patch", kind, name, f"--type={form}", "-p", json.dumps(patch), *options)
 
     def get(self, kind: str, name: str) -> Object | None:
-        """Return an object, None where there is none."""
+        """Return an object, None if it does not exist."""
         found = self.kubectl("get", kind, name, "-o", "json", "--ignore-not-found")
         return dict(json.loads(found)) if found else None
 
@@ -125,11 +125,11 @@ class Organization:
         return list(json.loads(self.kubectl("get", kinds, "-o", "json"))["items"])
 
     def status(self, kind: str, name: str) -> Object:
-        """Return an object's status, empty where there is none."""
+        """Return an object's status, empty if there is none."""
         return dict((self.get(kind, name) or {}).get("status") or {})
 
     def secret(self, name: str) -> dict[str, str] | None:
-        """Return a Secret's decoded fields, None where there is no such Secret."""
+        """Return a Secret's decoded fields, None if there is no such Secret."""
         found = self.get("secret", name)
         if found is None:
             return None
@@ -140,7 +140,7 @@ class Organization:
         return [event for event in self.objects("events") if event["reason"] == reason]
 
     def condition(self, kind: str, name: str, type_: str = "Ready") -> str:
-        """Return a condition as ``<status> <reason>``, empty where there is none."""
+        """Return a condition as ``<status> <reason>``, empty if there is none."""
         return condition(self.get(kind, name) or {}, type_)
 
     def wait_for(self, kind: str, name: str, wanted: str, *, type_: str = "Ready", within: float = PATIENCE) -> None:
@@ -154,7 +154,7 @@ class Organization:
         self.apply(manifest("Project", "billing"), declared)
         self.wait_for("hwep", declared["metadata"]["name"], "True Delivering")
 
-    # ---- the intake and what the operator tells of itself
+    # ---- the intake, and the operator's metrics
 
     def post(
         self, content: bytes | str, *, project: str = "billing", token: str | None = None, namespace: str = ""
@@ -165,18 +165,18 @@ class Organization:
         return self.client.post(url, content=content, headers={**headers, "Content-Type": "application/json"})
 
     def send(self, *events: Object) -> Object:
-        """Send events in one request, which must be accepted; return the answer."""
+        """Send events in one request, assert that it is accepted, and return the answer."""
         answer = self.post(json.dumps(events[0] if len(events) == 1 else events))
         assert answer.status_code == 202, answer.text
         return dict(answer.json())
 
     def metric(self, name: str, **labels: str) -> float:
-        """Return the value of one of the operator's metrics, 0 where it has none yet."""
+        """Return the value of one of the operator's metrics, 0 if it has none yet."""
         return sample(self.client.get(f"{self.operator.health_url}/metrics").text, name, **labels)
 
 
 def condition(observed: Mapping[str, Any], type_: str = "Ready") -> str:
-    """Return an object's condition as ``<status> <reason>``, empty where there is none."""
+    """Return an object's condition as ``<status> <reason>``, empty if there is none."""
     for known in (observed.get("status") or {}).get("conditions") or ():
         if known["type"] == type_:
             return f"{known['status']} {known['reason']}"
@@ -207,9 +207,9 @@ def database(operator: OperatorProcess) -> Path:
 
 
 def row_counts(operator: OperatorProcess) -> dict[str, int]:
-    """Return how many rows each table has, but for those that change by themselves.
+    """Return how many rows each table has, except for tables that change by themselves.
 
-    These are the leases, and the endpoints of earlier tests, whose namespaces are deleted behind their backs.
+    These are the leases, and the endpoints of earlier tests, whose namespaces are deleted without the operator.
     """
     with closing(sqlite3.connect(f"file:{database(operator)}?mode=ro", uri=True)) as connection:
         tables = [name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]

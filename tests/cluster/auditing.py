@@ -1,4 +1,4 @@
-"""What the ServiceAccounts of an installation may do, and what the API server's audit log says they did."""
+"""The rights of an installation's ServiceAccounts, and their uses in the API server's audit log."""
 
 import json
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ _USER = f"system:serviceaccount:{SYSTEM_NAMESPACE}:"
 
 
 class Right(NamedTuple):
-    """One verb on one kind; ``own`` in the installation's namespace alone, else everywhere."""
+    """One verb on one kind; ``own``: only in the installation's namespace, else everywhere."""
 
     own: bool
     group: str
@@ -27,7 +27,7 @@ class Right(NamedTuple):
 
 
 def granted(account: str) -> set[Right]:
-    """Return the rights that the manifests grant a ServiceAccount, rules spelled out."""
+    """Return the rights that the manifests grant a ServiceAccount, one per verb and kind."""
     documents = [
         document
         for path in sorted(MANIFESTS.glob("*.yaml"))
@@ -44,7 +44,7 @@ def granted(account: str) -> set[Right]:
     return {right for role in roles for rule in role["rules"] for right in _spelled(rule, role["kind"] == "Role")}
 
 
-def _spelled(rule: Object, own: bool) -> Iterator[Right]:  # noqa: FBT001 - a field of what is made
+def _spelled(rule: Object, own: bool) -> Iterator[Right]:  # noqa: FBT001 - a field of the result
     for group in rule["apiGroups"]:
         for resource in rule["resources"]:
             for verb in rule["verbs"]:
@@ -52,7 +52,7 @@ def _spelled(rule: Object, own: bool) -> Iterator[Right]:  # noqa: FBT001 - a fi
 
 
 class Use(NamedTuple):
-    """One thing that a ServiceAccount did, or had asked whether it may."""
+    """One action of a ServiceAccount, or one permission that a review asked about."""
 
     account: str
     right: Right
@@ -60,15 +60,15 @@ class Use(NamedTuple):
 
 
 def uses(audit_log: Path) -> list[Use]:
-    """Return everything that ServiceAccounts of the installation asked of the API server.
+    """Return every request of the installation's ServiceAccounts to the API server.
 
-    What the operator's intake lets a caller do is a use of the caller's rights, and is found in the review.
+    If the operator's intake permits a caller's request, that is a use of the caller's rights, which the review shows.
     """
     found = []
     for line in audit_log.read_text().splitlines():
         event = json.loads(line)
         reference = event.get("objectRef")
-        if reference is None:  # which kinds there are: everybody may ask that
+        if reference is None:  # discovery of kinds, which every user may read
             continue
         user, allowed = event["user"]["username"], event["responseStatus"].get("code") != 403
         if user.startswith(_USER):

@@ -1,4 +1,4 @@
-"""What the cluster tests share: an operator process for each module, an organization for each test, and its log."""
+"""Fixtures of the cluster tests: one operator process per module, one organization per test, and the logs."""
 
 from collections.abc import Generator, Iterator
 
@@ -20,10 +20,10 @@ ACCELERATED = {
 
 @pytest.fixture(scope="module")
 def operator(control_plane: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OperatorProcess]:
-    """An operator on the session's cluster, with an accelerated schedule; it must end well and without a traceback."""
+    """Yield an operator on the session's cluster, with short retries; it must exit with 0 and log no traceback."""
     install(control_plane)
     folder = tmp_path_factory.mktemp("operator")
-    # Half a second is long enough to wait for a lock that a test holds on purpose.
+    # The timeout is longer than a lock that a test holds on purpose.
     url = f"sqlite:///{folder / 'hookwright.db'}?timeout=0.5"
     operator = OperatorProcess(control_plane, folder, {**ACCELERATED, "HOOKWRIGHT_DATABASE_URL": url})
     operator.start()
@@ -38,14 +38,14 @@ def operator(control_plane: Cluster, tmp_path_factory: pytest.TempPathFactory) -
 
 @pytest.fixture
 def org(control_plane: Cluster, operator: OperatorProcess, namespace: str) -> Iterator[Organization]:
-    """An organization of the test's own, served by the module's operator."""
+    """Yield an organization of the test, served by the module's operator."""
     with Organization(control_plane, operator, namespace) as organization:
         yield organization
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Add the operator's log to the report of a failed test, and the objects where no other hook adds them."""
+    """Add the operator's log to the report of a failed test, and the objects if no other hook adds them."""
     report = yield
     arguments: dict[str, object] = getattr(item, "funcargs", {})
     if report.failed:

@@ -1,4 +1,4 @@
-"""Several operator processes on one PostgreSQL database, each with roles of its own."""
+"""Several replicas on one PostgreSQL database, each with its roles."""
 
 import base64
 import json
@@ -15,31 +15,31 @@ from hookwright_dev.installation import OperatorProcess
 
 
 def replica(cluster: Cluster, folder: Path, url: str, roles: str, **settings: str) -> OperatorProcess:
-    """Describe a process with some roles on a database; names of settings without their prefix."""
+    """Describe a replica with some roles on a database; setting names have no prefix."""
     chosen = {f"HOOKWRIGHT_{name}": value for name, value in settings.items()}
     common = {**ACCELERATED, "HOOKWRIGHT_DATABASE_URL": url, "HOOKWRIGHT_ROLES": roles}
     return OperatorProcess(cluster, folder, {**common, **chosen})
 
 
 def exposition(operator: OperatorProcess) -> str:
-    """Return what a scrape of a process shows."""
+    """Return the metrics of a replica."""
     return httpx.get(f"{operator.health_url}/metrics", timeout=5, trust_env=False).text
 
 
 def leads(operator: OperatorProcess) -> bool:
-    """Tell whether a process says that it leads."""
+    """Return whether a replica reports that it leads."""
     return sample(exposition(operator), "hookwright_leader") == 1
 
 
 def credential(operator: OperatorProcess) -> str:
-    """Return the id by which the audit log tells a process's token from those of others of its ServiceAccount."""
+    """Return the id that distinguishes a replica's token in the audit log from others of its ServiceAccount."""
     kubeconfig = yaml.safe_load((operator.folder / "hookwright-operator.kubeconfig").read_text())
     claims = kubeconfig["users"][0]["user"]["token"].split(".")[1]
     return f"JTI={json.loads(base64.urlsafe_b64decode(claims + '=='))['jti']}"
 
 
 def writes(audit_log: Path, operator: OperatorProcess) -> list[dict[str, Any]]:
-    """Return a process's writes that the API server has carried out, reviews left out, the oldest first."""
+    """Return a replica's successful writes in the API server without reviews, oldest first."""
     mine = credential(operator)
     found = []
     for line in audit_log.read_text().splitlines():

@@ -1,4 +1,4 @@
-"""Everything there is to do with an installation, for tests that look at what it takes."""
+"""All uses of an installation, for tests that measure its rights."""
 
 import json
 import os
@@ -17,19 +17,19 @@ from hookwright_dev.installation import SYSTEM_NAMESPACE, service_account_kubeco
 
 
 def platform_team(acme: Organization) -> None:
-    """YAML in, and everything that can be done to it: handover, rotation, repair, suspension, deletion."""
+    """Apply YAML and run its whole life: handover, rotation, repair, suspension, deletion."""
     with receiving() as receiver:
         acme.with_endpoint(endpoint("orders", receiver.url))
         acme.apply(apikey("ci"))
         acme.wait_for("hwkey", "ci", "True Usable")
         acme.send(delivered(1))
-        eventually(lambda: acme.status("hwep", "orders")["deliveries"]["delivered"] == 1, "the status tells of it")
+        eventually(lambda: acme.status("hwep", "orders")["deliveries"]["delivered"] == 1, "the status shows it")
         first = (acme.secret("orders-signing") or {})["secret"]
         acme.patch("hwep", "orders", {"spec": {"signing": {"rotation": 1}}})
         eventually(lambda: (acme.secret("orders-signing") or {}).get("previous") == first, "the secret is rotated")
         acme.kubectl("delete", "secret", "orders-signing")
-        eventually(lambda: acme.secret("orders-signing"), "a deleted signing secret is made anew")
-        eventually(lambda: acme.events("SigningSecretRecreated"), "an Event says so")
+        eventually(lambda: acme.secret("orders-signing"), "a deleted signing secret is created again")
+        eventually(lambda: acme.events("SigningSecretRecreated"), "an Event reports it")
         past = {"metadata": {"annotations": {"hookwright.dev/remove-at": "2020-01-01T00:00:00Z"}}}
         acme.patch("secret", "ci-key", past)
         eventually(lambda: acme.secret("ci-key") is None, "the handover is over")
@@ -41,7 +41,7 @@ def platform_team(acme: Organization) -> None:
 
 
 def user_logs_in(plane: Cluster, folder: Path, client: httpx.Client) -> None:
-    """`hookwright-user` in the operator's pod, as docs/install.md says, and a login."""
+    """Create a user with `hookwright-user` as docs/install.md says, and log in."""
     email = "ada@globex.example"
     done = subprocess.run(
         [sys.executable, "-m", "hookwright_api.user", "--organization", "globex", "--email", email],
@@ -59,7 +59,7 @@ def user_logs_in(plane: Cluster, folder: Path, client: httpx.Client) -> None:
 
 
 def api_client(globex: Customer) -> None:
-    """Every route of the API."""
+    """Call every route of the API."""
     globex.project()
     key = globex.key()
     headers = {"X-Service-Key": key["key"]}
@@ -85,7 +85,7 @@ def api_client(globex: Customer) -> None:
 
 
 def session_keys_rotate(plane: Cluster) -> None:
-    """The keys of session tokens get successors."""
+    """Rotate the keys of session tokens."""
 
     def keys() -> dict[str, str]:
         listed = plane.kubectl("get", "secrets", "-n", SYSTEM_NAMESPACE, "-o", "json").stdout

@@ -1,4 +1,4 @@
-"""The local control plane is a real one, and leaves nothing behind."""
+"""The local control plane is a real one, and its end leaves no process or file."""
 
 import json
 import os
@@ -22,7 +22,7 @@ from hookwright_dev.components import Ports
 from hookwright_dev.controlplane import ControlPlane
 from hookwright_dev.errors import DevError, FolderInUseError, IncompleteAssetsError, KubectlError, ProcessError
 
-# A shell has what it starts in the background ignore SIGINT, the tests and so this parent included.
+# A shell makes its background processes ignore SIGINT, which includes the tests and this parent.
 LONELY_PARENT = """
 import signal
 import time
@@ -42,7 +42,7 @@ TESTS = Path(__file__).resolve().parents[1]
 
 
 def eventually(true: Callable[[], bool], what: str, timeout: float = 30.0) -> None:
-    """Poll until ``true`` holds; fail after ``timeout`` seconds."""
+    """Poll until ``true`` returns true; fail after ``timeout`` seconds."""
     deadline = time.monotonic() + timeout
     while not true():
         assert time.monotonic() < deadline, f"not within {timeout:g} s: {what}"
@@ -50,7 +50,7 @@ def eventually(true: Callable[[], bool], what: str, timeout: float = 30.0) -> No
 
 
 def alive(pid: int) -> bool:
-    """Whether a process exists and is more than an unreaped entry in the process table."""
+    """Return whether a process exists and is not a zombie."""
     table_entry = Path(f"/proc/{pid}/stat")
     if table_entry.parent.parent.exists():
         try:
@@ -63,14 +63,14 @@ def alive(pid: int) -> bool:
 
 @pytest.fixture(scope="module")
 def plane(assets: Assets) -> Iterator[ControlPlane]:
-    """A control plane beside the session's cluster, with an audit log."""
+    """Yield a separate control plane with an audit log."""
     with ControlPlane.start(assets=assets, audit_level="Metadata") as plane:
         yield plane
 
 
 @pytest.fixture
 def lonely_parent() -> Iterator[tuple[subprocess.Popen[str], Path, list[int]]]:
-    """A process that started a control plane, with the plane's folder and process ids."""
+    """Yield a process that started a control plane, with the plane's folder and process ids."""
     parent = subprocess.Popen([sys.executable, "-c", LONELY_PARENT], stdout=subprocess.PIPE, text=True)
     with parent:
         assert parent.stdout is not None
@@ -89,14 +89,14 @@ def test_two_control_planes_live_beside_each_other(control_plane: Cluster, plane
 
 
 def test_client_and_server_tell_the_pinned_version(plane: ControlPlane) -> None:
-    """Version strings survive the build: kubectl and Helm compare them."""
+    """The build keeps the version strings, which kubectl and Helm compare."""
     version = json.loads(plane.kubectl("version", "-o", "json").stdout)
     assert version["clientVersion"]["gitVersion"] == KUBERNETES_VERSION
     assert version["serverVersion"]["gitVersion"] == KUBERNETES_VERSION
 
 
 def test_deleting_an_owner_collects_what_it_owns(control_plane: Cluster, namespace: str) -> None:
-    """The garbage collector runs: ownerReferences do what they say."""
+    """The garbage collector runs, so ownerReferences have their effect."""
     kubectl = control_plane.kubectl
     kubectl("create", "configmap", "owner", "-n", namespace)
     uid = kubectl("get", "configmap", "owner", "-n", namespace, "-o", "jsonpath={.metadata.uid}").stdout
@@ -112,7 +112,7 @@ def test_deleting_an_owner_collects_what_it_owns(control_plane: Cluster, namespa
 
 
 def test_deleting_a_namespace_takes_its_objects(control_plane: Cluster, namespace: str) -> None:
-    """The namespace controller runs: a deleted organization is gone, not stuck in Terminating."""
+    """The namespace controller runs: a deleted organization does not stay in Terminating."""
     control_plane.kubectl("create", "secret", "generic", "inside", "-n", namespace)
     control_plane.kubectl("delete", "namespace", namespace)
     control_plane.kubectl("create", "namespace", namespace)
@@ -121,7 +121,7 @@ def test_deleting_a_namespace_takes_its_objects(control_plane: Cluster, namespac
 
 
 def test_a_role_binding_to_edit_gives_what_a_real_cluster_gives(control_plane: Cluster, namespace: str) -> None:
-    """The aggregated roles are filled: RBAC decides here as it does elsewhere."""
+    """The aggregated roles have rules, so RBAC decides as in other clusters."""
     may = ("auth", "can-i", "create", "configmaps", "--as=someone", "-n", namespace)
     assert control_plane.kubectl(*may, check=False).stdout.strip() == "no"
     control_plane.kubectl("create", "rolebinding", "edit", "--clusterrole=edit", "--user=someone", "-n", namespace)
@@ -138,14 +138,14 @@ def test_a_service_account_token_authenticates(control_plane: Cluster, namespace
 
 
 def test_kubectl_reports_what_the_server_refused(control_plane: Cluster) -> None:
-    """A failing call raises with the server's own words; unchecked, it returns them."""
+    """A failing call raises the server's error text; with ``check=False`` it returns the text."""
     with pytest.raises(KubectlError, match='namespaces "nowhere" not found'):
         control_plane.kubectl("get", "namespace", "nowhere")
     assert "not found" in control_plane.kubectl("get", "namespace", "nowhere", check=False).stderr
 
 
 def test_etcd_content_shows_what_is_stored(plane: ControlPlane) -> None:
-    """A test can look for a secret in all that etcd holds, and nobody without a certificate can."""
+    """A test can search all content of etcd for a secret, and a client without a certificate cannot."""
     plane.kubectl("create", "configmap", "stored", "-n", "default", "--from-literal=word=conspicuous")
     assert b"conspicuous" in plane.etcd_content()
     with pytest.raises(httpx.TransportError):
@@ -153,7 +153,7 @@ def test_etcd_content_shows_what_is_stored(plane: ControlPlane) -> None:
 
 
 def test_the_audit_log_records_requests(plane: ControlPlane) -> None:
-    """With an audit level, every request is in the log when its answer is out."""
+    """With an audit level, the log has every request when its answer arrives."""
     plane.kubectl("create", "configmap", "audited", "-n", "default")
     assert plane.audit_log is not None
     entries = [json.loads(line) for line in plane.audit_log.read_text().splitlines()]
@@ -161,7 +161,7 @@ def test_the_audit_log_records_requests(plane: ControlPlane) -> None:
 
 
 def test_stopping_leaves_no_process_and_no_folder(assets: Assets) -> None:
-    """After the with block nothing of the control plane remains."""
+    """After the context no process or file of the control plane remains."""
     with ControlPlane.start(assets=assets) as plane:
         pids = [process.pid for process in plane.processes]
         assert len(pids) == 3
@@ -176,7 +176,7 @@ def test_stopping_leaves_no_process_and_no_folder(assets: Assets) -> None:
 def test_no_component_outlives_its_parent(
     lonely_parent: tuple[subprocess.Popen[str], Path, list[int]], number: signal.Signals
 ) -> None:
-    """However the parent ends, its control plane ends too."""
+    """Every end of the parent ends its control plane."""
     parent, _, pids = lonely_parent
     assert all(alive(pid) for pid in pids)
     parent.send_signal(number)
@@ -187,7 +187,7 @@ def test_no_component_outlives_its_parent(
 def test_the_next_start_removes_what_a_crashed_one_left(
     plane: ControlPlane, lonely_parent: tuple[subprocess.Popen[str], Path, list[int]], assets: Assets
 ) -> None:
-    """A folder without a living owner goes; the folder of a living one stays."""
+    """A folder without a living owner is deleted; the folder of a living owner stays."""
     parent, left, _ = lonely_parent
     parent.kill()
     parent.wait(30)
@@ -199,7 +199,7 @@ def test_the_next_start_removes_what_a_crashed_one_left(
 
 
 def test_a_folder_of_somebody_else_is_left_alone(assets: Assets, tmp_path: Path) -> None:
-    """A given folder is refused, untouched, when it holds foreign files or a running control plane."""
+    """A given folder with foreign files or a running control plane is refused and unchanged."""
     foreign = tmp_path / "foreign"
     foreign.mkdir()
     (foreign / "thesis.txt").write_text("the only copy")
@@ -213,7 +213,7 @@ def test_a_folder_of_somebody_else_is_left_alone(assets: Assets, tmp_path: Path)
 
 
 def test_a_port_taken_in_between_is_no_obstacle(assets: Assets, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Between picking a port and binding it somebody may be faster; the start then picks anew."""
+    """If another process binds the chosen port first, the start chooses another port."""
     free_ports = controlplane.free_ports
     with socket.create_server(("127.0.0.1", 0)) as faster:
         taken = Ports(free_ports().etcd, free_ports().etcd_peer, faster.getsockname()[1], free_ports().controllers)
@@ -225,7 +225,7 @@ def test_a_port_taken_in_between_is_no_obstacle(assets: Assets, monkeypatch: pyt
 
 
 def test_a_failed_start_tells_the_component_s_last_words(assets: Assets, tmp_path: Path) -> None:
-    """The error carries the end of the failing component's log, and nothing stays behind."""
+    """The error has the end of the failing component's log, and no process or file remains."""
     folder = tmp_path / "plane"
     with pytest.raises(ProcessError, match=r"(?s)kube-apiserver ended .*unknown flag: --no-such-flag"):
         ControlPlane.start(folder, assets=assets, apiserver_flags=["--no-such-flag"])
@@ -233,7 +233,7 @@ def test_a_failed_start_tells_the_component_s_last_words(assets: Assets, tmp_pat
 
 
 def test_definitions_are_served_when_the_start_returns(assets: Assets, tmp_path: Path) -> None:
-    """Kinds given at the start can be used at once, and the garbage collector knows them from the beginning."""
+    """Kinds given at the start can be used at once, and the garbage collector knows them."""
     definition = {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
@@ -274,7 +274,7 @@ def test_a_folder_without_definitions_is_refused(control_plane: Cluster, tmp_pat
 
 
 def test_an_existing_cluster_is_described_by_its_kubeconfig(plane: ControlPlane, tmp_path: Path) -> None:
-    """A cluster that was not started here offers the same attributes."""
+    """A cluster from elsewhere has the same attributes."""
     cluster = Cluster.existing(plane.kubeconfig, tmp_path)
     assert cluster.server == plane.server
     assert cluster.ca.read_bytes() == plane.ca.read_bytes()
@@ -282,7 +282,7 @@ def test_an_existing_cluster_is_described_by_its_kubeconfig(plane: ControlPlane,
 
 
 def test_an_incomplete_folder_of_binaries_names_what_is_missing(tmp_path: Path) -> None:
-    """A folder named by the environment is taken at its word, and its gaps are told."""
+    """A folder from the environment is used unchanged, and the error names its missing files."""
     (tmp_path / "etcd").touch(mode=0o755)
     with pytest.raises(IncompleteAssetsError) as caught:
         acquire({"HOOKWRIGHT_KUBE_ASSETS": str(tmp_path)})
@@ -292,7 +292,7 @@ def test_an_incomplete_folder_of_binaries_names_what_is_missing(tmp_path: Path) 
 
 
 def test_a_failing_test_shows_logs_and_objects(tmp_path: Path) -> None:
-    """Whoever reads a failed run finds the components' logs and the namespace's objects in it."""
+    """The report of a failed run has the components' logs and the namespace's objects."""
     (tmp_path / "pytest.ini").write_text("[pytest]")
     (tmp_path / "test_failing.py").write_text(FAILING_TEST)
     run = subprocess.run(

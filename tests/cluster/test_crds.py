@@ -1,7 +1,7 @@
-"""The API server enforces the contract, says what would be right, and agrees with the models.
+"""The API server enforces the contract, names the correct form, and agrees with the models.
 
-Each file below ``crds/good`` and ``crds/bad`` is one case. A bad one tells, in comments at its top, what the
-refusal says; where it has two documents the first is accepted, and the second is a change that is refused.
+Each file below ``crds/good`` and ``crds/bad`` is one case. Comments at the top of a bad one have the text of the
+refusal. If a bad one has two documents, the first is accepted, and the second is a change that is refused.
 """
 
 import json
@@ -54,7 +54,7 @@ def model_of(manifest: dict[str, Any]) -> type[Project | ApiKey | WebhookEndpoin
 
 @pytest.fixture(scope="module")
 def shared(control_plane: Cluster) -> Iterator[str]:
-    """A namespace for all cases: no two accepted objects have the same name, and the refused ones leave nothing."""
+    """Yield a namespace for all cases: accepted objects have different names, and refused ones leave no object."""
     name = f"test-crds-{uuid4().hex[:8]}"
     control_plane.kubectl("create", "namespace", name)
     yield name
@@ -89,7 +89,7 @@ def apply(kubectl: Kubectl, namespace: str, *manifests: dict[str, Any]) -> None:
 
 
 def report(kubectl: Kubectl, namespace: str, name: str, status: ServerModel) -> dict[str, Any]:
-    """Write a status, as the operator does, and return what the API server kept of it."""
+    """Write a status, as the operator does, and return the API server's version of it."""
     patch = json.dumps({"status": status.to_kubernetes()})
     answer = kubectl("patch", name, "-n", namespace, "--subresource=status", "--type=merge", "-p", patch, "-o", "json")
     kept: dict[str, Any] = json.loads(answer.stdout)["status"]
@@ -97,7 +97,7 @@ def report(kubectl: Kubectl, namespace: str, name: str, status: ServerModel) -> 
 
 
 def rows(printed: str) -> list[dict[str, str]]:
-    """Return a table of ``kubectl get`` as one dictionary a row, by the columns' positions."""
+    """Return the table of ``kubectl get`` as one dictionary per row, by the columns' positions."""
     header, *lines = printed.splitlines()
     starts = [found.start() for found in re.finditer(r"(?<!\S)\S+(?: \S+)*", header)]
     spans = list(zip(starts, [*starts[1:], None], strict=True))
@@ -108,7 +108,7 @@ def rows(printed: str) -> list[dict[str, str]]:
 def test_a_good_manifest_is_accepted_and_the_models_read_it_as_the_server_stores_it(
     kubectl: Kubectl, shared: str, path: Path
 ) -> None:
-    """Server and models accept the same, and fill in the same defaults."""
+    """Server and models accept the same objects, and set the same defaults."""
     manifest = yaml.safe_load(path.read_text(encoding="utf-8"))
     stored = json.loads(kubectl("apply", "-n", shared, "-f", str(path), "-o", "json").stdout)
     model = model_of(manifest)
@@ -119,7 +119,7 @@ def test_a_good_manifest_is_accepted_and_the_models_read_it_as_the_server_stores
 def test_a_bad_manifest_is_refused_with_its_sentence_and_by_the_models_too(
     kubectl: Kubectl, shared: str, path: Path
 ) -> None:
-    """What the API server refuses, the models refuse; changes are the server's to judge, for models see one state."""
+    """The models refuse what the API server refuses. Only the server checks changes, because models see one state."""
     text = path.read_text(encoding="utf-8")
     *before, last = text.split("---\n")
     for document in before:
@@ -150,7 +150,7 @@ def test_a_bad_manifest_is_refused_with_its_sentence_and_by_the_models_too(
 def test_a_refusal_does_not_repeat_what_could_be_a_credential(
     kubectl: Kubectl, shared: str, manifest: dict[str, Any]
 ) -> None:
-    """Refusals end in terminals, CI logs and audit logs; so neither the server's nor the models' tell the value."""
+    """Refusals appear in terminals, CI logs and audit logs, so neither the server nor the models repeat the value."""
     refused = kubectl("apply", "-n", shared, "-f", "-", stdin=yaml.safe_dump(manifest), check=False)
     assert "Forbidden" in refused.stderr
     assert "hunter2" not in refused.stderr
@@ -160,7 +160,7 @@ def test_a_refusal_does_not_repeat_what_could_be_a_credential(
 
 
 def test_what_is_not_an_identity_can_be_changed(kubectl: Kubectl, namespace: str) -> None:
-    """An endpoint's target, events and bounds and a key's expiry follow the manifest."""
+    """An endpoint's target, events and limits and a key's expiry can be changed in the manifest."""
     apply(kubectl, namespace, endpoint("orders"), apikey("ci"))
     apply(
         kubectl,
@@ -176,7 +176,7 @@ def test_what_is_not_an_identity_can_be_changed(kubectl: Kubectl, namespace: str
 
 
 def test_get_hookwright_lists_every_kind(kubectl: Kubectl, namespace: str) -> None:
-    """One category shows all that Hookwright manages in a namespace."""
+    """One category shows all of Hookwright's objects in a namespace."""
     apply(kubectl, namespace, project("billing"), apikey("ci"), endpoint("orders"))
     listed = kubectl("get", "hookwright", "-n", namespace, "-o", "name").stdout.split()
     assert sorted(listed) == [
@@ -187,7 +187,7 @@ def test_get_hookwright_lists_every_kind(kubectl: Kubectl, namespace: str) -> No
 
 
 def test_a_project_row_tells_whether_it_is_well(kubectl: Kubectl, namespace: str) -> None:
-    """The columns of a Project: readiness and how much belongs to it."""
+    """The columns of a Project show its readiness and the numbers of its children."""
     apply(kubectl, namespace, project("billing"))
     report(kubectl, namespace, "hwproj/billing", ProjectStatus(api_keys=1, webhook_endpoints=2, conditions=(READY,)))
     [row] = rows(kubectl("get", "hwproj", "-n", namespace).stdout)
@@ -196,7 +196,7 @@ def test_a_project_row_tells_whether_it_is_well(kubectl: Kubectl, namespace: str
 
 
 def test_a_key_row_tells_whether_it_is_well(kubectl: Kubectl, namespace: str) -> None:
-    """The columns of an ApiKey; an expiry to come stands there in full, not as an invalid age."""
+    """The columns of an ApiKey show a future expiry as a full time, not as an invalid age."""
     apply(kubectl, namespace, apikey("ci", expiresAt="2099-01-01T00:00:00Z"))
     handover = HandoverStatus(state=HandoverState.DELIVERED, remove_at=NOW)
     status = ApiKeyStatus(key_id="k7qx2m0v9abc", digest=f"sha256:{'a' * 64}", handover=handover, conditions=(READY,))
@@ -214,7 +214,7 @@ def test_a_key_row_tells_whether_it_is_well(kubectl: Kubectl, namespace: str) ->
 
 
 def test_an_endpoint_row_tells_whether_it_is_well(kubectl: Kubectl, namespace: str) -> None:
-    """The columns of a WebhookEndpoint, and with -o wide where it goes and why it is as it is."""
+    """The columns of a WebhookEndpoint, with -o wide also its URL and the reason of its state."""
     apply(kubectl, namespace, endpoint("orders"))
     counts = DeliveryCounts(pending=3, delivered=10, failed=1)
     status = WebhookEndpointStatus(deliveries=counts, conditions=(READY, UNREACHABLE))
@@ -233,7 +233,7 @@ def test_an_endpoint_row_tells_whether_it_is_well(kubectl: Kubectl, namespace: s
 
 
 def test_a_status_comes_back_as_it_was_written(kubectl: Kubectl, namespace: str) -> None:
-    """The server keeps every field of every status model: a field missing in the schema would be pruned."""
+    """The schema has every field of every status model, so the server drops none of them."""
     ready = (READY, UNREACHABLE)
     handover = HandoverStatus(state=HandoverState.REMOVED, remove_at=NOW)
     counts = DeliveryCounts(
@@ -257,14 +257,14 @@ def test_a_status_comes_back_as_it_was_written(kubectl: Kubectl, namespace: str)
 
 
 def test_a_manifest_cannot_write_a_status(kubectl: Kubectl, namespace: str) -> None:
-    """The status is a subresource: whoever may only write endpoints cannot declare one Ready."""
+    """The status is a subresource: a user with the right to write endpoints cannot declare one Ready."""
     apply(kubectl, namespace, endpoint("orders") | {"status": {"observedGeneration": 7}})
     stored = json.loads(kubectl("get", "hwep/orders", "-n", namespace, "-o", "json").stdout)
     assert "status" not in stored
 
 
 def test_an_object_has_one_condition_of_a_type(kubectl: Kubectl, namespace: str) -> None:
-    """Conditions are a map by type, so two field managers can each own theirs."""
+    """Conditions are a map by type, so two field managers can own one each."""
     apply(kubectl, namespace, endpoint("orders"))
     patch = json.dumps({"status": WebhookEndpointStatus(conditions=(READY, READY)).to_kubernetes()})
     refused = kubectl(
@@ -274,7 +274,7 @@ def test_an_object_has_one_condition_of_a_type(kubectl: Kubectl, namespace: str)
 
 
 def test_endpoints_of_one_project_can_be_selected(kubectl: Kubectl, namespace: str) -> None:
-    """``--field-selector spec.projectRef.name=…`` finds what belongs to a project."""
+    """``--field-selector spec.projectRef.name=…`` finds the objects of a project."""
     apply(kubectl, namespace, endpoint("orders"), endpoint("newsletter", projectRef={"name": "marketing"}))
     found = kubectl("get", "hwep", "-n", namespace, "--field-selector=spec.projectRef.name=marketing", "-o", "name")
     assert found.stdout.split() == ["webhookendpoint.hookwright.dev/newsletter"]
@@ -289,7 +289,7 @@ def test_explain_tells_what_a_field_is_for(kubectl: Kubectl) -> None:
 
 
 def test_the_schemas_are_structural(kubectl: Kubectl) -> None:
-    """The API server has nothing to say against the CRDs: each is established, and none is non-structural."""
+    """The API server reports no fault of the CRDs: each is established, and none is non-structural."""
     names = [f"crd/{kind.names.plural}.hookwright.dev" for kind in KINDS]
     items = json.loads(kubectl("get", *names, "-o", "json").stdout)["items"]
     for item in items:

@@ -21,7 +21,7 @@ BODY = '{"type":"delivered","messageId":"m1","größe":1.50}'
 
 
 async def hang(_: Received) -> int:
-    """Answer too late for everybody."""
+    """Answer after every timeout."""
     await asyncio.sleep(60)
     return 200
 
@@ -49,12 +49,12 @@ def test_an_event_arrives_signed_byte_for_byte_as_openssl_computes_it(org: Organ
 
 
 def test_a_failing_receiver_sees_every_attempt_at_the_schedule_s_delays_and_then_no_more(org: Organization) -> None:
-    """1 + 5 attempts with one ``webhook-id``; then the delivery is failed, in the status, as an Event and a metric."""
+    """After 1 + 5 attempts with one ``webhook-id`` the delivery is failed in the status, an Event and a metric."""
     failed = org.metric("hookwright_deliveries_total", outcome="failed")
     with receiving(lambda _: 500) as receiver:
         org.with_endpoint(endpoint("flaky", receiver.url))
         org.send(delivered(1))
-        eventually(lambda: org.status("hwep", "flaky")["deliveries"]["failed"] == 1, "the status tells that it failed")
+        eventually(lambda: org.status("hwep", "flaky")["deliveries"]["failed"] == 1, "the status shows that it failed")
         arrivals = [request.at for request in receiver.received]
         assert len(arrivals) == 1 + len(DELAYS)
         assert len({request.id for request in receiver.received}) == 1
@@ -72,14 +72,14 @@ def test_a_failing_receiver_sees_every_attempt_at_the_schedule_s_delays_and_then
 
 
 def test_suspending_holds_deliveries_and_resuming_lets_them_go_in_order_of_age(org: Organization) -> None:
-    """Nothing goes out meanwhile, nothing is lost, and the oldest goes first."""
+    """No delivery is sent or lost during the suspension, and the oldest is sent first after it."""
     with receiving() as receiver:
         org.with_endpoint(endpoint("orders", receiver.url, maxInFlight=1))
         org.patch("hwep", "orders", {"spec": {"suspend": True}})
         org.wait_for("hwep", "orders", "True Suspended")
         for number in range(100):
             assert org.send(delivered(number))["deliveries"] == 1
-        eventually(lambda: org.status("hwep", "orders")["deliveries"]["pending"] == 100, "the status tells of them")
+        eventually(lambda: org.status("hwep", "orders")["deliveries"]["pending"] == 100, "the status shows them")
         assert receiver.received == []
         org.patch("hwep", "orders", {"spec": {"suspend": False}})
         eventually(lambda: len(receiver.received) == 100, "all are delivered")
@@ -87,7 +87,7 @@ def test_suspending_holds_deliveries_and_resuming_lets_them_go_in_order_of_age(o
 
 
 def test_a_repeated_event_is_answered_as_a_duplicate_and_delivered_once(org: Organization) -> None:
-    """By its id, within one request and over several; another project has ids of its own."""
+    """Ids identify duplicates within one request and over several; another project has separate ids."""
     with receiving() as receiver:
         org.with_endpoint(endpoint("orders", receiver.url))
         org.apply(manifest("Project", "shipping"), endpoint("other", receiver.url, project="shipping"))
@@ -123,7 +123,7 @@ REFUSALS = {
 
 
 def assert_problem(answer: httpx.Response, status: int) -> None:
-    """Check that an answer is a problem document of RFC 9457 with this status."""
+    """Assert that an answer is a problem document of RFC 9457 with this status."""
     assert answer.status_code == status, answer.text
     assert answer.headers["Content-Type"] == "application/problem+json"
     problem = answer.json()
@@ -133,7 +133,7 @@ def assert_problem(answer: httpx.Response, status: int) -> None:
 
 
 def test_bad_input_is_refused_as_a_problem_and_leaves_the_store_as_it_was(org: Organization) -> None:
-    """400, 413, 422 for what is sent; 401, 403, 404 for who sends it and where: no row is written for any."""
+    """Wrong content gets 400, 413 or 422, a wrong sender or target 401, 403 or 404, and no row is written."""
     org.with_endpoint(endpoint("orders", "http://127.0.0.1:9/", suspend=False))
     good = json.dumps(delivered(1))
     org.kubectl("create", "serviceaccount", "nobody")
@@ -155,7 +155,7 @@ def test_bad_input_is_refused_as_a_problem_and_leaves_the_store_as_it_was(org: O
 
 
 def test_rbac_alone_decides_who_may_send(org: Organization) -> None:
-    """A RoleBinding in the namespace opens it for a ServiceAccount, and no other namespace."""
+    """A RoleBinding in a namespace permits a ServiceAccount to send there, and to no other namespace."""
     org.apply(manifest("Project", "billing"))
     org.wait_for("hwproj", "billing", "True Accepting")
     org.kubectl("create", "serviceaccount", "mailer")
@@ -173,7 +173,7 @@ def test_rbac_alone_decides_who_may_send(org: Organization) -> None:
 
 
 def test_a_hanging_endpoint_costs_the_others_nothing(org: Organization) -> None:
-    """One receiver never answers and gets no more at once than its bound; the other gets everything meanwhile."""
+    """A receiver that never answers gets only its limit of concurrent requests; the other gets every event."""
     with receiving(hang) as slow, receiving() as fast:
         org.apply(
             manifest("Project", "billing"),
@@ -190,7 +190,7 @@ def test_a_hanging_endpoint_costs_the_others_nothing(org: Organization) -> None:
 
 
 def test_many_producers_at_once_lose_and_repeat_nothing(org: Organization) -> None:
-    """Requests side by side share transactions; each event is delivered once to each subscriber, and to no other."""
+    """Concurrent requests share transactions; each subscriber gets each event once, and no other endpoint gets it."""
     with receiving() as orders, receiving() as audits, receiving() as bounces:
         org.apply(
             manifest("Project", "billing"),
@@ -223,7 +223,7 @@ def producers(org: Organization) -> Iterator[threading.Thread]:
 
 
 def test_an_endpoint_that_nobody_can_connect_to_is_reported_in_plain_words(org: Organization) -> None:
-    """A closed port is an attempt like any other: recorded, retried, and told in the condition."""
+    """A closed port is a normal attempt: recorded, retried, and shown in the condition."""
     org.with_endpoint(endpoint("gone", "http://127.0.0.1:9/"))
     org.send(delivered(1))
     org.wait_for("hwep", "gone", "False AttemptFailed", type_="Reachable")
@@ -236,7 +236,7 @@ def test_an_endpoint_that_nobody_can_connect_to_is_reported_in_plain_words(org: 
 
 @pytest.mark.parametrize("url", ["http://169.254.169.254/latest/meta-data", "http://10.0.0.1/"])
 def test_the_guard_lets_nothing_out_to_special_networks(org: Organization, url: str) -> None:
-    """The endpoint is accepted, for reachability is no admission gate; the attempt is refused and says so."""
+    """The endpoint is accepted, because admission does not check reachability; the attempt is refused with a reason."""
     org.with_endpoint(endpoint("inside", url))
     org.send(delivered(1))
     org.wait_for("hwep", "inside", "False AttemptFailed", type_="Reachable")

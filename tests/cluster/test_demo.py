@@ -12,7 +12,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_the_demo_tells_its_story_and_every_claim_holds(assets: Assets, tmp_path: Path) -> None:
-    """From YAML to signed deliveries and through /v1: it ends with 0, having verified what it said."""
+    """The demo verifies each of its claims, from YAML to signed deliveries and /v1, and exits with 0."""
     folder = tmp_path / "dev"
     told = subprocess.run(
         [sys.executable, "-m", "hookwright_dev", "demo", "--once"],

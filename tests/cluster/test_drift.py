@@ -1,4 +1,4 @@
-"""What people, scripts and accidents change behind the operator's back is mended, or reported where it cannot be."""
+"""Changes behind the operator's back are repaired, or reported if a repair is not possible."""
 
 import base64
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ REMOVE_STATUS = [{"op": "remove", "path": "/status"}]
 
 @dataclass(frozen=True)
 class Conflict:
-    """What was to be seen while foreign Secrets stood in the way; they are gone by now."""
+    """Observations during a conflict with foreign Secrets, which are deleted now."""
 
     org: Organization
     secrets: list[dict[str, str] | None]
@@ -31,7 +31,7 @@ class Conflict:
 
 @pytest.fixture(scope="module", autouse=True)
 def conflict(control_plane: Cluster, operator: OperatorProcess) -> Iterator[Conflict]:
-    """A conflict that was over before the first test: it takes half a minute to heal, in which others can run."""
+    """Yield a conflict that ended before the first test: its repair takes half a minute, in which other tests run."""
     with Organization(control_plane, operator, "test-conflict") as org:
         control_plane.kubectl("create", "namespace", org.namespace)
         names = ("orders-signing", "ci-key")
@@ -51,7 +51,7 @@ def conflict(control_plane: Cluster, operator: OperatorProcess) -> Iterator[Conf
 
 
 def signing_secret(org: Organization) -> str:
-    """Return the signing secret of the endpoint ``orders``, '' while there is none."""
+    """Return the signing secret of the endpoint ``orders``, '' if there is none."""
     return (org.secret("orders-signing") or {}).get("secret", "")
 
 
@@ -62,7 +62,7 @@ def owners(org: Organization, kind: str, name: str) -> list[str]:
 
 
 def test_a_deleted_signing_secret_is_made_anew_and_the_receiver_s_owner_warned(org: Organization) -> None:
-    """Deliveries are signed with the new one, the status stays right, and a Warning Event tells of it, each time."""
+    """Each time, the new secret signs deliveries, the status is correct, and a Warning Event reports it."""
     with receiving() as receiver:
         org.with_endpoint(endpoint("orders", receiver.url))
         first, status = signing_secret(org), org.status("hwep", "orders")
@@ -81,12 +81,12 @@ def test_a_deleted_signing_secret_is_made_anew_and_the_receiver_s_owner_warned(o
 
 
 def test_a_handover_secret_that_is_deleted_early_is_reported(org: Organization) -> None:
-    """The key works on and cannot be handed over again: that is said, and no other key is made."""
+    """The key stays valid and cannot be handed over again: an Event reports it, and no other key is created."""
     org.apply(manifest("Project", "billing"), apikey("ci"))
     org.wait_for("hwkey", "ci", "True Usable")
     before = org.status("hwkey", "ci")
     org.kubectl("delete", "secret", "ci-key")
-    eventually(lambda: org.status("hwkey", "ci")["handover"]["state"] == "Removed", "the status tells that it is gone")
+    eventually(lambda: org.status("hwkey", "ci")["handover"]["state"] == "Removed", "the status shows that it is gone")
     (told,) = eventually(lambda: org.events("HandoverSecretGone"), "an Event")
     assert told["type"] == "Warning"
     after = org.status("hwkey", "ci")
@@ -96,7 +96,7 @@ def test_a_handover_secret_that_is_deleted_early_is_reported(org: Organization) 
 
 
 def test_lost_ownerreferences_and_labels_come_back_and_contents_stay(org: Organization) -> None:
-    """Garbage collection and the operator's own watch rely on them; no new secret is made for their sake."""
+    """Garbage collection and the operator's watch need them; no new secret is created."""
     org.with_endpoint(endpoint("orders", NOWHERE))
     org.apply(apikey("ci"))
     org.wait_for("hwkey", "ci", "True Usable")
@@ -127,7 +127,7 @@ def test_lost_ownerreferences_and_labels_come_back_and_contents_stay(org: Organi
 
 
 def test_a_wiped_status_comes_back(org: Organization) -> None:
-    """All of it: conditions, where the secret is, counts of deliveries; a key's id and digest; counts of children."""
+    """The status gets back its conditions, the Secret's name, the counts, and a key's id and digest."""
     with receiving() as receiver:
         org.with_endpoint(endpoint("orders", receiver.url))
         org.apply(apikey("ci"))
@@ -145,7 +145,7 @@ def test_a_wiped_status_comes_back(org: Organization) -> None:
 
 
 def without_times(status: Object) -> Object:
-    """Return a status without since when its conditions hold."""
+    """Return a status without the transition times of its conditions."""
     conditions = [
         {name: value for name, value in known.items() if name != "lastTransitionTime"}
         for known in status.get("conditions", [])
@@ -154,7 +154,7 @@ def without_times(status: Object) -> Object:
 
 
 def test_a_status_lost_together_with_the_annotations_is_told_from_the_handover_secret(org: Organization) -> None:
-    """As long as the plaintext is there, the key is that key and no other."""
+    """As long as the plaintext exists, the key keeps its identity."""
     org.apply(manifest("Project", "billing"), apikey("ci"))
     org.wait_for("hwkey", "ci", "True Usable")
     before = org.status("hwkey", "ci")
@@ -165,7 +165,7 @@ def test_a_status_lost_together_with_the_annotations_is_told_from_the_handover_s
 
 
 def test_a_signing_secret_that_was_spoilt_is_reported_and_deliveries_wait_until_it_is_mended(org: Organization) -> None:
-    """Nothing is sent with a wrong signature; whoever mends the Secret lets the deliveries go."""
+    """No delivery is sent with a wrong signature; the repair of the Secret releases the deliveries."""
     with receiving() as receiver:
         org.with_endpoint(endpoint("orders", receiver.url))
         good = signing_secret(org)
@@ -181,7 +181,7 @@ def test_a_signing_secret_that_was_spoilt_is_reported_and_deliveries_wait_until_
 
 
 def test_an_endpoint_that_loses_its_finalizer_gets_it_back(org: Organization) -> None:
-    """Without it nobody would discard what is pending when the endpoint goes."""
+    """Without the finalizer, pending deliveries would not be discarded after the endpoint's deletion."""
     org.with_endpoint(endpoint("orders", NOWHERE))
     org.patch("hwep", "orders", {"metadata": {"finalizers": None}})
     eventually(
@@ -190,7 +190,7 @@ def test_an_endpoint_that_loses_its_finalizer_gets_it_back(org: Organization) ->
 
 
 def test_a_name_in_use_again_at_once_starts_from_nothing(org: Organization) -> None:
-    """An endpoint deleted and made anew has a secret of its own and none of its predecessor's deliveries."""
+    """An endpoint that is deleted and created again has its own secret and no delivery of its predecessor."""
     with receiving() as receiver:
         declared = endpoint("orders", receiver.url, suspend=True)
         org.apply(manifest("Project", "billing"), declared)
@@ -199,8 +199,8 @@ def test_a_name_in_use_again_at_once_starts_from_nothing(org: Organization) -> N
         org.send(delivered("old"))
         org.kubectl("replace", "--force", "-f", "-", stdin=yaml.safe_dump(endpoint("orders", receiver.url)))
         org.wait_for("hwep", "orders", "True Delivering")
-        second = eventually(lambda: signing_secret(org).replace(first, ""), "a secret of its own")
-        # The old Secret has the same name, and goes by garbage collection while the new endpoint waits for it.
+        second = eventually(lambda: signing_secret(org).replace(first, ""), "a separate secret")
+        # The old Secret has the same name, and garbage collection deletes it while the new endpoint waits.
         assert org.send(delivered("new"))["deliveries"] == 1
         eventually(lambda: receiver.received, "the new delivery")
         (request,) = receiver.received
@@ -209,7 +209,7 @@ def test_a_name_in_use_again_at_once_starts_from_nothing(org: Organization) -> N
 
 
 def test_a_foreign_secret_is_left_alone_reported_and_replaced_when_it_goes(conflict: Conflict) -> None:
-    """Neither endpoint nor key touches what is not theirs; both heal by themselves once the name is free."""
+    """Endpoint and key do not change a foreign Secret; both become ready when the name is free."""
     org = conflict.org
     theirs = {"secret": "theirs", "key": "theirs"}
     assert conflict.secrets == [theirs, theirs]

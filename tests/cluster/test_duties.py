@@ -1,4 +1,4 @@
-"""What a leader does once for all, where it goes beyond what one process alone would show."""
+"""Duties of a leader whose effect needs more than one replica."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -21,7 +21,7 @@ NOW_MS = 1_800_000_000_000
 
 @pytest.fixture
 async def duties(control_plane: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Duties]:
-    """A leader whose watches have shown nothing yet."""
+    """Yield a leader whose watches have shown no object yet."""
     monkeypatch.setenv("KUBECONFIG", str(control_plane.kubeconfig))
     kube, registry = await Kube.connect(), Registry()
     store = await Store.open(f"sqlite:///{tmp_path}/d.db", instance="test", lease_ms=60_000, clock=lambda: NOW_MS)
@@ -32,7 +32,7 @@ async def duties(control_plane: Cluster, tmp_path: Path, monkeypatch: pytest.Mon
 
 
 async def accept(store: Store, uid: str) -> None:
-    """Take an event in for an endpoint, as another process may have done."""
+    """Accept an event for an endpoint, as another replica may have done."""
     delivery = NewDelivery(f"dlv_{uid}", uid, claimed=False)
     await store.accept([NewEvent(f"msg_{uid}", "acme", "billing", None, "delivered", b"{}", (delivery,))])
 
@@ -47,7 +47,7 @@ async def state(store: Store, uid: str) -> State:
 async def test_what_waits_for_an_endpoint_that_only_others_have_seen_is_no_orphan(
     duties: Duties, kubectl: Kubectl, namespace: str
 ) -> None:
-    """The API server has the last word, not a watch that may lag; where it knows the endpoint no more, it is one."""
+    """The API server decides, not a watch that may lag; an endpoint that it does not know is an orphan."""
     objects = yaml.safe_dump_all([manifest("Project", "billing"), endpoint("orders", "https://example.com/")])
     kubectl("apply", "-n", namespace, "-f", "-", stdin=objects)
     uid = kubectl("get", "hwep", "orders", "-n", namespace, "-o", "jsonpath={.metadata.uid}").stdout

@@ -1,4 +1,4 @@
-"""The election as such, on a real API server: several stand, one wins, and time is each one's own."""
+"""The election on a real API server: several replicas compete, one wins, and each uses its own clock."""
 
 import asyncio
 import json
@@ -20,7 +20,7 @@ SHORT = 2.0
 
 @dataclass
 class Stage:
-    """A namespace's Lease, and processes that stand for it."""
+    """A namespace's Lease, and replicas that compete for it."""
 
     kube: Kube
     kubectl: Kubectl
@@ -28,7 +28,7 @@ class Stage:
     terms: dict[str, Term] = field(default_factory=dict)
 
     def candidate(self, identity: str, *, name: str = "") -> Election:
-        """Return an election in which a process of this identity stands."""
+        """Return the election of a replica with this identity."""
         term = self.terms[identity] = Term()
         return Election(self.kube, term, namespace=self.namespace, identity=identity, name=name)
 
@@ -37,11 +37,11 @@ class Stage:
         return dict(json.loads(self.kubectl("get", "lease", LEASE, "-n", self.namespace, "-o", "json").stdout)["spec"])
 
     def write(self, **spec: Any) -> None:
-        """Write into the Lease."""
+        """Write fields of the Lease."""
         self.kubectl("patch", "lease", LEASE, "-n", self.namespace, "--type=merge", "-p", json.dumps({"spec": spec}))
 
     def leaders(self) -> list[str]:
-        """Return who leads."""
+        """Return the identities of the leaders."""
         return [identity for identity, term in self.terms.items() if term.holds]
 
 
@@ -49,7 +49,7 @@ class Stage:
 async def stage(
     control_plane: Cluster, kubectl: Kubectl, namespace: str, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[Stage]:
-    """An API server that knows no Lease yet, and short terms."""
+    """Yield an API server without a Lease, with short lease times."""
     monkeypatch.setenv("KUBECONFIG", str(control_plane.kubeconfig))
     monkeypatch.setattr(leading, "DURATION", SHORT)
     kube = await Kube.connect()
@@ -58,7 +58,7 @@ async def stage(
 
 
 async def wins(election: Election) -> bool:
-    """Stand once, and tell whether that was the winner's stand."""
+    """Run one round of the election, and return whether this replica won it."""
     try:
         return await election.stand() == leading.RENEW_EVERY
     except KubeError as error:
@@ -68,7 +68,7 @@ async def wins(election: Election) -> bool:
 
 
 async def test_of_many_that_stand_at_once_one_leads(stage: Stage) -> None:
-    """First for a Lease that there is not, then for one that nobody holds."""
+    """The Lease does not exist at first, and has no holder later."""
     candidates = [stage.candidate(f"process/{number}") for number in range(8)]
     assert sum(await asyncio.gather(*map(wins, candidates))) == 1
     [first] = stage.leaders()
@@ -81,7 +81,7 @@ async def test_of_many_that_stand_at_once_one_leads(stage: Stage) -> None:
 
 
 async def test_a_lease_is_taken_over_when_it_stood_unchanged_for_its_duration(stage: Stage) -> None:
-    """By the observer's own clock: what the holder wrote of the time, hours ago or ahead, is read by nobody."""
+    """Only the observer's clock counts; the holder's times in the Lease may be hours old or ahead."""
     assert await wins(stage.candidate("dead/1"))
     for written in ("2001-01-01T00:00:00.000000Z", "2099-01-01T00:00:00.000000Z"):
         heir = stage.candidate(f"heir/{written}")
@@ -93,7 +93,7 @@ async def test_a_lease_is_taken_over_when_it_stood_unchanged_for_its_duration(st
 
 
 async def test_a_lease_that_is_renewed_is_left_alone(stage: Stage) -> None:
-    """However long one looks on."""
+    """A renewed Lease is never taken over."""
     holder, other = stage.candidate("holder/1"), stage.candidate("other/1")
     began = leading.seconds()
     while leading.seconds() < began + 2 * SHORT:
@@ -103,7 +103,7 @@ async def test_a_lease_that_is_renewed_is_left_alone(stage: Stage) -> None:
 
 
 async def test_who_comes_in_a_dead_ones_place_waits_for_nothing(stage: Stage) -> None:
-    """A container that is started again in its pod has the pod's name; others wait."""
+    """A container restarted in its pod has the pod's name and leads at once; others wait."""
     assert await wins(stage.candidate("pod-0/before", name="pod-0"))
     assert not await wins(stage.candidate("pod-1/1", name="pod-1"))
     assert not await wins(stage.candidate("nameless/1"))
@@ -111,7 +111,7 @@ async def test_who_comes_in_a_dead_ones_place_waits_for_nothing(stage: Stage) ->
 
 
 async def test_a_lease_that_somebody_deletes_gives_nobody_a_second_leader(stage: Stage) -> None:
-    """Its holder makes it anew; others leave it the time that it had."""
+    """The holder creates the Lease again; others wait for its remaining time."""
     holder, other = stage.candidate("holder/1"), stage.candidate("other/1")
     assert await wins(holder)
     assert not await wins(other)
@@ -122,7 +122,7 @@ async def test_a_lease_that_somebody_deletes_gives_nobody_a_second_leader(stage:
 
 
 async def test_a_holder_that_sees_another_one_leads_no_more(stage: Stage) -> None:
-    """Whatever became of its Lease meanwhile, and however much of its term is left."""
+    """The state of its Lease and the rest of its time do not matter."""
     holder = stage.candidate("holder/1")
     assert await wins(holder)
     stage.write(holderIdentity="other/1")
@@ -131,7 +131,7 @@ async def test_a_holder_that_sees_another_one_leads_no_more(stage: Stage) -> Non
 
 
 async def test_outside_a_term_no_byte_of_a_write_goes_out(stage: Stage, kubectl: Kubectl) -> None:
-    """Also where the term ends after the write was decided on: the body asks when its turn comes."""
+    """The body checks the leadership when it is written, so a write after the end of the leadership is not sent."""
     term = Term()
     kube = stage.kube.within(term)
     path = f"/api/v1/namespaces/{stage.namespace}/configmaps"
@@ -149,7 +149,7 @@ async def test_outside_a_term_no_byte_of_a_write_goes_out(stage: Stage, kubectl:
 
 
 class _EndingMeanwhile(Term):
-    """A term that holds when it is asked first, and no more when it is asked again."""
+    """A leadership that is valid at the first check, and invalid at the next."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -158,12 +158,12 @@ class _EndingMeanwhile(Term):
 
     @property
     def holds(self) -> bool:
-        """Give the next answer."""
+        """Return the next answer."""
         return bool(self._answers) and self._answers.pop(0)
 
 
 async def test_the_lead_is_handed_on_only_when_nothing_is_being_written(stage: Stage) -> None:
-    """What is under way ends within the term of who began it."""
+    """A write in progress ends within the leadership that began it."""
     holder = stage.candidate("holder/1")
     assert await wins(holder)
     with stage.terms["holder/1"].writing:

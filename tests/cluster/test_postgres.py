@@ -1,4 +1,4 @@
-"""A real operator on a real PostgreSQL server that is killed under it."""
+"""A real operator on a real PostgreSQL server, one of which is killed."""
 
 from collections.abc import Iterator
 
@@ -13,7 +13,7 @@ from hookwright_dev.postgres import PostgresServer, postgres_server
 
 @pytest.fixture(scope="module")
 def postgres() -> Iterator[PostgresServer]:
-    """A server of this module's own."""
+    """Yield a server for this module."""
     with postgres_server() as server:
         yield server
 
@@ -22,7 +22,7 @@ def postgres() -> Iterator[PostgresServer]:
 def operator(
     control_plane: Cluster, postgres: PostgresServer, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[OperatorProcess]:
-    """An operator whose store is in the server."""
+    """Yield an operator whose store is on the server."""
     install(control_plane)
     settings = {**ACCELERATED, "HOOKWRIGHT_DATABASE_URL": postgres.new_database("hookwright")}
     operator = OperatorProcess(control_plane, tmp_path_factory.mktemp("operator"), settings)
@@ -32,7 +32,7 @@ def operator(
 
 
 def test_a_restart_of_the_database_costs_seconds_not_events(org: Organization, postgres: PostgresServer) -> None:
-    """What was accepted before is delivered, what comes meanwhile is refused with 503, and then all goes on."""
+    """Accepted events are delivered, events during the outage get a 503, and then all requests succeed."""
     pid = org.operator.running.pid
     with receiving(lambda _: 503) as receiver:
         org.with_endpoint(endpoint("orders", f"http://127.0.0.1:{receiver.port}", maxInFlight=8))
@@ -54,7 +54,7 @@ def test_a_restart_of_the_database_costs_seconds_not_events(org: Organization, p
 
 
 def test_an_operator_goes_on_where_a_killed_one_was(org: Organization) -> None:
-    """The next one goes on at once with what the dead one did not hold; what it held waits for the end of its lease."""
+    """The next operator sends unclaimed deliveries at once; claimed ones wait until the claim lease expires."""
     with receiving(lambda _: 500) as receiver:
         org.with_endpoint(endpoint("orders", f"http://127.0.0.1:{receiver.port}"))
         org.send(*[delivered(number) for number in range(20)])

@@ -1,4 +1,4 @@
-"""What people declare becomes so, stays so, and goes without a trace, on a real cluster and with a real operator."""
+"""Declared objects become ready, stay ready, and are deleted completely, on a real cluster with a real operator."""
 
 import asyncio
 import json
@@ -32,7 +32,7 @@ NOWHERE = "http://127.0.0.1:9/"
 
 
 def examples() -> list[dict[str, Any]]:
-    """Return what ``examples/`` declares, but for the namespace itself."""
+    """Return the objects in ``examples/`` except for the namespace."""
     documents = [
         document for path in sorted(EXAMPLES.glob("*.yaml")) for document in yaml.safe_load_all(path.read_text())
     ]
@@ -47,7 +47,7 @@ def discarded(org: Organization) -> float:
 
 
 def test_the_examples_are_ready_within_two_seconds(org: Organization) -> None:
-    """Applying what the README shows gives Ready, and kubectl get tells how many there are of each."""
+    """The README's objects become Ready, and kubectl get shows the counts."""
     org.apply(*examples())
     applied = time.monotonic()
     eventually(
@@ -65,7 +65,7 @@ def test_the_examples_are_ready_within_two_seconds(org: Organization) -> None:
 
 
 def test_an_endpoint_without_its_project_waits_for_it_and_then_delivers(org: Organization) -> None:
-    """The order in which objects are applied does not matter."""
+    """The order of applied objects does not matter."""
     with receiving() as receiver:
         org.apply(endpoint("orders", receiver.url), apikey("ci"))
         org.wait_for("hwep", "orders", "False ProjectNotFound")
@@ -79,7 +79,7 @@ def test_an_endpoint_without_its_project_waits_for_it_and_then_delivers(org: Org
 
 
 def test_deleting_a_project_takes_keys_endpoints_and_secrets(org: Organization) -> None:
-    """The garbage collector takes the children with the project, and what was made for them with them."""
+    """The garbage collector deletes the children with the project, and their Secrets with them."""
     org.apply(manifest("Project", "billing"), apikey("ci"), endpoint("a", NOWHERE), endpoint("b", NOWHERE))
     eventually(lambda: len(org.objects("secrets")) == 3, "two signing Secrets and a handover Secret")
     org.wait_for("hwkey", "ci", "True Usable")
@@ -90,12 +90,12 @@ def test_deleting_a_project_takes_keys_endpoints_and_secrets(org: Organization) 
 
 
 def test_deleting_an_endpoint_takes_its_secret_and_discards_its_pending_deliveries(org: Organization) -> None:
-    """What waits is discarded and counted as such, and an event after that finds no subscriber."""
+    """Pending deliveries are discarded and counted, and a later event finds no subscriber."""
     org.apply(manifest("Project", "billing"), endpoint("held", NOWHERE, suspend=True))
     org.wait_for("hwep", "held", "True Suspended")
     for number in range(5):
         assert org.send(delivered(number))["deliveries"] == 1
-    eventually(lambda: org.status("hwep", "held")["deliveries"]["pending"] == 5, "the status tells of what waits")
+    eventually(lambda: org.status("hwep", "held")["deliveries"]["pending"] == 5, "the status shows pending deliveries")
     before = discarded(org)
     org.kubectl("delete", "hwep", "held", "--timeout=5s")
     assert discarded(org) - before == 5
@@ -104,7 +104,7 @@ def test_deleting_an_endpoint_takes_its_secret_and_discards_its_pending_deliveri
 
 
 def test_an_endpoint_whose_receiver_hangs_is_deleted_at_once(org: Organization) -> None:
-    """Attempts under way are nobody's reason to wait: the object goes, and they end by themselves."""
+    """Attempts in progress do not delay the deletion, and end by themselves."""
 
     async def hang(_: object) -> int:
         await asyncio.sleep(60)
@@ -121,7 +121,7 @@ def test_an_endpoint_whose_receiver_hangs_is_deleted_at_once(org: Organization) 
 
 
 def test_deletion_does_not_hang_when_the_store_is_away(org: Organization) -> None:
-    """After the grace period the endpoint is let go with an Event, and its deliveries are discarded later."""
+    """After the grace period the endpoint is deleted with an Event, and its deliveries are discarded later."""
     org.apply(manifest("Project", "billing"), endpoint("held", NOWHERE, suspend=True))
     org.wait_for("hwep", "held", "True Suspended")
     org.send(delivered(1), delivered(2))
@@ -143,7 +143,7 @@ def test_deletion_does_not_hang_when_the_store_is_away(org: Organization) -> Non
 
 
 def with_key(org: Organization, declared: dict[str, Any]) -> str:
-    """Apply the project and a key, and return the plaintext that is handed over."""
+    """Apply the project and a key, and return the plaintext of the handover."""
     org.apply(manifest("Project", "billing"), declared)
     name = declared["metadata"]["name"]
     org.wait_for("hwkey", name, "True Usable")
@@ -153,7 +153,7 @@ def with_key(org: Organization, declared: dict[str, Any]) -> str:
 
 
 def test_a_key_is_handed_over_once_and_only_its_digest_kept(org: Organization) -> None:
-    """The Secret holds a valid key, the status its id and digest, and an Event tells where it is."""
+    """The Secret has a valid key, the status its id and digest, and an Event names the Secret."""
     plaintext = with_key(org, apikey("ci"))
     status = org.status("hwkey", "ci")
     assert key_id_of(plaintext) == status["keyId"]
@@ -165,7 +165,7 @@ def test_a_key_is_handed_over_once_and_only_its_digest_kept(org: Organization) -
 
 
 def test_neither_a_key_nor_a_signing_secret_is_anywhere_but_in_its_own_secret(org: Organization) -> None:
-    """Not in the log, in no metric, in no other object, and no other Secret."""
+    """The secret is in no log, no metric, no other object, and no other Secret."""
     with receiving() as receiver:
         org.with_endpoint(endpoint("orders", receiver.url))
         plaintext = with_key(org, apikey("ci"))
@@ -188,12 +188,12 @@ def test_neither_a_key_nor_a_signing_secret_is_anywhere_but_in_its_own_secret(or
 
 
 def test_the_handover_secret_goes_at_its_time_and_the_key_stays(org: Organization) -> None:
-    """At the time that the Secret names it is removed; id and digest stay, and the key works on."""
+    """The Secret is deleted at the time in it; id and digest stay, and the key stays valid."""
     with_key(org, apikey("ci", ttl="1m"))
     before = org.status("hwkey", "ci")
     org.kubectl("annotate", "--overwrite", "secret", "ci-key", "hookwright.dev/remove-at=2020-01-01T00:00:00Z")
     eventually(lambda: org.get("secret", "ci-key") is None, "the Secret is gone")
-    eventually(lambda: org.status("hwkey", "ci")["handover"]["state"] == "Removed", "the status tells so")
+    eventually(lambda: org.status("hwkey", "ci")["handover"]["state"] == "Removed", "the status shows it")
     after = org.status("hwkey", "ci")
     assert (after["keyId"], after["digest"]) == (before["keyId"], before["digest"])
     assert org.condition("hwkey", "ci") == "True Usable"
@@ -201,7 +201,7 @@ def test_the_handover_secret_goes_at_its_time_and_the_key_stays(org: Organizatio
 
 
 def test_a_key_expires_at_its_time_without_anybody_touching_it(org: Organization) -> None:
-    """The condition turns by the clock alone."""
+    """The condition changes by the clock alone."""
     expires_at = datetime.now(UTC) + timedelta(seconds=4)
     with_key(org, apikey("ci", expiresAt=format_timestamp(expires_at)))
     org.wait_for("hwkey", "ci", "False Expired")
@@ -209,7 +209,7 @@ def test_a_key_expires_at_its_time_without_anybody_touching_it(org: Organization
 
 
 def test_a_key_made_elsewhere_brings_its_digest(org: Organization) -> None:
-    """Nothing is handed over, and the status repeats what was declared."""
+    """Nothing is handed over, and the status has the declared digest."""
     digest = "sha256:" + "ab" * 32
     declared = manifest("ApiKey", "k7q", {"projectRef": {"name": "billing"}, "digest": digest})
     org.apply(manifest("Project", "billing"), declared)
@@ -227,7 +227,7 @@ def test_a_key_made_elsewhere_brings_its_digest(org: Organization) -> None:
     [({"suspend": True}, "True Suspended"), ({"events": ["bounced"]}, "True Delivering")],
 )
 def test_a_change_of_the_spec_is_acknowledged(org: Organization, change: dict[str, Any], wanted: str) -> None:
-    """ObservedGeneration follows generation, and the condition the spec."""
+    """ObservedGeneration follows generation, and the condition follows the spec."""
     org.with_endpoint(endpoint("orders", NOWHERE))
     org.patch("hwep", "orders", {"spec": change})
 

@@ -1,4 +1,4 @@
-"""What failed is sent again by a real operator, killed and started again in the middle."""
+"""A replay by a real operator that is killed and started again during the replay."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -12,7 +12,7 @@ EVENTS = RECOVERED_AT_ONCE + 50
 
 
 def test_a_recovery_survives_a_kill_of_the_operator(org: Organization) -> None:
-    """The job goes on where it was, and in the end the receiver has everything that had failed."""
+    """The replay continues at its last position, and at the end the receiver has every failed delivery."""
     since = datetime.now(UTC).isoformat()
     with receiving(lambda _: 500) as receiver:
         org.with_endpoint(endpoint("orders", f"http://127.0.0.1:{receiver.port}", maxInFlight=64))
@@ -39,21 +39,21 @@ def test_a_recovery_survives_a_kill_of_the_operator(org: Organization) -> None:
 
 
 def call(org: Organization, method: str, path: str, **options: Any) -> httpx.Response:
-    """Ask the intake something about the endpoint."""
+    """Send a request about the endpoint to the intake."""
     url = f"{org.operator.intake_url}/v1alpha1/namespaces/{org.namespace}/webhookendpoints/orders/{path}"
     headers = {"Authorization": f"Bearer {org.token}"}
     return httpx.request(method, url, headers=headers, timeout=30, trust_env=False, **options)
 
 
 def told(org: Organization, job: str) -> dict[str, Any]:
-    """Return what is told of a job."""
+    """Return the state of a replay."""
     answer = call(org, "GET", job)
     assert answer.status_code == 200, answer.text
     return dict(answer.json())
 
 
 def failures(org: Organization) -> int:
-    """Return how many deliveries the log has as failed."""
+    """Return how many failed deliveries the log has."""
     query = {"status": "failed", "limit": "250"}
     found = 0
     while True:
@@ -65,7 +65,7 @@ def failures(org: Organization) -> int:
 
 
 def suspend(org: Organization, *, suspended: bool) -> None:
-    """Hold the endpoint's deliveries, or let them go, and return when the operator has seen it."""
+    """Suspend or resume the endpoint, and return when the operator has seen it."""
     org.patch("hwep", "orders", {"spec": {"suspend": suspended}})
 
     def observed() -> bool:

@@ -1,4 +1,4 @@
-"""Two whole operators on one PostgreSQL database: each endpoint is one's, and soon another's when that one ends."""
+"""Two whole operators on one PostgreSQL database: each endpoint belongs to one, and to the other when that one ends."""
 
 import asyncio
 import itertools
@@ -24,22 +24,22 @@ from hookwright_operator.store.shards import SHARDS
 ENDPOINTS = 20
 MAX_IN_FLIGHT = 2
 SHORT_LEASE = 31.0
-"""Seconds; the shortest that is longer than any attempt."""
+"""Seconds; the shortest lease that is longer than any attempt."""
 LEASE = 300.0
-"""Seconds; longer than the patience of any test, so that a test fails if it waits for the end of a lease."""
+"""Seconds; longer than the deadline of any test, so that a test fails if it waits for the end of a lease."""
 ROLES = "reconcile,deliver,intake"
 
 
 @dataclass(slots=True)
 class Arrivals:
-    """What came to each endpoint, by its path, and how many requests it had at once."""
+    """The requests for each endpoint, by its path, and the maximum of concurrent ones."""
 
     came: "Counter[tuple[str, int]]" = field(default_factory=Counter)
     now: "Counter[str]" = field(default_factory=Counter)
     most: int = 0
 
     async def __call__(self, received: Received) -> int:
-        """Take a request, a little slowly."""
+        """Answer a request slowly."""
         self.came[received.target, int(json.loads(received.body)["messageId"])] += 1
         self.now[received.target] += 1
         self.most = max(self.most, self.now[received.target])
@@ -51,7 +51,7 @@ class Arrivals:
 
     @property
     def repeated(self) -> int:
-        """How many requests were more than one for a delivery."""
+        """The number of requests after the first one of a delivery."""
         return sum(self.came.values()) - len(self.came)
 
 
@@ -79,7 +79,7 @@ class Site:
 
     @contextmanager
     def load(self, *operators: OperatorProcess) -> Iterator[None]:
-        """Post meanwhile, to each of the operators in turn."""
+        """Post inside the context, to each of the operators in turn."""
         ending = threading.Event()
 
         def produce() -> None:
@@ -97,25 +97,25 @@ class Site:
             producer.join(30)
 
     def all_arrived(self) -> None:
-        """Wait until every accepted event has come to every endpoint."""
+        """Wait until every endpoint has received every accepted event."""
         wanted = {(f"/endpoint-{each}", number) for each in range(ENDPOINTS) for number in self.accepted}
         eventually(lambda: wanted <= self.arrivals.came.keys(), "everything has arrived")
 
     def share(self) -> None:
-        """Wait until those that run have equal shares of everything."""
+        """Wait until the running operators have equal shares of the shards."""
         running = [one for one in self.operators if one.process is not None and one.process.running]
         wanted = SHARDS // len(running)
         eventually(lambda: all(owned(one) == wanted for one in running), f"each has {wanted} shards")
 
 
 def owned(operator: OperatorProcess) -> int:
-    """How many shards an operator says are its own."""
+    """Return how many shards an operator owns by its own metric."""
     return int(sample(exposition(operator), "hookwright_shards_owned"))
 
 
 @pytest.fixture(scope="module")
 def site(control_plane: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    """Two operators, each with a name, and endpoints that both know."""
+    """Yield two operators, each with a name, and endpoints that both know."""
     install(control_plane)
     namespace = "test-replicas"
     control_plane.kubectl("create", "namespace", namespace)
@@ -152,7 +152,7 @@ def site(control_plane: Cluster, tmp_path_factory: pytest.TempPathFactory) -> It
 
 @pytest.fixture
 def pair(site: Site) -> Site:
-    """The site with both operators at work, each on its half."""
+    """Return the site with both operators running, each with its half."""
     for operator in site.operators:
         if operator.process is None or not operator.process.running:
             operator.start()
@@ -161,7 +161,7 @@ def pair(site: Site) -> Site:
 
 
 def test_two_operators_share_the_endpoints_and_each_delivery_goes_out_once(pair: Site) -> None:
-    """Whoever accepts an event, its endpoint's owner sends it, and no endpoint has more requests than it may."""
+    """The owner of the endpoint sends each event, whichever operator accepted it, within the endpoint's limit."""
     before = [sample(exposition(one), "hookwright_delivery_attempts_total") for one in pair.operators]
     for number in range(40):
         pair.post(pair.operators[number % 2])
@@ -174,7 +174,7 @@ def test_two_operators_share_the_endpoints_and_each_delivery_goes_out_once(pair:
 
 
 def test_an_operator_restarted_in_its_place_does_not_wait_for_its_lease(pair: Site) -> None:
-    """It has the name of the killed one, whose lease ends with that; only what was under way may come twice."""
+    """It has the name of the killed one, whose lease then ends; only attempts in progress may be repeated."""
     killed, other = pair.operators
     repeated = pair.arrivals.repeated
     with pair.load(other):
@@ -189,7 +189,7 @@ def test_an_operator_restarted_in_its_place_does_not_wait_for_its_lease(pair: Si
 
 
 def test_an_operator_that_is_told_to_end_hands_its_endpoints_on_at_once(pair: Site) -> None:
-    """Nothing comes twice, nothing waits for a lease."""
+    """No delivery is repeated or waits for a lease."""
     ending, other = pair.operators
     repeated = pair.arrivals.repeated
     with pair.load(ending, other):
@@ -203,7 +203,7 @@ def test_an_operator_that_is_told_to_end_hands_its_endpoints_on_at_once(pair: Si
 
 
 def test_after_a_kill_the_other_takes_over_when_the_lease_has_ended(pair: Site) -> None:
-    """Nothing is lost; until then the dead one's endpoints wait, and the others' do not."""
+    """No delivery is lost; until then only the dead operator's endpoints wait."""
     killed, other = pair.operators
     assert killed.stop() == 0
     killed.settings = {**killed.settings, "HOOKWRIGHT_LEASE": str(SHORT_LEASE)}

@@ -1,6 +1,6 @@
-"""What an operator that ends, crashes or loses its API server owes: no write too many, no delivery too few.
+"""An operator that stops, crashes or loses its API server makes no unneeded write and loses no delivery.
 
-These tests have a control plane to themselves: they count its requests and take it away.
+These tests have a separate control plane, because they count its requests and stop it.
 """
 
 import asyncio
@@ -47,7 +47,7 @@ NOWHERE = "http://127.0.0.1:9/"
 
 @pytest.fixture(scope="module")
 def plane(assets: Assets) -> Iterator[ControlPlane]:
-    """A control plane of these tests' own."""
+    """Yield a control plane for these tests."""
     with ControlPlane.start(assets=assets, crds=CRDS) as plane:
         install(plane)
         yield plane
@@ -55,7 +55,7 @@ def plane(assets: Assets) -> Iterator[ControlPlane]:
 
 @pytest.fixture(scope="module")
 def operator(plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OperatorProcess]:
-    """An operator that tests start and stop as they please; it runs at the beginning of each."""
+    """Yield an operator that tests can start and stop; it runs at the beginning of each."""
     operator = OperatorProcess(plane, tmp_path_factory.mktemp("operator"), ACCELERATED)
     operator.start()
     yield operator
@@ -64,7 +64,7 @@ def operator(plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> I
 
 @pytest.fixture
 def org(plane: ControlPlane, operator: OperatorProcess, request: pytest.FixtureRequest) -> Iterator[Organization]:
-    """An organization of the test's own."""
+    """Yield an organization of the test."""
     if not operator.running.running:
         operator.start()
     name = "test-" + request.node.name.removeprefix("test_").replace("_", "-")[:40].rstrip("-")
@@ -77,7 +77,7 @@ def org(plane: ControlPlane, operator: OperatorProcess, request: pytest.FixtureR
 
 
 def test_a_crash_with_a_thousand_unsent_events_loses_none(org: Organization) -> None:
-    """SIGKILL right after the last 202: all arrive after a restart, and only what was under way comes twice."""
+    """After SIGKILL right after the last 202, a restart delivers all events, and repeats only attempts in progress."""
 
     async def hang(_: Received) -> int:
         await asyncio.Event().wait()
@@ -99,7 +99,7 @@ def test_a_crash_with_a_thousand_unsent_events_loses_none(org: Organization) -> 
 
 
 def test_an_end_under_load_cuts_nothing_short(org: Organization) -> None:
-    """SIGTERM: every 202 holds, attempts under way finish and are recorded, so that nothing comes twice; exit 0."""
+    """After SIGTERM every 202 is kept, attempts in progress are recorded and not repeated, and the exit code is 0."""
 
     async def slowly(_: Received) -> int:
         await asyncio.sleep(0.3)
@@ -143,13 +143,13 @@ def states(operator: OperatorProcess) -> Counter[str]:
         return Counter(dict(connection.execute("SELECT state, count(*) FROM deliveries GROUP BY state")))
 
 
-# ------------------------------------------------------------------------------- the API server goes away
+# ------------------------------------------------------------------------ the API server is unavailable
 
 
 def test_deliveries_go_on_without_the_api_server_and_missed_deletions_are_made_good(
     plane: ControlPlane, org: Organization
 ) -> None:
-    """While it is away events are accepted and delivered; what was deleted unseen is found out afterwards."""
+    """During the outage events are accepted and delivered; unseen deletions are detected afterwards."""
     with receiving() as receiver:
         org.with_endpoint(endpoint("orders", receiver.url))
         org.apply(endpoint("doomed", receiver.url), apikey("ci"))
@@ -163,7 +163,7 @@ def test_deliveries_go_on_without_the_api_server_and_missed_deletions_are_made_g
             assert org.send(delivered(number))["deliveries"] == 2
         eventually(lambda: len(receiver.received) >= 22, "deliveries go on")
 
-        # The operator sleeps while the API server is back, so that its watches see nothing of what goes meanwhile.
+        # The operator is paused while the API server runs again, so that its watches miss the deletions.
         org.operator.running.send_signal(signal.SIGSTOP)
         try:
             start_apiserver(plane)
@@ -188,7 +188,7 @@ def test_deliveries_go_on_without_the_api_server_and_missed_deletions_are_made_g
 
 
 def stop_apiserver(plane: ControlPlane) -> None:
-    """Kill the API server, and it alone."""
+    """Kill only the API server."""
     (apiserver,) = [process for process in plane.processes if process.name == "kube-apiserver"]
     apiserver.kill()
     plane.processes.remove(apiserver)
@@ -217,7 +217,7 @@ def test_a_restart_finds_out_what_was_deleted_meanwhile(org: Organization, monke
     assert org.post(json.dumps(delivered(8))).json()["deliveries"] == 0
 
 
-# --------------------------------------------------------------------------- what the API server is asked
+# --------------------------------------------------------------------- requests to the API server
 
 
 def requests(plane: ControlPlane, *verbs: str, resources: Sequence[str] = OURS) -> Counter[str]:
@@ -234,19 +234,19 @@ def requests(plane: ControlPlane, *verbs: str, resources: Sequence[str] = OURS) 
 
 
 def written(plane: ControlPlane) -> Counter[str]:
-    """Return how often our resources, Secrets and Events were written."""
+    """Return how often Hookwright's resources, Secrets and Events were written."""
     return requests(plane, "POST", "PUT", "PATCH", "APPLY", "DELETE", "DELETECOLLECTION")
 
 
 def read(plane: ControlPlane) -> Counter[str]:
-    """Return how often our resources, Secrets and Events were read otherwise than by a watch."""
+    """Return how often Hookwright's resources, Secrets and Events were read without a watch."""
     return requests(plane, "GET", "LIST")
 
 
 def test_many_endpoints_cost_four_writes_each_and_a_restart_none(
     plane: ControlPlane, org: Organization, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """500 endpoints: created with the fewest writes there can be, read by watches alone, unchanged by a restart."""
+    """500 endpoints need the minimum of writes, are read only by watches, and are unchanged by a restart."""
     with receiving() as receiver:
         org.apply(manifest("Project", "billing"), apikey("ci"))
         org.wait_for("hwkey", "ci", "True Usable")
@@ -260,7 +260,7 @@ def test_many_endpoints_cost_four_writes_each_and_a_restart_none(
         settled = time.monotonic()
         eventually(lambda: org.status("hwproj", "billing")["webhookEndpoints"] == MANY, "the project counts them")
         org.send(*(delivered(number) for number in range(20)))
-        eventually(lambda: org.status("hwep", "e0")["deliveries"]["delivered"] == 20, "the status tells of deliveries")
+        eventually(lambda: org.status("hwep", "e0")["deliveries"]["delivered"] == 20, "the status shows deliveries")
         spent = written(plane) - before
         each = (spent.total() - spent["APPLY projects"]) / MANY
         assert each <= 4.02, "four for each endpoint; the one with deliveries has its counts written, too"
@@ -288,7 +288,7 @@ def test_many_endpoints_cost_four_writes_each_and_a_restart_none(
 
 
 def create(plane: ControlPlane, org: Organization, endpoints: Sequence[Object]) -> None:
-    """Create endpoints as fast as the API server takes them; kubectl waits between requests."""
+    """Create endpoints as fast as the API server accepts them; kubectl would wait between requests."""
     url = f"{plane.server}/apis/hookwright.dev/v1alpha1/namespaces/{org.namespace}/webhookendpoints"
     with plane._client() as client:
         for declared in endpoints:

@@ -1,8 +1,7 @@
-"""Least privilege, measured: the ServiceAccounts use every right that they have, and are refused nothing.
+"""Least privilege, measured: the ServiceAccounts use every right that they have, and no request is refused.
 
-Real processes live through everything there is to do, on PostgreSQL, under the rights that an installation gives them;
-the API server's audit log tells which they used. A right that nothing uses any more fails here, and so does a new
-request that nothing allows.
+Real processes execute every use on PostgreSQL, with the rights of an installation. The API server's audit log shows the
+used rights. A right without a use fails here, and so does a new request without a right.
 """
 
 import json
@@ -31,12 +30,12 @@ from hookwright_dev.postgres import postgres_server
 CRDS = Path(__file__).resolve().parents[2] / "crds"
 ACCOUNTS = ("hookwright-operator", "hookwright-delivery", "hookwright-api")
 UNSEEN = frozenset(Right(False, "hookwright.dev", kind, "delete") for kind in ("apikeys", "webhookendpoints"))  # noqa: FBT003
-"""Rights that the audit log cannot show, for an admission plugin asks for them, and not a request."""
+"""Rights that the audit log cannot show, because an admission plugin checks them, and not a request."""
 
 
 @pytest.fixture(scope="module")
 def plane(assets: Assets) -> Iterator[ControlPlane]:
-    """A control plane that writes everything down, and minds who sets owner references, as OpenShift's does."""
+    """Yield a control plane that logs all requests and checks the setters of owner references, as OpenShift does."""
     minding = "--enable-admission-plugins=OwnerReferencesPermissionEnforcement"
     with ControlPlane.start(
         assets=assets, crds=CRDS, audit_level="RequestResponse", apiserver_flags=[minding]
@@ -47,18 +46,18 @@ def plane(assets: Assets) -> Iterator[ControlPlane]:
 
 @pytest.fixture(scope="module")
 def database() -> Iterator[str]:
-    """The URL of a database on a server of this module's own."""
+    """Yield the URL of a database on a server for this module."""
     with postgres_server() as server:
         yield server.new_database("hookwright")
 
 
 @pytest.fixture(scope="module")
 def audited(plane: ControlPlane, database: str, tmp_path_factory: pytest.TempPathFactory) -> list[Use]:
-    """What the ServiceAccounts did in the course of the whole story."""
+    """Return the requests of the ServiceAccounts during the whole story."""
     settings = {
         **ACCELERATED,
         "HOOKWRIGHT_DATABASE_URL": database,
-        # Some seconds, in days.
+        # The values are some seconds, in days.
         "HOOKWRIGHT_SESSION_KEY_ROTATION": "0.00005",
     }
     operator = OperatorProcess(plane, tmp_path_factory.mktemp("operator"), settings)
@@ -80,7 +79,7 @@ def audited(plane: ControlPlane, database: str, tmp_path_factory: pytest.TempPat
 
 
 def _delivery_apart(plane: ControlPlane, settings: Mapping[str, str], tmp_path_factory: pytest.TempPathFactory) -> None:
-    """One process reconciles, another delivers with rights of its own, and both serve some namespaces alone."""
+    """Run one replica that reconciles and another that delivers with separate rights, both for some namespaces only."""
     plane.kubectl("create", "namespace", "initech")
     apart = {**settings, "HOOKWRIGHT_WATCH_NAMESPACES": "initech,acme"}
     reconciling = OperatorProcess(
@@ -102,25 +101,25 @@ def _delivery_apart(plane: ControlPlane, settings: Mapping[str, str], tmp_path_f
         eventually(lambda: initech.post(json.dumps(delivered(1))).json().get("deliveries") == 1, "it is known here too")
         eventually(lambda: receiver.received, "the event arrives")
         initech.kubectl("delete", "secret", "orders-signing")
-        eventually(lambda: initech.secret("orders-signing"), "a deleted signing secret is made anew")
+        eventually(lambda: initech.secret("orders-signing"), "a deleted signing secret is created again")
         initech.kubectl("delete", "hwproj", "billing", "--timeout=30s")
         eventually(lambda: not initech.objects("hookwright"), "the project took its own with it", within=60)
 
 
 @pytest.mark.parametrize("account", ACCOUNTS)
 def test_no_right_is_spare(audited: list[Use], account: str) -> None:
-    """What is granted is used; a ClusterRole's right is used beyond the installation's own namespace."""
+    """Every granted right is used; a ClusterRole's right is used outside of the installation's own namespace."""
     used = {use.right for use in audited if use.account == account and use.allowed}
     assert sorted(map(str, granted(account) - used - UNSEEN)) == []
 
 
 def test_nothing_that_is_asked_for_is_refused(audited: list[Use]) -> None:
-    """A refusal that is passed over in silence would be a feature that does not work."""
+    """A silently ignored refusal would be a feature that does not work."""
     assert sorted({f"{use.account}: {use.right}" for use in audited if not use.allowed}) == []
 
 
 def test_what_the_audit_log_cannot_show_is_needed(plane: ControlPlane) -> None:
-    """Without the right to delete them, keys and endpoints would be denied their owner where that is minded."""
+    """Without the right to delete, keys and endpoints would get no owner on clusters that check this."""
     plane.kubectl("create", "namespace", "minded")
     for declared in (manifest("Project", "billing"), apikey("ci"), endpoint("orders", "https://example.com")):
         plane.kubectl("create", "-n", "minded", "-f", "-", stdin=json.dumps(declared))

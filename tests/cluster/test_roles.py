@@ -1,4 +1,4 @@
-"""Three processes, each with one role, are together what one is with all: on a real PostgreSQL server."""
+"""Three replicas with one role each work like one with all roles, on a real PostgreSQL server."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ GAUGES = ("hookwright_deliveries_pending", "hookwright_endpoints", "hookwright_g
 
 @dataclass(frozen=True)
 class Parts:
-    """The processes."""
+    """The replicas by role."""
 
     reconcile: OperatorProcess
     deliver: OperatorProcess
@@ -28,7 +28,7 @@ class Parts:
 
 @pytest.fixture(scope="module")
 def parts(control_plane: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Parts]:
-    """The processes, running; each must end well and without a traceback."""
+    """Yield the running replicas; each must exit with 0 and log no traceback."""
     install(control_plane)
     with postgres_server() as server:
         url = server.new_database("hookwright")
@@ -48,24 +48,24 @@ def parts(control_plane: Cluster, tmp_path_factory: pytest.TempPathFactory) -> I
 
 @pytest.fixture
 def org(control_plane: Cluster, parts: Parts, namespace: str) -> Iterator[Organization]:
-    """An organization of the test's own, whose events go to the process that takes them in."""
+    """Yield an organization of the test, whose events go to the replica with the intake."""
     with Organization(control_plane, parts.intake, namespace) as organization:
         yield organization
 
 
 def count(process: OperatorProcess, name: str, **labels: str) -> float:
-    """Return what a process's metric says."""
+    """Return the value of a replica's metric."""
     return sample(exposition(process), f"hookwright_{name}", **labels)
 
 
 def test_what_one_takes_in_another_delivers_and_a_third_tells_of(parts: Parts, org: Organization) -> None:
-    """YAML in, an event in, a signed delivery out, and the status tells of it."""
+    """YAML and an event result in a signed delivery, and the status shows it."""
     with receiving() as receiver:
         org.with_endpoint(endpoint("orders", receiver.url))
         before = count(parts.deliver, "delivery_attempts_total")
         assert org.send(*map(delivered, range(20)))["deliveries"] == 20
         eventually(lambda: len(receiver.received) == 20, "all are delivered")
-        eventually(lambda: org.status("hwep", "orders")["deliveries"]["delivered"] == 20, "the status tells of them")
+        eventually(lambda: org.status("hwep", "orders")["deliveries"]["delivered"] == 20, "the status shows them")
         org.wait_for("hwep", "orders", "True Delivered", type_="Reachable")
         secret = (org.secret("orders-signing") or {})["secret"]
         assert [verdict(one.headers, one.body, [secret]) for one in receiver.received] == [""] * 20
@@ -75,7 +75,7 @@ def test_what_one_takes_in_another_delivers_and_a_third_tells_of(parts: Parts, o
 
 
 def test_an_endpoint_that_is_ready_misses_no_event(org: Organization) -> None:
-    """The process that takes events in knows of an endpoint no later than the one that says it is ready."""
+    """The replica with the intake knows an endpoint before the leader reports it as ready."""
     org.apply(manifest("Project", "billing"))
     for number in range(5):
         org.apply(endpoint(f"e{number}", NOWHERE))
@@ -84,7 +84,7 @@ def test_an_endpoint_that_is_ready_misses_no_event(org: Organization) -> None:
 
 
 def test_the_status_has_the_words_of_the_process_that_tried(org: Organization) -> None:
-    """What the receiver answered, and an Event when a delivery is given up."""
+    """The status has the receiver's answer, and a failed delivery causes an Event."""
     with receiving(lambda _: 500) as receiver:
         org.with_endpoint(endpoint("flaky", receiver.url))
         org.send(delivered(1))
@@ -95,7 +95,7 @@ def test_the_status_has_the_words_of_the_process_that_tried(org: Organization) -
 
 
 def test_the_process_that_takes_events_in_sends_a_test_itself(parts: Parts, org: Organization) -> None:
-    """Once, and nothing of it is stored."""
+    """The test is sent once, and the store keeps nothing of it."""
     with receiving(lambda _: 204) as receiver:
         org.with_endpoint(endpoint("orders", receiver.url))
         url = f"{parts.intake.intake_url}/v1alpha1/namespaces/{org.namespace}/webhookendpoints/orders/test"
@@ -105,7 +105,7 @@ def test_the_process_that_takes_events_in_sends_a_test_itself(parts: Parts, org:
 
 
 def test_a_rotated_secret_reaches_the_process_that_signs(org: Organization) -> None:
-    """From then on deliveries are signed with both."""
+    """After the rotation both secrets sign deliveries."""
     with receiving() as receiver:
         org.with_endpoint(endpoint("orders", receiver.url))
         old = (org.secret("orders-signing") or {})["secret"]
@@ -124,7 +124,7 @@ def test_a_rotated_secret_reaches_the_process_that_signs(org: Organization) -> N
 
 
 def test_a_deleted_endpoint_is_forgotten_by_all(org: Organization) -> None:
-    """What waits for it is discarded, nothing more is taken in for it, and nothing sent."""
+    """Its pending deliveries are discarded, later events create none, and no attempt is made."""
     with receiving(lambda _: 503) as receiver:
         org.with_endpoint(endpoint("orders", receiver.url))
         org.send(delivered(1))
@@ -134,7 +134,7 @@ def test_a_deleted_endpoint_is_forgotten_by_all(org: Organization) -> None:
 
 
 def test_only_who_takes_events_in_listens_for_them(parts: Parts) -> None:
-    """And only who leads shows the gauges of the whole store, so that a sum over all processes is right."""
+    """Only the leader shows the gauges of the whole store, so that a sum over all replicas is correct."""
     for process in (parts.reconcile, parts.deliver):
         with pytest.raises(httpx.ConnectError):
             httpx.get(process.intake_url, trust_env=False)
@@ -146,7 +146,7 @@ def test_only_who_takes_events_in_listens_for_them(parts: Parts) -> None:
 
 
 def test_what_happens_while_nobody_leads_is_told_later(parts: Parts, org: Organization) -> None:
-    """Events are taken in and delivered all the same; the next leader finds out what nobody heard."""
+    """Events are accepted and delivered without a leader; the next leader publishes the missed changes."""
     with receiving() as receiver:
         org.with_endpoint(endpoint("orders", receiver.url))
         assert parts.reconcile.stop() == 0
@@ -156,4 +156,4 @@ def test_what_happens_while_nobody_leads_is_told_later(parts: Parts, org: Organi
         assert stored >= 10
         parts.reconcile.start()
         eventually(lambda: leads(parts.reconcile), "there is a leader again")
-        eventually(lambda: org.status("hwep", "orders")["deliveries"]["delivered"] == 10, "the status tells of them")
+        eventually(lambda: org.status("hwep", "orders")["deliveries"]["delivered"] == 10, "the status shows them")

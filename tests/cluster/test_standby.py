@@ -1,6 +1,6 @@
-"""One of several reconcilers leads: at most one at any time, soon another one when it ends, however it ends.
+"""Leader election among reconcilers: at most one leads at any time, and another one leads soon after its end.
 
-These tests have a control plane to themselves: its audit log tells who wrote what.
+These tests have a separate control plane, because they read the writers in its audit log.
 """
 
 import itertools
@@ -35,7 +35,7 @@ Pair = tuple[OperatorProcess, OperatorProcess]
 
 @pytest.fixture(scope="module")
 def plane(assets: Assets) -> Iterator[ControlPlane]:
-    """A control plane of these tests' own, with an audit log."""
+    """Yield a control plane for these tests, with an audit log."""
     with ControlPlane.start(assets=assets, crds=CRDS, audit_level="Metadata") as plane:
         install(plane)
         yield plane
@@ -43,14 +43,14 @@ def plane(assets: Assets) -> Iterator[ControlPlane]:
 
 @pytest.fixture(scope="module")
 def url() -> Iterator[str]:
-    """A database of these tests' own."""
+    """Yield a database for these tests."""
     with postgres_server() as server:
         yield server.new_database("hookwright")
 
 
 @pytest.fixture(scope="module")
 def replicas(plane: ControlPlane, url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
-    """Two reconcilers, not started."""
+    """Yield two reconcilers that are not started."""
     first, second = (replica(plane, tmp_path_factory.mktemp(name), url, "reconcile") for name in ("first", "second"))
     yield first, second
     for one in (first, second):
@@ -60,7 +60,7 @@ def replicas(plane: ControlPlane, url: str, tmp_path_factory: pytest.TempPathFac
 
 @pytest.fixture
 def pair(replicas: Pair) -> Pair:
-    """The one that leads, and the one that stands by."""
+    """Return the leader and the standby."""
     for one in replicas:
         if one.process is None or not one.process.running:
             one.start()
@@ -71,7 +71,7 @@ def pair(replicas: Pair) -> Pair:
 
 @pytest.fixture
 def org(plane: ControlPlane, replicas: Pair, request: pytest.FixtureRequest) -> Iterator[Organization]:
-    """An organization of the test's own."""
+    """Yield an organization of the test."""
     name = "test-" + request.node.name.removeprefix("test_").replace("_", "-")[:40].rstrip("-")
     plane.kubectl("create", "namespace", name)
     with Organization(plane, replicas[0], name) as organization:
@@ -84,13 +84,13 @@ def lease(plane: ControlPlane) -> Object:
 
 
 def seconds_until_it_leads(operator: OperatorProcess, since: float) -> float:
-    """Wait until a process leads, and return how long that took."""
+    """Wait until a replica leads, and return how long that took."""
     eventually(lambda: leads(operator), "the other one leads", every=0.05)
     return time.monotonic() - since
 
 
 def test_a_standby_is_ready_and_writes_nothing(plane: ControlPlane, pair: Pair, org: Organization) -> None:
-    """It knows what there is, and has nothing to do; the gauges of the whole store are the leader's to show."""
+    """The standby knows all objects and writes none; only the leader shows the gauges of the whole store."""
     leader, standby = pair
     org.with_endpoint(endpoint("orders", NOWHERE))
     standby.wait_ready()
@@ -102,7 +102,7 @@ def test_a_standby_is_ready_and_writes_nothing(plane: ControlPlane, pair: Pair, 
 
 
 def test_after_a_kill_the_standby_leads_within_fifteen_seconds(pair: Pair, org: Organization) -> None:
-    """What was declared while nobody led is made so."""
+    """The new leader reconciles objects that were declared without a leader."""
     leader, standby = pair
     killed = time.monotonic()
     leader.kill()
@@ -113,7 +113,7 @@ def test_after_a_kill_the_standby_leads_within_fifteen_seconds(pair: Pair, org: 
 
 
 def test_at_sigterm_the_lead_is_handed_on_at_once(plane: ControlPlane, pair: Pair, org: Organization) -> None:
-    """Nobody waits for a Lease to expire that nobody holds."""
+    """The standby does not wait for a released Lease."""
     leader, standby = pair
     asked = time.monotonic()
     leader.running.send_signal(signal.SIGTERM)
@@ -125,7 +125,7 @@ def test_at_sigterm_the_lead_is_handed_on_at_once(plane: ControlPlane, pair: Pai
 
 @contextmanager
 def unrest(plane: ControlPlane, org: Organization) -> Iterator[None]:
-    """Give reconcilers something to write all the time: objects of which one changes every few milliseconds."""
+    """Change one of the objects every few milliseconds, so that reconcilers always have something to write."""
     path = f"{plane.server}/apis/hookwright.dev/v1alpha1/namespaces/{org.namespace}/webhookendpoints"
     names = [f"e{number}" for number in range(20)]
     org.apply(manifest("Project", "billing"), *(endpoint(name, NOWHERE) for name in names))
@@ -150,7 +150,7 @@ def unrest(plane: ControlPlane, org: Organization) -> Iterator[None]:
 
 
 def test_a_paused_leader_writes_nothing_when_it_goes_on(plane: ControlPlane, pair: Pair, org: Organization) -> None:
-    """Stopped in the middle of its work, left behind and continued, again and again, each in turn."""
+    """Each leader in turn is paused during its work, replaced and continued, several times."""
     leader, standby = pair
     with unrest(plane, org):
         for _ in range(ROUNDS):
@@ -171,16 +171,16 @@ def test_a_paused_leader_writes_nothing_when_it_goes_on(plane: ControlPlane, pai
 
 
 def now() -> str:
-    """Return the time as the audit log writes it."""
+    """Return the present time in the format of the audit log."""
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 def written(plane: ControlPlane, operator: OperatorProcess, moment: str) -> list[Object]:
-    """Return a process's writes that were asked for after a moment."""
+    """Return a replica's writes that were requested after a time."""
     assert plane.audit_log is not None
     return [event for event in writes(plane.audit_log, operator) if event["requestReceivedTimestamp"] > moment]
 
 
 def work(plane: ControlPlane, operator: OperatorProcess, *, since: str) -> None:
-    """Return when a process has written a good deal since a moment."""
+    """Return when a replica has written many objects since a time."""
     eventually(lambda: len(written(plane, operator, since)) > 30, "there is work to do, and it is done")
