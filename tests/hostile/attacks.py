@@ -1,4 +1,4 @@
-"""What the attacks over HTTP share: raw connections, the memory of a process, and an installation under attack."""
+"""Helpers of attacks over HTTP: raw connections, the memory of a process, and an installation under attack."""
 
 import json
 import socket
@@ -27,7 +27,7 @@ class Answer:
     body: bytes = b""
 
     def problem(self) -> dict[str, Any]:
-        """Return the problem document, checked to be one."""
+        """Assert that the body is a problem document, and return it."""
         assert self.headers["content-type"] == "application/problem+json", self
         document: dict[str, Any] = json.loads(self.body)
         assert document["status"] == self.status
@@ -90,7 +90,7 @@ def eventually(met: Callable[[], bool], what: str, *, seconds: float = 30.0) -> 
 
 
 class Memory:
-    """The memory of a process since this object was made.
+    """The memory of a process since this object was created.
 
     Args:
         pid: of the process, which runs as the same user.
@@ -156,7 +156,7 @@ def installation(
     api: Mapping[str, str] | None = None,
     descriptors: int | None = None,
 ) -> Iterator[Installation]:
-    """Run an operator and an API for a block.
+    """Run an operator and an API inside the context.
 
     Args:
         cluster: their control plane.

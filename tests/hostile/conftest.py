@@ -14,14 +14,14 @@ _DATABASE = "hostile"
 
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[PostgresServer]:
-    """The session's PostgreSQL server."""
+    """Yield the session's PostgreSQL server."""
     with postgres_server() as server:
         yield server
 
 
 @pytest.fixture(scope="session")
 def migrated_url(postgres: PostgresServer) -> str:
-    """A database that has the schema."""
+    """Return a database that has the schema."""
     url = postgres.new_database(_DATABASE)
     asyncio.run(migrated(url))
     return url
@@ -29,14 +29,14 @@ def migrated_url(postgres: PostgresServer) -> str:
 
 @pytest.fixture
 def postgres_url(postgres: PostgresServer, migrated_url: str) -> str:
-    """An empty PostgreSQL database."""
+    """Return an empty PostgreSQL database."""
     postgres.execute(EMPTY, database=_DATABASE)
     return migrated_url
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """An empty database of each engine."""
+    """Return an empty database of each engine."""
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path}/deliveries.db"
     return str(request.getfixturevalue("postgres_url"))

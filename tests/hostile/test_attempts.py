@@ -80,12 +80,12 @@ async def post(engine: Engine, namespace: str, count: int = 1, *, body: bytes = 
 
 
 def lanes(engine: Engine, namespace: str) -> list[Lane]:
-    """The endpoint queues of a tenant."""
+    """Return the endpoint queues of a tenant."""
     return [lane for lane in engine.dispatcher._lanes.values() if lane.endpoint.namespace == namespace]
 
 
 def under_way(engine: Engine, namespace: str) -> int:
-    """How many attempts of a tenant are under way."""
+    """Return how many attempts of a tenant are in progress."""
     return sum(lane.in_flight for lane in lanes(engine, namespace))
 
 
@@ -130,7 +130,7 @@ async def latencies(engine: Engine, namespace: str, receiver: Receiver) -> list[
 
 
 def p99(seconds: Sequence[float]) -> float:
-    """The 99th percentile."""
+    """Return the 99th percentile."""
     return quantiles(seconds, n=100)[-1]
 
 
@@ -163,7 +163,7 @@ def test_a_healthy_endpoint_is_served_beside_hanging_endpoints_of_another_tenant
 
 @pytest.mark.parametrize("namespaces", [2, 3, 10])
 def test_hostile_tenants_together_do_not_shut_out_another_one(play: Play, namespaces: int) -> None:
-    """They fill up one after the other, which leaves the least; the healthy tenant has places at once.
+    """The hostile tenants fill up one after the other, the worst case; the healthy tenant gets slots at once.
 
     The bound is 256, so that the sockets fit into a small limit of descriptors.
     """

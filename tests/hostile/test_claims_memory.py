@@ -59,7 +59,7 @@ async def prepared(url: str) -> None:
 
 
 async def sqlite_with_the_attack(path: Path, *, fanned_out: bool) -> str:
-    """A SQLite file with everything due."""
+    """Return a SQLite file with everything due."""
     url = f"sqlite:///{path}"
     await prepared(url)
     ulid = "'{}_01K9' || printf('%022d', {})"
@@ -71,7 +71,7 @@ async def sqlite_with_the_attack(path: Path, *, fanned_out: bool) -> str:
 
 
 async def postgres_with_the_attack(server: PostgresServer, *, fanned_out: bool) -> str:
-    """A PostgreSQL database with everything due; the server keeps the bodies compressed."""
+    """Return a PostgreSQL database with everything due; the server keeps the bodies compressed."""
     database = f"fanned_{fanned_out}".lower()
     url = await asyncio.to_thread(server.new_database, database)
     await prepared(url)
@@ -158,7 +158,7 @@ async def attacked(url: str) -> float:
 
 @pytest.mark.parametrize("fanned_out", [False, True], ids=["one event each", "fanned out"])
 async def test_a_start_with_large_bodies_on_sqlite(tmp_path: Path, *, fanned_out: bool) -> None:
-    """The operator stays within its mark, and no endpoint stands still, first with receivers that hang."""
+    """The operator stays within its mark, and every endpoint progresses, first with receivers that hang."""
     path = tmp_path / "deliveries.db"
     try:
         peak = await attacked(await sqlite_with_the_attack(path, fanned_out=fanned_out))

@@ -1,7 +1,7 @@
 """Clocks of replicas that differ: no endpoint is sent to by two replicas at once, and nothing is lost.
 
-Replicas share a real PostgreSQL database. Each judges leases by its own clock. The clocks stand still until a test
-turns them, so the tests do not depend on the speed of the machine.
+Replicas share a real PostgreSQL database. Each judges leases by its own clock. A clock moves only when a test
+moves it, so the tests do not depend on the speed of the machine.
 
 Two bounds hold. Living replicas may differ by half a lease, because each renews its lease after a sixth of it. The
 clock of a replica that takes over from a stopped one may be ahead by one second (`CLOCKS_DIFFER_MS`).
@@ -34,7 +34,7 @@ LIVING = {
 
 @pytest.fixture
 def url(postgres_url: str) -> str:
-    """A PostgreSQL database, because replicas share no SQLite file."""
+    """Return a PostgreSQL database, because replicas share no SQLite file."""
     return postgres_url
 
 
@@ -48,7 +48,7 @@ async def renewed(replicas: list[Replica]) -> None:
 async def test_living_replicas_keep_their_shares_and_send_each_delivery_once(
     url: str, sentence: str, first: str
 ) -> None:
-    """Neither takes the other for dead, whichever of the two was first and for as long as both live."""
+    """No living replica declares the other dead, in either order of their starts."""
     clock = Clock()
     receivers = Receivers(clock, answer_at_once=True)
     endpoints = [subscriber(uid, "", timeout=TIMEOUT, max_in_flight=MAX_IN_FLIGHT) for uid in UIDS]

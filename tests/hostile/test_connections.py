@@ -39,7 +39,7 @@ SLOW = b"POST /v1/auth/login HTTP/1.1\r\nHost: x\r\nContent-Type: application/js
 
 @pytest.fixture(scope="module")
 def site(control_plane: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
-    """An operator and an API that may have 1,024 descriptors each."""
+    """Yield an operator and an API that may have 1,024 descriptors each."""
     folder = tmp_path_factory.mktemp("connections")
     few = {"HOOKWRIGHT_MAX_IN_FLIGHT": "128"}
     lifted = {"HOOKWRIGHT_RATE_LIMIT_IP": "0"}
@@ -80,7 +80,7 @@ def test_idle_connections_of_many_addresses_keep_nobody_out(site: Installation, 
 
 @pytest.mark.parametrize("name", PROCESSES)
 def test_a_burst_of_connections_keeps_health_alive(site: Installation, name: str) -> None:
-    """Connections that wait while the process stands still are all accepted at once, without using up descriptors."""
+    """Connections that wait while the process is paused are all accepted at once, without using up descriptors."""
     pid, port = site.pid(name), site.ports[name]
     with ExitStack() as stack:
         for number in range(300):
@@ -116,7 +116,7 @@ def test_busy_connections_beyond_the_bound_are_refused(site: Installation) -> No
 
 
 def test_a_refused_connection_has_the_headers_of_the_rate_limit(control_plane: Cluster, site: Installation) -> None:
-    """On /v1, where every answer has them."""
+    """On /v1 every answer has them."""
     with (
         _api(control_plane, site, "busy", {"HOOKWRIGHT_API_CONNECTIONS_PER_ADDRESS": "2"}) as api,
         ExitStack() as stack,

@@ -1,4 +1,4 @@
-"""Tests of hanging endpoints: they use places and connections of their own, and the intake and /v1 stay open."""
+"""Tests of hanging endpoints: they use separate slots and connections, and the intake and /v1 stay open."""
 
 import asyncio
 import socket
@@ -21,14 +21,14 @@ EVENT = {"type": "delivered", "messageId": "m"}
 
 @pytest.fixture(scope="module")
 def site(control_plane: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
-    """An operator and an API without rate limits."""
+    """Yield an operator and an API without rate limits."""
     with installation(control_plane, tmp_path_factory.mktemp("tests"), api=LIFTED) as running:
         yield running
 
 
 @pytest.fixture(scope="module")
 def organizations(control_plane: Cluster, site: Installation) -> Iterator[tuple[Organization, Organization]]:
-    """A hostile organization and another one, each with project billing."""
+    """Yield a hostile organization and another one, each with project billing."""
     with httpx.Client(base_url=site.api.url, trust_env=False, timeout=60) as client:
         made = []
         for prefix in ("hostile", "other"):
@@ -42,14 +42,14 @@ def organizations(control_plane: Cluster, site: Installation) -> Iterator[tuple[
 
 @pytest.fixture
 def hanging() -> Iterator[str]:
-    """The URL of a receiver that accepts connections and never answers."""
+    """Yield the URL of a receiver that accepts connections and never answers."""
     with socket.create_server(("127.0.0.1", 0), backlog=256) as listener:
         yield f"http://127.0.0.1:{listener.getsockname()[1]}/hang"
 
 
 @asynccontextmanager
 async def client_of(site: Installation, key: dict[str, str]) -> AsyncIterator[httpx.AsyncClient]:
-    """A client of /v1 with a key and as many connections as it wants."""
+    """Yield a client of /v1 with a key and as many connections as it wants."""
     limits = httpx.Limits(max_connections=None)
     async with httpx.AsyncClient(
         base_url=site.api.url, headers=key, trust_env=False, timeout=120, limits=limits

@@ -274,7 +274,7 @@ def lookup(host: str, _port: int) -> list[str]:
 
 @pytest.fixture
 async def attacked() -> AsyncIterator[Sender]:
-    """A sender of an installation that allows nothing special."""
+    """Yield a sender of an installation that allows nothing special."""
     async with guarded(Guard(), lookup=lookup) as sender:
         yield sender
 

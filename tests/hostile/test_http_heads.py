@@ -20,7 +20,7 @@ POST = b"POST /v1/auth/login HTTP/1.1\r\nHost: x\r\nContent-Type: application/js
 
 @pytest.fixture(scope="module")
 def site(control_plane: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
-    """An operator and an API."""
+    """Yield an operator and an API."""
     with installation(control_plane, tmp_path_factory.mktemp("heads"), api=LIFTED) as running:
         yield running
 

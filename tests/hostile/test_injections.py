@@ -191,7 +191,7 @@ class World:
 
 @pytest.fixture(scope="module")
 def world(control_plane: Cluster, client: httpx.Client) -> Iterator[World]:
-    """The organization that the payloads are sent to."""
+    """Yield the organization that the payloads are sent to."""
     organizations = Organizations(control_plane, client)
     acme = organizations.new("acme")
     acme.project()

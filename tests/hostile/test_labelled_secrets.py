@@ -1,4 +1,4 @@
-"""A tenant that fills its own objects costs the operator and the API little memory, whatever it writes into them."""
+"""A tenant that fills its own objects costs the operator and the API little memory, independent of their content."""
 
 import base64
 import json
@@ -25,12 +25,12 @@ FEW = 3
 """The API server itself takes a second for a Secret with thousands of fields."""
 PROJECTS, ANNOTATION_BYTES = 100, 200_000
 GROWTH_MIB = 40
-"""Most MiB that a process may have more at its peak; without bounds the operator kept 215 and needed twice that."""
+"""Most MiB by which the peak of a process may grow; without bounds the operator kept 215 and needed twice that."""
 
 
 @pytest.fixture
 def plane(assets: Assets) -> Iterator[ControlPlane]:
-    """A separate control plane, because the tests write 320 MB into it."""
+    """Yield a separate control plane, because the tests write 320 MB into it."""
     with ControlPlane.start(assets=assets, crds=CRDS) as started:
         install(started)
         started.kubectl("create", "namespace", "acme")
@@ -44,13 +44,13 @@ def peak(process: ChildProcess) -> float:
 
 
 def forget_peak(process: ChildProcess) -> None:
-    """Let the peak begin anew (proc(5), clear_refs)."""
+    """Reset the peak (proc(5), clear_refs)."""
     Path(f"/proc/{process.pid}/clear_refs").write_text("5")
 
 
 @pytest.fixture
 def tenant(plane: ControlPlane) -> Iterator[httpx.Client]:
-    """A client of the API server that may write everything in one namespace."""
+    """Yield a client of the API server that may write everything in one namespace."""
     plane.kubectl("create", "serviceaccount", "tenant", "-n", "acme")
     plane.kubectl("create", "clusterrole", "tenant", "--verb=create", "--resource=secrets,projects.hookwright.dev")
     plane.kubectl(

@@ -96,7 +96,7 @@ async def open_site(url: str) -> AsyncIterator[Open]:
 
 @pytest.fixture
 async def site(open_site: Open) -> Site:
-    """An engine on each database engine, where tenant ``other`` has one endpoint."""
+    """Return an engine on each database engine, where tenant ``other`` has one endpoint."""
     return await open_site()
 
 

@@ -45,7 +45,7 @@ REST = [
 
 @pytest.fixture
 async def store(tmp_path: Path) -> AsyncIterator[Store]:
-    """A store on a SQLite file with the log in it."""
+    """Yield a store on a SQLite file with the log in it."""
     path = tmp_path / "deliveries.db"
     url = f"sqlite:///{path}"
     await (await Store.open(url, instance="before", lease_ms=1, clock=lambda: 1)).close()
@@ -59,7 +59,7 @@ async def store(tmp_path: Path) -> AsyncIterator[Store]:
 
 
 def sparse_ids(state: State | None = None) -> list[str]:
-    """The log of the sparse endpoint, the newest first."""
+    """Return the log of the sparse endpoint, the newest first."""
     failed = {number for number in range(SLICES) if number % 7 == 0}
     wanted = {None: set(range(SLICES)), State.FAILED: failed, State.DELIVERED: set(range(SLICES)) - failed}[state]
     return [f"dlv_01K9{number:04}{0:018}" for number in sorted(wanted, reverse=True)]

@@ -29,7 +29,7 @@ class Logins:
 
 @pytest.fixture
 def victim(start_api: StartApi, organizations: Organizations) -> tuple[Logins, Organization]:
-    """An account, seen through an API that lets 20 failures of one email through."""
+    """Return an account, seen through an API that lets 20 failures of one email through."""
     _, made = start_api({**PROXY, "HOOKWRIGHT_RATE_LIMIT_LOGIN_EMAIL": "20"})
     organization = organizations.new("victim", made)
     organization.session()

@@ -298,6 +298,6 @@ async def until_delivered(sender: Sender, to: Endpoint) -> None:
 
 @pytest.fixture
 async def receiver_port() -> AsyncIterator[int]:
-    """The port of a receiver that answers 200."""
+    """Yield the port of a receiver that answers 200."""
     async with Receiver() as receiver:
         yield receiver.port

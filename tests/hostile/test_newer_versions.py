@@ -22,7 +22,7 @@ UNSUPPORTED = "False UnsupportedSpec"
 
 @pytest.fixture(scope="module")
 def plane(assets: Assets) -> Iterator[ControlPlane]:
-    """A control plane of its own, whose kinds are those of a newer version."""
+    """Yield a separate control plane with the kinds of a newer version."""
     with ControlPlane.start(assets=assets, crds=CRDS) as started:
         install(started)
         upgrade_kinds(started)
@@ -31,7 +31,7 @@ def plane(assets: Assets) -> Iterator[ControlPlane]:
 
 @pytest.fixture(scope="module")
 def operator(plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OperatorProcess]:
-    """An operator of this version."""
+    """Yield an operator of this version."""
     started = OperatorProcess(plane, tmp_path_factory.mktemp("operator"), {"HOOKWRIGHT_STATUS_INTERVAL": "1"})
     started.start()
     yield started
@@ -40,7 +40,7 @@ def operator(plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> I
 
 @pytest.fixture
 def org(plane: ControlPlane, operator: OperatorProcess) -> Iterator[Organization]:
-    """An organization with a project."""
+    """Yield an organization with a project."""
     plane.kubectl("create", "namespace", "acme")
     with Organization(plane, operator, "acme") as organization:
         organization.apply(manifest("Project", "billing"))
@@ -48,7 +48,7 @@ def org(plane: ControlPlane, operator: OperatorProcess) -> Iterator[Organization
 
 
 def upgrade_kinds(cluster: Cluster) -> None:
-    """Give endpoints a new field and a new event type, and let a timeout be written in words."""
+    """Give endpoints a new field and a new event type, and permit a timeout in words."""
     name = "webhookendpoints.hookwright.dev"
     crd: dict[str, Any] = json.loads(cluster.kubectl("get", "crd", name, "-o", "json").stdout)
     spec = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]
@@ -76,7 +76,7 @@ def message(org: Organization, name: str) -> str:
 def test_an_endpoint_of_a_newer_version_is_served_as_far_as_it_is_understood(
     org: Organization, operator: OperatorProcess, plane: ControlPlane, tmp_path: Path
 ) -> None:
-    """Known types are delivered, unknown fields ignored; deliveries for the rest wait, also over a restart."""
+    """Known types are delivered, unknown fields ignored; other deliveries stay pending, also over a restart."""
     with receiving() as receiver:
         paths = {name: f"{receiver.url}{name}" for name in ("field", "type", "value")}
         org.apply(

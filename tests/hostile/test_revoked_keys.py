@@ -20,7 +20,7 @@ DUPLICATE = "False DuplicateDigest"
 
 @pytest.fixture(scope="module")
 def operator(control_plane: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OperatorProcess]:
-    """An operator that tests may kill and start again."""
+    """Yield an operator that tests may kill and start again."""
     install(control_plane)
     started = OperatorProcess(control_plane, tmp_path_factory.mktemp("operator"))
     started.start()
@@ -32,7 +32,7 @@ def operator(control_plane: Cluster, tmp_path_factory: pytest.TempPathFactory) -
 def api(
     control_plane: Cluster, operator: OperatorProcess, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[ApiProcess]:
-    """An API that tests may kill and start again; it waits 4 s for the operator."""
+    """Yield an API that tests may kill and start again; it waits 4 s for the operator."""
     settings = {**LIFTED, "HOOKWRIGHT_CREATE_TIMEOUT": "4"}
     with running(ApiProcess(control_plane, tmp_path_factory.mktemp("api"), operator.intake_url, settings)) as started:
         yield started
@@ -103,7 +103,7 @@ def a_key() -> MintedKey:
 def test_a_revoked_digest_declared_by_another_tenant_opens_nothing_also_after_restarts(
     tenants: tuple[Organization, Organization], operator: OperatorProcess, api: ApiProcess
 ) -> None:
-    """The attacker's ApiKey is DuplicateDigest, before and after restarts; the victim's own works again."""
+    """The attacker's ApiKey is DuplicateDigest, before and after restarts; the victim's own becomes valid again."""
     victim, attacker = tenants
     key_id, plaintext, digest = revoked_key(victim)
     attacker.apply(declared(key_id, digest))
@@ -169,7 +169,7 @@ def test_a_digest_in_annotations_of_another_tenant_opens_nothing(tenants: tuple[
 def test_without_the_operator_no_new_key_opens_anything(
     tenants: tuple[Organization, Organization], operator: OperatorProcess
 ) -> None:
-    """The API fails closed: only the operator knows whether a digest belongs to somebody else. Old keys work on."""
+    """The API fails closed: only the operator knows whether a digest belongs to another tenant. Old keys stay valid."""
     victim, attacker = tenants
     key_id, plaintext, digest = revoked_key(victim)
     living = victim.key()["key"]

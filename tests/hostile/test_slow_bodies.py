@@ -1,4 +1,4 @@
-"""Slow bodies, and requests of clients without a credential: they hold no place that others need."""
+"""Slow bodies, and requests of clients without a credential: they occupy no slot that others need."""
 
 import asyncio
 import json
@@ -23,14 +23,14 @@ MIB = 1024 * 1024
 
 @pytest.fixture(scope="module")
 def site(control_plane: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
-    """An operator and an API."""
+    """Yield an operator and an API."""
     with installation(control_plane, tmp_path_factory.mktemp("bodies")) as running:
         yield running
 
 
 @pytest.fixture(scope="module")
 def namespaces(control_plane: Cluster, site: Installation) -> Iterator[tuple[str, str]]:
-    """The namespaces of a hostile tenant and another one, each with project billing."""
+    """Yield the namespaces of a hostile tenant and another one, each with project billing."""
     names = tuple(f"{prefix}-{uuid4().hex[:8]}" for prefix in ("hostile", "other"))
     for name in names:
         control_plane.kubectl("create", "namespace", name)
@@ -57,7 +57,7 @@ def event_status(site: Installation, namespace: str) -> int:
 
 @pytest.mark.parametrize("start", [b"", b"[", b"[" + b" " * 60_000], ids=["nothing", "a byte", "60 KB"])
 def test_bodies_that_do_not_come_shut_nothing(site: Installation, namespaces: tuple[str, str], start: bytes) -> None:
-    """300 requests of one tenant whose bodies are to come: another tenant's events are accepted, and its own too."""
+    """During 300 requests of one tenant with incomplete bodies, events of both tenants are accepted."""
     hostile, other = namespaces
     memory = Memory(site.pid("operator"))
     with ExitStack() as stack:
@@ -70,7 +70,7 @@ def test_bodies_that_do_not_come_shut_nothing(site: Installation, namespaces: tu
 
 
 def test_heads_of_clients_without_a_credential_shut_nothing(site: Installation, namespaces: tuple[str, str]) -> None:
-    """They are answered 401 before their bodies are read, each token is reviewed once, and events go on."""
+    """They get a 401 before their bodies are read, each token is reviewed once, and other events are accepted."""
     with ExitStack() as stack:
         anonymous = [stack.enter_context(connect(site.operator.intake_port)) for _ in range(300)]
         for number, connection in enumerate(anonymous):
@@ -80,7 +80,7 @@ def test_heads_of_clients_without_a_credential_shut_nothing(site: Installation, 
 
 
 def test_slow_logins_shut_nothing(site: Installation) -> None:
-    """/v1 serves others while 200 bodies of one address are to come, and ends them after 30 s."""
+    """/v1 serves others while 200 bodies of one address are incomplete, and ends those requests after 30 s."""
     login = (
         b"POST /v1/auth/login HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 200000\r\n\r\n"
     )

@@ -45,7 +45,7 @@ NOW_MS = 1_800_000_000_000
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """An empty database."""
+    """Return an empty database."""
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path}/shared.db"
     server: PostgresServer = request.getfixturevalue("postgres")
@@ -103,7 +103,7 @@ def adopt(url: str, *arguments: str) -> subprocess.CompletedProcess[str]:
 def test_a_second_cluster_is_refused_and_keeps_every_delivery_even_when_it_gets_the_database(
     control_plane: Cluster, url: str, tmp_path: Path
 ) -> None:
-    """The operator of another cluster ends with a sentence; after the hand-over the deliveries are still pending."""
+    """The operator of another cluster ends with an error; after the hand-over the deliveries are still pending."""
     asyncio.run(of_first_cluster(url))
     install(control_plane)
     operator = OperatorProcess(control_plane, tmp_path / "second", {"HOOKWRIGHT_DATABASE_URL": url})
@@ -166,7 +166,7 @@ async def test_of_two_installations_that_start_at_once_one_gets_the_database(url
 
 @pytest.mark.parametrize("url", ["postgresql"], indirect=True)
 async def test_a_database_that_operators_use_is_not_handed_over(url: str) -> None:
-    """A living operator of the present owner would go on with endpoints of the wrong cluster."""
+    """A living operator of the current owner would use endpoints of the wrong cluster."""
     await claim_database(url, FIRST, clock=now_ms)
     async with opened(url, lease_ms=60_000):
         with pytest.raises(StoreError, match="1 operator processes use the database"):
@@ -229,19 +229,19 @@ async def test_an_operator_waits_for_an_api_server_that_is_away_and_ends_when_it
 
 
 class Clock:
-    """Milliseconds since the epoch, turned by the test."""
+    """Milliseconds since the epoch, moved by the test."""
 
     def __init__(self) -> None:
         self.now = NOW_MS
 
     def __call__(self) -> int:
-        """Return the present."""
+        """Return the present time."""
         return self.now
 
 
 @asynccontextmanager
 async def leading(url: str, clock: Clock) -> AsyncIterator[Duties]:
-    """A leader that has just started, with the default grace time, and whose watches have shown nothing."""
+    """Yield a leader that has just started, with the default grace time, and whose watches have shown nothing."""
     kube, registry = await Kube.connect(), Registry()
     async with opened(url, clock) as store:
         health = HealthPublisher(store, registry, lambda *_: None, interval=30, clock=lambda: 0.0)

@@ -21,7 +21,7 @@ RETRIES = 5
 
 @pytest.fixture
 async def store(url: str) -> AsyncIterator[Store]:
-    """A store on each engine."""
+    """Yield a store on each engine."""
     store = await Store.open(url, instance="test", lease_ms=LEASE_MS, clock=Clock())
     yield store
     await store.close()
@@ -64,7 +64,7 @@ async def test_a_repeated_settlement_that_was_never_stored_is_stored(store: Stor
 
 
 async def test_a_repeated_settlement_leaves_a_newer_claim_alone(store: Store, url: str) -> None:
-    """A retry that was claimed meanwhile stays claimed, so no other replica sends it at the same time."""
+    """A retry that was claimed in between stays claimed, so no other replica sends it at the same time."""
     clock = Clock()
     delivery = await accept_one(store, claimed=True)
     result = settlement(delivery, State.PENDING, status=500, due_ms=clock.now)
@@ -118,7 +118,7 @@ class Refusing:
 
     Attributes:
         sent: attempts by delivery.
-        at_once: the highest number of attempts of one delivery under way at once.
+        at_once: the highest number of concurrent attempts of one delivery.
     """
 
     proxy: Proxy
