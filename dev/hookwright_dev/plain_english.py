@@ -1,0 +1,231 @@
+"""Count idioms that slow a reader down, in docstrings, comments, messages and documentation.
+
+Usage: ``python -m hookwright_dev.plain_english [--list N] [--max-folder RATE] [--max-total RATE] [PATH ...]``
+
+The report has one line for each folder: hits per 1,000 words. A rate above a bound makes the exit code 1.
+Only files that git tracks are counted. The count is a proxy: a text without hits can still be hard to read.
+"""
+
+import argparse
+import ast
+import io
+import re
+import subprocess
+import sys
+import tokenize
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+# A bound applies to a folder from this many words on: in a shorter text one hit is a high rate.
+MIN_WORDS = 300
+# A string argument with fewer spaces is a name or a key, not a sentence.
+MIN_SPACES = 3
+
+_FOR = "it its the they their a an this that there he we each no nobody whoever so all what one some"
+_WHAT = (
+    "is was are were has had came comes it they he stands waits counts changed happens became becomes goes went else "
+    "their its of can could may must will would follows arrived exceeds needs began had"
+)
+_VAGUE = (
+    r"anew mend(?:s|ed|ing)? nobody lets?\s+go makes?\s+good made\s+good made\s+undone to\s+be\s+had at\s+hand "
+    r"but\s+for in\s+the\s+very stands?\s+beside lapsed obituary for\s+good so\s+that\s+none is\s+away goes\s+by "
+    r"on\s+its\s+way\s+out take(?:s|n)?\s+(?:note|in|up|back) give(?:s|n)?\s+back the\s+more\s+so else\s+than "
+    r"of\s+ours of\s+theirs of\s+its\s+own of\s+their\s+own as\s+it\s+is"
+)
+
+
+def _any_of(words: str) -> str:
+    return "(?:" + "|".join(words.split(" ")) + ")"
+
+
+PATTERNS = {
+    "', for …' (say: because)": re.compile(rf",\s+for\s+{_any_of(_FOR)}\b", re.IGNORECASE),
+    "what/whoever as a subject (name the thing)": re.compile(
+        rf"\b(?:what|whoever|whatever)\s+{_any_of(_WHAT)}\b", re.IGNORECASE
+    ),
+    "tell/told (say: report, return, show, log)": re.compile(r"\b(?:tells?|told|telling)\b", re.IGNORECASE),
+    "archaic or vague words": re.compile(rf"\b{_any_of(_VAGUE)}\b", re.IGNORECASE),
+}
+
+
+class Prose(NamedTuple):
+    """A text for people, and the line of its file where the text begins."""
+
+    line: int
+    text: str
+
+
+class Hit(NamedTuple):
+    """An idiom at a place: ``around`` is the text beside it, ``label`` the pattern that found it."""
+
+    path: str
+    line: int
+    around: str
+    label: str
+
+
+@dataclass
+class Folder:
+    """The words and the hits of one folder."""
+
+    words: int = 0
+    hits: list[Hit] = field(default_factory=list)
+
+    @property
+    def rate(self) -> float:
+        """Return the hits per 1,000 words."""
+        return 1000 * len(self.hits) / max(self.words, 1)
+
+
+def python_prose(source: str) -> Iterator[Prose]:
+    """Yield docstrings, comments, and string arguments of calls; yield nothing if the source does not parse."""
+    try:
+        tree = ast.parse(source)
+    except SyntaxError:
+        return
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Expr) and (text := _text_of(node.value)):
+            yield Prose(node.lineno, text)
+        elif isinstance(node, ast.Call):
+            for value in [*node.args, *[keyword.value for keyword in node.keywords]]:
+                text = _text_of(value)
+                if text.count(" ") >= MIN_SPACES:
+                    yield Prose(value.lineno, text)
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.COMMENT:
+            yield Prose(token.start[0], token.string.lstrip("# "))
+
+
+def _text_of(node: ast.expr) -> str:
+    """Return the text of a string literal, with ``X`` for each value that an f-string inserts; otherwise ''."""
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        return node.value
+    if isinstance(node, ast.JoinedStr):
+        return "".join(_text_of(part) or "X" for part in node.values)
+    return ""
+
+
+def markdown_prose(source: str) -> Iterator[Prose]:
+    """Yield the lines outside of code blocks, with ``X`` for each code span."""
+    fenced = False
+    for number, line in enumerate(source.splitlines(), 1):
+        if line.lstrip().startswith("```"):
+            fenced = not fenced
+        elif not fenced and not line.startswith("    "):
+            yield Prose(number, re.sub(r"`[^`]*`", "X", line))
+
+
+def hash_comments(source: str) -> Iterator[Prose]:
+    """Yield the comments that begin with ``#``."""
+    return _matches(r"(?:^|[ \t])#[ \t]?(.+)$", source)
+
+
+def slash_comments(source: str) -> Iterator[Prose]:
+    """Yield the comments that begin with ``//``."""
+    return _matches(r"(?:^|[ \t])//[ \t]?(.+)$", source)
+
+
+def template_comments(source: str) -> Iterator[Prose]:
+    """Yield the comments of Helm templates, and those that begin with ``#``."""
+    yield from _matches(r"(?s:\{\{-?\s*/\*(.*?)\*/)", source)
+    yield from hash_comments(source)
+
+
+def _matches(pattern: str, source: str) -> Iterator[Prose]:
+    for found in re.finditer(pattern, source, re.MULTILINE):
+        yield Prose(source.count("\n", 0, found.start(1)) + 1, found.group(1))
+
+
+Reader = Callable[[str], Iterator[Prose]]
+READERS: dict[str, Reader] = {
+    ".py": python_prose,
+    ".md": markdown_prose,
+    ".txt": markdown_prose,
+    ".tpl": template_comments,
+    ".yaml": template_comments,
+    ".yml": template_comments,
+    ".toml": hash_comments,
+    ".sh": hash_comments,
+    "Makefile": hash_comments,
+    "Dockerfile": hash_comments,
+    ".go": slash_comments,
+}
+
+
+def find(path: str, prose: Prose) -> Iterator[Hit]:
+    """Yield the idioms of one text, each with its own line."""
+    for label, pattern in PATTERNS.items():
+        for found in pattern.finditer(prose.text):
+            line = prose.line + prose.text.count("\n", 0, found.start())
+            around = " ".join(prose.text[max(0, found.start() - 40) : found.end() + 40].split())
+            yield Hit(path, line, around, label)
+
+
+def tracked_files(root: Path, paths: Iterable[str]) -> list[Path]:
+    """Return the files below ``paths`` that git tracks and that exist, relative to ``root``."""
+    command = ["git", "-C", str(root), "ls-files", "-z", "--", *paths]
+    names = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split("\0")
+    return [Path(name) for name in names if name and (root / name).is_file()]
+
+
+def count(root: Path, paths: Iterable[str]) -> dict[str, Folder]:
+    """Return the words and hits of each folder; a folder has at most two levels, the root is ``(root)``."""
+    folders: dict[str, Folder] = {}
+    for path in tracked_files(root, paths):
+        reader = READERS.get(path.suffix or path.name)
+        if reader is None:
+            continue
+        folder = folders.setdefault("/".join(path.parts[:-1][:2]) or "(root)", Folder())
+        for prose in reader((root / path).read_text(encoding="utf-8", errors="replace")):
+            folder.words += len(prose.text.split())
+            folder.hits += find(str(path), prose)
+    return folders
+
+
+def total(folders: Iterable[Folder]) -> Folder:
+    """Return the sum of all folders."""
+    sum_ = Folder()
+    for folder in folders:
+        sum_.words += folder.words
+        sum_.hits += folder.hits
+    return sum_
+
+
+def exceeded(folders: dict[str, Folder], max_folder: float | None, max_total: float | None) -> list[str]:
+    """Return one sentence for each bound that is exceeded."""
+    sentences = [
+        f"{name} has {folder.rate:.1f} idioms per 1,000 words; a folder may have {max_folder:g}"
+        for name, folder in sorted(folders.items())
+        if max_folder is not None and folder.words >= MIN_WORDS and folder.rate > max_folder
+    ]
+    rate = total(folders.values()).rate
+    if max_total is not None and rate > max_total:
+        sentences.append(f"all folders together have {rate:.1f} idioms per 1,000 words; they may have {max_total:g}")
+    return sentences
+
+
+def main(arguments: list[str] | None = None, root: Path | None = None) -> int:
+    """Print the report for a git checkout (the working directory by default); return the exit code."""
+    parser = argparse.ArgumentParser(prog="plain_english", description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--list", type=int, default=0, metavar="N", help="print the first N hits of each folder")
+    parser.add_argument("--max-folder", type=float, metavar="RATE", help=f"bound for a folder of {MIN_WORDS} words")
+    parser.add_argument("--max-total", type=float, metavar="RATE", help="bound for all folders together")
+    parser.add_argument("paths", nargs="*", default=["."], metavar="PATH", help="files or folders (the checkout)")
+    options = parser.parse_args(arguments)
+    folders = count(root or Path(), options.paths)
+    for name, folder in sorted(folders.items(), key=lambda item: (-item[1].rate, item[0])):
+        print(f"{folder.rate:6.1f} per 1,000 words  {len(folder.hits):5d} in {folder.words:7d}  {name}")
+        for hit in folder.hits[: options.list]:
+            print(f"{hit.path}:{hit.line}: {hit.around}    [{hit.label}]")
+    everything = total(folders.values())
+    print(f"{everything.rate:6.1f} per 1,000 words  {len(everything.hits):5d} in {everything.words:7d}  in all")
+    failures = exceeded(folders, options.max_folder, options.max_total)
+    for sentence in failures:
+        print(f"plain_english: {sentence}", file=sys.stderr)
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
