@@ -27,7 +27,7 @@ type Spec struct {
 	Copies      int               `json:"copies"`       // posts an event, at once, to as many targets: `direct` with fan-out
 	WaitSeconds float64           `json:"wait_seconds"` // for arrivals after the last answer
 	Hanging     []int             `json:"hanging"`      // endpoints whose arrivals do not count in the latencies
-	Anonymous   bool              `json:"anonymous"`    // events without an id, so that none is checked for duplicates
+	Anonymous   bool              `json:"anonymous"`    // events without an id, and so without a check for duplicates
 }
 
 const (

@@ -23,7 +23,7 @@ v6_addresses = st.one_of(
 ).map(IPv6Address)
 
 # Refused here although ipaddress calls them global (depending on its version): protocol anycast,
-# ORCHID, the 6to4 relay, the metadata service of Azure, NAT64 (judged by what it embeds) and site-local.
+# ORCHID, the 6to4 relay, the metadata service of Azure, NAT64 (checked by the embedded address) and site-local.
 STRICTER = [
     ip_network(network)
     for network in (
@@ -51,7 +51,7 @@ def test_special_addresses_are_refused_by_class(address: str, kind: str) -> None
 
 @pytest.mark.parametrize("text", ["", "example.com", "2130706433", "0x7f.1", "127.1", "017700000001", "1.2.3.4/32"])
 def test_what_is_no_numeric_address_never_passes(text: str) -> None:
-    """A text that only the C library accepts as an address never passes, whatever is allowed."""
+    """A text that only the C library accepts as an address never passes, under any setting."""
     with pytest.raises(RefusedAddressError, match="not a numeric IP address"):
         Guard(["0.0.0.0/0", "::/0"], allowed_hosts=["example.com"]).check(text, "example.com")
 
