@@ -21,7 +21,7 @@ REFUSED: dict[str, tuple[Object, str]] = {
     ),
     "autoscaling by nothing": (
         {**POSTGRES, "delivery": {"autoscaling": {"enabled": True, "targetCPUUtilizationPercentage": None}}},
-        "nothing says by what",
+        "it has no metric",
     ),
     "KEDA without autoscaling": (
         {**POSTGRES, "delivery": {"autoscaling": {"keda": {"enabled": True}}}},
@@ -52,14 +52,14 @@ REFUSED: dict[str, tuple[Object, str]] = {
         {**POSTGRES, "delivery": {"separate": True, "serviceAccount": {"create": False}}},
         "delivery.serviceAccount.create",
     ),
-    "two APIs without Redis": ({"api": {"replicas": 2}}, "count rate limits for themselves"),
-    "autoscaling without Redis": ({"api": {"autoscaling": {"enabled": True}}}, "count rate limits for themselves"),
+    "two APIs without Redis": ({"api": {"replicas": 2}}, "count rate limits separately"),
+    "autoscaling without Redis": ({"api": {"autoscaling": {"enabled": True}}}, "count rate limits separately"),
     "more pods at least than at most": (
         {
             "api": {"autoscaling": {"enabled": True, "minReplicas": 9}},
             "settings": {"rateLimitUrl": "redis://redis:6379/0"},
         },
-        "may not exceed the other",
+        "must not exceed maxReplicas",
     ),
     "a password in the database's URL": (
         {"settings": {"databaseUrl": "postgresql://u:secret@host/db"}},
@@ -71,7 +71,7 @@ REFUSED: dict[str, tuple[Object, str]] = {
     ),
     "a database where nothing can be written": (
         {"settings": {"databaseUrl": "sqlite:////data/hookwright.db"}},
-        "below /var/lib/hookwright alone",
+        "only below /var/lib/hookwright",
     ),
     "an Ingress to no API": ({"api": {"enabled": False}, "ingress": {"enabled": True}}, "api.enabled is false"),
     "an Ingress for no host": ({"ingress": {"enabled": True}}, "ingress.hosts is empty"),
@@ -83,14 +83,14 @@ REFUSED: dict[str, tuple[Object, str]] = {
     ),
     "a lease shorter than an attempt": ({"settings": {"lease": 30}}, "longer than the longest attempt"),
     "two servers on one port": ({"settings": {"intakePort": 9090}}, "two servers of one pod need two ports"),
-    "a user of no organization": ({"firstOrganization": {"user": {"email": "a@b.c"}}}, "works in an organization"),
+    "a user of no organization": ({"firstOrganization": {"user": {"email": "a@b.c"}}}, "needs an organization"),
     "a password for its hash": (
         {"firstOrganization": {"name": "acme", "user": {"email": "a@b.c", "passwordHash": "hunter2"}}},
-        "never the password itself",
+        "not the password",
     ),
     "an organization that is not served": (
         {"firstOrganization": {"name": "acme"}, "settings": {"watchNamespaces": ["other"]}},
-        "nothing in it will be served",
+        "the operator does not serve it",
     ),
 }
 MISTYPED: dict[str, tuple[Object, str]] = {

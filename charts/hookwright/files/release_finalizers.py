@@ -1,7 +1,7 @@
-"""Takes Hookwright's finalizer from every endpoint, when it is uninstalled: runs in a pod.
+"""Remove Hookwright's finalizer from every endpoint at uninstall; runs in a pod.
 
-Its arguments are the namespaces that were served, none for all. It needs the standard library alone. It prints how
-many endpoints it let go, and exits with 1 where the API server refuses.
+The arguments are the served namespaces; no argument means all. The program needs only the standard library. It prints
+the number of released endpoints, and exits with 1 if the API server refuses.
 """  # noqa: INP001 - carried by the chart, no part of a package
 
 import json
@@ -21,7 +21,7 @@ ATTEMPTS = 5
 
 
 def request(method: str, path: str, body: object = None) -> Any:
-    """Ask the API server; raises HTTPError where it refuses."""
+    """Send a request to the API server; raise HTTPError if it refuses."""
     host, port = os.environ["KUBERNETES_SERVICE_HOST"], os.environ["KUBERNETES_SERVICE_PORT"]
     asked = Request(
         f"https://{f'[{host}]' if ':' in host else host}:{port}{path}",
@@ -50,7 +50,7 @@ def held(namespace: str | None) -> Iterator[dict[str, Any]]:
 
 
 def let_go(metadata: dict[str, Any]) -> None:
-    """Write the endpoint's other finalizers, if it still is as it was."""
+    """Write the endpoint's other finalizers, unless the endpoint changed meanwhile."""
     others = [name for name in metadata["finalizers"] if name != FINALIZER]
     path = f"{RESOURCES}/namespaces/{metadata['namespace']}/webhookendpoints/{metadata['name']}"
     kept = {"finalizers": others, "resourceVersion": metadata["resourceVersion"]}
@@ -58,7 +58,7 @@ def let_go(metadata: dict[str, Any]) -> None:
 
 
 def main(namespaces: list[str]) -> int:
-    """Let every endpoint go, trying again those that changed meanwhile; return the exit code."""
+    """Release every endpoint, retry those that changed meanwhile, and return the exit code."""
     released = 0
     for _ in range(ATTEMPTS):
         changed = 0
@@ -73,7 +73,7 @@ def main(namespaces: list[str]) -> int:
                             raise
                         changed += 1
             except HTTPError as refusal:
-                if refusal.code != 404:  # without the kinds there is nothing to let go
+                if refusal.code != 404:  # without the CRDs there are no endpoints to release
                     sys.stderr.write(f"the API server refuses: {refusal.code} {refusal.reason}\n")
                     return 1
         if not changed:

@@ -1,11 +1,11 @@
-{{- /* Called with (dict "root" $ "component" ...): "true" where the NetworkPolicy of a component restricts egress. */ -}}
+{{- /* Called with (dict "root" $ "component" ...): "true" if the NetworkPolicy of a component restricts egress. */ -}}
 {{- define "hookwright.restricted" -}}
 {{- $enabled := toString .root.Values.networkPolicy.egress.enabled -}}
 {{- $private := or .root.Values.settings.allowedNetworks .root.Values.settings.allowedHosts -}}
 {{- if or (eq $enabled "true") (and (eq $enabled "auto") (ne .component "api") (not $private)) -}}true{{- end -}}
 {{- end -}}
 
-{{- /* Called with (dict "ports" ... "to" ...): one rule for TCP ports; of every address where there are no peers. */ -}}
+{{- /* Called with (dict "ports" ... "to" ...): one rule for TCP ports; of every address if there are no peers. */ -}}
 {{- define "hookwright.egressRule" -}}
 - ports:
     {{- range .ports }}
@@ -17,7 +17,7 @@
   {{- end }}
 {{- end -}}
 
-{{- /* The port of a URL, or else what its scheme means. */ -}}
+{{- /* The port of a URL, or the default port of its scheme. */ -}}
 {{- define "hookwright.urlPort" -}}
 {{- $url := urlParse . -}}
 {{- $written := regexFind ":[0-9]+$" $url.host | trimPrefix ":" -}}
@@ -30,8 +30,9 @@
 {{- ternary . (printf "%s/%s" . (ternary "128" "32" (contains ":" .))) (contains "/" .) -}}
 {{- end -}}
 
-{{- /* DNS and the API server, which every component needs. The address of the Service kubernetes counts where the
-network judges a packet before it is led to an API server, and the ports of the API servers where it does so after. */ -}}
+{{- /* DNS and the API server, which every component needs. Some networks
+check a packet before it is forwarded to an API server, so the address of the Service kubernetes is allowed. Others check
+it afterwards, so the ports of the API servers are allowed too. */ -}}
 {{- define "hookwright.egressBasics" -}}
 {{- $egress := .Values.networkPolicy.egress -}}
 - ports:
@@ -57,14 +58,14 @@ network judges a packet before it is led to an API server, and the ports of the 
 {{- end }}
 {{- end -}}
 
-{{- /* Receivers: public addresses, without the ranges that the operator refuses, and what the settings allow besides. */ -}}
+{{- /* Receivers: public addresses, without the ranges that the operator refuses, plus the addresses that the settings allow. */ -}}
 {{- define "hookwright.receivers" -}}
 - ports: [{protocol: TCP}]
   to:
     {{- range $block := .Files.Get "files/public-networks.yaml" | fromYamlArray }}
     {{- $except := $block.except }}
     {{- range $.Values.settings.deniedNetworks }}
-    {{- /* What is outside of a block may not be an exception to it. */}}
+    {{- /* An exception must be inside its block. */}}
     {{- if or (and (eq $block.cidr "0.0.0.0/0") (not (contains ":" .))) (and (eq $block.cidr "2000::/3") (regexMatch "^[23][0-9a-fA-F]{3}:" .)) }}
     {{- $except = append $except (include "hookwright.cidr" .) }}
     {{- end }}
@@ -79,7 +80,7 @@ network judges a packet before it is led to an API server, and the ports of the 
     {{- end }}
 {{- end -}}
 
-{{- /* Everything that a component of the operator may reach. */ -}}
+{{- /* All destinations of a component of the operator. */ -}}
 {{- define "hookwright.operatorEgress" -}}
 {{- $v := .root.Values -}}
 {{- $egress := $v.networkPolicy.egress -}}
@@ -100,7 +101,7 @@ network judges a packet before it is led to an API server, and the ports of the 
 {{- end }}
 {{- end -}}
 
-{{- /* Everything that the API may reach. */ -}}
+{{- /* All destinations of the API. */ -}}
 {{- define "hookwright.apiEgress" -}}
 {{- $intake := dict "root" . "component" (include "hookwright.delivering" .) -}}
 {{ include "hookwright.egressBasics" . }}

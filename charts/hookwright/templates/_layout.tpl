@@ -1,9 +1,9 @@
 {{- /*
-Which Deployments there are, and what each of them does. On SQLite one process does everything. On PostgreSQL the
-operator's pods do so, as many as are wanted, or the operator reconciles and the component "delivery" does the rest.
+The Deployments and their roles. On SQLite one process has all roles. On PostgreSQL either any number of operator pods
+has all roles, or the operator only reconciles and the component "delivery" has the other roles.
 */ -}}
 
-{{- /* The component whose pods take events in and deliver them. */ -}}
+{{- /* The component whose pods accept and deliver events. */ -}}
 {{- define "hookwright.delivering" -}}
 {{- ternary "delivery" "operator" .Values.delivery.separate -}}
 {{- end -}}
@@ -19,7 +19,7 @@ operator's pods do so, as many as are wanted, or the operator reconciles and the
 {{- ternary (append $operators "api") $operators .Values.api.enabled | toJson -}}
 {{- end -}}
 
-{{- /* What a component does, as HOOKWRIGHT_ROLES takes it; empty for the API. */ -}}
+{{- /* The roles of a component, as in HOOKWRIGHT_ROLES; empty for the API. */ -}}
 {{- define "hookwright.roles" -}}
 {{- if eq .component "delivery" -}}
 deliver,intake
@@ -28,12 +28,12 @@ deliver,intake
 {{- end -}}
 {{- end -}}
 
-{{- /* "true" where a component takes events in. */ -}}
+{{- /* "true" if a component has the intake. */ -}}
 {{- define "hookwright.takesIn" -}}
 {{- if contains "intake" (include "hookwright.roles" .) -}}true{{- end -}}
 {{- end -}}
 
-{{- /* The autoscaling of a component, as JSON; null where it has a fixed number of pods. */ -}}
+{{- /* The autoscaling of a component, as JSON; null if it has a fixed number of pods. */ -}}
 {{- define "hookwright.autoscaling" -}}
 {{- $autoscaling := dict -}}
 {{- if eq .component "api" -}}
@@ -44,7 +44,7 @@ deliver,intake
 {{- ternary $autoscaling dict ($autoscaling.enabled | default false) | toJson -}}
 {{- end -}}
 
-{{- /* How many pods a component has without autoscaling. */ -}}
+{{- /* The number of pods of a component without autoscaling. */ -}}
 {{- define "hookwright.replicas" -}}
 {{- $v := .root.Values -}}
 {{- if eq .component "operator" -}}
@@ -58,37 +58,37 @@ deliver,intake
 {{- end -}}
 {{- end -}}
 
-{{- /* "true" where a component has, or may get, several pods. */ -}}
+{{- /* "true" if a component has, or may get, several pods. */ -}}
 {{- define "hookwright.several" -}}
 {{- $autoscaling := include "hookwright.autoscaling" . | fromJson -}}
 {{- if or $autoscaling (gt (int (include "hookwright.replicas" .)) 1) -}}true{{- end -}}
 {{- end -}}
 
-{{- /* The values of a component, as JSON; what delivery leaves null is as of the operator. */ -}}
+{{- /* The values of a component, as JSON; a null value of delivery means the operator's value. */ -}}
 {{- define "hookwright.own" -}}
 {{- $own := index .root.Values .component -}}
 {{- if eq .component "delivery" -}}
 {{- $own = deepCopy $own -}}
 {{- range $name, $value := .root.Values.operator -}}
-{{- /* Helm leaves out what is null. */ -}}
+{{- /* Helm omits null values. */ -}}
 {{- if not (hasKey $own $name) -}}{{- $_ := set $own $name $value -}}{{- end -}}
 {{- end -}}
 {{- end -}}
 {{- toJson $own -}}
 {{- end -}}
 
-{{- /* Seconds for which a pod goes on after its end was ordered, so that nobody is led to it any more. */ -}}
+{{- /* Seconds that a pod continues after the request to end, until the Service routes no request to it. */ -}}
 {{- define "hookwright.drainSeconds" -}}
 {{- if eq .component "api" -}}
 {{- int .root.Values.api.drainSeconds -}}
 {{- else -}}
-{{- /* On SQLite nobody else could be led to meanwhile. */ -}}
+{{- /* On SQLite no other pod could serve the requests. */ -}}
 {{- ternary 5 0 (and (eq (include "hookwright.engine" .root) "postgresql") (include "hookwright.takesIn" . | eq "true")) -}}
 {{- end -}}
 {{- end -}}
 
-{{- /* The leader alone tells of the whole store, so the greatest number is the one. What waits for receivers that are
-down, or for their rate limits, more pods would not send sooner: it counts only while something else is late. */ -}}
+{{- /* Only the leader exports the gauges of the whole store, so the query takes the maximum. More pods do not help
+deliveries that wait for receivers that are down, or for rate limits. So the backlog counts only while others are late. */ -}}
 {{- define "hookwright.backlogQuery" -}}
 {{- $of := printf "{namespace=%q}" .Release.Namespace -}}
 max(hookwright_deliveries_pending{{ $of }}) and max(hookwright_deliveries_oldest_late_age_seconds{{ $of }}) > 10

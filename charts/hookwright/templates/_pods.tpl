@@ -1,4 +1,4 @@
-{{- /* What the pods of all components have in common. */ -}}
+{{- /* The common parts of all pods. */ -}}
 {{- define "hookwright.podMetadata" -}}
 {{- $own := include "hookwright.own" . | fromJson -}}
 labels:
@@ -15,7 +15,7 @@ annotations:
 {{- define "hookwright.podSpec" -}}
 {{- $own := include "hookwright.own" . | fromJson -}}
 serviceAccountName: {{ include "hookwright.serviceAccount" . }}
-# Kubernetes would set HOOKWRIGHT_API_PORT and the like for its Services, and those are settings of ours.
+# Kubernetes would set HOOKWRIGHT_API_PORT and similar variables for its Services, and Hookwright would read them as settings.
 enableServiceLinks: false
 {{- with .root.Values.imagePullSecrets }}
 imagePullSecrets:
@@ -53,7 +53,7 @@ topologySpreadConstraints:
   {{- end }}
 {{- end -}}
 
-{{- /* Liveness follows supervised loops, readiness the store and the watches; a start may take a migration. */ -}}
+{{- /* Liveness checks the supervised loops, readiness the store and the watches. A start may include a migration. */ -}}
 {{- define "hookwright.probes" -}}
 startupProbe:
   httpGet: {path: /healthz, port: health}
@@ -89,7 +89,7 @@ resources:
 terminationMessagePolicy: FallbackToLogsOnError
 {{- end -}}
 
-{{- /* Seconds until the kubelet kills: what a pod takes to end by itself, and some more to store results. */ -}}
+{{- /* Seconds until the kubelet kills the pod: the time of a normal end, plus some seconds to store results. */ -}}
 {{- define "hookwright.terminationSeconds" -}}
 {{- $settings := .root.Values.settings -}}
 {{- $grace := eq .component "api" | ternary ($settings.apiShutdownGrace | default 40) ($settings.shutdownGrace | default 35) -}}

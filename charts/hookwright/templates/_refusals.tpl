@@ -1,4 +1,4 @@
-{{- /* What cannot work is refused here, with a sentence, before anything is installed. */ -}}
+{{- /* Refuse values that cannot work before the installation; the message names the value and the correct form. */ -}}
 {{- define "hookwright.refusals" -}}
 {{- $v := .Values -}}
 {{- $s := $v.settings -}}
@@ -7,16 +7,16 @@
 {{- $url := $s.databaseUrl | default "" -}}
 {{- include "hookwright.layoutRefusals" . -}}
 {{- if and $sqlite $url (not (hasPrefix "sqlite:////var/lib/hookwright/" $url)) -}}
-{{- fail (printf "settings.databaseUrl is %s, but the pod can write below /var/lib/hookwright alone: use sqlite:////var/lib/hookwright/hookwright.db, or PostgreSQL by database.existingSecret.name" $url) -}}
+{{- fail (printf "settings.databaseUrl is %s, but the pod can write only below /var/lib/hookwright: use sqlite:////var/lib/hookwright/hookwright.db, or PostgreSQL by database.existingSecret.name" $url) -}}
 {{- end -}}
 {{- if regexMatch "://[^/@]*:[^/@]+@" $url -}}
-{{- fail "settings.databaseUrl holds a password, which everybody who may read Deployments could see: put the URL in a Secret and name that in database.existingSecret.name" -}}
+{{- fail "settings.databaseUrl contains a password that every reader of Deployments can see: put the URL in a Secret and name that in database.existingSecret.name" -}}
 {{- end -}}
 {{- if regexMatch "://[^/@]*:[^/@]+@" ($s.rateLimitUrl | default "") -}}
-{{- fail "settings.rateLimitUrl holds a password, which everybody who may read Deployments could see: put the URL in a Secret and name that in rateLimits.existingSecret.name" -}}
+{{- fail "settings.rateLimitUrl contains a password that every reader of Deployments can see: put the URL in a Secret and name that in rateLimits.existingSecret.name" -}}
 {{- end -}}
 {{- if and $v.api.enabled $manyApis (not (include "hookwright.sharedLimits" .)) -}}
-{{- fail "several API pods would each count rate limits for themselves: set api.replicas to 1 and api.autoscaling.enabled to false, or name a Redis or Valkey in settings.rateLimitUrl or rateLimits.existingSecret.name" -}}
+{{- fail "each of several API pods would count rate limits separately: set api.replicas to 1 and api.autoscaling.enabled to false, or name a Redis or Valkey in settings.rateLimitUrl or rateLimits.existingSecret.name" -}}
 {{- end -}}
 {{- if and (not $v.api.enabled) (or $v.ingress.enabled $v.gateway.enabled) -}}
 {{- fail "ingress and gateway lead to the API, but api.enabled is false: enable it, or disable them" -}}
@@ -30,11 +30,11 @@
 {{- range $component := include "hookwright.components" . | fromJsonArray -}}
 {{- $account := (index $v $component).serviceAccount -}}
 {{- if and (not $account.create) (not $account.name) -}}
-{{- fail (printf "%s.serviceAccount.create is false and its name empty: name the ServiceAccount that is there already" $component) -}}
+{{- fail (printf "%s.serviceAccount.create is false and its name empty: name an existing ServiceAccount" $component) -}}
 {{- end -}}
 {{- end -}}
 {{- if and $v.persistence.existingClaim (not $v.persistence.enabled) -}}
-{{- fail "persistence.existingClaim is set, but persistence.enabled is false: enable it, or leave the claim out" -}}
+{{- fail "persistence.existingClaim is set, but persistence.enabled is false: enable it, or remove the claim" -}}
 {{- end -}}
 {{- if and $s.lease (le (float64 $s.lease) 30.0) -}}
 {{- fail (printf "settings.lease is %v s: it must be longer than the longest attempt, 30 s, or two replicas could send the same delivery at once" $s.lease) -}}
@@ -65,7 +65,7 @@
 {{- range $component := list "api" "delivery" -}}
 {{- $autoscaling := (index $v $component).autoscaling -}}
 {{- if and $autoscaling.enabled (gt (int $autoscaling.minReplicas) (int $autoscaling.maxReplicas)) -}}
-{{- fail (printf "%s.autoscaling.minReplicas is %d and maxReplicas %d: the one may not exceed the other" $component (int $autoscaling.minReplicas) (int $autoscaling.maxReplicas)) -}}
+{{- fail (printf "%s.autoscaling.minReplicas is %d and maxReplicas %d: minReplicas must not exceed maxReplicas" $component (int $autoscaling.minReplicas) (int $autoscaling.maxReplicas)) -}}
 {{- end -}}
 {{- end -}}
 {{- $autoscaling := $v.delivery.autoscaling -}}
@@ -73,18 +73,18 @@
 {{- fail "delivery.autoscaling.keda.enabled is true, but delivery.autoscaling.enabled is false: enable it, or disable KEDA" -}}
 {{- end -}}
 {{- if and $autoscaling.keda.enabled (not $autoscaling.keda.prometheusAddress) -}}
-{{- fail "delivery.autoscaling.keda.enabled is true, but its prometheusAddress is empty: say where Prometheus answers queries, such as http://prometheus-operated.monitoring:9090" -}}
+{{- fail "delivery.autoscaling.keda.enabled is true, but its prometheusAddress is empty: set the URL of Prometheus, such as http://prometheus-operated.monitoring:9090" -}}
 {{- end -}}
 {{- if and $autoscaling.keda.enabled $autoscaling.metrics -}}
 {{- fail "delivery.autoscaling.metrics is for the HorizontalPodAutoscaler, and delivery.autoscaling.keda.enabled is true: write the metric as keda.query, or disable KEDA" -}}
 {{- end -}}
 {{- if and $autoscaling.enabled (not (or $autoscaling.keda.enabled $autoscaling.metrics $autoscaling.targetCPUUtilizationPercentage)) -}}
-{{- fail "delivery.autoscaling.enabled is true, but nothing says by what: set targetCPUUtilizationPercentage, metrics, or keda.enabled" -}}
+{{- fail "delivery.autoscaling.enabled is true, but it has no metric: set targetCPUUtilizationPercentage, metrics, or keda.enabled" -}}
 {{- end -}}
 {{- range $component := list "operator" "delivery" -}}
 {{- range (index $v $component).extraEnv | default list -}}
 {{- if has .name (list "HOOKWRIGHT_ROLES" "HOOKWRIGHT_INSTANCE") -}}
-{{- fail (printf "%s.extraEnv sets %s, which follows from the layout: leave it out, and see delivery.separate" $component .name) -}}
+{{- fail (printf "%s.extraEnv sets %s, which the chart sets from the layout: remove it, and see delivery.separate" $component .name) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
@@ -94,12 +94,12 @@
 {{- $organization := .Values.firstOrganization -}}
 {{- $served := .Values.settings.watchNamespaces | default list -}}
 {{- if and $organization.user.email (not $organization.name) -}}
-{{- fail "firstOrganization.user.email is set, but firstOrganization.name is empty: a user works in an organization" -}}
+{{- fail "firstOrganization.user.email is set, but firstOrganization.name is empty: a user needs an organization" -}}
 {{- end -}}
 {{- if and $organization.user.email (not (hasPrefix "$argon2id$" $organization.user.passwordHash)) -}}
-{{- fail "firstOrganization.user.passwordHash must be an argon2id hash, beginning with $argon2id$, and never the password itself; docs/install.md tells how to make one" -}}
+{{- fail "firstOrganization.user.passwordHash must be an argon2id hash, beginning with $argon2id$, not the password; docs/install.md has the command that creates it" -}}
 {{- end -}}
 {{- if and $organization.name $served (not (has $organization.name $served)) -}}
-{{- fail (printf "firstOrganization.name is %s, but settings.watchNamespaces leaves it out: add it there, or nothing in it will be served" $organization.name) -}}
+{{- fail (printf "firstOrganization.name is %s, but settings.watchNamespaces does not contain it: add it there, or the operator does not serve it" $organization.name) -}}
 {{- end -}}
 {{- end -}}

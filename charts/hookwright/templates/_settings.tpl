@@ -7,13 +7,13 @@ sqlite
 {{- end -}}
 {{- end -}}
 
-{{- /* "true" where the API's replicas can share their counters. */ -}}
+{{- /* "true" if the API's replicas can share their counters. */ -}}
 {{- define "hookwright.sharedLimits" -}}
 {{- $url := default "memory://" .Values.settings.rateLimitUrl -}}
 {{- if or .Values.rateLimits.existingSecret.name (not (hasPrefix "memory:" $url)) -}}true{{- end -}}
 {{- end -}}
 
-{{- /* A port: a setting whose null means the process's default, which the chart must know as well. */ -}}
+{{- /* A port: if the setting is null, the default of the process, because the chart needs the number. */ -}}
 {{- define "hookwright.port" -}}
 {{- $default := index (dict "intakePort" 8080 "healthPort" 9090 "apiPort" 8000 "apiHealthPort" 9091) .setting -}}
 {{- int (index .root.Values.settings .setting | default $default) -}}
