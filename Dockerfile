@@ -1,14 +1,14 @@
-# One image for the operator, the API, hookwright-user and hookwright-adopt. Needs its base image and the package registry, no other image.
-# The digest is that of the tag's index, for every architecture: Python 3.13.15 on Debian trixie.
+# One image for the operator, the API, hookwright-user and hookwright-adopt. The build needs the base image and the package registry.
+# The digest is that of the tag's index, which covers every architecture: Python 3.13.15 on Debian trixie.
 ARG PYTHON_IMAGE=python:3.13-slim@sha256:7c61056e61ac89e852de05f3dc6fa51a6dd2181797bceed46aa725dd7cb2cd3b
 
 FROM ${PYTHON_IMAGE} AS build
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1 PIP_ROOT_USER_ACTION=ignore
-# The virtual environment of the image has no pip; it is filled from outside.
+# The virtual environment of the image has no pip; the pip of the build stage installs into it.
 RUN ["python3", "-m", "venv", "--without-pip", "/opt/hookwright"]
 COPY requirements-runtime.lock /src/
 RUN ["python3", "-m", "pip", "--python", "/opt/hookwright/bin/python", "install", "--quiet", "--only-binary=:all:", "--require-hashes", "-r", "/src/requirements-runtime.lock"]
-# What builds our own wheel stays behind in this stage, and is pinned as well.
+# The build tools of the hookwright wheel are pinned and stay in this stage.
 RUN ["python3", "-m", "venv", "/opt/build"]
 COPY requirements-build.lock /src/
 RUN ["/opt/build/bin/pip", "install", "--quiet", "--only-binary=:all:", "--require-hashes", "-r", "/src/requirements-build.lock"]
@@ -19,7 +19,7 @@ COPY operator /src/operator
 COPY api /src/api
 RUN ["/opt/build/bin/pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir", "/wheels", "/src"]
 RUN ["python3", "-m", "pip", "--python", "/opt/hookwright/bin/python", "install", "--quiet", "--no-deps", "--no-index", "--find-links", "/wheels", "hookwright"]
-# The store's folder, for installations without a volume; a volume mounted there brings its own owner.
+# The store's folder, for installations without a volume. A mounted volume has its own file owner.
 RUN ["install", "-d", "-o", "65532", "-g", "65532", "-m", "0700", "/state/hookwright"]
 
 FROM ${PYTHON_IMAGE}
@@ -32,8 +32,8 @@ LABEL org.opencontainers.image.title="Hookwright" \
       org.opencontainers.image.documentation="https://hookwright.dev/docs" \
       org.opencontainers.image.version="${VERSION}" \
       org.opencontainers.image.revision="${REVISION}"
-# Nothing is written beside the store: the root filesystem may be read-only. No user of that id is in /etc/passwd, and
-# kopf asks for a name.
+# Only the store is written, so the root filesystem may be read-only. kopf needs a user name, and /etc/passwd has none for
+# this id.
 ENV PATH=/opt/hookwright/bin:$PATH \
     PYTHONDONTWRITEBYTECODE=1 \
     PYTHONUNBUFFERED=1 \

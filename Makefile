@@ -1,4 +1,4 @@
-# Hookwright. On a fresh machine `make demo` and `make test` do everything; they need Python 3.11 to 3.13 and Go.
+# Hookwright. `make demo` and `make test` work on a fresh machine with Python 3.11 to 3.13 and Go.
 .DEFAULT_GOAL := help
 SHELL := /bin/bash
 PYTHON ?= $(firstword $(foreach candidate,python3.13 python3.12 python3.11 python3,$(shell command -v $(candidate) >/dev/null 2>&1 && $(candidate) -c 'import sys, venv, ensurepip; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' 2>/dev/null && echo $(candidate))))
@@ -11,28 +11,28 @@ NODE ?= ../shared/node
 help: ## show these targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1\t/' | expand -t 8
 
-demo: .venv/ready ## tell the main job for real, then stay up until Ctrl-C (ONCE=1: end after the story)
+demo: .venv/ready ## run the main story and check each step, then stay up until Ctrl-C (ONCE=1: exit after the story)
 	@$(BIN)/python -m hookwright_dev demo $(if $(ONCE),--once)
 
-up: .venv/ready ## the same without the story
+up: .venv/ready ## start the same without the story
 	@$(BIN)/python -m hookwright_dev up
 
-test: .venv/ready ## every test, on a real control plane
+test: .venv/ready ## run every test on a real control plane
 	$(BIN)/pytest -n 3 --dist loadfile $(ARGS)
 
-chaos: .venv/ready ## the chaos tests in their long form: 70 kills, databases that fail over, the API server away (takes some 18 min)
+chaos: .venv/ready ## run the long chaos tests: 70 kills, database failovers, API server outages (about 18 min)
 	HOOKWRIGHT_CHAOS=long $(BIN)/pytest tests/chaos $(ARGS)
 
-e2e: .venv/ready ## the end-to-end suite, on the cluster of HOOKWRIGHT_TEST_KUBECONFIG, with HOOKWRIGHT_TEST_IMAGE
+e2e: .venv/ready ## run the end-to-end suite on the cluster of HOOKWRIGHT_TEST_KUBECONFIG, with HOOKWRIGHT_TEST_IMAGE
 	$(BIN)/pytest tests/e2e $(ARGS)
 
-e2e-kind: .venv/ready ## the same on a kind cluster, made and deleted for it; takes Docker
+e2e-kind: .venv/ready ## run it on a new kind cluster that is deleted afterwards; needs Docker
 	@$(BIN)/python -m hookwright_dev.e2e kind $(ARGS)
 
-e2e-node: .venv/ready ## the same on a node of this machine, brought up by the commands in NODE=../shared/node; takes root
+e2e-node: .venv/ready ## run it on a node of this machine, started by the commands in NODE=../shared/node; needs root
 	@$(BIN)/python -m hookwright_dev.e2e node --commands $(NODE) $(ARGS)
 
-check: .venv/ready ## format, lint, types, import arrows, generated files
+check: .venv/ready ## check format, lint, types, import arrows, generated files
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
@@ -54,7 +54,7 @@ docs: .venv/ready ## write the references in docs/ and the chart's generated fil
 	$(BIN)/python -m hookwright_dev.chart --deploy
 
 LOCK := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate
-lock: .venv/ready ## resolve the locks anew from pyproject.toml: for development, for the image, for building
+lock: .venv/ready ## resolve the three locks from pyproject.toml: development, image, build
 	$(LOCK) --extra dev --upgrade pyproject.toml -o requirements.lock
 	$(LOCK) --extra traces -c requirements.lock pyproject.toml -o requirements-runtime.lock
 	sed -nE 's/^requires = \["(.*)"\]/\1/p' pyproject.toml | $(LOCK) -c requirements.lock - -o requirements-build.lock
