@@ -41,6 +41,7 @@ check: .venv/ready ## check format, lint, types, import arrows, generated files
 	$(BIN)/python -m hookwright_dev.reference --check
 	$(BIN)/python -m hookwright_api.openapi --check docs/openapi.json
 	$(BIN)/python -m hookwright_dev.chart --check
+	$(BIN)/python -m hookwright_dev.plain_english --max-folder 2.0 --max-total 1.0
 
 bench: .venv/ready ## measure throughput, latency and cost, as shares of the loader's own ceiling
 	@$(BIN)/python -m hookwright_dev.bench $(ARGS)
