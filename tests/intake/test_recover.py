@@ -67,7 +67,7 @@ async def test_a_second_recovery_is_refused_with_the_first_ones_id(intake: Intak
     [
         ("{}", {"since": "missing"}),
         ('{"since": null}', {"since": "missing"}),
-        ('{"since": "yesterday"}', {"since": "wrong; give a time with its zone"}),
+        ('{"since": "yesterday"}', {"since": "wrong; send a time with its zone"}),
         ('{"since": "2025-12-31"}', {"since": "wrong"}),
         ('{"since": "2025-12-31T00:00:00"}', {"since": "wrong"}),
         ('{"since": "2025-02-30T00:00:00Z"}', {"since": "wrong"}),
