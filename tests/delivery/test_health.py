@@ -11,8 +11,9 @@ from store.making import accept_one, settlement
 
 from hookwright_operator.delivery import health
 from hookwright_operator.delivery.health import HealthPublisher
+from hookwright_operator.errors import StoreUnavailable
 from hookwright_operator.registry import Endpoint, Health, Registry
-from hookwright_operator.store.model import Attempt, Settlement, State
+from hookwright_operator.store.model import Attempt, Counts, Settlement, State
 from hookwright_operator.store.store import Store
 
 INTERVAL = 30.0
@@ -94,6 +95,55 @@ async def test_a_first_result_is_published_soon_and_the_next_after_the_interval(
     assert len(stage.published) == 1
     await stage.tick(1.1)
     assert len(stage.published) == 2
+
+
+@dataclass(slots=True)
+class SlowCounts:
+    """A store whose counts reach the publisher only when the test opens the gate."""
+
+    store: Store
+    read: asyncio.Event = field(default_factory=asyncio.Event)
+    gate: asyncio.Event = field(default_factory=asyncio.Event)
+    fault: Exception | None = None
+
+    async def counts_of(self, uid: str) -> Counts | None:
+        """Return the counts as they were when they were read."""
+        counts = await self.store.counts_of(uid)
+        self.read.set()
+        await self.gate.wait()
+        if self.fault:
+            raise self.fault
+        return counts
+
+
+async def test_a_result_during_the_read_of_counts_is_published_too(stage: Stage) -> None:
+    """The counts that are being read may lack the result, so another publication follows."""
+    endpoint, slow = stage.endpoint(), SlowCounts(stage.store)
+    publisher = HealthPublisher(slow, stage.registry, stage.publish, interval=INTERVAL, clock=stage.clock)
+    publisher.attempted(endpoint, made("orders", State.DELIVERED))
+    flushing = asyncio.create_task(publisher.flush())
+    await slow.read.wait()
+    publisher.attempted(endpoint, made("orders", State.FAILED, "HTTP 500"))
+    slow.gate.set()
+    await flushing
+    await publisher.flush()
+    assert [shown.failures for _, shown in stage.published] == [0, 1]
+
+
+async def test_results_outlive_a_read_of_counts_that_fails(stage: Stage) -> None:
+    """Failures from before the read and from during it are published together later."""
+    endpoint, slow = stage.endpoint(), SlowCounts(stage.store, fault=StoreUnavailable("disk full"))
+    publisher = HealthPublisher(slow, stage.registry, stage.publish, interval=INTERVAL, clock=stage.clock)
+    publisher.attempted(endpoint, made("orders", State.FAILED, "HTTP 500"))
+    flushing = asyncio.create_task(publisher.flush())
+    await slow.read.wait()
+    publisher.attempted(endpoint, made("orders", State.FAILED, "HTTP 501"))
+    slow.gate.set()
+    with pytest.raises(StoreUnavailable):
+        await flushing
+    slow.fault = None
+    await publisher.flush()
+    assert [(shown.failures, shown.error) for _, shown in stage.published] == [(2, "HTTP 501")]
 
 
 async def test_nothing_is_published_where_nothing_happened(stage: Stage) -> None:

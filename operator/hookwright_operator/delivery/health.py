@@ -161,14 +161,27 @@ class HealthPublisher:
             self._report([self._reported(uid) for uid in uids])
             return
         for uid in uids:
-            counts = await self._store.counts_of(uid)
+            # Results that are stored during the read belong to the next publication, so the pulse ends before it.
             pulse = self._pulses.pop(uid)
+            self._last[uid] = self._clock()
+            try:
+                counts = await self._store.counts_of(uid)
+            except BaseException:
+                self._restore(uid, pulse)
+                raise
             endpoint = self._registry.get(uid)
             if endpoint is None or counts is None:
                 continue
-            self._last[uid] = self._clock()
             health = Health(delivery_counts(counts), pulse.error or "", pulse.failures, pulse.limited_to)
             self._publish(endpoint, health)
+
+    def _restore(self, uid: str, pulse: _Pulse) -> None:
+        later = self._pulses.setdefault(uid, pulse)
+        if later is not pulse:
+            later.due_at = min(later.due_at, pulse.due_at)
+            later.failures += pulse.failures
+            if later.error is None:
+                later.error, later.limited_to = pulse.error, pulse.limited_to
 
     def _reported(self, uid: str) -> str:
         pulse = self._pulses.pop(uid)
