@@ -18,7 +18,7 @@ from delivery.receivers import keeps_answering, serve
 
 from hookwright_dev.receiver import Receiver
 from hookwright_operator import metrics
-from hookwright_operator.delivery.idle import IdleConnections
+from hookwright_operator.delivery.idle import KEEPALIVE, IdleConnections
 from hookwright_operator.delivery.sender import Sender
 from hookwright_operator.ports import EndpointTester
 from hookwright_operator.registry import Endpoint
@@ -148,16 +148,19 @@ async def test_a_tenant_with_thousands_of_receivers_holds_a_bounded_number_of_co
         loopback(lookup=lambda _host, _port: ["127.0.0.1"], idle=64) as sender,
     ):
         ports = [int(served.url.rpartition(":")[2].partition("/")[0]) for served in (many, healthy)]
+        loop = asyncio.get_running_loop()
         assert (await send(sender, at(ports[1], namespace="healthy"))).delivered
+        expired, used = 0, loop.time()
         for start in range(0, 2000, 50):
             hosts = [f"host-{start + number}.example.com" for number in range(50)]
             outcomes = await asyncio.gather(*(send(sender, at(ports[0], host, namespace="hostile")) for host in hosts))
             assert all(outcome.delivered for outcome in outcomes)
             assert len(pool(sender)) <= 64
             assert (await send(sender, at(ports[1], namespace="healthy"))).delivered
+            expired, used = expired + (loop.time() - used > KEEPALIVE), loop.time()
         await until(lambda: len(sender._client._open) <= 64)  # type: ignore[union-attr]
         assert many.connections == 2000
-        assert healthy.connections == 1
+        assert healthy.connections <= 1 + expired, "only a slow machine may let the connection expire"
 
 
 def pool(sender: Sender) -> IdleConnections:

@@ -66,7 +66,7 @@ def _operator(environment: dict[str, str], *, hard: int) -> subprocess.Completed
         env={**os.environ, **environment},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=150,
         check=False,
     )
 
