@@ -1,11 +1,17 @@
 """Failed logins: an attacker is slowed down, and the account stays open for its user."""
 
+import asyncio
+from typing import Self
+
 import httpx
 import pytest
 from api.conftest import PROXY, Organizations, StartApi
 from api.processes import PASSWORD, Organization, problem_of
+from patience import PATIENCE
 
 from api import conftest as shared
+from hookwright_api.auth.passwords import PASSWORDS_OF_ADDRESS
+from hookwright_dev.installation import ApiProcess
 
 operator, api, client = shared.operator, shared.api, shared.client
 organizations, start_api = shared.organizations, shared.start_api
@@ -81,3 +87,73 @@ def test_an_email_without_an_account_is_counted_and_answered_like_one_with_an_ac
         problem_of(answers[-1], 429)
         seen.append([(one.status_code, one.headers["x-ratelimit-remaining"], one.json()["title"]) for one in answers])
     assert seen[0] == seen[1]
+
+
+class Flood:
+    """Wrong passwords from many addresses; each connection sends the next one as soon as it is answered.
+
+    A connection ends when it is refused, so each address keeps as many as it may have.
+    """
+
+    ADDRESSES = 10
+    CONNECTIONS = 4
+    """Of each address."""
+
+    def __init__(self, api: ApiProcess) -> None:
+        limits = httpx.Limits(max_connections=None)
+        self._client = httpx.AsyncClient(base_url=api.url, trust_env=False, timeout=PATIENCE, limits=limits)
+        self._change = asyncio.Event()
+        self.checked = 0
+        self.refused: dict[str, list[httpx.Response]] = {}
+
+    async def __aenter__(self) -> Self:
+        """Start; return when each address has only the connections that it may have."""
+        addresses = [f"192.0.2.{number + 1}" for number in range(self.ADDRESSES)]
+        self._tasks = [asyncio.create_task(self._send(address)) for address in addresses * self.CONNECTIONS]
+        ended = self.ADDRESSES * (self.CONNECTIONS - PASSWORDS_OF_ADDRESS)
+        async with asyncio.timeout(PATIENCE):
+            while sum(map(len, self.refused.values())) < ended:
+                self._change.clear()
+                await self._change.wait()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """End."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._client.aclose()
+
+    async def log_in(self, address: str, email: str, password: str) -> httpx.Response:
+        """Log in from an address."""
+        body = {"email": email, "password": password}
+        return await self._client.post("/v1/auth/login", json=body, headers={"X-Forwarded-For": address})
+
+    async def _send(self, address: str) -> None:
+        while (answer := await self.log_in(address, "nobody@example.com", "wrong")).status_code == 401:
+            self.checked += 1
+        self.refused.setdefault(address, []).append(answer)
+        self._change.set()
+
+
+async def test_a_good_login_waits_for_one_wrong_password_of_each_other_address(
+    start_api: StartApi, organizations: Organizations
+) -> None:
+    """40 connections of 10 addresses send wrong passwords: each address keeps 2, and a good login waits one round."""
+    limits = {"IP": "1000000", "ORGANIZATION": "0", "LOGIN": "0", "LOGIN_EMAIL": "0"}
+    api, client = start_api({**PROXY, **{f"HOOKWRIGHT_RATE_LIMIT_{name}": limit for name, limit in limits.items()}})
+    account = organizations.new("victim", client)
+    account.session()
+    async with Flood(api) as flood:
+        waited = []
+        for _ in range(3):
+            before = flood.checked
+            assert (await flood.log_in("198.51.100.7", account.email, PASSWORD)).status_code == 200
+            waited.append(flood.checked - before)
+        # It is two rounds if addresses take no turns. The lowest value is the one that the client delayed least.
+        assert min(waited) < 1.5 * Flood.ADDRESSES, waited
+        assert {len(answers) for answers in flood.refused.values()} == {Flood.CONNECTIONS - PASSWORDS_OF_ADDRESS}
+        for answer in (answer for answers in flood.refused.values() for answer in answers):
+            assert "2 passwords from this address" in problem_of(answer, 429)["detail"]
+            assert (answer.headers["retry-after"], answer.headers["x-ratelimit-limit"]) == ("1", "1000000")
+            assert int(answer.headers["x-ratelimit-remaining"]) < 1_000_000

@@ -1,23 +1,32 @@
 """Passwords: argon2id (RFC 9106), verified off the event loop, a few at a time.
 
 A wrong password and an unknown email cost the same work, so that the response time does not distinguish them.
+Client addresses take turns, so that wrong passwords of one address do not delay logins from another one.
 """
 
 import asyncio
+from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
 from typing import Final
 
 import structlog
 from argon2 import PasswordHasher
 from argon2.exceptions import InvalidHashError, VerificationError
 
+from hookwright_api.problems import ProblemError, too_many, unavailable
 from hookwright_api.view.records import UserRecord
+from hookwright_runtime.fair_queue import FairQueue
+from hookwright_runtime.quotas import Full
 
 log = structlog.get_logger(__name__)
 
 MAX_PASSWORD_LENGTH: Final = 1024
 _WORKERS: Final = 2
 """Concurrent checks: each needs 64 MiB and tens of milliseconds of a core."""
+PASSWORDS_OF_ADDRESS: Final = 2
+PASSWORDS: Final = 128
+"""Passwords that are checked or wait for it: of one client address, and of all."""
 _NOBODY: Final = PasswordHasher().hash("the password of nobody")
 
 _hasher: Final = PasswordHasher()
@@ -44,17 +53,45 @@ def verify_password(user: UserRecord | None, password: str) -> bool:
 
 
 class Passwords:
-    """A verifier of passwords in threads.
-
-    Attributes:
-        turn: locked from the read of the count of failures until its increment, so that a burst of logins cannot
-            pass before the first failure is counted.
-    """
+    """A verifier of passwords in threads, at which client addresses take turns."""
 
     def __init__(self) -> None:
         """Create the thread pool."""
         self._pool = ThreadPoolExecutor(_WORKERS, thread_name_prefix="argon2")
-        self.turn = asyncio.Semaphore(_WORKERS)
+        self._queue: FairQueue[asyncio.Future[None]] = FairQueue(
+            places=_WORKERS, each=PASSWORDS_OF_ADDRESS, total=PASSWORDS
+        )
+
+    @asynccontextmanager
+    async def turn(self, address: str) -> AsyncIterator[None]:
+        """Wait for a thread, and occupy it for a block.
+
+        The block reads the count of failures, verifies the password and counts the failure. So a burst of logins cannot
+        pass before its first failure is counted.
+
+        Args:
+            address: the client's address, as limits count it.
+
+        Raises:
+            ProblemError: 429, too many passwords of the address wait or are checked; 503, too many of all addresses.
+        """
+        begun: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        full = self._queue.add(address, begun)
+        if full is not None:
+            raise _refusal(full)
+        self._begin()
+        try:
+            await begun
+            yield
+        finally:
+            self._queue.leave(address, begun)
+            self._begin()
+
+    def _begin(self) -> None:
+        while (begun := self._queue.begin()) is not None:
+            # A login that is cancelled at this moment releases its place in the next iteration of the event loop.
+            if not begun.done():
+                begun.set_result(None)
 
     async def verify(self, user: UserRecord | None, password: str) -> bool:
         """Verify off the event loop; see `verify_password`."""
@@ -63,3 +100,10 @@ class Passwords:
     def close(self) -> None:
         """End the threads."""
         self._pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _refusal(full: Full) -> ProblemError:
+    if full is Full.HOLDER:
+        fact = f"{PASSWORDS_OF_ADDRESS} passwords from this address are being checked"
+        return too_many(f"{fact}; log in again when one is done", retry_after=1)
+    return unavailable("too many passwords are being checked; log in again later")

@@ -21,13 +21,15 @@ router = APIRouter(prefix="/v1/auth", tags=["auth"], route_class=SessionRoute)
 async def log_in(request: Request, body: LoginRequest) -> Response:
     """Return a session token for an email and its password.
 
-    Failed logins have separate limits: a strict one per address, and a much higher one per email.
+    Failed logins have separate limits: a strict one per address, and a much higher one per email. 429 also means that
+    two passwords from the address are being checked; 503, that too many of all addresses are.
     """
     services = services_of(request)
     keys = services.view.session_keys
     if not keys:
         raise unavailable("the operator has not created a session key yet")
-    async with services.passwords.turn:
+    await _check_failures(request, body)
+    async with services.passwords.turn(client_of_request(request)):
         user = await _verified(request, body)
     token, expires_at = issue_token(keys[0], user, now=services.now(), ttl=services.settings.session_ttl)
     return answer(
@@ -40,20 +42,30 @@ async def log_in(request: Request, body: LoginRequest) -> Response:
     )
 
 
-async def _verified(request: Request, body: LoginRequest) -> UserRecord:
-    services = services_of(request)
-    counted = ((Scope.LOGIN, client_of_request(request)), (Scope.LOGIN_EMAIL, body.email))
-    for scope, identity in counted:
-        verdict = await services.limiter.peek(scope, identity)
+def _counted(request: Request, body: LoginRequest) -> tuple[tuple[Scope, str], ...]:
+    """Return what a failed login counts for."""
+    return (Scope.LOGIN, client_of_request(request)), (Scope.LOGIN_EMAIL, body.email)
+
+
+async def _check_failures(request: Request, body: LoginRequest) -> None:
+    """Refuse a login after too many failures; called before the login waits too, so that it needs no place."""
+    limiter = services_of(request).limiter
+    for scope, identity in _counted(request, body):
+        verdict = await limiter.peek(scope, identity)
         if verdict is not None and not verdict.allowed:
             tally_of(request.scope).append(verdict)
             raise verdict.refusal()
+
+
+async def _verified(request: Request, body: LoginRequest) -> UserRecord:
+    services = services_of(request)
+    await _check_failures(request, body)
     user = services.view.user(body.email)
     if user is not None and await services.passwords.verify(user, body.password.get_secret_value()):
         return user
     if user is None:
         await services.passwords.verify(None, body.password.get_secret_value())
-    for scope, identity in counted:
+    for scope, identity in _counted(request, body):
         await services.limiter.hit(scope, identity)
     raise ProblemError(
         401,
