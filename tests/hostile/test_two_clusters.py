@@ -3,12 +3,14 @@
 import asyncio
 import os
 import re
+import sqlite3
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 
+import asyncpg
 import httpx
 import pytest
 import yaml
@@ -142,6 +144,61 @@ async def test_another_namespace_of_the_same_cluster_is_another_installation(url
         await claim_database(url, FIRST, clock=now_ms)
     with pytest.raises(StoreError, match=f"hookwright-adopt --from {FIRST} --to {staging}"):
         await claim_database(url, staging, clock=now_ms)
+
+
+async def revision(url: str) -> str:
+    """Return the revision of the schema, without the operator's own code."""
+    query = "SELECT version_num FROM alembic_version"
+    if url.startswith("sqlite"):
+        with closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as connection:
+            found: str = connection.execute(query).fetchone()[0]
+            return found
+    connected = await asyncpg.connect(url)
+    try:
+        return str(await connected.fetchval(query))
+    finally:
+        await connected.close()
+
+
+@pytest.fixture
+async def earlier(url: str, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A database of the first cluster, with the schema of the first operator that entered an owner."""
+    with monkeypatch.context() as patched:
+        patched.setattr(migrations, "HEAD", "0006")
+        await claim_database(url, FIRST, clock=now_ms)
+    assert await revision(url) == "0006"
+    return url
+
+
+async def test_an_installation_that_is_refused_leaves_the_schema_as_it_is(earlier: str) -> None:
+    """The owner's operators may be of an earlier version. The owner itself changes the schema."""
+    third = Installation(FIRST.cluster_uid, "staging")
+    with pytest.raises(StoreError, match="belongs to another installation"):
+        await claim_database(earlier, SECOND, clock=now_ms)
+    with pytest.raises(StoreError, match=f"belongs to {FIRST} and not to {third}; nothing was changed"):
+        await hand_over(earlier, third, SECOND, clock=now_ms)
+    assert await revision(earlier) == "0006"
+    await claim_database(earlier, FIRST, clock=now_ms)
+    assert await revision(earlier) == migrations.HEAD > "0006"
+
+
+async def test_a_database_of_an_earlier_operator_can_be_handed_over(earlier: str) -> None:
+    """The new owner changes the schema."""
+    await hand_over(earlier, FIRST, SECOND, clock=now_ms)
+    assert await revision(earlier) == migrations.HEAD
+    await claim_database(earlier, SECOND, clock=now_ms)
+
+
+@pytest.mark.parametrize("url", ["postgresql"], indirect=True)
+async def test_a_database_that_earlier_operators_use_keeps_its_schema(earlier: str) -> None:
+    """The command is refused while an operator of the owner is alive, and changes nothing."""
+    connected = await asyncpg.connect(earlier)
+    query = "INSERT INTO instances (id, lease_until_ms, slot) VALUES ('earlier', $1, 0)"
+    await connected.execute(query, now_ms() + 60_000)
+    await connected.close()
+    with pytest.raises(StoreError, match="1 operator processes use the database"):
+        await hand_over(earlier, FIRST, SECOND, clock=now_ms)
+    assert await revision(earlier) == "0006"
 
 
 async def test_a_replica_of_the_version_before_goes_on_beside_newer_ones(

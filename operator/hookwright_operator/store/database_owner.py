@@ -9,12 +9,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Self
 
-from sqlalchemy import Connection, func, select, update
+from sqlalchemy import Connection, func, inspect, select, update
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.exc import SQLAlchemyError
 
 from hookwright_operator.errors import StoreError
-from hookwright_operator.store.engine import Database, open_database
+from hookwright_operator.store.engine import has_company, open_database
 from hookwright_operator.store.faults import translated
 from hookwright_operator.store.schema import database_owner, instances
 
@@ -60,11 +60,13 @@ async def claim_database(url: str, installation: Installation, *, clock: Callabl
         clock: returns milliseconds since the epoch.
 
     Raises:
-        StoreError: the database belongs to another installation, or cannot be opened.
+        StoreError: the database belongs to another installation, and was not changed; or it cannot be opened.
         StoreUnavailable: the database cannot be used right now.
     """
-    owner = await _write(url, lambda connection, _: _enter(connection, installation, now=clock()))
-    if owner != installation:
+
+    def check(_: Connection, owner: Installation) -> None:
+        if owner == installation:
+            return
         raise StoreError(
             f"the database belongs to another installation: namespace {owner.namespace} of the cluster whose "
             f"kube-system has uid {owner.cluster_uid}. This installation is namespace {installation.namespace} of the "
@@ -72,6 +74,8 @@ async def claim_database(url: str, installation: Installation, *, clock: Callabl
             f"database, or stop the other one and transfer its database: "
             f"hookwright-adopt --from {owner} --to {installation}"
         )
+
+    await _own(url, installation, check, clock=clock)
 
 
 async def hand_over(url: str, previous: Installation, following: Installation, *, clock: Callable[[], int]) -> None:
@@ -84,46 +88,59 @@ async def hand_over(url: str, previous: Installation, following: Installation, *
         clock: returns milliseconds since the epoch.
 
     Raises:
-        StoreError: the database belongs to a third installation, or operators still use it.
+        StoreError: the database belongs to a third installation, or operators still use it; it was not changed.
         StoreUnavailable: the database cannot be used right now.
     """
 
-    def change(connection: Connection, database: Database) -> Installation:
-        owner = _enter(connection, following, now=clock())
+    def check(connection: Connection, owner: Installation) -> None:
         if owner == following:
-            return owner
+            return
         if owner != previous:
             raise StoreError(f"the database belongs to {owner} and not to {previous}; nothing was changed")
-        if not database.exclusive:
+        if has_company(connection):
             _check_unused(connection, now=clock())
-        values = {"cluster_uid": following.cluster_uid, "namespace": following.namespace, "since_ms": clock()}
-        connection.execute(update(database_owner).values(values))
-        return following
 
-    await _write(url, change)
+    await _own(url, following, check, clock=clock)
 
 
-async def _write(url: str, work: Callable[[Connection, Database], Installation]) -> Installation:
-    database = await open_database(url)
+async def _own(
+    url: str, installation: Installation, check: Callable[[Connection, Installation], None], *, clock: Callable[[], int]
+) -> None:
+    """Make an installation the owner of a database.
+
+    Args:
+        url: as `Store.open` takes it.
+        installation: the owner afterwards.
+        check: raises a StoreError if the present owner must stay. It is called before the schema is changed, and again
+            in the transaction that changes the owner, because another installation may have become it in between.
+        clock: returns milliseconds since the epoch.
+    """
+
+    def admit(connection: Connection) -> None:
+        if inspect(connection).has_table(database_owner.name) and (owner := _owner(connection)) is not None:
+            check(connection, owner)
+
+    def enter(connection: Connection) -> None:
+        row = {"cluster_uid": installation.cluster_uid, "namespace": installation.namespace, "since_ms": clock()}
+        connection.execute(insert(database_owner).values(id=_ONE, **row).on_conflict_do_nothing())
+        owner = _owner(connection)
+        assert owner is not None
+        check(connection, owner)
+        if owner != installation:
+            connection.execute(update(database_owner).values(row))
+
+    database = await open_database(url, admit=admit)
     try:
-        return await database.write(lambda connection: work(connection, database))
+        await database.write(enter)
     except (SQLAlchemyError, OSError) as error:
         raise translated(error) from None
     finally:
         await database.close()
 
 
-def _enter(connection: Connection, installation: Installation, *, now: int) -> Installation:
-    """Insert the owner if there is none, and return the owner."""
-    row = {
-        "id": _ONE,
-        "cluster_uid": installation.cluster_uid,
-        "namespace": installation.namespace,
-        "since_ms": now,
-    }
-    connection.execute(insert(database_owner).values(row).on_conflict_do_nothing())
-    found = connection.execute(select(database_owner.c.cluster_uid, database_owner.c.namespace)).one()
-    return Installation(found.cluster_uid, found.namespace)
+def _owner(connection: Connection) -> Installation | None:
+    found = connection.execute(select(database_owner.c.cluster_uid, database_owner.c.namespace)).one_or_none()
+    return None if found is None else Installation(found.cluster_uid, found.namespace)
 
 
 def _check_unused(connection: Connection, *, now: int) -> None:

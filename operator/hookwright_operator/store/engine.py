@@ -21,7 +21,7 @@ from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
 from hookwright_operator.errors import StoreError, StoreUnavailable
 from hookwright_operator.store.faults import cause, translated
-from hookwright_operator.store.migrations import upgrade
+from hookwright_operator.store.migrations import Admit, upgrade
 from hookwright_operator.store.postgres import PostgresDatabase
 from hookwright_operator.store.statements import driver_of
 
@@ -95,11 +95,12 @@ def has_company(connection: Connection) -> bool:
     return connection.dialect.name != "sqlite"
 
 
-async def open_database(url: str) -> Database:
+async def open_database(url: str, *, admit: Admit | None = None) -> Database:
     """Open the database at a URL and bring its schema up to date.
 
     Args:
         url: ``sqlite:///<path>``, or ``postgresql://<user>:<password>@<host>:<port>/<database>``.
+        admit: may refuse the database before its schema is changed.
 
     Raises:
         StoreError: the URL is wrong, another operator has locked the file, or a newer operator wrote it.
@@ -107,7 +108,7 @@ async def open_database(url: str) -> Database:
     """
     scheme, _, rest = url.partition("://")
     if scheme in _POSTGRESQL:
-        return await PostgresDatabase.open(f"postgresql://{rest}")
+        return await PostgresDatabase.open(f"postgresql://{rest}", admit=admit)
     try:
         parsed = make_url(url)
     except (ArgumentError, ValueError):
@@ -115,7 +116,7 @@ async def open_database(url: str) -> Database:
     if parsed.drivername != "sqlite":
         raise StoreError(f"no store for a {parsed.drivername} database; expected {_EXPECTED}")
     path, busy_timeout = _sqlite_settings(parsed)
-    return await asyncio.to_thread(SqliteDatabase.open, path, busy_timeout=busy_timeout)
+    return await asyncio.to_thread(SqliteDatabase.open, path, busy_timeout=busy_timeout, admit=admit)
 
 
 def _sqlite_settings(url: URL) -> tuple[Path, float]:
@@ -151,7 +152,7 @@ class SqliteDatabase:
         return self._writer.connect()
 
     @classmethod
-    def open(cls, path: Path, *, busy_timeout: float) -> Self:
+    def open(cls, path: Path, *, busy_timeout: float, admit: Admit | None = None) -> Self:
         """Lock the file, open it and bring its schema up to date; this call blocks.
 
         Raises:
@@ -161,7 +162,7 @@ class SqliteDatabase:
         lock = _locked(path)
         database = cls(path, lock, busy_timeout=busy_timeout)
         try:
-            database._transact(upgrade)
+            database._transact(lambda connection: upgrade(connection, admit))
         except Exception as error:
             database._let_go()
             if isinstance(error, SQLAlchemyError | sqlite3.Error):

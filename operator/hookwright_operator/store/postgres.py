@@ -18,7 +18,7 @@ from sqlalchemy.pool import NullPool
 
 from hookwright_operator.errors import StoreError
 from hookwright_operator.store.faults import OutcomeUnknown, cause, sqlstate, translated
-from hookwright_operator.store.migrations import upgrade
+from hookwright_operator.store.migrations import Admit, upgrade
 from hookwright_operator.store.notices import REPORTS, Notices
 
 T = TypeVar("T")
@@ -77,18 +77,19 @@ class PostgresDatabase:
         self._notices = Notices(lambda: _connect(url, _LIMITS))
 
     @classmethod
-    async def open(cls, url: str) -> Self:
+    async def open(cls, url: str, *, admit: Admit | None = None) -> Self:
         """Connect, and bring the schema up to date; wait if another replica is migrating it.
 
         Args:
             url: ``postgresql://…``, in the form that libpq takes.
+            admit: may refuse the database before its schema is changed.
 
         Raises:
             StoreError: the URL is wrong, or a newer operator has changed the schema so that this one cannot use it.
             StoreUnavailable: the server cannot be used right now.
         """
         try:
-            await _migrate(url)
+            await _migrate(url, admit)
         except (SQLAlchemyError, OSError, asyncpg.PostgresError, asyncpg.InterfaceError, ValueError) as error:
             raise _not_opened(url, error) from None
         return cls(url)
@@ -171,7 +172,7 @@ def _may_pass(error: Exception) -> bool:
     return error.connection_invalidated or stale or sqlstate(error) in (*_BROKEN_OFF, _READ_ONLY)
 
 
-async def _migrate(url: str) -> None:
+async def _migrate(url: str, admit: Admit | None) -> None:
     # Creating an index on a big table can take long, so there is no timeout.
     engine = create_async_engine(
         "postgresql+asyncpg://", async_creator=lambda: _connect(url, {}, command_timeout=None), poolclass=NullPool
@@ -179,7 +180,7 @@ async def _migrate(url: str) -> None:
     try:
         async with engine.begin() as connection:
             await connection.execute(select(func.pg_advisory_xact_lock(MIGRATING)))
-            await connection.run_sync(upgrade)
+            await connection.run_sync(upgrade, admit)
     finally:
         await engine.dispose()
 

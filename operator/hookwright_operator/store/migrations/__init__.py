@@ -1,5 +1,6 @@
 """Schema migrations: Alembic brings a database's schema up to date when it is opened."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 from sqlalchemy import Connection, inspect, text
@@ -9,16 +10,25 @@ from hookwright_operator.errors import StoreError
 HEAD = "0008"
 """The newest revision in ``versions/``."""
 
+Admit = Callable[[Connection], None]
+"""Raises a StoreError if this process may not use the database; it is called before the schema is changed."""
 
-def upgrade(connection: Connection) -> None:
+
+def upgrade(connection: Connection, admit: Admit | None = None) -> None:
     """Bring the schema up to date, inside the current transaction of the connection.
 
     A schema that a newer operator has changed does not change if it is compatible with this operator. So old and new
     replicas can start side by side.
 
+    Args:
+        connection: of the database.
+        admit: may refuse the database, whose schema then stays as it is.
+
     Raises:
         StoreError: this operator does not know the schema's revision, and the schema is not compatible with it.
     """
+    if admit is not None:
+        admit(connection)
     if _revision(connection) == HEAD or _serves(connection):
         return
     # Imported only if there is a migration to run, because the import takes half of the start time.
@@ -30,7 +40,7 @@ def upgrade(connection: Connection) -> None:
     config.set_main_option("script_location", str(Path(__file__).parent).replace("%", "%%"))
     config.attributes["connection"] = connection
     try:
-        command.upgrade(config, "head")
+        command.upgrade(config, HEAD)
     except CommandError as error:
         raise StoreError(
             f"the database's schema is of revision {_revision(connection)}, which this operator does not know;"
