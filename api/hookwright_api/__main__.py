@@ -15,7 +15,7 @@ from hookwright_api.intake import OPERATOR_CONNECTIONS
 from hookwright_api.logs import set_up
 from hookwright_api.settings import Settings, load
 from hookwright_runtime.connections import ConnectionBounds
-from hookwright_runtime.descriptors import connections_that_fit, raise_descriptor_limit
+from hookwright_runtime.descriptors import TooFewDescriptorsError, connections_that_fit, raise_descriptor_limit
 from hookwright_runtime.refusals import answer_refusal
 from hookwright_runtime.server import HEALTH_BOUNDS, Server
 
@@ -27,18 +27,26 @@ _OTHER_DESCRIPTORS: Final = 320
 
 
 def _bounds(settings: Settings) -> ConnectionBounds:
-    """Return the limits of connections to /v1, which are below the limit of descriptors."""
+    """Return the limits of connections to /v1, which are below the limit of descriptors.
+
+    Raises:
+        TooFewDescriptorsError: the system allows too few open files.
+    """
+    # Each request in progress may use a connection to the counters' server.
+    each = 1 if settings.rate_limit_url.startswith("memory:") else 2
     beside = OPERATOR_CONNECTIONS + _OTHER_DESCRIPTORS
-    total = connections_that_fit(settings.api_connections, beside=beside)
-    if not settings.rate_limit_url.startswith("memory:"):
-        # Each request in progress may use a connection to the counters' server.
-        total = connections_that_fit(settings.api_connections, beside=beside + total // 2)
+    total = connections_that_fit(settings.api_connections, beside=beside, each=each)
     per_address = min(settings.api_connections_per_address, total // 2)
     return ConnectionBounds(total, per_address, settings.trusted_proxies)
 
 
-async def serve(settings: Settings) -> None:
-    """Serve until SIGTERM or SIGINT; then become not ready, finish requests in progress, and return."""
+async def serve(settings: Settings, bounds: ConnectionBounds) -> None:
+    """Serve until SIGTERM or SIGINT; then become not ready, finish requests in progress, and return.
+
+    Args:
+        settings: of the API.
+        bounds: of the connections to /v1.
+    """
     app = create_app(settings)
     ended = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -56,7 +64,7 @@ async def serve(settings: Settings) -> None:
             app,
             host=settings.api_host,
             port=settings.api_port,
-            bounds=_bounds(settings),
+            bounds=bounds,
             # A refusal counts for the limit per address and has its headers, like every answer.
             refuse=Front(answer_refusal, limiter=lambda: app.state.services.limiter, trusted=settings.trusted_proxies),
             grace=settings.api_shutdown_grace,
@@ -76,14 +84,15 @@ def main() -> int:
     """Run the process and return its exit code."""
     try:
         settings = load()
-    except SettingsError as error:
+        raise_descriptor_limit()
+        bounds = _bounds(settings)
+    except (SettingsError, TooFewDescriptorsError) as error:
         sys.stderr.write(f"hookwright-api: {error}\n")
         return 2
     set_up(settings)
-    raise_descriptor_limit()
     try:
         with asyncio.Runner(loop_factory=_loop_factory) as runner:
-            runner.run(serve(settings))
+            runner.run(serve(settings, bounds))
     except (HookwrightApiError, OSError) as error:
         log.error("cannot serve", error=str(error))  # noqa: TRY400 - the message is complete
         return 1

@@ -76,7 +76,7 @@ def main() -> int:
     """Run the operator; return the process's exit code."""
     try:
         chosen = settings.load()
-        available = descriptors.budget(raise_descriptor_limit())
+        available = descriptors.budget(raise_descriptor_limit(), namespaces=len(chosen.watch_namespaces))
         declared = "max_in_flight" in chosen.model_fields_set
         fitting = descriptors.fit(chosen.max_in_flight, available, declared=declared)
     except HookwrightError as error:
@@ -90,6 +90,11 @@ def main() -> int:
             default=chosen.max_in_flight, used=fitting, open_files=available.limit,
         )  # fmt: skip
         chosen = chosen.model_copy(update={"max_in_flight": fitting})
+    if available.reduced:
+        log.warning(
+            "name look-ups and tests of endpoints reduced, limit of open files is small",
+            lookups=available.lookups, tests=available.tests, open_files=available.limit,
+        )  # fmt: skip
     try:
         uvloop.run(run(chosen))
     except HookwrightError as error:

@@ -22,6 +22,7 @@ from hookwright_operator.delivery.seams import Bounds
 from hookwright_operator.delivery.sender import Sender
 from hookwright_operator.delivery.setbacks import Setbacks
 from hookwright_operator.delivery.shards import Ownership
+from hookwright_operator.descriptors import Budget
 from hookwright_operator.duties import Duties, Lead
 from hookwright_operator.errors import KubeError
 from hookwright_operator.fan_out_writer import FanOutWriter
@@ -48,6 +49,7 @@ from hookwright_operator.supervise import Supervisor
 from hookwright_operator.tracing import Traces
 from hookwright_operator.watching import until_served, watch_cluster
 from hookwright_runtime.connections import ConnectionBounds
+from hookwright_runtime.endpoint_tests import EndpointTests
 from hookwright_runtime.server import HEALTH_BOUNDS, Server
 
 log = structlog.get_logger(__name__)
@@ -78,7 +80,8 @@ class Operator:
         self._loops = Supervisor()
         self._registry = Registry()
         self._traces = Traces.start(settings.traces) if settings.traces else None
-        self._sender = _sender(settings, self._traces)
+        self._budget = descriptors.budget(namespaces=len(settings.watch_namespaces))
+        self._sender = _sender(settings, self._traces, self._budget)
         self._store_pulse = StorePulse(store.ping)
         self._health = HealthPublisher(
             store,
@@ -195,9 +198,10 @@ class Operator:
                 tester=EndpointTester(self._sender, time.time),
                 ready=self._unready,
                 traces=self._traces,
+                tests=EndpointTests(self._budget.tests),
             )
         )
-        total = descriptors.intake_connections(settings.intake_connections, descriptors.budget())
+        total = descriptors.intake_connections(settings.intake_connections, self._budget)
         bounds = ConnectionBounds(total, per_address=min(settings.intake_connections_per_address, total // 2))
         self._servers.append(
             await Server.start(intake, host=settings.intake_host, port=settings.intake_port, bounds=bounds)
@@ -338,7 +342,7 @@ class Operator:
         self._queue.add(Key("WebhookEndpoint", endpoint.namespace, endpoint.name))
 
 
-def _sender(settings: Settings, traces: Traces | None) -> Sender:
+def _sender(settings: Settings, traces: Traces | None, available: Budget) -> Sender:
     return Sender(
         Guard(
             allowed=settings.allowed_networks,
@@ -350,7 +354,8 @@ def _sender(settings: Settings, traces: Traces | None) -> Sender:
         allow_http=settings.allow_http,
         traces=traces,
         traces_to_receivers=settings.traces_to_receivers,
-        idle=descriptors.idle_connections(settings.max_in_flight, descriptors.budget()),
+        idle=descriptors.idle_connections(settings.max_in_flight, available),
+        lookups=available.lookups,
     )
 
 

@@ -4,9 +4,13 @@ import resource
 from typing import Final
 
 LEAST_CONNECTIONS: Final = 64
-"""A listener accepts that many connections, however low the limit is."""
+"""A listener accepts at least that many connections; a process whose limit is too low for them must not start."""
 _LARGEST: Final = 1_048_576
 """The limit is raised to this value at most: some systems allow 2**30, and tables grow with the limit."""
+
+
+class TooFewDescriptorsError(Exception):
+    """The system allows this process too few open files; the message names the limit and the least one."""
 
 
 def raise_descriptor_limit() -> int:
@@ -27,11 +31,23 @@ def descriptor_limit() -> int:
     return _LARGEST if soft == resource.RLIM_INFINITY else soft
 
 
-def connections_that_fit(wanted: int, *, beside: int) -> int:
+def connections_that_fit(wanted: int, *, beside: int, each: int = 1) -> int:
     """Return how many connections a listener may have: ``wanted``, or fewer if the descriptors do not suffice.
 
     Args:
-        wanted: the bound that the settings give.
+        wanted: the bound that the settings give, at least `LEAST_CONNECTIONS`.
         beside: descriptors that everything else in the process may need.
+        each: descriptors that a connection may need, its own one included.
+
+    Raises:
+        TooFewDescriptorsError: not even `LEAST_CONNECTIONS` fit.
     """
-    return max(LEAST_CONNECTIONS, min(wanted, descriptor_limit() - beside))
+    limit = descriptor_limit()
+    fitting = (limit - beside) // each
+    if fitting < LEAST_CONNECTIONS:
+        needed = beside + LEAST_CONNECTIONS * each
+        raise TooFewDescriptorsError(
+            f"the system allows this process {limit} open files; it needs at least {needed}: "
+            "raise the limit of open files (ulimit -n)"
+        )
+    return min(wanted, fitting)

@@ -16,11 +16,15 @@ class TooManyTestsError(Exception):
 
 
 class EndpointTests:
-    """The tests that are under way."""
+    """The tests that are under way.
 
-    def __init__(self) -> None:
-        self._of_endpoint = Quotas(total=TESTS_AT_ONCE, each=TESTS_OF_ENDPOINT)
-        self._of_namespace = Quotas(total=TESTS_AT_ONCE, each=TESTS_OF_NAMESPACE)
+    Args:
+        total: tests at once, of which a namespace may have a quarter.
+    """
+
+    def __init__(self, total: int = TESTS_AT_ONCE) -> None:
+        self._of_endpoint = Quotas(total=total, each=TESTS_OF_ENDPOINT)
+        self._of_namespace = Quotas(total=total, each=total * TESTS_OF_NAMESPACE // TESTS_AT_ONCE)
 
     @contextmanager
     def one(self, namespace: str, endpoint: str) -> Iterator[None]:
@@ -47,9 +51,9 @@ class EndpointTests:
             self._of_namespace.release(namespace)
             raise _too_many(f'webhook endpoint "{endpoint}" has {TESTS_OF_ENDPOINT} tests under way')
         if full is Full.HOLDER:
-            raise _too_many(f'namespace "{namespace}" has {TESTS_OF_NAMESPACE} tests of endpoints under way')
+            raise _too_many(f'namespace "{namespace}" has {self._of_namespace.each} tests of endpoints under way')
         if full is Full.TOTAL:
-            raise _too_many(f"{TESTS_AT_ONCE} tests of endpoints are under way")
+            raise _too_many(f"{self._of_namespace.total} tests of endpoints are under way")
 
 
 def _too_many(fact: str) -> TooManyTestsError:

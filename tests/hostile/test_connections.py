@@ -41,7 +41,7 @@ SLOW = b"POST /v1/auth/login HTTP/1.1\r\nHost: x\r\nContent-Type: application/js
 def site(control_plane: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
     """Yield an operator and an API that may have 1,024 descriptors each."""
     folder = tmp_path_factory.mktemp("connections")
-    few = {"HOOKWRIGHT_MAX_IN_FLIGHT": "128"}
+    few = {"HOOKWRIGHT_MAX_IN_FLIGHT": "80"}
     lifted = {"HOOKWRIGHT_RATE_LIMIT_IP": "0"}
     with installation(control_plane, folder, operator=few, api=lifted, descriptors=DESCRIPTORS) as running:
         yield running

@@ -3,7 +3,7 @@
 import asyncio
 import socket
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import ExitStack, asynccontextmanager, suppress
 from typing import Any
 from uuid import uuid4
 
@@ -132,6 +132,17 @@ def test_a_place_is_free_again_after_a_test() -> None:
                 pass
             with suppress(ZeroDivisionError), tests.one("acme", "others"):
                 raise ZeroDivisionError
+
+
+def test_a_smaller_total_leaves_a_quarter_to_a_namespace() -> None:
+    """With few descriptors, four of 16 tests belong to a namespace, and the refusals name these bounds."""
+    tests = EndpointTests(16)
+    with ExitStack() as held:
+        for number in range(16):
+            held.enter_context(tests.one(f"n{number // 4}", f"e{number}"))
+        for namespace, words in (("n0", '"n0" has 4 tests'), ("n5", "16 tests")):
+            with pytest.raises(TooManyTestsError, match=words), tests.one(namespace, "e99"):
+                pass
 
 
 def test_the_bounds_of_tests() -> None:

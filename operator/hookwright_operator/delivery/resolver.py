@@ -20,7 +20,7 @@ Lookup = Callable[[str, int], Sequence[str]]
 """Name and port to addresses as text, blocking; raises OSError (``socket.gaierror``) if there are none."""
 
 PLACES: Final = 256
-"""Look-ups at once; each blocks a thread, which takes about 30 KiB and one file descriptor."""
+"""Look-ups at once, unless descriptors are few; each blocks a thread, which takes about 30 KiB and one descriptor."""
 PER_NAMESPACE: Final = 24
 LONGEST_WAIT: Final = 1.0
 """Seconds that an attempt waits for a place."""
@@ -29,6 +29,8 @@ _PATIENCE: Final = 1.0
 """Seconds to wait for a look-up if an old answer could be used."""
 _PER_FAMILY: Final = 2
 """Addresses of each family that one attempt tries. Each may take a descriptor until the attempt ends."""
+SOCKETS: Final = 2 * _PER_FAMILY
+"""Sockets that one attempt may have at once, because it tries the next address beside one that does not answer."""
 
 
 @dataclass(slots=True)
@@ -57,13 +59,14 @@ class GuardedResolver:
     Args:
         guard: checks every address at each use.
         lookup: the look-up itself, called in a thread.
+        places: look-ups at once.
     """
 
-    def __init__(self, guard: Guard, lookup: Lookup) -> None:
+    def __init__(self, guard: Guard, lookup: Lookup, places: int = PLACES) -> None:
         self._guard = guard
         self._lookup = lookup
-        self._threads = ThreadPoolExecutor(PLACES, thread_name_prefix="lookup")
-        self._turns: LookupTurns[_Pending] = LookupTurns(PLACES, PER_NAMESPACE, _WAITING_PER_NAMESPACE)
+        self._threads = ThreadPoolExecutor(places, thread_name_prefix="lookup")
+        self._turns: LookupTurns[_Pending] = LookupTurns(places, PER_NAMESPACE, _WAITING_PER_NAMESPACE)
         self._names = NameCache()
         self._pending: dict[tuple[str, str], _Pending] = {}
         self._loop = asyncio.get_running_loop()

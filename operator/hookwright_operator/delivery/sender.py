@@ -34,7 +34,7 @@ from hookwright_operator.delivery.guard import Guard, is_literal
 from hookwright_operator.delivery.http1 import Exchange
 from hookwright_operator.delivery.idle import Origin
 from hookwright_operator.delivery.outcome import Outcome
-from hookwright_operator.delivery.resolver import GuardedResolver, Lookup, system_lookup
+from hookwright_operator.delivery.resolver import PLACES, GuardedResolver, Lookup, system_lookup
 from hookwright_operator.delivery.signing import signature_headers
 from hookwright_operator.registry import Endpoint
 from hookwright_operator.store.model import Claimed
@@ -68,6 +68,7 @@ class Sender:
         traces: creates a span for each attempt whose event is traced; None creates no spans.
         traces_to_receivers: whether such an attempt sends its ``traceparent`` to the receiver.
         idle: connections without a request that are kept for the next attempt, of all receivers.
+        lookups: name look-ups at once.
     """
 
     def __init__(
@@ -82,6 +83,7 @@ class Sender:
         traces: Traces | None = None,
         traces_to_receivers: bool = False,
         idle: int = 1024,
+        lookups: int = PLACES,
     ) -> None:
         self._guard = guard
         self._user_agent = user_agent
@@ -91,7 +93,7 @@ class Sender:
         self._response_limit = response_limit
         self._traces = traces
         self._traces_to_receivers = traces_to_receivers
-        self._most_idle = idle
+        self._most_idle, self._lookups = idle, lookups
         self._target = lru_cache(maxsize=_PREPARED)(self._prepare)
         self._client: Client | None = None
         self._resolver: GuardedResolver | None = None
@@ -107,7 +109,7 @@ class Sender:
 
     async def start(self) -> None:
         """Create the client; call it in the event loop that will send."""
-        self._resolver = GuardedResolver(self._guard, self._lookup)
+        self._resolver = GuardedResolver(self._guard, self._lookup, self._lookups)
         self._client = Client(self._guard, self._resolver, self._tls or _default_tls(), self._most_idle)
 
     async def close(self) -> None:

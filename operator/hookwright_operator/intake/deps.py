@@ -1,7 +1,7 @@
 """Pure: the parts of the operator that the intake uses, as protocols."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 from hookwright_operator.intake.auth import Auth
@@ -9,6 +9,7 @@ from hookwright_operator.intake.parsing import IncomingEvent
 from hookwright_operator.registry import Endpoint, Registry
 from hookwright_operator.store.model import DeliveryRecord, Recovery, State
 from hookwright_operator.tracing import Traces
+from hookwright_runtime.endpoint_tests import EndpointTests
 
 
 class AcceptResult(NamedTuple):
@@ -114,6 +115,7 @@ class Deps:
     Attributes:
         ready: returns None if requests can be served, else the reason.
         traces: creates a span for each request with events; None: no spans.
+        tests: the tests of endpoints that are in progress.
     """
 
     registry: Registry
@@ -124,3 +126,4 @@ class Deps:
     tester: Tester
     ready: Callable[[], str | None]
     traces: Traces | None = None
+    tests: EndpointTests = field(default_factory=EndpointTests)

@@ -8,7 +8,7 @@ from hookwright_operator.intake.auth import Access, permit
 from hookwright_operator.intake.deps import Deps
 from hookwright_operator.intake.problems import not_found, too_many, unavailable
 from hookwright_operator.registry import Endpoint, Registry
-from hookwright_runtime.endpoint_tests import EndpointTests, TooManyTestsError
+from hookwright_runtime.endpoint_tests import TooManyTestsError
 
 
 def endpoint_of(registry: Registry, request: Request) -> Endpoint:
@@ -34,7 +34,6 @@ class Endpoints:
 
     def __init__(self, deps: Deps) -> None:
         self._deps = deps
-        self._tests = EndpointTests()
 
     async def test(self, request: Request) -> JSONResponse:
         """Send one synthetic event now and return its outcome: ``{success, statusCode, error?}``.
@@ -46,7 +45,7 @@ class Endpoints:
         await permit(self._deps.auth, request.headers, access, client_of(request.scope))
         endpoint = self._with_secret(request)
         try:
-            with self._tests.one(endpoint.namespace, endpoint.name):
+            with self._deps.tests.one(endpoint.namespace, endpoint.name):
                 outcome = await self._deps.tester.test(endpoint)
         except TooManyTestsError as error:
             raise too_many(str(error)) from None
