@@ -236,7 +236,7 @@ async def test_a_database_that_operators_use_is_not_handed_over(url: str) -> Non
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        pytest.param(("--from", "nonsense", "--to", str(SECOND)), "no installation", id="malformed"),
+        pytest.param(("--from", "nonsense", "--to", str(SECOND)), "is not an installation", id="malformed"),
         pytest.param(("--from", str(SECOND), "--to", "a/b"), f"belongs to {FIRST}", id="another owner"),
     ],
 )
