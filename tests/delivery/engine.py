@@ -1,6 +1,7 @@
 """Delivery without Kubernetes: real store, sender and loops, connected as in the operator."""
 
 import asyncio
+import random
 import sqlite3
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -60,6 +61,7 @@ class Plan:
         heartbeats: whether the claim lease is renewed.
         sweep: seconds between two checks of the whole store.
         beat: seconds between two heartbeats; None is a sixth of the claim lease.
+        jitter: random part of the longest pause after a timeout.
     """
 
     schedule: str = "100ms,100ms,100ms"
@@ -71,6 +73,7 @@ class Plan:
     heartbeats: bool = True
     sweep: float = 10.0
     beat: float | None = None
+    jitter: Callable[[], float] = random.random
 
 
 @dataclass(slots=True)
@@ -138,6 +141,7 @@ class Engine:
             clock_ms=plan.clock_ms,
             observer=watcher,
             sweep=plan.sweep,
+            jitter=plan.jitter,
         )
         registry.listen(dispatcher)
         store.listen(dispatcher.waiting)

@@ -122,6 +122,25 @@ async def test_a_failed_attempt_is_repeated_by_the_schedule_and_every_attempt_re
     assert {received.id for received in receiver.received} == {record.event_id}
 
 
+async def test_an_endpoint_that_times_out_pauses_longer_after_each_timeout(start: Start, receiver: Receiver) -> None:
+    """The pause is a random part of a limit that doubles, here the whole limit; the first success ends the series."""
+    engine = await start(Plan(schedule="1ms,1ms,1ms,1ms", jitter=lambda: 1.0))
+    receiver.answer = lambda received: 200 if received.attempt == 5 else Busy()(received)
+    engine.registry.put(subscriber("orders", receiver.url, timeout=0.5, max_in_flight=1))
+    await engine.post()
+    await engine.ended("orders", 1)
+    [record] = await engine.log("orders")
+    assert record.state is State.DELIVERED
+    pauses_ms = [
+        later.started_ms - earlier.started_ms - earlier.duration_ms for earlier, later in pairwise(record.attempts)
+    ]
+    rounding_ms = 10
+    assert [pause > limit - rounding_ms for pause, limit in zip(pauses_ms, (250, 500, 1000, 2000), strict=True)] == [
+        True
+    ] * 4, pauses_ms
+    assert engine.dispatcher._lanes["orders"].limited_to is None
+
+
 async def test_a_sooner_retry_is_not_held_up_by_a_later_one(start: Start, receiver: Receiver) -> None:
     """The timer fires at the earliest due time of all endpoints."""
     engine = await start(Plan(schedule="100ms,1h"))

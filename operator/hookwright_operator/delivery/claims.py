@@ -3,11 +3,11 @@
 import asyncio
 from collections import Counter
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
 from typing import Final, Protocol
 
 import structlog
 
+from hookwright_operator.delivery.body_memory import BodyMemory
 from hookwright_operator.delivery.lanes import Lane
 from hookwright_operator.delivery.scheduler import Turns
 from hookwright_operator.delivery.seams import Store
@@ -23,12 +23,6 @@ _FIRST_BACKOFF: Final = 0.1
 
 class Feeds(Protocol):
     """Owner of the endpoint queues."""
-
-    def claim_room(self) -> AbstractContextManager[int]:
-        """Reserve bytes for the bodies of one claim."""
-
-    def affordable(self, lane: Lane) -> int:
-        """Return how many deliveries a lane may claim now."""
 
     def take_in(self, claimed: Sequence[Claimed], *, lapses: int) -> None:
         """Put claimed deliveries into their queues; ``lapses`` counts the claim lease expiries before the claim."""
@@ -49,11 +43,12 @@ class Claims:
 
     Args:
         store: where to claim.
+        memory: bounds the bytes of claimed bodies.
         feeds: has the queues that get the claimed deliveries.
     """
 
-    def __init__(self, store: Store, feeds: Feeds) -> None:
-        self._store, self._feeds = store, feeds
+    def __init__(self, store: Store, memory: BodyMemory, feeds: Feeds) -> None:
+        self._store, self._memory, self._feeds = store, memory, feeds
         self._hungry = Turns()
         self._wake = asyncio.Event()
 
@@ -72,8 +67,8 @@ class Claims:
         lanes = self._hungry.take(_LANES_PER_CLAIM)
         if not self._hungry:
             self._wake.clear()
-        with self._feeds.claim_room() as room:
-            wants = [(lane, self._feeds.affordable(lane), lane.backlog_seen) for lane in lanes]
+        with self._memory.claim_room() as room:
+            wants = [(lane, self._memory.affordable(lane), lane.backlog_seen) for lane in lanes]
             wants = [(lane, want, seen) for lane, want, seen in wants if want]
             if wants:
                 await self._claim_for(wants, room)

@@ -13,7 +13,7 @@ from hookwright_operator.store.model import Claimed
 
 _FIRST_PAUSE: Final = 0.25
 _LONGEST_PAUSE: Final = 5.0
-"""Seconds between attempts of one endpoint while this process lacks a resource for them."""
+"""Seconds between attempts of one endpoint while this process lacks a resource for them, or while they time out."""
 LIMIT_WHILE_TIMING_OUT: Final = 2
 """Attempts at once to an endpoint, from an attempt that timed out until one succeeds."""
 
@@ -32,7 +32,8 @@ class Lane:
         backlog_seen: rises with every delivery that is added to the store only. So a claim made before it does not
             conclude that nothing is left.
         claiming: whether a claim for this queue is under way.
-        timing_out: whether an attempt timed out and none has succeeded since.
+        timeouts: how often attempts timed out since one succeeded.
+        timeout_pause_until: in seconds of the event loop's clock; before then no attempt begins after a timeout.
         paced_until: in seconds of the event loop's clock; before then the endpoint's rate limit lets no attempt begin.
         postponed: how often in a row attempts could not be made because of a fault of this process.
         postponed_until: in seconds of the event loop's clock; before then no attempt begins after such a fault.
@@ -54,7 +55,8 @@ class Lane:
     backlog: bool = False
     backlog_seen: int = 0
     claiming: bool = False
-    timing_out: bool = False
+    timeouts: int = 0
+    timeout_pause_until: float = 0.0
     paced_until: float = 0.0
     postponed: int = 0
     postponed_until: float = 0.0
@@ -78,12 +80,12 @@ class Lane:
         An endpoint that hangs uses each place for its whole timeout, so it gets few places.
         """
         declared = self.endpoint.max_in_flight
-        return min(declared, LIMIT_WHILE_TIMING_OUT) if self.timing_out else declared
+        return min(declared, LIMIT_WHILE_TIMING_OUT) if self.timeouts else declared
 
     @property
     def limited_to(self) -> int | None:
         """Return `limit` if timeouts have lowered it, None otherwise."""
-        return self.limit if self.timing_out else None
+        return self.limit if self.timeouts else None
 
     @property
     def can_start(self) -> bool:
@@ -101,12 +103,14 @@ class Lane:
         )
 
     def pause(self, now: float) -> float:
-        """Return for how many seconds no attempt may begin, because of the rate limit or a fault of this process.
+        """Return for how many seconds no attempt may begin.
+
+        The reasons are the rate limit, a fault of this process, and a timeout.
 
         Args:
             now: in seconds of the event loop's clock.
         """
-        return max(0.0, self.paced_until - now, self.postponed_until - now)
+        return max(0.0, self.paced_until - now, self.postponed_until - now, self.timeout_pause_until - now)
 
     def postpone(self, delivery: Claimed, now: float) -> None:
         """Put a delivery back whose attempt this process could not make; the pause grows after each such fault.
@@ -115,7 +119,7 @@ class Lane:
         """
         self.ready.appendleft(delivery)
         if now >= self.postponed_until:
-            self.postponed_until = now + min(_LONGEST_PAUSE, _FIRST_PAUSE * 2 ** min(self.postponed, 10))
+            self.postponed_until = now + _pause_after(self.postponed)
             self.postponed += 1
 
     def started(self, now: float) -> None:
@@ -123,12 +127,24 @@ class Lane:
         if self.endpoint.per_minute:
             self.paced_until = max(self.paced_until, now) + 60 / self.endpoint.per_minute
 
-    def ended(self, *, delivered: bool, timed_out: bool) -> None:
-        """Record how an attempt ended; a failure that is no timeout changes nothing."""
-        if timed_out:
-            self.timing_out = True
-        elif delivered:
-            self.timing_out = False
+    def ended(self, *, delivered: bool, timed_out: bool, now: float, jitter: float) -> None:
+        """Record how an attempt ended; a failure that is no timeout changes nothing.
+
+        After a timeout the endpoint pauses for a random time, whose limit grows with each further timeout. So the
+        attempts of many endpoints that hang for equally long do not all end and start again at the same moment.
+        Attempts that time out together count as one timeout.
+
+        Args:
+            delivered: whether it succeeded.
+            timed_out: whether it failed because its time was up.
+            now: in seconds of the event loop's clock.
+            jitter: random, from 0 to 1: the part of the longest possible pause.
+        """
+        if delivered:
+            self.timeouts = 0
+        elif timed_out and (not self.timeouts or now >= self.timeout_pause_until):
+            self.timeout_pause_until = now + jitter * _pause_after(self.timeouts)
+            self.timeouts += 1
 
     def change(self, endpoint: Endpoint) -> None:
         """Use a new snapshot of the endpoint from now on."""
@@ -172,3 +188,8 @@ class Lane:
         """Note that a delivery of this queue is only in the store."""
         self.backlog = True
         self.backlog_seen += 1
+
+
+def _pause_after(number: int) -> float:
+    """Return the longest pause in seconds after so many earlier faults or timeouts in a row."""
+    return min(_LONGEST_PAUSE, _FIRST_PAUSE * 2.0 ** min(number, 10))

@@ -6,13 +6,15 @@ lease expires.
 """
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+import random
+from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import suppress
 from typing import Final
 
 import structlog
 
 from hookwright_operator import metrics
+from hookwright_operator.delivery.body_memory import BodyMemory
 from hookwright_operator.delivery.claim_releaser import ClaimReleaser
 from hookwright_operator.delivery.claims import Claims
 from hookwright_operator.delivery.dues import Dues
@@ -21,8 +23,8 @@ from hookwright_operator.delivery.lanes import Lane
 from hookwright_operator.delivery.own_faults import OwnFaults
 from hookwright_operator.delivery.results import Result, Results
 from hookwright_operator.delivery.schedule import RetrySchedule
-from hookwright_operator.delivery.scheduler import Scheduler, Shares
-from hookwright_operator.delivery.seams import CLAIMS_IN_MEMORY, Bounds, Observer, Sends, Store
+from hookwright_operator.delivery.scheduler import Scheduler
+from hookwright_operator.delivery.seams import Bounds, Observer, Sends, Store
 from hookwright_operator.delivery.tasks import Runners, Tasks
 from hookwright_operator.delivery.verdict import judge
 from hookwright_operator.errors import StoreError
@@ -45,6 +47,7 @@ class Dispatcher:
         sweep: seconds between two searches for deliveries without a notification, such as those whose replica died.
         shared: whether other replicas deliver too. Then attempts begin only for the shards that `own` names, and none
             begins after the claim lease expired.
+        jitter: returns a random number from 0 to 1; it spreads the attempts of endpoints that time out.
 
     Attributes:
         ground: the shards of this replica.
@@ -62,14 +65,16 @@ class Dispatcher:
         observer: Observer,
         sweep: float = 15.0,
         shared: bool = False,
+        jitter: Callable[[], float] = random.random,
     ) -> None:
         self._store, self._sender, self._schedule, self._bounds = store, sender, schedule, bounds
         self._clock_ms, self._observer, self._sweep = clock_ms, observer, sweep
+        self._jitter = jitter
         self._lanes: dict[str, Lane] = {}
         self._leaving: dict[str, Lane] = {}
-        self._scheduler, self._memory = Scheduler(bounds.in_flight), Shares(bounds.memory)
+        self._scheduler, self._memory = Scheduler(bounds.in_flight), BodyMemory(bounds)
         self._waiting: dict[str, int] = {}
-        self._claims = Claims(store, self)
+        self._claims = Claims(store, self._memory, self)
         self._paced: set[Lane] = set()
         self._dues = Dues(self._lanes, clock_ms, self._fill)
         self.ground = Ground(shared=shared)
@@ -242,20 +247,6 @@ class Dispatcher:
 
     # ---- claiming
 
-    @contextmanager
-    def claim_room(self) -> Iterator[int]:
-        """Reserve bytes for one claim, even beyond the limit, so that a tenant above its share stops no other one."""
-        room = self._bounds.memory // CLAIMS_IN_MEMORY
-        with self._memory.set_aside(room):
-            yield room
-
-    def affordable(self, lane: Lane) -> int:
-        """Return how many deliveries a queue may claim; without memory only one, and only if the queue has no other."""
-        want = lane.wants(self._bounds.window)
-        if not want or self._memory.left_or_guaranteed(lane.endpoint.namespace) > 0:
-            return want
-        return int(lane.held == lane.reserved)
-
     def take_in(self, claimed: Sequence[Claimed], *, lapses: int) -> None:
         """Put claimed deliveries into their queues; ``lapses`` counts the claim lease expiries before the claim."""
         strays: list[Claimed] = []
@@ -353,7 +344,12 @@ class Dispatcher:
             self._postpone(lane, delivery, outcome.own_fault, keep=lapses == self.lapses)
         else:
             lane.postponed = 0
-            lane.ended(delivered=outcome.delivered, timed_out=outcome.timed_out)
+            lane.ended(
+                delivered=outcome.delivered,
+                timed_out=outcome.timed_out,
+                now=asyncio.get_running_loop().time(),
+                jitter=self._jitter(),
+            )
             if delivery.attempts == 0:
                 seconds = (outcome.started_ms + outcome.duration_ms - delivery.accepted_ms) / 1000
                 metrics.LATENCY.observe(seconds, exemplar_of(delivery.trace) if delivery.trace else None)

@@ -1,7 +1,9 @@
 """Conditions of an endpoint queue for starting attempts, accepting deliveries and claiming."""
 
+from collections import Counter
 from dataclasses import replace
 from itertools import pairwise
+from random import Random
 
 import pytest
 from hypothesis import given
@@ -168,6 +170,45 @@ def test_without_a_limit_nothing_pauses() -> None:
     assert some.pause(5.0) == 60
     some.change(replace(ENDPOINT, per_minute=2))
     assert some.pause(5.0) == 0
+
+
+def test_the_pause_after_a_timeout_doubles_up_to_five_seconds_until_an_attempt_succeeds() -> None:
+    """Attempts that time out together count once, and other failures change nothing."""
+    some, now, pauses = lane(), 100.0, []
+    for _ in range(7):
+        some.ended(delivered=False, timed_out=True, now=now, jitter=1.0)
+        some.ended(delivered=False, timed_out=True, now=now + 0.1, jitter=1.0)
+        some.ended(delivered=False, timed_out=False, now=now + 0.1, jitter=1.0)
+        pauses.append(some.pause(now))
+        now += pauses[-1]
+    assert pauses == pytest.approx([0.25, 0.5, 1.0, 2.0, 4.0, 5.0, 5.0])
+    some.ended(delivered=True, timed_out=False, now=now, jitter=1.0)
+    assert (some.pause(now), some.limited_to) == (0.0, None)
+    some.ended(delivered=False, timed_out=True, now=now, jitter=0.4)
+    assert some.pause(now) == pytest.approx(0.1)
+
+
+def test_a_timeout_counts_again_after_a_success_during_the_pause() -> None:
+    """Two attempts were under way: the limit of attempts is back although the pause after the first timeout goes on."""
+    some = lane()
+    for timed_out in (True, False, True):
+        some.ended(delivered=not timed_out, timed_out=timed_out, now=100.0, jitter=1.0)
+    assert some.limited_to == 2
+    assert some.pause(100.0) == pytest.approx(0.25)
+
+
+def test_endpoints_that_hang_for_equally_long_do_not_go_on_starting_together() -> None:
+    """300 start together and time out after 1 s each time; later at most a tenth of them start within 50 ms."""
+    chance, starts = Random(1), Counter[int]()
+    for hanging in [lane() for _ in range(300)]:
+        now = 0.0
+        while now < 60:
+            starts[int(now / 0.05)] += 1
+            now += 1.0
+            hanging.ended(delivered=False, timed_out=True, now=now, jitter=chance.random())
+            now += hanging.pause(now)
+    assert starts[0] == 300
+    assert max(count for slot, count in starts.items() if slot >= 10 / 0.05) <= 30
 
 
 def test_a_lane_of_another_process_neither_begins_nor_takes_nor_asks() -> None:

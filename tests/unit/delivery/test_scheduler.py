@@ -96,7 +96,7 @@ def test_a_namespace_that_is_created_amid_an_attack_gets_a_place_when_the_first_
     for one in attackers[0]:
         while one.in_flight:
             scheduler.end(one)
-            one.ended(delivered=False, timed_out=True)
+            one.ended(delivered=False, timed_out=True, now=0.0, jitter=0.0)
     take_turns(scheduler)
     assert in_flight(newcomer) >= 16
 
@@ -179,16 +179,16 @@ def test_fifty_endpoints_that_hang_leave_places_for_another_of_their_own_namespa
 def test_an_endpoint_that_timed_out_gets_two_places_until_an_attempt_succeeds() -> None:
     """A failure that is no timeout neither limits nor lifts the limit; other endpoints keep theirs."""
     hanging, other = lane("a", "hanging"), lane("a", "other")
-    hanging.ended(delivered=False, timed_out=True)
+    hanging.ended(delivered=False, timed_out=True, now=0.0, jitter=0.0)
     assert (hanging.limit, hanging.limited_to, other.limit, other.limited_to) == (2, 2, 64, None)
-    hanging.ended(delivered=False, timed_out=False)
+    hanging.ended(delivered=False, timed_out=False, now=0.0, jitter=0.0)
     assert hanging.limit == 2
     scheduler = Scheduler(BOUND)
     for one in (hanging, other):
         scheduler.add(one)
     fill(scheduler, hanging, other)
     assert (hanging.in_flight, other.in_flight) == (2, 64)
-    hanging.ended(delivered=True, timed_out=False)
+    hanging.ended(delivered=True, timed_out=False, now=0.0, jitter=0.0)
     fill(scheduler, hanging)
     assert (hanging.in_flight, hanging.limited_to) == (64, None)
 
@@ -196,7 +196,7 @@ def test_an_endpoint_that_timed_out_gets_two_places_until_an_attempt_succeeds() 
 def test_an_endpoint_that_allows_one_attempt_keeps_one_while_it_times_out() -> None:
     """The limit never raises a declared `maxInFlight`."""
     hanging = lane("a", max_in_flight=1)
-    hanging.ended(delivered=False, timed_out=True)
+    hanging.ended(delivered=False, timed_out=True, now=0.0, jitter=0.0)
     assert (hanging.limit, hanging.limited_to) == (1, 1)
 
 
@@ -321,7 +321,7 @@ class Scheduling(RuleBasedStateMachine):
         """End an attempt."""
         one = self.attempts.pop(data.draw(st.integers(0, len(self.attempts) - 1)))
         self.scheduler.end(one)
-        one.ended(delivered=delivered and not timed_out, timed_out=timed_out)
+        one.ended(delivered=delivered and not timed_out, timed_out=timed_out, now=0.0, jitter=0.0)
         if one in self.known:
             self.pump(one)
         self.settle()

@@ -1,0 +1,34 @@
+"""Pure: the memory for the bodies of deliveries, which namespaces share."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from hookwright_operator.delivery.lanes import Lane
+from hookwright_operator.delivery.scheduler import Shares
+from hookwright_operator.delivery.seams import CLAIMS_IN_MEMORY, Bounds
+
+
+class BodyMemory(Shares):
+    """The bytes of all bodies in memory.
+
+    Args:
+        bounds: the limit, and how many deliveries of one endpoint may be in memory.
+    """
+
+    def __init__(self, bounds: Bounds) -> None:
+        super().__init__(bounds.memory)
+        self._bounds = bounds
+
+    def affordable(self, lane: Lane) -> int:
+        """Return how many deliveries a lane may claim; without memory only one, and only if it has no other."""
+        want = lane.wants(self._bounds.window)
+        if not want or self.left_or_guaranteed(lane.endpoint.namespace) > 0:
+            return want
+        return int(lane.held == lane.reserved)
+
+    @contextmanager
+    def claim_room(self) -> Iterator[int]:
+        """Reserve bytes for one claim, beyond the limit, too: a tenant that exceeds it stops no other tenant."""
+        room = self._bounds.memory // CLAIMS_IN_MEMORY
+        with self.set_aside(room):
+            yield room
