@@ -39,7 +39,7 @@ check: .venv/ready ## check format, lint, types, import arrows, generated files
 	$(BIN)/lint-imports
 	$(BIN)/python -m hookwright_crds --check
 	$(BIN)/python -m hookwright_dev.reference --check
-	$(BIN)/python -m hookwright_api.openapi --check docs/openapi.json
+	$(BIN)/python -m hookwright_api.openapi_export --check docs/openapi.json
 	$(BIN)/python -m hookwright_dev.chart --check
 	$(BIN)/python -m hookwright_dev.plain_english --max-folder 2.0 --max-total 1.0
 
@@ -51,7 +51,7 @@ crds: .venv/ready ## write crds/*.yaml from the models
 
 docs: .venv/ready ## write the references in docs/ and the chart's generated files from the code
 	$(BIN)/python -m hookwright_dev.reference
-	$(BIN)/python -m hookwright_api.openapi docs/openapi.json
+	$(BIN)/python -m hookwright_api.openapi_export docs/openapi.json
 	$(BIN)/python -m hookwright_dev.chart --deploy
 
 LOCK := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate

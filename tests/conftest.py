@@ -13,9 +13,9 @@ import pytest
 from _pytest.capture import CaptureManager
 from hypothesis import settings
 
-from hookwright_dev.assets import Assets, acquire
-from hookwright_dev.cluster import Cluster, Kubectl
-from hookwright_dev.controlplane import ControlPlane
+from hookwright_dev.cluster.assets import Assets, acquire
+from hookwright_dev.cluster.control_plane import ControlPlane
+from hookwright_dev.cluster.kubectl import Cluster, Kubectl
 from hookwright_dev.processes import tail
 
 CRDS = Path(__file__).resolve().parents[1] / "crds"

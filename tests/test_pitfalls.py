@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hookwright_dev import reference
-from hookwright_operator import handlers
+from hookwright_operator.watch import handlers
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "pitfalls.md"

@@ -9,11 +9,11 @@ import structlog
 
 from hookwright_api.app import create_app
 from hookwright_api.errors import HookwrightApiError, SettingsError
-from hookwright_api.front import Front
-from hookwright_api.health import create_health
-from hookwright_api.intake import OPERATOR_CONNECTIONS
-from hookwright_api.logs import set_up
-from hookwright_api.settings import Settings, load
+from hookwright_api.http.health import create_health
+from hookwright_api.http.middleware import Middleware
+from hookwright_api.operator_client import OPERATOR_CONNECTIONS
+from hookwright_api.settings import ApiSettings, load
+from hookwright_runtime import logs
 from hookwright_runtime.connections import ConnectionBounds
 from hookwright_runtime.descriptors import TooFewDescriptorsError, connections_that_fit, raise_descriptor_limit
 from hookwright_runtime.refusals import answer_refusal
@@ -25,8 +25,11 @@ log = structlog.get_logger(__name__)
 _OTHER_DESCRIPTORS: Final = 320
 """Descriptors for health, refused connections, the API server and name resolution."""
 
+_QUIET: Final = ("httpx", "httpcore", "uvicorn.access")
+"""httpx logs each request with its URL."""
 
-def _bounds(settings: Settings) -> ConnectionBounds:
+
+def _bounds(settings: ApiSettings) -> ConnectionBounds:
     """Return the limits of connections to /v1, which are below the limit of descriptors.
 
     Raises:
@@ -40,7 +43,7 @@ def _bounds(settings: Settings) -> ConnectionBounds:
     return ConnectionBounds(total, per_address, settings.trusted_proxies)
 
 
-async def serve(settings: Settings, bounds: ConnectionBounds) -> None:
+async def serve(settings: ApiSettings, bounds: ConnectionBounds) -> None:
     """Serve until SIGTERM or SIGINT; then become not ready, finish requests in progress, and return.
 
     Args:
@@ -66,7 +69,9 @@ async def serve(settings: Settings, bounds: ConnectionBounds) -> None:
             port=settings.api_port,
             bounds=bounds,
             # A refusal counts for the limit per address and has its headers, like every answer.
-            refuse=Front(answer_refusal, limiter=lambda: app.state.services.limiter, trusted=settings.trusted_proxies),
+            refuse=Middleware(
+                answer_refusal, limiter=lambda: app.state.services.limiter, trusted=settings.trusted_proxies
+            ),
             grace=settings.api_shutdown_grace,
         )
         health = await Server.start(
@@ -89,7 +94,7 @@ def main() -> int:
     except (SettingsError, TooFewDescriptorsError) as error:
         sys.stderr.write(f"hookwright-api: {error}\n")
         return 2
-    set_up(settings)
+    logs.configure(form=settings.log_format, level=settings.log_level, quiet=_QUIET)
     try:
         with asyncio.Runner(loop_factory=_loop_factory) as runner:
             runner.run(serve(settings, bounds))

@@ -11,17 +11,16 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
 from hookwright_api.auth.passwords import Passwords
-from hookwright_api.description import describe, methods_of
-from hookwright_api.errors import LimitsUnavailable
-from hookwright_api.front import Front
-from hookwright_api.intake import Intake
-from hookwright_api.keyuse import KeyUse
-from hookwright_api.kube import Kube
-from hookwright_api.limits import Limiter
-from hookwright_api.problems import MEDIA_TYPE, ProblemError, from_validation, unavailable
+from hookwright_api.errors import MEDIA_TYPE, LimitsUnavailable, ProblemError, from_validation, unavailable
+from hookwright_api.http.middleware import Middleware
+from hookwright_api.http.openapi import describe, methods_of
+from hookwright_api.key_usage import KeyUsage
+from hookwright_api.operator_client import OperatorClient
+from hookwright_api.rate_limits import Limiter
 from hookwright_api.routes import routers
 from hookwright_api.services import Services, utc_now
-from hookwright_api.settings import Settings
+from hookwright_api.settings import ApiSettings
+from hookwright_api.view.kubernetes_client import ViewClient
 from hookwright_api.view.view import View
 
 DESCRIPTION: Final = (
@@ -33,19 +32,19 @@ Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
 
 
 @asynccontextmanager
-async def running(settings: Settings) -> AsyncIterator[Services]:
+async def running(settings: ApiSettings) -> AsyncIterator[Services]:
     """Connect, keep the view up to date inside the context, then close everything."""
     async with AsyncExitStack() as stack:
-        kube = await Kube.connect()
+        kube = await ViewClient.connect()
         stack.push_async_callback(kube.close)
-        intake = Intake(settings.operator_url, settings.operator_token_file)
+        intake = OperatorClient(settings.operator_url, settings.operator_token_file)
         stack.push_async_callback(intake.close)
         limiter = Limiter(settings)
         stack.push_async_callback(limiter.close)
         passwords = Passwords()
         stack.callback(passwords.close)
         view = View()
-        key_use = KeyUse(kube, view.keys, interval=settings.key_used_interval, now=utc_now)
+        key_use = KeyUsage(kube, view.keys, interval=settings.key_used_interval, now=utc_now)
         feeding = view.follow(kube, namespace=settings.namespace, watched=settings.watch_namespaces)
         tasks = [asyncio.create_task(work) for work in (*feeding, key_use.run())]
         stack.push_async_callback(_end, tasks)
@@ -60,7 +59,7 @@ async def _end(tasks: list[asyncio.Task[None]]) -> None:
             await task
 
 
-def create_app(settings: Settings) -> FastAPI:
+def create_app(settings: ApiSettings) -> FastAPI:
     """Return the application; it connects to the cluster when it starts."""
 
     @asynccontextmanager
@@ -72,7 +71,7 @@ def create_app(settings: Settings) -> FastAPI:
     return assemble(settings, lifespan)
 
 
-def assemble(settings: Settings, lifespan: Lifespan | None = None) -> FastAPI:
+def assemble(settings: ApiSettings, lifespan: Lifespan | None = None) -> FastAPI:
     """Return the application with its routes; ``lifespan`` sets ``app.state.services``."""
     app = FastAPI(
         title="Hookwright",
@@ -89,7 +88,7 @@ def assemble(settings: Settings, lifespan: Lifespan | None = None) -> FastAPI:
     app.add_exception_handler(LimitsUnavailable, _on_limits_unavailable)
     app.add_exception_handler(RequestValidationError, _on_invalid)
     app.add_exception_handler(HTTPException, _on_http)
-    app.add_middleware(Front, limiter=lambda: app.state.services.limiter, trusted=settings.trusted_proxies)
+    app.add_middleware(Middleware, limiter=lambda: app.state.services.limiter, trusted=settings.trusted_proxies)
     app.openapi = lambda: describe(app)  # type: ignore[method-assign]
     return app
 

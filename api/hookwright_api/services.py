@@ -9,11 +9,11 @@ from typing import Final, Protocol
 from starlette.requests import Request
 
 from hookwright_api.auth.passwords import Passwords
-from hookwright_api.intake import Intake
-from hookwright_api.keyuse import KeyUse
-from hookwright_api.kube import Kube
-from hookwright_api.limits import Limiter
-from hookwright_api.settings import Settings
+from hookwright_api.key_usage import KeyUsage
+from hookwright_api.operator_client import OperatorClient
+from hookwright_api.rate_limits import Limiter
+from hookwright_api.settings import ApiSettings
+from hookwright_api.view.kubernetes_client import ViewClient
 from hookwright_api.view.view import View
 from hookwright_runtime.quotas import Quotas
 
@@ -37,13 +37,13 @@ class Services:
         choose: returns a random character of a string, suitable for secrets.
     """
 
-    settings: Settings
+    settings: ApiSettings
     view: View
-    kube: Kube
-    intake: Intake
+    kube: ViewClient
+    intake: OperatorClient
     limiter: Limiter
     passwords: Passwords
-    key_use: KeyUse
+    key_use: KeyUsage
     bodies: Quotas = field(default_factory=lambda: Quotas(total=_BODY_BYTES, each=_BODY_BYTES_EACH))
     now: Callable[[], datetime] = utc_now
     choose: Callable[[str], str] = field(default=secrets.choice)

@@ -29,7 +29,7 @@ Networks = Annotated[tuple[Network, ...], NoDecode, BeforeValidator(_split)]
 Length = Annotated[timedelta, BeforeValidator(_duration)]
 
 
-class Settings(BaseSettings):
+class ApiSettings(BaseSettings):
     """Every setting of the API; each is the environment variable HOOKWRIGHT_<NAME IN CAPITALS>."""
 
     model_config = SettingsConfigDict(env_prefix="HOOKWRIGHT_", frozen=True, extra="ignore", env_ignore_empty=True)
@@ -117,14 +117,14 @@ class Settings(BaseSettings):
     )
 
 
-def load() -> Settings:
+def load() -> ApiSettings:
     """Read the settings from the environment.
 
     Raises:
         SettingsError: at least one setting is wrong; the message names each one and its correct form.
     """
     try:
-        return Settings()
+        return ApiSettings()
     except ValidationError as error:
         raise SettingsError(
             "; ".join(_sentence(problem["loc"], problem["msg"]) for problem in error.errors())

@@ -22,7 +22,7 @@ from hookwright_crds.resources import (
     TIMEOUT_BOUNDS,
     TTL_BOUNDS,
 )
-from hookwright_crds.schema import Schema, cel_text
+from hookwright_crds.structural_schema import Schema, cel_text
 from hookwright_crds.urls import URL_RULES, UrlRule
 
 FORBIDDEN: Final = "FieldValueForbidden"

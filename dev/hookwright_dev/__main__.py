@@ -7,7 +7,8 @@ import sys
 import threading
 from types import FrameType
 
-from hookwright_dev import demo, stack
+from hookwright_dev.cluster import stack
+from hookwright_dev.demo import demo
 from hookwright_dev.errors import DevError
 
 

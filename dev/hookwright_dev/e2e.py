@@ -23,9 +23,9 @@ from typing import Final
 
 import yaml
 
+from hookwright_dev.cluster.postgres import postgres_server
+from hookwright_dev.cluster.stack import ROOT
 from hookwright_dev.errors import DevError
-from hookwright_dev.postgres import postgres_server
-from hookwright_dev.stack import ROOT
 from hookwright_dev.tools import GoTool, acquire_tool
 
 KUBECONFIG_VARIABLE: Final = "HOOKWRIGHT_TEST_KUBECONFIG"

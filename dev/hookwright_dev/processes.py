@@ -15,7 +15,7 @@ from typing import Self
 
 import httpx
 
-from hookwright_dev import leash
+from hookwright_dev import parent_watchdog
 from hookwright_dev.errors import EarlyExitError, NotReadyError
 
 _POLL_SECONDS = 0.05
@@ -163,8 +163,8 @@ def tail(log: Path, lines: int = 20) -> str:
     return "\n".join(log.read_text(errors="replace").splitlines()[-lines:]) or "(empty)"
 
 
-class _Leash:
-    """This process's end of the pipe to its `hookwright_dev.leash` process, started with the first child."""
+class _Watchdog:
+    """This process's end of the pipe to its `hookwright_dev.parent_watchdog` process, started with the first child."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -193,7 +193,7 @@ class _Leash:
         if self._process is None:
             atexit.register(self._let_go)
         return subprocess.Popen(
-            [sys.executable, "-I", "-S", leash.__file__],
+            [sys.executable, "-I", "-S", parent_watchdog.__file__],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -208,4 +208,4 @@ class _Leash:
             self._process.wait(1)
 
 
-_LEASH = _Leash()
+_LEASH = _Watchdog()

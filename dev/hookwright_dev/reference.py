@@ -15,11 +15,11 @@ from pydantic_core import PydanticUndefined
 from pydantic_settings import BaseSettings
 
 from hookwright_api import metrics as api_metrics
-from hookwright_api.settings import Settings as ApiSettings
-from hookwright_dev.stack import ROOT
+from hookwright_api.settings import ApiSettings
+from hookwright_dev.cluster.stack import ROOT
 from hookwright_operator import metrics as operator_metrics
-from hookwright_operator.delivery.schedule import RetrySchedule
-from hookwright_operator.settings import Settings as OperatorSettings
+from hookwright_operator.delivery.retry_schedule import RetrySchedule
+from hookwright_operator.settings import OperatorSettings
 
 DOCS: Final = ROOT / "docs"
 _UNITS_MS: Final = (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000), ("ms", 1))

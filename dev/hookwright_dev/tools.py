@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Final
 
 from hookwright_dev import packages
-from hookwright_dev.assets import GO_VERSION
+from hookwright_dev.cluster.assets import GO_VERSION
 from hookwright_dev.errors import DevError
 from hookwright_dev.processes import ChildProcess
 from hookwright_dev.progress import progress

@@ -9,15 +9,17 @@ from typing import Final
 import structlog
 import uvloop
 
-from hookwright_operator import descriptors, logs, metrics, settings
+from hookwright_operator import metrics, settings
 from hookwright_operator.adopt import this_installation
-from hookwright_operator.errors import HookwrightError
-from hookwright_operator.kube import Kube
+from hookwright_operator.delivery import descriptor_budget
 from hookwright_operator.process import Operator, now_ms
-from hookwright_operator.settings import Settings
+from hookwright_operator.settings import OperatorSettings
 from hookwright_operator.store.database_owner import claim_database
 from hookwright_operator.store.store import Store
+from hookwright_runtime import logs
 from hookwright_runtime.descriptors import raise_descriptor_limit
+from hookwright_runtime.errors import HookwrightError
+from hookwright_runtime.kubernetes import KubernetesClient
 
 log = structlog.get_logger(__name__)
 
@@ -25,6 +27,8 @@ log = structlog.get_logger(__name__)
 # Python's defaults are 700, 10 and 10. At full speed these values cost 12 to 20 % less CPU a delivery and halve the
 # p99.
 _COLLECTED_AFTER: Final = (20_000, 20, 50)
+_QUIET: Final = ("kopf", "aiohttp", "uvicorn", "alembic")
+"""kopf logs each object and event; the operator logs what matters itself."""
 
 
 def _collect_rarely() -> None:
@@ -36,7 +40,7 @@ def _collect_rarely() -> None:
     gc.set_threshold(*_COLLECTED_AFTER)
 
 
-async def run(chosen: Settings) -> None:
+async def run(chosen: OperatorSettings) -> None:
     """Run an operator until SIGTERM or SIGINT.
 
     Raises:
@@ -46,7 +50,7 @@ async def run(chosen: Settings) -> None:
     ended = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, ended.set)
-    kube = await Kube.connect()
+    kube = await KubernetesClient.connect()
     try:
         installation = await this_installation(kube, chosen.namespace, ended)
         if installation is None:
@@ -76,14 +80,14 @@ def main() -> int:
     """Run the operator; return the process's exit code."""
     try:
         chosen = settings.load()
-        available = descriptors.budget(raise_descriptor_limit(), namespaces=len(chosen.watch_namespaces))
+        available = descriptor_budget.budget(raise_descriptor_limit(), namespaces=len(chosen.watch_namespaces))
         declared = "max_in_flight" in chosen.model_fields_set
-        fitting = descriptors.fit(chosen.max_in_flight, available, declared=declared)
+        fitting = descriptor_budget.fit(chosen.max_in_flight, available, declared=declared)
     except HookwrightError as error:
         sys.stderr.write(f"hookwright-operator: {error}\n")
         return 2
     _collect_rarely()
-    logs.configure(form=chosen.log_format, level=chosen.log_level)
+    logs.configure(form=chosen.log_format, level=chosen.log_level, quiet=_QUIET)
     if fitting < chosen.max_in_flight:
         log.warning(
             "HOOKWRIGHT_MAX_IN_FLIGHT lowered, limit of open files is too small",

@@ -13,10 +13,10 @@ from typing import Final
 
 import structlog
 
-from hookwright_operator.errors import HookwrightError, KubeError, KubeUnavailable
-from hookwright_operator.kube import Kube
 from hookwright_operator.settings import load
 from hookwright_operator.store.database_owner import Installation, hand_over
+from hookwright_runtime.errors import HookwrightError, KubeError, KubeUnavailable
+from hookwright_runtime.kubernetes import KubernetesClient
 
 log = structlog.get_logger(__name__)
 
@@ -24,7 +24,7 @@ _CLUSTER: Final = "/api/v1/namespaces/kube-system"
 _RETRY_SECONDS: Final = 1.0
 
 
-async def this_installation(kube: Kube, namespace: str, ended: asyncio.Event) -> Installation | None:
+async def this_installation(kube: KubernetesClient, namespace: str, ended: asyncio.Event) -> Installation | None:
     """Return which installation this process belongs to; None if the process ends before the API server answers.
 
     Args:

@@ -13,43 +13,46 @@ from typing import Final
 import structlog
 from prometheus_client import REGISTRY
 
-from hookwright_operator import descriptors, measuring, metrics
-from hookwright_operator.audit import audit, until_shown
-from hookwright_operator.delivery.guard import Guard
-from hookwright_operator.delivery.health import HealthPublisher
-from hookwright_operator.delivery.loops import Dispatcher
-from hookwright_operator.delivery.seams import Bounds
-from hookwright_operator.delivery.sender import Sender
-from hookwright_operator.delivery.setbacks import Setbacks
-from hookwright_operator.delivery.shards import Ownership
-from hookwright_operator.descriptors import Budget
-from hookwright_operator.duties import Duties, Lead
-from hookwright_operator.errors import KubeError
-from hookwright_operator.fan_out_writer import FanOutWriter
-from hookwright_operator.handlers import Watch
+from hookwright_operator import metrics
+from hookwright_operator.delivery import descriptor_budget
+from hookwright_operator.delivery.clock_jumps import ClockJumps
+from hookwright_operator.delivery.descriptor_budget import DescriptorBudget
+from hookwright_operator.delivery.dispatcher import Dispatcher
+from hookwright_operator.delivery.http.guard import Guard
+from hookwright_operator.delivery.http.sender import Sender
+from hookwright_operator.delivery.protocols import Bounds
+from hookwright_operator.delivery.shard_owner import ShardOwner
+from hookwright_operator.delivery.status_reporter import StatusReporter
 from hookwright_operator.intake.app import create_app
 from hookwright_operator.intake.auth import ReviewAuth
 from hookwright_operator.intake.deps import Deps
-from hookwright_operator.intake.health import create_health
-from hookwright_operator.intake.reviews import Keeping
-from hookwright_operator.kube import Kube
-from hookwright_operator.leading import Election, Term
-from hookwright_operator.ports import Deliveries, EndpointTester, EventAccepter, Recoveries
-from hookwright_operator.pulse import StorePulse
-from hookwright_operator.reconcile.cache import Cache
-from hookwright_operator.reconcile.plan import Key
-from hookwright_operator.reconcile.queue import WorkQueue
-from hookwright_operator.reconcile.world import World
+from hookwright_operator.intake.review_cache import Keeping
+from hookwright_operator.leader import gauges
+from hookwright_operator.leader.election import Election, Leadership
+from hookwright_operator.leader.housekeeping import Housekeeping
+from hookwright_operator.leader.leader import Leader
+from hookwright_operator.leader.session_keys import Rotation, SessionKeys
+from hookwright_operator.reconcile.reconciler import Reconciler
 from hookwright_operator.registry import Endpoint, Health, Registry
-from hookwright_operator.sessions import Rotation, SessionKeys
-from hookwright_operator.settings import Settings
+from hookwright_operator.services.fan_out_writer import FanOutWriter
+from hookwright_operator.services.ports import DeliveryLogReader, EndpointTester, EventAccepter, Replays
+from hookwright_operator.settings import OperatorSettings
 from hookwright_operator.store.key_digests import KeyDigests
 from hookwright_operator.store.store import Store
-from hookwright_operator.supervise import Supervisor
+from hookwright_operator.store_probe import StoreProbe
+from hookwright_operator.supervisor import Supervisor
 from hookwright_operator.tracing import Traces
-from hookwright_operator.watching import until_served, watch_cluster
+from hookwright_operator.watch.cache import Cache
+from hookwright_operator.watch.changes import Watch
+from hookwright_operator.watch.kopf_informer import until_served, watch_cluster
+from hookwright_operator.watch.objects import Key
+from hookwright_operator.watch.resync import resync, until_shown
+from hookwright_operator.watch.work_queue import WorkQueue
 from hookwright_runtime.connections import ConnectionBounds
 from hookwright_runtime.endpoint_tests import EndpointTests
+from hookwright_runtime.errors import KubeError
+from hookwright_runtime.health import create_health
+from hookwright_runtime.kubernetes import KubernetesClient
 from hookwright_runtime.server import HEALTH_BOUNDS, Server
 
 log = structlog.get_logger(__name__)
@@ -69,21 +72,21 @@ def now_ms() -> int:
 class Operator:
     """All parts of one operator process, by its roles; call `start` and then `stop`, once."""
 
-    def __init__(self, settings: Settings, kube: Kube, store: Store) -> None:
+    def __init__(self, settings: OperatorSettings, kube: KubernetesClient, store: Store) -> None:
         self._settings, self._kube, self._store = settings, kube, store
         self._stopping = ""
         # On SQLite this is the only replica, so it leads without an election.
-        self._term = Term.without_end() if store.exclusive else Term()
+        self._term = Leadership.without_end() if store.exclusive else Leadership()
         self._election = None if store.exclusive else _election(settings, kube, self._term)
         self._synced = asyncio.Event()
         writing = kube if store.exclusive else kube.within(self._term)
         self._loops = Supervisor()
         self._registry = Registry()
         self._traces = Traces.start(settings.traces) if settings.traces else None
-        self._budget = descriptors.budget(namespaces=len(settings.watch_namespaces))
+        self._budget = descriptor_budget.budget(namespaces=len(settings.watch_namespaces))
         self._sender = _sender(settings, self._traces, self._budget)
-        self._store_pulse = StorePulse(store.ping)
-        self._health = HealthPublisher(
+        self._store_probe = StoreProbe(store.ping)
+        self._status_reporter = StatusReporter(
             store,
             self._registry,
             self._publish,
@@ -98,14 +101,14 @@ class Operator:
             settings.retry_schedule,
             Bounds(settings.window, settings.memory_limit, settings.max_in_flight),
             clock_ms=now_ms,
-            observer=self._health,
+            observer=self._status_reporter,
             shared=not store.exclusive,
         )
-        self._fan_outs = FanOutWriter(store, self._dispatcher, self._health.changed)
-        self._ownership = Ownership(store.sharing, self._dispatcher)
+        self._fan_outs = FanOutWriter(store, self._dispatcher, self._status_reporter.changed)
+        self._shard_owner = ShardOwner(store.sharing, self._dispatcher)
         if "deliver" in settings.roles:
             self._registry.listen(self._dispatcher)
-        self._world = World(
+        self._reconciler = Reconciler(
             kube=writing,
             cache=Cache(),
             registry=self._registry,
@@ -113,24 +116,30 @@ class Operator:
             digests=KeyDigests(store.sharing.read, store.sharing.write, now_ms),
             allow_http=settings.allow_http,
             finalizer_grace=timedelta(seconds=settings.finalizer_grace),
-            counts_lost=self._health.changed,
+            counts_lost=self._status_reporter.changed,
             leads=lambda: self._term.holds,
-            rivalled=not store.exclusive,
+            check_resource_version=not store.exclusive,
         )
-        self._queue = WorkQueue(self._world.reconcile)
-        self._watch = Watch(self._world.cache, self._queue)
-        self._duties = Duties(
-            kube, store, self._registry, self._world.cache, self._health, now_ms, int(settings.orphan_grace * _HOUR_MS)
+        self._queue = WorkQueue(self._reconciler.reconcile)
+        self._watch = Watch(self._reconciler.cache, self._queue)
+        self._housekeeping = Housekeeping(
+            kube,
+            store,
+            self._registry,
+            self._reconciler.cache,
+            self._status_reporter,
+            now_ms,
+            int(settings.orphan_grace * _HOUR_MS),
         )
-        self._sessions = _session_keys(settings, writing, self._world.cache)
+        self._session_keys = _session_keys(settings, writing, self._reconciler.cache)
         leading = {
             "takeover": self._take_over,
             "sessions": self._keep_session_keys,
             "retention": self._prune,
-            "gauges": self._duties.measure,
+            "gauges": self._housekeeping.measure,
             "orphans": self._watch_orphans,
         }
-        self._lead = Lead(self._term, self._loops, leading)
+        self._leader = Leader(self._term, self._loops, leading)
         self._servers: list[Server] = []
 
     @property
@@ -151,49 +160,49 @@ class Operator:
             await Server.start(health, host=settings.health_host, port=settings.health_port, bounds=HEALTH_BOUNDS)
         )
         metrics.LEADER.set_function(lambda: float(self._term.holds))
-        measuring.hide()
+        gauges.hide()
         await self._sender.start()
-        self._dispatcher.renewed(await self._store.heartbeat())
+        self._dispatcher.lease_renewed(await self._store.heartbeat())
         if "deliver" in settings.roles:
-            self._store.listen(self._dispatcher.waiting, self._ownership.look_soon)
-            await self._dispatcher.recover()
-        recoveries = Recoveries(self._registry, self._dispatcher, self._store, now_ms)
+            self._store.listen(self._dispatcher.waiting, self._shard_owner.look_soon)
+            await self._dispatcher.reload_due_times()
+        recoveries = Replays(self._registry, self._dispatcher, self._store, now_ms)
         for name, run in (
             ("heartbeat", self._heartbeat),
-            ("clock", Setbacks(self._store, self._dispatcher, now_ms).run),
-            ("store", self._store_pulse.run),
+            ("clock", ClockJumps(self._store, self._dispatcher, now_ms).run),
+            ("store", self._store_probe.run),
             ("fan-out", self._fan_outs.run),
             ("reconcile", self._queue.run),
             ("watch", self._run_kopf),
             ("sync", self._sync),
             ("audit", self._audit),
-            ("health", self._health.run),
+            ("health", self._status_reporter.run),
         ):
             self._loops.start(name, run)
         if "deliver" in settings.roles:
             self._loops.start("claim", self._dispatcher.run)
             if not self._store.exclusive:
-                self._loops.start("shards", self._ownership.run)
+                self._loops.start("shards", self._shard_owner.run)
             self._loops.start("recovery", recoveries.drive)
         if "reconcile" in settings.roles:
-            self._store.reports.hear_reports(self._health.heard)
-            self._loops.start("lead", self._lead.run)
+            self._store.reports.hear_reports(self._status_reporter.heard)
+            self._loops.start("lead", self._leader.run)
             if self._election is not None:
                 self._loops.start("election", self._stand)
         if "intake" in settings.roles:
             await self._start_intake(recoveries)
         log.info("listening", roles=settings.roles, intake_port=self.intake_port, health_port=self.health_port)
 
-    async def _start_intake(self, recoveries: Recoveries) -> None:
+    async def _start_intake(self, recoveries: Replays) -> None:
         settings = self._settings
         intake = create_app(
             Deps(
                 registry=self._registry,
                 accepter=EventAccepter(
-                    self._registry, self._dispatcher, self._store, self._health.changed, self._fan_outs
+                    self._registry, self._dispatcher, self._store, self._status_reporter.changed, self._fan_outs
                 ),
                 auth=ReviewAuth(self._kube, keeping=Keeping(granted=settings.review_cache)),
-                deliveries=Deliveries(self._store, self._dispatcher),
+                deliveries=DeliveryLogReader(self._store, self._dispatcher),
                 recoveries=recoveries,
                 tester=EndpointTester(self._sender, time.time),
                 ready=self._unready,
@@ -201,7 +210,7 @@ class Operator:
                 tests=EndpointTests(self._budget.tests),
             )
         )
-        total = descriptors.intake_connections(settings.intake_connections, self._budget)
+        total = descriptor_budget.intake_connections(settings.intake_connections, self._budget)
         bounds = ConnectionBounds(total, per_address=min(settings.intake_connections_per_address, total // 2))
         self._servers.append(
             await Server.start(intake, host=settings.intake_host, port=settings.intake_port, bounds=bounds)
@@ -213,11 +222,11 @@ class Operator:
         log.info("stopping", attempts_under_way=self._dispatcher.in_flight)
         await asyncio.gather(self._resign(), *(server.stop() for server in self._servers[1:]))
         await self._loops.stop("claim", "shards", "recovery", "health", "audit", "sync", "clock")
-        await self._lead.stop()
-        await self._ownership.drain(self._settings.shutdown_grace)
+        await self._leader.stop()
+        await self._shard_owner.drain(self._settings.shutdown_grace)
         with suppress(Exception):
             async with asyncio.timeout(3):
-                await self._health.flush()
+                await self._status_reporter.flush()
                 await self._queue.settled()
         await self._loops.stop()
         await self._sender.close()
@@ -236,14 +245,14 @@ class Operator:
 
     def _not_ready(self) -> str | None:
         """Return the reason of /readyz; the intake itself still tries the store, and reports each failure."""
-        return self._unready() or self._store_pulse.away()
+        return self._unready() or self._store_probe.away()
 
     async def _sync(self) -> None:
         """Set the replica ready when every object is known and has been reconciled once."""
         while not self._watch.synced:
             with suppress(KubeError):
                 if self._watch.pulse.complete:
-                    await until_shown(self._kube, self._world.cache, self._settings.watch_namespaces)
+                    await until_shown(self._kube, self._reconciler.cache, self._settings.watch_namespaces)
                     self._watch.complete = True
                     await self._pass()
                     # Free the memory of the lists. The objects made from them stay, and later collections need not
@@ -258,13 +267,13 @@ class Operator:
 
     async def _pass(self) -> None:
         """Reconcile everything once, because an event gets no delivery for an endpoint that is not yet known."""
-        for key in self._world.cache:
+        for key in self._reconciler.cache:
             self._queue.add(key)
         await self._queue.settled()
         if self._term.holds:
-            await self._duties.publish_lost_counts()
+            await self._housekeeping.publish_lost_counts()
             if not self._settings.watch_namespaces:
-                await self._duties.discard_orphans()
+                await self._housekeeping.discard_orphans()
 
     # ---- leading
 
@@ -281,13 +290,13 @@ class Operator:
         await self._loops.stop("election")
         with suppress(Exception):
             async with asyncio.timeout(_RESIGN_SECONDS):
-                await self._health.flush()
+                await self._status_reporter.flush()
                 await self._queue.settled()
         try:
             await self._election.resign()
         except (KubeError, TimeoutError) as error:
             log.warning("leadership not released, another replica acquires it in some seconds", error=str(error))
-        await self._lead.stop()
+        await self._leader.stop()
 
     # ---- loops
 
@@ -299,15 +308,15 @@ class Operator:
     async def _heartbeat(self) -> None:
         while True:
             await asyncio.sleep(self._settings.lease / 6)
-            self._dispatcher.renewed(await self._store.heartbeat())
+            self._dispatcher.lease_renewed(await self._store.heartbeat())
 
     async def _audit(self) -> None:
         while True:
             await asyncio.sleep(_AUDIT_PAUSE)
-            missed = await audit(self._kube, self._watch, self._settings.watch_namespaces)
+            missed = await resync(self._kube, self._watch, self._settings.watch_namespaces)
             if missed:
                 log.info("watch missed deletions, applying them now", objects=missed)
-            self._health.forget(endpoint.uid for endpoint in self._registry)
+            self._status_reporter.forget(endpoint.uid for endpoint in self._registry)
 
     async def _take_over(self) -> None:
         """Reconcile everything when this replica becomes leader, and repeatedly publish lost counts."""
@@ -316,7 +325,7 @@ class Operator:
             await self._pass()
             while True:
                 await asyncio.sleep(_COMPARE_PAUSE)
-                await self._duties.publish_lost_counts()
+                await self._housekeeping.publish_lost_counts()
         await asyncio.Event().wait()
 
     async def _watch_orphans(self) -> None:
@@ -324,25 +333,25 @@ class Operator:
         if self._settings.watch_namespaces:
             # Endpoints of other namespaces are unknown here. They are not missing.
             await asyncio.Event().wait()
-        await self._duties.watch_orphans()
+        await self._housekeeping.watch_orphans()
 
     async def _keep_session_keys(self) -> None:
         await self._synced.wait()
-        await self._sessions.run()
+        await self._session_keys.run()
 
     async def _prune(self) -> None:
         days = self._settings
-        await self._duties.prune(retain_delivered=days.retain_delivered, retain_failed=days.retain_failed)
+        await self._housekeeping.prune(retain_delivered=days.retain_delivered, retain_failed=days.retain_failed)
 
     def _publish(self, endpoint: Endpoint, health: Health) -> None:
-        before = self._world.health.get(endpoint.uid)
+        before = self._reconciler.health.get(endpoint.uid)
         if before is not None:
             health = replace(health, failures=before.failures + health.failures)
-        self._world.health[endpoint.uid] = health
+        self._reconciler.health[endpoint.uid] = health
         self._queue.add(Key("WebhookEndpoint", endpoint.namespace, endpoint.name))
 
 
-def _sender(settings: Settings, traces: Traces | None, available: Budget) -> Sender:
+def _sender(settings: OperatorSettings, traces: Traces | None, available: DescriptorBudget) -> Sender:
     return Sender(
         Guard(
             allowed=settings.allowed_networks,
@@ -354,17 +363,17 @@ def _sender(settings: Settings, traces: Traces | None, available: Budget) -> Sen
         allow_http=settings.allow_http,
         traces=traces,
         traces_to_receivers=settings.traces_to_receivers,
-        idle=descriptors.idle_connections(settings.max_in_flight, available),
+        idle=descriptor_budget.idle_connections(settings.max_in_flight, available),
         lookups=available.lookups,
     )
 
 
-def _session_keys(settings: Settings, kube: Kube, cache: Cache) -> SessionKeys:
+def _session_keys(settings: OperatorSettings, kube: KubernetesClient, cache: Cache) -> SessionKeys:
     rotation = Rotation(settings.session_key_rotation * 86_400, settings.session_key_overlap * 86_400)
     return SessionKeys(kube, cache, namespace=settings.namespace, rotation=rotation, clock=time.time)
 
 
-def _election(settings: Settings, kube: Kube, term: Term) -> Election | None:
+def _election(settings: OperatorSettings, kube: KubernetesClient, term: Leadership) -> Election | None:
     if "reconcile" not in settings.roles:
         return None
     identity = f"{settings.instance or 'operator'}/{secrets.token_hex(8)}"

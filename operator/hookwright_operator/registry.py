@@ -65,7 +65,7 @@ class Health:
     limited_to: int | None = None
 
 
-class Listener(Protocol):
+class EndpointListener(Protocol):
     """A listener that acts when an endpoint appears, changes or is removed."""
 
     def endpoint_changed(self, endpoint: Endpoint) -> None:
@@ -83,9 +83,9 @@ class Registry:
     _endpoints: dict[str, Endpoint] = field(default_factory=dict)
     _uids: dict[tuple[str, str], str] = field(default_factory=dict)
     _by_project: dict[tuple[str, str], dict[str, Endpoint]] = field(default_factory=dict)
-    _listeners: list[Listener] = field(default_factory=list)
+    _listeners: list[EndpointListener] = field(default_factory=list)
 
-    def listen(self, listener: Listener) -> None:
+    def listen(self, listener: EndpointListener) -> None:
         """Call a listener for every change from now on."""
         self._listeners.append(listener)
 
@@ -149,6 +149,6 @@ class Registry:
             del self._by_project[old.namespace, old.project]
         return True
 
-    def _tell(self, call: Callable[[Listener], None]) -> None:
+    def _tell(self, call: Callable[[EndpointListener], None]) -> None:
         for listener in self._listeners:
             call(listener)

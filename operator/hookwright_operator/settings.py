@@ -6,9 +6,9 @@ from typing import Annotated, Final, Self
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
-from hookwright_operator.delivery.guard import host_suffix
-from hookwright_operator.delivery.schedule import RetrySchedule
-from hookwright_operator.errors import SettingsError
+from hookwright_operator.delivery.http.guard import host_suffix
+from hookwright_operator.delivery.retry_schedule import RetrySchedule
+from hookwright_runtime.errors import SettingsError
 
 MAX_TIMEOUT_SECONDS: Final = 30.0
 """The longest timeout an endpoint may declare; the claim lease must be longer."""
@@ -45,7 +45,7 @@ HostSuffixes = Annotated[tuple[Annotated[str, AfterValidator(host_suffix)], ...]
 Schedule = Annotated[RetrySchedule, NoDecode, BeforeValidator(_schedule)]
 
 
-class Settings(BaseSettings):
+class OperatorSettings(BaseSettings):
     """Every setting of the operator; each is the environment variable HOOKWRIGHT_<NAME IN CAPITALS>."""
 
     model_config = SettingsConfigDict(
@@ -201,14 +201,14 @@ class Settings(BaseSettings):
         return self
 
 
-def load() -> Settings:
+def load() -> OperatorSettings:
     """Read the settings from the environment.
 
     Raises:
         SettingsError: at least one setting is wrong; the message names each one and its correct form.
     """
     try:
-        return Settings()
+        return OperatorSettings()
     except ValidationError as error:
         raise SettingsError(
             "; ".join(_sentence(problem["loc"], problem["msg"]) for problem in error.errors())

@@ -15,9 +15,9 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Final, Protocol, Self
 from urllib.parse import urlsplit
 
-from hookwright_operator.errors import SettingsError
 from hookwright_operator.registry import Endpoint
-from hookwright_operator.store.model import Claimed
+from hookwright_operator.store.records import Claimed
+from hookwright_runtime.errors import SettingsError
 
 if TYPE_CHECKING:
     # Imported only if traces are on, because the import needs a quarter of a second and 15 MB.
@@ -28,7 +28,7 @@ SERVICE: Final = "hookwright-operator"
 _STOP_SECONDS: Final = 5.0
 
 
-class Outcome(Protocol):
+class TracedOutcome(Protocol):
     """The result of an attempt."""
 
     @property
@@ -180,7 +180,7 @@ class Attempting:
         self._span = span
         self.traceparent = _traceparent(span)
 
-    def end(self, outcome: Outcome | None) -> None:
+    def end(self, outcome: TracedOutcome | None) -> None:
         """End the span with the result of the attempt, or None if the attempt was aborted."""
         if outcome is None:
             _fail(self._span, "cut short")

@@ -10,9 +10,9 @@ import uvloop
 from _pytest.terminal import TerminalReporter
 from chaos.site import Site
 
-from hookwright_dev.cluster import Cluster
-from hookwright_dev.installation import install
-from hookwright_dev.postgres import FAST, PostgresServer, postgres_server, programs
+from hookwright_dev.cluster.installation import install
+from hookwright_dev.cluster.kubectl import Cluster
+from hookwright_dev.cluster.postgres import FAST, PostgresServer, postgres_server, programs
 from hookwright_dev.receiver import Receiver
 
 LONG = os.environ.get("HOOKWRIGHT_CHAOS") == "long"

@@ -13,7 +13,7 @@ from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from itertools import count
 
-from store.proxy import Proxy
+from support.tcp_proxy import Proxy
 
 from hookwright_dev import packages
 

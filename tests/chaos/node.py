@@ -10,9 +10,9 @@ import signal
 import sys
 from pathlib import Path
 
-from delivery.engine import Engine, Plan, now_ms, subscriber
+from support.dispatcher import Engine, Plan, now_ms, subscriber
 
-from hookwright_operator.store.engine import SqliteDatabase
+from hookwright_operator.store.database import SqliteDatabase
 from hookwright_operator.store.store import DEDUPE_WINDOW_MS, Store
 
 MAX_IN_FLIGHT = 2

@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Self
 
 import httpx
-from delivery.engine import until
-from patience import PATIENCE
+from support.dispatcher import until
+from support.polling import PATIENCE
 
-from hookwright_dev.cluster import Cluster
-from hookwright_dev.installation import SYSTEM_NAMESPACE, OperatorProcess, service_account_token
+from hookwright_dev.cluster.installation import SYSTEM_NAMESPACE, OperatorProcess, service_account_token
+from hookwright_dev.cluster.kubectl import Cluster
 from hookwright_dev.receiver import Received, Receiver, verdict
 
 TYPES = ("delivered", "bounced", "opened", "clicked")

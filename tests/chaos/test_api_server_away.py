@@ -9,12 +9,12 @@ from uuid import uuid4
 
 import pytest
 from chaos.site import Site
-from delivery.engine import until
+from support.dispatcher import until
 
-from hookwright_dev.assets import Assets
-from hookwright_dev.components import kube_apiserver
-from hookwright_dev.controlplane import ControlPlane
-from hookwright_dev.installation import install
+from hookwright_dev.cluster.assets import Assets
+from hookwright_dev.cluster.components import kube_apiserver
+from hookwright_dev.cluster.control_plane import ControlPlane
+from hookwright_dev.cluster.installation import install
 from hookwright_dev.receiver import Receiver
 
 CRDS = Path(__file__).resolve().parents[2] / "crds"

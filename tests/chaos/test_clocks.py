@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from delivery.engine import Busy, Engine, Jumping, Plan, eventually, subscriber, until
+from support.dispatcher import Busy, Engine, Jumping, Plan, eventually, subscriber, until
 
 from hookwright_dev.receiver import Receiver
 from hookwright_operator.intake.parsing import IncomingEvent

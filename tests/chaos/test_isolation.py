@@ -11,7 +11,7 @@ from statistics import median, quantiles
 
 import pytest
 from chaos.site import MAX_IN_FLIGHT
-from delivery.engine import Busy, Engine, Plan, subscriber, until
+from support.dispatcher import Busy, Engine, Plan, subscriber, until
 
 from hookwright_dev.receiver import Received, Receiver
 from hookwright_operator.intake.parsing import IncomingEvent

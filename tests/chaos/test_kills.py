@@ -8,7 +8,7 @@ from contextlib import closing
 from functools import partial
 
 from chaos.site import UNSETTLED, Site, arrived
-from delivery.engine import until
+from support.dispatcher import until
 
 from hookwright_dev.receiver import Received
 

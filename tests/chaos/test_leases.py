@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from chaos import node
-from delivery.engine import Engine, Plan, subscriber, until
+from support.dispatcher import Engine, Plan, subscriber, until
 
 from hookwright_dev.processes import ChildProcess
 from hookwright_dev.receiver import Received, Receiver

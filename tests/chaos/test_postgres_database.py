@@ -9,9 +9,9 @@ import asyncpg
 import pytest
 from chaos.conftest import LEASE_SECONDS, on_postgres
 from chaos.site import UNSETTLED, Site
-from store.proxy import proxied
+from support.tcp_proxy import proxied
 
-from hookwright_dev.postgres import PostgresServer
+from hookwright_dev.cluster.postgres import PostgresServer
 
 Record = Callable[[str, object], None]
 

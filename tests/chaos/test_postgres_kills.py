@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from chaos.conftest import LEASE_SECONDS, on_postgres
 from chaos.site import MAX_IN_FLIGHT, UNSETTLED, Crowd, Site, arrived
-from patience import PATIENCE
+from support.polling import PATIENCE
 
 Record = Callable[[str, object], None]
 

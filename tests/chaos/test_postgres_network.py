@@ -9,11 +9,11 @@ import pytest
 from chaos.conftest import LEASE_SECONDS, on_postgres
 from chaos.neighbour import Neighbour, neighbour
 from chaos.site import MAX_IN_FLIGHT, UNSETTLED, Crowd, Site
-from delivery.engine import until
-from store.proxy import Cut, Proxy, proxied
+from support.dispatcher import until
+from support.tcp_proxy import Cut, Proxy, proxied
 
-from hookwright_dev.cluster import Cluster
-from hookwright_dev.postgres import PostgresServer
+from hookwright_dev.cluster.kubectl import Cluster
+from hookwright_dev.cluster.postgres import PostgresServer
 
 Record = Callable[[str, object], None]
 

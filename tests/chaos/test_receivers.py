@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 from aiohttp import web
-from delivery import receivers
-from delivery.engine import Engine, Plan, subscriber, until
-from delivery.receivers import AnswersMuch, answers, bomb, certificate, coded, serve
+from support import receivers
+from support.dispatcher import Engine, Plan, subscriber, until
+from support.receivers import AnswersMuch, answers, bomb, certificate, coded, serve
 
 from hookwright_dev.receiver import Receiver
-from hookwright_operator.store.model import DeliveryRecord, State
+from hookwright_operator.store.records import DeliveryRecord, State
 
 TIMEOUT = 1.5
 """Timeout in seconds for receivers that never answer: long enough to connect and to write on a busy machine."""

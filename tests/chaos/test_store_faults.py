@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 from chaos.site import Site
-from delivery.engine import Busy, Engine, Jumping, Plan, locked, open_store, subscriber, until
+from support.dispatcher import Busy, Engine, Jumping, Plan, locked, open_store, subscriber, until
 
 from hookwright_dev.receiver import Receiver
-from hookwright_operator.errors import StoreUnavailable
+from hookwright_runtime.errors import StoreUnavailable
 
 
 @contextmanager

@@ -7,9 +7,9 @@ from uuid import uuid4
 
 import pytest
 from _pytest.capture import CaptureManager
-from chart.charting import Chart
+from support.chart_rendering import Chart
 
-from hookwright_dev.cluster import Cluster
+from hookwright_dev.cluster.kubectl import Cluster
 from hookwright_dev.tools import (
     GATEWAY_CRDS,
     HELM,

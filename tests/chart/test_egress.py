@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 import yaml
-from chart.charting import CHART, Chart, Object, named
+from support.chart_rendering import CHART, Chart, Object, named
 
-from hookwright_dev.cluster import Cluster
-from hookwright_operator.delivery.ranges import special_networks
+from hookwright_dev.cluster.kubectl import Cluster
+from hookwright_operator.delivery.http.special_ranges import special_networks
 
 POSTGRES = {"database": {"existingSecret": {"name": "store"}}}
 KUBE = {"ipBlock": {"cidr": "10.96.0.1/32"}}

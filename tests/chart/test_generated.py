@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from chart.charting import CHART
+from support.chart_rendering import CHART
 
 from hookwright_dev.chart.__main__ import check, write
 from hookwright_dev.chart.deploy import files as deploy_files
@@ -11,8 +11,8 @@ from hookwright_dev.chart.generate import CHART as CHART_PATH
 from hookwright_dev.chart.generate import files
 from hookwright_dev.chart.rbac import RbacError, roles
 from hookwright_dev.chart.readme import UndocumentedError, documented
-from hookwright_dev.cluster import Cluster
-from hookwright_dev.stack import ROOT
+from hookwright_dev.cluster.kubectl import Cluster
+from hookwright_dev.cluster.stack import ROOT
 
 
 def test_the_generated_files_are_current() -> None:

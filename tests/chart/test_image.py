@@ -9,7 +9,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from hookwright_dev.stack import ROOT
+from hookwright_dev.cluster.stack import ROOT
 
 DOCKERFILE = (ROOT / "Dockerfile").read_text()
 _PIN = re.compile(r"^(?P<name>[a-z0-9._-]+)==[^\\]+\\\n(?:    --hash=.*\n)+", re.MULTILINE)

@@ -5,7 +5,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from chart.charting import CHART, Chart, Object, container, environment, named, of_kind
+from support.chart_rendering import CHART, Chart, Object, container, environment, named, of_kind
 
 POSTGRES: Object = {"database": {"existingSecret": {"name": "store"}}}
 MONITORED: Object = {"metrics": {"serviceMonitor": {"enabled": True}}}

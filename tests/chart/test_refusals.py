@@ -1,7 +1,7 @@
 """Impossible combinations of values are refused before the installation, with a message that names the correct form."""
 
 import pytest
-from chart.charting import Chart, Object
+from support.chart_rendering import Chart, Object
 
 POSTGRES = {"database": {"existingSecret": {"name": "store"}}}
 REFUSED: dict[str, tuple[Object, str]] = {

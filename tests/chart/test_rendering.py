@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 import yaml
-from chart.charting import CHART, Chart, Object, container, named, of_kind
+from support.chart_rendering import CHART, Chart, Object, container, named, of_kind
 
-from hookwright_dev.cluster import Cluster
+from hookwright_dev.cluster.kubectl import Cluster
 
 POSTGRES = {"database": {"existingSecret": {"name": "store"}}}
 REDIS = {"rateLimits": {"existingSecret": {"name": "counters"}}}

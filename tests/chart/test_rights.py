@@ -4,10 +4,10 @@ from collections.abc import Iterable
 
 import pytest
 import yaml
-from chart.charting import Chart, Object, of_kind
+from support.chart_rendering import Chart, Object, of_kind
 
 from hookwright_dev.chart.rbac import CLUSTER_SCOPED, REVIEWS
-from hookwright_dev.installation import MANIFESTS
+from hookwright_dev.cluster.installation import MANIFESTS
 
 Grant = tuple[str, str, str, str]
 SUBJECTS = ("hookwright-operator", "hookwright-delivery", "hookwright-api")

@@ -7,18 +7,18 @@ from pathlib import Path
 
 import httpx
 import pytest
-from api.processes import Organization as Customer
-from api.processes import running
-from chart.charting import Chart, of_kind
-from cluster.acting import Organization
-from cluster.auditing import uses
 from cluster.conftest import ACCELERATED
-from cluster.story import api_client, platform_team, session_keys_rotate, user_logs_in
+from support.api_processes import Organization as Customer
+from support.api_processes import running
+from support.audit_log import uses
+from support.chart_rendering import Chart, of_kind
+from support.cluster_actions import Organization
+from support.demo_story import api_client, platform_team, session_keys_rotate, user_logs_in
 
-from hookwright_dev.assets import Assets
-from hookwright_dev.controlplane import ControlPlane
-from hookwright_dev.installation import SYSTEM_NAMESPACE, ApiProcess, OperatorProcess
-from hookwright_dev.postgres import postgres_server
+from hookwright_dev.cluster.assets import Assets
+from hookwright_dev.cluster.control_plane import ControlPlane
+from hookwright_dev.cluster.installation import SYSTEM_NAMESPACE, ApiProcess, OperatorProcess
+from hookwright_dev.cluster.postgres import postgres_server
 
 CRDS = Path(__file__).resolve().parents[2] / "crds"
 SERVED = ("acme", "globex")

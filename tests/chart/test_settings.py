@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 import yaml
-from chart.charting import CHART, Chart, environment
 from pydantic_settings import BaseSettings
+from support.chart_rendering import CHART, Chart, environment
 
-from hookwright_api.settings import Settings as ApiSettings
+from hookwright_api.settings import ApiSettings
 from hookwright_dev.chart.settings import (
     OF_THE_LAYOUT,
     PROCESSES,
@@ -16,7 +16,7 @@ from hookwright_dev.chart.settings import (
     values_block,
     values_schema,
 )
-from hookwright_operator.settings import Settings as OperatorSettings
+from hookwright_operator.settings import OperatorSettings
 
 CHOSEN: dict[str, Any] = {
     "watchNamespaces": ["acme", "globex"],

@@ -7,10 +7,10 @@ import sys
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from chart.charting import CHART, Chart, named
+from support.chart_rendering import CHART, Chart, named
 
-from hookwright_dev.cluster import Cluster
-from hookwright_dev.installation import service_account_token
+from hookwright_dev.cluster.installation import service_account_token
+from hookwright_dev.cluster.kubectl import Cluster
 
 PROJECT = {"apiVersion": "hookwright.dev/v1alpha1", "kind": "Project", "metadata": {"name": "billing"}}
 

@@ -3,10 +3,10 @@
 from collections.abc import Generator, Iterator
 
 import pytest
-from cluster.acting import Organization
+from support.cluster_actions import Organization
 
-from hookwright_dev.cluster import Cluster
-from hookwright_dev.installation import OperatorProcess, install
+from hookwright_dev.cluster.installation import OperatorProcess, install
+from hookwright_dev.cluster.kubectl import Cluster
 from hookwright_dev.processes import tail
 
 SCHEDULE = "300ms,600ms,900ms,400ms,800ms"

@@ -15,18 +15,18 @@ import httpx
 import pytest
 import yaml
 
-from hookwright_dev import controlplane
-from hookwright_dev.assets import KUBERNETES_VERSION, Assets, acquire
-from hookwright_dev.cluster import Cluster
-from hookwright_dev.components import Ports
-from hookwright_dev.controlplane import ControlPlane
+from hookwright_dev.cluster import control_plane as control_plane_module
+from hookwright_dev.cluster.assets import KUBERNETES_VERSION, Assets, acquire
+from hookwright_dev.cluster.components import Ports
+from hookwright_dev.cluster.control_plane import ControlPlane
+from hookwright_dev.cluster.kubectl import Cluster
 from hookwright_dev.errors import DevError, FolderInUseError, IncompleteAssetsError, KubectlError, ProcessError
 
 # A shell makes its background processes ignore SIGINT, which includes the tests and this parent.
 LONELY_PARENT = """
 import signal
 import time
-from hookwright_dev.controlplane import ControlPlane
+from hookwright_dev.cluster.control_plane import ControlPlane
 signal.signal(signal.SIGINT, signal.default_int_handler)
 plane = ControlPlane.start()
 print(plane.folder, *(process.pid for process in plane.processes), flush=True)
@@ -214,11 +214,11 @@ def test_a_folder_of_somebody_else_is_left_alone(assets: Assets, tmp_path: Path)
 
 def test_a_port_taken_in_between_is_no_obstacle(assets: Assets, monkeypatch: pytest.MonkeyPatch) -> None:
     """If another process binds the chosen port first, the start chooses another port."""
-    free_ports = controlplane.free_ports
+    free_ports = control_plane_module.free_ports
     with socket.create_server(("127.0.0.1", 0)) as faster:
         taken = Ports(free_ports().etcd, free_ports().etcd_peer, faster.getsockname()[1], free_ports().controllers)
         picks = iter([taken])
-        monkeypatch.setattr(controlplane, "free_ports", lambda: next(picks, None) or free_ports())
+        monkeypatch.setattr(control_plane_module, "free_ports", lambda: next(picks, None) or free_ports())
         with ControlPlane.start(assets=assets) as plane:
             assert not plane.server.endswith(f":{taken.apiserver}")
             assert plane.kubectl("get", "--raw", "/readyz").stdout == "ok"

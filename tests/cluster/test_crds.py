@@ -32,7 +32,7 @@ from hookwright_crds.resources import (
     WebhookEndpoint,
     WebhookEndpointStatus,
 )
-from hookwright_dev.cluster import Cluster, Kubectl
+from hookwright_dev.cluster.kubectl import Cluster, Kubectl
 
 CASES = Path(__file__).parent / "crds"
 NOW = datetime(2030, 1, 31, 12, 0, 0, tzinfo=UTC)

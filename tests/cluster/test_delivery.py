@@ -9,12 +9,21 @@ from itertools import pairwise
 
 import httpx
 import pytest
-from cluster.acting import Organization, delivered, endpoint, eventually, manifest, message_ids, receiving, row_counts
 from cluster.conftest import SCHEDULE
+from support.cluster_actions import (
+    Organization,
+    delivered,
+    endpoint,
+    eventually,
+    manifest,
+    message_ids,
+    receiving,
+    row_counts,
+)
 
-from hookwright_dev.installation import AUDIENCE, service_account_token
+from hookwright_dev.cluster.installation import AUDIENCE, service_account_token
 from hookwright_dev.receiver import Received
-from hookwright_operator.delivery.schedule import RetrySchedule
+from hookwright_operator.delivery.retry_schedule import RetrySchedule
 
 DELAYS = [delay / 1000 for delay in RetrySchedule.parse(SCHEDULE).delays_ms]
 BODY = '{"type":"delivered","messageId":"m1","größe":1.50}'

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from hookwright_dev.assets import Assets
+from hookwright_dev.cluster.assets import Assets
 
 ROOT = Path(__file__).resolve().parents[2]
 

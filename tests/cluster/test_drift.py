@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 import pytest
 import yaml
-from cluster.acting import Object, Organization, apikey, delivered, endpoint, eventually, manifest, receiving
+from support.cluster_actions import Object, Organization, apikey, delivered, endpoint, eventually, manifest, receiving
 
 from hookwright_crds.keys import matches
-from hookwright_dev.cluster import Cluster
-from hookwright_dev.installation import OperatorProcess
+from hookwright_dev.cluster.installation import OperatorProcess
+from hookwright_dev.cluster.kubectl import Cluster
 from hookwright_dev.receiver import verdict
 
 NOWHERE = "http://127.0.0.1:9/"

@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from store.making import eventually
+from support.store_factories import eventually
 
-from hookwright_dev.cluster import Cluster, Kubectl
-from hookwright_operator import leading
-from hookwright_operator.errors import KubeError, NotLeading
-from hookwright_operator.kube import Kube
-from hookwright_operator.leading import LEASE, Election, Term
+from hookwright_dev.cluster.kubectl import Cluster, Kubectl
+from hookwright_operator.leader import election as election_module
+from hookwright_operator.leader.election import LEASE, Election, Leadership
+from hookwright_runtime.errors import KubeError, NotLeading
+from hookwright_runtime.kubernetes import KubernetesClient
 
 SHORT = 2.0
 
@@ -22,14 +22,14 @@ SHORT = 2.0
 class Stage:
     """A namespace's Lease, and replicas that compete for it."""
 
-    kube: Kube
+    kube: KubernetesClient
     kubectl: Kubectl
     namespace: str
-    terms: dict[str, Term] = field(default_factory=dict)
+    terms: dict[str, Leadership] = field(default_factory=dict)
 
     def candidate(self, identity: str, *, name: str = "") -> Election:
         """Return the election of a replica with this identity."""
-        term = self.terms[identity] = Term()
+        term = self.terms[identity] = Leadership()
         return Election(self.kube, term, namespace=self.namespace, identity=identity, name=name)
 
     def lease(self) -> dict[str, Any]:
@@ -51,8 +51,8 @@ async def stage(
 ) -> AsyncIterator[Stage]:
     """Yield an API server without a Lease, with short lease times."""
     monkeypatch.setenv("KUBECONFIG", str(control_plane.kubeconfig))
-    monkeypatch.setattr(leading, "DURATION", SHORT)
-    kube = await Kube.connect()
+    monkeypatch.setattr(election_module, "DURATION", SHORT)
+    kube = await KubernetesClient.connect()
     yield Stage(kube, kubectl, namespace)
     await kube.close()
 
@@ -60,7 +60,7 @@ async def stage(
 async def wins(election: Election) -> bool:
     """Run one round of the election, and return whether this replica won it."""
     try:
-        return await election.stand() == leading.RENEW_EVERY
+        return await election.stand() == election_module.RENEW_EVERY
     except KubeError as error:
         if error.status != 409:
             raise
@@ -87,16 +87,16 @@ async def test_a_lease_is_taken_over_when_it_stood_unchanged_for_its_duration(st
         heir = stage.candidate(f"heir/{written}")
         stage.write(renewTime=written, holderIdentity="dead/1")
         assert not await wins(heir)
-        began = leading.seconds()
+        began = election_module.seconds()
         await eventually(lambda: wins(heir))  # noqa: B023 - called at once
-        assert SHORT - 0.2 < leading.seconds() - began < SHORT + 1.5
+        assert SHORT - 0.2 < election_module.seconds() - began < SHORT + 1.5
 
 
 async def test_a_lease_that_is_renewed_is_left_alone(stage: Stage) -> None:
     """A renewed Lease is never taken over."""
     holder, other = stage.candidate("holder/1"), stage.candidate("other/1")
-    began = leading.seconds()
-    while leading.seconds() < began + 2 * SHORT:
+    began = election_module.seconds()
+    while election_module.seconds() < began + 2 * SHORT:
         assert await wins(holder)
         assert not await wins(other)
         await asyncio.sleep(0.2)
@@ -132,29 +132,29 @@ async def test_a_holder_that_sees_another_one_leads_no_more(stage: Stage) -> Non
 
 async def test_outside_a_term_no_byte_of_a_write_goes_out(stage: Stage, kubectl: Kubectl) -> None:
     """The body checks the leadership when it is written, so a write after the end of the leadership is not sent."""
-    term = Term()
+    term = Leadership()
     kube = stage.kube.within(term)
     path = f"/api/v1/namespaces/{stage.namespace}/configmaps"
     body = {"metadata": {"name": "written"}}
     with pytest.raises(NotLeading, match="this replica is not the leader"):
         await kube.post(path, body)
     assert (await kube.get(path))["kind"] == "ConfigMapList"
-    term.renew(leading.seconds())
+    term.renew(election_module.seconds())
     with pytest.raises(NotLeading, match="this replica is not the leader"):
         await stage.kube.within(_EndingMeanwhile()).post(path, body)
     assert "written" not in kubectl("get", "configmaps", "-n", stage.namespace).stdout
-    term.renew(leading.seconds())
+    term.renew(election_module.seconds())
     await kube.post(path, body)
     assert "written" in kubectl("get", "configmaps", "-n", stage.namespace).stdout
 
 
-class _EndingMeanwhile(Term):
+class _EndingMeanwhile(Leadership):
     """A leadership that is valid at the first check, and invalid at the next."""
 
     def __init__(self) -> None:
         super().__init__()
         self._answers = [True, False]
-        self.renew(leading.seconds())
+        self.renew(election_module.seconds())
 
     @property
     def holds(self) -> bool:

@@ -3,12 +3,12 @@
 from collections.abc import Iterator
 
 import pytest
-from cluster.acting import Organization, delivered, endpoint, eventually, message_ids, receiving
 from cluster.conftest import ACCELERATED
+from support.cluster_actions import Organization, delivered, endpoint, eventually, message_ids, receiving
 
-from hookwright_dev.cluster import Cluster
-from hookwright_dev.installation import OperatorProcess, install
-from hookwright_dev.postgres import PostgresServer, postgres_server
+from hookwright_dev.cluster.installation import OperatorProcess, install
+from hookwright_dev.cluster.kubectl import Cluster
+from hookwright_dev.cluster.postgres import PostgresServer, postgres_server
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,8 @@ from typing import Any
 import httpx
 import pytest
 import yaml
-from cluster.acting import (
+from cluster.conftest import FINALIZER_GRACE
+from support.cluster_actions import (
     Organization,
     apikey,
     condition,
@@ -21,8 +22,7 @@ from cluster.acting import (
     manifest,
     receiving,
 )
-from cluster.conftest import FINALIZER_GRACE
-from patience import PATIENCE, busy_seconds
+from support.polling import PATIENCE, busy_seconds
 
 from hookwright_crds.base import format_timestamp
 from hookwright_crds.keys import key_id_of, matches

@@ -12,14 +12,14 @@ from dataclasses import dataclass, field
 
 import httpx
 import pytest
-from cluster.acting import Organization, delivered, endpoint, eventually, manifest, receiving, sample
-from cluster.replicas import exposition, replica
+from support.cluster_actions import Organization, delivered, endpoint, eventually, manifest, receiving, sample
+from support.operator_replicas import exposition, replica
 
-from hookwright_dev.cluster import Cluster
-from hookwright_dev.installation import OperatorProcess, install
-from hookwright_dev.postgres import postgres_server
+from hookwright_dev.cluster.installation import OperatorProcess, install
+from hookwright_dev.cluster.kubectl import Cluster
+from hookwright_dev.cluster.postgres import postgres_server
 from hookwright_dev.receiver import Received
-from hookwright_operator.store.shards import SHARDS
+from hookwright_operator.store.sql.shards import SHARDS
 
 ENDPOINTS = 20
 MAX_IN_FLIGHT = 2

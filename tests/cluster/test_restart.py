@@ -17,7 +17,8 @@ from pathlib import Path
 
 import httpx
 import pytest
-from cluster.acting import (
+from cluster.conftest import ACCELERATED
+from support.cluster_actions import (
     Object,
     Organization,
     apikey,
@@ -31,12 +32,11 @@ from cluster.acting import (
     receiving,
     sample,
 )
-from cluster.conftest import ACCELERATED
 
-from hookwright_dev import components
-from hookwright_dev.assets import Assets
-from hookwright_dev.controlplane import ControlPlane
-from hookwright_dev.installation import OperatorProcess, install
+from hookwright_dev.cluster import components
+from hookwright_dev.cluster.assets import Assets
+from hookwright_dev.cluster.control_plane import ControlPlane
+from hookwright_dev.cluster.installation import OperatorProcess, install
 from hookwright_dev.receiver import Received
 
 CRDS = Path(__file__).resolve().parents[2] / "crds"

@@ -11,21 +11,17 @@ from pathlib import Path
 
 import httpx
 import pytest
-from api.processes import Organization as Customer
-from api.processes import running
-from cluster.acting import Organization, apikey, delivered, endpoint, eventually, manifest, receiving
-from cluster.auditing import Right, Use, granted, uses
 from cluster.conftest import ACCELERATED
-from cluster.story import api_client, platform_team, session_keys_rotate, user_logs_in
+from support.api_processes import Organization as Customer
+from support.api_processes import running
+from support.audit_log import Right, Use, granted, uses
+from support.cluster_actions import Organization, apikey, delivered, endpoint, eventually, manifest, receiving
+from support.demo_story import api_client, platform_team, session_keys_rotate, user_logs_in
 
-from hookwright_dev.assets import Assets
-from hookwright_dev.controlplane import ControlPlane
-from hookwright_dev.installation import (
-    ApiProcess,
-    OperatorProcess,
-    install,
-)
-from hookwright_dev.postgres import postgres_server
+from hookwright_dev.cluster.assets import Assets
+from hookwright_dev.cluster.control_plane import ControlPlane
+from hookwright_dev.cluster.installation import ApiProcess, OperatorProcess, install
+from hookwright_dev.cluster.postgres import postgres_server
 
 CRDS = Path(__file__).resolve().parents[2] / "crds"
 ACCOUNTS = ("hookwright-operator", "hookwright-delivery", "hookwright-api")

@@ -5,12 +5,21 @@ from dataclasses import dataclass
 
 import httpx
 import pytest
-from cluster.acting import Organization, delivered, endpoint, eventually, manifest, message_ids, receiving, sample
-from cluster.replicas import exposition, leads, replica
+from support.cluster_actions import (
+    Organization,
+    delivered,
+    endpoint,
+    eventually,
+    manifest,
+    message_ids,
+    receiving,
+    sample,
+)
+from support.operator_replicas import exposition, leads, replica
 
-from hookwright_dev.cluster import Cluster
-from hookwright_dev.installation import OperatorProcess, install
-from hookwright_dev.postgres import postgres_server
+from hookwright_dev.cluster.installation import OperatorProcess, install
+from hookwright_dev.cluster.kubectl import Cluster
+from hookwright_dev.cluster.postgres import postgres_server
 from hookwright_dev.receiver import verdict
 
 NOWHERE = "http://127.0.0.1:9/"

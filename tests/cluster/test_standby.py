@@ -14,15 +14,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from cluster.acting import Object, Organization, endpoint, eventually, manifest
-from cluster.replicas import exposition, leads, replica, writes
-from patience import PATIENCE, busy_seconds
+from support.cluster_actions import Object, Organization, endpoint, eventually, manifest
+from support.operator_replicas import exposition, leads, replica, writes
+from support.polling import PATIENCE, busy_seconds
 
-from hookwright_dev.assets import Assets
-from hookwright_dev.controlplane import ControlPlane
-from hookwright_dev.installation import SYSTEM_NAMESPACE, OperatorProcess, install
-from hookwright_dev.postgres import postgres_server
-from hookwright_operator.leading import LEASE
+from hookwright_dev.cluster.assets import Assets
+from hookwright_dev.cluster.control_plane import ControlPlane
+from hookwright_dev.cluster.installation import SYSTEM_NAMESPACE, OperatorProcess, install
+from hookwright_dev.cluster.postgres import postgres_server
+from hookwright_operator.leader.election import LEASE
 
 CRDS = Path(__file__).resolve().parents[2] / "crds"
 NOWHERE = "http://127.0.0.1:9/"

@@ -10,11 +10,11 @@ from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
-from e2e.acting import Organization
 from e2e.evidence import evidence
 from e2e.installing import CRDS, NAMESPACE, Installation
+from support.pod_actions import Organization
 
-from hookwright_dev.cluster import Cluster
+from hookwright_dev.cluster.kubectl import Cluster
 from hookwright_dev.e2e import DATABASE_VARIABLE, IMAGE_VARIABLE, KUBECONFIG_VARIABLE
 from hookwright_dev.tools import HELM, acquire_tool
 

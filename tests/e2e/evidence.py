@@ -4,7 +4,7 @@ from typing import Final
 
 from e2e.installing import NAMESPACE
 
-from hookwright_dev.cluster import Cluster
+from hookwright_dev.cluster.kubectl import Cluster
 
 LOG_LINES: Final = 60
 

@@ -9,7 +9,7 @@ from typing import Final
 
 from e2e.installing import Installation, image_values
 
-from hookwright_dev.stack import ROOT
+from hookwright_dev.cluster.stack import ROOT
 
 GUIDE: Final = ROOT / "docs" / "install.md"
 PUBLISHED: Final = "image.repository=registry.example.com/hookwright"

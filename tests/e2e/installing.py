@@ -11,8 +11,8 @@ from typing import Any, Final, TypeVar
 
 import yaml
 
-from hookwright_dev.cluster import Cluster
-from hookwright_dev.stack import ROOT
+from hookwright_dev.cluster.kubectl import Cluster
+from hookwright_dev.cluster.stack import ROOT
 
 T = TypeVar("T")
 Values = Mapping[str, Any]

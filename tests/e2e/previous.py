@@ -8,7 +8,7 @@ from typing import Final
 import yaml
 from e2e.installing import CHART
 
-from hookwright_dev.stack import ROOT
+from hookwright_dev.cluster.stack import ROOT
 
 OLD_VERSION: Final = "0.0.1"
 LACKING: Final = "rateLimit"

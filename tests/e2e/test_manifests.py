@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 import yaml
-from e2e.acting import Organization
 from e2e.installing import NAMESPACE, PRIVATE, Installation, eventually, image_values
+from support.pod_actions import Organization
 
-from hookwright_dev.stack import ROOT
+from hookwright_dev.cluster.stack import ROOT
 
 
 @pytest.fixture

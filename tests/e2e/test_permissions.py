@@ -1,8 +1,8 @@
 """RBAC decides at the intake as at the API server, and rights that are not granted are refused."""
 
 import pytest
-from e2e.acting import INTAKE, Answer, Organization
 from e2e.installing import NAMESPACE, Installation, eventually
+from support.pod_actions import INTAKE, Answer, Organization
 
 EVENT = {"type": "delivered", "messageId": "m-1"}
 

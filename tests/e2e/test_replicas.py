@@ -4,8 +4,8 @@ import json
 import os
 
 import pytest
-from e2e.acting import Organization
 from e2e.installing import NAMESPACE, RESTRICTED, Installation, eventually
+from support.pod_actions import Organization
 
 from hookwright_dev.e2e import DATABASE_VARIABLE
 

@@ -1,8 +1,8 @@
 """An uninstallation keeps and names the users' data, and nothing hangs; a new installation continues with it."""
 
 import pytest
-from e2e.acting import Organization
 from e2e.installing import CRDS, NAMESPACE, Installation, eventually
+from support.pod_actions import Organization
 
 FINALIZERS = "jsonpath={.items[*].metadata.finalizers}"
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 import yaml
-from e2e.acting import Organization
 from e2e.installing import CHART, Installation
 from e2e.previous import LACKING, previous_chart
+from support.pod_actions import Organization
 
 MAX_IN_FLIGHT = 8
 REFUSED_SECONDS = 30.0

@@ -4,7 +4,7 @@ import asyncio
 import sys
 
 import uvloop
-from delivery.engine import Engine, Plan, now_ms, subscriber, until
+from support.dispatcher import Engine, Plan, now_ms, subscriber, until
 
 from hookwright_operator.store.store import Store
 

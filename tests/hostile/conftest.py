@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from store.making import EMPTY, migrated
+from support.store_factories import EMPTY, migrated
 
-from hookwright_dev.postgres import PostgresServer, postgres_server
+from hookwright_dev.cluster.postgres import PostgresServer, postgres_server
 
 _DATABASE = "hostile"
 

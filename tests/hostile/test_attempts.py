@@ -17,13 +17,13 @@ from typing import Any
 
 import pytest
 import uvloop
-from delivery.engine import Busy, Engine, Plan, subscriber, until
+from support.dispatcher import Busy, Engine, Plan, subscriber, until
 
 from hookwright_dev.receiver import Received, Receiver
-from hookwright_operator.delivery.lanes import Lane
+from hookwright_operator.delivery.endpoint_queue import EndpointQueue
 from hookwright_operator.intake.parsing import IncomingEvent
 from hookwright_operator.registry import Endpoint
-from hookwright_operator.store.model import Claimed, Wants
+from hookwright_operator.store.records import Claimed, Wants
 
 log = logging.getLogger(__name__)
 
@@ -79,14 +79,14 @@ async def post(engine: Engine, namespace: str, count: int = 1, *, body: bytes = 
     await engine.accepter.accept(namespace, "billing", [event] * count)
 
 
-def lanes(engine: Engine, namespace: str) -> list[Lane]:
+def queues(engine: Engine, namespace: str) -> list[EndpointQueue]:
     """Return the endpoint queues of a tenant."""
-    return [lane for lane in engine.dispatcher._lanes.values() if lane.endpoint.namespace == namespace]
+    return [queue for queue in engine.dispatcher._queues.values() if queue.endpoint.namespace == namespace]
 
 
 def under_way(engine: Engine, namespace: str) -> int:
     """Return how many attempts of a tenant are in progress."""
-    return sum(lane.in_flight for lane in lanes(engine, namespace))
+    return sum(queue.in_flight for queue in queues(engine, namespace))
 
 
 async def hang(
@@ -192,7 +192,7 @@ def test_a_healthy_endpoint_is_served_while_attempts_of_another_tenant_time_out_
         tenant(engine, "hostile", [url] * 300, timeout=1.0, max_in_flight=64)
         for _ in range(16):
             await post(engine, "hostile", 4)
-        await until(lambda: all(lane.timeouts >= 5 for lane in lanes(engine, "hostile")), within=120)
+        await until(lambda: all(queue.timeouts >= 5 for queue in queues(engine, "hostile")), within=120)
         settled, began = len(engine.watcher.settled), time.monotonic()
         arrived = await latencies(engine, "healthy", receiver)
         hostile = [one for one in engine.watcher.settled[settled:] if one.endpoint_uid != "healthy-0"]
@@ -213,14 +213,14 @@ def test_an_endpoint_whose_attempts_time_out_gets_two_places_until_one_succeeds(
             unwell.answer = busy = Busy()
             tenant(engine, "hostile", [unwell.url], timeout=0.5, max_in_flight=16)
             tenant(engine, "healthy", [receiver.url], timeout=0.5, max_in_flight=16)
-            [lane] = lanes(engine, "hostile")
+            [queue] = queues(engine, "hostile")
             await post(engine, "hostile", 48)
             await until(lambda: busy.peak == 16)
-            await until(lambda: lane.timeouts > 0)
-            await until(lambda: lane.in_flight <= 2)
+            await until(lambda: queue.timeouts > 0)
+            await until(lambda: queue.in_flight <= 2)
             attempts = len(unwell.received)
             await until(lambda: len(unwell.received) >= attempts + 4)
-            assert lane.in_flight <= 2
+            assert queue.in_flight <= 2
             await until(lambda: engine.watcher.limited_to.get("hostile-0") == 2)
             await post(engine, "healthy", 8)
             await engine.ended("healthy-0", 8)

@@ -19,11 +19,11 @@ from pathlib import Path
 
 import pytest
 from aiohttp import web
-from delivery.engine import Engine, Plan, eventually, subscriber, until
+from support.dispatcher import Engine, Plan, eventually, subscriber, until
 
-from hookwright_dev.postgres import PostgresServer
-from hookwright_operator.delivery.seams import CLAIMS_IN_MEMORY
-from hookwright_operator.store.model import Claimed, Wants
+from hookwright_dev.cluster.postgres import PostgresServer
+from hookwright_operator.delivery.protocols import CLAIMS_IN_MEMORY
+from hookwright_operator.store.records import Claimed, Wants
 from hookwright_operator.store.store import Store
 
 ENDPOINTS = 64
@@ -206,7 +206,7 @@ async def test_nothing_else_takes_the_room_of_a_claim_under_way(
         assert held.rooms == [memory // CLAIMS_IN_MEMORY]
         assert engine.dispatcher._memory.used == held.rooms[0]
         assert not engine.dispatcher.reserve("fresh", memory // 2 + 1)
-        engine.dispatcher._lanes["fresh"].backlog = False
+        engine.dispatcher._queues["fresh"].backlog = False
         assert engine.dispatcher.reserve("fresh", memory // 2)
         engine.dispatcher.cancel("fresh", memory // 2)
     finally:

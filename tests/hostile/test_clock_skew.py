@@ -10,12 +10,12 @@ clock of a replica that takes over from a stopped one may be ahead by one second
 from random import Random
 
 import pytest
-from delivery.engine import eventually, subscriber, until
-from delivery.replicas import LEASE_MS, MAX_IN_FLIGHT, TIMEOUT, TOGETHER, Receivers, Replica
-from delivery.test_shards import UIDS, World
-from store.making import Clock
+from integration.delivery.test_shard_owner import UIDS, World
+from support.delivery_replicas import LEASE_MS, MAX_IN_FLIGHT, TIMEOUT, TOGETHER, Receivers, Replica
+from support.dispatcher import eventually, subscriber, until
+from support.store_factories import Clock
 
-from hookwright_operator.store.shards import CLOCKS_DIFFER_MS, SHARDS
+from hookwright_operator.store.sql.shards import CLOCKS_DIFFER_MS, SHARDS
 
 BEAT_MS = LEASE_MS // 6
 """The time between two heartbeats of the operator."""
@@ -58,8 +58,8 @@ async def test_living_replicas_keep_their_shares_and_send_each_delivery_once(
         for name in (first, *(skews.keys() - {first})):
             started = await Replica.start(url, name, receivers, endpoints=endpoints, ahead_ms=skews[name])
             replicas.append(started)
-        await until(lambda: {len(one.dispatcher.ground) for one in replicas} == {SHARDS // 2})
-        shares = [frozenset(one.dispatcher.ground._since) for one in replicas]
+        await until(lambda: {len(one.dispatcher.owned_shards) for one in replicas} == {SHARDS // 2})
+        shares = [frozenset(one.dispatcher.owned_shards._since) for one in replicas]
         for number in range(12):
             await replicas[number % 2].post(number)
             clock.advance(BEAT_MS)
@@ -72,7 +72,7 @@ async def test_living_replicas_keep_their_shares_and_send_each_delivery_once(
             return sum(count.delivered for count in counts) == 12 * len(UIDS)
 
         await eventually(all_delivered)
-        assert [frozenset(one.dispatcher.ground._since) for one in replicas] == shares
+        assert [frozenset(one.dispatcher.owned_shards._since) for one in replicas] == shares
         assert [one.dispatcher.lapses for one in replicas] == [0, 0]
         assert receivers.wrong == []
         assert receivers.begun == 12 * len(UIDS)
@@ -122,7 +122,7 @@ async def test_a_stopped_replica_is_replaced_when_its_last_attempts_are_over(url
     stopped = await Replica.start(url, "stopped", receivers, endpoints=endpoints)
     replicas = [stopped]
     try:
-        await until(lambda: len(stopped.dispatcher.ground) == SHARDS)
+        await until(lambda: len(stopped.dispatcher.owned_shards) == SHARDS)
         stopped.gate.open.clear()
         await until(lambda: stopped.gate.waiting >= 3)  # a heartbeat and two looks
         clock.advance(stopped.dispatcher._lease_until_ms - clock() - TIMEOUT * 1000 - 1)

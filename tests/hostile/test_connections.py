@@ -10,8 +10,8 @@ from contextlib import ExitStack, asynccontextmanager
 
 import httpx
 import pytest
-from delivery.engine import until
-from hostile.attacks import (
+from starlette.types import Receive, Scope, Send
+from support.attacks import (
     LOOPBACK,
     Installation,
     closed,
@@ -22,10 +22,10 @@ from hostile.attacks import (
     open_files,
     read_answer,
 )
-from starlette.types import Receive, Scope, Send
+from support.dispatcher import until
 
-from hookwright_dev.cluster import Cluster
-from hookwright_dev.installation import ApiProcess
+from hookwright_dev.cluster.installation import ApiProcess
+from hookwright_dev.cluster.kubectl import Cluster
 from hookwright_runtime import protocol
 from hookwright_runtime.connections import ConnectionBounds
 from hookwright_runtime.refusals import PIPELINED

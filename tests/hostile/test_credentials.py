@@ -16,15 +16,15 @@ from dataclasses import dataclass, field
 import httpx
 import jwt
 import pytest
-from api.conftest import Organizations
-from api.processes import Organization, problem_of
-from intake import conftest as intake_fixtures
-from intake.recorder import Intake, Tokens, refused
+from integration.api import conftest as api_fixtures
+from integration.api.conftest import Organizations
+from integration.intake import conftest as intake_fixtures
+from support.api_processes import Organization, problem_of
+from support.intake_recorder import Intake, Tokens, refused
 
-from api import conftest as api_fixtures
 from hookwright_crds.keys import digest, key_id_of, mint
-from hookwright_dev.cluster import Cluster
-from hookwright_dev.installation import SYSTEM_NAMESPACE, service_account_token
+from hookwright_dev.cluster.installation import SYSTEM_NAMESPACE, service_account_token
+from hookwright_dev.cluster.kubectl import Cluster
 
 operator, api, client = api_fixtures.operator, api_fixtures.api, api_fixtures.client
 tokens, line, intake = intake_fixtures.tokens, intake_fixtures.line, intake_fixtures.intake

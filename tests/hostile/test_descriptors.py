@@ -12,17 +12,17 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from delivery.attempts import endpoint, loopback, send
-from delivery.engine import Engine, Plan, subscriber, until
-from delivery.receivers import keeps_answering, serve
+from support.attempts import endpoint, loopback, send
+from support.dispatcher import Engine, Plan, subscriber, until
+from support.receivers import keeps_answering, serve
 
 from hookwright_dev.receiver import Receiver
 from hookwright_operator import metrics
-from hookwright_operator.delivery.idle import KEEPALIVE, IdleConnections
-from hookwright_operator.delivery.sender import Sender
-from hookwright_operator.ports import EndpointTester
+from hookwright_operator.delivery.http.idle_connections import KEEPALIVE, IdleConnections
+from hookwright_operator.delivery.http.sender import Sender
 from hookwright_operator.registry import Endpoint
-from hookwright_operator.store.model import State
+from hookwright_operator.services.ports import EndpointTester
+from hookwright_operator.store.records import State
 
 EMPTY = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
 
@@ -70,8 +70,8 @@ async def test_receivers_are_not_charged_and_deliveries_arrive_when_descriptors_
                 assert await engine.log(uid) == []
             with no_descriptors():
                 await engine.post_many(10)
-                lanes = engine.dispatcher._lanes
-                await until(lambda: min(lanes[uid].postponed for uid in ("one", "two")) >= 2)
+                queues = engine.dispatcher._queues
+                await until(lambda: min(queues[uid].postponed for uid in ("one", "two")) >= 2)
                 for uid in ("one", "two"):
                     records = await engine.log(uid)
                     assert [(record.state, record.attempts) for record in records] == [(State.PENDING, ())] * 10
@@ -97,8 +97,8 @@ async def test_the_process_does_not_spin_meanwhile(tmp_path: Path) -> None:
             with no_descriptors():
                 began = loop.time()
                 await engine.post_many(64)
-                await until(lambda: engine.dispatcher._lanes["orders"].postponed >= 4)
-                rounds = engine.dispatcher._lanes["orders"].postponed
+                await until(lambda: engine.dispatcher._queues["orders"].postponed >= 4)
+                rounds = engine.dispatcher._queues["orders"].postponed
                 assert own_faults("descriptors") - before <= 64 * rounds
                 assert loop.time() - began >= 0.25 + 0.5 + 1
             await engine.ended("orders", 64, within=30)
@@ -113,7 +113,7 @@ async def test_what_waits_is_released_at_the_end(tmp_path: Path) -> None:
         engine.registry.put(subscriber("orders", receiver.url))
         with no_descriptors():
             await engine.post_many(10)
-            await until(lambda: engine.dispatcher._lanes["orders"].postponed >= 1)
+            await until(lambda: engine.dispatcher._queues["orders"].postponed >= 1)
             await engine.dispatcher.drain(5)
             assert await engine.store.claim([("orders", 64)])
         assert engine.dispatcher._memory.used == 0

@@ -9,10 +9,10 @@ from uuid import uuid4
 
 import httpx
 import pytest
-from api.processes import Organization
-from hostile.attacks import Installation, installation
+from support.api_processes import Organization
+from support.attacks import Installation, installation
 
-from hookwright_dev.cluster import Cluster
+from hookwright_dev.cluster.kubectl import Cluster
 from hookwright_runtime.endpoint_tests import EndpointTests, TooManyTestsError
 
 LIFTED = {f"HOOKWRIGHT_RATE_LIMIT_{limit}": "0" for limit in ("IP", "ORGANIZATION", "LOGIN")}

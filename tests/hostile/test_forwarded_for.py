@@ -4,10 +4,10 @@ from ipaddress import ip_network
 
 import httpx
 import pytest
-from api.conftest import PROXY, StartApi
+from integration.api import conftest as shared
+from integration.api.conftest import PROXY, StartApi
 
-from api import conftest as shared
-from hookwright_api.clients import UNKNOWN, client_of
+from hookwright_api.http.client_address import UNKNOWN, client_of
 
 operator, start_api = shared.operator, shared.start_api
 

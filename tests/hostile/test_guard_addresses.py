@@ -9,11 +9,11 @@ from collections.abc import AsyncIterator, Callable
 from ipaddress import IPv4Address, IPv6Address, ip_address
 
 import pytest
-from delivery.attempts import endpoint, guarded, send
+from support.attempts import endpoint, guarded, send
 
-from hookwright_operator.delivery.guard import Guard
-from hookwright_operator.delivery.sender import Sender
-from hookwright_operator.errors import RefusedAddressError
+from hookwright_operator.delivery.http.guard import Guard
+from hookwright_operator.delivery.http.sender import Sender
+from hookwright_runtime.errors import RefusedAddressError
 
 IPV4 = {
     "0.0.0.0": "unspecified",

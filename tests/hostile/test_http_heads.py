@@ -8,9 +8,9 @@ from contextlib import suppress
 
 import httpx
 import pytest
-from hostile.attacks import MIB, Answer, Installation, Memory, closed, connect, exchange, installation, read_answer
+from support.attacks import MIB, Answer, Installation, Memory, closed, connect, exchange, installation, read_answer
 
-from hookwright_dev.cluster import Cluster
+from hookwright_dev.cluster.kubectl import Cluster
 
 PROCESSES = ("operator", "api")
 LIFTED = {"HOOKWRIGHT_RATE_LIMIT_IP": "100000"}

@@ -2,9 +2,8 @@
 
 import httpx
 import pytest
-from api.processes import Organization, problem_of
-
-from api import conftest as shared
+from integration.api import conftest as shared
+from support.api_processes import Organization, problem_of
 
 operator, api, client = shared.operator, shared.api, shared.client
 organizations, acme = shared.organizations, shared.acme

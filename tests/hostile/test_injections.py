@@ -13,13 +13,13 @@ from urllib.parse import urlsplit
 
 import httpx
 import pytest
-from api.conftest import Organizations
-from api.processes import Organization, eventually
-from api.receiver import Received, receiving
+from integration.api import conftest as shared
+from integration.api.conftest import Organizations
+from support.api_processes import Organization, eventually
+from support.api_receiver import Received, receiving
 
-from api import conftest as shared
-from hookwright_dev.cluster import Cluster
-from hookwright_dev.installation import ApiProcess, OperatorProcess
+from hookwright_dev.cluster.installation import ApiProcess, OperatorProcess
+from hookwright_dev.cluster.kubectl import Cluster
 
 operator, api, client = shared.operator, shared.api, shared.client
 

@@ -9,13 +9,13 @@ from typing import Any
 
 import httpx
 import pytest
-from api.processes import running
-from cluster.acting import Organization, endpoint, eventually, manifest
+from support.api_processes import running
+from support.cluster_actions import Organization, endpoint, eventually, manifest
 
 from hookwright_crds.sessions import SESSION_KEYS_NAME
-from hookwright_dev.assets import Assets
-from hookwright_dev.controlplane import ControlPlane
-from hookwright_dev.installation import ApiProcess, OperatorProcess, install, service_account_token
+from hookwright_dev.cluster.assets import Assets
+from hookwright_dev.cluster.control_plane import ControlPlane
+from hookwright_dev.cluster.installation import ApiProcess, OperatorProcess, install, service_account_token
 from hookwright_dev.processes import ChildProcess
 
 CRDS = Path(__file__).resolve().parents[2] / "crds"

@@ -10,16 +10,16 @@ from itertools import count
 from typing import Any
 
 import pytest
-from delivery.engine import Engine, Plan, eventually, now_ms, subscriber, until
 from sqlalchemy import Connection, text
+from support.dispatcher import Engine, Plan, eventually, now_ms, subscriber, until
 
 from hookwright_dev.receiver import Receiver
-from hookwright_operator import fan_out_writer
 from hookwright_operator.intake.deps import AcceptResult
 from hookwright_operator.intake.parsing import MAX_BODY_BYTES, MAX_EVENTS, IncomingEvent
 from hookwright_operator.intake.problems import ProblemError
-from hookwright_operator.store.batch import MAX_WEIGHT
+from hookwright_operator.services import fan_out_writer
 from hookwright_operator.store.fan_outs import SLICE
+from hookwright_operator.store.group_commit import MAX_WEIGHT
 from hookwright_operator.store.store import DISCARD_BATCH, Store
 
 TURN_SECONDS = 0.15

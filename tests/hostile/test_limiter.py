@@ -3,10 +3,9 @@
 import asyncio
 import time
 
-from hookwright_api.clients import client_of
-from hookwright_api.limits import Limiter, Scope
-from hookwright_api.settings import Settings
-from hookwright_api.window_storage import WindowStorage
+from hookwright_api.http.client_address import client_of
+from hookwright_api.rate_limits import Limiter, Scope, WindowStorage
+from hookwright_api.settings import ApiSettings
 
 CROWD = 20_000
 
@@ -34,7 +33,7 @@ async def cost(limiter: Limiter, *, requests: int = 300) -> float:
 
 async def test_a_request_costs_the_same_beside_twenty_thousand_addresses() -> None:
     """No sweep of all addresses: the cost is compared with that of a limiter that knows three."""
-    quiet, busy = Limiter(Settings()), Limiter(Settings())
+    quiet, busy = Limiter(ApiSettings()), Limiter(ApiSettings())
     await crowd(busy)
     alone = min([await cost(quiet) for _ in range(5)])
     beside = min([await cost(busy) for _ in range(5)])
@@ -43,7 +42,7 @@ async def test_a_request_costs_the_same_beside_twenty_thousand_addresses() -> No
 
 async def test_a_request_leaves_no_sweep_of_all_addresses_to_the_event_loop() -> None:
     """The cost above is the whole cost: no task is left that goes through the addresses."""
-    limiter = Limiter(Settings())
+    limiter = Limiter(ApiSettings())
     await crowd(limiter, size=1000)
     assert asyncio.all_tasks() == {asyncio.current_task()}
 
@@ -73,7 +72,7 @@ async def test_expired_addresses_make_room_while_new_ones_come() -> None:
 
 async def test_a_crowd_of_addresses_pushes_no_organization_out() -> None:
     """Each scope has its own bound."""
-    limiter = Limiter(Settings(rate_limit_organization=1))
+    limiter = Limiter(ApiSettings(rate_limit_organization=1))
     await limiter.hit(Scope.ORGANIZATION, "acme")
     await crowd(limiter, size=local(limiter, Scope.IP)._max_identities + 1)
     assert len(local(limiter, Scope.IP)) == local(limiter, Scope.IP)._max_identities

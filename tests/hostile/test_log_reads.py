@@ -12,12 +12,13 @@ from pathlib import Path
 
 import pytest
 from sqlalchemy import Connection
-from store.making import Clock, event
+from support.store_factories import Clock, event
 
-from hookwright_dev.postgres import PostgresServer
-from hookwright_operator.store import paging, reading
-from hookwright_operator.store.model import State
-from hookwright_operator.store.statements import driver_of
+from hookwright_dev.cluster.postgres import PostgresServer
+from hookwright_operator.store.records import State
+from hookwright_operator.store.sql import paging
+from hookwright_operator.store.sql import read as read_sql
+from hookwright_operator.store.sql.statements import driver_of
 from hookwright_operator.store.store import Store
 
 SLICES = 120
@@ -77,7 +78,7 @@ async def steps_of_a_page(store: Store, state: State | None, cursor: str | None)
 
         driver_of(connection).set_progress_handler(count, 100)
         try:
-            page, following = reading.log(connection, SPARSE, state=state, limit=LIMIT, cursor=cursor)
+            page, following = read_sql.log(connection, SPARSE, state=state, limit=LIMIT, cursor=cursor)
         finally:
             driver_of(connection).set_progress_handler(None, 100)
         return [record.id for record in page], following, steps
@@ -110,7 +111,7 @@ async def test_a_budget_that_ends_within_a_slice_loses_and_repeats_nothing(
 ) -> None:
     """Also if the budget is smaller than a slice, so that pages are empty and the cursor goes on all the same."""
     monkeypatch.setattr(paging, "STRETCH_ROWS", 70)
-    monkeypatch.setattr(paging.Budget, "__init__", lambda budget: setattr(budget, "rows", 450))
+    monkeypatch.setattr(paging.RowBudget, "__init__", lambda budget: setattr(budget, "rows", 450))
     seen: list[str] = []
     empty = 0
     page, cursor = await store.deliveries(SPARSE, limit=LIMIT)

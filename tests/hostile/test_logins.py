@@ -5,13 +5,13 @@ from typing import Self
 
 import httpx
 import pytest
-from api.conftest import PROXY, Organizations, StartApi
-from api.processes import PASSWORD, Organization, problem_of
-from patience import PATIENCE
+from integration.api import conftest as shared
+from integration.api.conftest import PROXY, Organizations, StartApi
+from support.api_processes import PASSWORD, Organization, problem_of
+from support.polling import PATIENCE
 
-from api import conftest as shared
 from hookwright_api.auth.passwords import PASSWORDS_OF_ADDRESS
-from hookwright_dev.installation import ApiProcess
+from hookwright_dev.cluster.installation import ApiProcess
 
 operator, api, client = shared.operator, shared.api, shared.client
 organizations, start_api = shared.organizations, shared.start_api

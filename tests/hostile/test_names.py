@@ -14,17 +14,17 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
-from delivery.attempts import endpoint, guarded, loopback, send
-from delivery.engine import Engine, Plan, eventually, subscriber, until
-from delivery.receivers import answers, serve
+from support.attempts import endpoint, guarded, loopback, send
+from support.dispatcher import Engine, Plan, eventually, subscriber, until
+from support.receivers import answers, serve
 
 from hookwright_dev.receiver import Receiver
-from hookwright_operator.delivery import name_cache, resolver
-from hookwright_operator.delivery.guard import Guard
-from hookwright_operator.delivery.sender import Sender
+from hookwright_operator.delivery.http import name_cache, resolver
+from hookwright_operator.delivery.http.guard import Guard
+from hookwright_operator.delivery.http.sender import Sender
 from hookwright_operator.intake.parsing import IncomingEvent
 from hookwright_operator.registry import Endpoint
-from hookwright_operator.store.model import State
+from hookwright_operator.store.records import State
 
 EVENT = IncomingEvent(None, "delivered", "m-1", b"{}")
 CLOSES = answers(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
@@ -169,8 +169,8 @@ async def test_an_attempt_without_a_place_is_not_charged_and_made_later(
                 await until(lambda: looked_up.hanging == resolver.PER_NAMESPACE)
                 engine.registry.put(subscriber("orders", f"http://works.example.com:{receiver.port}/"))
                 await engine.post()
-                lane = engine.dispatcher._lanes["orders"]
-                await until(lambda: lane.postponed >= 2)
+                queue = engine.dispatcher._queues["orders"]
+                await until(lambda: queue.postponed >= 2)
                 [delivery] = await engine.log("orders")
                 assert (delivery.state, delivery.attempts) == (State.PENDING, ())
                 assert engine.watcher.settled == []

@@ -7,14 +7,14 @@ from typing import Any
 
 import httpx
 import pytest
-from api.processes import Organization as ApiOrganization
-from api.processes import problem_of, running
-from cluster.acting import Organization, delivered, endpoint, eventually, manifest, message_ids, receiving
+from support.api_processes import Organization as ApiOrganization
+from support.api_processes import problem_of, running
+from support.cluster_actions import Organization, delivered, endpoint, eventually, manifest, message_ids, receiving
 
-from hookwright_dev.assets import Assets
-from hookwright_dev.cluster import Cluster
-from hookwright_dev.controlplane import ControlPlane
-from hookwright_dev.installation import ApiProcess, OperatorProcess, install
+from hookwright_dev.cluster.assets import Assets
+from hookwright_dev.cluster.control_plane import ControlPlane
+from hookwright_dev.cluster.installation import ApiProcess, OperatorProcess, install
+from hookwright_dev.cluster.kubectl import Cluster
 
 CRDS = Path(__file__).resolve().parents[2] / "crds"
 UNSUPPORTED = "False UnsupportedSpec"

@@ -8,12 +8,12 @@ from uuid import uuid4
 
 import httpx
 import pytest
-from api.conftest import LIFTED
-from api.processes import Organization, eventually, problem_of, running
+from integration.api.conftest import LIFTED
+from support.api_processes import Organization, eventually, problem_of, running
 
 from hookwright_crds.keys import MintedKey, mint
-from hookwright_dev.cluster import Cluster
-from hookwright_dev.installation import ApiProcess, OperatorProcess, install
+from hookwright_dev.cluster.installation import ApiProcess, OperatorProcess, install
+from hookwright_dev.cluster.kubectl import Cluster
 
 DUPLICATE = "False DuplicateDigest"
 

@@ -9,10 +9,10 @@ from uuid import uuid4
 
 import httpx
 import pytest
-from hostile.attacks import Installation, Memory, connect, eventually, exchange, installation, read_answer
 from starlette.types import Message, Receive
+from support.attacks import Installation, Memory, connect, eventually, exchange, installation, read_answer
 
-from hookwright_dev.cluster import Cluster
+from hookwright_dev.cluster.kubectl import Cluster
 from hookwright_operator.intake.asgi import Bodies
 from hookwright_operator.intake.places import BODY_BYTES, BODY_BYTES_OF_NAMESPACE, Places
 from hookwright_operator.intake.problems import ProblemError

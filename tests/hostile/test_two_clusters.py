@@ -14,29 +14,24 @@ import asyncpg
 import httpx
 import pytest
 import yaml
-from cluster.acting import endpoint, eventually, manifest
+from support.cluster_actions import endpoint, eventually, manifest
 
-from hookwright_dev.cluster import Cluster, Kubectl
-from hookwright_dev.installation import (
-    SYSTEM_NAMESPACE,
-    OperatorProcess,
-    install,
-    service_account_kubeconfig,
-)
-from hookwright_dev.postgres import PostgresServer
+from hookwright_dev.cluster.installation import SYSTEM_NAMESPACE, OperatorProcess, install, service_account_kubeconfig
+from hookwright_dev.cluster.kubectl import Cluster, Kubectl
+from hookwright_dev.cluster.postgres import PostgresServer
 from hookwright_dev.processes import free_port
 from hookwright_operator.adopt import this_installation
-from hookwright_operator.delivery.health import HealthPublisher
-from hookwright_operator.duties import Duties
-from hookwright_operator.errors import KubeError, StoreError
-from hookwright_operator.kube import Kube
+from hookwright_operator.delivery.status_reporter import StatusReporter
+from hookwright_operator.leader.housekeeping import Housekeeping
 from hookwright_operator.process import now_ms
-from hookwright_operator.reconcile.cache import Cache
 from hookwright_operator.registry import Registry
 from hookwright_operator.store import migrations
 from hookwright_operator.store.database_owner import Installation, claim_database, hand_over
-from hookwright_operator.store.model import NewDelivery, NewEvent, State
+from hookwright_operator.store.records import NewDelivery, NewEvent, State
 from hookwright_operator.store.store import Store
+from hookwright_operator.watch.cache import Cache
+from hookwright_runtime.errors import KubeError, StoreError
+from hookwright_runtime.kubernetes import KubernetesClient
 
 FIRST = Installation("00000000-0000-4000-8000-000000000001", SYSTEM_NAMESPACE)
 SECOND = Installation("00000000-0000-4000-8000-000000000002", SYSTEM_NAMESPACE)
@@ -258,7 +253,7 @@ async def test_an_operator_that_may_not_read_kube_system_names_the_missing_right
     """The ServiceAccount default has no rights at all."""
     install(control_plane)
     monkeypatch.setenv("KUBECONFIG", str(service_account_kubeconfig(control_plane, "default", tmp_path)))
-    kube = await Kube.connect()
+    kube = await KubernetesClient.connect()
     try:
         with pytest.raises(KubeError, match=r"verb get on the resource namespaces with resourceNames \[kube-system\]"):
             await this_installation(kube, SYSTEM_NAMESPACE, asyncio.Event())
@@ -276,7 +271,7 @@ async def test_an_operator_waits_for_an_api_server_that_is_away_and_ends_when_it
     config = {"clusters": [cluster], "contexts": [context], "users": users, "current-context": "away"}
     (tmp_path / "kubeconfig").write_text(yaml.safe_dump(config))
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "kubeconfig"))
-    kube, ended = await Kube.connect(), asyncio.Event()
+    kube, ended = await KubernetesClient.connect(), asyncio.Event()
     waiting = asyncio.create_task(this_installation(kube, SYSTEM_NAMESPACE, ended))
     done, _ = await asyncio.wait([waiting], timeout=0.5)
     assert not done
@@ -297,12 +292,12 @@ class Clock:
 
 
 @asynccontextmanager
-async def leading(url: str, clock: Clock) -> AsyncIterator[Duties]:
+async def leading(url: str, clock: Clock) -> AsyncIterator[Housekeeping]:
     """Yield a leader that has just started, with the default grace time, and whose watches have shown nothing."""
-    kube, registry = await Kube.connect(), Registry()
+    kube, registry = await KubernetesClient.connect(), Registry()
     async with opened(url, clock) as store:
-        health = HealthPublisher(store, registry, lambda *_: None, interval=30, clock=lambda: 0.0)
-        yield Duties(kube, store, registry, Cache(), health, clock, orphan_grace_ms=24 * HOUR_MS)
+        health = StatusReporter(store, registry, lambda *_: None, interval=30, clock=lambda: 0.0)
+        yield Housekeeping(kube, store, registry, Cache(), health, clock, orphan_grace_ms=24 * HOUR_MS)
     await kube.close()
 
 

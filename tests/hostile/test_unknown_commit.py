@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 
 import asyncpg
 import pytest
-from delivery.engine import Engine, Plan, eventually, now_ms, subscriber
-from store.making import LEASE_MS, Clock, accept_one, claimed_ids, neighbour_of, settlement
-from store.proxy import Cut, Proxy, proxied
+from support.dispatcher import Engine, Plan, eventually, now_ms, subscriber
+from support.store_factories import LEASE_MS, Clock, accept_one, claimed_ids, neighbour_of, settlement
+from support.tcp_proxy import Cut, Proxy, proxied
 
-from hookwright_operator.delivery.outcome import Outcome
+from hookwright_operator.delivery.attempt import Outcome
 from hookwright_operator.registry import Endpoint
-from hookwright_operator.store.model import Claimed, Counts, State
+from hookwright_operator.store.records import Claimed, Counts, State
 from hookwright_operator.store.store import Store
 
 RETRIES = 5

@@ -8,17 +8,13 @@ from pathlib import Path
 
 import httpx
 import pytest
-from api.processes import Organization, running
-from api.receiver import receiving
-from observability.busy import Session, keep_busy, scrape
+from support.api_processes import Organization, running
+from support.api_receiver import receiving
+from support.busy_operator import Session, keep_busy, scrape
 
 from hookwright_dev import packages
-from hookwright_dev.cluster import Cluster
-from hookwright_dev.installation import (
-    ApiProcess,
-    OperatorProcess,
-    install,
-)
+from hookwright_dev.cluster.installation import ApiProcess, OperatorProcess, install
+from hookwright_dev.cluster.kubectl import Cluster
 
 
 @pytest.fixture(scope="package")

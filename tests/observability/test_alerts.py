@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 import yaml
-from observability.promql import faults, matched, series
 from prometheus_client import Metric
 from prometheus_client.metrics import MetricWrapperBase
+from support.promql import faults, matched, series
 
 from hookwright_api import metrics as api_metrics
 from hookwright_operator import metrics

@@ -12,11 +12,17 @@ from pathlib import Path
 
 import httpx
 import pytest
-from api.processes import Organization, eventually
-from api.receiver import Received, receiving
+from support.api_processes import Organization, eventually
+from support.api_receiver import Received, receiving
 
-from hookwright_dev.cluster import Cluster
-from hookwright_dev.installation import AUDIENCE, SYSTEM_NAMESPACE, OperatorProcess, install, service_account_token
+from hookwright_dev.cluster.installation import (
+    AUDIENCE,
+    SYSTEM_NAMESPACE,
+    OperatorProcess,
+    install,
+    service_account_token,
+)
+from hookwright_dev.cluster.kubectl import Cluster
 
 PAGE = Path(__file__).resolve().parents[2] / "docs/backup.md"
 KUBECTL = 'kubectl() { while [ "$1" != -- ]; do shift; done; shift; "$@"; }\n'

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from observability.promql import faults, series
+from support.promql import faults, series
 
 from hookwright_api import metrics as api_metrics
 from hookwright_dev.reference import metric_names

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from hookwright_dev.cluster import Cluster
-from hookwright_dev.installation import SYSTEM_NAMESPACE, install
+from hookwright_dev.cluster.installation import SYSTEM_NAMESPACE, install
+from hookwright_dev.cluster.kubectl import Cluster
 from hookwright_operator import reconcile
-from hookwright_operator.delivery import faults
-from hookwright_operator.delivery.faults import Step, status_words, timeout_words
+from hookwright_operator.delivery.http import error_messages
+from hookwright_operator.delivery.http.error_messages import Step, status_words, timeout_words
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 TROUBLESHOOTING = (DOCS / "troubleshooting.md").read_text()
@@ -55,7 +55,7 @@ def test_no_reason_is_explained_that_is_not_there() -> None:
 @pytest.mark.parametrize(
     "words",
     [
-        *faults._ERRNO_WORDS.values(),
+        *error_messages._ERRNO_WORDS.values(),
         status_words(302).partition(" (")[0],
         status_words(500).rpartition(" Internal")[0],
         *(timeout_words(5, step).replace("5 s", "…") for step in Step if step is not Step.BODY),

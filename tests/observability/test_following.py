@@ -8,12 +8,12 @@ from typing import Any
 
 import httpx
 import pytest
-from api.processes import Organization, eventually, running
-from api.receiver import Received, receiving
-from observability.collector import Collector, collecting
+from support.api_processes import Organization, eventually, running
+from support.api_receiver import Received, receiving
+from support.trace_collector import Collector, collecting
 
-from hookwright_dev.cluster import Cluster
-from hookwright_dev.installation import ApiProcess, OperatorProcess, install
+from hookwright_dev.cluster.installation import ApiProcess, OperatorProcess, install
+from hookwright_dev.cluster.kubectl import Cluster
 
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
 PARENT = "00f067aa0ba902b7"

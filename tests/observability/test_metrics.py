@@ -4,8 +4,8 @@ import re
 from pathlib import Path
 
 import pytest
-from api.processes import eventually
-from observability.busy import Samples, Session, scrape, value
+from support.api_processes import eventually
+from support.busy_operator import Samples, Session, scrape, value
 
 from hookwright_api import metrics as api_metrics
 from hookwright_dev.reference import metric_names

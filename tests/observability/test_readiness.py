@@ -8,10 +8,10 @@ from contextlib import closing
 
 import httpx
 import pytest
-from cluster.acting import Organization, delivered, eventually, manifest
+from support.cluster_actions import Organization, delivered, eventually, manifest
 
-from hookwright_dev.cluster import Cluster
-from hookwright_dev.installation import OperatorProcess, install
+from hookwright_dev.cluster.installation import OperatorProcess, install
+from hookwright_dev.cluster.kubectl import Cluster
 
 
 @pytest.fixture

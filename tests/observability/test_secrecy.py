@@ -4,9 +4,9 @@ import json
 
 import httpx
 import pytest
-from observability.busy import Session
+from support.busy_operator import Session
 
-from hookwright_dev.installation import SYSTEM_NAMESPACE
+from hookwright_dev.cluster.installation import SYSTEM_NAMESPACE
 
 
 def _told(session: Session) -> dict[str, str]:

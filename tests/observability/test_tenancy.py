@@ -7,7 +7,7 @@ from uuid import uuid4
 
 import pytest
 
-from hookwright_dev.cluster import Cluster
+from hookwright_dev.cluster.kubectl import Cluster
 
 PAGE = Path(__file__).resolve().parents[2] / "docs/multi-tenancy.md"
 MANIFESTS = [block for block in re.findall(r"```yaml\n(.*?)```", PAGE.read_text(), re.DOTALL) if "apiVersion:" in block]

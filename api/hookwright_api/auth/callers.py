@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum
 
-from hookwright_api.auth.keys import find_key
-from hookwright_api.auth.sessions import read_token
-from hookwright_api.problems import ProblemError, unauthenticated
-from hookwright_api.view.records import KeyRecord, UserRecord
+from hookwright_api.auth.api_keys import find_key
+from hookwright_api.auth.session_tokens import read_token
+from hookwright_api.errors import ProblemError, unauthenticated
+from hookwright_api.view.table_records import KeyRecord, UserRecord
 from hookwright_api.view.view import View
 
 KEY_HEADER = "X-Service-Key"

@@ -2,16 +2,16 @@
 
 from fastapi import APIRouter, Request, Response
 
-from hookwright_api.answers import answer
-from hookwright_api.auth.sessions import issue_token
-from hookwright_api.front import tally_of
-from hookwright_api.limits import Scope
-from hookwright_api.problems import ProblemError, unavailable
+from hookwright_api.auth.session_tokens import issue_token
+from hookwright_api.errors import ProblemError, unavailable
+from hookwright_api.http.guarded_route import OpenRoute, SessionRoute, caller_of, client_of_request
+from hookwright_api.http.middleware import tally_of
+from hookwright_api.http.responses import answer
+from hookwright_api.rate_limits import Scope
 from hookwright_api.rendering import timestamp
-from hookwright_api.routing import OpenRoute, SessionRoute, caller_of, client_of_request
 from hookwright_api.schemas import LoginAnswer, LoginRequest, MeAnswer
 from hookwright_api.services import services_of
-from hookwright_api.view.records import UserRecord
+from hookwright_api.view.table_records import UserRecord
 
 public = APIRouter(prefix="/v1/auth", tags=["auth"], route_class=OpenRoute)
 router = APIRouter(prefix="/v1/auth", tags=["auth"], route_class=SessionRoute)

@@ -6,8 +6,9 @@ from typing import Annotated, Any
 import structlog
 from fastapi import APIRouter, Header, Request, Response
 
-from hookwright_api.answers import answer, from_kube
-from hookwright_api.errors import KubeError
+from hookwright_api.errors import FieldFault, KubeError, ProblemError, invalid, not_found, unavailable
+from hookwright_api.http.guarded_route import SessionRoute, caller_of
+from hookwright_api.http.responses import answer, from_kube
 from hookwright_api.idempotency import (
     GENERATIONS,
     HEADER,
@@ -18,13 +19,11 @@ from hookwright_api.idempotency import (
     expired,
     request_digest,
 )
-from hookwright_api.problems import FieldFault, ProblemError, invalid, not_found, unavailable
 from hookwright_api.rendering import timestamp
 from hookwright_api.routes.scoping import project_named
-from hookwright_api.routing import SessionRoute, caller_of
 from hookwright_api.schemas import KeyRequest, KeysAnswer, NewKeyAnswer
 from hookwright_api.services import Services, services_of
-from hookwright_api.view.records import KeyRecord
+from hookwright_api.view.table_records import KeyRecord
 from hookwright_api.view.view import object_path
 from hookwright_crds import API_VERSION
 from hookwright_crds.keys import KEY_ID_LENGTH, MintedKey, mint

@@ -4,18 +4,17 @@ from typing import Any
 
 from fastapi import APIRouter, Request, Response
 
-from hookwright_api.answers import answer, from_kube, from_operator, list_answer
-from hookwright_api.errors import KubeError, OperatorError
+from hookwright_api.errors import FieldFault, KubeError, OperatorError, invalid, too_many
+from hookwright_api.http.guarded_route import KeyOrSessionRoute, KeyRoute, caller_of
+from hookwright_api.http.responses import answer, from_kube, from_operator, list_answer
 from hookwright_api.idempotency import bound_key
-from hookwright_api.problems import FieldFault, invalid, too_many
-from hookwright_api.registration import Registration, register
 from hookwright_api.rendering import endpoint_detail, endpoint_summary
 from hookwright_api.routes.keys import IdempotencyKey
 from hookwright_api.routes.scoping import ProjectQuery, endpoint_named, one_project
-from hookwright_api.routing import KeyOrSessionRoute, KeyRoute, caller_of
 from hookwright_api.schemas import NewWebhookAnswer, TestAnswer, WebhookDetailAnswer, WebhookRequest, WebhooksAnswer
 from hookwright_api.services import services_of
 from hookwright_api.view.view import object_path
+from hookwright_api.webhook_creation import WebhookCreation, register
 from hookwright_runtime.endpoint_tests import TooManyTestsError
 
 router = APIRouter(prefix="/v1/webhooks", tags=["webhooks"], route_class=KeyOrSessionRoute)
@@ -35,7 +34,7 @@ async def create_webhook(
     name = one_project(request, project)
     if body.url[:5].lower() == "http:" and not services.settings.allow_http:
         raise invalid(FieldFault("url", "must be an https URL, such as https://example.com/hooks"))
-    wanted = Registration(caller.organization, name, body.url, tuple(body.events))
+    wanted = WebhookCreation(caller.organization, name, body.url, tuple(body.events))
     record, secret = await register(services, wanted, bound_key(idempotency_key, caller.credential_uid))
     document = {**endpoint_summary(record.endpoint), "secret": secret}
     return answer(document, 201, Location=f"/v1/webhooks/{record.identity.name}")

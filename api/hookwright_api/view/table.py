@@ -11,7 +11,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import structlog
 
-from hookwright_api.view.records import Identity
+from hookwright_api.view.table_records import Identity
 
 log = structlog.get_logger(__name__)
 

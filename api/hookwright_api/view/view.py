@@ -6,11 +6,11 @@ from typing import Final, TypeVar
 
 import structlog
 
-from hookwright_api.kube import Kube
 from hookwright_api.metrics import VIEW_AGE
-from hookwright_api.view.records import EndpointRecord, KeyRecord, ProjectRecord, SessionKeysRecord, UserRecord
-from hookwright_api.view.reflector import Reflector, Sink
+from hookwright_api.view.informer import Informer, Sink
+from hookwright_api.view.kubernetes_client import ViewClient
 from hookwright_api.view.table import Record, Table
+from hookwright_api.view.table_records import EndpointRecord, KeyRecord, ProjectRecord, SessionKeysRecord, UserRecord
 from hookwright_crds import API_VERSION
 from hookwright_crds.sessions import SESSION_KEYS_NAME, SessionKey
 from hookwright_crds.users import USER_TYPE
@@ -53,7 +53,7 @@ class View:
         self.users: Table[UserRecord] = Table("user Secret", UserRecord.of, {"email": lambda user: user.email})
         self._session_keys: Table[SessionKeysRecord] = Table("session keys Secret", SessionKeysRecord.of)
         self._namespace = ""
-        self._reflectors: list[Reflector] = []
+        self._reflectors: list[Informer] = []
 
     @property
     def ready(self) -> bool:
@@ -77,7 +77,9 @@ class View:
         """Return the user with a normalized address; of several, the one created first."""
         return next(iter(self.users.find("email", email)), None)
 
-    def follow(self, kube: Kube, *, namespace: str, watched: tuple[str, ...]) -> list[Coroutine[None, None, None]]:
+    def follow(
+        self, kube: ViewClient, *, namespace: str, watched: tuple[str, ...]
+    ) -> list[Coroutine[None, None, None]]:
         """Return the coroutines that keep the view current; each runs until cancelled.
 
         Args:
@@ -92,8 +94,8 @@ class View:
             *_resource(kube, "projects", self.projects, watched),
             *_resource(kube, "apikeys", self.keys, watched),
             *_resource(kube, "webhookendpoints", self.endpoints, watched),
-            Reflector(kube, "users", secrets, self.users, params={"fieldSelector": users}),
-            Reflector(kube, "sessionkeys", secrets, self._session_keys, params={"fieldSelector": keys}),
+            Informer(kube, "users", secrets, self.users, params={"fieldSelector": users}),
+            Informer(kube, "sessionkeys", secrets, self._session_keys, params={"fieldSelector": keys}),
         ]
         self._publish_age()
         return [reflector.run() for reflector in self._reflectors]
@@ -107,8 +109,8 @@ class View:
         return lambda: max(reflector.age(now()) for reflector in self._reflectors if reflector.name == name)
 
 
-def _resource(kube: Kube, plural: str, table: Sink, watched: tuple[str, ...]) -> Iterator[Reflector]:
+def _resource(kube: ViewClient, plural: str, table: Sink, watched: tuple[str, ...]) -> Iterator[Informer]:
     if not watched:
-        yield Reflector(kube, plural, f"{_GROUP}/{plural}", table)
+        yield Informer(kube, plural, f"{_GROUP}/{plural}", table)
     for namespace in watched:
-        yield Reflector(kube, plural, object_path(plural, namespace), table, namespace=namespace)
+        yield Informer(kube, plural, object_path(plural, namespace), table, namespace=namespace)

@@ -19,9 +19,9 @@ from hookwright_dev.bench.cases import CASES, REPEATED, Options
 from hookwright_dev.bench.measures import Measure, medians
 from hookwright_dev.bench.results import Results, machine
 from hookwright_dev.bench.usage import Noise, wait_calm
+from hookwright_dev.cluster.stack import ROOT
 from hookwright_dev.errors import DevError
 from hookwright_dev.progress import progress
-from hookwright_dev.stack import ROOT
 
 RESULTS: Final = ROOT / "bench-results"
 DOCUMENT: Final = ROOT / "docs" / "performance.md"

@@ -13,9 +13,9 @@ from typing import Final
 
 import asyncpg
 
-from hookwright_dev.postgres import PostgresServer
+from hookwright_dev.cluster.postgres import PostgresServer
 from hookwright_operator.ids import BASE32
-from hookwright_operator.store.slices import SLICE
+from hookwright_operator.store.sql.delivered_index import SLICE
 from hookwright_operator.store.store import Store
 
 BODY_BYTES: Final = 315

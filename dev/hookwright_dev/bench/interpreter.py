@@ -18,8 +18,8 @@ from typing import Final, Self
 
 from hookwright_dev import packages
 from hookwright_dev.bench.errors import BenchError
+from hookwright_dev.cluster.stack import ROOT
 from hookwright_dev.progress import progress
-from hookwright_dev.stack import ROOT
 
 FOLDER: Final = ROOT / ".venv-bench"
 """The virtual environment of Debian's Python, kept between runs."""

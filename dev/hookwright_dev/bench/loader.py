@@ -13,8 +13,8 @@ from typing import Final, Self
 import httpx
 from pydantic import BaseModel, ConfigDict
 
-from hookwright_dev.assets import GO_VERSION
 from hookwright_dev.bench.errors import BenchError
+from hookwright_dev.cluster.assets import GO_VERSION
 from hookwright_dev.errors import BuildError
 from hookwright_dev.processes import ChildProcess, free_port
 from hookwright_dev.progress import progress

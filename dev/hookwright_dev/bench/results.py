@@ -11,10 +11,10 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Final
 
-from hookwright_dev.assets import ETCD_VERSION, KUBERNETES_VERSION
 from hookwright_dev.bench import interpreter
 from hookwright_dev.bench.marks import MARKS, verdict
 from hookwright_dev.bench.measures import Measure
+from hookwright_dev.cluster.assets import ETCD_VERSION, KUBERNETES_VERSION
 
 _LIBRARIES: Final = ("hookwright", "aiohttp", "kopf", "sqlalchemy", "uvicorn", "uvloop")
 

@@ -19,10 +19,16 @@ from hookwright_dev.bench import objects
 from hookwright_dev.bench.errors import BenchError
 from hookwright_dev.bench.loader import Loader, Target
 from hookwright_dev.bench.usage import Meter, resident
-from hookwright_dev.controlplane import ControlPlane
-from hookwright_dev.installation import AUDIENCE, SYSTEM_NAMESPACE, OperatorProcess, install, service_account_token
-from hookwright_dev.postgres import PostgresServer
-from hookwright_dev.stack import CRDS
+from hookwright_dev.cluster.control_plane import ControlPlane
+from hookwright_dev.cluster.installation import (
+    AUDIENCE,
+    SYSTEM_NAMESPACE,
+    OperatorProcess,
+    install,
+    service_account_token,
+)
+from hookwright_dev.cluster.postgres import PostgresServer
+from hookwright_dev.cluster.stack import CRDS
 
 NAMESPACE: Final = "bench"
 ROLES: Final = "HOOKWRIGHT_ROLES"

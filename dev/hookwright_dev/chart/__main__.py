@@ -11,7 +11,7 @@ from pathlib import Path
 
 from hookwright_dev.chart.deploy import files as deploy_files
 from hookwright_dev.chart.generate import CHART, files
-from hookwright_dev.stack import ROOT
+from hookwright_dev.cluster.stack import ROOT
 
 
 def difference(root: Path, path: Path, text: str) -> str:

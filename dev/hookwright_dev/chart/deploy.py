@@ -8,7 +8,7 @@ from typing import Any, Final
 import yaml
 
 from hookwright_dev.chart.generate import CHART
-from hookwright_dev.stack import ROOT
+from hookwright_dev.cluster.stack import ROOT
 from hookwright_dev.tools import HELM, ToolError, acquire_tool
 
 DEPLOY: Final = Path("deploy")

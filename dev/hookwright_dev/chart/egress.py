@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from ipaddress import IPv4Network, IPv6Network, collapse_addresses
 from typing import Final
 
-from hookwright_operator.delivery.ranges import special_networks
+from hookwright_operator.delivery.http.special_ranges import special_networks
 
 Block = dict[str, str | list[str]]
 

@@ -11,9 +11,9 @@ from annotated_types import Ge, Gt, Le, Lt
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings
 
-from hookwright_api.settings import Settings as ApiSettings
-from hookwright_operator.delivery.schedule import RetrySchedule
-from hookwright_operator.settings import Settings as OperatorSettings
+from hookwright_api.settings import ApiSettings
+from hookwright_operator.delivery.retry_schedule import RetrySchedule
+from hookwright_operator.settings import OperatorSettings
 
 Value: TypeAlias = bool | int | float | str | list[str]
 Schema: TypeAlias = dict[str, Any]

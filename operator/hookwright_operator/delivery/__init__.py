@@ -1,6 +1,6 @@
 """Delivery: attempts to send accepted events to endpoints, with signatures and retries.
 
-`signing` and `schedule` are pure. `guard` checks addresses. `sender` makes one attempt, by `client` and `http1`.
-`lanes` isolate endpoints from each other. `scheduler` shares places among namespaces. `loops` claim, send and settle.
-`health` reports results to the cluster at a low rate.
+`scheduler`, `endpoint_queue`, `owned_shards`, `retry_schedule` and `attempt` are pure. The `dispatcher` claims
+deliveries into endpoint queues and starts attempts, `http/` makes one attempt, and the `result_writer` stores what came
+of it. The `shard_owner` keeps a replica to its shards of endpoints; the `status_reporter` publishes counts, rarely.
 """

@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from hookwright_operator.delivery.lanes import Lane
+from hookwright_operator.delivery.endpoint_queue import EndpointQueue
+from hookwright_operator.delivery.protocols import CLAIMS_IN_MEMORY, Bounds
 from hookwright_operator.delivery.scheduler import Shares
-from hookwright_operator.delivery.seams import CLAIMS_IN_MEMORY, Bounds
 
 
 class BodyMemory(Shares):
@@ -19,12 +19,12 @@ class BodyMemory(Shares):
         super().__init__(bounds.memory)
         self._bounds = bounds
 
-    def affordable(self, lane: Lane) -> int:
-        """Return how many deliveries a lane may claim; without memory only one, and only if it has no other."""
-        want = lane.wants(self._bounds.window)
-        if not want or self.left_or_guaranteed(lane.endpoint.namespace) > 0:
+    def affordable(self, queue: EndpointQueue) -> int:
+        """Return how many deliveries a queue may claim; without memory only one, and only if it has no other."""
+        want = queue.wants(self._bounds.window)
+        if not want or self.left_or_guaranteed(queue.endpoint.namespace) > 0:
             return want
-        return int(lane.held == lane.reserved)
+        return int(queue.held == queue.reserved)
 
     @contextmanager
     def claim_room(self) -> Iterator[int]:

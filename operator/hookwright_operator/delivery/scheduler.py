@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from hookwright_operator.delivery.lanes import Lane
+from hookwright_operator.delivery.endpoint_queue import EndpointQueue
 
 
 @dataclass(slots=True)
@@ -147,23 +147,23 @@ class Turns:
     """Endpoint queues that wait for the same thing: namespaces take turns, and so do the queues of one namespace."""
 
     def __init__(self) -> None:
-        self._waiting: OrderedDict[str, OrderedDict[Lane, None]] = OrderedDict()
+        self._waiting: OrderedDict[str, OrderedDict[EndpointQueue, None]] = OrderedDict()
 
     def __bool__(self) -> bool:
         return bool(self._waiting)
 
-    def add(self, lane: Lane) -> None:
+    def add(self, queue: EndpointQueue) -> None:
         """Add a queue behind the others of its namespace; one that waits already keeps its turn."""
-        self._waiting.setdefault(lane.endpoint.namespace, OrderedDict()).setdefault(lane)
+        self._waiting.setdefault(queue.endpoint.namespace, OrderedDict()).setdefault(queue)
 
-    def take(self, limit: int) -> list[Lane]:
+    def take(self, limit: int) -> list[EndpointQueue]:
         """Remove and return the next queues, at most so many."""
-        taken: list[Lane] = []
+        taken: list[EndpointQueue] = []
         while self._waiting and len(taken) < limit:
-            namespace, lanes = self._waiting.popitem(last=False)
-            taken.append(lanes.popitem(last=False)[0])
-            if lanes:
-                self._waiting[namespace] = lanes
+            namespace, queues = self._waiting.popitem(last=False)
+            taken.append(queues.popitem(last=False)[0])
+            if queues:
+                self._waiting[namespace] = queues
         return taken
 
 
@@ -186,7 +186,7 @@ class Scheduler:
 
     def __init__(self, bound: int) -> None:
         self._places = Shares(bound)
-        self._waiting: dict[str, OrderedDict[Lane, None]] = {}
+        self._waiting: dict[str, OrderedDict[EndpointQueue, None]] = {}
         self._by_used: dict[int, OrderedDict[str, None]] = {}
 
     @property
@@ -199,50 +199,50 @@ class Scheduler:
         """Whether an endpoint queue waits for a place."""
         return bool(self._waiting)
 
-    def add(self, lane: Lane) -> None:
+    def add(self, queue: EndpointQueue) -> None:
         """Add an endpoint."""
-        self._places.join(lane.endpoint.namespace)
+        self._places.join(queue.endpoint.namespace)
 
-    def remove(self, lane: Lane) -> None:
+    def remove(self, queue: EndpointQueue) -> None:
         """Remove an endpoint: it waits no more; its attempts under way count until they end."""
-        namespace = lane.endpoint.namespace
-        lanes = self._waiting.get(namespace)
-        if lanes is not None and lane in lanes:
-            del lanes[lane]
-            if not lanes:
+        namespace = queue.endpoint.namespace
+        queues = self._waiting.get(namespace)
+        if queues is not None and queue in queues:
+            del queues[queue]
+            if not queues:
                 self._stop_waiting(namespace)
         self._places.leave(namespace)
 
-    def has_place(self, lane: Lane) -> bool:
+    def has_place(self, queue: EndpointQueue) -> bool:
         """Return whether an attempt may start now without a turn: no endpoint queue waits, and the bounds allow it."""
-        return not self._waiting and lane.in_flight < self._places.left(lane.endpoint.namespace)
+        return not self._waiting and queue.in_flight < self._places.left(queue.endpoint.namespace)
 
-    def start(self, lane: Lane) -> None:
+    def start(self, queue: EndpointQueue) -> None:
         """Count an attempt that starts."""
-        lane.in_flight += 1
-        namespace = lane.endpoint.namespace
+        queue.in_flight += 1
+        namespace = queue.endpoint.namespace
         self._places.take(namespace)
         if namespace in self._waiting:
             self._recount(namespace, +1)
 
-    def end(self, lane: Lane) -> None:
+    def end(self, queue: EndpointQueue) -> None:
         """Count an attempt that ended."""
-        lane.in_flight -= 1
-        namespace = lane.endpoint.namespace
+        queue.in_flight -= 1
+        namespace = queue.endpoint.namespace
         self._places.give(namespace)
         if namespace in self._waiting:
             self._recount(namespace, -1)
 
-    def wait(self, lane: Lane) -> None:
+    def wait(self, queue: EndpointQueue) -> None:
         """Queue an endpoint for a place, behind the others of its namespace; one that waits keeps its turn."""
-        namespace = lane.endpoint.namespace
-        lanes = self._waiting.get(namespace)
-        if lanes is None:
-            lanes = self._waiting[namespace] = OrderedDict()
+        namespace = queue.endpoint.namespace
+        queues = self._waiting.get(namespace)
+        if queues is None:
+            queues = self._waiting[namespace] = OrderedDict()
             self._by_used.setdefault(self._places.used_by(namespace), OrderedDict())[namespace] = None
-        lanes.setdefault(lane)
+        queues.setdefault(queue)
 
-    def next(self) -> Lane | None:
+    def next(self) -> EndpointQueue | None:
         """Return the endpoint queue that may start an attempt now, None if there is no place for those that wait.
 
         The queue waits no more. A queue that has as many attempts under way as its namespace may still start is
@@ -253,12 +253,12 @@ class Scheduler:
             left = self._places.left(namespace)
             if left < 1:
                 return None
-            lanes = self._waiting[namespace]
-            lane, _ = lanes.popitem(last=False)
-            if not lanes:
+            queues = self._waiting[namespace]
+            queue, _ = queues.popitem(last=False)
+            if not queues:
                 self._stop_waiting(namespace)
-            if lane.in_flight < left:
-                return lane
+            if queue.in_flight < left:
+                return queue
         return None
 
     def _recount(self, namespace: str, change: int) -> None:

@@ -10,13 +10,13 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from structlog.contextvars import bind_contextvars
 
 from hookwright_crds.requests import REQUEST_ID, request_id
-from hookwright_operator.errors import KubeError, StoreError
 from hookwright_operator.intake.asgi import Bodies, ClientGoneError, send_problem
 from hookwright_operator.intake.deps import Deps
 from hookwright_operator.intake.places import EVENT_REQUESTS
 from hookwright_operator.intake.problems import ProblemError, unavailable
 from hookwright_operator.intake.routes import EVENTS, routes
-from hookwright_operator.intake.routes.events import Events
+from hookwright_operator.intake.routes.events import EventRoutes
+from hookwright_runtime.errors import KubeError, StoreError
 from hookwright_runtime.refusals import OncePerSecond
 
 log = structlog.get_logger(__name__)
@@ -42,7 +42,7 @@ def create_app(
         new_request_id: creates the id of a request without one.
     """
     bodies = Bodies(body_seconds)
-    events = Events(deps, bodies, max_requests)
+    events = EventRoutes(deps, bodies, max_requests)
     router = Router(routes(deps, events, bodies), redirect_slashes=False)
     return Intake(router, events, deps.ready, new_request_id=new_request_id)
 

@@ -2,7 +2,7 @@
 
 TokenReview returns the user of a token and confirms the audience ``hookwright``. SubjectAccessReview returns whether
 that user has the permission. An unclear answer is a refusal. While the API server is unavailable, a grant younger than
-a minute still counts (see `reviews.Keeping`), so that its restart does not reject producers. A revocation is then
+a minute still counts (see `review_cache.Keeping`), so that its restart does not reject producers. A revocation is then
 delayed by the same time.
 """
 
@@ -18,9 +18,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, Protocol
 
-from hookwright_operator.errors import KubeUnavailable
 from hookwright_operator.intake.problems import ProblemError, unauthenticated, unavailable
-from hookwright_operator.intake.reviews import Answer, Keeping, Reviews
+from hookwright_operator.intake.review_cache import Keeping, ReviewAnswer, Reviews
+from hookwright_runtime.errors import KubeUnavailable
 from hookwright_runtime.quotas import Quotas
 
 AUDIENCE: Final = "hookwright"
@@ -39,7 +39,7 @@ _BEARER: Final = re.compile(r"bearer +([A-Za-z0-9._~+/-]{1,16384}=*)", re.IGNORE
 """RFC 6750, section 2.1, with a bound on the length."""
 
 
-class Kube(Protocol):
+class ReviewClient(Protocol):
     """The methods that `auth` needs of a client of the API server."""
 
     async def post(self, path: str, body: dict[str, object]) -> dict[str, Any]:
@@ -65,7 +65,7 @@ class Access(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Caller:
+class Producer:
     """The user of a token.
 
     Attributes:
@@ -81,7 +81,7 @@ class Caller:
 class Auth(Protocol):
     """The authentication and authorization of callers."""
 
-    async def authenticate(self, authorization: str, client: str = "") -> Caller:
+    async def authenticate(self, authorization: str, client: str = "") -> Producer:
         """Return the caller.
 
         Args:
@@ -93,7 +93,7 @@ class Auth(Protocol):
             KubeError: the API server cannot review the token.
         """
 
-    async def authorise(self, caller: Caller, access: Access) -> None:
+    async def authorise(self, caller: Producer, access: Access) -> None:
         """Return if the caller has the permission.
 
         Raises:
@@ -107,7 +107,7 @@ class ReviewAuth:
 
     def __init__(
         self,
-        kube: Kube,
+        kube: ReviewClient,
         *,
         keeping: Keeping | None = None,
         now: Callable[[], float] = time.monotonic,
@@ -123,12 +123,12 @@ class ReviewAuth:
         """
         self._kube = kube
         self._wall = wall
-        self._callers: Reviews[Caller | None] = Reviews(keeping or Keeping(), now=now)
+        self._callers: Reviews[Producer | None] = Reviews(keeping or Keeping(), now=now)
         self._accesses: Reviews[bool] = Reviews(keeping or Keeping(), now=now)
         self._token_reviews = Quotas(total=REVIEWS, each=TOKEN_REVIEWS_OF_ADDRESS)
         self._access_reviews = Quotas(total=REVIEWS, each=ACCESS_REVIEWS_OF_CALLER)
 
-    async def authenticate(self, authorization: str, client: str = "") -> Caller:
+    async def authenticate(self, authorization: str, client: str = "") -> Producer:
         """Return the caller; see `Auth`."""
         # The key is the digest of the whole header: a header with a cached review is not parsed again.
         digest = hashlib.sha256(authorization.encode()).digest()
@@ -137,38 +137,38 @@ class ReviewAuth:
             raise unauthenticated()
         return caller
 
-    async def authorise(self, caller: Caller, access: Access) -> None:
+    async def authorise(self, caller: Producer, access: Access) -> None:
         """Return if the caller has the permission; see `Auth`."""
         key = (caller.digest, access)
         if not await self._accesses.get(key, lambda: self._review_access(caller, access)):
             raise ProblemError(403, f"{caller.username} may not {access}; a Role or ClusterRole must grant it")
 
-    async def _review_header(self, authorization: str, digest: bytes, client: str) -> Answer[Caller | None]:
+    async def _review_header(self, authorization: str, digest: bytes, client: str) -> ReviewAnswer[Producer | None]:
         match = _BEARER.fullmatch(authorization)
         if match is None:
             raise unauthenticated()
         with _review_of(self._token_reviews, client):
             return await self._review_token(match[1], digest)
 
-    async def _review_token(self, token: str, digest: bytes) -> Answer[Caller | None]:
+    async def _review_token(self, token: str, digest: bytes) -> ReviewAnswer[Producer | None]:
         spec: dict[str, object] = {"token": token, "audiences": [AUDIENCE]}
         status = await self._review(TOKEN_REVIEWS, "authentication.k8s.io/v1", "TokenReview", spec)
         user = status.get("user") or {}
         username = user.get("username")
         # An API server that does not support audiences omits them, so the audience is not confirmed.
         if status.get("authenticated") is not True or AUDIENCE not in (status.get("audiences") or ()) or not username:
-            return Answer(None, granted=False)
+            return ReviewAnswer(None, granted=False)
         subject: dict[str, object] = {"user": username}
         subject.update({name: user[name] for name in ("uid", "groups", "extra") if user.get(name)})
-        return Answer(Caller(username, digest, subject), granted=True, lifetime=expiry_of(token) - self._wall())
+        return ReviewAnswer(Producer(username, digest, subject), granted=True, lifetime=expiry_of(token) - self._wall())
 
-    async def _review_access(self, caller: Caller, access: Access) -> Answer[bool]:
+    async def _review_access(self, caller: Producer, access: Access) -> ReviewAnswer[bool]:
         wanted = {name: value for name, value in access._asdict().items() if value}
         spec = {**caller.user, "resourceAttributes": {"group": GROUP, "version": VERSION, **wanted}}
         with _review_of(self._access_reviews, caller.username):
             status = await self._review(ACCESS_REVIEWS, "authorization.k8s.io/v1", "SubjectAccessReview", spec)
         allowed = status.get("allowed") is True and not status.get("denied")
-        return Answer(allowed, granted=allowed)
+        return ReviewAnswer(allowed, granted=allowed)
 
     async def _review(self, path: str, version: str, kind: str, spec: dict[str, object]) -> dict[str, Any]:
         try:

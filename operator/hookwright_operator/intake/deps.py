@@ -7,7 +7,7 @@ from typing import NamedTuple, Protocol
 from hookwright_operator.intake.auth import Auth
 from hookwright_operator.intake.parsing import IncomingEvent
 from hookwright_operator.registry import Endpoint, Registry
-from hookwright_operator.store.model import DeliveryRecord, Recovery, State
+from hookwright_operator.store.records import DeliveryRecord, Replay, State
 from hookwright_operator.tracing import Traces
 from hookwright_runtime.endpoint_tests import EndpointTests
 
@@ -68,24 +68,24 @@ class DeliveryLog(Protocol):
         """Make a failed or delivered delivery pending again; return False if it is in another state."""
 
 
-class Recoveries(Protocol):
+class ReplayJobs(Protocol):
     """Replays, which make failed deliveries pending again."""
 
     def now_ms(self) -> int:
         """Return milliseconds since the epoch, by the store's clock."""
 
-    async def begin(self, endpoint_uid: str, *, since_ms: int, until_ms: int | None) -> tuple[Recovery, bool]:
+    async def begin(self, endpoint_uid: str, *, since_ms: int, until_ms: int | None) -> tuple[Replay, bool]:
         """Begin a replay of deliveries that ended from ``since_ms`` to ``until_ms``, both included; None: until now.
 
         Returns:
             The replay, and whether it is new. If the endpoint has a running replay, that one is returned.
         """
 
-    async def find(self, recovery_id: str) -> Recovery | None:
+    async def find(self, recovery_id: str) -> Replay | None:
         """Return one replay."""
 
 
-class Outcome(Protocol):
+class TestOutcome(Protocol):
     """The result of one attempt."""
 
     @property
@@ -104,7 +104,7 @@ class Outcome(Protocol):
 class Tester(Protocol):
     """The sender of synthetic events."""
 
-    async def test(self, endpoint: Endpoint) -> Outcome:
+    async def test(self, endpoint: Endpoint) -> TestOutcome:
         """Send one signed ``delivered`` event through the guarded client, once."""
 
 
@@ -122,7 +122,7 @@ class Deps:
     accepter: Accepter
     auth: Auth
     deliveries: DeliveryLog
-    recoveries: Recoveries
+    recoveries: ReplayJobs
     tester: Tester
     ready: Callable[[], str | None]
     traces: Traces | None = None

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 from urllib.parse import unquote_to_bytes
 
 from hookwright_crds.events import EVENT_TYPES, UnknownEventTypeError, event_type
-from hookwright_operator.intake import exactjson
+from hookwright_operator.intake import exact_json
 from hookwright_operator.intake.problems import FieldFault, ProblemError
 
 MAX_BODY_BYTES: Final = 1024 * 1024
@@ -105,8 +105,8 @@ def parse(mode: Mode, body: bytes, headers: Mapping[str, str]) -> tuple[Incoming
     if len(body) > MAX_BODY_BYTES:
         raise ProblemError(413, f"the body has {len(body)} bytes; at most {MAX_BODY_BYTES} are accepted")
     try:
-        value = exactjson.loads(body)
-    except exactjson.JsonError as error:
+        value = exact_json.loads(body)
+    except exact_json.JsonError as error:
         raise ProblemError(400, f"the body is not a JSON text: {error}") from None
     if mode is Mode.BINARY:
         return _all([value], lambda value, check: _binary(headers, value, check), numbered=False)
@@ -214,7 +214,7 @@ def _data(event: Mapping[str, Any], check: _Check) -> Any:
         check.fault("data_base64", "is present together with data; send only one of them")
         return None
     try:
-        return exactjson.loads(base64.b64decode(encoded, validate=True))
+        return exact_json.loads(base64.b64decode(encoded, validate=True))
     except (TypeError, binascii.Error, ValueError):
         check.fault("data_base64", "must be the base64 of a JSON object")
         return None
@@ -234,7 +234,7 @@ def _event(event_id: str | None, kind: str, given: dict[str, Any], check: _Check
     message_id = check.name(field, given.get("messageId"))
     payload = {"type": kind, "messageId": message_id, **given}
     payload["type"] = kind
-    return IncomingEvent(event_id, kind, message_id, exactjson.dumps(payload))
+    return IncomingEvent(event_id, kind, message_id, exact_json.dumps(payload))
 
 
 def _attribute(value: str) -> str:

@@ -9,7 +9,7 @@ from typing import Final
 
 from pydantic_core import to_json
 
-from hookwright_operator.errors import HookwrightError
+from hookwright_runtime.errors import HookwrightError
 
 MEDIA_TYPE: Final = b"application/problem+json"
 RETRY_AFTER_SECONDS: Final = 5

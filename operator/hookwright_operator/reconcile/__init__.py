@@ -1,5 +1,4 @@
 """Reconciling: observe → plan → apply, equally for a creation, an update, a restart and a change of a dependency.
 
-Law of the package: `project`, `apikey`, `endpoint`, `plan` and `observed` are pure; `world` alone does I/O; `queue`
-decides when a key is reconciled.
+Law of the package: `project`, `apikey`, `endpoint`, `signing_secret` and `plan` are pure; `reconciler` alone does I/O.
 """

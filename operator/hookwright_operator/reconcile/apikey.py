@@ -16,20 +16,16 @@ from hookwright_crds.reading import UNDERSTOOD, Unsupported
 from hookwright_crds.resources import ApiKey, ApiKeyStatus, HandoverState, HandoverStatus
 from hookwright_operator.reconcile.plan import (
     Action,
-    Announce,
     ApplyMetadata,
     ApplyStatus,
     CreateSecret,
     DeleteSecret,
-    Key,
-    Parent,
+    EmitEvent,
     Plan,
     RestoreSecret,
-    Secret,
-    ours,
-    owner_reference,
 )
-from hookwright_operator.reconcile.signing import RECHECK
+from hookwright_operator.reconcile.signing_secret import RECHECK
+from hookwright_operator.watch.objects import Key, Parent, Secret, ours, owner_reference
 
 KEY_FIELD: Final = "key"
 KEY_ID_ANNOTATION: Final = "hookwright.dev/key-id"
@@ -55,7 +51,7 @@ class ObservedApiKey:
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
+class KeyIdentity:
     """The id and the digest of a key."""
 
     key_id: str
@@ -70,7 +66,7 @@ class _Outcome:
         removal: must follow the record of the identity, because only the Secret may have the identity before.
     """
 
-    identity: Identity | None = None
+    identity: KeyIdentity | None = None
     handover: HandoverStatus | None = None
     fault: tuple[str, str] | None = None
     actions: tuple[Action, ...] = ()
@@ -104,10 +100,10 @@ def plan_apikey(observed: ObservedApiKey, *, now: datetime, mint: Callable[[], M
     )
 
 
-def identity_of(key: ApiKey, secret: Secret | None) -> Identity | None:
+def identity_of(key: ApiKey, secret: Secret | None) -> KeyIdentity | None:
     """Return the identity that an ApiKey declares or had before, None if its key must still be created."""
     if key.spec.digest is not None:
-        return Identity(key.metadata.name, key.spec.digest)
+        return KeyIdentity(key.metadata.name, key.spec.digest)
     return _recorded(key) or _handed_over(secret)
 
 
@@ -132,26 +128,26 @@ def _as_it_was(key: ApiKey) -> _Outcome:
 
 def _declared(key: ApiKey) -> _Outcome:
     assert key.spec.digest is not None
-    return _Outcome(identity=Identity(key.metadata.name, key.spec.digest))
+    return _Outcome(identity=KeyIdentity(key.metadata.name, key.spec.digest))
 
 
-def _recorded(key: ApiKey) -> Identity | None:
+def _recorded(key: ApiKey) -> KeyIdentity | None:
     """Return the identity of the key from the status, or from annotations if the status was lost."""
     if key.status.key_id and key.status.digest:
-        return Identity(key.status.key_id, key.status.digest)
+        return KeyIdentity(key.status.key_id, key.status.digest)
     kept = key.metadata.annotations
     if KEY_ID_ANNOTATION in kept and DIGEST_ANNOTATION in kept:
-        return Identity(kept[KEY_ID_ANNOTATION], kept[DIGEST_ANNOTATION])
+        return KeyIdentity(kept[KEY_ID_ANNOTATION], kept[DIGEST_ANNOTATION])
     return None
 
 
-def _handed_over(secret: Secret | None) -> Identity | None:
+def _handed_over(secret: Secret | None) -> KeyIdentity | None:
     """Return the identity of the key in a handover Secret."""
     if secret is None or secret.foreign:
         return None
     plaintext = secret.fields.get(KEY_FIELD, "")
     try:
-        return Identity(key_id_of(plaintext), digest(plaintext))
+        return KeyIdentity(key_id_of(plaintext), digest(plaintext))
     except MalformedKeyError:
         return None
 
@@ -197,7 +193,7 @@ def _plan_new(observed: ObservedApiKey, now: datetime, mint: Callable[[], Minted
         labels=ours(key.metadata.uid),
         annotations={REMOVE_AT_ANNOTATION: format_timestamp(remove_at)},
     )
-    told = Announce(
+    told = EmitEvent(
         _key(key),
         key.metadata.uid,
         "Normal",
@@ -205,19 +201,19 @@ def _plan_new(observed: ObservedApiKey, now: datetime, mint: Callable[[], Minted
         f"The key is in Secret {made.name!r}, field 'key', until {format_timestamp(remove_at)}.",
     )
     return _Outcome(
-        Identity(minted.key_id, minted.digest),
+        KeyIdentity(minted.key_id, minted.digest),
         HandoverStatus(state=HandoverState.DELIVERED, remove_at=remove_at),
         actions=(CreateSecret(made), told),
         again_at=remove_at,
     )
 
 
-def _plan_removed(key: ApiKey, identity: Identity, now: datetime) -> _Outcome:
+def _plan_removed(key: ApiKey, identity: KeyIdentity, now: datetime) -> _Outcome:
     """Report a deleted handover Secret, and emit an Event if it was deleted before its time."""
     before = key.status.handover
     remove_at = before.remove_at if before else None
     early = before is not None and before.state is HandoverState.DELIVERED and (remove_at is None or now < remove_at)
-    told = Announce(
+    told = EmitEvent(
         _key(key),
         key.metadata.uid,
         "Warning",

@@ -14,31 +14,28 @@ from hookwright_crds.resources import (
     WebhookEndpoint,
     WebhookEndpointStatus,
 )
-from hookwright_operator.reconcile.failures import GivenUp
+from hookwright_operator.reconcile.failure_events import FailedDeliveries
 from hookwright_operator.reconcile.plan import (
     FINALIZER,
     Action,
-    Announce,
     ApplyMetadata,
     ApplyStatus,
     DiscardDeliveries,
-    Key,
-    Parent,
+    EmitEvent,
     Plan,
     Register,
     RemoveFinalizer,
-    Secret,
     Unregister,
-    owner_reference,
 )
-from hookwright_operator.reconcile.signing import (
+from hookwright_operator.reconcile.signing_secret import (
     SECRET_FIELD,
-    plan_signing,
+    plan_signing_secret,
     signing_secret_name,
     signing_secrets,
     valid_secret,
 )
 from hookwright_operator.registry import Endpoint, Health
+from hookwright_operator.watch.objects import Key, Parent, Secret, owner_reference
 
 _CONFLICT: Final = "SecretConflict"
 _UNSUPPORTED: Final = "UnsupportedSpec"
@@ -60,7 +57,7 @@ class ObservedEndpoint:
     health: Health | None
     allow_http: bool
     finalizer_grace: timedelta
-    given_up: GivenUp | None = None
+    given_up: FailedDeliveries | None = None
     unsupported: Unsupported = UNDERSTOOD
 
 
@@ -72,7 +69,7 @@ def plan_endpoint(observed: ObservedEndpoint, *, now: datetime, new_secret: Call
         return _plan_unsupported(observed, now)
     if observed.project is None:
         return _plan_orphan(observed, now)
-    signing = plan_signing(observed.endpoint, observed.secret, now=now, new_secret=new_secret)
+    signing = plan_signing_secret(observed.endpoint, observed.secret, now=now, new_secret=new_secret)
     secret = signing.secret
     verdict = _verdict(observed, secret)
     actions: list[Action] = [*_plan_metadata(observed, observed.project), *signing.actions]
@@ -239,7 +236,7 @@ def _plan_failures(observed: ObservedEndpoint) -> list[Action]:
     number = "1 delivery" if given_up.number == 1 else f"{given_up.number} deliveries"
     message = f"{number} failed after the last retry; last error: {given_up.error or 'none'}."
     return [
-        Announce(
+        EmitEvent(
             _key(observed.endpoint),
             observed.endpoint.metadata.uid,
             "Warning",

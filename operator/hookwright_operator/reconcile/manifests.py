@@ -5,7 +5,8 @@ from typing import Any
 
 from hookwright_crds import API_VERSION
 from hookwright_crds.base import format_timestamp
-from hookwright_operator.reconcile.plan import Announce, ApplyMetadata, Key, Secret
+from hookwright_operator.reconcile.plan import ApplyMetadata, EmitEvent
+from hookwright_operator.watch.objects import Key, Secret
 
 
 def identity(key: Key, uid: str) -> dict[str, Any]:
@@ -58,7 +59,7 @@ def update_body(secret: Secret, gone: tuple[str, ...]) -> dict[str, Any]:
     }
 
 
-def event_body(event: Announce, now: datetime) -> dict[str, Any]:
+def event_body(event: EmitEvent, now: datetime) -> dict[str, Any]:
     """Return a Kubernetes Event."""
     return {
         "apiVersion": "v1",

@@ -9,51 +9,11 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final, Literal
 
-from hookwright_crds.base import ObjectMeta, OwnerReference
-from hookwright_crds.resources import Kind
+from hookwright_crds.base import OwnerReference
 from hookwright_operator.registry import Endpoint
+from hookwright_operator.watch.objects import Key, Secret
 
 FINALIZER: Final = "hookwright.dev/deliveries"
-MANAGED_BY: Final = "app.kubernetes.io/managed-by"
-MANAGER: Final = "hookwright"
-OWNER_UID: Final = "hookwright.dev/owner-uid"
-"""Label on objects that the operator creates: the uid of the owner."""
-
-
-@dataclass(frozen=True, slots=True)
-class Key:
-    """The identity of a reconciled object: kind and name."""
-
-    kind: Kind
-    namespace: str
-    name: str
-
-
-@dataclass(frozen=True, slots=True)
-class Secret:
-    """A Secret of the operator, in its current state or in the state of a plan.
-
-    Attributes:
-        fields: the decoded content.
-        foreign: it has the name of the operator's Secret, but the operator did not create it for its owner.
-        partial: only its name, labels and uid are known; it must be read before use.
-    """
-
-    namespace: str
-    name: str
-    fields: Mapping[str, str] = field(repr=False)
-    uid: str = ""
-    owner_uid: str = ""
-    owner_references: tuple[OwnerReference, ...] = ()
-    labels: Mapping[str, str] = field(default_factory=dict)
-    annotations: Mapping[str, str] = field(default_factory=dict)
-    resource_version: str = ""
-    foreign: bool = False
-    partial: bool = False
-
-    def owned_by(self, uid: str) -> bool:
-        """Whether garbage collection deletes the Secret with the object of this uid."""
-        return any(reference.uid == uid for reference in self.owner_references)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +86,7 @@ class ApplyStatus:
 
 
 @dataclass(frozen=True, slots=True)
-class Announce:
+class EmitEvent:
     """Write a Kubernetes Event about an object.
 
     Attributes:
@@ -145,7 +105,7 @@ class Announce:
 
 
 @dataclass(frozen=True, slots=True)
-class OpenProject:
+class AllowProject:
     """Accept events for a project."""
 
     namespace: str
@@ -153,7 +113,7 @@ class OpenProject:
 
 
 @dataclass(frozen=True, slots=True)
-class CloseProject:
+class BlockProject:
     """Reject events for a project."""
 
     namespace: str
@@ -195,9 +155,9 @@ Action = (
     | ApplyMetadata
     | RemoveFinalizer
     | ApplyStatus
-    | Announce
-    | OpenProject
-    | CloseProject
+    | EmitEvent
+    | AllowProject
+    | BlockProject
     | Register
     | Unregister
     | DiscardDeliveries
@@ -210,23 +170,3 @@ class Plan:
 
     actions: tuple[Action, ...] = ()
     again_at: datetime | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Parent:
-    """The fields of a Project that its children use."""
-
-    name: str
-    uid: str
-
-
-def owner_reference(kind: Kind, metadata: ObjectMeta | Parent, *, controller: bool) -> OwnerReference:
-    """Return the reference by which garbage collection deletes a child with its owner."""
-    return OwnerReference(
-        api_version="hookwright.dev/v1alpha1", kind=kind, name=metadata.name, uid=metadata.uid, controller=controller
-    )
-
-
-def ours(owner_uid: str) -> dict[str, str]:
-    """Return the labels of objects that the operator creates for the object with this uid."""
-    return {MANAGED_BY: MANAGER, OWNER_UID: owner_uid}

@@ -6,7 +6,8 @@ from datetime import datetime
 from hookwright_crds.conditions import condition, merge
 from hookwright_crds.reading import UNDERSTOOD, Unsupported
 from hookwright_crds.resources import Project, ProjectStatus
-from hookwright_operator.reconcile.plan import Action, ApplyStatus, CloseProject, Key, OpenProject, Plan
+from hookwright_operator.reconcile.plan import Action, AllowProject, ApplyStatus, BlockProject, Plan
+from hookwright_operator.watch.objects import Key
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +24,7 @@ def plan_project(observed: ObservedProject, *, now: datetime) -> Plan:
     """Plan to accept events, also if the spec is not understood, and to report the numbers of keys and endpoints."""
     meta = observed.project.metadata
     if meta.deletion_timestamp is not None:
-        return Plan((CloseProject(meta.namespace, meta.name),))
+        return Plan((BlockProject(meta.namespace, meta.name),))
     before = observed.project.status
     unsupported = observed.unsupported
     ready = condition(
@@ -40,7 +41,7 @@ def plan_project(observed: ObservedProject, *, now: datetime) -> Plan:
         webhook_endpoints=observed.webhook_endpoints,
         conditions=tuple(merge(before.conditions, [ready])),
     )
-    actions: list[Action] = [OpenProject(meta.namespace, meta.name)]
+    actions: list[Action] = [AllowProject(meta.namespace, meta.name)]
     if after != before:
         key = Key("Project", meta.namespace, meta.name)
         actions.append(ApplyStatus(key, meta.uid, after.to_kubernetes()))

@@ -13,10 +13,11 @@ from sqlalchemy import Connection, func, inspect, select, update
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.exc import SQLAlchemyError
 
-from hookwright_operator.errors import StoreError
-from hookwright_operator.store.engine import has_company, open_database
-from hookwright_operator.store.faults import translated
+from hookwright_operator.store.database import open_database
+from hookwright_operator.store.database_errors import translated
 from hookwright_operator.store.schema import database_owner, instances
+from hookwright_operator.store.sql.statements import has_company
+from hookwright_runtime.errors import StoreError
 
 _ONE: Final = 1
 """Id of the only row of ``database_owner``."""

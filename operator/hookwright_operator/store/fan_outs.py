@@ -18,12 +18,13 @@ from typing import Final, NamedTuple, Protocol, TypeVar
 from pydantic_core import from_json, to_json
 from sqlalchemy import BigInteger, Connection, Text, bindparam, delete, insert, select, update
 
-from hookwright_operator.store import accepting, counting, removing
-from hookwright_operator.store.model import Accepted, NewEvent
-from hookwright_operator.store.rows import packed, rows
+from hookwright_operator.store.records import Accepted, NewEvent
 from hookwright_operator.store.schema import fan_outs, gone_endpoints
-from hookwright_operator.store.sharing import Transact
-from hookwright_operator.store.statements import Steps, run
+from hookwright_operator.store.shard_sharing import Transact
+from hookwright_operator.store.sql import accept as accept_sql
+from hookwright_operator.store.sql import counters, prune
+from hookwright_operator.store.sql.rows import packed, rows
+from hookwright_operator.store.sql.statements import Steps, run
 
 T = TypeVar("T")
 
@@ -50,7 +51,7 @@ _MOVE = update(fan_outs).where(fan_outs.c.id == _id).values(written=bindparam("r
 _END = delete(fan_outs).where(fan_outs.c.id == _id)
 _uids = rows(uid=Text)
 GONE = select(gone_endpoints.c.endpoint_uid).where(gone_endpoints.c.endpoint_uid.in_(select(_uids.c.uid)))
-WRITE = Steps("fanned_out", accepting.INSERT_DELIVERIES, counting.ADD)
+WRITE = Steps("fanned_out", accept_sql.INSERT_DELIVERIES, counters.ADD)
 
 
 class FanOut(NamedTuple):
@@ -92,7 +93,7 @@ class FannedOut(NamedTuple):
 
 
 class Write(Protocol):
-    """Runs a function in a transaction for a tenant; see `Batcher.submit`."""
+    """Runs a function in a transaction for a tenant; see `GroupCommit.submit`."""
 
     def __call__(
         self, name: str, work: Callable[[Connection], T], /, *, weight: int = 1, tenant: str = ""
@@ -127,11 +128,11 @@ class FanOuts:
         Raises:
             StoreError: an ``event_id`` has a character that a database cannot store.
         """
-        accepting.check(events)
+        accept_sql.check(events)
         return await self.write(
             "accept",
             lambda connection: accept(connection, events, endpoint_uids, now=self.clock(), since=self.since()),
-            weight=accepting.weight_of(events),
+            weight=accept_sql.weight_of(events),
             tenant=events[0].namespace,
         )
 
@@ -177,10 +178,10 @@ def accept(
         now: the time of acceptance.
         since: an id that was accepted at or before this time counts as new again.
     """
-    repeated = accepting.remember_ids(connection, events, now=now, since=since)
+    repeated = accept_sql.remember_ids(connection, events, now=now, since=since)
     new = [event for event in events if event.id not in repeated and endpoint_uids[event.type]]
     if new:
-        accepting.write_events(connection, new, [len(endpoint_uids[event.type]) for event in new], now=now)
+        accept_sql.write_events(connection, new, [len(endpoint_uids[event.type]) for event in new], now=now)
     begun = []
     for kind, uids in endpoint_uids.items():
         ids = [event.id for event in new if event.type == kind]
@@ -217,7 +218,7 @@ def write_slice(
         for its_id, (endpoint, event) in zip(delivery_ids, places, strict=False)
     ]
     changes = [(uid, number, 0, 0, 0) for uid, number in Counter([row[2] for row in written]).items()]
-    WRITE.run(connection, {"delivery_rows": packed(written), "now": now, **counting.added(slot, changes)})
+    WRITE.run(connection, {"delivery_rows": packed(written), "now": now, **counters.added(slot, changes)})
     if reached < found.total:
         connection.execute(_MOVE, {"fan_out": fan_out_id, "reached": reached})
     else:
@@ -225,7 +226,7 @@ def write_slice(
     given = {uid for uid, *_ in changes}
     gone = {uid for (uid,) in run(connection, GONE, {"rows": packed([(uid,) for uid in sorted(given)])})}
     discarded = sum(
-        removing.discard(connection, uid, DELETED, limit=len(written), slot=slot, now=now) for uid in sorted(gone)
+        prune.discard(connection, uid, DELETED, limit=len(written), slot=slot, now=now) for uid in sorted(gone)
     )
     return Written(frozenset(given - gone), discarded, found.total - reached)
 

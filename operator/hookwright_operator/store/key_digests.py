@@ -15,9 +15,9 @@ from sqlalchemy import Connection, Text, bindparam, delete, func, select
 # The PostgreSQL construct compiles on SQLite too: both dialects spell ON CONFLICT alike.
 from sqlalchemy.dialects.postgresql import insert
 
-from hookwright_operator.store.rows import packed, rows
 from hookwright_operator.store.schema import key_digests
-from hookwright_operator.store.sharing import Transact
+from hookwright_operator.store.shard_sharing import Transact
+from hookwright_operator.store.sql.rows import packed, rows
 
 REMEMBERED: Final = 10_000
 """Digests that are kept for one namespace. Beyond this number, the oldest digests without an ApiKey are removed."""

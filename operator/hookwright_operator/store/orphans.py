@@ -11,9 +11,9 @@ from sqlalchemy import Connection, Text, bindparam, delete, select
 # The PostgreSQL construct compiles on SQLite too: both dialects spell ON CONFLICT alike.
 from sqlalchemy.dialects.postgresql import insert
 
-from hookwright_operator.store.rows import packed, rows
 from hookwright_operator.store.schema import orphans
-from hookwright_operator.store.sharing import Transact
+from hookwright_operator.store.shard_sharing import Transact
+from hookwright_operator.store.sql.rows import packed, rows
 
 _uids = rows(uid=Text)
 _ADD = (

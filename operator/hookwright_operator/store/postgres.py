@@ -16,10 +16,10 @@ from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 from sqlalchemy.pool import NullPool
 
-from hookwright_operator.errors import StoreError
-from hookwright_operator.store.faults import OutcomeUnknown, cause, sqlstate, translated
+from hookwright_operator.store.database_errors import OutcomeUnknown, cause, sqlstate, translated
 from hookwright_operator.store.migrations import Admit, upgrade
-from hookwright_operator.store.notices import REPORTS, Notices
+from hookwright_operator.store.notifications import REPORTS, Notifications
+from hookwright_runtime.errors import StoreError
 
 T = TypeVar("T")
 
@@ -74,7 +74,7 @@ class PostgresDatabase:
             _engine(url, pool_size=size, max_overflow=0, pool_recycle=_RECYCLE_SECONDS, isolation_level="AUTOCOMMIT")
             for size in (READERS, LOG_READERS)
         ]
-        self._notices = Notices(lambda: _connect(url, _LIMITS))
+        self._notices = Notifications(lambda: _connect(url, _LIMITS))
 
     @classmethod
     async def open(cls, url: str, *, admit: Admit | None = None) -> Self:
@@ -114,17 +114,17 @@ class PostgresDatabase:
         """Notify other replicas that these endpoints have unclaimed deliveries."""
         self._notices.tell(endpoint_uids)
 
-    def listen(self, hears: Callable[[str], None]) -> None:
+    def listen(self, on_notify: Callable[[str], None]) -> None:
         """Set the callback for endpoint uids that other replicas announce."""
-        self._notices.listen(hears)
+        self._notices.listen(on_notify)
 
     def report(self, words: Iterable[str]) -> None:
         """Report results of attempts to the leader; a word must not contain a line break."""
         self._notices.tell(words, channel=REPORTS)
 
-    def hear_reports(self, hears: Callable[[str], None]) -> None:
+    def hear_reports(self, on_notify: Callable[[str], None]) -> None:
         """Set the callback for words that other replicas report."""
-        self._notices.listen(hears, channel=REPORTS)
+        self._notices.listen(on_notify, channel=REPORTS)
 
     async def close(self) -> None:
         """Close every connection."""

@@ -1,4 +1,4 @@
-"""Pure: the tables, one definition for SQLite and PostgreSQL.
+"""The tables, one definition for SQLite and PostgreSQL.
 
 Times are milliseconds since the epoch. The columns of a delivery:
 

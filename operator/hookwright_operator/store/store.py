@@ -10,29 +10,30 @@ from typing import Self, TypeVar
 from sqlalchemy import Connection, select
 from sqlalchemy.exc import SQLAlchemyError
 
-from hookwright_operator.errors import StoreUnavailable
-from hookwright_operator.store import accepting, advancing, claiming, reading, recovering, removing, settling, shards
-from hookwright_operator.store.advancing import Reached
-from hookwright_operator.store.batch import Batcher, Observe, Operation, counted
-from hookwright_operator.store.engine import Database, Read, Reports, open_database
+from hookwright_operator.store.database import Database, Read, Reports, open_database
+from hookwright_operator.store.database_errors import translated
 from hookwright_operator.store.fan_outs import FanOuts
-from hookwright_operator.store.faults import translated
-from hookwright_operator.store.model import (
+from hookwright_operator.store.group_commit import GroupCommit, Observe, Operation, counted
+from hookwright_operator.store.lost_claims import LostClaims
+from hookwright_operator.store.orphans import Orphans
+from hookwright_operator.store.records import (
     Accepted,
     Claim,
     Claimed,
     Counts,
     DeliveryRecord,
-    Member,
     NewEvent,
-    Recovery,
+    Replay,
+    Replica,
     Settlement,
     State,
     Wants,
 )
-from hookwright_operator.store.orphans import Orphans
-from hookwright_operator.store.releasing import Releases
-from hookwright_operator.store.sharing import Sharing
+from hookwright_operator.store.shard_sharing import ShardSharing
+from hookwright_operator.store.sql import accept, claim, prune, read, replay, shards, shift_due
+from hookwright_operator.store.sql import settle as settle_sql
+from hookwright_operator.store.sql.shift_due import Reached
+from hookwright_runtime.errors import StoreUnavailable
 
 T = TypeVar("T")
 
@@ -80,19 +81,19 @@ class Store:
         self._clock = clock
         self._observe = observe
         self._dedupe_window_ms = dedupe_window_ms
-        self._batcher = Batcher(database.write, observe)
-        self._releases = Releases(self.release)
+        self._batcher = GroupCommit(database.write, observe)
+        self._releases = LostClaims(self.release)
         self._accept = Operation("accept", self._accept_all)
-        self._settle = Operation("settle", partial(self._settle_all, settling.settle))
-        self._settle_again = Operation("settle", partial(self._settle_all, settling.settle_again))
+        self._settle = Operation("settle", partial(self._settle_all, settle_sql.settle))
+        self._settle_again = Operation("settle", partial(self._settle_all, settle_sql.settle_again))
         self._claim = Operation("claim", self._claim_all)
-        self._release = Operation("release", partial(claiming.release, owner=instance))
+        self._release = Operation("release", partial(claim.release, owner=instance))
         self._lease_ms = lease_ms
         self.fan_outs = FanOuts(
             self._read, self._once, lambda: self._slot, clock, self._forgotten_ms, database.announce
         )
         self.orphans = Orphans(self._read, self._once)
-        self.sharing = Sharing(Member(instance, name, delivers), self._read, self._once, clock, database.announce)
+        self.sharing = ShardSharing(Replica(instance, name, delivers), self._read, self._once, clock, database.announce)
 
     @classmethod
     async def open(
@@ -142,7 +143,7 @@ class Store:
         return store
 
     async def _register(self) -> None:
-        enter = partial(claiming.register, member=self.sharing.member, lease_ms=self._lease_ms, alone=self.exclusive)
+        enter = partial(claim.register, member=self.sharing.member, lease_ms=self._lease_ms, alone=self.exclusive)
         self._slot = await self._now("register", enter)
 
     @property
@@ -168,8 +169,8 @@ class Store:
             StoreError: an ``event_id`` has a character that a database cannot store, or a new id exists already.
             StoreUnavailable: try again later. Either nothing was written, or all of it, and every replica may claim it.
         """
-        accepting.check(events)
-        weight, tenant = accepting.weight_of(events), events[0].namespace if events else ""
+        accept.check(events)
+        weight, tenant = accept.weight_of(events), events[0].namespace if events else ""
         accepted: Accepted = await self._releases.unless_lost(
             partial(self._batcher.submit, self._accept, events, weight=weight, tenant=tenant),
             lambda _: [(one.id, one.endpoint_uid) for event in events for one in event.deliveries if one.claimed],
@@ -211,7 +212,7 @@ class Store:
 
     async def heartbeat(self) -> int:
         """Renew this replica's claim lease, and return when it expires."""
-        renew = partial(claiming.renew_lease, member=self.sharing.member, slot=self._slot, lease_ms=self._lease_ms)
+        renew = partial(claim.renew_lease, member=self.sharing.member, slot=self._slot, lease_ms=self._lease_ms)
         return await self._now("heartbeat", renew)
 
     async def discard(self, endpoint_uid: str, reason: str) -> int:
@@ -221,7 +222,7 @@ class Store:
         the transactions of this call. If a call fails halfway, another call does the rest.
         """
         total = 0
-        step = partial(removing.discard, endpoint_uid=endpoint_uid, reason=reason, limit=DISCARD_BATCH, slot=self._slot)
+        step = partial(prune.discard, endpoint_uid=endpoint_uid, reason=reason, limit=DISCARD_BATCH, slot=self._slot)
         while True:
             discarded = await self._now("discard", step, weight=DISCARD_BATCH, tenant=_DELETIONS)
             total += discarded
@@ -233,7 +234,7 @@ class Store:
 
         Return its previous state, or None if the id is unknown. A pending or discarded delivery does not change.
         """
-        found = await self._now("retry", partial(settling.retry, delivery_id=delivery_id, slot=self._slot))
+        found = await self._now("retry", partial(settle_sql.retry, delivery_id=delivery_id, slot=self._slot))
         if found is None:
             return None
         state, endpoint_uid = found
@@ -242,7 +243,7 @@ class Store:
 
     async def begin_recovery(
         self, recovery_id: str, endpoint_uid: str, *, since_ms: int, until_ms: int | None = None
-    ) -> Recovery:
+    ) -> Replay:
         """Begin a replay of deliveries that failed within a time; `advance_recovery` then runs it.
 
         Args:
@@ -253,7 +254,7 @@ class Store:
 
         Return the new replay. If a replay of the endpoint is already running, return that replay and begin none.
         """
-        begin = partial(recovering.begin, recovery_id=recovery_id, endpoint_uid=endpoint_uid, since_ms=since_ms)
+        begin = partial(replay.begin, recovery_id=recovery_id, endpoint_uid=endpoint_uid, since_ms=since_ms)
         return await self._now("begin_recovery", partial(begin, until_ms=until_ms))
 
     async def advance_recovery(self, recovery_id: str, *, limit: int) -> int:
@@ -266,15 +267,15 @@ class Store:
         Returns:
             How many became pending. The replay is completed when no failed deliveries are left.
         """
-        step = partial(recovering.advance, recovery_id=recovery_id, limit=limit, slot=self._slot)
+        step = partial(replay.advance, recovery_id=recovery_id, limit=limit, slot=self._slot)
         recovered, endpoint_uid = await self._now("advance_recovery", step, weight=limit, tenant=recovery_id)
         if recovered:
             self._database.announce([endpoint_uid])
         return recovered
 
     async def advance(self, endpoint_uid: str, *, by_ms: int, reached: Reached, limit: int) -> Reached | None:
-        """Make an endpoint's next pending deliveries due earlier; see `advancing.advance`."""
-        step = partial(advancing.advance, endpoint_uid=endpoint_uid, by_ms=by_ms, reached=reached, limit=limit)
+        """Make an endpoint's next pending deliveries due earlier; see `shift_due.advance`."""
+        step = partial(shift_due.advance, endpoint_uid=endpoint_uid, by_ms=by_ms, reached=reached, limit=limit)
         return await self._once("advance", step, weight=limit, tenant=endpoint_uid)
 
     async def prune(self, *, delivered_before_ms: int, failed_before_ms: int, limit: int) -> int:
@@ -290,7 +291,7 @@ class Store:
         Returns:
             How many rows were removed, 0 when nothing is left to remove.
         """
-        ended = partial(removing.prune, delivered_before_ms=delivered_before_ms, failed_before_ms=failed_before_ms)
+        ended = partial(prune.prune, delivered_before_ms=delivered_before_ms, failed_before_ms=failed_before_ms)
         step = partial(ended, accepted_before_ms=self._forgotten_ms(), limit=limit)
         return await self._once("prune", step, weight=4 * limit)
 
@@ -298,14 +299,14 @@ class Store:
         """Return if the store can begin a transaction that writes, raise StoreUnavailable otherwise."""
         await self._once("ping", lambda connection: connection.scalar(select(1)))
 
-    def listen(self, hears: Callable[[str], None], shares: Callable[[], None] = lambda: None) -> None:
+    def listen(self, on_notify: Callable[[str], None], shares: Callable[[], None] = lambda: None) -> None:
         """Set the callback for uids of endpoints for which other replicas wrote deliveries; it runs on the event loop.
 
         ``shares`` is called when other replicas freed shards, joined or left. The calls save the wait for the next
         query of the store, and they are not guaranteed.
         """
-        self._releases.hears = hears
-        self._database.listen(lambda told: shares() if told == shards.CHANGED else hears(told))
+        self._releases.on_notify = on_notify
+        self._database.listen(lambda told: shares() if told == shards.CHANGED else on_notify(told))
 
     async def next_due(self, endpoint_uids: Sequence[str] | None = None) -> dict[str, int]:
         """Return by endpoint uid when its earliest delivery without a claim of a living replica is due.
@@ -313,20 +314,20 @@ class Store:
         Args:
             endpoint_uids: the endpoints; None means every endpoint.
         """
-        due = partial(reading.next_due, uids=endpoint_uids, owner=self.instance, now=self._clock())
+        due = partial(read.next_due, uids=endpoint_uids, owner=self.instance, now=self._clock())
         return await self._read("next_due", due)
 
     async def pending_uids(self) -> frozenset[str]:
         """Return the endpoints that have pending deliveries."""
-        return await self._read("pending_uids", reading.pending_uids)
+        return await self._read("pending_uids", read.pending_uids)
 
     async def counts(self) -> dict[str, Counts]:
         """Return the counters by endpoint uid, for every endpoint that has ever had a delivery."""
-        return await self._read("counts", reading.counts)
+        return await self._read("counts", read.counts)
 
     async def counts_of(self, endpoint_uid: str) -> Counts:
         """Return one endpoint's counters, zeros if it has never had a delivery."""
-        return await self._read("counts", lambda connection: reading.counts_of(connection, endpoint_uid))
+        return await self._read("counts", lambda connection: read.counts_of(connection, endpoint_uid))
 
     async def deliveries(
         self, endpoint_uid: str, *, state: State | None = None, limit: int = 50, cursor: str | None = None
@@ -342,26 +343,24 @@ class Store:
         Returns:
             The page, and the cursor of the next one, None after the last. A page may be short or empty, see `paging`.
         """
-        page = partial(reading.log, endpoint_uid=endpoint_uid, state=state, limit=limit, cursor=cursor)
+        page = partial(read.log, endpoint_uid=endpoint_uid, state=state, limit=limit, cursor=cursor)
         return await self._read("deliveries", page, by=self._database.read_log)
 
     async def delivery(self, delivery_id: str) -> DeliveryRecord | None:
         """Return one delivery with its attempts, or None if the id is unknown."""
-        return await self._read(
-            "delivery", partial(reading.delivery, delivery_id=delivery_id), by=self._database.read_log
-        )
+        return await self._read("delivery", partial(read.delivery, delivery_id=delivery_id), by=self._database.read_log)
 
-    async def running_recoveries(self) -> list[Recovery]:
+    async def running_recoveries(self) -> list[Replay]:
         """Return every replay that is running."""
-        return await self._read("recoveries", recovering.running)
+        return await self._read("recoveries", replay.running)
 
-    async def recovery(self, recovery_id: str) -> Recovery | None:
+    async def recovery(self, recovery_id: str) -> Replay | None:
         """Return a replay, or None if the id is unknown."""
-        return await self._read("recoveries", lambda connection: recovering.one(connection, recovery_id))
+        return await self._read("recoveries", lambda connection: replay.one(connection, recovery_id))
 
     def _accept_all(self, connection: Connection, calls: Sequence[Sequence[NewEvent]]) -> list[Accepted]:
         now, since = self._clock(), self._forgotten_ms()
-        return accepting.accept(connection, calls, owner=self.instance, slot=self._slot, now=now, since=since)
+        return accept.accept(connection, calls, owner=self.instance, slot=self._slot, now=now, since=since)
 
     def _forgotten_ms(self) -> int:
         """Return a time; an event id that was accepted at or before it counts as new again."""
@@ -370,10 +369,10 @@ class Store:
     def _claim_all(self, connection: Connection, calls: Sequence[Claim]) -> Sequence[list[Claimed] | None]:
         if self._releases.doubt:
             return [None] * len(calls)
-        return claiming.claim(connection, calls, owner=self.instance, now=self._clock())
+        return claim.claim(connection, calls, owner=self.instance, now=self._clock())
 
     def _settle_all(
-        self, settle: settling.Settle, connection: Connection, calls: Sequence[Sequence[Settlement]]
+        self, settle: settle_sql.Settle, connection: Connection, calls: Sequence[Sequence[Settlement]]
     ) -> list[None]:
         return settle(connection, calls, owner=self.instance, slot=self._slot, now=self._clock())
 

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from hookwright_api.view.records import SessionKeysRecord, UserRecord
+from hookwright_api.view.table_records import SessionKeysRecord, UserRecord
 from hookwright_crds.sessions import (
     SessionKey,
     format_session_key,

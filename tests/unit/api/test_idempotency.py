@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hookwright_api.errors import ProblemError
 from hookwright_api.idempotency import (
     REQUEST_ANNOTATION,
     EventsShapeError,
@@ -17,7 +18,6 @@ from hookwright_api.idempotency import (
     request_digest,
     with_event_ids,
 )
-from hookwright_api.problems import ProblemError
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(),

@@ -13,7 +13,7 @@ from hookwright_crds.__main__ import check, main, write
 from hookwright_crds.generate import HEADER, Kind, attach, definition, files
 from hookwright_crds.resources import KINDS
 from hookwright_crds.rules import RULES, Rule
-from hookwright_crds.schema import SchemaError
+from hookwright_crds.structural_schema import SchemaError
 
 CRDS = Path(__file__).resolve().parents[3] / "crds"
 

@@ -17,7 +17,7 @@ from hookwright_dev.bench.loader import Report, Target
 from hookwright_dev.bench.measures import CPU, MEBIBYTES, MILLISECONDS, PER_SECOND, Measure
 from hookwright_dev.bench.site import NAMESPACE, Site, running
 from hookwright_dev.bench.usage import Meter, resident
-from hookwright_dev.installation import (
+from hookwright_dev.cluster.installation import (
     AUDIENCE,
     SYSTEM_NAMESPACE,
     service_account_kubeconfig,
@@ -76,7 +76,7 @@ def _settings(site: Site, port: int) -> dict[str, str]:
 def _key(site: Site, url: str, process: ChildProcess) -> Mapping[str, str]:
     """Log in as a new user, create a key, and return its header once the API knows the key."""
     subprocess.run(
-        [sys.executable, "-m", "hookwright_api.user", "--organization", NAMESPACE, "--email", _EMAIL],
+        [sys.executable, "-m", "hookwright_api.create_user", "--organization", NAMESPACE, "--email", _EMAIL],
         input=f"{_PASSWORD}\n",
         env={**os.environ, "KUBECONFIG": str(site.plane.kubeconfig)},
         capture_output=True,

@@ -23,9 +23,9 @@ from hookwright_dev.bench.filling import (
     filled_sqlite,
 )
 from hookwright_dev.bench.measures import BYTES, MILLISECONDS, TIMES, Measure
-from hookwright_dev.postgres import postgres_server
+from hookwright_dev.cluster.postgres import postgres_server
 from hookwright_operator.ids import message_id
-from hookwright_operator.store.model import Attempt, Claimed, NewDelivery, NewEvent, Settlement, State
+from hookwright_operator.store.records import Attempt, Claimed, NewDelivery, NewEvent, Settlement, State
 from hookwright_operator.store.store import Store
 
 _REPEATED: Final = 25

@@ -5,10 +5,10 @@ from starlette.routing import Route
 from hookwright_operator.intake.asgi import Bodies
 from hookwright_operator.intake.deps import Deps
 from hookwright_operator.intake.places import OTHER_REQUESTS, OTHER_REQUESTS_OF_NAMESPACE, Places
-from hookwright_operator.intake.routes.deliveries import Deliveries
-from hookwright_operator.intake.routes.endpoints import Endpoints
-from hookwright_operator.intake.routes.events import Events
-from hookwright_operator.intake.routes.recoveries import Recoveries
+from hookwright_operator.intake.routes.deliveries import DeliveryRoutes
+from hookwright_operator.intake.routes.endpoints import EndpointRoutes
+from hookwright_operator.intake.routes.events import EventRoutes
+from hookwright_operator.intake.routes.recoveries import ReplayRoutes
 
 _NAMESPACE = "/v1alpha1/namespaces/{namespace}"
 _ENDPOINT = _NAMESPACE + "/webhookendpoints/{name}"
@@ -16,11 +16,11 @@ EVENTS = _NAMESPACE + "/projects/{project}/events"
 """Path for events."""
 
 
-def routes(deps: Deps, events: Events, bodies: Bodies) -> list[Route]:
+def routes(deps: Deps, events: EventRoutes, bodies: Bodies) -> list[Route]:
     """Return every route; all routes except that of events share slots."""
     places = Places("requests", total=OTHER_REQUESTS, each=OTHER_REQUESTS_OF_NAMESPACE)
-    endpoints, deliveries = Endpoints(deps), Deliveries(deps, places)
-    recoveries = Recoveries(deps, bodies, places)
+    endpoints, deliveries = EndpointRoutes(deps), DeliveryRoutes(deps, places)
+    recoveries = ReplayRoutes(deps, bodies, places)
     return [
         Route(EVENTS, events, methods=["POST"]),
         Route(_ENDPOINT + "/test", endpoints.test, methods=["POST"]),

@@ -9,14 +9,14 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 
 from hookwright_operator.intake.asgi import client_of
-from hookwright_operator.intake.auth import Access, Caller, permit
+from hookwright_operator.intake.auth import Access, Producer, permit
 from hookwright_operator.intake.deps import Deps
 from hookwright_operator.intake.log_reads import LogReads
 from hookwright_operator.intake.places import OTHER_REQUESTS, OTHER_REQUESTS_OF_NAMESPACE, Places
 from hookwright_operator.intake.problems import FieldFault, ProblemError, not_found
 from hookwright_operator.intake.routes.endpoints import endpoint_access, endpoint_of
 from hookwright_operator.registry import Endpoint
-from hookwright_operator.store.model import Attempt, DeliveryRecord, State
+from hookwright_operator.store.records import Attempt, DeliveryRecord, State
 
 MAX_LIMIT: Final = 250
 """Most deliveries on one page."""
@@ -27,7 +27,7 @@ _ID: Final = re.compile(r"[0-9A-Za-z_.=-]{1,128}")
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-class Deliveries:
+class DeliveryRoutes:
     """Routes of the delivery log."""
 
     def __init__(self, deps: Deps, places: Places) -> None:
@@ -69,7 +69,7 @@ class Deliveries:
         with self._callers.held(caller.username), self._retries.held(f"{namespace} of {caller.username}"):
             return await self._retry(request, namespace, caller)
 
-    async def _retry(self, request: Request, namespace: str, caller: Caller) -> JSONResponse:
+    async def _retry(self, request: Request, namespace: str, caller: Producer) -> JSONResponse:
         record = await self._find(request)
         endpoint = self._endpoint_in(namespace, record, request.query_params.get("project"))
         # A delivery that does not exist is refused like one of an endpoint for which the caller has no permission.

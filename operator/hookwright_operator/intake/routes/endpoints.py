@@ -29,7 +29,7 @@ def endpoint_access(request: Request, verb: str, subresource: str) -> Access:
     return Access(verb, "webhookendpoints", subresource, request.path_params["namespace"], request.path_params["name"])
 
 
-class Endpoints:
+class EndpointRoutes:
     """Routes of one endpoint."""
 
     def __init__(self, deps: Deps) -> None:

@@ -14,7 +14,7 @@ from hookwright_operator.intake.problems import not_found
 from hookwright_operator.tracing import began
 
 
-class Events:
+class EventRoutes:
     """The route that accepts events; plain ASGI, because a request object would cost as much as all the rest."""
 
     def __init__(self, deps: Deps, bodies: Bodies, max_requests: int = EVENT_REQUESTS) -> None:

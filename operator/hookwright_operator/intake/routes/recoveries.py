@@ -8,7 +8,7 @@ from typing import Final
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 
-from hookwright_operator.intake import exactjson
+from hookwright_operator.intake import exact_json
 from hookwright_operator.intake.asgi import Bodies, client_of, headers_of
 from hookwright_operator.intake.auth import permit
 from hookwright_operator.intake.deps import Deps
@@ -16,7 +16,7 @@ from hookwright_operator.intake.places import Places
 from hookwright_operator.intake.problems import FieldFault, ProblemError, not_found
 from hookwright_operator.intake.routes.deliveries import timestamp
 from hookwright_operator.intake.routes.endpoints import endpoint_access, endpoint_of
-from hookwright_operator.store.model import Recovery
+from hookwright_operator.store.records import Replay
 
 MAX_BODY_BYTES: Final = 4096
 
@@ -29,7 +29,7 @@ _MILLISECOND: Final = timedelta(milliseconds=1)
 _EXPECTED: Final = "send a time with its zone (RFC 3339), such as 2030-01-31T12:00:00Z"
 
 
-class Recoveries:
+class ReplayRoutes:
     """Routes of the replays of one endpoint."""
 
     def __init__(self, deps: Deps, bodies: Bodies, places: Places) -> None:
@@ -74,8 +74,8 @@ def span_of(body: bytes, *, now_ms: int) -> tuple[int, int | None]:
         ProblemError: 400 malformed JSON; 422 with each fault.
     """
     try:
-        given = exactjson.loads(body)
-    except exactjson.JsonError as error:
+        given = exact_json.loads(body)
+    except exact_json.JsonError as error:
         raise ProblemError(400, f"the body is not a JSON text: {error}") from None
     if not isinstance(given, dict):
         raise ProblemError(422, "the body must be a JSON object {since, until?}", errors=(FieldFault("", _EXPECTED),))
@@ -102,7 +102,7 @@ def _time(given: Mapping[str, object], field: str, faults: list[FieldFault]) -> 
     return None
 
 
-def document(job: Recovery) -> dict[str, object]:
+def document(job: Replay) -> dict[str, object]:
     """Return a replay in the form of the answer."""
     told: dict[str, object] = {
         "id": job.id,

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from sqlalchemy import Connection, inspect, text
 
-from hookwright_operator.errors import StoreError
+from hookwright_runtime.errors import StoreError
 
 HEAD = "0008"
 """The newest revision in ``versions/``."""

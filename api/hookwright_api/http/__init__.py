@@ -1,0 +1,1 @@
+"""HTTP below the routes: middleware, guarded routes, responses, OpenAPI."""

@@ -1,0 +1,178 @@
+"""Pure: the parts of the OpenAPI description that every route shares: credentials, headers, refusals."""
+
+import re
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+
+from hookwright_api.auth.callers import KEY_HEADER, Credential
+from hookwright_api.errors import MEDIA_TYPE, TITLES
+
+_SCHEMES: Final[dict[str, Any]] = {
+    "ServiceKey": {
+        "type": "apiKey",
+        "in": "header",
+        "name": KEY_HEADER,
+        "description": "An API key, created by POST /v1/projects/{project}/keys or declared as an ApiKey. It gives the "
+        "organization and project.",
+    },
+    "Session": {
+        "type": "http",
+        "scheme": "bearer",
+        "bearerFormat": "JWT",
+        "description": "A session token from POST /v1/auth/login.",
+    },
+}
+_SCHEME_OF: Final = {Credential.KEY: "ServiceKey", Credential.SESSION: "Session"}
+
+_PROBLEM: Final[dict[str, Any]] = {
+    "type": "object",
+    "title": "Problem",
+    "description": "The problem (RFC 9457).",
+    "required": ["type", "title", "status", "detail"],
+    "properties": {
+        "type": {"type": "string", "description": "Always about:blank; the status is the kind of the problem."},
+        "title": {"type": "string", "description": "The phrase of the status."},
+        "status": {"type": "integer", "description": "The HTTP status."},
+        "detail": {"type": "string", "description": "The cause of this problem, and the correct form."},
+        "errors": {
+            "type": "array",
+            "description": "Each fault of a 422.",
+            "items": {
+                "type": "object",
+                "required": ["field", "message"],
+                "properties": {"field": {"type": "string"}, "message": {"type": "string"}},
+            },
+        },
+        "traceId": {
+            "type": "string",
+            "description": "Only of a 500: the request's id, with which the API's log has details.",
+        },
+    },
+    "example": {
+        "type": "about:blank",
+        "title": "Not Found",
+        "status": 404,
+        "detail": "WebhookEndpoint wh-3k9x0q2m7a does not exist",
+    },
+}
+
+_HEADERS: Final[dict[str, Any]] = {
+    "X-RateLimit-Limit": {
+        "description": "Requests allowed in 60 seconds by the nearer limit: that of this address, or that of this "
+        "organization. Absent if the installation has disabled both.",
+        "schema": {"type": "integer"},
+    },
+    "X-RateLimit-Remaining": {"description": "How many more requests are allowed now.", "schema": {"type": "integer"}},
+    "X-Request-Id": {
+        "description": "The request's id in the logs: the value of this header in the request (1 to 128 letters, "
+        "digits and ._~:/+=@-), otherwise a new id.",
+        "schema": {"type": "string"},
+    },
+    "X-RateLimit-Reset": {
+        "description": "When the oldest counted request leaves the window, in seconds since the epoch.",
+        "schema": {"type": "integer"},
+    },
+}
+_RETRY_AFTER: Final = {"description": "Seconds to wait before a retry.", "schema": {"type": "integer"}}
+_CHALLENGE: Final = {"description": "How to authenticate.", "schema": {"type": "string"}}
+
+_MEANINGS: Final = {
+    400: "The body is not JSON, or two credentials were sent.",
+    401: "The credential is missing, unknown, revoked or expired.",
+    403: "This route does not accept this kind of credential.",
+    404: "The object does not exist, or it belongs to another project.",
+    405: "The path does not accept this method.",
+    408: "The body took too long.",
+    409: "The request contradicts the state of the object.",
+    413: "The body is too large.",
+    415: "The body is not application/json.",
+    422: "The request is not valid; errors name each field.",
+    429: "A rate limit is used up.",
+    500: "An error of the service.",
+    503: "A service that this request needs is unavailable; nothing was done.",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class RouteOptions:
+    """The part of an OpenAPI operation that a route adds."""
+
+    responses: dict[int | str, dict[str, Any]]
+    extra: dict[str, Any]
+
+
+def route_options(
+    path: str, *, methods: Collection[str], accepts: Sequence[Credential], body_limit: int
+) -> RouteOptions:
+    """Return the refusals that a route can answer with, and the credentials that it accepts."""
+    statuses = {400, 422, 429, 500, 503}
+    if accepts:
+        statuses |= {401, 403}
+    if "{" in path or accepts:
+        statuses.add(404)
+    if "POST" in methods:
+        statuses |= {408, 409, 413, 415}
+    if not accepts:
+        statuses.add(401)
+    responses: dict[int | str, dict[str, Any]] = {status: _refusal(status) for status in sorted(statuses)}
+    if 413 in responses:
+        responses[413]["description"] = f"The body has more than {body_limit} bytes."
+    return RouteOptions(responses, {"security": [{_SCHEME_OF[credential]: []} for credential in accepts]})
+
+
+def _refusal(status: int) -> dict[str, Any]:
+    headers = {}
+    if status in (429, 503):
+        headers["Retry-After"] = _RETRY_AFTER
+    if status == 401:
+        headers["WWW-Authenticate"] = _CHALLENGE
+    return {
+        "description": _MEANINGS.get(status, TITLES[status]),
+        "headers": headers,
+        "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}},
+    }
+
+
+def describe(app: FastAPI) -> dict[str, Any]:
+    """Return the OpenAPI description of an application, created once."""
+    if app.openapi_schema is None:
+        document = get_openapi(
+            title=app.title,
+            version=app.version,
+            summary=app.summary,
+            description=app.description,
+            routes=app.routes,
+            tags=app.openapi_tags,
+            servers=app.servers,
+        )
+        _complete(document)
+        app.openapi_schema = document
+    return app.openapi_schema
+
+
+def methods_of(app: FastAPI, path: str) -> list[str]:
+    """Return every method that a path accepts (RFC 9110, 10.2.1); the router knows only those of one route."""
+    found: set[str] = set()
+    for template, operations in describe(app)["paths"].items():
+        if re.fullmatch(re.sub(r"\{[^}]+\}", "[^/]+", template), path):
+            found |= {method.upper() for method in operations}
+    return sorted(found)
+
+
+def _complete(document: dict[str, Any]) -> None:
+    components = document.setdefault("components", {})
+    schemas = components.setdefault("schemas", {})
+    for unused in ("HTTPValidationError", "ValidationError"):
+        schemas.pop(unused, None)
+    schemas["Problem"] = _PROBLEM
+    components["securitySchemes"] = _SCHEMES
+    components["headers"] = _HEADERS
+    references = {name: {"$ref": f"#/components/headers/{name}"} for name in _HEADERS}
+    for path in document["paths"].values():
+        for operation in path.values():
+            for response in operation["responses"].values():
+                response["headers"] = {**response.get("headers", {}), **references}

@@ -1,0 +1,68 @@
+"""Records when a key was last used: rarely, and never within a request."""
+
+import asyncio
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import Final
+
+import structlog
+
+from hookwright_api.errors import KubeError
+from hookwright_api.rendering import timestamp
+from hookwright_api.view.kubernetes_client import ViewClient
+from hookwright_api.view.table import Table
+from hookwright_api.view.table_records import KeyRecord
+from hookwright_api.view.view import object_path
+from hookwright_crds import API_VERSION
+
+log = structlog.get_logger(__name__)
+
+_MAX_WAITING: Final = 1000
+"""Most keys that wait to be written; if there are more, a later use is written instead."""
+
+
+class KeyUsage:
+    """The last use of every key, written to its status once per interval."""
+
+    def __init__(
+        self, kube: ViewClient, keys: Table[KeyRecord], *, interval: timedelta, now: Callable[[], datetime]
+    ) -> None:
+        """Initialize without writing; `run` writes."""
+        self._kube = kube
+        self._keys = keys
+        self._interval = interval
+        self._now = now
+        self._noted: dict[str, datetime] = {}
+        self._waiting: asyncio.Queue[KeyRecord] = asyncio.Queue(_MAX_WAITING)
+
+    def note(self, key: KeyRecord) -> None:
+        """Record that a key was used now."""
+        now = self._now()
+        known = max(filter(None, (key.last_used_at, self._noted.get(key.identity.uid))), default=None)
+        if (known is not None and now - known < self._interval) or self._waiting.full():
+            return
+        if len(self._noted) > 10 * _MAX_WAITING:
+            self._noted.clear()
+        self._noted[key.identity.uid] = now
+        self._waiting.put_nowait(key)
+
+    async def run(self) -> None:
+        """Write until cancelled."""
+        while True:
+            key = await self._waiting.get()
+            try:
+                await self._write(key)
+            except KubeError as error:
+                log.warning("last use of a key not written, skipping it", key=key.identity.name, error=str(error))
+
+    async def _write(self, key: KeyRecord) -> None:
+        identity = key.identity
+        body = {
+            "apiVersion": API_VERSION,
+            "kind": "ApiKey",
+            # The uid prevents a write to another key that has the same name.
+            "metadata": {"name": identity.name, "namespace": identity.namespace, "uid": identity.uid},
+            "status": {"lastUsedAt": timestamp(self._noted.get(identity.uid, self._now()))},
+        }
+        path = object_path("apikeys", identity.namespace, identity.name, "status")
+        self._keys.put(await self._kube.apply(path, body))

@@ -1,0 +1,41 @@
+"""``python -m hookwright_api.openapi_export [--check] [file]``: write the document, or check that it is current."""
+
+import argparse
+import difflib
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from hookwright_api.app import assemble
+from hookwright_api.settings import ApiSettings
+
+
+def document() -> str:
+    """Return the description as JSON."""
+    return json.dumps(assemble(ApiSettings.model_construct()).openapi(), indent=2, ensure_ascii=False) + "\n"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit code."""
+    parser = argparse.ArgumentParser(
+        prog="python -m hookwright_api.openapi_export", description="Export the OpenAPI document."
+    )
+    parser.add_argument("file", nargs="?", type=Path, default=Path("docs/openapi.json"), help="(docs/openapi.json)")
+    parser.add_argument("--check", action="store_true", help="write nothing; exit with 1 if the file is stale")
+    chosen = parser.parse_args(arguments)
+    wanted = document()
+    if not chosen.check:
+        chosen.file.parent.mkdir(parents=True, exist_ok=True)
+        chosen.file.write_text(wanted, encoding="utf-8")
+        return 0
+    found = chosen.file.read_text(encoding="utf-8") if chosen.file.exists() else ""
+    if found == wanted:
+        return 0
+    lines = difflib.unified_diff(found.splitlines(), wanted.splitlines(), str(chosen.file), "generated", lineterm="")
+    sys.stderr.write("\n".join(lines) + f"\n{chosen.file} is stale; run `python -m hookwright_api.openapi_export`.\n")
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,264 @@
+"""Rate limits with the `limits` library: a moving window, counted here or in Redis or Valkey.
+
+The window moves: a request is allowed if fewer requests than the limit were allowed in the 60 seconds before it. So
+there is no edge at which twice as many requests pass. A refused request does not count, so a client that keeps trying
+is allowed again when its oldest request is a minute old. ``reset`` is that time.
+"""
+
+import math
+import time
+from bisect import bisect_left
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+import structlog
+from limits import RateLimitItem, RateLimitItemPerSecond
+from limits.aio.storage import MemoryStorage, RedisStorage
+from limits.aio.strategies import MovingWindowRateLimiter
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+from redis.exceptions import RedisError
+
+from hookwright_api.errors import LimitsUnavailable, ProblemError
+from hookwright_api.metrics import LIMITS_AVAILABLE, REJECTIONS
+from hookwright_api.settings import ApiSettings
+
+_EXPIRED_AT_ONCE: Final = 2
+"""Expired identities that each new one removes; more than one, so that their number shrinks again."""
+
+log = structlog.get_logger(__name__)
+
+WINDOW_SECONDS: Final = 60
+_ANSWER_SECONDS: Final = 0.5
+"""Timeout of the counters' server."""
+_HOLD_OFF_SECONDS: Final = 1.0
+"""Time between two tries while the counters' server is unavailable; between them no request waits for it."""
+
+
+class Scope(StrEnum):
+    """The group of requests that are counted together."""
+
+    IP = "ip"
+    ORGANIZATION = "organization"
+    LOGIN = "login"
+    LOGIN_EMAIL = "login_email"
+
+
+_TOLD: Final = {
+    Scope.IP: "requests a minute from one address",
+    Scope.ORGANIZATION: "requests a minute of one organization",
+    Scope.LOGIN: "failed logins a minute from one address",
+    Scope.LOGIN_EMAIL: "failed logins a minute for one email",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The state of a client under one limit.
+
+    Attributes:
+        allowed: whether the request is allowed.
+        limit: requests in the window.
+        remaining: how many more are allowed now.
+        reset: when the oldest counted request leaves the window, in seconds since the epoch, rounded up.
+        retry_after: seconds until then, at least 1.
+    """
+
+    scope: Scope
+    allowed: bool
+    limit: int
+    remaining: int
+    reset: int
+    retry_after: int
+
+    def refusal(self) -> ProblemError:
+        """Return the 429."""
+        detail = f"{self.limit} {_TOLD[self.scope]} are allowed; retry in {self.retry_after} s"
+        return ProblemError(429, detail, headers={"Retry-After": str(self.retry_after)})
+
+
+def nearest(verdicts: list[Verdict]) -> Verdict | None:
+    """Return the limit that a client reaches first: the fewest remaining, then the later reset."""
+    return min(verdicts, key=lambda verdict: (verdict.remaining, -verdict.reset), default=None)
+
+
+class Limiter:
+    """A counter of requests against the limits of the settings; 0 disables a limit."""
+
+    def __init__(
+        self,
+        settings: ApiSettings,
+        *,
+        window: int = WINDOW_SECONDS,
+        now: Callable[[], float] = time.time,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Create one with the storage of the settings; no connection is opened yet.
+
+        Args:
+            settings: the limits, and the storage of the counts.
+            window: seconds.
+            now: seconds since the epoch.
+            clock: monotonic seconds.
+        """
+        amounts = {
+            Scope.IP: settings.rate_limit_ip,
+            Scope.ORGANIZATION: settings.rate_limit_organization,
+            Scope.LOGIN: settings.rate_limit_login,
+            Scope.LOGIN_EMAIL: settings.rate_limit_login_email,
+        }
+        self._items: dict[Scope, RateLimitItem] = {
+            scope: RateLimitItemPerSecond(amount, window, namespace="hookwright")
+            for scope, amount in amounts.items()
+            if amount
+        }
+        self._fail_open = settings.rate_limit_fail_open
+        self._now = now
+        self._clock = clock
+        # Each scope has a separate storage, so that many addresses cannot evict an organization or an email.
+        self._local = {scope: MovingWindowRateLimiter(WindowStorage(now=now)) for scope in self._items}
+        self._redis = _redis(settings.rate_limit_url)
+        self._shared = MovingWindowRateLimiter(self._redis) if self._redis else None
+        self._away_until = float("-inf")
+        LIMITS_AVAILABLE.set(1)
+
+    async def close(self) -> None:
+        """Close the connections."""
+        if self._redis is not None:
+            await self._redis.bridge.storage.aclose()  # type: ignore[attr-defined]
+
+    async def hit(self, scope: Scope, identity: str) -> Verdict | None:
+        """Count a request and return its verdict; None if the limit is disabled.
+
+        Raises:
+            LimitsUnavailable: it cannot be counted, and the settings then require a refusal.
+        """
+        return await self._ask(scope, identity, count=True)
+
+    async def peek(self, scope: Scope, identity: str) -> Verdict | None:
+        """Return the verdict of one more request without counting it; otherwise as `hit`."""
+        return await self._ask(scope, identity, count=False)
+
+    async def _ask(self, scope: Scope, identity: str, *, count: bool) -> Verdict | None:
+        item = self._items.get(scope)
+        if item is None:
+            return None
+        verdict = await self._shared_verdict(scope, item, identity, count=count)
+        if verdict is None:
+            verdict = await self._verdict(self._local[scope], scope, item, identity, count=count)
+        if not verdict.allowed:
+            REJECTIONS.labels(scope.value).inc()
+        return verdict
+
+    async def _shared_verdict(self, scope: Scope, item: RateLimitItem, identity: str, *, count: bool) -> Verdict | None:
+        """Ask the counters' server; None if there is no server or this process must count instead."""
+        if self._shared is None:
+            return None
+        if self._clock() >= self._away_until:
+            try:
+                verdict = await self._verdict(self._shared, scope, item, identity, count=count)
+            except (RedisError, OSError, TimeoutError) as error:
+                self._away_until = self._clock() + _HOLD_OFF_SECONDS
+                LIMITS_AVAILABLE.set(0)
+                log.warning("counters' server unavailable, using the configured fallback", error=type(error).__name__)
+            else:
+                LIMITS_AVAILABLE.set(1)
+                return verdict
+        if not self._fail_open:
+            raise LimitsUnavailable("the rate limit counters are unavailable")
+        return None
+
+    async def _verdict(
+        self, window: MovingWindowRateLimiter, scope: Scope, item: RateLimitItem, identity: str, *, count: bool
+    ) -> Verdict:
+        key = (scope.value, identity)
+        allowed = await (window.hit(item, *key) if count else window.test(item, *key))
+        stats = await window.get_window_stats(item, *key)
+        now = self._now()
+        reset = stats.reset_time if allowed or stats.reset_time > now else now
+        return Verdict(
+            scope=scope,
+            allowed=allowed,
+            limit=item.amount,
+            remaining=max(0, stats.remaining) if allowed else 0,
+            reset=math.ceil(reset),
+            retry_after=max(1, math.ceil(reset - now)),
+        )
+
+
+def _redis(url: str) -> RedisStorage | None:
+    """Return the storage of a URL, None for memory; Valkey uses Redis's protocol."""
+    if url.startswith("memory:"):
+        return None
+    return RedisStorage(
+        "async+" + url.replace("valkey", "redis", 1),
+        implementation="redispy",
+        # Options of redis-py, which limits passes on.
+        socket_timeout=_ANSWER_SECONDS,
+        socket_connect_timeout=_ANSWER_SECONDS,
+        retry=Retry(NoBackoff(), 1),  # type: ignore[arg-type]
+    )
+
+
+MAX_IDENTITIES: Final = 65_536
+"""Most identities of one storage; beyond it the identity with the oldest last count is forgotten."""
+
+
+# The library's own memory storage looks at every identity after each request, in a thread for each of them. With
+# thousands of addresses that costs more than the request.
+class WindowStorage(MemoryStorage):
+    """Counts of the requests of the last seconds for each identity.
+
+    All windows of one storage have the same length. So the identities, in the order of their last counted request, are
+    in the order of their expiry.
+
+    Args:
+        now: returns seconds since the epoch.
+        max_identities: most identities to keep.
+    """
+
+    def __init__(self, *, now: Callable[[], float], max_identities: int = MAX_IDENTITIES) -> None:
+        super().__init__()
+        self._now = now
+        self._max_identities = max_identities
+        self._hits: OrderedDict[str, list[float]] = OrderedDict()
+
+    def __len__(self) -> int:
+        """Return how many identities are stored."""
+        return len(self._hits)
+
+    async def acquire_entry(self, key: str, limit: int, expiry: int, amount: int = 1) -> bool:
+        """Count a request of an identity, unless it has reached its limit; return whether it was counted."""
+        if amount > limit:
+            return False
+        now = self._now()
+        since = now - expiry
+        hits = self._hits.get(key)
+        if hits is None:
+            self._make_room(since)
+            hits = self._hits[key] = []
+        del hits[: bisect_left(hits, since)]
+        if len(hits) + amount > limit:
+            return False
+        hits.extend([now] * amount)
+        self._hits.move_to_end(key)
+        return True
+
+    async def get_moving_window(self, key: str, limit: int, expiry: int) -> tuple[float, int]:
+        """Return the time of an identity's oldest counted request, and how many requests are counted."""
+        del limit
+        now = self._now()
+        hits = self._hits.get(key, ())
+        first = bisect_left(hits, now - expiry)
+        return (hits[first], len(hits) - first) if first < len(hits) else (now, 0)
+
+    def _make_room(self, since: float) -> None:
+        for _ in range(_EXPIRED_AT_ONCE):
+            if not self._hits or next(iter(self._hits.values()))[-1] >= since:
+                break
+            self._hits.popitem(last=False)
+        if len(self._hits) >= self._max_identities:
+            self._hits.popitem(last=False)

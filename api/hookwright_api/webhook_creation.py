@@ -1,0 +1,198 @@
+"""Registration of an endpoint: write it to the cluster and wait until the operator has made it ready, or delete it."""
+
+import asyncio
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+import structlog
+
+from hookwright_api.errors import KubeError, KubeUnavailable, OperatorError, ProblemError, unavailable
+from hookwright_api.http.responses import from_kube
+from hookwright_api.idempotency import (
+    GENERATIONS,
+    HEADER,
+    REQUEST_ANNOTATION,
+    check_same,
+    derived_id,
+    expired,
+    request_digest,
+)
+from hookwright_api.services import Services
+from hookwright_api.view.table_records import EndpointRecord
+from hookwright_api.view.view import object_path
+from hookwright_crds import API_VERSION
+from hookwright_crds.conditions import find
+
+log = structlog.get_logger(__name__)
+
+_PREFIX: Final = "wh-"
+_ID_LENGTH: Final = 12
+_NAME_ALPHABET: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
+_LATE_SECONDS: Final = 60.0
+"""Seconds for which the result of an unanswered write is awaited."""
+_LATE: Final[set[asyncio.Task[None]]] = set()
+"""asyncio itself keeps no reference to tasks."""
+_SECRET_DELAY: Final = 0.1
+"""The operator may write the status a moment before it serves the secret."""
+
+
+@dataclass(frozen=True, slots=True)
+class WebhookCreation:
+    """An endpoint to register."""
+
+    organization: str
+    project: str
+    url: str
+    events: tuple[str, ...]
+
+    def digest(self) -> str:
+        """Return the digest that distinguishes this request from another."""
+        return request_digest(asdict(self))
+
+    def manifest(self, name: str, annotations: dict[str, str]) -> dict[str, Any]:
+        """Return the WebhookEndpoint."""
+        return {
+            "apiVersion": API_VERSION,
+            "kind": "WebhookEndpoint",
+            "metadata": {"name": name, "namespace": self.organization, "annotations": annotations},
+            "spec": {"projectRef": {"name": self.project}, "url": self.url, "events": list(self.events)},
+        }
+
+
+async def register(
+    services: Services, wanted: WebhookCreation, idempotency_key: str | None
+) -> tuple[EndpointRecord, str]:
+    """Return the endpoint, ready, and its signing secret.
+
+    Raises:
+        ProblemError: 409, 422, or 503 if the operator or the API server is unavailable; then no object remains.
+    """
+    name, known = _name(services, wanted, idempotency_key)
+    if known is not None:
+        return await _finish(services, known, made_here=False)
+    annotations = {REQUEST_ANNOTATION: wanted.digest()} if idempotency_key else {}
+    try:
+        made = await services.kube.create(
+            object_path("webhookendpoints", wanted.organization), wanted.manifest(name, annotations)
+        )
+    except KubeError as error:
+        if error.reason == "AlreadyExists" and idempotency_key:
+            return await _finish(services, await _others(services, wanted, name), made_here=False)
+        if isinstance(error, KubeUnavailable) and not idempotency_key:
+            _watch_for(services, wanted.organization, name)
+        raise from_kube(error, "the webhook") from None
+    return await _finish(services, _put(services, made), made_here=True)
+
+
+def _watch_for(services: Services, organization: str, name: str) -> None:
+    """Delete the object that the API server may have written without an answer."""
+
+    async def take_back_when_seen() -> None:
+        try:
+            seen = await services.view.endpoints.wait(
+                organization, name, lambda record: record is not None, seconds=_LATE_SECONDS
+            )
+        except TimeoutError:
+            return
+        assert seen is not None
+        await _take_back(services, seen)
+
+    task = asyncio.create_task(take_back_when_seen())
+    _LATE.add(task)
+    task.add_done_callback(_LATE.discard)
+
+
+def _name(
+    services: Services, wanted: WebhookCreation, idempotency_key: str | None
+) -> tuple[str, EndpointRecord | None]:
+    """Return the name to use, and the object that an earlier request with the same Idempotency-Key created under it."""
+    if idempotency_key is None:
+        return _PREFIX + "".join(services.choose(_NAME_ALPHABET) for _ in range(_ID_LENGTH)), None
+    for generation in range(GENERATIONS):
+        parts = ("webhook", wanted.organization, wanted.project, idempotency_key, str(generation))
+        name = _PREFIX + derived_id(_ID_LENGTH, *parts)
+        known = services.view.endpoints.get(wanted.organization, name)
+        if known is None or not expired(known.identity.created, services.now()):
+            if known is not None:
+                check_same(known.endpoint.metadata.annotations, wanted.digest())
+            return name, known
+    raise ProblemError(409, f"this {HEADER} was used too often; use a new one")
+
+
+def _put(services: Services, made: dict[str, Any]) -> EndpointRecord:
+    record = services.view.endpoints.put(made)
+    # Another client may have deleted it at the same time.
+    return record if record is not None else EndpointRecord.of(made)
+
+
+async def _others(services: Services, wanted: WebhookCreation, name: str) -> EndpointRecord:
+    """Return the object that another replica has just created for the same Idempotency-Key, when the view has it."""
+    try:
+        known = await services.view.endpoints.wait(
+            wanted.organization, name, lambda record: record is not None, seconds=services.settings.create_timeout
+        )
+    except TimeoutError:
+        raise ProblemError(409, f"the webhook of this {HEADER} is being deleted; use a new one") from None
+    assert known is not None
+    check_same(known.endpoint.metadata.annotations, wanted.digest())
+    return known
+
+
+async def _finish(services: Services, record: EndpointRecord, *, made_here: bool) -> tuple[EndpointRecord, str]:
+    try:
+        async with asyncio.timeout(services.settings.create_timeout):
+            return await _ready(services, record)
+    except (TimeoutError, OperatorError, _DeletedError) as error:
+        seen = services.view.endpoints.get(record.identity.namespace, record.identity.name)
+        log.warning(
+            "webhook not ready in time, deleting it",
+            name=record.identity.name,
+            reason=type(error).__name__,
+            waited_for="secret" if seen is not None and _settled(seen) else "status",
+        )
+    if made_here:
+        # The caller may disconnect while it waits; the object is deleted nevertheless.
+        await asyncio.shield(_take_back(services, record))
+    raise unavailable("the webhook was not ready in time, so it was deleted")
+
+
+class _DeletedError(Exception):
+    """The endpoint was deleted during the wait."""
+
+
+async def _ready(services: Services, record: EndpointRecord) -> tuple[EndpointRecord, str]:
+    """Return the endpoint and its secret as soon as the operator has created both."""
+    identity = record.identity
+    ready = await services.view.endpoints.wait(
+        identity.namespace, identity.name, _settled, seconds=services.settings.create_timeout
+    )
+    if ready is None:
+        raise _DeletedError
+    while True:
+        try:
+            return ready, await services.intake.secret(identity.namespace, identity.name)
+        except OperatorError:
+            await asyncio.sleep(_SECRET_DELAY)
+
+
+def _settled(record: EndpointRecord | None) -> bool:
+    if record is None:
+        return True
+    status = record.endpoint.status
+    return status.signing_secret_ref is not None and find(status.conditions, "Ready") is not None
+
+
+async def _take_back(services: Services, record: EndpointRecord) -> None:
+    identity = record.identity
+    path = object_path("webhookendpoints", identity.namespace, identity.name)
+    try:
+        left = await services.kube.delete(path, uid=identity.uid)
+    except KubeError as error:
+        if error.status not in (404, 409):
+            log.warning("webhook not ready and not deleted, it remains", name=identity.name, error=str(error))
+            return
+        left = {}
+    if left.get("kind") == "WebhookEndpoint":
+        services.view.endpoints.put(left)
+    else:
+        services.view.endpoints.forget(record)

@@ -1,0 +1,1 @@
+"""A real control plane on loopback, and the operator, the API and PostgreSQL as child processes."""

@@ -1,0 +1,197 @@
+"""A real Kubernetes control plane on loopback: etcd, kube-apiserver and kube-controller-manager, no nodes."""
+
+import ssl
+from base64 import b64decode, b64encode
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Self
+
+import httpx
+import yaml
+
+from hookwright_dev.cluster import components
+from hookwright_dev.cluster.assets import Assets, acquire
+from hookwright_dev.cluster.certificates import Authority, KeyPair, service_account_key
+from hookwright_dev.cluster.components import AuditLevel, Layout, Ports
+from hookwright_dev.cluster.kubectl import Cluster
+from hookwright_dev.errors import ProcessError
+from hookwright_dev.folders import OwnFolder
+from hookwright_dev.processes import ChildProcess, free_port
+from hookwright_dev.progress import progress
+
+_PORT_ATTEMPTS = 3
+_PORT_TAKEN = "address already in use"
+
+
+class ControlPlane(Cluster):
+    """A running control plane, ready for requests; a context manager that stops it.
+
+    Any number of them can run at the same time. Its processes end with the process that started them. Its
+    folder is removed at the latest by the next start.
+
+    Attributes:
+        assets: the binaries it was started from.
+        audit_log: the API server's audit log, None without ``audit_level``.
+        processes: the components, in the order in which they started.
+    """
+
+    def __init__(self, own: OwnFolder, assets: Assets, ports: Ports) -> None:
+        """Describe a control plane that is not running yet; use `start` instead."""
+        self._own = own
+        self._layout = layout = Layout(own.path, ports)
+        super().__init__(
+            own.path,
+            kubeconfig=layout.kubeconfig,
+            server=layout.server,
+            ca=layout.pki("ca.crt"),
+            kubectl_path=assets.kubectl,
+        )
+        self.assets = assets
+        self.etcd_url: str = layout.etcd_url
+        self.logs = {name: layout.log(name) for name in ("etcd", "kube-apiserver", "kube-controller-manager")}
+        self.audit_log: Path | None = None
+        self.processes: list[ChildProcess] = []
+
+    @classmethod
+    def start(
+        cls,
+        folder: Path | None = None,
+        *,
+        assets: Assets | None = None,
+        crds: Path | None = None,
+        apiserver_flags: Sequence[str] = (),
+        audit_level: AuditLevel | None = None,
+        timeout: float = 60.0,
+    ) -> Self:
+        """Start a control plane in ``folder`` (by default a temporary one) and return it when it is ready.
+
+        The CustomResourceDefinitions in ``crds`` are applied before the controllers start, because the garbage
+        collector looks for new kinds only every 30 s. ``apiserver_flags`` come last, so they override others. Each
+        component gets ``timeout`` seconds.
+
+        Raises `ProcessError` with the end of the failing component's log, `FolderInUseError` and `AssetsError`.
+        """
+        assets = assets or acquire()
+        own = OwnFolder.at(folder) if folder else OwnFolder.temporary()
+        try:
+            with progress("starting the control plane"):
+                for attempts_left in reversed(range(_PORT_ATTEMPTS)):
+                    plane = cls(own, assets, free_ports())
+                    try:
+                        plane._bring_up(apiserver_flags, crds, audit_level, timeout)
+                    except ProcessError:
+                        if not attempts_left or not plane._port_was_taken():
+                            raise
+                    else:
+                        return plane
+        except BaseException:
+            own.remove()
+            raise
+        raise AssertionError("every attempt returns or raises")
+
+    def __enter__(self) -> Self:
+        """Return the control plane; leaving the block stops it."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Stop the control plane."""
+        self.stop()
+
+    def stop(self) -> None:
+        """End every process and delete the folder at once, without a graceful end."""
+        self._kill()
+        self._own.remove()
+
+    def etcd_content(self) -> bytes:
+        """Return every key and value in etcd, for tests that search for values that must not be there."""
+        everything = {name: b64encode(b"\0").decode() for name in ("key", "range_end")}
+        with self._client() as client:
+            answer = client.post(f"{self.etcd_url}/v3/kv/range", json=everything).raise_for_status().json()
+        return b"\n".join(b64decode(pair[part]) for pair in answer["kvs"] for part in ("key", "value") if part in pair)
+
+    def _bring_up(
+        self, apiserver_flags: Sequence[str], crds: Path | None, audit_level: AuditLevel | None, timeout: float
+    ) -> None:
+        self._own.clear()
+        write_files(self._layout, datetime.now(UTC), audit_level)
+        self.audit_log = self._layout.audit_log if audit_level else None
+        apiserver_command = components.kube_apiserver(self.assets, self._layout, audited=audit_level is not None)
+        try:
+            with self._client() as client:
+                etcd = self._run("etcd", components.etcd(self.assets, self._layout))
+                apiserver = self._run("kube-apiserver", [*apiserver_command, *apiserver_flags])
+                etcd.wait_ready(lambda: client.get(f"{self.etcd_url}/health").is_success, timeout)
+                apiserver.wait_ready(lambda: client.get(f"{self.server}/readyz").is_success, timeout)
+                if crds:
+                    self.apply_crds(crds)
+                controllers = self._run(
+                    "kube-controller-manager", components.kube_controller_manager(self.assets, self._layout)
+                )
+                health = f"{self._layout.controllers_url}/healthz"
+                controllers.wait_ready(lambda: client.get(health).is_success, timeout)
+        except BaseException:
+            self._kill()
+            raise
+
+    def _run(self, name: str, argv: Sequence[str]) -> ChildProcess:
+        process = ChildProcess.start(name, argv, log=self.logs[name], cwd=self.folder)
+        self.processes.append(process)
+        return process
+
+    def _kill(self) -> None:
+        for process in reversed(self.processes):
+            process.kill()
+
+    def _port_was_taken(self) -> bool:
+        return any(_PORT_TAKEN in log.read_text(errors="replace") for log in self.logs.values() if log.exists())
+
+    def _client(self) -> httpx.Client:
+        context = ssl.create_default_context(cafile=self.ca)
+        context.load_cert_chain(self._layout.pki("admin.crt"), self._layout.pki("admin.key"))
+        return httpx.Client(verify=context, trust_env=False, timeout=30.0)
+
+
+def free_ports() -> Ports:
+    """Pick four different ports on loopback that stay free for this control plane."""
+    return Ports(*(free_port() for _ in range(4)))
+
+
+def write_files(layout: Layout, now: datetime, audit_level: AuditLevel | None) -> None:
+    """Write certificates, keys, the administrator's kubeconfig and, for an ``audit_level``, the audit policy."""
+    authority = Authority.create(now)
+    admin = authority.issue("hookwright-admin", group="system:masters")
+    layout.pki("").mkdir(mode=0o700)
+    layout.pki("ca.crt").write_bytes(authority.pem)
+    admin.write(layout.pki(""), "admin")
+    authority.issue("hookwright-dev", hosts=components.SERVING_NAMES).write(layout.pki(""), "serving")
+    service_account_key().write(layout.pki(""), "service-account")
+    layout.kubeconfig.touch(mode=0o600)
+    layout.kubeconfig.write_text(yaml.safe_dump(_kubeconfig(layout.server, authority.pem, admin)))
+    if audit_level:
+        layout.audit_policy.write_text(yaml.safe_dump(_audit_policy(audit_level)))
+
+
+def _kubeconfig(server: str, ca: bytes, client: KeyPair) -> dict[str, object]:
+    cluster = {"server": server, "certificate-authority-data": b64encode(ca).decode()}
+    user = {
+        "client-certificate-data": b64encode(client.public).decode(),
+        "client-key-data": b64encode(client.key).decode(),
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "hookwright", "cluster": cluster}],
+        "users": [{"name": "admin", "user": user}],
+        "contexts": [{"name": "hookwright", "context": {"cluster": "hookwright", "user": "admin"}}],
+        "current-context": "hookwright",
+    }
+
+
+def _audit_policy(level: AuditLevel) -> dict[str, object]:
+    return {
+        "apiVersion": "audit.k8s.io/v1",
+        "kind": "Policy",
+        "omitStages": ["RequestReceived"],
+        "rules": [{"level": level}],
+    }

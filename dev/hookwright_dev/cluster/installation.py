@@ -1,0 +1,226 @@
+"""The operator as a child process on a cluster, with exactly the rights of an installation."""
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import httpx
+import yaml
+
+from hookwright_dev.cluster.kubectl import Cluster
+from hookwright_dev.processes import ChildProcess, free_port
+
+MANIFESTS: Final = Path(__file__).parent / "manifests"
+SYSTEM_NAMESPACE: Final = "hookwright-system"
+AUDIENCE: Final = "hookwright"
+_HOST: Final = "127.0.0.1"
+_READY_SECONDS: Final = 60.0
+
+
+def service_account_token(cluster: Cluster, account: str, *, namespace: str, audience: str | None = None) -> str:
+    """Return a token of a ServiceAccount, valid for a day."""
+    audiences = [f"--audience={audience}"] if audience else []
+    return cluster.kubectl("create", "token", account, "-n", namespace, "--duration=24h", *audiences).stdout.strip()
+
+
+def service_account_kubeconfig(cluster: Cluster, account: str, folder: Path) -> Path:
+    """Write a kubeconfig with which a process acts as a ServiceAccount of the installation."""
+    token = service_account_token(cluster, account, namespace=SYSTEM_NAMESPACE)
+    config = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "default",
+        "clusters": [
+            {"name": "default", "cluster": {"server": cluster.server, "certificate-authority": str(cluster.ca)}}
+        ],
+        "users": [{"name": "default", "user": {"token": token}}],
+        "contexts": [{"name": "default", "context": {"cluster": "default", "user": "default"}}],
+    }
+    path = folder / f"{account}.kubeconfig"
+    path.touch(mode=0o600)
+    path.write_text(yaml.safe_dump(config))
+    return path
+
+
+@dataclass(slots=True)
+class OperatorProcess:
+    """An operator that can be started, killed and started again on the same ports and the same store.
+
+    Attributes:
+        settings: HOOKWRIGHT_* variables in addition to those that a loopback installation needs.
+        host: address that it listens on.
+        command: prefix of its command line, such as ``ip netns exec <name>``.
+        account: the ServiceAccount of the installation whose rights it has.
+    """
+
+    cluster: Cluster
+    folder: Path
+    settings: Mapping[str, str] = field(default_factory=dict)
+    host: str = _HOST
+    command: Sequence[str] = ()
+    account: str = "hookwright-operator"
+    intake_port: int = field(default_factory=free_port)
+    health_port: int = field(default_factory=free_port)
+    process: ChildProcess | None = None
+
+    @property
+    def intake_url(self) -> str:
+        """Base URL of the intake."""
+        return f"http://{self.host}:{self.intake_port}"
+
+    @property
+    def health_url(self) -> str:
+        """Base URL of /healthz, /readyz and /metrics."""
+        return f"http://{self.host}:{self.health_port}"
+
+    @property
+    def log(self) -> Path:
+        """The operator's log file, appended to by every start."""
+        return self.folder / "operator.log"
+
+    @property
+    def running(self) -> ChildProcess:
+        """The process; it must have been started."""
+        assert self.process is not None, "the operator was not started"
+        return self.process
+
+    def start(self, *, wait: bool = True) -> None:
+        """Start the operator, and return when it is ready."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        kubeconfig = service_account_kubeconfig(self.cluster, self.account, self.folder)
+        environment = {
+            "HOOKWRIGHT_DATABASE_URL": f"sqlite:///{self.folder / 'hookwright.db'}",
+            "HOOKWRIGHT_ALLOWED_NETWORKS": "127.0.0.0/8,::1/128",
+            "HOOKWRIGHT_ALLOW_HTTP": "true",
+            "HOOKWRIGHT_INTAKE_HOST": self.host,
+            "HOOKWRIGHT_HEALTH_HOST": self.host,
+            "HOOKWRIGHT_LOG_FORMAT": "console",
+        }
+        environment |= _own_settings() | dict(self.settings)
+        environment |= {
+            "KUBECONFIG": str(kubeconfig),
+            "HOOKWRIGHT_INTAKE_PORT": str(self.intake_port),
+            "HOOKWRIGHT_HEALTH_PORT": str(self.health_port),
+        }
+        argv = [*self.command, sys.executable, "-m", "hookwright_operator"]
+        self.process = ChildProcess.start("operator", argv, log=self.log, env=environment)
+        if wait:
+            self.wait_ready()
+
+    def wait_ready(self, seconds: float = _READY_SECONDS) -> None:
+        """Wait at most so many seconds until the operator accepts events."""
+        self.running.wait_ready(self._ready, seconds)
+
+    def stop(self) -> int:
+        """Send SIGTERM and return the exit code."""
+        return self.running.stop(grace=45.0)
+
+    def kill(self) -> None:
+        """Send SIGKILL."""
+        self.running.kill()
+
+    def _ready(self) -> bool:
+        try:
+            return httpx.get(f"{self.health_url}/readyz", timeout=1.0).status_code == 200
+        except httpx.TransportError:
+            return False
+
+
+@dataclass(slots=True)
+class ApiProcess:
+    """An API that can be started, killed and started again on the same ports.
+
+    Attributes:
+        settings: HOOKWRIGHT_* variables in addition to those that a loopback installation needs.
+        command: prefix of its command line, such as ``prlimit --nofile=1024``.
+    """
+
+    cluster: Cluster
+    folder: Path
+    operator_url: str
+    settings: Mapping[str, str] = field(default_factory=dict)
+    command: Sequence[str] = ()
+    port: int = field(default_factory=free_port)
+    health_port: int = field(default_factory=free_port)
+    process: ChildProcess | None = None
+
+    @property
+    def url(self) -> str:
+        """Base URL of /v1."""
+        return f"http://{_HOST}:{self.port}"
+
+    @property
+    def health_url(self) -> str:
+        """Base URL of /healthz, /readyz and /metrics."""
+        return f"http://{_HOST}:{self.health_port}"
+
+    @property
+    def log(self) -> Path:
+        """The log file, appended to by every start."""
+        return self.folder / "api.log"
+
+    @property
+    def running(self) -> ChildProcess:
+        """The process; it must have been started."""
+        assert self.process is not None, "the API was not started"
+        return self.process
+
+    def environment(self) -> dict[str, str]:
+        """Return the variables that the process is started with."""
+        token = self.folder / "operator-token"
+        token.touch(mode=0o600)
+        token.write_text(
+            service_account_token(self.cluster, "hookwright-api", namespace=SYSTEM_NAMESPACE, audience=AUDIENCE)
+        )
+        return {
+            "HOOKWRIGHT_API_HOST": _HOST,
+            "HOOKWRIGHT_API_HEALTH_HOST": _HOST,
+            "HOOKWRIGHT_ALLOW_HTTP": "true",
+            "HOOKWRIGHT_LOG_FORMAT": "console",
+            **_own_settings(),
+            **self.settings,
+            "KUBECONFIG": str(service_account_kubeconfig(self.cluster, "hookwright-api", self.folder)),
+            "HOOKWRIGHT_API_PORT": str(self.port),
+            "HOOKWRIGHT_API_HEALTH_PORT": str(self.health_port),
+            "HOOKWRIGHT_OPERATOR_URL": self.operator_url,
+            "HOOKWRIGHT_OPERATOR_TOKEN_FILE": str(token),
+        }
+
+    def start(self, *, wait: bool = True) -> None:
+        """Start the API, and return when it is ready."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        argv = [*self.command, sys.executable, "-m", "hookwright_api"]
+        self.process = ChildProcess.start("api", argv, log=self.log, env=self.environment())
+        if wait:
+            self.running.wait_ready(lambda: self.ready() == 200, _READY_SECONDS)
+
+    def ready(self) -> int:
+        """Return the status of /readyz, 0 if there is no answer."""
+        try:
+            return httpx.get(f"{self.health_url}/readyz", timeout=2.0, trust_env=False).status_code
+        except httpx.TransportError:
+            return 0
+
+    def metric(self, line: str) -> float:
+        """Return the value of a metric by its name and labels as written; 0 if it does not exist."""
+        text = httpx.get(f"{self.health_url}/metrics", timeout=30.0, trust_env=False).text
+        values = [row.rpartition(" ")[2] for row in text.splitlines() if row.rpartition(" ")[0] == line]
+        return float(values[0]) if values else 0.0
+
+    def stop(self) -> int:
+        """Send SIGTERM and return the exit code."""
+        return self.running.stop(grace=45.0)
+
+
+def _own_settings() -> dict[str, str]:
+    """Return the HOOKWRIGHT_* variables of this process's own environment, which its user has set."""
+    return {name: value for name, value in os.environ.items() if name.startswith("HOOKWRIGHT_")}
+
+
+def install(cluster: Cluster) -> None:
+    """Apply the parts of an installation except the CRDs: namespace, ServiceAccounts, RBAC."""
+    for manifest in sorted(MANIFESTS.glob("*.yaml")):
+        cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", str(manifest))

@@ -1,0 +1,1 @@
+"""The demo: the main use case with real servers, step by step."""

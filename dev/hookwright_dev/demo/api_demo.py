@@ -1,0 +1,175 @@
+"""The API's part of the demo: an API client's steps, with curl commands that a reader can repeat."""
+
+import asyncio
+import json
+import os
+import subprocess
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import httpx
+
+from hookwright_dev.cluster.stack import Stack
+from hookwright_dev.demo.story import Story
+from hookwright_dev.errors import DevError
+from hookwright_dev.receiver import Received, Receiver, verdict
+
+EMAIL: Final = "ada@example.com"
+_PASSWORD: Final = "correct horse battery staple"  # noqa: S105 - of a user who exists only during the demo
+_JSON: Final = "-H 'Content-Type: application/json'"
+_MORE_THAN_ALLOWED: Final = 120
+
+
+@dataclass(slots=True)
+class ApiDemo:
+    """The steps of an API client of one project, on a running stack."""
+
+    stack: Stack
+    story: Story
+    receiver: Receiver
+    organization: str
+    project: str
+    client: httpx.AsyncClient = field(init=False)
+
+    async def tell(self) -> None:
+        """Run every step; raise at the first claim that is not true."""
+        async with httpx.AsyncClient(base_url=self.stack.api.url, timeout=30, trust_env=False) as self.client:
+            session = await self._log_in()
+            key = await self._make_key(session)
+            webhook = await self._register(key)
+            await self._send(key, webhook)
+            await self._delete(key, webhook)
+            await self._hit_the_limit(key)
+
+    async def _log_in(self) -> dict[str, str]:
+        story = self.story
+        story.step("The same for API clients: log in")
+        story.command(f"echo PASSWORD | $HOOKWRIGHT_USER_COMMAND --organization {self.organization} --email {EMAIL}")
+        story.output(await asyncio.to_thread(self._write_user))
+        body = {"email": EMAIL, "password": _PASSWORD}
+        story.command(f"curl $HOOKWRIGHT_API_URL/v1/auth/login {_JSON} -d '{json.dumps(body)}'")
+        answer = await self._logged_in(body)
+        story.output(_brief(answer, "token"))
+        story.check(
+            f"{EMAIL} is logged in to {self.organization}", holds=answer["user"]["organization"] == self.organization
+        )
+        return {"Authorization": f"Bearer {answer['token']}"}
+
+    async def _make_key(self, session: dict[str, str]) -> dict[str, str]:
+        story = self.story
+        story.step("Make an API key")
+        path = f"/v1/projects/{self.project}/keys"
+        story.command(
+            f'curl $HOOKWRIGHT_API_URL{path} -H "Authorization: Bearer $TOKEN" {_JSON} -d \'{{"name": "demo"}}\''
+        )
+        made = await self._call("POST", path, 201, session, {"name": "demo"})
+        story.output(_brief(made, "key"))
+        story.check("The plaintext is in this answer only", holds=made["key"].startswith(f"hw_{made['id']}_"))
+        shown = await self._kubectl("get", "apikey", made["id"], "-n", self.organization, "-o", "yaml")
+        story.check("kubectl shows the key by the same id, with its digest only", holds=made["key"] not in shown)
+        return {"X-Service-Key": made["key"]}
+
+    async def _register(self, key: dict[str, str]) -> dict[str, Any]:
+        story = self.story
+        story.step("Register a webhook, list, and test it")
+        body = {"url": f"{self.receiver.url}api", "events": ["bounced", "soft_bounce"]}
+        story.command(
+            f"curl $HOOKWRIGHT_API_URL/v1/webhooks -H \"X-Service-Key: $KEY\" {_JSON} -d '{json.dumps(body)}'"
+        )
+        made = await self._call("POST", "/v1/webhooks", 201, key, body)
+        story.output(_brief(made, "secret"))
+        listed = await self._call("GET", "/v1/webhooks", 200, key)
+        names = [one["id"] for one in listed["data"]]
+        story.command('curl $HOOKWRIGHT_API_URL/v1/webhooks -H "X-Service-Key: $KEY"')
+        story.check(
+            f"Listed together with those from YAML: {', '.join(names)}", holds={made["id"], "orders"} <= {*names}
+        )
+        story.command(f'curl -X POST $HOOKWRIGHT_API_URL/v1/webhooks/{made["id"]}/test -H "X-Service-Key: $KEY"')
+        tested = await self._call("POST", f"/v1/webhooks/{made['id']}/test", 200, key)
+        story.output(json.dumps(tested))
+        arrived = self._arrived()[-1]
+        wrong = verdict(arrived.headers, arrived.body, [made["secret"]])
+        story.check("The test arrived, signed with the webhook's secret", holds=tested["success"] and not wrong)
+        return made
+
+    async def _send(self, key: dict[str, str], webhook: dict[str, Any]) -> None:
+        story = self.story
+        story.step("Send an event from outside the cluster, and read the delivery log")
+        event = {"type": "bounced", "messageId": "m-3001"}
+        story.command(f"curl $HOOKWRIGHT_API_URL/v1/events -H \"X-Service-Key: $KEY\" {_JSON} -d '{json.dumps(event)}'")
+        accepted = await self._call("POST", "/v1/events", 202, key, event)
+        story.output(json.dumps(accepted))
+        path = f"/v1/webhooks/{webhook['id']}/deliveries"
+        for _ in range(100):
+            log = await self._call("GET", path, 200, key)
+            if log["data"] and log["data"][0]["status"] == "delivered":
+                break
+            await asyncio.sleep(0.1)
+        story.command(f'curl $HOOKWRIGHT_API_URL{path} -H "X-Service-Key: $KEY"')
+        story.output(json.dumps(log["data"][:1], indent=2))
+        attempts = log["data"][0]["attempts"] if log["data"] else []
+        story.check(
+            "The log shows the delivery and its attempt", holds=[one["statusCode"] for one in attempts] == [200]
+        )
+
+    async def _delete(self, key: dict[str, str], webhook: dict[str, Any]) -> None:
+        story = self.story
+        story.step("Delete the webhook")
+        story.command(f'curl -X DELETE $HOOKWRIGHT_API_URL/v1/webhooks/{webhook["id"]} -H "X-Service-Key: $KEY"')
+        await self._call("DELETE", f"/v1/webhooks/{webhook['id']}", 204, key)
+        gone = await self.client.get(f"/v1/webhooks/{webhook['id']}", headers=key)
+        story.check("The webhook is deleted: 404", holds=gone.status_code == 404, otherwise=gone.text)
+
+    async def _hit_the_limit(self, key: dict[str, str]) -> None:
+        story = self.story
+        story.step("Hit the limit: 100 requests a minute from one address")
+        story.command('for i in {1..101}; do curl -i $HOOKWRIGHT_API_URL/v1/webhooks -H "X-Service-Key: $KEY"; done')
+        for _ in range(_MORE_THAN_ALLOWED):
+            answer = await self.client.get("/v1/webhooks", headers=key)
+            if answer.status_code == 429:
+                break
+        headers = ("X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset", "Retry-After")
+        story.output("\n".join([str(answer.status_code), *(f"{name}: {answer.headers.get(name)}" for name in headers)]))
+        named = all(name in answer.headers for name in headers)
+        story.check("429, with the time to wait", holds=answer.status_code == 429 and named)
+
+    # ---- requests of the steps
+
+    async def _call(
+        self, method: str, path: str, status: int, headers: dict[str, str], body: object = None
+    ) -> dict[str, Any]:
+        answer = await self.client.request(method, path, headers=headers, json=body)
+        if answer.status_code != status:
+            raise DevError(f"{method} {path}: {answer.status_code} instead of {status}: {answer.text}")
+        return dict(answer.json()) if answer.content else {}
+
+    async def _logged_in(self, body: dict[str, str]) -> dict[str, Any]:
+        """Log in as soon as the API's watch has the new user."""
+        for _ in range(50):
+            answer = await self.client.post("/v1/auth/login", json=body)
+            if answer.is_success:
+                return dict(answer.json())
+            await asyncio.sleep(0.2)
+        raise DevError(f"POST /v1/auth/login: {answer.status_code}: {answer.text}")
+
+    async def _kubectl(self, *arguments: str) -> str:
+        return (await asyncio.to_thread(self.stack.plane.kubectl, *arguments)).stdout
+
+    def _write_user(self) -> str:
+        environment = self.stack.environment()
+        return subprocess.run(
+            [environment["HOOKWRIGHT_USER_COMMAND"], "--organization", self.organization, "--email", EMAIL],
+            input=f"{_PASSWORD}\n",
+            env={**os.environ, "KUBECONFIG": environment["KUBECONFIG"]},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+
+    def _arrived(self) -> list[Received]:
+        return [received for received in self.receiver.received if received.target == "/api"]
+
+
+def _brief(answer: dict[str, Any], secret: str) -> str:
+    """Return an answer as text, with most of its secret omitted."""
+    return json.dumps(answer | {secret: f"{answer[secret][:8]}…"}, ensure_ascii=False)

@@ -1,0 +1,218 @@
+"""HTTP client of the sender: connections to receivers, kept for the next attempt.
+
+The client does only what a delivery needs: no redirects, no proxies, no cookies, no retries.
+The guard checks every address when its socket is created.
+"""
+
+import asyncio
+import errno
+import socket
+import ssl
+from collections.abc import Sequence
+from typing import Final
+
+import aiohappyeyeballs
+
+from hookwright_operator.delivery.http.connection import Connection, Exchange
+from hookwright_operator.delivery.http.error_messages import AttemptError, DeadlineError, Step, lookup_words, own_fault
+from hookwright_operator.delivery.http.guard import Guard, is_literal
+from hookwright_operator.delivery.http.idle_connections import IdleConnections, Origin
+from hookwright_operator.delivery.http.resolver import GuardedResolver
+from hookwright_runtime.errors import RefusedAddressError
+
+_SWEEP: Final = 0.5
+"""Seconds between checks how long connections have been idle."""
+_CLOSED_AT_ONCE: Final = 16
+"""Idle connections to close if no descriptor is left for a new one."""
+_NEXT_ADDRESS: Final = 0.25
+"""Seconds after which the next address is tried in parallel if one does not answer (RFC 8305 5)."""
+
+
+class Client:
+    """Connections to all receivers, as many as there are attempts at once.
+
+    Args:
+        guard: checks every address before a connection to it.
+        resolver: finds addresses.
+        tls: context for https.
+        idle: maximum number of connections without a request.
+    """
+
+    def __init__(self, guard: Guard, resolver: GuardedResolver, tls: ssl.SSLContext, idle: int) -> None:
+        self._guard = guard
+        self._resolver = resolver
+        self._tls = tls
+        self._loop = asyncio.get_running_loop()
+        self._open: set[Connection] = set()
+        self._idle = IdleConnections(idle)
+        self._sweeping: asyncio.TimerHandle | None = None
+        self._closed = False
+
+    async def post(
+        self, origin: Origin, request: Sequence[bytes], exchange: Exchange, deadline: float, *, namespace: str
+    ) -> None:
+        """Send a request and read its response into ``exchange``.
+
+        Args:
+            origin: host and port to send to.
+            request: all its bytes, head and body, in one part or more.
+            exchange: receives the response, the step that the attempt has reached, and how long it waited in a queue of
+                this process.
+            deadline: of the whole request, by the event loop's clock; the wait in this process's queue is added to it.
+            namespace: the endpoint's namespace.
+
+        Raises:
+            AttemptError: the name was not found, or there was no HTTP response.
+            DeadlineError: the deadline passed.
+            RefusedAddressError: the guard refuses the address.
+            NoPlaceError: there was no place for the name look-up.
+            OSError: no connection could be made, or it broke; ``ssl.SSLError`` too.
+        """
+        if self._closed:
+            raise RuntimeError("the client is closed")
+        connection = self._idle.take(origin, self._loop.time())
+        if connection is None:
+            connection = await self._connect(origin, exchange, deadline, namespace)
+        try:
+            await connection.ask(request, exchange, deadline + exchange.waited)
+        finally:
+            self._give_back(origin, namespace, connection)
+
+    async def close(self) -> None:
+        """Close all connections; requests under way fail."""
+        self._closed = True
+        if self._sweeping is not None:
+            self._sweeping.cancel()
+        self._idle.clear()
+        leaving = tuple(self._open)
+        for connection in leaving:
+            connection.abort()
+        await asyncio.gather(*(connection.closed for connection in leaving))
+
+    def _give_back(self, origin: Origin, namespace: str, connection: Connection) -> None:
+        if not connection.reusable:
+            connection.abort()
+            return
+        self._idle.add(origin, namespace, connection, self._loop.time())
+        if self._sweeping is None:
+            self._sweeping = self._loop.call_later(_SWEEP, self._sweep)
+
+    def _sweep(self) -> None:
+        left = self._idle.sweep(self._loop.time())
+        self._sweeping = self._loop.call_later(_SWEEP, self._sweep) if left else None
+
+    async def _connect(self, origin: Origin, exchange: Exchange, deadline: float, namespace: str) -> Connection:
+        literal = is_literal(origin.host)
+        if not literal:
+            exchange.waited = await self._resolver.wait_for_place(namespace, origin.host, origin.port)
+        try:
+            async with asyncio.timeout_at(deadline + exchange.waited) as limit:
+                addresses = [origin.host] if literal else await self._addresses(origin, namespace)
+                connection = await self._connected_somehow(origin, addresses, exchange)
+        except TimeoutError as error:
+            # The network's own ETIMEDOUT is a TimeoutError too.
+            raise DeadlineError if limit.expired() else error from None
+        self._open.add(connection)
+        connection.closed.add_done_callback(lambda _: self._open.discard(connection))
+        if self._closed:
+            connection.abort()
+        return connection
+
+    async def _addresses(self, origin: Origin, namespace: str) -> list[str]:
+        try:
+            return await self._resolver.resolve(namespace, origin.host, origin.port)
+        except RefusedAddressError:
+            raise
+        except OSError as error:
+            if own_fault(error):
+                raise
+            raise AttemptError(lookup_words(error, origin.host)) from error
+
+    async def _connected_somehow(self, origin: Origin, addresses: list[str], exchange: Exchange) -> Connection:
+        """Connect; if no descriptor is left, close idle connections and try once more."""
+        try:
+            return await self._connected(origin, addresses, exchange)
+        except OSError as error:
+            if own_fault(error) != "descriptors" or not (closing := self._idle.close(_CLOSED_AT_ONCE)):
+                raise
+        await asyncio.gather(*(connection.closed for connection in closing))
+        return await self._connected(origin, addresses, exchange)
+
+    async def _connected(self, origin: Origin, addresses: list[str], exchange: Exchange) -> Connection:
+        """Connect to the first address that accepts, with TLS if the origin requires it."""
+        own_faults: list[OSError] = []
+
+        def guarded_socket(info: aiohappyeyeballs.AddrInfoType) -> socket.socket:
+            exchange.step = Step.CONNECT
+            family, kind, protocol, _, sockaddr = info
+            self._guard.check(str(sockaddr[0]), origin.host)
+            try:
+                return _Socket(family, kind, protocol, own_faults=own_faults)
+            except OSError as error:
+                own_faults.append(error)
+                raise
+
+        left = [_addr_info(address, origin.port) for address in addresses]
+        while True:
+            try:
+                connected = await aiohappyeyeballs.start_connection(
+                    left, happy_eyeballs_delay=_NEXT_ADDRESS, interleave=1, socket_factory=guarded_socket
+                )
+            except OSError as error:
+                # If addresses fail for different reasons, aiohappyeyeballs raises one error without an errno.
+                raise (own_faults[0] if own_faults else error) from None
+            peer = connected.getpeername()[0]
+            try:
+                _, connection = await self._loop.create_connection(
+                    Connection,
+                    sock=connected,
+                    ssl=self._tls if origin.tls else None,
+                    # Certificates contain names without a trailing dot.
+                    server_hostname=origin.host.rstrip(".") if origin.tls else None,
+                )
+            except OSError:
+                others = [info for info in left if info[4][0] != peer]
+                if len(others) in (0, len(left)):
+                    raise
+                left = others
+            else:
+                return connection
+
+
+class _Socket(socket.socket):
+    """Socket that records errors of connecting that this process caused, not the receiver.
+
+    Args:
+        own_faults: list to which such errors are added.
+    """
+
+    def __init__(self, family: int, kind: int, protocol: int, *, own_faults: list[OSError]) -> None:
+        super().__init__(family, kind, protocol)
+        self._own_faults = own_faults
+
+    def connect(self, address: tuple[object, ...]) -> None:  # type: ignore[override]
+        """Begin to connect; without a route of the address family the error is ``ENETUNREACH``."""
+        try:
+            super().connect(address)
+        except OSError as error:
+            if error.errno == errno.EADDRNOTAVAIL and not _has_route(self.family, address):
+                raise OSError(errno.ENETUNREACH, "no route of this address family") from None
+            if own_fault(error):
+                self._own_faults.append(error)
+            raise
+
+
+def _has_route(family: int, address: tuple[object, ...]) -> bool:
+    """Return whether a datagram socket, which needs no TCP port, can be connected to an address; sends nothing."""
+    try:
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.connect(address)
+    except OSError as error:
+        return error.errno in (errno.EMFILE, errno.ENFILE)
+    return True
+
+
+def _addr_info(address: str, port: int) -> aiohappyeyeballs.AddrInfoType:
+    if ":" in address:
+        return socket.AF_INET6, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", (address, port, 0, 0)
+    return socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", (address, port)

@@ -1,0 +1,140 @@
+"""The reasons of failed attempts as text for the delivery log.
+
+The texts name hosts, addresses and status codes. They never quote a header, a secret, a URL's query or the
+text of an exception, because users read them and the store keeps them for weeks.
+"""
+
+import errno
+import os
+import socket
+import ssl
+from enum import StrEnum
+from http import HTTPStatus
+from typing import Final
+
+from hookwright_runtime.errors import RefusedAddressError
+
+_REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
+_ERRNO_WORDS: Final = {
+    errno.ECONNREFUSED: "connection refused",
+    errno.ECONNRESET: "connection reset",
+    errno.EPIPE: "connection reset",
+    errno.ECONNABORTED: "connection reset",
+    errno.ENETUNREACH: "network unreachable",
+    errno.EHOSTUNREACH: "host unreachable",
+    errno.ETIMEDOUT: "connection timed out",
+    errno.EMFILE: "too many open files in this process",
+}
+NOT_FOUND: Final = frozenset({socket.EAI_NONAME, getattr(socket, "EAI_NODATA", socket.EAI_NONAME)})
+"""The resolver's error codes for a name that has no address."""
+_OWN_FAULTS: Final = {
+    errno.EMFILE: "descriptors",
+    errno.ENFILE: "descriptors",
+    errno.ENOBUFS: "memory",
+    errno.ENOMEM: "memory",
+    errno.EADDRNOTAVAIL: "ports",
+}
+
+
+class AttemptError(Exception):
+    """An attempt that cannot be made or got no usable response; the message is fit for the delivery log."""
+
+
+class DeadlineError(Exception):
+    """An attempt that exceeded its timeout."""
+
+
+class NoPlaceError(Exception):
+    """A look-up that got no place in time.
+
+    Attributes:
+        reason: ``namespace_lookups`` if the namespace uses all its places, else ``lookups``.
+    """
+
+    def __init__(self, reason: str) -> None:
+        super().__init__("no place for a name look-up")
+        self.reason = reason
+
+
+class Step(StrEnum):
+    """Steps of an attempt, in order."""
+
+    LOOKUP = "looking up the name"
+    CONNECT = "connecting"
+    ANSWER = "waiting for the answer"
+    BODY = "reading the answer"
+
+
+def status_words(status: int) -> str:
+    """Return why an HTTP status is a failure, '' for 2xx."""
+    if 200 <= status < 300:
+        return ""
+    if status in _REDIRECTS:
+        return f"redirect not followed (HTTP {status})"
+    try:
+        return f"HTTP {status} {HTTPStatus(status).phrase}"
+    except ValueError:
+        return f"HTTP {status}"
+
+
+def timeout_words(timeout: float, step: Step) -> str:
+    """Return the text for an attempt that exceeded its timeout, in seconds."""
+    return f"timed out after {timeout:g} s while {step}"
+
+
+def own_fault(error: BaseException) -> str:
+    """Return which resource this process lacked for an attempt, '' if the attempt failed for another reason.
+
+    Such a fault gives no information about the receiver. The values are those of ``hookwright_own_faults_total``'s
+    label. ``EADDRNOTAVAIL`` counts as a lack of local ports, because the client has already excluded an address
+    family without a route.
+    """
+    match error:
+        case NoPlaceError():
+            return error.reason
+        case MemoryError():
+            return "memory"
+        case ssl.SSLError():
+            return ""
+        case OSError():
+            return _OWN_FAULTS.get(error.errno or 0, "")
+    return ""
+
+
+def lookup_words(error: OSError, host: str) -> str:
+    """Return the text for an error of a look-up."""
+    return f"name not found: {host}" if error.errno in NOT_FOUND else f"name lookup failed: {host}"
+
+
+def fault_words(error: Exception, step: Step) -> str:
+    """Return the text for an error of the client, ssl or the socket, '' for an unexpected error."""
+    words = ""
+    match error:
+        case AttemptError() | NoPlaceError():
+            words = str(error)
+        case RefusedAddressError():
+            words = f"address refused: {error}"
+        case ssl.SSLCertVerificationError():
+            words = f"TLS: certificate verify failed: {error.verify_message}"
+        case ssl.SSLError():
+            words = f"TLS: {(error.reason or 'handshake failed').replace('_', ' ').lower()}"
+        case OSError():
+            words = _socket_words(error, step)
+    return words
+
+
+def _socket_words(error: OSError, step: Step) -> str:
+    connected = step not in (Step.LOOKUP, Step.CONNECT)
+    if error.errno is None:
+        return f"connection closed while {step}" if connected else _unconnected_words(error)
+    words = _ERRNO_WORDS.get(error.errno) or f"network error: {os.strerror(error.errno).lower()}"
+    return f"{words} while {step}" if connected else words
+
+
+def _unconnected_words(error: OSError) -> str:
+    """Return the text for a connection that was not made and whose error has no errno."""
+    if isinstance(error, ConnectionError):
+        # Both event loops raise this if the peer closes during the handshake. The TLS alert, if there was one, is lost.
+        return "TLS: connection closed during the handshake"
+    # aiohappyeyeballs raises an error without errno if several addresses failed for different reasons.
+    return "cannot connect: no address of the host answers"

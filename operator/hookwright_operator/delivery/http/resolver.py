@@ -1,0 +1,233 @@
+"""Look-ups of host names for namespaces; only addresses that the guard allows are returned."""
+
+import asyncio
+import errno
+import socket
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future as ThreadFuture
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Final
+
+from hookwright_operator.delivery.http.error_messages import NoPlaceError, own_fault
+from hookwright_operator.delivery.http.guard import Guard
+from hookwright_operator.delivery.http.lookup_turns import LookupTurns
+from hookwright_operator.delivery.http.name_cache import KEPT, SERVED, Known, NameCache
+from hookwright_runtime.errors import RefusedAddressError
+
+Lookup = Callable[[str, int], Sequence[str]]
+"""Name and port to addresses as text, blocking; raises OSError (``socket.gaierror``) if there are none."""
+
+PLACES: Final = 256
+"""Look-ups at once, unless descriptors are few; each blocks a thread, which takes about 30 KiB and one descriptor."""
+PER_NAMESPACE: Final = 24
+LONGEST_WAIT: Final = 1.0
+"""Seconds that an attempt waits for a place."""
+_WAITING_PER_NAMESPACE: Final = 256
+_PATIENCE: Final = 1.0
+"""Seconds to wait for a look-up if an old answer could be used."""
+_PER_FAMILY: Final = 2
+"""Addresses of each family that one attempt tries. Each may take a descriptor until the attempt ends."""
+SOCKETS: Final = 2 * _PER_FAMILY
+"""Sockets that one attempt may have at once, because it tries the next address beside one that does not answer."""
+
+
+@dataclass(slots=True)
+class _Pending:
+    """A look-up that waits for its place or runs.
+
+    Attributes:
+        fault: the error that prevented the look-up and does not concern the name.
+    """
+
+    namespace: str
+    host: str
+    port: int
+    known: Known
+    begun: asyncio.Event = field(default_factory=asyncio.Event)
+    ended: asyncio.Event = field(default_factory=asyncio.Event)
+    fault: BaseException | None = None
+
+
+class GuardedResolver:
+    """Look-ups in separate threads, with bounds for each namespace; addresses that the guard refuses are dropped.
+
+    A result is reused for some seconds. After that it is used while a look-up renews it in the background. The guard
+    checks it at each use. A failure is remembered as well, longer each time.
+
+    Args:
+        guard: checks every address at each use.
+        lookup: the look-up itself, called in a thread.
+        places: look-ups at once.
+    """
+
+    def __init__(self, guard: Guard, lookup: Lookup, places: int = PLACES) -> None:
+        self._guard = guard
+        self._lookup = lookup
+        self._threads = ThreadPoolExecutor(places, thread_name_prefix="lookup")
+        self._turns: LookupTurns[_Pending] = LookupTurns(places, PER_NAMESPACE, _WAITING_PER_NAMESPACE)
+        self._names = NameCache()
+        self._pending: dict[tuple[str, str], _Pending] = {}
+        self._loop = asyncio.get_running_loop()
+
+    async def wait_for_place(self, namespace: str, host: str, port: int) -> float:
+        """Begin the look-up of a name if one is due; return for how many seconds it waited for a place.
+
+        Raises:
+            NoPlaceError: it has waited for a second, or too many look-ups of the namespace wait.
+        """
+        now = self._loop.time()
+        known = self._names.get(namespace, host)
+        if not known.due(now):
+            return 0.0
+        pending = self._ask(namespace, host, port, known)
+        if known.usable(now, SERVED):
+            return 0.0
+        if pending is not None and not pending.begun.is_set():
+            await _within(LONGEST_WAIT, pending.begun)
+        if (pending is None or not pending.begun.is_set()) and not known.usable(self._loop.time(), KEPT):
+            raise NoPlaceError("namespace_lookups" if self._turns.share_used(namespace) else "lookups")
+        return self._loop.time() - now
+
+    async def resolve(self, namespace: str, host: str, port: int) -> list[str]:
+        """Return addresses of a name that the guard allows, another one first each time; at most two of each family.
+
+        Raises:
+            RefusedAddressError: the guard refuses all of them; the message says why it refuses the first.
+            NoPlaceError: the look-up has no place.
+            OSError: the name has no address, or the look-up failed.
+        """
+        known = await self._known(namespace, host, port)
+        passed, refusal = self._sift(known.take(self._loop.time()), host)
+        if not passed:
+            raise refusal or socket.gaierror(socket.EAI_NONAME, "the name has no address")
+        return _two_of_each_family(passed)
+
+    async def close(self) -> None:
+        """Begin no more look-ups; those that run end by themselves."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    async def _known(self, namespace: str, host: str, port: int) -> Known:
+        """Return the entry of a name; if no known result may be used, wait for the look-up that is due."""
+        now = self._loop.time()
+        known = self._names.get(namespace, host)
+        if not known.due(now):
+            return known
+        pending = self._ask(namespace, host, port, known)
+        if known.usable(now, SERVED):
+            return known
+        if pending is None:
+            if known.usable(now, KEPT):
+                return known
+            raise NoPlaceError("namespace_lookups")
+        await _within(_PATIENCE if known.usable(now, KEPT) else None, pending.ended)
+        if pending.fault is not None and not pending.known.usable(now, KEPT):
+            raise pending.fault
+        return pending.known
+
+    def _ask(self, namespace: str, host: str, port: int, known: Known) -> _Pending | None:
+        """Return the look-up of a name, running or waiting; None if too many of the namespace wait."""
+        pending = self._pending.get((namespace, host))
+        if pending is None:
+            pending = _Pending(namespace, host, port, known)
+            if not self._turns.add(namespace, pending):
+                return None
+            self._pending[namespace, host] = pending
+            self._begin()
+        return pending
+
+    def _begin(self) -> None:
+        while (pending := self._turns.begin()) is not None:
+            pending.begun.set()
+            ended = partial(self._ended, pending, self._loop.time())
+            try:
+                running = self._threads.submit(self._lookup, pending.host, pending.port)
+            except RuntimeError:
+                # No further thread can be started, or the resolver is closed.
+                self._finish(pending, OSError(errno.ENOMEM, "no thread for a name look-up"))
+            else:
+                running.add_done_callback(partial(self._ended_in_thread, ended))
+
+    def _ended_in_thread(
+        self, ended: Callable[[ThreadFuture[Sequence[str]]], None], done: ThreadFuture[Sequence[str]]
+    ) -> None:
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(ended, done)
+
+    def _ended(self, pending: _Pending, began: float, done: ThreadFuture[Sequence[str]]) -> None:
+        now = self._loop.time()
+        error = None if done.cancelled() else done.exception()
+        fault: BaseException | None = None
+        if error is None and not done.cancelled() and (addresses := list(done.result())):
+            pending.known.found(addresses, now, now - began)
+        elif error is None:
+            pending.known.failed(socket.gaierror(socket.EAI_NONAME, "the name has no address"), now, now - began)
+        elif isinstance(error, OSError) and not own_fault(error):
+            pending.known.failed(error, now, now - began)
+        else:
+            fault = error
+        self._finish(pending, fault)
+        self._begin()
+
+    def _finish(self, pending: _Pending, fault: BaseException | None) -> None:
+        pending.fault = fault
+        del self._pending[pending.namespace, pending.host]
+        self._turns.end(pending.namespace)
+        pending.ended.set()
+
+    def _sift(self, addresses: Iterable[str], host: str) -> tuple[list[str], RefusedAddressError | None]:
+        passed: list[str] = []
+        refusal: RefusedAddressError | None = None
+        for address in addresses:
+            try:
+                self._guard.check(address, host)
+            except RefusedAddressError as error:
+                refusal = refusal or error
+            else:
+                passed.append(address)
+        return passed, refusal
+
+
+async def _within(seconds: float | None, happened: asyncio.Event) -> None:
+    try:
+        async with asyncio.timeout(seconds):
+            await happened.wait()
+    except TimeoutError:
+        return
+
+
+def _two_of_each_family(addresses: Sequence[str]) -> list[str]:
+    left = {True: _PER_FAMILY, False: _PER_FAMILY}
+    chosen = []
+    for address in addresses:
+        family = ":" in address
+        if left[family]:
+            left[family] -= 1
+            chosen.append(address)
+    return chosen
+
+
+def system_lookup(host: str, port: int) -> list[str]:
+    """Look up a name with the system's configuration (``getaddrinfo``); blocks.
+
+    The C library accepts texts such as ``0x7f.1`` as addresses, so the guard checks the resulting address.
+
+    Raises:
+        OSError: the name has no address, or the look-up failed; ``EMFILE`` if this process lacks descriptors.
+    """
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_ADDRCONFIG)
+    except socket.gaierror:
+        # Without a descriptor the C library cannot read its files, and reports that the name does not exist.
+        socket.socket().close()
+        raise
+    except ValueError as error:
+        # Raised by the idna codec, for example if a label has more than 63 characters.
+        raise socket.gaierror(socket.EAI_NONAME, "not a valid host name") from error
+    return [_numeric(sockaddr) for *_, sockaddr in found]
+
+
+def _numeric(sockaddr: tuple[str, int] | tuple[str, int, int, int] | tuple[int, bytes]) -> str:
+    host, scope = str(sockaddr[0]), sockaddr[3] if len(sockaddr) == 4 else 0
+    return f"{host}%{scope}" if scope and "%" not in host else host

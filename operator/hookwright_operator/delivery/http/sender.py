@@ -1,0 +1,302 @@
+"""One signed attempt to one endpoint, and its outcome.
+
+One :class:`Sender` serves all endpoints. It has the one guarded HTTP client of the process, with its connections, its
+TLS context and its name look-ups. The parts of a request that are equal in all attempts to an endpoint are prepared
+once.
+"""
+
+import asyncio
+import re
+import ssl
+import traceback
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from ipaddress import IPv4Address
+from types import TracebackType
+from typing import Final, Self
+
+import structlog
+from yarl import URL
+
+from hookwright_crds.resources import RESERVED_HEADERS
+from hookwright_operator.delivery.attempt import Outcome
+from hookwright_operator.delivery.http.client import Client
+from hookwright_operator.delivery.http.connection import Exchange
+from hookwright_operator.delivery.http.error_messages import (
+    AttemptError,
+    DeadlineError,
+    fault_words,
+    own_fault,
+    status_words,
+    timeout_words,
+)
+from hookwright_operator.delivery.http.guard import Guard, is_literal
+from hookwright_operator.delivery.http.idle_connections import Origin
+from hookwright_operator.delivery.http.resolver import PLACES, GuardedResolver, Lookup, system_lookup
+from hookwright_operator.delivery.http.response import excerpt, retry_after_ms
+from hookwright_operator.delivery.http.signatures import signature_headers
+from hookwright_operator.registry import Endpoint
+from hookwright_operator.store.records import Claimed
+from hookwright_operator.tracing import Traces
+
+log = structlog.get_logger(__name__)
+
+RESPONSE_LIMIT: Final = 4096
+"""How many bytes of a response body are kept by default."""
+
+_PREPARED: Final = 4096
+_LARGE_BODY: Final = 64 * 1024
+"""Bytes from which a body is written apart from its head, because a copy would use memory for the whole attempt."""
+_TRACE_HEADERS: Final = frozenset({"traceparent", "tracestate"})
+_BUSY: Final = frozenset({429, 503})
+"""The statuses whose Retry-After is used."""
+_TOKEN: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
+
+
+class Sender:
+    """Sender of attempts, with the one guarded client. Use it as an async context manager, or start and close it.
+
+    Args:
+        guard: checks every address before a connection to it.
+        user_agent: value of the User-Agent header, ``Hookwright/<version>``.
+        allow_http: whether plain ``http://`` URLs are allowed.
+        tls: context for https, the system's trust store by default.
+        lookup: finds a name's addresses; blocks, and is called in a thread.
+        response_limit: how many bytes of a response body are kept, counted after decompression.
+        traces: creates a span for each attempt whose event is traced; None creates no spans.
+        traces_to_receivers: whether such an attempt sends its ``traceparent`` to the receiver.
+        idle: connections without a request that are kept for the next attempt, of all receivers.
+        lookups: name look-ups at once.
+    """
+
+    def __init__(
+        self,
+        guard: Guard,
+        *,
+        user_agent: str,
+        allow_http: bool,
+        tls: ssl.SSLContext | None = None,
+        lookup: Lookup = system_lookup,
+        response_limit: int = RESPONSE_LIMIT,
+        traces: Traces | None = None,
+        traces_to_receivers: bool = False,
+        idle: int = 1024,
+        lookups: int = PLACES,
+    ) -> None:
+        self._guard = guard
+        self._user_agent = user_agent
+        self._allow_http = allow_http
+        self._tls = tls
+        self._lookup = lookup
+        self._response_limit = response_limit
+        self._traces = traces
+        self._traces_to_receivers = traces_to_receivers
+        self._most_idle, self._lookups = idle, lookups
+        self._target = lru_cache(maxsize=_PREPARED)(self._prepare)
+        self._client: Client | None = None
+        self._resolver: GuardedResolver | None = None
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def start(self) -> None:
+        """Create the client; call it in the event loop that will send."""
+        self._resolver = GuardedResolver(self._guard, self._lookup, self._lookups)
+        self._client = Client(self._guard, self._resolver, self._tls or _default_tls(), self._most_idle)
+
+    async def close(self) -> None:
+        """Close all connections; attempts under way fail."""
+        if self._client is not None:
+            await self._client.close()
+        if self._resolver is not None:
+            await self._resolver.close()
+
+    async def send(
+        self,
+        endpoint: Endpoint,
+        *,
+        message_id: str,
+        body: bytes,
+        now: Callable[[], float],
+        delivery: Claimed | None = None,
+    ) -> Outcome:
+        """Make one attempt; every failure is returned in the outcome and not raised.
+
+        Args:
+            endpoint: the URL, the signing secrets and the timeout, which covers the whole attempt.
+            message_id: ``webhook-id``, constant over all attempts of a delivery.
+            body: the exact bytes that are signed and sent.
+            now: the clock, in seconds since the epoch.
+            delivery: the delivery of the attempt, None for a test.
+        """
+        if self._traces is None or delivery is None or delivery.trace is None:
+            return await self._attempt(endpoint, message_id, body, now, delivery=delivery)
+        span, outcome = self._traces.attempting(endpoint, delivery, delivery.trace), None
+        traceparent = span.traceparent if self._traces_to_receivers else None
+        try:
+            outcome = await self._attempt(endpoint, message_id, body, now, delivery=delivery, traceparent=traceparent)
+        finally:
+            span.end(outcome)
+        return outcome
+
+    async def _attempt(
+        self,
+        endpoint: Endpoint,
+        message_id: str,
+        body: bytes,
+        now: Callable[[], float],
+        *,
+        delivery: Claimed | None,
+        traceparent: str | None = None,
+    ) -> Outcome:
+        started, clock = now(), asyncio.get_running_loop().time
+        begun = clock()
+        exchange = Exchange(self._response_limit)
+        fault, lacked, timed_out = "", "", False
+        try:
+            target = self._target(endpoint)
+            lines = _lines(_changing(endpoint, message_id, int(started), body, traceparent))
+            head = b"%b%bContent-Length: %d\r\n\r\n" % (target.head, lines, len(body))
+            request = (head + body,) if len(body) < _LARGE_BODY else (head, body)
+            await self._client_started().post(
+                target.origin, request, exchange, begun + endpoint.timeout, namespace=endpoint.namespace
+            )
+        except DeadlineError:
+            fault, timed_out = timeout_words(endpoint.timeout, exchange.step), True
+        except Exception as error:  # noqa: BLE001 - every failure becomes an outcome
+            lacked = "" if exchange.status else own_fault(error)
+            fault = fault_words(error, exchange.step) or _internal(error, delivery, endpoint, message_id)
+        return Outcome(
+            status_code=exchange.status,
+            error=(status_words(exchange.status) if exchange.status else "") or fault,
+            response=excerpt(exchange.body, exchange.coding, self._response_limit) if exchange.body else "",
+            duration_ms=int((clock() - begun - exchange.waited) * 1000) + 1,
+            started_ms=int((started + exchange.waited) * 1000),
+            retry_after_ms=retry_after_ms(exchange.retry_after, now()) if exchange.status in _BUSY else None,
+            own_fault=lacked,
+            timed_out=timed_out,
+        )
+
+    def _client_started(self) -> Client:
+        if self._client is None:
+            raise RuntimeError("the sender was not started")
+        return self._client
+
+    def _prepare(self, endpoint: Endpoint) -> "_Target":
+        if not endpoint.secrets:
+            raise AttemptError("the endpoint has no signing secret yet")
+        url = _url(endpoint.url)
+        if url.scheme != "https" and not (url.scheme == "http" and self._allow_http):
+            raise AttemptError(f"{url.scheme} URL refused: only https is allowed")
+        origin = _origin(url)
+        self._guard.check_host(origin.host)
+        ours = RESERVED_HEADERS | _TRACE_HEADERS if self._traces_to_receivers else RESERVED_HEADERS
+        headers = {
+            "host": ("Host", url.host_port_subcomponent or ""),
+            "user-agent": ("User-Agent", self._user_agent),
+            "content-type": ("Content-Type", "application/json"),
+            "accept": ("Accept", "*/*"),
+            "accept-encoding": ("Accept-Encoding", "identity"),
+        }
+        for name, value in endpoint.headers:
+            if name.lower() not in ours:
+                _check_header(name, value)
+                # Keyed by lower-case names, so that an endpoint's own Accept replaces the default one.
+                headers[name.lower()] = (name, value)
+        line = f"POST {url.raw_path_qs} HTTP/1.1\r\n".encode()
+        return _Target(origin, line + _lines(dict(headers.values())))
+
+
+@dataclass(frozen=True, slots=True)
+class _Target:
+    """The part of a request that is equal in all attempts with one snapshot of an endpoint.
+
+    Attributes:
+        head: the request line and the headers that never change.
+    """
+
+    origin: Origin
+    head: bytes
+
+
+def _url(text: str) -> URL:
+    # Unchanged byte for byte if no encoding is needed, because some receivers sign their query.
+    as_written = text.isascii() and text.isprintable() and " " not in text
+    try:
+        url = URL(text, encoded=as_written)
+        complete = bool(url.raw_host and url.port)
+    except ValueError:
+        complete = False
+    if not complete or not _fit_for_a_line(f"{url.host_port_subcomponent}{url.raw_path_qs}"):
+        raise AttemptError("invalid URL")
+    if url.raw_user is not None:
+        raise AttemptError("invalid URL: it has a user or password after //; put credentials into a header")
+    return url
+
+
+def _fit_for_a_line(text: str) -> bool:
+    return text.isprintable() and " " not in text
+
+
+def _origin(url: URL) -> Origin:
+    host = url.raw_host or ""
+    if is_literal(host) and ":" not in host:
+        try:
+            IPv4Address(host)
+        except ValueError:
+            # A number that only the C library accepts as an address, such as 2130706433 or 127.1.
+            raise AttemptError("invalid URL: the host is neither a name nor an address in its usual form") from None
+    if host.endswith(".."):
+        host = host.rstrip(".") + "."
+    return Origin(url.scheme == "https", host, url.port or 0)
+
+
+def _changing(
+    endpoint: Endpoint, message_id: str, timestamp: int, body: bytes, traceparent: str | None
+) -> dict[str, str]:
+    """Return the headers that differ between attempts."""
+    if _CONTROL.search(message_id):
+        raise AttemptError("the event's id has a control character")
+    try:
+        signatures = signature_headers(endpoint.secrets, message_id, timestamp, body)
+    except ValueError as error:
+        raise AttemptError(str(error)) from error
+    return {"traceparent": traceparent, **signatures} if traceparent else signatures
+
+
+def _lines(headers: Mapping[str, str]) -> bytes:
+    """Return header lines; the caller has checked names and values."""
+    return "".join([f"{name}: {value}\r\n" for name, value in headers.items()]).encode()
+
+
+def _check_header(name: str, value: str) -> None:
+    """Reject a name or value that HTTP would not read as one header (RFC 9110 5.5)."""
+    if not _TOKEN.fullmatch(name):
+        raise AttemptError("a header's name is not valid in HTTP")
+    if _CONTROL.search(value):
+        raise AttemptError(f"the value of the header {name} has a control character")
+
+
+def _default_tls() -> ssl.SSLContext:
+    context = ssl.create_default_context()
+    context.set_alpn_protocols(["http/1.1"])
+    return context
+
+
+def _internal(error: Exception, delivery: Claimed | None, endpoint: Endpoint, message_id: str) -> str:
+    # Without the exception's text, because it may quote a header or the URL.
+    log.error(
+        "attempt failed unexpectedly",
+        delivery=delivery.id if delivery else "", event_id=message_id,
+        namespace=endpoint.namespace, endpoint=endpoint.name,
+        error=type(error).__name__, stack="".join(traceback.format_tb(error.__traceback__)),
+    )  # fmt: skip
+    return f"internal error: {type(error).__name__}"

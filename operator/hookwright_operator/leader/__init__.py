@@ -1,0 +1,1 @@
+"""The election of the leader, and the loops that only the leader runs."""

@@ -1,0 +1,80 @@
+"""Update of the gauges of deliveries and endpoints; a scrape only reads them.
+
+An update reads one row of counters and one index entry per endpoint, independent of the number of deliveries.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import suppress
+
+from prometheus_client import REGISTRY
+
+from hookwright_crds.conditions import find
+from hookwright_crds.resources import WebhookEndpoint
+from hookwright_operator import metrics
+from hookwright_operator.registry import Endpoint, Registry
+from hookwright_operator.store.store import Store
+from hookwright_operator.watch.cache import MODELS, Cache
+from hookwright_operator.watch.objects import Key
+
+
+def show() -> None:
+    """Show these gauges in scrapes again."""
+    hide()
+    REGISTRY.register(metrics.WHOLE_STORE)
+
+
+def hide() -> None:
+    """Hide these gauges from scrapes: another replica reports them, and a sum must not count them twice."""
+    with suppress(KeyError):
+        REGISTRY.unregister(metrics.WHOLE_STORE)
+
+
+async def measure(store: Store, registry: Registry, cache: Cache, *, now_ms: int) -> None:
+    """Set every gauge about deliveries and endpoints.
+
+    Raises:
+        StoreUnavailable: no gauge was set, and `metrics.MEASURED` shows the time of the last update.
+    """
+    counts = await store.counts()
+    dues = await store.next_due()
+    states = {endpoint.uid: state_of(endpoint, cache) for endpoint in registry}
+    metrics.PENDING.set(sum(count.pending for count in counts.values()))
+    metrics.OLDEST_PENDING.set(_age(_sendable(dues, registry), now_ms))
+    metrics.OLDEST_LATE.set(_age(_late(dues, registry, states), now_ms))
+    numbers = Counter(states.values())
+    for state in metrics.STATES:
+        metrics.ENDPOINTS.labels(state).set(numbers[state])
+    for kind in MODELS:
+        metrics.UNSUPPORTED.labels(kind).set(cache.number_unsupported(kind))
+    metrics.MEASURED.set(now_ms / 1000)
+
+
+def state_of(endpoint: Endpoint, cache: Cache) -> str:
+    """Return the one state of `metrics.STATES` that an endpoint is in."""
+    if endpoint.blocked:
+        return "blocked"
+    if endpoint.suspend:
+        return "suspended"
+    resource = cache.resource(Key("WebhookEndpoint", endpoint.namespace, endpoint.name))
+    reachable = find(resource.status.conditions, "Reachable") if isinstance(resource, WebhookEndpoint) else None
+    return "unreachable" if reachable is not None and reachable.status == "False" else "active"
+
+
+def _sendable(dues: dict[str, int], registry: Registry) -> Iterator[int]:
+    for uid, due_ms in dues.items():
+        endpoint = registry.get(uid)
+        if endpoint is not None and endpoint.sendable:
+            yield due_ms
+
+
+def _late(dues: dict[str, int], registry: Registry, states: dict[str, str]) -> Iterator[int]:
+    for uid, due_ms in dues.items():
+        endpoint = registry.get(uid)
+        if endpoint is not None and states.get(uid) == "active" and endpoint.sendable and endpoint.per_minute is None:
+            yield due_ms
+
+
+def _age(dues: Iterator[int], now_ms: int) -> float:
+    """Return for how many seconds the earliest delivery has been due, 0 if there is none."""
+    return max(0, now_ms - min(dues, default=now_ms)) / 1000

@@ -1,0 +1,113 @@
+"""Duties of the leader besides reconciling.
+
+The leader removes old rows, repairs missed updates, and keeps the gauges of the store up to date.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+import structlog
+
+from hookwright_operator import metrics
+from hookwright_operator.delivery.status_reporter import StatusReporter, delivery_counts
+from hookwright_operator.leader import gauges
+from hookwright_operator.registry import Registry
+from hookwright_operator.store.orphans import plan_orphans
+from hookwright_operator.store.store import Store
+from hookwright_operator.watch.cache import Cache
+from hookwright_operator.watch.objects import Key
+from hookwright_operator.watch.resync import uids_of
+from hookwright_runtime.kubernetes import KubernetesClient
+
+log = structlog.get_logger(__name__)
+
+_DAY_MS: Final = 86_400_000
+_PRUNED_AT_ONCE: Final = 500
+_PRUNE_PAUSE: Final = 60.0
+# While more rows can be removed, pruning takes at most a fifth of the writer's time.
+_PRUNE_REST: Final = 4
+_GAUGES_PAUSE: Final = 5.0
+_ORPHAN_PAUSE: Final = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Housekeeping:
+    """The loops and single actions of a leader; each may raise StoreUnavailable, and must then be started again."""
+
+    kube: KubernetesClient
+    store: Store
+    registry: Registry
+    cache: Cache
+    health: StatusReporter
+    clock_ms: Callable[[], int]
+    orphan_grace_ms: int
+
+    async def publish_lost_counts(self) -> None:
+        """Publish the counts of the endpoints whose status differs from the store."""
+        counts = await self.store.counts()
+        for endpoint in self.registry:
+            kept = counts.get(endpoint.uid)
+            resource = self.cache.resource(Key("WebhookEndpoint", endpoint.namespace, endpoint.name))
+            shown = getattr(getattr(resource, "status", None), "deliveries", None)
+            if kept is not None and delivery_counts(kept) != shown:
+                self.health.changed(endpoint.uid)
+
+    async def discard_orphans(self) -> None:
+        """Discard pending deliveries of endpoints that have been missing in the cluster for the whole grace time.
+
+        Call it only if every namespace is served.
+
+        Raises:
+            KubeError: the API server does not list the endpoints.
+        """
+        since, now = await self.store.orphans.since(), self.clock_ms()
+        found = await self._missing()
+        plan = plan_orphans(found, since, now_ms=now, grace_ms=self.orphan_grace_ms)
+        if plan.new or plan.expired:
+            # Another replica may have seen a new endpoint, and accepted events for it, before this replica's watch
+            # shows it.
+            found -= await uids_of(self.kube, "WebhookEndpoint", ())
+            plan = plan_orphans(found, since, now_ms=now, grace_ms=self.orphan_grace_ms)
+        await self.store.orphans.record(new=plan.new, ended=plan.ended, now_ms=now)
+        for uid in plan.new - plan.expired:
+            log.warning("endpoint missing in the cluster, keeping its pending deliveries", endpoint=uid)
+        for uid in plan.expired:
+            discarded = await self.store.discard(uid, "endpoint deleted")
+            metrics.DELIVERIES.labels("discarded").inc(discarded)
+            log.warning("endpoint deleted, discarded its pending deliveries", endpoint=uid, deliveries=discarded)
+        await self.store.orphans.record(new=(), ended=plan.expired, now_ms=now)
+        orphaned = found - plan.expired
+        counts = await self.store.counts() if orphaned else {}
+        metrics.ORPHANED.set(sum(counts[uid].pending for uid in orphaned if uid in counts))
+
+    async def watch_orphans(self) -> None:
+        """Discard orphans when their grace time ends, until cancelled."""
+        while True:
+            await asyncio.sleep(_ORPHAN_PAUSE)
+            await self.discard_orphans()
+
+    async def _missing(self) -> set[str]:
+        """Return the endpoints that have pending deliveries or a running replay, and that no watch has shown."""
+        recovering = {job.endpoint_uid for job in await self.store.running_recoveries()}
+        live = {endpoint.uid for endpoint in self.registry} | {uid for _, uid in self.cache.names("WebhookEndpoint")}
+        return set(await self.store.pending_uids() | recovering) - live
+
+    async def prune(self, *, retain_delivered: float, retain_failed: float) -> None:
+        """Remove deliveries after their retention time in days, repeatedly, until cancelled."""
+        while True:
+            now, began = self.clock_ms(), time.perf_counter()
+            removed = await self.store.prune(
+                delivered_before_ms=now - int(retain_delivered * _DAY_MS),
+                failed_before_ms=now - int(retain_failed * _DAY_MS),
+                limit=_PRUNED_AT_ONCE,
+            )
+            await asyncio.sleep(_PRUNE_REST * (time.perf_counter() - began) if removed else _PRUNE_PAUSE)
+
+    async def measure(self) -> None:
+        """Keep the gauges of deliveries and endpoints up to date, until cancelled."""
+        while True:
+            await gauges.measure(self.store, self.registry, self.cache, now_ms=self.clock_ms())
+            await asyncio.sleep(_GAUGES_PAUSE)

@@ -1,0 +1,195 @@
+"""Pure: the plan for an endpoint's signing Secret: create, repair, rotate.
+
+A replaced secret signs together with the new one until its overlap ends. Each replaced secret has its own end, so that
+a second rotation does not shorten the first overlap. The Secret's fields are ``secret``, which is current, and
+``previous``, ``previous-2``, ``previous-3``, the newest first. Annotations have the rotation value of the current
+secret and the end times of the others.
+"""
+
+import base64
+import binascii
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from hookwright_crds.base import format_timestamp, parse_duration
+from hookwright_crds.resources import WebhookEndpoint
+from hookwright_operator.reconcile.plan import Action, CreateSecret, EmitEvent, RestoreSecret, UpdateSecret
+from hookwright_operator.watch.objects import Key, Secret, ours, owner_reference
+
+SECRET_FIELD: Final = "secret"  # noqa: S105 - the name of a field
+PREVIOUS_FIELDS: Final = ("previous", "previous-2", "previous-3")
+SECRET_PREFIX: Final = "whsec_"  # noqa: S105
+ROTATE_ANNOTATION: Final = "hookwright.dev/rotate"
+"""On a WebhookEndpoint: any new value rotates the secret, like an increase of ``spec.signing.rotation``."""
+ROTATION_ANNOTATION: Final = "hookwright.dev/rotation"
+UNTIL_ANNOTATION: Final = "hookwright.dev/previous-until"
+RECHECK: Final = timedelta(seconds=30)
+"""Delay until a name that a foreign Secret uses is checked again; no event reports when it is free."""
+
+_SUFFIX: Final = "-signing"
+_LONGEST_NAME: Final = 253
+
+
+@dataclass(frozen=True, slots=True)
+class SigningPlan:
+    """The actions for a signing Secret.
+
+    Attributes:
+        secret: the Secret after the actions.
+        again_at: latest time of the next check.
+    """
+
+    secret: Secret
+    actions: tuple[Action, ...] = ()
+    again_at: datetime | None = None
+
+
+def signing_secret_name(endpoint: str) -> str:
+    """Return the name of an endpoint's signing Secret, shortened with a hash if it would be too long."""
+    if len(endpoint) + len(_SUFFIX) <= _LONGEST_NAME:
+        return endpoint + _SUFFIX
+    digest = hashlib.sha256(endpoint.encode()).hexdigest()[:12]
+    return f"{endpoint[: _LONGEST_NAME - len(_SUFFIX) - 13].rstrip('-.')}-{digest}{_SUFFIX}"
+
+
+def valid_secret(text: str) -> bool:
+    """Return whether a text is a signing secret: ``whsec_`` and base64 of 24 to 64 bytes (Standard Webhooks)."""
+    try:
+        return text.startswith(SECRET_PREFIX) and 24 <= len(base64.b64decode(text[6:], validate=True)) <= 64
+    except (binascii.Error, ValueError):
+        return False
+
+
+def plan_signing_secret(
+    endpoint: WebhookEndpoint, known: Secret | None, *, now: datetime, new_secret: Callable[[], str]
+) -> SigningPlan:
+    """Plan a Secret of the operator that matches the endpoint's rotation; ``new_secret`` creates a secret."""
+    if known is None:
+        return _plan_making(endpoint, new_secret)
+    if known.foreign:
+        return SigningPlan(known, again_at=now + RECHECK)
+    meta = endpoint.metadata
+    actions: list[Action] = []
+    if not (known.owned_by(meta.uid) and ours(meta.uid).items() <= known.labels.items()):
+        owner = owner_reference("WebhookEndpoint", meta, controller=True)
+        known = replace(known, owner_references=(owner,), labels=ours(meta.uid), owner_uid=meta.uid)
+        actions.append(RestoreSecret(known))
+    if not valid_secret(known.fields.get(SECRET_FIELD, "")):
+        return SigningPlan(known, tuple(actions))
+    rotation = _rotate(known, endpoint, now=now, new_secret=new_secret)
+    if rotation.changed:
+        gone = tuple(sorted(known.fields.keys() - rotation.secret.fields.keys()))
+        actions.append(UpdateSecret(rotation.secret, gone))
+    if rotation.rotated:
+        actions.append(_announce_rotation(endpoint, rotation))
+    return SigningPlan(rotation.secret, tuple(actions), rotation.again_at)
+
+
+def _plan_making(endpoint: WebhookEndpoint, new_secret: Callable[[], str]) -> SigningPlan:
+    meta = endpoint.metadata
+    made = Secret(
+        namespace=meta.namespace,
+        name=signing_secret_name(meta.name),
+        fields={SECRET_FIELD: new_secret()},
+        owner_uid=meta.uid,
+        owner_references=(owner_reference("WebhookEndpoint", meta, controller=True),),
+        labels=ours(meta.uid),
+        annotations={ROTATION_ANNOTATION: rotation_token(endpoint)},
+    )
+    actions: list[Action] = [CreateSecret(made)]
+    if endpoint.status.signing_secret_ref is not None:
+        message = (
+            f"Secret {made.name!r} was missing, so a new signing secret was created; give it to the receiver, "
+            "because signatures from now on do not match the old one."
+        )
+        actions.append(EmitEvent(_key(endpoint), meta.uid, "Warning", "SigningSecretRecreated", message, always=True))
+    return SigningPlan(made, tuple(actions))
+
+
+def _key(endpoint: WebhookEndpoint) -> Key:
+    return Key("WebhookEndpoint", endpoint.metadata.namespace, endpoint.metadata.name)
+
+
+def _announce_rotation(endpoint: WebhookEndpoint, rotation: "_Rotation") -> EmitEvent:
+    overlap = endpoint.spec.signing.overlap
+    message = (
+        f"Secret {rotation.secret.name!r} has a new signing secret; the previous one also signs for {overlap}, "
+        "in the header webhook-signature. Give the new one to the receiver."
+    )
+    return EmitEvent(_key(endpoint), endpoint.metadata.uid, "Normal", "SigningSecretRotated", message, always=True)
+
+
+@dataclass(frozen=True, slots=True)
+class _Rotation:
+    """The result of a rotation.
+
+    Attributes:
+        secret: the wanted Secret.
+        changed: whether it must be written.
+        rotated: whether a new secret was created.
+        again_at: when the next overlap ends.
+    """
+
+    secret: Secret
+    changed: bool
+    rotated: bool
+    again_at: datetime | None
+
+
+def rotation_token(endpoint: WebhookEndpoint) -> str:
+    """Return the value for which the current secret was created; a different value rotates the secret."""
+    return f"{endpoint.spec.signing.rotation}/{endpoint.metadata.annotations.get(ROTATE_ANNOTATION, '')}"
+
+
+def _rotate(secret: Secret, endpoint: WebhookEndpoint, *, now: datetime, new_secret: Callable[[], str]) -> _Rotation:
+    """Rotate the secret if requested, and remove replaced secrets whose overlap has ended."""
+    token = rotation_token(endpoint)
+    until = {name: moment for name, moment in _until(secret).items() if name in secret.fields}
+    fields = {name: text for name, text in secret.fields.items() if name not in until or until[name] > now}
+    until = {name: moment for name, moment in until.items() if name in fields}
+    made_for = secret.annotations.get(ROTATION_ANNOTATION, token)
+    rotated = made_for != token
+    if rotated:
+        fields, until = _shifted(fields, until)
+        until["previous"] = now + parse_duration(endpoint.spec.signing.overlap)
+        fields[SECRET_FIELD] = new_secret()
+        if until["previous"] <= now:
+            del fields["previous"], until["previous"]
+    annotations = {ROTATION_ANNOTATION: token, UNTIL_ANNOTATION: _written(until)}
+    wanted = replace(secret, fields=fields, annotations={**secret.annotations, **annotations})
+    changed = dict(wanted.fields) != dict(secret.fields) or rotated
+    return _Rotation(wanted, changed, rotated, min(until.values(), default=None))
+
+
+def signing_secrets(secret: Secret, *, now: datetime) -> list[str]:
+    """Return the secrets that sign now, the current one first."""
+    until = _until(secret)
+    names = [SECRET_FIELD, *(name for name in PREVIOUS_FIELDS if name not in until or until[name] > now)]
+    return [secret.fields[name] for name in names if valid_secret(secret.fields.get(name, ""))]
+
+
+def _shifted(fields: Mapping[str, str], until: Mapping[str, datetime]) -> tuple[dict[str, str], dict[str, datetime]]:
+    """Move each secret one place down; the oldest is dropped."""
+    moves = dict(zip((SECRET_FIELD, *PREVIOUS_FIELDS), PREVIOUS_FIELDS, strict=False))
+    others = {name: text for name, text in fields.items() if name not in (SECRET_FIELD, *PREVIOUS_FIELDS)}
+    moved = {target: fields[name] for name, target in moves.items() if name in fields}
+    return {**others, **moved}, {target: until[name] for name, target in moves.items() if name in until}
+
+
+def _until(secret: Secret) -> dict[str, datetime]:
+    try:
+        written = json.loads(secret.annotations.get(UNTIL_ANNOTATION) or "{}")
+        return {
+            str(name): datetime.strptime(str(text), "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC)
+            for name, text in written.items()
+        }
+    except (ValueError, AttributeError):
+        return {}
+
+
+def _written(until: Mapping[str, datetime]) -> str:
+    return json.dumps({name: format_timestamp(moment) for name, moment in sorted(until.items())})

@@ -1,0 +1,1 @@
+"""The operations behind the intake; they use delivery and store."""

@@ -1,0 +1,55 @@
+"""Translation of database errors into the operator's own errors."""
+
+import sqlite3
+
+from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, NotSupportedError, ProgrammingError, SQLAlchemyError
+
+from hookwright_runtime.errors import StoreError, StoreUnavailable
+
+# These errors mean that the request is wrong. All others mean that the database cannot run it now.
+_REFUSED = (
+    *(IntegrityError, DataError, ProgrammingError, NotSupportedError),
+    *(sqlite3.IntegrityError, sqlite3.DataError, sqlite3.ProgrammingError, sqlite3.NotSupportedError),
+)
+
+# The same by class of SQLSTATE: unsupported, wrong data, integrity, wrong statement (PostgreSQL manual, appendix A).
+_REFUSED_CLASSES = ("0A", "22", "23", "42")
+
+
+class OutcomeUnknown(StoreUnavailable):
+    """The connection was lost during COMMIT, so the transaction was committed as a whole or not at all.
+
+    Attributes:
+        result: the transaction's result if it was committed.
+    """
+
+    def __init__(self, message: str, result: object) -> None:
+        super().__init__(message)
+        self.result = result
+
+
+def translated(error: Exception) -> Exception:
+    """Translate an error of the database into a StoreError or StoreUnavailable.
+
+    Other errors are returned unchanged.
+    """
+    if isinstance(error, OutcomeUnknown):
+        return OutcomeUnknown(str(error), error.result)
+    if isinstance(error, StoreError):
+        return type(error)(*error.args)
+    if isinstance(error, _REFUSED) or sqlstate(error).startswith(_REFUSED_CLASSES):
+        return StoreError(f"the store refused a transaction: {cause(error)}")
+    if isinstance(error, SQLAlchemyError | sqlite3.Error | OSError):
+        return StoreUnavailable(f"the store cannot be used right now: {cause(error)}")
+    return error
+
+
+def cause(error: Exception) -> str:
+    """Return the driver's message; SQLAlchemy's message would add the statement."""
+    origin = error.orig if isinstance(error, DBAPIError) else error
+    return str(origin) or type(origin).__name__
+
+
+def sqlstate(error: Exception) -> str:
+    """Return PostgreSQL's error code, or an empty text if the error has none."""
+    return str(getattr(getattr(error, "orig", error), "sqlstate", None) or "")

@@ -1,0 +1,1 @@
+"""The SQL statements of the store, and the mapping from rows to records."""

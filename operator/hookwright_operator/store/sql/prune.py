@@ -1,0 +1,197 @@
+"""Statements that discard pending deliveries and prune old rows, a limited number of rows at a time.
+
+Sync functions on a connection. The caller begins and ends the transaction.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+
+from sqlalchemy import (
+    BigInteger,
+    ColumnElement,
+    Connection,
+    Integer,
+    Select,
+    Text,
+    bindparam,
+    delete,
+    exists,
+    null,
+    select,
+    tuple_,
+    update,
+)
+
+# The PostgreSQL construct compiles on SQLite too: both dialects spell ON CONFLICT alike.
+from sqlalchemy.dialects.postgresql import insert
+
+from hookwright_operator.store.records import State
+from hookwright_operator.store.schema import (
+    attempts,
+    counters,
+    deliveries,
+    event_ids,
+    events,
+    fan_outs,
+    gone_endpoints,
+    is_discarded,
+    is_done,
+    is_failed,
+    is_pending,
+    log_slices,
+    recoveries,
+)
+from hookwright_operator.store.sql import counters as counters_sql
+from hookwright_operator.store.sql import delivered_index, replay
+from hookwright_operator.store.sql.delivered_index import Ended
+from hookwright_operator.store.sql.rows import packed, rows
+
+_before = bindparam("before", type_=BigInteger)
+_limit = bindparam("count", type_=Integer)
+
+_pending = (
+    select(deliveries.c.id)
+    .where(deliveries.c.endpoint_uid == bindparam("endpoint"), is_pending)
+    .limit(_limit)
+    .with_for_update(key_share=True)
+)
+DISCARD = (
+    update(deliveries)
+    .values(
+        state=State.DISCARDED.value,
+        reason=bindparam("why", type_=Text),
+        owner=null(),
+        ended_ms=bindparam("now", type_=BigInteger),
+    )
+    .where(deliveries.c.id.in_(_pending))
+)
+
+
+def _ended(condition: ColumnElement[bool]) -> Select[str, str, str]:
+    return (
+        select(deliveries.c.id, deliveries.c.event_id, deliveries.c.endpoint_uid)
+        .where(condition, deliveries.c.ended_ms < _before)
+        .order_by(deliveries.c.ended_ms)
+        .limit(_limit)
+        .with_for_update(skip_locked=True)
+    )
+
+
+DONE = _ended(is_done)
+DISCARDED = _ended(is_discarded)
+FAILED = _ended(is_failed)
+
+_ids = rows(id=Text)
+_DROP_ATTEMPTS = delete(attempts).where(attempts.c.delivery_id.in_(select(_ids.c.id)))
+_DROP_DELIVERIES = delete(deliveries).where(deliveries.c.id.in_(select(_ids.c.id)))
+_shares = rows(id=Text, removed=Integer)
+_SHRINK_EVENTS = (
+    update(events).values(deliveries=events.c.deliveries - _shares.c.removed).where(events.c.id == _shares.c.id)
+)
+_DROP_EVENTS = delete(events).where(events.c.id.in_(select(_shares.c.id)), events.c.deliveries <= 0)
+
+_key = (event_ids.c.namespace, event_ids.c.project, event_ids.c.event_id)
+_old_keys = (
+    select(*_key)
+    .where(event_ids.c.accepted_ms <= _before)
+    .order_by(event_ids.c.accepted_ms)
+    .limit(_limit)
+    .with_for_update(skip_locked=True)
+)
+DROP_EVENT_IDS = delete(event_ids).where(tuple_(*_key).in_(_old_keys))
+
+_OLD_RECOVERIES = delete(recoveries).where(recoveries.c.ended_ms < _before)
+_REMEMBER_GONE = insert(gone_endpoints).values(endpoint_uid=bindparam("endpoint", type_=Text)).on_conflict_do_nothing()
+_of_gone = deliveries.c.endpoint_uid == gone_endpoints.c.endpoint_uid
+_FAN_OUT = select(fan_outs.c.id).limit(1)
+FORGETTABLE = select(gone_endpoints.c.endpoint_uid).where(~exists().where(_of_gone))
+# SQLite has no index of all deliveries of an endpoint, but one index for each of these states.
+FORGETTABLE_BY_STATE = select(gone_endpoints.c.endpoint_uid).where(
+    *(~exists().where(_of_gone, in_state) for in_state in (is_pending, is_failed, is_discarded)),
+    ~exists().where(log_slices.c.endpoint_uid == gone_endpoints.c.endpoint_uid),
+)
+_uids = rows(uid=Text)
+
+
+def discard(connection: Connection, endpoint_uid: str, reason: str, *, limit: int, slot: int, now: int) -> int:
+    """Discard pending deliveries of a deleted endpoint, up to a limit, and return how many were discarded.
+
+    Claimed deliveries are discarded too, and a running replay of the endpoint ends.
+
+    Args:
+        connection: in a transaction.
+        endpoint_uid: the deleted endpoint.
+        reason: the reason in the delivery log.
+        limit: how many to discard at most.
+        slot: the slot of this replica's counters.
+        now: when the deliveries end.
+    """
+    connection.execute(_REMEMBER_GONE, {"endpoint": endpoint_uid})
+    replay.cancel(connection, endpoint_uid, now=now)
+    discarded = connection.execute(
+        DISCARD, {"endpoint": endpoint_uid, "why": reason, "count": limit, "now": now}
+    ).rowcount
+    if discarded:
+        counters_sql.add(connection, slot, [(endpoint_uid, 0, 0, 0, discarded)])
+    return discarded
+
+
+def prune(
+    connection: Connection, *, delivered_before_ms: int, failed_before_ms: int, accepted_before_ms: int, limit: int
+) -> int:
+    """Remove old rows up to a limit, and return how many rows were removed.
+
+    If fewer deliveries than the limit are removed, rows of deleted endpoints without deliveries are removed too.
+
+    Args:
+        connection: in a transaction.
+        delivered_before_ms: delivered and discarded deliveries that ended before this time are removed.
+        failed_before_ms: failed deliveries and replays that ended before this time are removed.
+        accepted_before_ms: producers' event ids that were accepted at this time or before are removed.
+        limit: how many deliveries of each sort and how many ids to remove at most.
+    """
+    ended, struck_out = _done(connection, before_ms=delivered_before_ms, limit=limit)
+    ended += _old(connection, FAILED, before_ms=failed_before_ms, limit=limit)
+    removed = struck_out + (_remove(connection, ended) if ended else 0)
+    removed += connection.execute(DROP_EVENT_IDS, {"before": accepted_before_ms, "count": limit}).rowcount
+    removed += connection.execute(_OLD_RECOVERIES, {"before": failed_before_ms}).rowcount
+    return removed + (forget(connection) if len(ended) < limit else 0)
+
+
+def forget(connection: Connection) -> int:
+    """Remove the rows of deleted endpoints that have no delivery any more, and return how many rows were removed.
+
+    While a fan-out is open, nothing is removed. A fan-out may write deliveries for these endpoints, and their rows in
+    ``gone_endpoints`` cause it to discard these deliveries.
+    """
+    if connection.scalar(_FAN_OUT) is not None:
+        return 0
+    forgettable = FORGETTABLE_BY_STATE if delivered_index.used(connection) else FORGETTABLE
+    uids = packed([(uid,) for uid in connection.scalars(forgettable)])
+    return sum(
+        connection.execute(delete(table).where(table.c.endpoint_uid.in_(select(_uids.c.uid))), {"rows": uids}).rowcount
+        for table in (counters, recoveries, gone_endpoints)
+    )
+
+
+def _done(connection: Connection, *, before_ms: int, limit: int) -> tuple[list[Ended], int]:
+    """Find old delivered or discarded deliveries; also return how many rows of ``ended_slices`` were deleted."""
+    if not delivered_index.used(connection):
+        return _old(connection, DONE, before_ms=before_ms, limit=limit), 0
+    delivered, struck_out = delivered_index.take_old(connection, before_ms=before_ms, limit=limit)
+    return delivered + _old(connection, DISCARDED, before_ms=before_ms, limit=limit), struck_out
+
+
+def _old(connection: Connection, query: Select[str, str, str], *, before_ms: int, limit: int) -> list[Ended]:
+    return [Ended(*row) for row in connection.execute(query, {"before": before_ms, "count": limit})]
+
+
+def _remove(connection: Connection, ended: Sequence[Ended]) -> int:
+    ids = packed([(one.id,) for one in ended])
+    shares = packed(sorted(Counter([one.event_id for one in ended]).items()))
+    removed = connection.execute(_DROP_ATTEMPTS, {"rows": ids}).rowcount
+    removed += connection.execute(_DROP_DELIVERIES, {"rows": ids}).rowcount
+    if delivered_index.used(connection):
+        delivered_index.forget(connection, ended)
+    connection.execute(_SHRINK_EVENTS, {"rows": shares})
+    return removed + connection.execute(_DROP_EVENTS, {"rows": shares}).rowcount

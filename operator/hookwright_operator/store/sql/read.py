@@ -1,0 +1,172 @@
+"""Queries of the store: counters, due times, the delivery log.
+
+Sync functions on a connection.
+"""
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+from sqlalchemy import Connection, Integer, Row, Select, Subquery, Text, bindparam, literal_column, select
+
+from hookwright_operator.store.records import Attempt, Counts, DeliveryRecord, State
+from hookwright_operator.store.schema import attempts, counters, deliveries, events, is_pending
+from hookwright_operator.store.sql import delivered_index
+from hookwright_operator.store.sql.claim import claimable
+from hookwright_operator.store.sql.counters import BUSY, SUMS
+from hookwright_operator.store.sql.paging import AFTER_ALL, Found, RowBudget, search, stretch_of, up_to
+from hookwright_operator.store.sql.rows import packed, rows
+
+
+def _next_due(busy: Subquery) -> Select[str, int | None]:
+    """Build a query that reads one row of the claim index for each endpoint with pending deliveries."""
+    earliest = (
+        select(deliveries.c.due_ms)
+        .where(deliveries.c.endpoint_uid == busy.c.endpoint_uid, is_pending, claimable())
+        .order_by(deliveries.c.due_ms, deliveries.c.id)
+        .limit(1)
+        .scalar_subquery()
+    )
+    return select(busy.c.endpoint_uid, earliest)
+
+
+_uids = rows(uid=Text)
+NEXT_DUE = _next_due(BUSY.subquery("busy"))
+_NEXT_DUE_OF = _next_due(BUSY.where(counters.c.endpoint_uid.in_(select(_uids.c.uid))).subquery("busy"))
+
+_records = select(
+    deliveries.c.id,
+    deliveries.c.event_id,
+    events.c.type,
+    deliveries.c.endpoint_uid,
+    deliveries.c.state,
+    deliveries.c.reason,
+    events.c.accepted_ms,
+    deliveries.c.due_ms,
+).join(events, events.c.id == deliveries.c.event_id)
+
+_ids = rows(id=Text)
+_PAGE = _records.where(deliveries.c.id.in_(select(_ids.c.id))).order_by(deliveries.c.id.desc())
+_ATTEMPTS = (
+    select(attempts)
+    .where(attempts.c.delivery_id.in_(select(_ids.c.id)))
+    .order_by(attempts.c.delivery_id, attempts.c.number)
+)
+
+_of_endpoint = (
+    deliveries.c.endpoint_uid == bindparam("endpoint", type_=Text),
+    deliveries.c.id >= bindparam("begin", type_=Text),
+    deliveries.c.id < bindparam("end", type_=Text),
+)
+STRETCH = stretch_of(*_of_endpoint)
+IN_STATE = (
+    select(deliveries.c.id)
+    .where(*_of_endpoint, deliveries.c.state == bindparam("state", type_=Text))
+    .order_by(deliveries.c.id.desc())
+    .limit(bindparam("count", type_=Integer))
+)
+
+
+def counts(connection: Connection) -> dict[str, Counts]:
+    """Return the counters by endpoint uid, for every endpoint that has ever had a delivery."""
+    return {row[0]: Counts(*row[1:]) for row in connection.execute(SUMS)}
+
+
+def counts_of(connection: Connection, endpoint_uid: str) -> Counts:
+    """Return one endpoint's counters, zeros if it has never had a delivery."""
+    row = connection.execute(SUMS.where(counters.c.endpoint_uid == endpoint_uid)).one_or_none()
+    return Counts(*row[1:]) if row else Counts()
+
+
+def pending_uids(connection: Connection) -> frozenset[str]:
+    """Return the endpoints that have pending deliveries."""
+    return frozenset(connection.scalars(BUSY))
+
+
+def next_due(connection: Connection, uids: Sequence[str] | None, *, owner: str, now: int) -> dict[str, int]:
+    """Return by endpoint uid when its earliest unclaimed delivery is due, in the past or the future."""
+    query, which = (NEXT_DUE, {}) if uids is None else (_NEXT_DUE_OF, {"rows": packed([(uid,) for uid in uids])})
+    found = connection.execute(query, {"me": owner, "now": now, **which})
+    return {uid: due_ms for uid, due_ms in found if due_ms is not None}
+
+
+def log_page(endpoint_uid: str, *, state: State | None, limit: int, before: str) -> Select[str]:
+    """Build the query for the ids of one page of an endpoint's delivery log, the newest first."""
+    of_endpoint = select(deliveries.c.id).where(deliveries.c.endpoint_uid == endpoint_uid, deliveries.c.id < before)
+    page = of_endpoint.order_by(deliveries.c.id.desc()).limit(limit)
+    # A constant, not a parameter: a partial index is used only with constants.
+    return page if state is None else page.where(deliveries.c.state == literal_column(f"'{state.value}'"))
+
+
+def log(
+    connection: Connection, endpoint_uid: str, *, state: State | None, limit: int, cursor: str | None
+) -> tuple[list[DeliveryRecord], str | None]:
+    """Return one page of an endpoint's delivery log, and the cursor of the next page if there may be one.
+
+    A page has less than ``limit`` deliveries, or none, if the read had to examine too many rows of other deliveries.
+    """
+    newest = _newest_by_state if delivered_index.used(connection) else _newest
+    ids, reached = newest(connection, endpoint_uid, state=state, limit=limit + 1, before=cursor or AFTER_ALL)
+    found = connection.execute(_PAGE, {"rows": packed([(delivery_id,) for delivery_id in ids[:limit]])}).all()
+    # On PostgreSQL a delivery of the first query may have changed meanwhile, or may be deleted.
+    records = [record for record in _with_attempts(connection, found) if state in {None, record.state}]
+    return records, ids[limit - 1] if len(ids) > limit else reached
+
+
+def _newest(connection: Connection, endpoint_uid: str, *, state: State | None, limit: int, before: str) -> Found:
+    if state not in {None, State.FAILED}:
+        return _newest_in(connection, endpoint_uid, state, limit=limit, before=before)
+    return _indexed(connection, endpoint_uid, state=state, limit=limit, before=before)
+
+
+def _newest_in(connection: Connection, endpoint_uid: str, state: State | None, *, limit: int, before: str) -> Found:
+    """Find deliveries in a state without an index by state: PostgreSQL's index has all deliveries of an endpoint."""
+    within = {"endpoint": endpoint_uid, "state": str(state), "begin": "", "end": before}
+    return search(connection, STRETCH, IN_STATE, within, limit=limit, budget=RowBudget())
+
+
+def _indexed(connection: Connection, endpoint_uid: str, *, state: State | None, limit: int, before: str) -> Found:
+    page = log_page(endpoint_uid, state=state, limit=limit, before=before)
+    return Found(list(connection.scalars(page)), None)
+
+
+def _newest_by_state(
+    connection: Connection, endpoint_uid: str, *, state: State | None, limit: int, before: str
+) -> Found:
+    """Find deliveries state by state, because SQLite has no index of all deliveries of an endpoint."""
+    found: list[str] = []
+    reached = None
+    for one in State if state is None else [state]:
+        if one is State.DELIVERED:
+            ids, reached = delivered_index.delivered(connection, endpoint_uid, limit=limit, before=before)
+        else:
+            ids, _ = _indexed(connection, endpoint_uid, state=one, limit=limit, before=before)
+        found += ids
+    ids = sorted(found, reverse=True)[:limit]
+    return Found(ids, None) if reached is None else up_to(ids, reached)
+
+
+def delivery(connection: Connection, delivery_id: str) -> DeliveryRecord | None:
+    """Return one delivery with its attempts, or None if the id is unknown."""
+    found = connection.execute(_records.where(deliveries.c.id == delivery_id)).all()
+    return next(iter(_with_attempts(connection, found)), None)
+
+
+def _with_attempts(connection: Connection, found: Sequence[Row[*tuple[object, ...]]]) -> list[DeliveryRecord]:
+    made: defaultdict[str, list[Attempt]] = defaultdict(list)
+    ids = packed([(row.id,) for row in found])
+    for delivery_id, *attempt in connection.execute(_ATTEMPTS, {"rows": ids}):
+        made[delivery_id].append(Attempt(*attempt))
+    return [
+        DeliveryRecord(
+            id=row.id,
+            event_id=row.event_id,
+            event_type=row.type,
+            endpoint_uid=row.endpoint_uid,
+            state=State(row.state),
+            reason=row.reason,
+            accepted_ms=row.accepted_ms,
+            due_ms=row.due_ms,
+            attempts=tuple(made[row.id]),
+        )
+        for row in found
+    ]

@@ -1,0 +1,297 @@
+"""Pure: the objects that the watches have shown, and their dependencies.
+
+The watches and the answers to the operator's own writes update it, so that a plan made immediately after a write does
+not use older data. A steady state needs no read.
+"""
+
+import base64
+import binascii
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from pydantic import BaseModel
+
+from hookwright_crds.base import LATEST, ObjectMeta
+from hookwright_crds.reading import UNDERSTOOD, Unsupported, read
+from hookwright_crds.resources import ApiKey, Kind, Project, WebhookEndpoint
+from hookwright_crds.trimming import trimmed, trimmed_secret
+from hookwright_operator.watch.objects import MANAGED_BY, MANAGER, OWNER_UID, Key, Parent, Secret
+
+Resource = Project | ApiKey | WebhookEndpoint
+Name = tuple[str, str]
+"""Namespace and name."""
+
+MODELS: Final[dict[Kind, type[Resource]]] = {"Project": Project, "ApiKey": ApiKey, "WebhookEndpoint": WebhookEndpoint}
+WHOLE_SECRETS: Final = 1000
+"""Secrets of a namespace that are kept completely although no object needs them."""
+_REMEMBERED_DEATHS: Final = 4096
+_NAMES: Final[dict[frozenset[str], set[str]]] = {}
+
+
+@dataclass(slots=True)
+class Cache:
+    """Projects, keys, endpoints and Hookwright's Secrets by name."""
+
+    _resources: dict[Key, Resource] = field(default_factory=dict)
+    _children: dict[Name, set[Key]] = field(default_factory=dict)
+    _secrets: dict[Name, Secret] = field(default_factory=dict)
+    _whole: Counter[str] = field(default_factory=Counter)
+    _unfit: dict[Key, str] = field(default_factory=dict)
+    _unsupported: dict[Key, Unsupported] = field(default_factory=dict)
+    _keys: dict[str, Key] = field(default_factory=dict)
+    _digests: dict[str, set[Key]] = field(default_factory=dict)
+    _versions: dict[str, int] = field(default_factory=dict)
+    _dead: dict[str, int] = field(default_factory=dict)
+
+    def see(self, kind: Kind, body: Mapping[str, Any]) -> Key | None:
+        """Store an object from a watch or an answer; return None if it is not new.
+
+        The operator sees each own write twice, in the answer and in the watch. Only the first one is new.
+
+        Raises:
+            ValueError: the object does not fit the contract.
+        """
+        shown = body["metadata"]
+        if not self._newer(shown):
+            return None
+        key = Key(kind, shown["namespace"], shown["name"])
+        self._unfit[key] = shown["uid"]
+        resource, unsupported = read(MODELS[kind], trimmed(body))
+        _share_names(resource)
+        del self._unfit[key]
+        self._detach(key)
+        self._resources[key] = resource
+        self._unsupported.pop(key, None)
+        if unsupported:
+            self._unsupported[key] = unsupported
+        self._keys[resource.metadata.uid] = key
+        if isinstance(resource, ApiKey) and (digest := digest_of(resource)):
+            self._digests.setdefault(digest, set()).add(key)
+        if not isinstance(resource, Project):
+            self._children.setdefault((key.namespace, resource.spec.project_ref.name), set()).add(key)
+        return key
+
+    def lose(self, kind: Kind, body: Mapping[str, Any]) -> Key:
+        """Remove an object that was deleted."""
+        meta = ObjectMeta.model_validate(body["metadata"])
+        key = key_of(kind, meta)
+        known = self._resources.get(key)
+        if known is not None and known.metadata.uid == meta.uid:
+            self._detach(key)
+            del self._resources[key]
+            self._unsupported.pop(key, None)
+        if self._unfit.get(key) == meta.uid:
+            del self._unfit[key]
+        self._bury(meta)
+        return key
+
+    def see_secret(self, body: Mapping[str, Any], *, needed: bool = False) -> Secret | None:
+        """Store a Secret; return None if it is not new.
+
+        Args:
+            body: from a watch or an answer.
+            needed: it was read for its owner. Of other Secrets, `WHOLE_SECRETS` per namespace are kept completely and
+                the rest by name only, because every tenant can set Hookwright's label on a Secret.
+        """
+        secret = _secret(trimmed_secret(body))
+        known = self._secrets.get((secret.namespace, secret.name))
+        completed = needed and known is not None and known.partial and known.uid == secret.uid
+        if not self._newer(body["metadata"]) and not completed:
+            return None
+        self._forget_secret(secret.namespace, secret.name)
+        kept = needed or (known is not None and known.uid == secret.uid and not known.partial)
+        if not kept and self._whole[secret.namespace] >= WHOLE_SECRETS:
+            secret = replace(secret, fields={}, annotations={}, owner_references=(), partial=True)
+        self._secrets[secret.namespace, secret.name] = secret
+        self._whole[secret.namespace] += not secret.partial
+        return secret
+
+    def _forget_secret(self, namespace: str, name: str) -> Secret | None:
+        known = self._secrets.pop((namespace, name), None)
+        if known is not None and not known.partial:
+            self._whole[namespace] -= 1
+            if not self._whole[namespace]:
+                del self._whole[namespace]
+        return known
+
+    def lose_secret(self, body: Mapping[str, Any]) -> Secret | None:
+        """Remove a Secret that was deleted or has lost the labels of the watch; return its last known state."""
+        meta = ObjectMeta.model_validate(body["metadata"])
+        self._bury(meta)
+        known = self._secrets.get((meta.namespace, meta.name))
+        return self._forget_secret(meta.namespace, meta.name) if known and known.uid == meta.uid else None
+
+    def knows(self, uid: str) -> bool:
+        """Whether an object was ever shown, including deleted and invalid objects."""
+        return uid in self._versions or uid in self._dead
+
+    def resource(self, key: Key) -> Resource | None:
+        """Return an object."""
+        return self._resources.get(key)
+
+    def unsupported(self, key: Key) -> Unsupported:
+        """Return the parts of an object that this version does not understand."""
+        return self._unsupported.get(key, UNDERSTOOD)
+
+    def number_unsupported(self, kind: Kind) -> int:
+        """Return how many objects of a kind have parts that this version does not understand."""
+        return sum(key.kind == kind for key in (*self._unsupported, *self._unfit))
+
+    def project(self, namespace: str, name: str) -> Parent | None:
+        """Return a Project that can have children: it exists and is not being deleted."""
+        known = self._resources.get(Key("Project", namespace, name))
+        if known is None or known.metadata.deletion_timestamp is not None:
+            return None
+        return Parent(known.metadata.name, known.metadata.uid)
+
+    def secret(self, namespace: str, name: str, *, owner_uid: str) -> Secret | None:
+        """Return the Secret of a name, marked as foreign if it was not created for this owner.
+
+        The cache then forgets a foreign Secret, because no watch follows it: the next caller must read it again.
+        """
+        known = self._secrets.get((namespace, name))
+        if known is None or known.owner_uid == owner_uid or known.owned_by(owner_uid):
+            return known
+        if known.owner_uid == "":
+            self._forget_secret(namespace, name)
+            self._versions.pop(known.uid, None)
+        return Secret(namespace=namespace, name=name, fields={}, uid=known.uid, foreign=True)
+
+    def project_of(self, key: Key) -> Key | None:
+        """Return the key of the Project that an object names."""
+        known = self._resources.get(key)
+        if known is None or isinstance(known, Project):
+            return None
+        return Key("Project", key.namespace, known.spec.project_ref.name)
+
+    def children(self, namespace: str, project: str) -> tuple[Key, ...]:
+        """Return the keys and endpoints that name a Project, even if it does not exist."""
+        return tuple(self._children.get((namespace, project), ()))
+
+    def secret_at(self, namespace: str, name: str) -> Secret | None:
+        """Return the Secret of a name, independent of its creator."""
+        return self._secrets.get((namespace, name))
+
+    def secret_of(self, body: Mapping[str, Any]) -> Secret | None:
+        """Return the known state of the Secret in a body."""
+        meta = body["metadata"]
+        return self._secrets.get((meta["namespace"], meta["name"]))
+
+    def owner_of(self, secret: Secret) -> Key | None:
+        """Return the key of the object that owns a Secret, found by the ownerReference or else by the label."""
+        for reference in secret.owner_references:
+            if reference.api_version.startswith("hookwright.dev/") and reference.kind in MODELS:
+                return Key(reference.kind, secret.namespace, reference.name)
+        return self._keys.get(secret.owner_uid)
+
+    def __iter__(self) -> Iterator[Key]:
+        """Yield every object's key."""
+        yield from tuple(self._resources)
+
+    def names(self, kind: Kind | None) -> Iterator[tuple[Name, str]]:
+        """Yield name and uid of every object of a kind, or of the Secrets if kind is None.
+
+        This includes objects that do not fit the contract: they exist, so their pending deliveries are not orphans.
+        """
+        if kind is None:
+            yield from [(name, secret.uid) for name, secret in self._secrets.items()]
+            return
+        for key, resource in tuple(self._resources.items()):
+            if key.kind == kind:
+                yield (key.namespace, key.name), resource.metadata.uid
+        for key, uid in tuple(self._unfit.items()):
+            if key.kind == kind and key not in self._resources:
+                yield (key.namespace, key.name), uid
+
+    def first_with_digest(self, digest: str) -> Key | None:
+        """Return the ApiKey that was created first among those with a digest; the uid decides between equals."""
+        declaring = [known for key in self._digests.get(digest, ()) if (known := self._resources.get(key))]
+        first = min(
+            declaring, key=lambda known: (known.metadata.creation_timestamp or LATEST, known.metadata.uid), default=None
+        )
+        return key_of("ApiKey", first.metadata) if first is not None else None
+
+    def digests_in(self, namespace: str) -> frozenset[str]:
+        """Return the digests of a namespace's ApiKeys."""
+        return frozenset(
+            digest for digest, keys in self._digests.items() if any(key.namespace == namespace for key in keys)
+        )
+
+    def _detach(self, key: Key) -> None:
+        known = self._resources.get(key)
+        if known is None or isinstance(known, Project):
+            return
+        if isinstance(known, ApiKey) and (digest := digest_of(known)):
+            self._digests[digest].discard(key)
+            if not self._digests[digest]:
+                del self._digests[digest]
+        parent = (key.namespace, known.spec.project_ref.name)
+        siblings = self._children.get(parent, set())
+        siblings.discard(key)
+        if not siblings:
+            self._children.pop(parent, None)
+
+    def _newer(self, metadata: Mapping[str, Any]) -> bool:
+        uid, version = metadata["uid"], int(metadata["resourceVersion"])
+        if self._versions.get(uid, -1) >= version or self._dead.get(uid, -1) > version:
+            return False
+        self._versions[uid] = version
+        return True
+
+    def _bury(self, meta: ObjectMeta) -> None:
+        """Record the last seen version of a deleted object, so that an older answer does not restore it.
+
+        A Secret that lost its labels is deleted only for the watch: a later read shows the same or a newer version.
+        """
+        known = self._versions.pop(meta.uid, -1)
+        self._keys.pop(meta.uid, None)
+        self._dead[meta.uid] = int(meta.resource_version) if meta.resource_version else known
+        while len(self._dead) > _REMEMBERED_DEATHS:
+            del self._dead[next(iter(self._dead))]
+
+
+def key_of(kind: Kind, meta: ObjectMeta) -> Key:
+    """Return the key of an object."""
+    return Key(kind, meta.namespace, meta.name)
+
+
+def digest_of(key: ApiKey) -> str | None:
+    """Return the digest that an ApiKey declares, or that the operator has recorded for it."""
+    return key.spec.digest or key.status.digest
+
+
+def _share_names(model: BaseModel) -> None:
+    """Share one set of field names between models with the same fields; this halves their memory."""
+    given = model.model_fields_set
+    object.__setattr__(model, "__pydantic_fields_set__", _NAMES.setdefault(frozenset(given), given))
+    for value in model.__dict__.values():
+        for part in value if isinstance(value, tuple) else (value,):
+            if isinstance(part, BaseModel):
+                _share_names(part)
+
+
+def _secret(body: Mapping[str, Any]) -> Secret:
+    meta = ObjectMeta.model_validate(body["metadata"])
+    _share_names(meta)
+    made_by_us = meta.labels.get(MANAGED_BY) == MANAGER
+    return Secret(
+        namespace=meta.namespace,
+        name=meta.name,
+        uid=meta.uid,
+        fields={name: _decoded(value) for name, value in (body.get("data") or {}).items()},
+        owner_uid=meta.labels.get(OWNER_UID, "") if made_by_us else "",
+        owner_references=meta.owner_references,
+        labels=meta.labels,
+        annotations=meta.annotations,
+        resource_version=meta.resource_version,
+    )
+
+
+def _decoded(value: str) -> str:
+    """Return a field's text; binary content counts as empty, and the plan reports it."""
+    try:
+        return base64.b64decode(value, validate=True).decode()
+    except (binascii.Error, UnicodeDecodeError):
+        return ""

@@ -1,0 +1,84 @@
+"""Applies what the watches show to the cache, and adds the affected objects to the work queue."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import structlog
+
+from hookwright_crds.resources import Kind
+from hookwright_operator.watch.cache import MODELS, Cache
+from hookwright_operator.watch.freshness import WatchFreshness
+from hookwright_operator.watch.kubernetes_paths import plural
+from hookwright_operator.watch.objects import Key
+from hookwright_operator.watch.work_queue import WorkQueue
+
+log = structlog.get_logger(__name__)
+
+_CHILDREN_SECONDS: Final = 0.5
+"""Delay between a child's creation or deletion and the update of its Project's counts; collects many children."""
+
+
+@dataclass(slots=True)
+class Watch:
+    """The state that the handlers update.
+
+    Attributes:
+        complete: whether everything that existed at the start was seen; until then nothing is reconciled.
+        synced: whether all of that has been reconciled once.
+        pulse: when each watch was last answered.
+        relisted: whether kopf listed a kind again after a gap, in which deletions may have been missed.
+    """
+
+    cache: Cache
+    queue: WorkQueue
+    complete: bool = False
+    synced: bool = False
+    relisted: bool = False
+    pulse: WatchFreshness = field(default_factory=lambda: WatchFreshness([*map(plural, MODELS), "secrets"]))
+
+    def see(self, kind: Kind, body: Mapping[str, Any]) -> bool:
+        """Store an object in the cache; return whether it is new or changed."""
+        try:
+            return self.cache.see(kind, body) is not None
+        except ValueError:
+            meta = body["metadata"]
+            log.exception("object does not fit the contract", kind=kind, namespace=meta["namespace"], name=meta["name"])
+            return True
+
+    def happened(self, kind: Kind, change: str | None, body: Mapping[str, Any]) -> None:
+        """Store an object in the cache, and enqueue it and the objects that depend on it."""
+        self._note(change)
+        meta = body["metadata"]
+        key = Key(kind, meta["namespace"], meta["name"])
+        parent = self.cache.project(key.namespace, key.name)
+        if change != "DELETED" and not self.see(kind, body):
+            return
+        project = self.cache.project_of(key)
+        if change == "DELETED":
+            self.cache.lose(kind, body)
+        if not self.complete:
+            return
+        self.queue.add(key)
+        if kind == "Project":
+            # The other children do not depend on a Project's counts. With each new child, all of them would be
+            # reconciled.
+            if self.cache.project(key.namespace, key.name) != parent:
+                for child in self.cache.children(key.namespace, key.name):
+                    self.queue.add(child)
+        elif project is not None and change != "MODIFIED":
+            self.queue.add(project, _CHILDREN_SECONDS)
+
+    def secret_happened(self, change: str | None, body: Mapping[str, Any]) -> None:
+        """Store a Secret in the cache, and enqueue its owner."""
+        self._note(change)
+        if change != "DELETED" and self.cache.see_secret(body) is None:
+            return
+        secret = self.cache.lose_secret(body) if change == "DELETED" else self.cache.secret_of(body)
+        owner = self.cache.owner_of(secret) if secret else None
+        if owner is not None and self.complete:
+            self.queue.add(owner)
+
+    def _note(self, change: str | None) -> None:
+        if change is None and self.synced:
+            self.relisted = True

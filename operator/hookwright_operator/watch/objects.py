@@ -1,0 +1,69 @@
+"""Pure: keys and Secrets as the operator knows them, and the labels and owner references that it sets."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from hookwright_crds.base import ObjectMeta, OwnerReference
+from hookwright_crds.resources import Kind
+
+MANAGED_BY: Final = "app.kubernetes.io/managed-by"
+MANAGER: Final = "hookwright"
+OWNER_UID: Final = "hookwright.dev/owner-uid"
+"""Label on objects that the operator creates: the uid of the owner."""
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """The identity of a reconciled object: kind and name."""
+
+    kind: Kind
+    namespace: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Secret:
+    """A Secret of the operator, in its current state or in the state of a plan.
+
+    Attributes:
+        fields: the decoded content.
+        foreign: it has the name of the operator's Secret, but the operator did not create it for its owner.
+        partial: only its name, labels and uid are known; it must be read before use.
+    """
+
+    namespace: str
+    name: str
+    fields: Mapping[str, str] = field(repr=False)
+    uid: str = ""
+    owner_uid: str = ""
+    owner_references: tuple[OwnerReference, ...] = ()
+    labels: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    resource_version: str = ""
+    foreign: bool = False
+    partial: bool = False
+
+    def owned_by(self, uid: str) -> bool:
+        """Whether garbage collection deletes the Secret with the object of this uid."""
+        return any(reference.uid == uid for reference in self.owner_references)
+
+
+@dataclass(frozen=True, slots=True)
+class Parent:
+    """The fields of a Project that its children use."""
+
+    name: str
+    uid: str
+
+
+def owner_reference(kind: Kind, metadata: ObjectMeta | Parent, *, controller: bool) -> OwnerReference:
+    """Return the reference by which garbage collection deletes a child with its owner."""
+    return OwnerReference(
+        api_version="hookwright.dev/v1alpha1", kind=kind, name=metadata.name, uid=metadata.uid, controller=controller
+    )
+
+
+def ours(owner_uid: str) -> dict[str, str]:
+    """Return the labels of objects that the operator creates for the object with this uid."""
+    return {MANAGED_BY: MANAGER, OWNER_UID: owner_uid}

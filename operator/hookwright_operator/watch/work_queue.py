@@ -1,0 +1,120 @@
+"""A work queue: each key at most once at a time, coalesced, and again after a failure.
+
+This is the level-based half of a controller: every change adds the key, and it does not matter how often or why. Its
+only clock is the event loop's.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+import structlog
+
+from hookwright_operator import metrics
+from hookwright_operator.watch.objects import Key
+from hookwright_runtime.errors import KubeError, StoreError
+
+log = structlog.get_logger(__name__)
+
+_FIRST_BACKOFF: Final = 0.5
+_LONGEST_BACKOFF: Final = 60.0
+
+Reconcile = Callable[[Key], Awaitable[float | None]]
+"""A function that reconciles one key; it returns the seconds until the next reconcile, or None."""
+
+
+class WorkQueue:
+    """Keys that wait to be reconciled, and the workers that reconcile them."""
+
+    def __init__(self, reconcile: Reconcile, *, workers: int = 16) -> None:
+        self._reconcile = reconcile
+        self._workers = workers
+        self._ready: asyncio.Queue[Key] = asyncio.Queue()
+        self._queued: set[Key] = set()
+        self._running: set[Key] = set()
+        self._again: set[Key] = set()
+        self._timers: dict[Key, asyncio.TimerHandle] = {}
+        self._failures: dict[Key, int] = {}
+        self._rest = asyncio.Event()
+
+    def add(self, key: Key, delay: float = 0.0) -> None:
+        """Reconcile a key after ``delay`` seconds, or earlier if another call asks for it."""
+        if delay > 0:
+            self._add_later(key, delay)
+            return
+        timer = self._timers.pop(key, None)
+        if timer is not None:
+            timer.cancel()
+        if key in self._running:
+            self._again.add(key)
+        elif key not in self._queued:
+            self._queued.add(key)
+            self._ready.put_nowait(key)
+
+    async def settled(self) -> None:
+        """Return when no key is queued or in progress; delayed keys do not count."""
+        while self._queued or self._running:
+            self._rest.clear()
+            await self._rest.wait()
+
+    async def run(self) -> None:
+        """Reconcile keys until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            for number in range(self._workers):
+                group.create_task(self._work(), name=f"reconcile-{number}")
+
+    def _add_later(self, key: Key, delay: float) -> None:
+        loop = asyncio.get_running_loop()
+        timer = self._timers.get(key)
+        if timer is not None:
+            if timer.when() <= loop.time() + delay:
+                return
+            timer.cancel()
+        self._timers[key] = loop.call_later(delay, self._due, key)
+
+    def _due(self, key: Key) -> None:
+        self._timers.pop(key, None)
+        self.add(key)
+
+    async def _work(self) -> None:
+        while True:
+            key = await self._ready.get()
+            self._queued.discard(key)
+            self._running.add(key)
+            try:
+                await self._turn(key)
+            finally:
+                self._running.discard(key)
+                if key in self._again:
+                    self._again.discard(key)
+                    self.add(key)
+                if not self._queued and not self._running:
+                    self._rest.set()
+
+    async def _turn(self, key: Key) -> None:
+        result = "error"
+        try:
+            with metrics.RECONCILE_DURATION.labels(key.kind).time():
+                again = await self._reconcile(key)
+            self._failures.pop(key, None)
+            result = "ok"
+            if again is not None:
+                self.add(key, max(again, 0.01))
+        except (KubeError, StoreError) as error:
+            self._fail(key, str(error))
+        except Exception as error:
+            log.exception("reconcile failed", kind=key.kind, namespace=key.namespace, name=key.name)
+            self._fail(key, type(error).__name__)
+        finally:
+            metrics.RECONCILES.labels(key.kind, result).inc()
+
+    def _fail(self, key: Key, error: str) -> None:
+        failures = self._failures[key] = self._failures.get(key, 0) + 1
+        delay = min(_FIRST_BACKOFF * 2 ** min(failures - 1, 10), _LONGEST_BACKOFF)
+        log.warning(
+            "reconcile failed, retrying",
+            kind=key.kind, namespace=key.namespace, name=key.name, error=error, after_seconds=delay,
+        )  # fmt: skip
+        with contextlib.suppress(RuntimeError):
+            self.add(key, delay)

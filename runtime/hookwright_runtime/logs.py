@@ -1,0 +1,49 @@
+"""Logs: one line per entry, as JSON or for a console; entries of libraries use the same format."""
+
+import logging
+import sys
+from collections.abc import Sequence
+
+import structlog
+
+
+def configure(*, form: str, level: str, quiet: Sequence[str] = ()) -> None:
+    """Send all logs to standard error.
+
+    Args:
+        form: ``json`` or ``console``.
+        level: the lowest level that is shown, such as ``info``.
+        quiet: loggers of libraries that log warnings and errors only.
+    """
+    shared: list[structlog.typing.Processor] = [
+        # The id of the current request.
+        structlog.contextvars.merge_contextvars,
+        structlog.stdlib.add_log_level,
+        structlog.stdlib.add_logger_name,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+    ]
+    # Tracebacks without local variables: those could hold a secret.
+    render: list[structlog.typing.Processor] = (
+        [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
+        if form == "json"
+        else [
+            structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback)
+        ]
+    )
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=shared, processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *render]
+        )
+    )
+    logging.basicConfig(handlers=[handler], level=level.upper(), force=True)
+    for name in quiet:
+        logging.getLogger(name).setLevel(max(logging.WARNING, logging.getLevelName(level.upper())))
+    # kopf runs in a thread on purpose and a flag stops it, so its warning about signals is not needed.
+    logging.getLogger("kopf._core.reactor.running").setLevel(logging.ERROR)
+    structlog.configure(
+        processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelName(level.upper())),
+        cache_logger_on_first_use=True,
+    )

@@ -1,0 +1,75 @@
+"""A replay by a real operator that is killed and started again during the replay."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import httpx
+from support.cluster_actions import Organization, delivered, endpoint, eventually, message_ids, receiving
+
+from hookwright_operator.services.ports import RECOVERED_AT_ONCE
+
+EVENTS = RECOVERED_AT_ONCE + 50
+
+
+def test_a_recovery_survives_a_kill_of_the_operator(org: Organization) -> None:
+    """The replay continues at its last position, and at the end the receiver has every failed delivery."""
+    since = datetime.now(UTC).isoformat()
+    with receiving(lambda _: 500) as receiver:
+        org.with_endpoint(endpoint("orders", f"http://127.0.0.1:{receiver.port}", maxInFlight=64))
+        org.send(*[delivered(number) for number in range(EVENTS)])
+        eventually(lambda: failures(org) == EVENTS, "everything has failed", within=60)
+        suspend(org, suspended=True)
+        receiver.received.clear()
+        receiver.answer = lambda _: 200
+
+        begun = call(org, "POST", "recover", json={"since": since})
+        assert (begun.status_code, begun.json()["total"]) == (202, EVENTS)
+        job = f"recoveries/{begun.json()['id']}"
+        eventually(lambda: told(org, job)["done"] == RECOVERED_AT_ONCE, "the first batch is pending")
+        org.operator.kill()
+        org.operator.start()
+
+        assert told(org, job).items() >= {"status": "running", "done": RECOVERED_AT_ONCE, "total": EVENTS}.items()
+        assert call(org, "POST", "recover", json={"since": since}).status_code == 409
+        suspend(org, suspended=False)
+        eventually(lambda: told(org, job)["status"] == "completed", "the job has ended", within=60)
+        assert told(org, job)["done"] == EVENTS
+        eventually(lambda: len(set(message_ids(receiver.received))) == EVENTS, "all have arrived", within=60)
+        eventually(lambda: failures(org) == 0, "nothing is failed any more")
+
+
+def call(org: Organization, method: str, path: str, **options: Any) -> httpx.Response:
+    """Send a request about the endpoint to the intake."""
+    url = f"{org.operator.intake_url}/v1alpha1/namespaces/{org.namespace}/webhookendpoints/orders/{path}"
+    headers = {"Authorization": f"Bearer {org.token}"}
+    return httpx.request(method, url, headers=headers, timeout=30, trust_env=False, **options)
+
+
+def told(org: Organization, job: str) -> dict[str, Any]:
+    """Return the state of a replay."""
+    answer = call(org, "GET", job)
+    assert answer.status_code == 200, answer.text
+    return dict(answer.json())
+
+
+def failures(org: Organization) -> int:
+    """Return how many failed deliveries the log has."""
+    query = {"status": "failed", "limit": "250"}
+    found = 0
+    while True:
+        page = call(org, "GET", "deliveries", params=query).json()
+        found += len(page["data"])
+        if page["next"] is None:
+            return found
+        query["cursor"] = page["next"]
+
+
+def suspend(org: Organization, *, suspended: bool) -> None:
+    """Suspend or resume the endpoint, and return when the operator has seen it."""
+    org.patch("hwep", "orders", {"spec": {"suspend": suspended}})
+
+    def observed() -> bool:
+        found = org.get("hwep", "orders") or {}
+        return bool(found["status"].get("observedGeneration") == found["metadata"]["generation"])
+
+    eventually(observed, "the operator has seen the change")

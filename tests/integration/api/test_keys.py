@@ -1,0 +1,181 @@
+"""API keys: created once, never stored, revoked and expired."""
+
+import json
+import time
+from datetime import UTC, datetime, timedelta
+
+import httpx
+from support.api_processes import Organization, eventually, problem_of
+from support.polling import busy_seconds
+
+from hookwright_dev.cluster.control_plane import ControlPlane
+from hookwright_dev.cluster.installation import ApiProcess, OperatorProcess
+from hookwright_dev.cluster.kubectl import Cluster
+
+
+def test_the_plaintext_of_a_key_is_kept_nowhere(
+    acme: Organization, client: httpx.Client, control_plane: Cluster, api: ApiProcess, operator: OperatorProcess
+) -> None:
+    """After a key was created and used, neither etcd nor a log nor an object contains it."""
+    made = acme.key()
+    header = {"X-Service-Key": made["key"]}
+    assert client.get("/v1/webhooks", headers=header).status_code == 200
+    assert client.post("/v1/events", json={"type": "opened", "messageId": "m"}, headers=header).status_code == 202
+    secret = made["key"].rpartition("_")[2]
+    for log in (api.log, operator.log):
+        assert secret not in log.read_text()
+    kinds = "projects,apikeys,webhookendpoints,secrets,events,configmaps"
+    objects = control_plane.kubectl("get", kinds, "-A", "-o", "json").stdout
+    assert made["id"] in objects
+    assert secret not in objects
+    if isinstance(control_plane, ControlPlane):
+        content = control_plane.etcd_content()
+        assert made["id"].encode() in content
+        assert secret.encode() not in content
+
+
+def test_a_key_is_an_apikey_of_the_same_name_and_listed_without_key_or_digest(
+    acme: Organization, client: httpx.Client, control_plane: Cluster
+) -> None:
+    """The answer has exactly the promised fields; the list never contains the key or its digest."""
+    made = acme.key()
+    assert set(made) == {"id", "name", "key", "created_at"}
+    stored = json.loads(control_plane.kubectl("get", "hwkey", made["id"], "-n", acme.name, "-o", "json").stdout)
+    assert stored["spec"]["projectRef"] == {"name": "billing"}
+    listed = client.get("/v1/projects/billing/keys", headers=acme.session())
+    [shown] = listed.json()["data"]
+    assert set(shown) == {"id", "name", "created_at", "last_used_at", "expires_at"}
+    assert "sha256" not in listed.text
+    assert made["key"] not in listed.text
+
+
+def test_a_revoked_key_stops_working_at_once_even_at_another_replica(acme: Organization, client: httpx.Client) -> None:
+    """The request after DELETE gets a 401; after a deletion with kubectl, within a second."""
+    made = acme.key()
+    header = {"X-Service-Key": made["key"]}
+    assert client.get("/v1/webhooks", headers=header).status_code == 200
+    answer = client.delete(f"/v1/projects/billing/keys/{made['id']}", headers=acme.session())
+    assert answer.status_code == 204
+    problem_of(client.get("/v1/webhooks", headers=header), 401)
+    problem_of(client.delete(f"/v1/projects/billing/keys/{made['id']}", headers=acme.session()), 404)
+    other = acme.key()
+    acme.cluster.kubectl("delete", "hwkey", other["id"], "-n", acme.name)
+    began = time.monotonic()
+    header = {"X-Service-Key": other["key"]}
+    eventually(lambda: client.get("/v1/webhooks", headers=header).status_code == 401, "revoked by kubectl")
+    assert time.monotonic() - began < busy_seconds(1)
+
+
+def test_an_expired_key_stops_working_by_itself(acme: Organization, client: httpx.Client) -> None:
+    """The API checks the expiry at each request; a past time is refused at the creation."""
+    soon = (datetime.now(UTC) + timedelta(seconds=5)).strftime("%Y-%m-%dT%H:%M:%SZ")
+    made = acme.key(expires_at=soon)
+    header = {"X-Service-Key": made["key"]}
+    assert client.get("/v1/webhooks", headers=header).status_code == 200
+    eventually(lambda: client.get("/v1/webhooks", headers=header).status_code == 401, "expired")
+    past = {"name": "old", "expires_at": "2020-01-01T00:00:00Z"}
+    problem_of(client.post("/v1/projects/billing/keys", json=past, headers=acme.session()), 422)
+
+
+def test_a_key_that_the_operator_handed_over_opens_its_project(
+    acme: Organization, client: httpx.Client, control_plane: Cluster
+) -> None:
+    """A key declared in YAML is valid, is listed, and can be revoked by its object's name."""
+    acme.apply(
+        {
+            "kind": "ApiKey",
+            "metadata": {"name": "ci-sender"},
+            "spec": {"projectRef": {"name": "billing"}, "handover": {"secretName": "ci-sender-key"}},
+        }
+    )
+
+    def handed_over() -> str:
+        read = control_plane.kubectl(
+            "get",
+            "secret",
+            "ci-sender-key",
+            "-n",
+            acme.name,
+            "-o",
+            "go-template={{.data.key|base64decode}}",
+            check=False,
+        )
+        return read.stdout if read.returncode == 0 else ""
+
+    eventually(lambda: bool(handed_over()), "handed over")
+    header = {"X-Service-Key": handed_over()}
+    eventually(lambda: client.get("/v1/webhooks", headers=header).status_code == 200, "the handed-over key works")
+    listed = client.get("/v1/projects/billing/keys", headers=acme.session()).json()["data"]
+    assert [key["id"] for key in listed] == ["ci-sender"]
+    assert client.delete("/v1/projects/billing/keys/ci-sender", headers=acme.session()).status_code == 204
+    problem_of(client.get("/v1/webhooks", headers=header), 401)
+
+
+def test_last_use_is_written_once_an_interval(acme: Organization, client: httpx.Client, control_plane: Cluster) -> None:
+    """The list shows the first use; a hundred more uses within the hour write nothing."""
+    made = acme.key()
+    header = {"X-Service-Key": made["key"]}
+    assert client.get("/v1/webhooks", headers=header).status_code == 200
+
+    def last_used() -> str | None:
+        [shown] = client.get("/v1/projects/billing/keys", headers=acme.session()).json()["data"]
+        used: str | None = shown["last_used_at"]
+        return used
+
+    eventually(lambda: last_used() is not None, "last_used_at written")
+    path = ["get", "hwkey", made["id"], "-n", acme.name, "-o", "jsonpath={.metadata.resourceVersion}"]
+    before = control_plane.kubectl(*path).stdout
+    for _ in range(100):
+        client.get("/v1/webhooks", headers=header)
+    assert control_plane.kubectl(*path).stdout == before
+
+
+def test_a_key_of_a_deleted_project_is_refused(
+    acme: Organization, client: httpx.Client, control_plane: Cluster
+) -> None:
+    """The project's deletion makes its keys invalid at once, before garbage collection deletes them."""
+    acme.project("short-lived")
+    header = acme.service_key("short-lived")
+    assert client.get("/v1/webhooks", headers=header).status_code == 200
+    control_plane.kubectl("delete", "hwproj", "short-lived", "-n", acme.name)
+    eventually(lambda: client.get("/v1/webhooks", headers=header).status_code == 401, "refused", seconds=2)
+
+
+def test_repeating_the_creation_of_a_key_makes_no_second_one(acme: Organization, client: httpx.Client) -> None:
+    """With the same Idempotency-Key the answer is 409 for the same request and 422 for another; one key is listed."""
+    headers = {**acme.session(), "Idempotency-Key": "once"}
+    path = "/v1/projects/billing/keys"
+    made = client.post(path, json={"name": "a"}, headers=headers)
+    assert made.status_code == 201
+    problem = problem_of(client.post(path, json={"name": "a"}, headers=headers), 409)
+    assert made.json()["id"] in problem["detail"]
+    problem_of(client.post(path, json={"name": "b"}, headers=headers), 422)
+    assert len(client.get(path, headers=acme.session()).json()["data"]) == 1
+
+
+def test_a_copied_digest_opens_the_project_of_the_key_made_first(
+    acme: Organization, client: httpx.Client, control_plane: Cluster
+) -> None:
+    """A copy of an ApiKey in another namespace does not change the original key."""
+    made = acme.key()
+    digest = control_plane.kubectl("get", "hwkey", made["id"], "-n", acme.name, "-o", "jsonpath={.spec.digest}").stdout
+    other = f"aaa-{acme.name}"
+    control_plane.kubectl("create", "namespace", other)
+    try:
+        thief = Organization(control_plane, client, other)
+        thief.project("billing")
+        time.sleep(1.1)  # creation times have whole seconds, and the earliest one counts
+        thief.apply(
+            {
+                "kind": "ApiKey",
+                "metadata": {"name": made["id"]},
+                "spec": {"projectRef": {"name": "billing"}, "digest": digest},
+            }
+        )
+        eventually(
+            lambda: len(client.get("/v1/projects/billing/keys", headers=thief.session()).json()["data"]) == 1, "copied"
+        )
+        webhook = acme.webhook({"X-Service-Key": made["key"]})["id"]
+        assert control_plane.kubectl("get", "hwep", webhook, "-n", acme.name).returncode == 0
+    finally:
+        control_plane.kubectl("delete", "namespace", other, "--wait=false")

@@ -1,0 +1,168 @@
+"""Outages of the API's dependencies during requests, and their end."""
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import httpx
+import pytest
+from integration.api.conftest import LIFTED
+from support.api_processes import Organization, eventually, problem_of, running
+
+from hookwright_dev.cluster.assets import Assets
+from hookwright_dev.cluster.components import kube_apiserver
+from hookwright_dev.cluster.control_plane import ControlPlane
+from hookwright_dev.cluster.installation import ApiProcess, OperatorProcess, install
+from hookwright_dev.processes import ChildProcess
+
+CRDS = Path(__file__).resolve().parents[3] / "crds"
+WEBHOOK = {"url": "https://example.com/hooks", "events": ["delivered"]}
+
+
+@pytest.fixture(scope="module")
+def plane(assets: Assets) -> Iterator[ControlPlane]:
+    """Yield a separate control plane, because its API server is stopped here."""
+    with ControlPlane.start(assets=assets, crds=CRDS) as started:
+        install(started)
+        yield started
+
+
+@pytest.fixture(scope="module")
+def its_operator(plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OperatorProcess]:
+    """Yield an operator on it."""
+    started = OperatorProcess(plane, tmp_path_factory.mktemp("operator"))
+    started.start()
+    yield started
+    started.stop()
+
+
+@pytest.fixture(scope="module")
+def its_api(
+    plane: ControlPlane, its_operator: OperatorProcess, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[ApiProcess]:
+    """Yield an API on it that waits 4 s for the operator."""
+    settings = {**LIFTED, "HOOKWRIGHT_CREATE_TIMEOUT": "4"}
+    with running(ApiProcess(plane, tmp_path_factory.mktemp("api"), its_operator.intake_url, settings)) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def acme(plane: ControlPlane, its_api: ApiProcess) -> Iterator[Organization]:
+    """Yield an organization with a project."""
+    plane.kubectl("create", "namespace", "acme")
+    with httpx.Client(base_url=its_api.url, trust_env=False, timeout=30.0) as client:
+        made = Organization(plane, client, "acme")
+        made.project()
+        yield made
+
+
+def apiserver(plane: ControlPlane) -> ChildProcess:
+    """Return the API server's process."""
+    return next(process for process in plane.processes if process.name == "kube-apiserver")
+
+
+def test_without_the_operator_creation_is_a_503_and_leaves_nothing_behind(
+    acme: Organization, plane: ControlPlane, its_operator: OperatorProcess
+) -> None:
+    """Without an operator: a 503 with Retry-After in bounded time, and no object. With it, requests succeed again."""
+    key = acme.service_key()
+    endpoint = acme.webhook(key)["id"]
+    its_operator.kill()
+    try:
+        began = time.monotonic()
+        refused = acme.client.post("/v1/webhooks", json=WEBHOOK, headers=key)
+        problem_of(refused, 503)
+        assert refused.headers["retry-after"]
+        assert time.monotonic() - began < 20
+        assert [one["id"] for one in acme.client.get("/v1/webhooks", headers=key).json()["data"]] == [endpoint]
+        names = plane.kubectl("get", "hwep", "-n", "acme", "-o", "jsonpath={.items[*].metadata.name}").stdout
+        assert names.split() == [endpoint]
+        event = {"type": "delivered", "messageId": "m"}
+        for answer in (
+            acme.client.post("/v1/events", json=event, headers=key),
+            acme.client.post(f"/v1/webhooks/{endpoint}/test", headers=key),
+            acme.client.get(f"/v1/webhooks/{endpoint}/deliveries", headers=key),
+        ):
+            problem_of(answer, 503)
+            assert answer.headers["retry-after"]
+    finally:
+        its_operator.start()
+    assert acme.webhook(key)["secret"]
+    assert acme.client.post("/v1/events", json=event, headers=key).status_code == 202
+
+
+def test_an_operator_killed_in_the_middle_of_requests_gives_503s_and_nothing_else(
+    acme: Organization, its_operator: OperatorProcess
+) -> None:
+    """Every request of a stream gets 202 or 503, never 500, and it recovers without a restart."""
+    key = acme.service_key()
+
+    def send(number: int) -> int:
+        event = {"type": "delivered", "messageId": f"m{number}"}
+        return acme.client.post("/v1/events", json=event, headers=key).status_code
+
+    try:
+        with ThreadPoolExecutor(4) as pool:
+            sent = [pool.submit(send, number) for number in range(200)]
+            its_operator.kill()
+            statuses = {each.result() for each in sent}
+    finally:
+        its_operator.start()
+    assert statuses <= {202, 503}
+    assert 503 in statuses
+    eventually(lambda: send(1000) == 202, "recovered")
+
+
+def test_without_the_api_server_reads_go_on_and_writes_are_503(acme: Organization, plane: ControlPlane) -> None:
+    """Reads use the view, writes are refused, and the age of the view is visible."""
+    key = acme.service_key()
+    endpoint = acme.webhook(key)["id"]
+    pid = apiserver(plane).pid
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        assert acme.client.get("/v1/webhooks", headers=key).status_code == 200
+        for answer in (
+            acme.client.post("/v1/webhooks", json=WEBHOOK, headers=key, timeout=60),
+            acme.client.post("/v1/projects/billing/keys", json={"name": "k"}, headers=acme.session(), timeout=60),
+            acme.client.delete(f"/v1/webhooks/{endpoint}", headers=key, timeout=60),
+        ):
+            problem_of(answer, 503)
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    eventually(
+        lambda: acme.client.delete(f"/v1/webhooks/{endpoint}", headers=key).status_code in (204, 404), "writes again"
+    )
+
+
+def test_a_key_revoked_while_the_watch_was_broken_is_refused_afterwards(
+    acme: Organization, plane: ControlPlane, its_api: ApiProcess
+) -> None:
+    """After a 410, a new list removes objects that were deleted in the gap."""
+    made = acme.key()
+    header = {"X-Service-Key": made["key"]}
+    assert acme.client.get("/v1/webhooks", headers=header).status_code == 200
+    lists = its_api.metric('hookwright_api_view_lists_total{resource="apikeys"}')
+    os.kill(its_api.running.pid, signal.SIGSTOP)
+    try:
+        restart(plane)  # closes the connections, so that no later event waits in a socket
+        plane.kubectl("delete", "hwkey", made["id"], "-n", "acme")
+        restart(plane)  # its cache of events begins after the deletion
+    finally:
+        os.kill(its_api.running.pid, signal.SIGCONT)
+    eventually(lambda: acme.client.get("/v1/webhooks", headers=header).status_code == 401, "refused", seconds=30)
+    assert its_api.metric('hookwright_api_view_lists_total{resource="apikeys"}') > lists
+    assert its_api.metric('hookwright_api_view_age_seconds{resource="apikeys"}') < 90
+    assert its_api.ready() == 200
+
+
+def restart(plane: ControlPlane) -> None:
+    """Kill the API server and start it again on the same port."""
+    old = apiserver(plane)
+    old.kill()
+    plane.processes.remove(old)
+    new = plane._run("kube-apiserver", kube_apiserver(plane.assets, plane._layout, audited=False))
+    with plane._client() as client:
+        new.wait_ready(lambda: client.get(f"{plane.server}/readyz").is_success, 60.0)

@@ -1,0 +1,96 @@
+"""The process: readiness, metrics, an orderly stop."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+import httpx
+from integration.api.conftest import StartApi
+from support.api_processes import Organization, eventually
+
+from hookwright_dev.cluster.installation import ApiProcess
+from hookwright_dev.cluster.kubectl import Cluster
+
+
+def test_sigterm_finishes_requests_under_way_and_exits_with_0(acme: Organization, start_api: StartApi) -> None:
+    """A request with an incomplete body is answered; new connections are refused; the exit code is 0."""
+    api, _ = start_api({})
+    key = acme.service_key()["X-Service-Key"]
+    body = b'{"type":"delivered","messageId":"m"}'
+    head = f"POST /v1/events HTTP/1.1\r\nHost: x\r\nX-Service-Key: {key}\r\nContent-Type: application/json\r\n"
+    eventually(
+        lambda: httpx.get(f"{api.url}/v1/webhooks", headers={"X-Service-Key": key}, timeout=30.0).status_code == 200,
+        "key known",
+    )
+    with socket.create_connection(("127.0.0.1", api.port), 10) as slow:
+        slow.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body[:5])
+        time.sleep(0.3)  # until the server has begun; no outside sign shows it
+        os.kill(api.running.pid, signal.SIGTERM)
+        eventually(lambda: _refused(api.port), "no new connections")
+        assert api.running.running
+        slow.sendall(body[5:])
+        assert slow.recv(1024).startswith(b"HTTP/1.1 202")
+    assert api.running.wait(10) == 0
+
+
+def _refused(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port), 1).close()
+    except OSError:
+        return True
+    return False
+
+
+def test_metrics_have_route_templates_and_no_names(acme: Organization, api: ApiProcess, client: httpx.Client) -> None:
+    """Labels are bounded: unknown paths share one value, and ids have none."""
+    key = acme.service_key()
+    made = acme.webhook(key)["id"]
+    client.get(f"/v1/webhooks/{made}", headers=key)
+    client.get("/etc/passwd")
+    client.request("PROPFIND", "/v1/webhooks")
+    text = httpx.get(f"{api.health_url}/metrics", timeout=30.0).text
+    assert 'hookwright_api_requests_total{method="GET",route="/v1/webhooks/{id}",status="200"}' in text
+    assert 'route="unmatched"' in text
+    assert 'method="other"' in text
+    assert made not in text
+    assert acme.name not in text
+    assert "passwd" not in text
+    assert api.metric('hookwright_api_view_age_seconds{resource="webhookendpoints"}') < 90
+
+
+def test_it_is_not_ready_and_answers_503_until_the_view_is_complete(control_plane: Cluster, api: ApiProcess) -> None:
+    """Without permission to list, the API answers no 401 or 404, and /readyz answers 503."""
+    folder = api.folder / "unready"
+    folder.mkdir()
+    blind = ApiProcess(control_plane, folder, api.operator_url, {"HOOKWRIGHT_NAMESPACE": "kube-system"})
+    blind.start(wait=False)
+    try:
+        eventually(lambda: blind.ready() == 503, "up and not ready")
+        assert httpx.get(f"{blind.health_url}/healthz", timeout=30.0).status_code == 200
+        answer = httpx.get(f"{blind.url}/v1/webhooks", headers={"X-Service-Key": "hw_x"}, timeout=30.0)
+        assert answer.status_code == 503
+        assert answer.headers["retry-after"]
+        assert httpx.get(f"{blind.url}/openapi.json", timeout=30.0).status_code == 200
+    finally:
+        blind.stop()
+
+
+def test_a_wrong_setting_ends_the_process_with_a_sentence() -> None:
+    """The exit code is 2, and standard error names the variable."""
+    environment = {**os.environ, "HOOKWRIGHT_SESSION_TTL": "forever"}
+    argv = [sys.executable, "-m", "hookwright_api"]
+    ended = subprocess.run(argv, env=environment, capture_output=True, text=True, check=False, timeout=30)
+    assert ended.returncode == 2
+    assert "HOOKWRIGHT_SESSION_TTL" in ended.stderr
+
+
+def test_watching_some_namespaces_serves_those_alone(acme: Organization, start_api: StartApi) -> None:
+    """With HOOKWRIGHT_WATCH_NAMESPACES, a key of another namespace is unknown."""
+    key = acme.service_key()
+    _, one = start_api({"HOOKWRIGHT_WATCH_NAMESPACES": acme.name})
+    _, other = start_api({"HOOKWRIGHT_WATCH_NAMESPACES": "default"})
+    assert one.get("/v1/webhooks", headers=key).status_code == 200
+    assert other.get("/v1/webhooks", headers=key).status_code == 401

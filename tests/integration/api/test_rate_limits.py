@@ -1,0 +1,227 @@
+"""Rate limits as callers see them, with the promised values."""
+
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import httpx
+import pytest
+from integration.api.conftest import PROXY, Organizations, StartApi
+from support.api_processes import eventually, problem_of
+from support.redis_server import RedisServer
+
+from hookwright_dev.cluster.installation import ApiProcess
+
+HEADERS = ("x-ratelimit-limit", "x-ratelimit-remaining", "x-ratelimit-reset")
+
+
+def from_ip(address: str) -> dict[str, str]:
+    """Return the header with which the trusted proxy, here the test, gives the client's address."""
+    return {"X-Forwarded-For": address}
+
+
+def numbers(answer: httpx.Response) -> tuple[int, int, int]:
+    """Return limit, remaining and reset of an answer."""
+    limit, remaining, reset = (int(answer.headers[name]) for name in HEADERS)
+    return limit, remaining, reset
+
+
+@pytest.fixture
+def redis_server(tmp_path: Path) -> Iterator[RedisServer]:
+    """Yield a server on a separate port."""
+    server = RedisServer(tmp_path)
+    server.start()
+    yield server
+    server.kill()
+
+
+def test_the_101st_request_of_an_address_within_a_minute_is_refused(start_api: StartApi) -> None:
+    """100 requests pass with any answer; the next gets a 429 with all headers; another address is not affected."""
+    api, client = start_api(PROXY)
+    for number in range(100):
+        answer = client.get("/v1/webhooks", headers=from_ip("198.51.100.7"))
+        problem_of(answer, 401)
+        assert numbers(answer)[:2] == (100, 99 - number)
+    asked = time.time()
+    refused = client.get("/v1/webhooks", headers=from_ip("198.51.100.7"))
+    answered = time.time()
+    problem_of(refused, 429)
+    limit, remaining, reset = numbers(refused)
+    assert (limit, remaining) == (100, 0)
+    wait = int(refused.headers["retry-after"])
+    assert 0 < wait <= 60
+    assert asked - 1 <= reset - wait <= answered + 1
+    assert client.get("/v1/webhooks", headers=from_ip("198.51.100.8")).status_code == 401
+    assert client.get("/openapi.json", headers=from_ip("198.51.100.7")).status_code == 429
+    assert api.metric('hookwright_rate_limit_rejections_total{scope="ip"}') == 2
+    for _ in range(150):
+        assert httpx.get(f"{api.health_url}/healthz", trust_env=False, timeout=30.0).status_code == 200
+
+
+def test_addresses_of_one_ipv6_network_share_a_count_and_a_clients_own_claim_counts_for_nothing(
+    start_api: StartApi,
+) -> None:
+    """A /64 is one client; entries left of the proxy's entry are ignored."""
+    _, client = start_api({**PROXY, "HOOKWRIGHT_RATE_LIMIT_IP": "4"})
+    statuses = [client.get("/v1/webhooks", headers=from_ip(f"2001:db8::{n}")).status_code for n in range(1, 6)]
+    assert statuses == [401] * 4 + [429]
+    statuses = [client.get("/v1/webhooks", headers=from_ip(f"1.1.1.{n}, 198.51.100.9")).status_code for n in range(5)]
+    assert statuses == [401] * 4 + [429]
+
+
+def test_the_1001st_request_of_an_organization_is_refused_whatever_project_or_address_it_comes_through(
+    start_api: StartApi, organizations: Organizations
+) -> None:
+    """Two projects and a thousand addresses share one count; another organization is not affected."""
+    acme, rival = organizations.new("acme"), organizations.new("rival")
+    keys = [acme.service_key(acme.project(project)) for project in ("billing", "shipping")]
+    other = rival.service_key(rival.project())
+    # A new API has counted nothing yet: another one counted the requests above.
+    _, client = start_api(PROXY)
+
+    def ask(number: int) -> int:
+        headers = {**keys[number % 2], **from_ip(f"10.2.{number // 250}.{number % 250}")}
+        return client.get("/v1/webhooks", headers=headers).status_code
+
+    with ThreadPoolExecutor(4) as pool:
+        statuses = list(pool.map(ask, range(1000)))
+    assert set(statuses) == {200}
+    for key in keys:
+        refused = client.get("/v1/webhooks", headers={**key, **from_ip("10.3.0.1")})
+        problem_of(refused, 429)
+        assert numbers(refused)[:2] == (1000, 0)
+        assert refused.headers["retry-after"]
+    assert client.get("/v1/webhooks", headers={**other, **from_ip("10.3.0.2")}).status_code == 200
+
+
+def test_every_answer_carries_the_headers_of_the_nearer_limit(
+    start_api: StartApi, organizations: Organizations
+) -> None:
+    """Successes and refusals have headers; first the address has the nearer limit, then the organization."""
+    settings = {**PROXY, "HOOKWRIGHT_RATE_LIMIT_IP": "1000", "HOOKWRIGHT_RATE_LIMIT_ORGANIZATION": "500"}
+    _, client = start_api(settings)
+    acme = organizations.new("acme", client)
+    acme.project()
+    key = acme.service_key()
+    json_type = {"Content-Type": "application/json"}
+    asked = time.time()
+    answers = {
+        200: client.get("/v1/webhooks", headers=key),
+        400: client.post("/v1/webhooks", content=b"{", headers={**key, **json_type}),
+        401: client.get("/v1/webhooks"),
+        403: client.get("/v1/auth/me", headers=key),
+        404: client.get("/nowhere"),
+        405: client.put("/v1/webhooks", headers=key),
+        413: client.post("/v1/webhooks", content=b" " * 300_000, headers={**key, **json_type}),
+        415: client.post("/v1/webhooks", content=b"{}", headers={**key, "Content-Type": "text/plain"}),
+        422: client.post("/v1/webhooks", json={}, headers=key),
+    }
+    for status, answer in answers.items():
+        assert answer.status_code == status, answer.text
+        limit, remaining, reset = numbers(answer)
+        assert limit == (500 if status in (200, 400, 403, 413, 415, 422) else 1000)
+        assert 0 < remaining < limit
+        assert asked < reset < time.time() + 62
+
+
+def test_failed_logins_have_a_stricter_limit_per_address(start_api: StartApi, organizations: Organizations) -> None:
+    """The 11th failure in a minute is a 429, even with the correct password; successes are not counted."""
+    api, client = start_api(PROXY)
+    acme = organizations.new("acme", client)
+    acme.session()
+
+    def log_in(address: str, email: str, password: str) -> int:
+        body = {"email": email, "password": password}
+        return client.post("/v1/auth/login", json=body, headers=from_ip(address)).status_code
+
+    good = "correct horse battery staple"
+    assert [log_in("192.0.2.1", acme.email, good) for _ in range(12)] == [200] * 12
+    assert [log_in("192.0.2.2", f"nobody-{n}@example.com", "x") for n in range(11)] == [401] * 10 + [429]
+    assert log_in("192.0.2.2", acme.email, good) == 429
+    assert log_in("192.0.2.99", "nobody@example.com", "x") == 401
+    assert api.metric('hookwright_rate_limit_rejections_total{scope="login"}') == 2
+
+
+def test_two_replicas_on_one_redis_share_their_counts(start_api: StartApi, redis_server: RedisServer) -> None:
+    """After 60 requests to one and 40 to the other, both refuse the next."""
+    settings = {**PROXY, "HOOKWRIGHT_RATE_LIMIT_URL": redis_server.url}
+    (_, one), (_, other) = start_api(settings), start_api(settings)
+    address = from_ip("198.51.100.7")
+    assert {one.get("/v1/webhooks", headers=address).status_code for _ in range(60)} == {401}
+    last = [other.get("/v1/webhooks", headers=address) for _ in range(40)][-1]
+    assert last.status_code == 401
+    assert numbers(last)[:2] == (100, 0)
+    for client in (one, other):
+        problem_of(client.get("/v1/webhooks", headers=address), 429)
+        assert client.get("/v1/webhooks", headers=from_ip("198.51.100.8")).status_code == 401
+
+
+def test_valkey_is_a_name_for_the_same(start_api: StartApi, redis_server: RedisServer) -> None:
+    """A URL with valkey:// works with a server of the same protocol."""
+    url = redis_server.url.replace("redis:", "valkey:")
+    _, client = start_api({**PROXY, "HOOKWRIGHT_RATE_LIMIT_URL": url, "HOOKWRIGHT_RATE_LIMIT_IP": "1"})
+    assert [client.get("/v1/webhooks", headers=from_ip("192.0.2.1")).status_code for _ in range(2)] == [401, 429]
+
+
+def test_while_redis_is_away_a_closed_installation_answers_503_and_recovers_by_itself(
+    start_api: StartApi, redis_server: RedisServer
+) -> None:
+    """The refusal is clear and quick, a metric shows it, and no restart is needed."""
+    settings = {"HOOKWRIGHT_RATE_LIMIT_URL": redis_server.url, "HOOKWRIGHT_RATE_LIMIT_FAIL_OPEN": "false"}
+    api, client = start_api(settings)
+    assert client.get("/v1/webhooks").status_code == 401
+    redis_server.kill()
+    for _ in range(10):
+        refused = client.get("/v1/webhooks")
+        problem_of(refused, 503)
+        assert refused.headers["retry-after"]
+        assert refused.elapsed.total_seconds() < 10
+    assert api.metric("hookwright_rate_limit_storage_available") == 0
+    redis_server.start()
+    eventually(lambda: client.get("/v1/webhooks").status_code == 401, "recovered")
+    assert api.metric("hookwright_rate_limit_storage_available") == 1
+
+
+def test_while_redis_is_away_an_open_installation_counts_by_itself(
+    start_api: StartApi, redis_server: RedisServer
+) -> None:
+    """Requests pass within the limits of each process."""
+    settings = {**PROXY, "HOOKWRIGHT_RATE_LIMIT_URL": redis_server.url, "HOOKWRIGHT_RATE_LIMIT_FAIL_OPEN": "true"}
+    api, client = start_api(settings)
+    redis_server.kill()
+    statuses = [client.get("/v1/webhooks", headers=from_ip("192.0.2.1")).status_code for _ in range(101)]
+    assert statuses == [401] * 100 + [429]
+    assert api.metric("hookwright_rate_limit_storage_available") == 0
+    redis_server.start()
+    answer = client.get("/v1/webhooks", headers=from_ip("192.0.2.2"))
+    assert numbers(answer)[0] == 100
+    eventually(
+        lambda: (
+            client.get("/v1/webhooks", headers=from_ip("192.0.2.3")).status_code == 401
+            and api.metric("hookwright_rate_limit_storage_available") == 1
+        ),
+        "counting in Redis again",
+    )
+
+
+def test_limits_of_zero_are_lifted_and_say_nothing(client: httpx.Client, api: ApiProcess) -> None:
+    """The benchmark, and installations with limits in a gateway, need this."""
+    answers = [client.get("/v1/webhooks") for _ in range(150)]
+    assert {answer.status_code for answer in answers} == {401}
+    assert not [name for name in HEADERS if name in answers[-1].headers]
+    assert api.metric('hookwright_rate_limit_rejections_total{scope="ip"}') == 0
+
+
+def test_a_burst_of_wrong_logins_does_not_slip_past_the_limit(start_api: StartApi) -> None:
+    """Of 40 concurrent logins about 10 are checked; the others are refused without a check of the password."""
+    _, client = start_api(PROXY)
+
+    def log_in(number: int) -> int:
+        body = {"email": f"nobody-{number}@example.com", "password": "x"}
+        return client.post("/v1/auth/login", json=body, headers=from_ip("192.0.2.7")).status_code
+
+    with ThreadPoolExecutor(40) as pool:
+        statuses = list(pool.map(log_in, range(40)))
+    assert set(statuses) == {401, 429}
+    assert 10 <= statuses.count(401) <= 11

@@ -1,0 +1,224 @@
+"""Webhooks through the API, with a real operator."""
+
+import base64
+import hashlib
+import hmac
+import json
+from concurrent.futures import ThreadPoolExecutor
+
+import httpx
+import pytest
+from integration.api.conftest import Organizations, StartApi
+from support.api_processes import Organization, eventually, problem_of
+from support.api_receiver import Received
+
+from hookwright_dev.cluster.kubectl import Cluster
+
+
+def test_a_registered_webhook_is_a_resource_of_the_same_name_with_the_secret_in_the_answer(
+    acme: Organization, client: httpx.Client, control_plane: Cluster
+) -> None:
+    """The answer of POST equals that of GET and the object, and has the operator's signing secret."""
+    key = acme.service_key()
+    made = acme.webhook(key)
+    assert set(made) == {"id", "url", "events", "project", "status", "created_at", "secret"}
+    assert made["status"] == "active"
+    stored = json.loads(control_plane.kubectl("get", "hwep", made["id"], "-n", acme.name, "-o", "json").stdout)
+    assert stored["spec"]["url"] == made["url"]
+    assert stored["metadata"]["creationTimestamp"] == made["created_at"]
+    secret = json.loads(
+        control_plane.kubectl("get", "secret", f"{made['id']}-signing", "-n", acme.name, "-o", "json").stdout
+    )
+    assert base64.b64decode(secret["data"]["secret"]).decode() == made["secret"]
+    listed = client.get("/v1/webhooks", headers=key)
+    assert listed.json() == {"data": [{name: value for name, value in made.items() if name != "secret"}]}
+
+
+def test_an_endpoint_declared_in_yaml_is_listed_shown_and_deletable(acme: Organization, client: httpx.Client) -> None:
+    """The API shows an endpoint declared in YAML, without its secret."""
+    key = acme.service_key()
+    acme.apply(
+        {
+            "kind": "WebhookEndpoint",
+            "metadata": {"name": "orders"},
+            "spec": {"projectRef": {"name": "billing"}, "url": "https://example.com/o", "events": ["bounced"]},
+        }
+    )
+    eventually(lambda: client.get("/v1/webhooks/orders", headers=key).json().get("status") == "active", "orders active")
+    assert [one["id"] for one in client.get("/v1/webhooks", headers=key).json()["data"]] == ["orders"]
+    shown = client.get("/v1/webhooks/orders", headers=key)
+    assert "whsec_" not in shown.text
+    assert shown.json()["deliveries"]["pending"] == 0
+    assert {condition["type"] for condition in shown.json()["conditions"]} == {"Ready", "Reachable"}
+    assert client.delete("/v1/webhooks/orders", headers=key).status_code == 204
+    problem_of(client.get("/v1/webhooks/orders", headers=key), 404)
+
+
+def test_a_caller_reads_its_own_writes(acme: Organization, client: httpx.Client) -> None:
+    """Immediately after the answer to a POST or DELETE, every list shows the change."""
+    key = acme.service_key()
+    for _ in range(5):
+        made = acme.webhook(key)["id"]
+        assert made in {one["id"] for one in client.get("/v1/webhooks", headers=key).json()["data"]}
+        assert client.delete(f"/v1/webhooks/{made}", headers=key).status_code == 204
+        assert client.get("/v1/webhooks", headers=key).json() == {"data": []}
+        problem_of(client.delete(f"/v1/webhooks/{made}", headers=key), 404)
+
+
+def test_deleting_a_webhook_discards_its_pending_deliveries_and_removes_the_resource(
+    acme: Organization, client: httpx.Client, control_plane: Cluster, receiver: Received
+) -> None:
+    """After DELETE no delivery is sent, and the object's deletion completes."""
+    key = acme.service_key()
+    receiver.status = 500
+    made = acme.webhook(key, f"{receiver.url}/gone")["id"]
+    assert client.post("/v1/events", json={"type": "delivered", "messageId": "m"}, headers=key).status_code == 202
+    eventually(lambda: len(receiver.requests) == 1, "the first attempt")
+    assert client.delete(f"/v1/webhooks/{made}", headers=key).status_code == 204
+    eventually(
+        lambda: control_plane.kubectl("get", "hwep", made, "-n", acme.name, check=False).returncode != 0,
+        "gone for good",
+    )
+    assert len(receiver.requests) == 1
+
+
+def test_a_test_sends_one_signed_delivered_event(acme: Organization, client: httpx.Client, receiver: Received) -> None:
+    """POST test reaches the receiver once, signed with the webhook's secret, and returns its status."""
+    key = acme.service_key()
+    made = acme.webhook(key, f"{receiver.url}/t", events=["bounced"])
+    answer = client.post(f"/v1/webhooks/{made['id']}/test", headers=key)
+    assert (answer.status_code, answer.json()) == (200, {"success": True, "statusCode": 200})
+    [(_, headers, body)] = receiver.requests
+    assert json.loads(body)["type"] == "delivered"
+    wanted = hmac.new(made["secret"].encode(), body, hashlib.sha256).hexdigest()
+    assert headers["x-service-signature"] == wanted
+
+
+def test_a_test_of_a_receiver_that_fails_tells_how(
+    acme: Organization, client: httpx.Client, receiver: Received
+) -> None:
+    """A 500 is no success and is not retried; a closed port is statusCode 0 with an error."""
+    key = acme.service_key()
+    receiver.status = 500
+    made = acme.webhook(key, f"{receiver.url}/t")["id"]
+    answer = client.post(f"/v1/webhooks/{made}/test", headers=key).json()
+    assert (answer["success"], answer["statusCode"]) == (False, 500)
+    assert len(receiver.requests) == 1
+    dead = acme.webhook(key, "http://127.0.0.1:9/nobody")["id"]
+    answer = client.post(f"/v1/webhooks/{dead}/test", headers=key).json()
+    assert (answer["success"], answer["statusCode"]) == (False, 0)
+    assert answer["error"]
+
+
+def test_the_delivery_log_shows_attempts_and_a_delivery_can_be_sent_again(
+    acme: Organization, client: httpx.Client, receiver: Received
+) -> None:
+    """The log has an event's delivery with its attempt; a retry sends it once more."""
+    key = acme.service_key()
+    made = acme.webhook(key, f"{receiver.url}/log")["id"]
+    accepted = client.post("/v1/events", json={"type": "delivered", "messageId": "m1"}, headers=key)
+    assert (accepted.status_code, accepted.json()) == (202, {"accepted": 1, "duplicates": 0, "deliveries": 1})
+
+    def delivered() -> list[dict[str, object]]:
+        page = client.get(f"/v1/webhooks/{made}/deliveries", params={"status": "delivered"}, headers=key)
+        found: list[dict[str, object]] = page.json()["data"]
+        return found
+
+    eventually(lambda: len(delivered()) == 1, "delivered")
+    [delivery] = delivered()
+    assert delivery["type"] == "delivered"
+    assert [attempt["statusCode"] for attempt in delivery["attempts"]] == [200]  # type: ignore[attr-defined]
+    again = client.post(f"/v1/deliveries/{delivery['id']}/retry", headers=acme.session())
+    assert (again.status_code, again.json()) == (202, {"id": delivery["id"], "status": "pending"})
+    eventually(lambda: len(receiver.requests) == 2, "sent again")
+
+
+def test_the_delivery_log_is_paged(acme: Organization, client: httpx.Client, receiver: Received) -> None:
+    """The `next` cursors return each delivery once; a wrong limit is a 422."""
+    key = acme.service_key()
+    made = acme.webhook(key, f"{receiver.url}/log")["id"]
+    events = [{"type": "delivered", "messageId": f"m{number}"} for number in range(5)]
+    assert client.post("/v1/events", json=events, headers=key).json()["deliveries"] == 5
+    seen: list[str] = []
+    cursor: dict[str, str] = {}
+    while True:
+        page = client.get(f"/v1/webhooks/{made}/deliveries", params={"limit": "2", **cursor}, headers=key).json()
+        seen += [delivery["id"] for delivery in page["data"]]
+        if page["next"] is None:
+            break
+        cursor = {"cursor": page["next"]}
+    assert len(seen) == len(set(seen)) == 5
+    problem_of(client.get(f"/v1/webhooks/{made}/deliveries", params={"limit": "0"}, headers=key), 422)
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ({"url": "ftp://example.com", "events": ["delivered"]}, "url"),
+        ({"url": "https://user:pw@example.com", "events": ["delivered"]}, "url"),
+        ({"url": "https://example.com", "events": []}, "events"),
+        ({"url": "https://example.com", "events": ["delivered", "nonsense"]}, "events[1]"),
+        ({"url": "https://example.com", "events": ["delivered", "delivered"]}, ""),
+        ({"url": "https://example.com"}, "events"),
+        ({"url": "https://example.com", "events": ["delivered"], "secret": "mine"}, "secret"),
+        ({"url": "https://example.com/\ud800", "events": ["delivered"]}, "url"),
+    ],
+)
+def test_a_wrong_webhook_is_refused_with_its_field(
+    acme: Organization, client: httpx.Client, body: dict[str, object], field: str
+) -> None:
+    """The 422 names the field; the answer repeats nothing of the request."""
+    headers = {**acme.service_key(), "Content-Type": "application/json"}
+    problem = problem_of(client.post("/v1/webhooks", content=json.dumps(body).encode(), headers=headers), 422)
+    assert [error["field"] for error in problem["errors"]] == [field]
+    assert "user:pw" not in json.dumps(problem)
+
+
+def test_plain_http_is_refused_where_the_installation_does_not_allow_it(
+    organizations: Organizations, start_api: StartApi
+) -> None:
+    """Without HOOKWRIGHT_ALLOW_HTTP an http URL is a 422 and no webhook is created."""
+    _, strict = start_api({"HOOKWRIGHT_ALLOW_HTTP": "false"})
+    organization = organizations.new("strict", strict)
+    organization.project()
+    key = organization.service_key()
+    for url in ("http://example.com", "HTTP://example.com"):
+        problem = problem_of(strict.post("/v1/webhooks", json={"url": url, "events": ["opened"]}, headers=key), 422)
+        assert problem["errors"][0]["field"] == "url"
+    assert strict.get("/v1/webhooks", headers=key).json() == {"data": []}
+
+
+def test_an_idempotency_key_makes_registration_repeatable(
+    acme: Organization, client: httpx.Client, start_api: StartApi
+) -> None:
+    """A repeated request, also through another replica and concurrently, results in one webhook with one secret."""
+    _, other = start_api({"HOOKWRIGHT_ALLOW_HTTP": "true"})
+    headers = {**acme.service_key(), "Idempotency-Key": "order-17"}
+    body = {"url": "https://example.com/idem", "events": ["delivered"]}
+    eventually(lambda: other.get("/v1/webhooks", headers=headers).status_code == 200, "the other replica knows the key")
+    with ThreadPoolExecutor(6) as pool:
+        posts = [
+            pool.submit(replica.post, "/v1/webhooks", json=body, headers=headers) for replica in (client, other) * 3
+        ]
+    answers = [post.result() for post in posts]
+    assert [answer.status_code for answer in answers] == [201] * 6, [answer.text for answer in answers]
+    assert len({answer.json()["id"] for answer in answers}) == 1
+    assert len({answer.json()["secret"] for answer in answers}) == 1
+    assert len(client.get("/v1/webhooks", headers=headers).json()["data"]) == 1
+    changed = {**body, "events": ["bounced"]}
+    problem = problem_of(client.post("/v1/webhooks", json=changed, headers=headers), 422)
+    assert problem["errors"][0]["field"] == "Idempotency-Key"
+
+
+def test_a_session_names_the_project_by_name_or_uid_and_a_key_must_not(
+    acme: Organization, client: httpx.Client, control_plane: Cluster
+) -> None:
+    """A session needs ?project=, with the project's name or uid; with a key it is refused."""
+    uid = control_plane.kubectl("get", "hwproj", "billing", "-n", acme.name, "-o", "jsonpath={.metadata.uid}").stdout
+    for named in ("billing", uid):
+        assert client.get("/v1/webhooks", params={"project": named}, headers=acme.session()).status_code == 200
+    problem_of(client.get("/v1/webhooks", headers=acme.session()), 422)
+    problem_of(client.get("/v1/webhooks", params={"project": "nope"}, headers=acme.session()), 404)
+    problem_of(client.get("/v1/webhooks", params={"project": "billing"}, headers=acme.service_key()), 422)
+    both = {**acme.service_key(), **acme.session()}
+    problem_of(client.get("/v1/webhooks", headers=both), 400)

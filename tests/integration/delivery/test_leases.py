@@ -1,0 +1,81 @@
+"""Attempts begin only while the claim lease covers them, and other replicas claim the deliveries of a dead one."""
+
+import asyncio
+
+from integration.delivery.conftest import Start
+from support.dispatcher import Busy, Plan, bodies, subscriber, until
+from support.store_factories import Clock
+
+from hookwright_dev.receiver import Receiver
+from hookwright_operator.store.store import DEDUPE_WINDOW_MS, Store
+
+
+async def beside(store: Store, clock: Clock) -> Store:
+    """Register another replica on the same database."""
+    other = Store(
+        store._database,
+        instance="neighbour",
+        lease_ms=10_000,
+        clock=clock,
+        observe=lambda _operation, _seconds: None,
+        dedupe_window_ms=DEDUPE_WINDOW_MS,
+    )
+    await other.heartbeat()
+    return other
+
+
+async def test_no_attempt_begins_that_could_outlive_the_lease(start: Start, receiver: Receiver) -> None:
+    """If the claim lease does not cover a whole timeout any more, nothing starts before the next heartbeat."""
+    clock = Clock()
+    engine = await start(Plan(lease_ms=10_000, clock_ms=clock, heartbeats=False))
+    engine.registry.put(subscriber("orders", receiver.url, timeout=4))
+    clock.advance(6_000)
+    await engine.post(body=b"1")
+    await asyncio.sleep(0.1)  # long enough for an attempt to begin
+    assert not receiver.received
+    engine.dispatcher.lease_renewed(await engine.store.heartbeat())
+    await engine.ended("orders", 1)
+
+
+async def test_a_lapsed_lease_is_noticed_and_nothing_that_another_took_is_sent(
+    start: Start, receiver: Receiver
+) -> None:
+    """After its claim lease expired, a replica releases its claims and does not touch those of other replicas."""
+    clock = Clock()
+    plan = Plan(lease_ms=10_000, clock_ms=clock, heartbeats=False, window=8)
+    engine = await start(plan)
+    engine.registry.put(subscriber("orders", receiver.url, timeout=4, max_in_flight=1))
+    receiver.answer = busy = Busy()
+    await engine.post_many(6)
+    await until(lambda: busy.now == 1)
+    neighbour = await beside(engine.store, clock)
+    clock.advance(10_000)
+    await neighbour.heartbeat()
+    taken = await neighbour.claim([("orders", 3)])
+    assert len(taken) == 3
+    engine.dispatcher.lease_renewed(await engine.store.heartbeat())
+    busy.open.set()
+    await engine.ended("orders", 3)  # three of the six are the other replica's, and one of them was in flight here
+    await neighbour._batcher.close()
+    sent = {received.id for received in receiver.received}
+    assert len(receiver.received) == len(sent)
+    assert {delivery.event_id for delivery in taken} & sent <= {receiver.received[0].id}
+
+
+async def test_what_a_dead_instance_held_is_taken_over(start: Start, receiver: Receiver) -> None:
+    """Expired claims are found without a notification."""
+    clock = Clock()
+    plan = Plan(lease_ms=10_000, clock_ms=clock, heartbeats=False, sweep=0.05)
+    engine = await start(plan)
+    engine.registry.put(subscriber("orders", receiver.url, timeout=4, suspend=True))
+    await engine.post_many(3)
+    neighbour = await beside(engine.store, clock)
+    assert len(await neighbour.claim([("orders", 3)])) == 3
+    await neighbour._batcher.close()
+    engine.registry.put(subscriber("orders", receiver.url, timeout=4))
+    await asyncio.sleep(0.2)  # several sweeps
+    assert not receiver.received
+    clock.advance(10_000)
+    engine.dispatcher.lease_renewed(await engine.store.heartbeat())
+    await engine.ended("orders", 3)
+    assert sorted(bodies(receiver)) == [0, 1, 2]

@@ -1,0 +1,162 @@
+"""Results of attempts reach the leader from every replica."""
+
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass, field
+from typing import Self
+
+import pytest
+from integration.delivery.test_status_reporter import INTERVAL, Seconds, made
+from sqlalchemy import text
+from structlog.testing import capture_logs
+from support.dispatcher import eventually, subscriber, until
+
+from hookwright_dev.cluster.postgres import postgres_server
+from hookwright_operator.delivery.status_reporter import StatusReporter
+from hookwright_operator.registry import Endpoint, Health, Registry
+from hookwright_operator.store.records import State
+from hookwright_operator.store.store import Store
+
+
+@dataclass(slots=True)
+class Process:
+    """A publisher of one replica over its own store on the common database, and its publications."""
+
+    store: Store
+    leads: bool
+    registry: Registry = field(default_factory=Registry)
+    clock: Seconds = field(default_factory=Seconds)
+    published: list[Health] = field(default_factory=list)
+    publisher: StatusReporter = field(init=False)
+    endpoint: Endpoint = field(init=False)
+
+    @classmethod
+    async def start(cls, url: str, *, leads: bool) -> Self:
+        """Open a store, and register one endpoint."""
+        process = cls(await Store.open(url, instance="test", lease_ms=60_000, clock=lambda: 1_800_000_000_000), leads)
+        process.publisher = StatusReporter(
+            process.store,
+            process.registry,
+            lambda _, health: process.published.append(health),
+            interval=INTERVAL,
+            clock=process.clock,
+            leads=lambda: process.leads,
+            report=process.store.reports.report,
+        )
+        process.store.reports.hear_reports(process.publisher.heard)
+        process.endpoint = subscriber("orders", "https://example.com/")
+        process.registry.put(process.endpoint)
+        return process
+
+    def attempt(self, state: State, error: str = "", *, limited_to: int | None = None) -> None:
+        """Record an attempt with this result."""
+        self.publisher.attempted(self.endpoint, made("orders", state, error), limited_to=limited_to)
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    """Yield the URL of a database for these tests only."""
+    with postgres_server() as server:
+        yield server.new_database("reports")
+
+
+@pytest.fixture
+async def pair(url: str) -> AsyncIterator[tuple[Process, Process]]:
+    """Yield a leader and another replica; each receives the other's reports."""
+    processes = [await Process.start(url, leads=leads) for leads in (True, False)]
+    await eventually(lambda: all_hear(processes[0].store))
+    yield processes[0], processes[1]
+    for process in processes:
+        await process.store.close()
+
+
+async def all_hear(store: Store) -> bool:
+    """Return whether two connections listen for reports."""
+    hearing = "query LIKE 'LISTEN%reports%' AND datname = current_database()"
+    number = await store._database.read(
+        lambda connection: connection.scalar(text(f"SELECT count(*) FROM pg_stat_activity WHERE {hearing}"))  # noqa: S608
+    )
+    return bool(number == 2)
+
+
+async def reported(teller: Process, hearer: Process) -> None:
+    """Send the pending reports, and return when they were received."""
+    hearer.publisher._pulses.clear()
+    await teller.publisher.flush()
+    await until(lambda: "orders" in hearer.publisher._pulses)
+
+
+async def test_the_leader_publishes_what_another_process_has_seen(pair: tuple[Process, Process]) -> None:
+    """The leader publishes the last error and the number of failed deliveries; the other replica publishes nothing."""
+    leader, other = pair
+    other.attempt(State.FAILED, "HTTP 500")
+    other.attempt(State.FAILED, "connection refused: línea 1\nlínea 2")
+    await reported(other, leader)
+    await leader.publisher.flush()
+    [health] = leader.published
+    assert (health.error, health.failures) == ("connection refused: línea 1\nlínea 2", 2)
+    assert other.published == []
+    assert not other.publisher._pulses
+
+
+async def test_the_leader_publishes_the_limit_of_an_endpoint_whose_attempts_time_out(
+    pair: tuple[Process, Process],
+) -> None:
+    """The replica that makes the attempts knows the limit; the leader writes the status."""
+    leader, other = pair
+    other.attempt(State.PENDING, "timed out after 30 s while connecting", limited_to=2)
+    await reported(other, leader)
+    await leader.publisher.flush()
+    assert [(health.error, health.limited_to) for health in leader.published] == [
+        ("timed out after 30 s while connecting", 2)
+    ]
+
+
+async def test_a_report_without_an_attempt_leaves_the_last_ones_words(pair: tuple[Process, Process]) -> None:
+    """A replica without attempts reports counts and no errors."""
+    leader, other = pair
+    leader.attempt(State.PENDING, "HTTP 500")
+    other.publisher.changed("orders")
+    await other.publisher.flush()
+    other.attempt(State.FAILED, "HTTP 503")
+    other.publisher.changed("orders")
+    await other.publisher.flush()
+    await until(lambda: leader.publisher._pulses["orders"].failures == 1)
+    other.publisher.changed("orders")
+    other.publisher.changed("marker")
+    await other.publisher.flush()
+    await until(lambda: "marker" in leader.publisher._pulses)
+    await leader.publisher.flush()
+    assert [health.error for health in leader.published] == ["HTTP 503"]
+
+
+async def test_a_delivery_that_was_given_up_elsewhere_is_published_soon(pair: tuple[Process, Process]) -> None:
+    """The failure is published after the interval for failures, and before the interval for counts."""
+    leader, other = pair
+    leader.attempt(State.DELIVERED)
+    await leader.publisher.flush()
+    other.attempt(State.FAILED, "HTTP 500")
+    await reported(other, leader)
+    due_in = leader.publisher._pulses["orders"].due_at - leader.clock.now
+    assert due_in == 5.0
+
+
+async def test_reports_follow_the_lead(pair: tuple[Process, Process]) -> None:
+    """The old leader reports its unpublished results to the new one."""
+    leader, other = pair
+    leader.attempt(State.FAILED, "HTTP 500")
+    leader.leads, other.leads = False, True
+    await reported(leader, other)
+    await other.publisher.flush()
+    assert [(health.error, health.failures) for health in other.published] == [("HTTP 500", 1)]
+    assert leader.published == []
+
+
+async def test_a_report_that_cannot_be_read_hurts_nobody(pair: tuple[Process, Process]) -> None:
+    """A report that is not valid is logged, and the next one is recorded."""
+    leader, other = pair
+    with capture_logs() as logs:
+        other.store.reports.report(["not a report", '{"uid": "orders", "failures": -1}'])
+        other.attempt(State.FAILED, "x" * 100_000)
+        await reported(other, leader)
+    assert sum("report of another replica is not valid" in entry["event"] for entry in logs) == 2
+    assert leader.publisher._pulses["orders"].error == "x" * 500

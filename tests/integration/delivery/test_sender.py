@@ -1,0 +1,206 @@
+"""The request that a receiver gets, and the outcome of its response."""
+
+import asyncio
+import email.utils
+from dataclasses import replace
+
+import pytest
+from aiohttp import web
+from standardwebhooks import Webhook
+from support.attempts import BODY, MESSAGE, OLDER, SECRET, endpoint, loopback, send
+from support.receivers import answers, serve
+
+from hookwright_dev.receiver import Received, Receiver, verdict
+from hookwright_operator.delivery.http.guard import Guard
+from hookwright_operator.delivery.http.sender import Sender
+
+
+async def test_an_attempt_is_a_signed_post_of_exactly_the_bytes(sender: Sender, receiver: Receiver) -> None:
+    """Method, path and query, body, content type, agent and both signatures are as specified."""
+    outcome = await send(sender, endpoint(receiver.url + "hooks/a%2fb?sig=x%2By%7E&n=1"))
+    assert outcome.delivered
+    assert (outcome.status_code, outcome.error, outcome.retry_after_ms) == (200, "", None)
+    (received,) = receiver.received
+    assert (received.method, received.target) == ("POST", "/hooks/a%2fb?sig=x%2By%7E&n=1")
+    assert received.body == BODY
+    assert received.headers["Content-Type"] == "application/json"
+    assert received.headers["User-Agent"] == "Hookwright/test"
+    assert received.headers["webhook-id"] == MESSAGE
+    assert verdict(received.headers, received.body, [SECRET]) == ""
+    Webhook(SECRET).verify(received.body, dict(received.headers))
+
+
+async def test_the_signed_time_is_that_of_the_attempt(sender: Sender, receiver: Receiver) -> None:
+    """Each attempt is signed with the clock's time of its start, and the outcome has the same time."""
+    outcome = await send(sender, endpoint(receiver.url), now=lambda: 1_700_000_000.789)
+    assert receiver.received[0].headers["webhook-timestamp"] == "1700000000"
+    assert outcome.started_ms == 1_700_000_000_789
+    assert 1 <= outcome.duration_ms < 20_000
+
+
+async def test_both_secrets_sign_during_an_overlap_and_a_changed_endpoint_counts_at_once(
+    sender: Sender, receiver: Receiver
+) -> None:
+    """No prepared data of an endpoint outlives a change of its secrets, headers or url."""
+    overlap = replace(endpoint(receiver.url), secrets=(SECRET, OLDER))
+    after = replace(overlap, secrets=(OLDER,), headers=(("X-Team", "b"),), url=receiver.url + "new")
+    await send(sender, overlap)
+    await send(sender, after)
+    first, second = receiver.received
+    assert verdict(first.headers, first.body, [SECRET]) == ""
+    Webhook(OLDER).verify(first.body, dict(first.headers))
+    assert verdict(second.headers, second.body, [SECRET]) != ""
+    assert verdict(second.headers, second.body, [OLDER]) == ""
+    assert (second.target, second.headers["X-Team"]) == ("/new", "b")
+
+
+async def test_static_headers_are_sent_and_cannot_replace_ours(sender: Sender, receiver: Receiver) -> None:
+    """An endpoint's own headers are sent; they do not replace Hookwright's headers."""
+    headers = (("Authorization", "Bearer abc"), ("content-TYPE", "text/plain"), ("WebHook-Id", "forged"))
+    await send(sender, endpoint(receiver.url, headers=headers))
+    (received,) = receiver.received
+    assert received.headers["Authorization"] == "Bearer abc"
+    assert received.headers.getall("Content-Type") == ["application/json"]
+    assert received.headers.getall("webhook-id") == [MESSAGE]
+
+
+@pytest.mark.parametrize("status", [200, 201, 202, 204, 299])
+async def test_any_2xx_delivers(sender: Sender, receiver: Receiver, status: int) -> None:
+    """A 2xx status delivers and has no error."""
+    receiver.answer = lambda _: status
+    outcome = await send(sender, endpoint(receiver.url))
+    assert (outcome.delivered, outcome.status_code, outcome.error) == (True, status, "")
+
+
+@pytest.mark.parametrize(
+    ("status", "words"),
+    [
+        (300, "HTTP 300 Multiple Choices"),
+        (304, "HTTP 304 Not Modified"),
+        (400, "HTTP 400 Bad Request"),
+        (404, "HTTP 404 Not Found"),
+        (410, "HTTP 410 Gone"),
+        (429, "HTTP 429 Too Many Requests"),
+        (500, "HTTP 500 Internal Server Error"),
+        (599, "HTTP 599"),
+        (799, "HTTP 799"),
+    ],
+)
+async def test_anything_but_2xx_fails_with_its_status_in_words(sender: Sender, status: int, words: str) -> None:
+    """The error has the standard reason phrase and not the receiver's."""
+    answer = b"HTTP/1.1 %d Perfectly Fine\r\nContent-Length: 0\r\nConnection: close\r\n\r\n" % status
+    async with serve(answers(answer)) as served:
+        outcome = await send(sender, endpoint(served.url))
+    assert (outcome.delivered, outcome.status_code, outcome.error) == (False, status, words)
+
+
+async def test_an_early_hint_is_not_the_answer(sender: Sender) -> None:
+    """1xx responses are ignored (RFC 9110 15.2); the final one decides."""
+    hint = b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n"
+    final = b"HTTP/1.1 500 No\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+    async with serve(answers(hint + final)) as served:
+        assert (await send(sender, endpoint(served.url))).status_code == 500
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+async def test_redirects_are_never_followed(sender: Sender, receiver: Receiver, status: int) -> None:
+    """A redirect fails with its status, and its target gets no request."""
+    async with Receiver() as elsewhere:
+        receiver.answer = lambda _: web.Response(status=status, headers={"Location": elsewhere.url + "?token=abc"})
+        outcome = await send(sender, endpoint(receiver.url))
+        assert elsewhere.received == []
+    assert outcome.error == f"redirect not followed (HTTP {status})"
+    assert not outcome.delivered
+    assert len(receiver.received) == 1
+
+
+async def test_the_beginning_of_the_answer_is_kept(sender: Sender, receiver: Receiver) -> None:
+    """The delivery log shows the receiver's response body up to the limit."""
+    receiver.answer = lambda _: web.Response(status=422, text="no such customer " + "x" * 10_000)
+    outcome = await send(sender, endpoint(receiver.url))
+    assert outcome.response.startswith("no such customer xxx")
+    assert len(outcome.response) == 4096
+
+
+@pytest.mark.parametrize("status", [429, 503])
+async def test_retry_after_in_seconds_is_told(sender: Sender, receiver: Receiver, status: int) -> None:
+    """A receiver that is overloaded can ask for a delay."""
+    receiver.answer = lambda _: web.Response(status=status, headers={"Retry-After": "90"})
+    assert (await send(sender, endpoint(receiver.url))).retry_after_ms == 90_000
+
+
+async def test_retry_after_as_a_date_is_told(sender: Sender, receiver: Receiver) -> None:
+    """Retry-After as an HTTP date (RFC 9110) counts from the clock that the test passes in."""
+    now = 1_700_000_000.0
+    date = email.utils.formatdate(now + 90, usegmt=True)
+    receiver.answer = lambda _: web.Response(status=429, headers={"Retry-After": date})
+    assert (await send(sender, endpoint(receiver.url), now=lambda: now)).retry_after_ms == 90_000
+
+
+async def test_retry_after_of_other_answers_is_ignored(sender: Sender, receiver: Receiver) -> None:
+    """Only 429 and 503 lengthen a delay."""
+    receiver.answer = lambda _: web.Response(status=500, headers={"Retry-After": "90"})
+    assert (await send(sender, endpoint(receiver.url))).retry_after_ms is None
+
+
+async def test_a_hundred_attempts_share_one_connection(sender: Sender) -> None:
+    """A hundred attempts, one after the other, use one TCP connection."""
+
+    async def keeps_alive(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while True:
+            head = await reader.readuntil(b"\r\n\r\n")
+            assert b"Content-Length: %d\r\n" % len(BODY) in head
+            await reader.readexactly(len(BODY))
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+
+    async with serve(keeps_alive) as served:
+        to = endpoint(served.url)
+        for _ in range(100):
+            assert (await send(sender, to)).response == "ok"
+        assert served.connections == 1
+
+
+async def test_no_cookie_comes_back(receiver: Receiver) -> None:
+    """Attempts share no state that a receiver could set."""
+    receiver.answer = lambda _: web.Response(headers={"Set-Cookie": "session=abc; Path=/"})
+    # By name, because cookie jars ignore what literal addresses set.
+    to = endpoint(f"http://hooks.example.com:{receiver.port}/")
+    async with loopback(lookup=lambda _host, _port: ["127.0.0.1"]) as sender:
+        assert (await send(sender, to)).delivered
+        assert (await send(sender, to)).delivered
+    assert "Cookie" not in receiver.received[1].headers
+
+
+async def test_proxies_from_the_environment_are_ignored(receiver: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A proxy would connect to addresses that the guard has not checked, so none is used."""
+    async with Receiver() as proxy:
+        for name in ("http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"):
+            monkeypatch.setenv(name, proxy.url)
+        monkeypatch.delenv("no_proxy", raising=False)
+        monkeypatch.delenv("NO_PROXY", raising=False)
+        async with loopback() as sender:
+            assert (await send(sender, endpoint(receiver.url))).delivered
+        assert proxy.received == []
+    assert len(receiver.received) == 1
+
+
+async def test_sixty_four_attempts_run_at_once(sender: Sender, receiver: Receiver) -> None:
+    """The sender has no bound; the delivery loops decide how many attempts run."""
+    together = asyncio.Barrier(64)
+
+    async def meet(_: Received) -> int:
+        await together.wait()
+        return 200
+
+    receiver.answer = meet
+    to = endpoint(receiver.url)
+    outcomes = await asyncio.gather(*(send(sender, to) for _ in range(64)))
+    assert all(outcome.delivered for outcome in outcomes)
+
+
+async def test_plain_http_is_refused_where_it_is_not_allowed(receiver: Receiver) -> None:
+    """Unless the installation allows it, nothing is sent unencrypted, whatever the resource says."""
+    async with Sender(Guard(["127.0.0.0/8"]), user_agent="Hookwright/test", allow_http=False) as strict:
+        outcome = await send(strict, endpoint(receiver.url))
+    assert (outcome.status_code, outcome.error) == (0, "http URL refused: only https is allowed")
+    assert receiver.received == []

@@ -1,0 +1,376 @@
+"""Connections of attempts: which are used, which bytes they carry, and which are not used again."""
+
+import asyncio
+import socket
+import ssl
+import threading
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from support.attempts import BODY, MESSAGE, SECRET, endpoint, guarded, loopback, send
+from support.dispatcher import until
+from support.polling import PATIENCE
+from support.receivers import answers, certificate, keeps_answering, read_request, serve
+
+from hookwright_dev.receiver import Receiver
+from hookwright_operator.delivery.http import client, idle_connections
+from hookwright_operator.delivery.http.connection import READ_LIMIT
+from hookwright_operator.delivery.http.guard import Guard
+from hookwright_operator.delivery.http.sender import Sender
+from hookwright_operator.delivery.http.signatures import signature_headers
+
+OK = b"HTTP/1.1 200 OK\r\n"
+EMPTY = OK + b"Content-Length: 0\r\n\r\n"
+
+
+async def until_unusable(sender: Sender) -> None:
+    """Wait until no idle connection may be used again."""
+    pool = sender._client
+    assert pool is not None
+    await until(lambda: not any(one.reusable for kept in pool._idle._by_origin.values() for one in kept))
+
+
+async def test_the_bytes_of_a_request_are_as_promised(sender: Sender) -> None:
+    """Names have their usual case and this order, and occur once; an endpoint's header replaces a default one."""
+    seen = asyncio.Queue[bytes]()
+
+    async def listens(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        seen.put_nowait(await reader.readuntil(b"\r\n\r\n") + await reader.readexactly(len(BODY)))
+        writer.write(EMPTY)
+
+    async with serve(listens) as served:
+        port = served.url.rpartition(":")[2].partition("/")[0]
+        headers = (("X-Team", "caf\u00e9"), ("accept", "text/plain"), ("CONNECTION", "close"))
+        assert (await send(sender, endpoint(served.url + "?a=%7e", headers=headers), now=lambda: 1.5)).delivered
+    signatures = signature_headers((SECRET,), MESSAGE, 1, BODY)
+    assert seen.get_nowait().decode() == (
+        "POST /hooks?a=%7e HTTP/1.1\r\n"
+        f"Host: 127.0.0.1:{port}\r\n"
+        "User-Agent: Hookwright/test\r\n"
+        "Content-Type: application/json\r\n"
+        "accept: text/plain\r\n"
+        "Accept-Encoding: identity\r\n"
+        "X-Team: caf\u00e9\r\n"
+        f"X-Service-Signature: {signatures['X-Service-Signature']}\r\n"
+        f"webhook-id: {MESSAGE}\r\n"
+        "webhook-timestamp: 1\r\n"
+        f"webhook-signature: {signatures['webhook-signature']}\r\n"
+        f"Content-Length: {len(BODY)}\r\n\r\n"
+        f"{BODY.decode()}"
+    )
+
+
+@pytest.mark.parametrize(
+    ("header", "words"),
+    [
+        (("X-Team", "a\r\nX-Admin: 1"), "the value of the header X-Team has a control character"),
+        (("X-Team", "a\nb"), "the value of the header X-Team has a control character"),
+        (("X-Team", "a\0b"), "the value of the header X-Team has a control character"),
+        (("X-Team\r\nX-Admin", "1"), "a header's name is not valid in HTTP"),
+        (("X-Team: a", "1"), "a header's name is not valid in HTTP"),
+        (("", "1"), "a header's name is not valid in HTTP"),
+    ],
+)
+async def test_a_header_cannot_smuggle_another(
+    sender: Sender, receiver: Receiver, header: tuple[str, str], words: str
+) -> None:
+    """The sender rejects headers that validation missed, and sends nothing."""
+    outcome = await send(sender, endpoint(receiver.url, headers=(header,)))
+    assert (outcome.status_code, outcome.error) == (0, words)
+    assert receiver.received == []
+
+
+async def test_neither_an_event_id_nor_a_url_can_smuggle_a_header(sender: Sender, receiver: Receiver) -> None:
+    """The sender rejects control characters in event ids and URLs, and names and passwords before a host."""
+    bad_id = await sender.send(endpoint(receiver.url), message_id="msg\r\nX-Admin: 1", body=BODY, now=time.time)
+    assert bad_id.error == "the event's id has a control character"
+    for url in (f"http://a b.example:{receiver.port}/", f"http://me:hunter2@127.0.0.1:{receiver.port}/"):
+        outcome = await send(sender, endpoint(url))
+        assert outcome.error.startswith("invalid URL")
+        assert "hunter2" not in outcome.error
+    await send(sender, endpoint(receiver.url + "a\r\nX-Admin: 1"))
+    assert all("X-Admin" not in received.headers for received in receiver.received)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        EMPTY,
+        OK + b"Transfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\nX-Sum: 1\r\n\r\n",
+        b"HTTP/1.1 103 Early Hints\r\n\r\nHTTP/1.1 204 No Content\r\n\r\n",
+        b"HTTP/1.0 200 OK\r\nConnection: keep-alive\r\nContent-Length: 2\r\n\r\nok",
+        b"HTTP/1.1 500 No\r\nContent-Length: 2\r\n\r\nno",
+    ],
+)
+async def test_a_connection_is_kept_after_a_whole_answer(sender: Sender, answer: bytes) -> None:
+    """The status makes no difference."""
+    async with serve(keeps_answering(answer)) as served:
+        statuses = {(await send(sender, endpoint(served.url))).status_code for _ in range(3)}
+        assert served.connections == 1
+    assert len(statuses) == 1
+    assert 0 not in statuses
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        OK + b"Connection: close\r\nContent-Length: 2\r\n\r\nok",
+        b"HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nok",
+        OK + b"Content-Length: 2\r\n\r\nok" + EMPTY,
+        OK + b"Content-Length: 99999999\r\n\r\n" + b"x" * READ_LIMIT,
+        b"HTTP/1.1 101 Switching Protocols\r\n\r\n",
+    ],
+)
+async def test_a_connection_is_not_kept_where_the_next_answer_could_be_mistaken(sender: Sender, answer: bytes) -> None:
+    """The response is used, but each attempt has its own connection."""
+    async with serve(keeps_answering(answer)) as served:
+        for _ in range(3):
+            assert (await send(sender, endpoint(served.url))).status_code in (101, 200)
+        assert served.connections == 3
+
+
+async def test_an_answer_of_no_length_ends_with_the_connection(sender: Sender) -> None:
+    """Old servers end a response by closing the connection."""
+    async with serve(answers(b"HTTP/1.0 202 Accepted\r\n\r\nthank you")) as served:
+        outcome = await send(sender, endpoint(served.url))
+    assert (outcome.status_code, outcome.error, outcome.response) == (202, "", "thank you")
+
+
+async def test_an_idle_connection_is_closed_in_time(sender: Sender, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Idle connections are closed before common servers close them, so that no attempt uses a closing connection."""
+    monkeypatch.setattr(idle_connections, "KEEPALIVE", 0.05)
+    monkeypatch.setattr(client, "_SWEEP", 0.02)
+    gone = asyncio.Event()
+
+    async def tells(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await read_request(reader)
+        writer.write(EMPTY)
+        await reader.read()
+        gone.set()
+
+    async with serve(tells) as served:
+        assert (await send(sender, endpoint(served.url))).delivered
+        await asyncio.wait_for(gone.wait(), PATIENCE)
+        assert sender._client is not None
+        assert (sender._client._idle._by_origin, sender._client._sweeping) == ({}, None)
+
+
+async def test_an_old_connection_is_not_used_even_if_nobody_closed_it(
+    sender: Sender, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A busy loop may sweep late."""
+    monkeypatch.setattr(idle_connections, "KEEPALIVE", 0.0)
+    async with serve(keeps_answering(EMPTY)) as served:
+        for _ in range(2):
+            assert (await send(sender, endpoint(served.url))).delivered
+        assert served.connections == 2
+
+
+@pytest.mark.parametrize("last_words", [b"", b"HTTP/1.1 408 Request Timeout\r\nContent-Length: 0\r\n\r\n"])
+async def test_a_connection_that_closes_or_speaks_while_it_is_idle_is_not_used(
+    sender: Sender, last_words: bytes
+) -> None:
+    """Unrequested data would be read as the next response, so the next attempt connects again."""
+
+    async def leaves(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await read_request(reader)
+        writer.write(EMPTY)
+        await writer.drain()
+        await asyncio.sleep(0.02)  # or both arrive as one
+        if last_words:
+            writer.write(last_words)
+            await reader.read()
+
+    async with serve(leaves) as served:
+        for number in (1, 2):
+            assert (await send(sender, endpoint(served.url))).status_code == 200
+            await until_unusable(sender)
+            assert served.connections == number
+
+
+async def test_a_connection_that_closes_at_the_moment_of_its_next_use_fails_that_attempt(sender: Sender) -> None:
+    """The receiver may have processed the request, so it is not sent again without a recorded attempt."""
+
+    async def answers_once(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await read_request(reader)
+        writer.write(EMPTY)
+        await read_request(reader)
+
+    async with serve(answers_once) as served:
+        assert (await send(sender, endpoint(served.url))).delivered
+        outcome = await send(sender, endpoint(served.url))
+        assert (outcome.status_code, outcome.error) == (0, "connection closed while waiting for the answer")
+        assert served.connections == 1
+
+
+async def test_a_receiver_that_speaks_first_is_heard(sender: Sender) -> None:
+    """Some receivers answer before the request, and some servers do not speak HTTP."""
+
+    async def refuses(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 503 Busy\r\nRetry-After: 3\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+        await read_request(reader)
+
+    async def greets(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"220 mail.example.com ESMTP\r\n")
+        await reader.read()
+
+    async with serve(refuses) as served:
+        outcome = await send(sender, endpoint(served.url))
+        assert (outcome.status_code, outcome.retry_after_ms) == (503, 3000)
+    async with serve(greets) as served:
+        assert (await send(sender, endpoint(served.url))).error == "invalid HTTP answer"
+
+
+async def test_an_answer_that_overtakes_its_request_leaves_no_connection_behind(sender: Sender) -> None:
+    """The rest of the unsent request would be read as the next request."""
+
+    async def hasty(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(EMPTY)
+        await writer.drain()
+        await asyncio.Event().wait()
+
+    async with serve(hasty) as served:
+        for number in (1, 2):
+            outcome = await sender.send(endpoint(served.url), message_id="msg_1", body=b"x" * 2**24, now=time.time)
+            assert outcome.status_code == 200
+            assert served.connections == number
+
+
+async def test_names_share_no_connection_even_at_one_address(receiver: Receiver) -> None:
+    """A connection was checked only for the host name that it was made for."""
+    guard = Guard(allowed_hosts=["hooks.svc.cluster.local"])
+    async with guarded(guard, lookup=lambda _host, _port: ["127.0.0.1"]) as sender:
+        own = await send(sender, endpoint(f"http://orders.hooks.svc.cluster.local:{receiver.port}/"))
+        other = await send(sender, endpoint(f"http://evil.example.com:{receiver.port}/"))
+    assert own.delivered
+    assert other.error.startswith("address refused: ")
+
+
+async def test_connections_take_the_addresses_of_a_name_in_turn() -> None:
+    """A name with several addresses distributes its load over them."""
+    close = answers(OK + b"Content-Length: 0\r\nConnection: close\r\n\r\n")
+    async with serve(close) as one:
+        port = int(one.url.rpartition(":")[2].partition("/")[0])
+        async with (
+            serve(close, host="127.0.0.2", port=port) as two,
+            loopback(lookup=lambda _host, _port: ["127.0.0.1", "127.0.0.2"]) as sender,
+        ):
+            for _ in range(4):
+                assert (await send(sender, endpoint(f"http://hooks.example.com:{port}/"))).delivered
+            assert (one.connections, two.connections) == (2, 2)
+
+
+async def test_dots_at_the_end_of_a_name_are_one_for_the_resolver_and_none_for_the_receiver(receiver: Receiver) -> None:
+    """A dot marks a name as complete (RFC 1034 3.1); two dots are a mistake and count as one."""
+    asked: list[str] = []
+
+    def lookup(host: str, _port: int) -> list[str]:
+        asked.append(host)
+        return ["127.0.0.1"]
+
+    async with loopback(lookup=lookup) as sender:
+        assert (await send(sender, endpoint(f"http://hooks.example.com..:{receiver.port}/"))).delivered
+    assert asked == ["hooks.example.com."]
+    assert receiver.received[0].headers["Host"] == f"hooks.example.com:{receiver.port}"
+
+
+async def test_tls_names_the_host_offers_http1_and_passes_over_an_address_that_hangs_up(tmp_path: Path) -> None:
+    """Receivers behind a shared address need SNI and ALPN, and one bad address does not fail the attempt."""
+    server = certificate(tmp_path, name="hooks.example.com")
+    server.set_alpn_protocols(["h2", "http/1.1"])
+    names: list[str | None] = []
+    server.sni_callback = lambda _socket, name, _context: names.append(name)
+    trusting = ssl.create_default_context(cafile=tmp_path / "server.pem")
+    trusting.set_alpn_protocols(["http/1.1"])
+    spoken: list[str | None] = []
+
+    async def listens(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        spoken.append(writer.get_extra_info("ssl_object").selected_alpn_protocol())
+        await keeps_answering(EMPTY)(reader, writer)
+
+    async def hangs_up(reader: asyncio.StreamReader, _: asyncio.StreamWriter) -> None:
+        await reader.read(10)
+
+    async with serve(listens, tls=server) as good:
+        port = int(good.url.rpartition(":")[2].partition("/")[0])
+        async with (
+            serve(hangs_up, host="127.0.0.2", port=port) as bad,
+            loopback(lookup=lambda _host, _port: ["127.0.0.2", "127.0.0.1"], tls=trusting) as sender,
+        ):
+            for _ in range(2):
+                outcome = await send(sender, endpoint(f"https://hooks.example.com.:{port}/"))
+                assert outcome.error == ""
+            assert (good.connections, bad.connections) == (1, 1)
+    assert (names, spoken) == (["hooks.example.com"], ["http/1.1"])
+
+
+async def test_closing_ends_what_is_idle_and_what_is_under_way() -> None:
+    """No connection outlives the sender."""
+    arrived, left = asyncio.Event(), asyncio.Queue[int]()
+
+    async def waits(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await read_request(reader)
+        writer.write(EMPTY)
+        await read_request(reader)
+        arrived.set()
+        await reader.read()
+        left.put_nowait(1)
+
+    async with serve(waits) as served:
+        to = replace(endpoint(served.url), timeout=30)
+        async with loopback() as sender:
+            assert (await send(sender, to)).delivered
+            under_way = asyncio.create_task(send(sender, to))
+            await asyncio.wait_for(arrived.wait(), PATIENCE)
+        assert (await under_way).error == "connection closed while waiting for the answer"
+        await asyncio.wait_for(left.get(), PATIENCE)
+
+
+async def test_an_attempt_that_was_still_connecting_leaves_nothing_open_after_closing() -> None:
+    """Closing does not wait for look-ups that hang; a connection that they lead to later is closed at once."""
+    asked, go_on = threading.Event(), threading.Event()
+
+    def lookup(_host: str, _port: int) -> list[str]:
+        asked.set()
+        go_on.wait(PATIENCE)
+        return ["127.0.0.1"]
+
+    async with serve(keeps_answering(EMPTY)) as served:
+        port = served.url.rpartition(":")[2]
+        try:
+            async with loopback(lookup=lookup) as sender:
+                under_way = asyncio.create_task(send(sender, endpoint(f"http://hooks.example.com:{port}")))
+                await until(asked.is_set)
+        finally:
+            go_on.set()
+        assert (await under_way).error == "connection closed while waiting for the answer"
+        assert (await send(sender, endpoint(served.url))).error == "internal error: RuntimeError"
+
+
+async def test_a_connection_that_the_network_gives_up_is_not_taken_for_our_own_timeout(
+    sender: Sender, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Python raises TimeoutError for ETIMEDOUT too; here the kernel times out long before the attempt would."""
+
+    class Impatient(client._Socket):
+        def __init__(self, *kind: int, own_faults: list[OSError]) -> None:
+            super().__init__(*kind, own_faults=own_faults)
+            self.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 100)
+
+    with socket.socket() as full:
+        full.bind(("127.0.0.1", 0))
+        full.listen(0)
+        waiting = [socket.socket() for _ in range(8)]
+        try:
+            for one in waiting:
+                one.setblocking(False)  # noqa: FBT003 - positional in C
+                one.connect_ex(full.getsockname())
+            monkeypatch.setattr(client, "_Socket", Impatient)
+            outcome = await send(sender, endpoint(f"http://127.0.0.1:{full.getsockname()[1]}/", timeout=30))
+        finally:
+            for one in waiting:
+                one.close()
+    assert outcome.error == "connection timed out"

@@ -1,0 +1,95 @@
+"""The interface between intake and delivery: acceptance, tests of endpoints, and metrics without names."""
+
+import asyncio
+import ssl
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from prometheus_client import generate_latest
+from support.attempts import guarded
+from support.dispatcher import Engine, subscriber
+from support.receivers import answers, certificate, serve
+
+from hookwright_dev.receiver import Receiver, verdict
+from hookwright_operator.delivery.http.guard import Guard
+from hookwright_operator.delivery.http.sender import Sender
+from hookwright_operator.services.ports import EndpointTester
+from hookwright_runtime.errors import StoreUnavailable
+
+
+async def test_a_test_event_goes_through_the_same_guard_as_every_delivery(receiver: Receiver) -> None:
+    """A test event cannot reach addresses that the guard refuses."""
+    async with guarded(Guard([])) as strict:
+        outcome = await EndpointTester(strict, time.time).test(subscriber("orders", receiver.url))
+    assert outcome.error.startswith("address refused")
+    assert not receiver.received
+
+
+async def test_a_test_event_is_a_signed_delivered_event_and_leaves_nothing_behind(
+    receiver: Receiver, sender: Sender
+) -> None:
+    """A test event arrives as any delivery does, with a new message id each time."""
+    tester = EndpointTester(sender, time.time)
+    endpoint = subscriber("orders", receiver.url)
+    outcomes = [await tester.test(endpoint) for _ in range(2)]
+    assert [outcome.status_code for outcome in outcomes] == [200, 200]
+    for received in receiver.received:
+        assert received.type == "delivered"
+        assert verdict(received.headers, received.body, endpoint.secrets) == ""
+    assert len({received.id for received in receiver.received}) == 2
+
+
+async def test_one_tls_context_serves_all_attempts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Reading the trust store takes tens of milliseconds, so it is read once for all endpoints and attempts."""
+    made = 0
+    create = ssl.create_default_context
+
+    def counted() -> ssl.SSLContext:
+        nonlocal made
+        made += 1
+        return create()
+
+    monkeypatch.setattr(ssl, "create_default_context", counted)
+    async with (
+        guarded(Guard(["127.0.0.0/8"])) as shared,
+        serve(answers(b"HTTP/1.1 200 OK\r\n\r\n"), tls=certificate(tmp_path)) as served,
+    ):
+        for number in range(3):
+            endpoint = subscriber(f"endpoint-{number}", served.url)
+            outcome = await shared.send(endpoint, message_id="msg_1", body=b"{}", now=time.time)
+            assert "TLS" in outcome.error
+    assert made == 1
+
+
+async def test_no_metric_tells_a_url_or_an_id(receiver: Receiver, tmp_path: Path) -> None:
+    """Labels are bounded: no name, address or id appears in the metrics."""
+    engine = await Engine.start(tmp_path / "deliveries.db")
+    engine.registry.put(replace(subscriber("uid-17", receiver.url), name="very-private"))
+    await engine.post(event_id="producers-own-id")
+    await engine.ended("uid-17", 1)
+    [record] = await engine.log("uid-17")
+    shown = generate_latest().decode()
+    assert 'hookwright_deliveries_total{outcome="delivered"}' in shown
+    for told in ("uid-17", "very-private", receiver.url, "127.0.0.1", record.id, record.event_id, "producers-own-id"):
+        assert told not in shown
+    await engine.stop()
+
+
+async def test_events_that_are_committed_are_told_so_even_if_a_deleted_endpoint_cannot_be_tidied(
+    receiver: Receiver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a 503 after the commit the producer would send delivered events again."""
+    engine = await Engine.start(tmp_path / "deliveries.db")
+
+    async def away(_uid: str, _reason: str) -> int:
+        raise StoreUnavailable("database is locked")
+
+    monkeypatch.setattr(engine.store, "discard", away)
+    engine.registry.put(subscriber("orders", receiver.url))
+    posting = asyncio.create_task(engine.post())
+    await asyncio.sleep(0)
+    engine.registry.remove("orders")
+    assert (await posting).accepted == 1
+    await engine.stop()

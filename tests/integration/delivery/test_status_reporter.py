@@ -1,0 +1,246 @@
+"""Delivery results reach the cluster soon, and at a bounded rate."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from support.dispatcher import Plan, open_store, subscriber, until
+from support.store_factories import accept_one, settlement
+
+from hookwright_operator.delivery import status_reporter
+from hookwright_operator.delivery.status_reporter import StatusReporter
+from hookwright_operator.registry import Endpoint, Health, Registry
+from hookwright_operator.store.records import Attempt, Counts, Settlement, State
+from hookwright_operator.store.store import Store
+from hookwright_runtime.errors import StoreUnavailable
+
+INTERVAL = 30.0
+
+
+@dataclass(slots=True)
+class Seconds:
+    """Clock in seconds that changes only when a test sets it."""
+
+    now: float = 1000.0
+    asked: int = 0
+
+    def __call__(self) -> float:
+        """Return the time."""
+        self.asked += 1
+        return self.now
+
+
+@dataclass(slots=True)
+class Stage:
+    """A publisher over a real store, and its publications."""
+
+    store: Store
+    registry: Registry = field(default_factory=Registry)
+    clock: Seconds = field(default_factory=Seconds)
+    published: list[tuple[str, Health]] = field(default_factory=list)
+    publisher: StatusReporter = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.publisher = StatusReporter(self.store, self.registry, self.publish, interval=INTERVAL, clock=self.clock)
+
+    def publish(self, endpoint: Endpoint, shown: Health) -> None:
+        """Record a publication."""
+        self.published.append((endpoint.uid, shown))
+
+    def endpoint(self, uid: str = "orders") -> Endpoint:
+        """Register an endpoint."""
+        made = subscriber(uid, "https://example.com/")
+        self.registry.put(made)
+        return made
+
+    async def tick(self, seconds: float) -> None:
+        """Advance the clock, and let the publisher check due counts a few times."""
+        self.clock.now += seconds
+        asked = self.clock.asked
+        await until(lambda: self.clock.asked >= asked + 5)
+
+
+@pytest.fixture
+async def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Stage]:
+    """Yield a running publisher whose ticks take no time."""
+    store = await open_store(tmp_path / "deliveries.db", Plan())
+    stage = Stage(store)
+    monkeypatch.setattr(status_reporter, "_TICK", 0.002)
+    monkeypatch.setattr(status_reporter, "_PER_TICK", 10 / 0.002)
+    running = asyncio.create_task(stage.publisher.run())
+    yield stage
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    await store.close()
+
+
+def made(uid: str, state: State, error: str = "") -> Settlement:
+    """Return the result of an attempt."""
+    return Settlement("dlv_1", uid, Attempt(1, 1_800_000_000_000, 7, 500 if error else 200, error), state)
+
+
+async def test_a_first_result_is_published_soon_and_the_next_after_the_interval(stage: Stage) -> None:
+    """An endpoint's counts are published at most once per interval, however many attempts are made."""
+    endpoint = stage.endpoint()
+    for _ in range(100):
+        stage.publisher.attempted(endpoint, made("orders", State.DELIVERED))
+    await stage.tick(0.9)
+    assert not stage.published
+    await stage.tick(0.2)
+    assert len(stage.published) == 1
+    stage.publisher.attempted(endpoint, made("orders", State.DELIVERED))
+    await stage.tick(INTERVAL - 1)
+    assert len(stage.published) == 1
+    await stage.tick(1.1)
+    assert len(stage.published) == 2
+
+
+@dataclass(slots=True)
+class SlowCounts:
+    """A store whose counts reach the publisher only when the test opens the gate."""
+
+    store: Store
+    read: asyncio.Event = field(default_factory=asyncio.Event)
+    gate: asyncio.Event = field(default_factory=asyncio.Event)
+    fault: Exception | None = None
+
+    async def counts_of(self, uid: str) -> Counts | None:
+        """Return the counts as they were when they were read."""
+        counts = await self.store.counts_of(uid)
+        self.read.set()
+        await self.gate.wait()
+        if self.fault:
+            raise self.fault
+        return counts
+
+
+async def test_a_result_during_the_read_of_counts_is_published_too(stage: Stage) -> None:
+    """The counts that are being read may lack the result, so another publication follows."""
+    endpoint, slow = stage.endpoint(), SlowCounts(stage.store)
+    publisher = StatusReporter(slow, stage.registry, stage.publish, interval=INTERVAL, clock=stage.clock)
+    publisher.attempted(endpoint, made("orders", State.DELIVERED))
+    flushing = asyncio.create_task(publisher.flush())
+    await slow.read.wait()
+    publisher.attempted(endpoint, made("orders", State.FAILED, "HTTP 500"))
+    slow.gate.set()
+    await flushing
+    await publisher.flush()
+    assert [shown.failures for _, shown in stage.published] == [0, 1]
+
+
+async def test_results_outlive_a_read_of_counts_that_fails(stage: Stage) -> None:
+    """Failures from before the read and from during it are published together later."""
+    endpoint, slow = stage.endpoint(), SlowCounts(stage.store, fault=StoreUnavailable("disk full"))
+    publisher = StatusReporter(slow, stage.registry, stage.publish, interval=INTERVAL, clock=stage.clock)
+    publisher.attempted(endpoint, made("orders", State.FAILED, "HTTP 500"))
+    flushing = asyncio.create_task(publisher.flush())
+    await slow.read.wait()
+    publisher.attempted(endpoint, made("orders", State.FAILED, "HTTP 501"))
+    slow.gate.set()
+    with pytest.raises(StoreUnavailable):
+        await flushing
+    slow.fault = None
+    await publisher.flush()
+    assert [(shown.failures, shown.error) for _, shown in stage.published] == [(2, "HTTP 501")]
+
+
+async def test_nothing_is_published_where_nothing_happened(stage: Stage) -> None:
+    """The status of an endpoint without attempts is not written."""
+    stage.endpoint()
+    await stage.tick(10 * INTERVAL)
+    assert not stage.published
+
+
+async def test_what_is_published_are_the_stores_counts_and_the_last_attempts_words(stage: Stage) -> None:
+    """The counts are those in the store at publication; the error is that of the latest attempt."""
+    endpoint = stage.endpoint()
+    delivery = await accept_one(stage.store, claimed=True)
+    await accept_one(stage.store)
+    await stage.store.settle([settlement(delivery, State.DELIVERED)])
+    stage.publisher.attempted(endpoint, made("orders", State.PENDING, "HTTP 500"))
+    stage.publisher.attempted(endpoint, made("orders", State.PENDING, "connection refused"))
+    await stage.tick(1.1)
+    [(uid, shown)] = stage.published
+    assert (uid, shown.error, shown.failures) == ("orders", "connection refused", 0)
+    assert (shown.counts.pending, shown.counts.delivered, shown.counts.last_status_code) == (1, 1, 200)
+
+
+async def test_a_delivery_that_was_given_up_is_published_without_waiting_for_the_interval(stage: Stage) -> None:
+    """Failed deliveries since the last publication are counted, and each is counted once."""
+    endpoint = stage.endpoint()
+    stage.publisher.attempted(endpoint, made("orders", State.DELIVERED))
+    await stage.tick(1.1)
+    for _ in range(3):
+        stage.publisher.attempted(endpoint, made("orders", State.FAILED, "HTTP 500"))
+    await stage.tick(5.1)
+    assert [shown.failures for _, shown in stage.published] == [0, 3]
+    stage.publisher.attempted(endpoint, made("orders", State.DELIVERED))
+    await stage.tick(INTERVAL)
+    assert [shown.failures for _, shown in stage.published] == [0, 3, 0]
+
+
+async def test_the_limit_of_an_endpoint_whose_attempts_time_out_is_published(stage: Stage) -> None:
+    """The publication shows the limit after the latest attempt; a change of counts without an attempt keeps it."""
+    endpoint = stage.endpoint()
+    stage.publisher.attempted(endpoint, made("orders", State.PENDING, "timed out"), limited_to=2)
+    stage.publisher.changed("orders")
+    await stage.tick(1.1)
+    stage.publisher.attempted(endpoint, made("orders", State.PENDING, "timed out"), limited_to=2)
+    stage.publisher.attempted(endpoint, made("orders", State.DELIVERED))
+    await stage.tick(INTERVAL)
+    assert [(shown.error, shown.limited_to) for _, shown in stage.published] == [("timed out", 2), ("", None)]
+
+
+async def test_an_endpoint_that_is_gone_is_not_published(stage: Stage) -> None:
+    """The publisher also forgets the endpoint."""
+    endpoint = stage.endpoint()
+    stage.publisher.attempted(endpoint, made("orders", State.DELIVERED))
+    await stage.tick(1.1)
+    stage.publisher.attempted(endpoint, made("orders", State.DELIVERED))
+    stage.registry.remove("orders")
+    await stage.tick(INTERVAL)
+    stage.publisher.forget(endpoint.uid for endpoint in stage.registry)
+    assert len(stage.published) == 1
+    assert not stage.publisher._last
+    assert not stage.publisher._pulses
+
+
+async def test_many_endpoints_are_written_at_a_bounded_rate(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Changes of a thousand endpoints are not written all at once; the oldest changes are written first."""
+    for number in range(50):
+        uid = f"endpoint-{number:02}"
+        stage.publisher.attempted(stage.endpoint(uid), made(uid, State.DELIVERED))
+        stage.clock.now += 0.001
+    rounds: list[int] = []
+    publish_all = stage.publisher._publish_all
+
+    async def counted(uids: list[str]) -> None:
+        rounds.append(len(uids))
+        await publish_all(uids)
+
+    monkeypatch.setattr(stage.publisher, "_publish_all", counted)
+    stage.clock.now += 5
+    await until(lambda: len(stage.published) == 50)
+    assert max(rounds) == 10
+    assert [uid for uid, _ in stage.published] == [f"endpoint-{number:02}" for number in range(50)]
+
+
+async def test_at_the_end_everything_is_published(stage: Stage) -> None:
+    """The status is complete when the process ends."""
+    stage.publisher.attempted(stage.endpoint(), made("orders", State.DELIVERED))
+    await stage.publisher.flush()
+    assert [uid for uid, _ in stage.published] == ["orders"]
+
+
+async def test_what_could_not_be_counted_is_published_later(stage: Stage) -> None:
+    """A failure of the store loses no result."""
+    endpoint = stage.endpoint()
+    stage.publisher.attempted(endpoint, made("orders", State.PENDING, "HTTP 500"))
+    await stage.store.close()
+    stage.clock.now += 2
+    with pytest.raises(Exception, match="closed"):
+        await stage.publisher.flush()
+    await until(lambda: "orders" in stage.publisher._pulses)
+    assert not stage.published

@@ -1,0 +1,265 @@
+"""The events route over real HTTP: accepted and refused requests, and their answers."""
+
+import asyncio
+import itertools
+import json
+from collections.abc import AsyncIterator
+
+import pytest
+from support.intake_recorder import Intake, Tokens, refused
+from support.polling import PATIENCE
+
+EVENT = {"id": "e-1", "type": "delivered", "messageId": "m-1"}
+ROUTE = "/projects/billing/events"
+
+
+async def test_an_accepted_event_is_answered_202_with_counts(intake: Intake, tokens: Tokens) -> None:
+    """The answer counts accepted events, duplicates and deliveries."""
+    first = await intake.client.post(ROUTE, json=EVENT)
+    again = await intake.client.post(ROUTE, json=[EVENT, {**EVENT, "id": "e-2"}])
+    assert (first.status_code, first.json()) == (202, {"accepted": 1, "duplicates": 0, "deliveries": 2})
+    assert (again.status_code, again.json()) == (202, {"accepted": 1, "duplicates": 1, "deliveries": 2})
+    assert [(where, which, event.event_id) for where, which, event in intake.recorder.events] == [
+        (tokens.namespace, "billing", "e-1"),
+        (tokens.namespace, "billing", "e-2"),
+    ]
+    assert "server" not in first.headers
+
+
+async def test_every_cloudevents_mode_is_accepted(intake: Intake) -> None:
+    """Binary, structured and batched content result in the same bytes."""
+    common = {"specversion": "1.0", "source": "/m", "type": "dev.hookwright.wa_sent"}
+    data = {"messageId": "m"}
+    binary = {f"ce-{name}": value for name, value in common.items()}
+    requests: list[tuple[dict[str, str], object]] = [
+        ({"content-type": "application/json", "ce-id": "e-0", **binary}, data),
+        ({"content-type": "application/cloudevents+json"}, {**common, "id": "e-1", "data": data}),
+        ({"content-type": "application/cloudevents-batch+json"}, [{**common, "id": "e-2", "data": data}]),
+    ]
+    for headers, body in requests:
+        answer = await intake.client.post(ROUTE, content=json.dumps(body), headers=headers)
+        assert answer.status_code == 202, answer.text
+    assert [event.body for _, _, event in intake.recorder.events] == [b'{"type":"wa_sent","messageId":"m"}'] * 3
+    assert [event.event_id for _, _, event in intake.recorder.events] == ["e-0", "e-1", "e-2"]
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        (b"{", 400),
+        (b"[" * 100_000, 400),
+        (b'{"type":"vanished","messageId":"m"}', 422),
+        (b'{"type":"delivered"}', 422),
+        (b"[]", 422),
+        (b'{"type":"delivered","messageId":"m","pad":"' + b"x" * 300 * 1024 + b'"}', 413),
+        (b" " * (4 * 1024 * 1024), 413),
+    ],
+    ids=["malformed", "a depth bomb", "unknown type", "no messageId", "empty array", "300 KiB", "4 MiB"],
+)
+async def test_a_wrong_body_is_refused_and_nothing_is_written(intake: Intake, body: bytes, status: int) -> None:
+    """The store is unchanged, and the answer names the fault."""
+    answer = await intake.client.post(ROUTE, content=body, headers={"content-type": "application/json"})
+    refused(answer, status)
+    assert intake.recorder.events == []
+
+
+async def test_a_batch_with_one_fault_is_refused_whole(intake: Intake) -> None:
+    """One fault refuses the whole batch; the answer names it by its index."""
+    answer = await intake.client.post(ROUTE, json=[EVENT, {"type": "delivered"}])
+    faults = refused(answer, 422)["errors"]
+    assert [fault["field"] for fault in faults] == ["[1].messageId"]
+    assert intake.recorder.events == []
+
+
+async def test_a_wrong_media_type_is_415(intake: Intake) -> None:
+    """The answer lists the supported media types."""
+    answer = await intake.client.post(ROUTE, content=b"a=1", headers={"content-type": "text/csv"})
+    assert "application/cloudevents+json" in refused(answer, 415)["detail"]
+
+
+async def test_an_unknown_project_is_404(intake: Intake) -> None:
+    """A sender with the RBAC permission gets the 404 as well."""
+    refused(await intake.client.post("/projects/ghost/events", json=EVENT), 404)
+    assert intake.recorder.events == []
+
+
+async def test_the_order_of_refusals_tells_a_stranger_nothing(intake: Intake, tokens: Tokens) -> None:
+    """The order is 401, 403, 404, and only then faults of the body."""
+    stranger = {"Authorization": f"Bearer {tokens.stranger}"}
+    answers = [
+        await intake.client.post(path, content=b"{", headers={"content-type": "x/y", **headers})
+        for path, headers in [
+            ("/projects/ghost/events", {"Authorization": "Bearer wrong"}),
+            ("/projects/ghost/events", stranger),
+            ("/projects/ghost/events", {}),
+            (ROUTE, {}),
+        ]
+    ]
+    assert [answer.status_code for answer in answers] == [401, 403, 404, 415]
+
+
+async def test_reading_stops_at_the_limit_of_a_body_without_length(intake: Intake, tokens: Tokens) -> None:
+    """An endless body is refused at the limit, and the connection is closed soon after."""
+    reader, writer = await open_request(intake, tokens, "Transfer-Encoding: chunked")
+    piece = b"%x\r\n%s\r\n" % (65536, b" " * 65536)
+    await pour(writer, piece, times=17)
+    assert (await reader.readline()).split()[1] == b"413"
+    with pytest.raises(ConnectionError):
+        await pour(writer, piece, times=10_000)
+    writer.close()
+
+
+async def test_a_declared_length_beyond_the_limit_is_refused_unread(intake: Intake, tokens: Tokens) -> None:
+    """The answer is 413 before any byte of the body is sent."""
+    reader, writer = await open_request(intake, tokens, f"Content-Length: {2**40}")
+    assert (await reader.readline()).split()[1] == b"413"
+    writer.close()
+
+
+async def test_a_dripping_body_is_cut_off(intake: Intake, tokens: Tokens) -> None:
+    """A client that sends one byte at a time cannot occupy a slot without end."""
+    reader, writer = await open_request(intake, tokens, "Content-Length: 1000")
+    answer = asyncio.create_task(reader.readline())
+    for _ in range(100):
+        writer.write(b" ")
+        if (await asyncio.wait({answer}, timeout=0.05))[0]:
+            break
+    assert (await answer).split()[1] == b"408"
+    assert intake.recorder.events == []
+    writer.close()
+
+
+async def test_a_client_that_hangs_up_half_way_leaves_nothing(intake: Intake, tokens: Tokens) -> None:
+    """No event is stored, and the next request is served."""
+    _, writer = await open_request(intake, tokens, "Content-Length: 100")
+    writer.write(b"{")
+    await writer.drain()
+    writer.close()
+    await writer.wait_closed()
+    assert (await intake.client.post(ROUTE, json=EVENT)).status_code == 202
+    assert len(intake.recorder.events) == 1
+
+
+async def pour(writer: asyncio.StreamWriter, piece: bytes, *, times: int) -> None:
+    """Send a piece repeatedly."""
+    for _ in range(times):
+        writer.write(piece)
+        await writer.drain()
+
+
+async def open_request(
+    intake: Intake, tokens: Tokens, length: str
+) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """Begin a request whose body is not yet sent."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", intake.server.port)
+    writer.write(
+        f"POST /v1alpha1/namespaces/{tokens.namespace}{ROUTE} HTTP/1.1\r\nHost: intake\r\n"
+        f"Authorization: Bearer {tokens.sender}\r\nContent-Type: application/json\r\n{length}\r\n\r\n".encode()
+    )
+    return reader, writer
+
+
+async def test_a_store_that_is_away_is_503_with_retry_after(intake: Intake) -> None:
+    """The answer is never a 202 for an event that could be lost."""
+    intake.recorder.away = True
+    answer = await intake.client.post(ROUTE, json=EVENT)
+    refused(answer, 503)
+    assert int(answer.headers["retry-after"]) > 0
+
+
+async def test_an_unexpected_fault_is_500_with_a_trace_and_leaks_nothing(
+    intake: Intake, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The answer and the log have the same id; only the log has details."""
+    intake.recorder.broken = True
+    answer = await intake.client.post(ROUTE, json=EVENT)
+    assert refused(answer, 500)["traceId"] == "request-1"
+    assert "secret" not in answer.text
+    logged = capsys.readouterr().out
+    assert "request-1" in logged
+    assert "ZeroDivisionError" in logged
+
+
+async def test_an_intake_that_is_not_ready_answers_503_on_every_route(intake: Intake) -> None:
+    """The answer has the reason, and the request is not checked further."""
+    intake.unready = "the store is being migrated"
+    for path in (ROUTE, "/webhookendpoints/orders/secret", "/nowhere"):
+        answer = await intake.client.post(path, json=EVENT)
+        assert "being migrated" in refused(answer, 503)["detail"]
+        assert int(answer.headers["retry-after"]) > 0
+
+
+async def test_too_many_requests_at_once_are_sent_away(intake: Intake) -> None:
+    """Of 4 slots one namespace gets 2, and further requests get a 503 and can retry, so memory is bounded."""
+    intake.recorder.gate = asyncio.Event()
+    requests = [asyncio.create_task(intake.client.post(ROUTE, json=EVENT)) for _ in range(8)]
+    sent_away = [await answer for answer in itertools.islice(asyncio.as_completed(requests), 6)]
+    assert {answer.status_code for answer in sent_away} == {503}
+    assert all(int(answer.headers["retry-after"]) > 0 for answer in sent_away)
+    intake.recorder.gate.set()
+    answers = await asyncio.gather(*requests)
+    assert sorted(answer.status_code for answer in answers) == [202] * 2 + [503] * 6
+    assert (await intake.client.post(ROUTE, json=EVENT)).status_code == 202
+
+
+async def test_a_slow_body_holds_no_place(intake: Intake) -> None:
+    """Requests with incomplete bodies use no slots."""
+    arrived, rest = asyncio.Event(), asyncio.Event()
+
+    async def slow() -> AsyncIterator[bytes]:
+        yield b"{"
+        arrived.set()
+        await rest.wait()
+        yield b"}"
+
+    headers = {"content-type": "application/json"}
+    requests = [asyncio.create_task(intake.client.post(ROUTE, content=slow(), headers=headers)) for _ in range(8)]
+    await arrived.wait()
+    assert (await intake.client.post(ROUTE, json=EVENT)).status_code == 202
+    rest.set()
+    answers = await asyncio.gather(*requests)
+    assert {answer.status_code for answer in answers} <= {422, 503}
+
+
+async def test_unknown_paths_and_methods_are_problems_too(intake: Intake) -> None:
+    """The answers are 404 and 405; a 405 has the header Allow."""
+    refused(await intake.client.get("/nowhere"), 404)
+    refused(await intake.client.post(f"{ROUTE}/", json=EVENT), 404)
+    answer = await intake.client.get(ROUTE)
+    refused(answer, 405)
+    assert answer.headers["allow"] == "POST"
+
+
+async def test_stopping_lets_a_request_under_way_finish(intake: Intake) -> None:
+    """An accepted request is answered, although no new one is accepted."""
+    half, rest = asyncio.Event(), asyncio.Event()
+
+    async def body() -> AsyncIterator[bytes]:
+        yield b'{"type":"delivered",'
+        half.set()
+        await rest.wait()
+        yield b'"messageId":"m"}'
+
+    headers = {"content-type": "application/json"}
+    await intake.client.post(ROUTE, json=EVENT)
+    request = asyncio.create_task(intake.client.post(ROUTE, content=body(), headers=headers))
+    await half.wait()
+    stopping = asyncio.create_task(intake.server.stop())
+    async with asyncio.timeout(PATIENCE):
+        while True:
+            if not await _connects(intake.server.port):
+                break
+            await asyncio.sleep(0.02)
+        rest.set()
+        assert (await request).status_code == 202
+        await stopping
+
+
+async def _connects(port: int) -> bool:
+    try:
+        _, writer = await asyncio.open_connection("127.0.0.1", port)
+    except ConnectionError:
+        return False
+    writer.close()
+    await writer.wait_closed()
+    return True

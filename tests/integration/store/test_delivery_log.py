@@ -1,0 +1,95 @@
+"""The delivery log and the counters, as users read them."""
+
+import pytest
+from support.store_factories import Clock, Observed, accept_one, event, ids, settlement
+
+from hookwright_operator.store.records import Counts, State
+from hookwright_operator.store.store import Store
+
+
+async def test_the_log_pages_through_everything_once_newest_first(store: Store) -> None:
+    """The cursors lead through all pages, even if new deliveries arrive meanwhile."""
+    new = [event("orders") for _ in range(7)]
+    await store.accept([*new, event("audit")])
+
+    seen: list[str] = []
+    cursor = None
+    for _ in range(3):
+        page, cursor = await store.deliveries("orders", limit=3, cursor=cursor)
+        seen += [record.id for record in page]
+        await accept_one(store)
+
+    assert seen == ids(new)[::-1]
+    assert cursor is None
+
+
+async def test_a_full_last_page_has_no_next_one(store: Store) -> None:
+    """A page has a cursor only if there are more deliveries."""
+    await store.accept([event("orders", "orders")])
+
+    page, cursor = await store.deliveries("orders", limit=2)
+
+    assert (len(page), cursor) == (2, None)
+
+
+@pytest.mark.parametrize("state", list(State))
+async def test_the_log_can_be_narrowed_to_a_state(store: Store, state: State) -> None:
+    """The log of a state has only deliveries of that state and endpoint."""
+    new = event("orders", "orders", "orders", claimed=True)
+    await store.accept([new, event("audit")])
+    pending, delivered, failed = new.deliveries
+    await store.settle([settlement(delivered, State.DELIVERED), settlement(failed, State.FAILED)])
+    wanted = {State.PENDING: [pending.id], State.DELIVERED: [delivered.id], State.FAILED: [failed.id]}
+    if state == State.DISCARDED:
+        await store.discard("orders", "endpoint deleted")
+        wanted = {State.DISCARDED: [pending.id]}
+
+    page, _ = await store.deliveries("orders", state=state)
+
+    assert [record.id for record in page] == wanted[state]
+    assert {record.state for record in page} == {state}
+
+
+async def test_a_record_tells_what_there_is_to_know(store: Store, clock: Clock) -> None:
+    """The record has event, endpoint, times and reason."""
+    new = event("orders")
+    await store.accept([new])
+
+    record = await store.delivery(new.deliveries[0].id)
+
+    assert record is not None
+    assert (record.event_id, record.event_type, record.endpoint_uid) == (new.id, "delivered", "orders")
+    assert (record.accepted_ms, record.due_ms, record.reason) == (clock.now, clock.now, "")
+    assert record.attempts == ()
+
+
+async def test_an_endpoint_without_deliveries_has_an_empty_log_and_zero_counts(store: Store) -> None:
+    """An endpoint without deliveries is not an error."""
+    assert await store.deliveries("unknown") == ([], None)
+    assert await store.counts_of("unknown") == Counts()
+    assert await store.counts() == {}
+    assert await store.pending_uids() == frozenset()
+
+
+async def test_pending_uids_names_the_endpoints_with_a_backlog(store: Store) -> None:
+    """An endpoint whose deliveries have all ended is not included."""
+    done = await accept_one(store, claimed=True)
+    await store.settle([settlement(done, State.DELIVERED)])
+    await accept_one(store, uid="audit")
+
+    assert await store.pending_uids() == {"audit"}
+
+
+async def test_every_transaction_and_every_read_is_observed(store: Store, observed: Observed) -> None:
+    """The metrics get each operation with its name."""
+    delivery = await accept_one(store)
+    await store.claim([("orders", 1)])
+    await store.settle([settlement(delivery, State.DELIVERED)])
+    await store.delivery(delivery.id)
+
+    assert [name for name in observed.operations if name in {"accept", "claim", "settle", "delivery"}] == [
+        "accept",
+        "claim",
+        "settle",
+        "delivery",
+    ]

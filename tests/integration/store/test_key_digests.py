@@ -1,0 +1,49 @@
+"""A digest belongs to the ApiKey that declared it first, until its namespace has too many digests."""
+
+import pytest
+from integration.store.conftest import Open
+from support.store_factories import Clock
+
+from hookwright_operator.store import key_digests
+from hookwright_operator.store.key_digests import KeyDigests, Owner
+from hookwright_operator.store.store import Store
+
+ACME, RIVAL = Owner("acme", "k1"), Owner("rival", "k1")
+
+
+def digests_of(store: Store, clock: Clock) -> KeyDigests:
+    """Return the digest owners of a store."""
+    return KeyDigests(store.sharing.read, store.sharing.write, clock)
+
+
+async def test_a_digest_belongs_to_the_first_that_declares_it_also_after_a_restart(
+    open_store: Open, clock: Clock
+) -> None:
+    """A second claim changes nothing; the same ApiKey may claim again."""
+    store = await open_store()
+    digests = digests_of(store, clock)
+    assert await digests.owner_of("sha256:a") is None
+    assert await digests.claim("sha256:a", ACME, list) == ACME
+    assert await digests.claim("sha256:a", RIVAL, list) == ACME
+    await store.close()
+    digests = digests_of(await open_store(), clock)
+    assert await digests.owner_of("sha256:a") == ACME
+    assert await digests.claim("sha256:a", RIVAL, list) == ACME
+    assert await digests.claim("sha256:a", ACME, list) == ACME
+
+
+async def test_a_tenant_that_makes_many_keys_has_only_its_own_forgotten(
+    store: Store, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The digests of a namespace are limited; other namespaces keep theirs, and existing ApiKeys keep their digests."""
+    monkeypatch.setattr(key_digests, "REMEMBERED", 5)
+    monkeypatch.setattr(key_digests.forget, "__kwdefaults__", {"remembered": 5})
+    digests = digests_of(store, clock)
+    await digests.claim("sha256:victim", ACME, list)
+    for number in range(20):
+        clock.now += 1
+        owner = Owner("hostile", f"k{number}")
+        await digests.claim(f"sha256:{number:02}", owner, lambda: ["sha256:00"])
+    assert await digests.owner_of("sha256:victim") == ACME
+    remembered = [number for number in range(20) if await digests.owner_of(f"sha256:{number:02}")]
+    assert remembered == [0, 16, 17, 18, 19]

@@ -1,0 +1,359 @@
+"""PostgreSQL only: its URL, migrations, and several replicas on one database."""
+
+import asyncio
+import re
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from uuid import uuid4
+
+import asyncpg
+import pytest
+from integration.store.conftest import Open
+from sqlalchemy import Connection, func, select, text
+from support.polling import PATIENCE
+from support.store_factories import (
+    EMPTY,
+    LEASE_MS,
+    Clock,
+    accept_one,
+    claimed_ids,
+    differences,
+    event,
+    eventually,
+    ids,
+    settlement,
+)
+
+from hookwright_dev.cluster.postgres import PostgresServer
+from hookwright_operator.store import postgres as postgres_module
+from hookwright_operator.store.records import Claim, Counts, State
+from hookwright_operator.store.schema import deliveries, metadata
+from hookwright_operator.store.sql import read as read_sql
+from hookwright_operator.store.store import CLAIM_ROOM, Store
+from hookwright_runtime.errors import StoreError, StoreUnavailable
+
+
+@pytest.fixture
+def url(postgres: PostgresServer, postgres_url: str) -> str:
+    """Empty the database that tests share."""
+    postgres.execute(EMPTY, database="contract")
+    return postgres_url
+
+
+@pytest.fixture
+def blank_url(postgres: PostgresServer) -> str:
+    """Create a database without a schema."""
+    return postgres.new_database(f"blank-{uuid4().hex[:8]}")
+
+
+async def opened(url: str, clock: Clock | None = None) -> Store:
+    """Open a store at a URL."""
+    return await Store.open(url, instance="test", lease_ms=LEASE_MS, clock=clock or Clock())
+
+
+# ------------------------------------------------------------------------------------------ opening
+
+
+@pytest.mark.parametrize(
+    ("url", "says"),
+    [
+        ("postgresql://hookwright:hush@127.0.0.1:nonsense/x", "cannot be read"),
+        ("postgresql+psycopg://hookwright:hush@127.0.0.1/x", "no store for a postgresql+psycopg database"),
+        ("postgresql://hookwright:hush@127.0.0.1:{port}/none", "cannot open the database at 127.0.0.1:{port}/none: "),
+        ("postgresql://hookwright:hush@127.0.0.1:{port}/none", 'database "none" does not exist'),
+        ("postgresql://nobody:hush@127.0.0.1:{port}/contract", 'role "nobody" does not exist'),
+        ("postgresql://hookwright:hush@127.0.0.1:{port}/contract?sslmode=off", "`sslmode` parameter must be one of"),
+        ("postgresql://hookwright:hu/sh@127.0.0.1:{port}/contract", "special characters of user and password"),
+        ("postgresql://hookwright:hush@127.0.0.1:{port},127.0.0.1:1/none", 'database "none" does not exist'),
+        ("postgresql://hookwright:hush@127.0.0.1:{port}/contract?sslmode=require", "cannot open the database"),
+        ("postgresql://hookwright:hush@127.0.0.1:1/contract", "cannot open the database at 127.0.0.1:1/contract: "),
+    ],
+)
+async def test_a_url_that_leads_nowhere_is_refused_without_its_password(
+    url: str, says: str, postgres: PostgresServer
+) -> None:
+    """The error message names the fault of the setting."""
+    with pytest.raises(StoreError, match=re.escape(says.format(port=postgres.port))) as caught:
+        await opened(url.format(port=postgres.port))
+
+    assert "hush" not in str(caught.value)
+    assert caught.value.__suppress_context__ or caught.value.__context__ is None
+
+
+async def test_both_spellings_of_the_url_are_taken(url: str) -> None:
+    """The URL may name the driver."""
+    for spelling in (url, url.replace("postgresql://", "postgresql+asyncpg://")):
+        await (await opened(spelling)).close()
+
+
+async def test_replicas_that_start_together_migrate_once(blank_url: str) -> None:
+    """One replica creates the schema, the others wait for it, and all can use it."""
+    stores = await asyncio.gather(*[opened(blank_url) for _ in range(4)])
+
+    assert sorted(store._slot for store in stores) == [0, 1, 2, 3]
+    for store in stores:
+        await store.ping()
+        await store.close()
+
+
+async def test_the_migrations_make_what_the_tables_say(blank_url: str) -> None:
+    """A migrated database equals the definitions."""
+    store = await opened(blank_url)
+    found = await store._database.read(lambda connection: differences(connection, metadata))
+    migrated = await store._database.read(_indexes)
+    await store._database.write(lambda connection: connection.execute(text("CREATE SCHEMA defined")) and None)
+
+    def define(connection: Connection) -> None:
+        connection.execute(text("SET LOCAL search_path TO defined"))
+        metadata.create_all(connection)
+
+    await store._database.write(define)
+    defined = await store._database.read(_indexes)
+    await store.close()
+
+    assert found == []
+    assert migrated == defined
+
+
+def _indexes(connection: Connection) -> dict[str, str]:
+    found = connection.execute(
+        text(
+            "SELECT indexname, replace(indexdef, 'defined.', 'public.') FROM pg_indexes"
+            " WHERE schemaname IN ('public', 'defined') AND tablename != 'alembic_version' ORDER BY schemaname DESC"
+        )
+    )
+    return {str(name): str(definition) for name, definition in found}
+
+
+async def test_an_old_replica_starts_beside_a_new_one(blank_url: str) -> None:
+    """A schema of a later revision is used if it is compatible with this operator, and refused otherwise."""
+    store = await opened(blank_url)
+    await store._database.write(lambda c: c.execute(text("UPDATE alembic_version SET version_num = '9999'")) and None)
+
+    await (await opened(blank_url)).close()
+
+    await store._database.write(lambda c: c.execute(text("UPDATE compatibility SET oldest = '9998'")) and None)
+    await store.close()
+    with pytest.raises(StoreError, match="revision 9999, which this operator does not know"):
+        await opened(blank_url)
+
+
+async def test_a_commit_is_on_the_disk_before_it_is_answered(url: str) -> None:
+    """A commit is on the disk, whatever the server's default is; the default of this server is off."""
+    store = await opened(url)
+
+    assert await store._database.write(lambda c: c.scalar(text("SHOW synchronous_commit"))) == "on"
+
+    await store.close()
+
+
+# ------------------------------------------------------------------------------------------ beside one another
+
+
+async def test_living_instances_have_counters_of_their_own(open_store: Open, clock: Clock) -> None:
+    """The slot of a replica with an expired claim lease is used again, and its counts stay."""
+    first, second = await open_store(), await open_store()
+    for store in (first, second):
+        await accept_one(store)
+    clock.advance(LEASE_MS - 1)
+    await second.heartbeat()
+    clock.advance(1)
+    third = await open_store()
+    await accept_one(third)
+
+    assert [store._slot for store in (first, second, third)] == [0, 1, 0]
+    assert await third.counts_of("orders") == Counts(pending=3)
+
+
+@asynccontextmanager
+async def lock_held(url: str, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[None]:
+    """Keep the lock that `wait_for_the_lock` waits for; stores opened later wait for it as long as a test runs."""
+    for limit in ("lock_timeout", "statement_timeout"):
+        monkeypatch.setitem(postgres_module._LIMITS, limit, f"{PATIENCE:g}s")
+    holder = await asyncpg.connect(url)
+    await holder.execute("SELECT pg_advisory_lock(7)")
+    try:
+        yield
+    finally:
+        await holder.close()
+
+
+def wait_for_the_lock(connection: Connection) -> None:
+    """Keep a transaction open until the lock is released."""
+    connection.execute(select(func.pg_advisory_xact_lock(7)))
+
+
+async def test_a_transaction_waits_for_no_other_instance(
+    open_store: Open, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """During a transaction of one replica for an endpoint, another replica accepts, claims and settles for it."""
+    async with lock_held(url, monkeypatch):
+        first, second = await open_store(), await open_store()
+        waiting = await accept_one(first)
+        held = asyncio.Event()
+
+        def accept_and_hold(connection: Connection) -> None:
+            first._accept_all(connection, [[event("orders", claimed=True)]])
+            asyncio.get_running_loop().call_soon(held.set)
+            wait_for_the_lock(connection)
+
+        slow = first._once("slow", accept_and_hold)
+        await held.wait()
+        await second.accept([event("orders")])
+        claimed = await second.claim([("orders", 1)])
+        await second.settle([settlement(claimed[0], State.DELIVERED)])
+
+        assert not slow.done()
+        assert claimed[0].id == waiting.id
+    await slow
+    assert (await second.counts_of("orders")).pending == 2
+
+
+async def test_a_claim_passes_by_what_another_transaction_is_taking(
+    open_store: Open, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other claim takes the next deliveries and does not wait."""
+    async with lock_held(url, monkeypatch):
+        first, second = await open_store(), await open_store()
+        new = event(*["orders"] * 4)
+        await first.accept([new])
+        held = asyncio.Event()
+
+        def claim_and_hold(connection: Connection) -> list[str]:
+            [claimed] = first._claim_all(connection, [Claim([("orders", 2)], CLAIM_ROOM)])
+            asyncio.get_running_loop().call_soon(held.set)
+            wait_for_the_lock(connection)
+            return [delivery.id for delivery in claimed or ()]
+
+        slow = first._once("slow", claim_and_hold)
+        await held.wait()
+        others = await claimed_ids(second)
+
+        assert not slow.done()
+    assert [*await slow, *others] == ids([new])
+
+
+async def test_a_page_of_the_log_leaves_out_what_changes_while_it_is_read(
+    postgres: PostgresServer, open_store: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A page skips deliveries that were removed or left the state meanwhile; the next page starts as planned."""
+    store = await open_store()
+    new = event(*["orders"] * 5)
+    await store.accept([new])
+    newest = ids([new])[::-1]
+    changes = (
+        f"DELETE FROM deliveries WHERE id = '{newest[2]}'",  # noqa: S608 - only test ids
+        f"UPDATE deliveries SET state = 'failed' WHERE id = '{newest[0]}'",  # noqa: S608
+    )
+    read: Callable[..., object] = read_sql._newest
+
+    def changed(*asked: object, **how: object) -> object:
+        found = read(*asked, **how)
+        with ThreadPoolExecutor(1) as elsewhere:
+            elsewhere.submit(postgres.execute, *changes, database="contract").result()
+        return found
+
+    with monkeypatch.context() as patched:
+        patched.setattr(read_sql, "_newest", changed)
+        page, cursor = await store.deliveries("orders", state=State.PENDING, limit=3)
+    rest, end = await store.deliveries("orders", state=State.PENDING, limit=3, cursor=cursor)
+
+    assert [record.id for record in page] == [newest[1]]
+    assert [record.id for record in rest] == newest[3:]
+    assert end is None
+
+
+async def test_instances_that_do_everything_at_once_keep_the_counters_right(open_store: Open, clock: Clock) -> None:
+    """The counters are correct after every kind of write has run concurrently on the same endpoints."""
+    stores = [await open_store() for _ in range(3)]
+    uids = ["orders", "audit"]
+    rounds = iter(range(60))
+    delivering = 9
+
+    async def deliver(store: Store, number: int) -> None:
+        nonlocal delivering
+        for _ in rounds:
+            await store.accept([event(*uids, *uids, claimed=False, event_id=f"e-{number % 7}"), event(*uids)])
+            claimed = await store.claim([(uid, 5) for uid in uids])
+            outcomes = [State.DELIVERED, State.FAILED, State.PENDING]
+            await store.settle([settlement(each, outcomes[n % 3], due_ms=clock.now) for n, each in enumerate(claimed)])
+            if claimed:
+                await store.retry(claimed[0].id)
+            number += 1
+        delivering -= 1
+
+    async def disturb(store: Store) -> None:
+        number = 0
+        while delivering:
+            number += 1
+            await store.discard("audit", "endpoint deleted")
+            job = await store.begin_recovery(f"rec_{store.instance}_{number}", "orders", since_ms=0)
+            await store.advance_recovery(job.id, limit=100)
+            await store.prune(delivered_before_ms=0, failed_before_ms=0, limit=50)
+
+    work = [deliver(store, n) for n, store in enumerate(stores) for _ in range(3)]
+    await asyncio.gather(*work, *[disturb(store) for store in stores[:2]])
+
+    def rows(connection: Connection) -> Counter[tuple[str, str]]:
+        found = connection.execute(select(deliveries.c.endpoint_uid, deliveries.c.state))
+        return Counter((uid, state) for uid, state in found)
+
+    counted, found = await stores[0].counts(), await stores[0]._database.read(rows)
+    assert found.total() > 100
+    for uid in uids:
+        assert {state: getattr(counted[uid], state) for state in State} == {state: found[uid, state] for state in State}
+
+
+async def test_a_deadlock_is_broken_and_nobody_notices(open_store: Open, url: str) -> None:
+    """The transaction that PostgreSQL aborted runs again."""
+    store = await open_store()
+    new = event("orders", "orders", claimed=True)
+    await store.accept([new])
+    first, second = sorted(ids([new]))
+    intruder = await asyncpg.connect(url, server_settings={"deadlock_timeout": "20s"})
+    lock = "SELECT 1 FROM deliveries WHERE id = $1 FOR UPDATE"
+    async with intruder.transaction():
+        await intruder.execute(lock, second)
+        settling = asyncio.create_task(
+            store.settle([settlement(delivery, State.DELIVERED) for delivery in new.deliveries])
+        )
+        await eventually(lambda: waits_for_a_lock(url))
+        await intruder.execute(lock, first)
+    await intruder.close()
+    await settling
+
+    assert (await store.counts_of("orders")).delivered == 2
+    record = await store.delivery(first)
+    assert record is not None
+    assert len(record.attempts) == 1
+
+
+async def waits_for_a_lock(url: str) -> bool:
+    """Return whether a transaction waits for another one."""
+    connection = await asyncpg.connect(url)
+    try:
+        return bool(await connection.fetchval("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"))
+    finally:
+        await connection.close()
+
+
+async def test_a_lock_that_somebody_holds_too_long_is_unavailable_and_passes(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Calls fail and do not hang during a long lock, and reads work."""
+    monkeypatch.setitem(postgres_module._LIMITS, "lock_timeout", "100ms")
+    store = await opened(url)
+    delivery = await accept_one(store, claimed=True)
+    intruder = await asyncpg.connect(url)
+    async with intruder.transaction():
+        await intruder.execute("SELECT 1 FROM deliveries FOR UPDATE")
+        with pytest.raises(StoreUnavailable, match="lock timeout"):
+            await store.settle([settlement(delivery, State.DELIVERED)])
+        assert await store.counts_of("orders") == Counts(pending=1)
+    await intruder.close()
+
+    await store.settle([settlement(delivery, State.DELIVERED)])
+    assert (await store.counts_of("orders")).delivered == 1
+    await store.close()

@@ -1,0 +1,119 @@
+"""Replicas notify each other of deliveries that can be claimed."""
+
+import pytest
+from integration.store.conftest import Open
+from sqlalchemy import text
+from support.store_factories import EMPTY, LEASE_MS, Clock, accept_one, event, eventually, settlement
+from support.tcp_proxy import proxied
+
+from hookwright_dev.cluster.postgres import PostgresServer
+from hookwright_operator.store.notifications import payloads
+from hookwright_operator.store.records import State
+from hookwright_operator.store.store import Store
+
+
+@pytest.fixture
+def url(postgres: PostgresServer, postgres_url: str) -> str:
+    """Empty the database that tests share."""
+    postgres.execute(EMPTY, database="contract")
+    return postgres_url
+
+
+async def opened(url: str, clock: Clock | None = None) -> Store:
+    """Open a store at a URL."""
+    return await Store.open(url, instance="test", lease_ms=LEASE_MS, clock=clock or Clock())
+
+
+async def test_others_hear_of_what_nobody_holds(open_store: Open) -> None:
+    """A stored event, a release, a retry and a replay notify the other replicas, and not the sender."""
+    teller, hearer = await open_store(), await open_store()
+    heard: list[str] = []
+    own: list[str] = []
+    hearer.listen(heard.append)
+    teller.listen(own.append)
+
+    async def hears(*uids: str) -> None:
+        async def all_heard() -> bool:
+            return set(uids) <= set(heard)
+
+        await eventually(all_heard)
+        heard.clear()
+
+    await eventually(lambda: both_listen(teller))
+    await teller.accept([event("orders", "audit"), event("silent", claimed=True)])
+    await hears("orders", "audit")
+    [claimed] = await teller.claim([("orders", 1)])
+    await teller.release([claimed.id])
+    await hears("orders")
+    [claimed] = await teller.claim([("orders", 1)])
+    await teller.settle([settlement(claimed, State.FAILED)])
+    await teller.retry(claimed.id)
+    await hears("orders")
+    [claimed] = await teller.claim([("orders", 1)])
+    await teller.settle([settlement(claimed, State.FAILED)])
+    await teller.begin_recovery("rec_1", "orders", since_ms=0)
+    await teller.advance_recovery("rec_1", limit=10)
+    await hears("orders")
+    assert own == []
+
+
+async def both_listen(store: Store) -> bool:
+    """Return whether two connections listen."""
+    listening = await store._database.read(
+        lambda connection: connection.scalar(
+            text(
+                "SELECT count(*) FROM pg_stat_activity"
+                " WHERE query ~ '^(LISTEN|SELECT pg_notify)' AND datname = current_database()"
+            )
+        )
+    )
+    return bool(listening == 2)
+
+
+async def test_notices_come_again_after_their_connection_was_cut(url: str, open_store: Open, clock: Clock) -> None:
+    """The connection is replaced; a missed notice costs the wait for the next query of the store."""
+    teller = await open_store()
+    heard: list[str] = []
+    async with proxied(url) as (proxy, proxy_url):
+        hearer = await opened(proxy_url, clock)
+        hearer.listen(heard.append)
+        await eventually(lambda: both_listen(teller))
+        for writer in proxy.writers:
+            writer.transport.abort()
+
+        async def hears() -> bool:
+            await accept_one(teller)
+            return "orders" in heard
+
+        await eventually(hears)
+        await hearer.close()
+
+
+async def test_closing_tells_what_is_left_to_tell(open_store: Open, url: str, clock: Clock) -> None:
+    """Deliveries released at the end of a process are claimed by other replicas at once."""
+    hearer = await open_store()
+    heard: list[str] = []
+    hearer.listen(heard.append)
+    teller = await opened(url, clock)
+    await eventually(lambda: both_listen(hearer))
+    delivery = await accept_one(teller, claimed=True)
+
+    await teller.release([delivery.id])
+    await teller.close()
+
+    async def hears() -> bool:
+        return heard == ["orders"]
+
+    await eventually(hears)
+
+
+def test_uids_are_put_together_up_to_what_a_notice_carries() -> None:
+    """No uid is lost or split, and no notice is too long."""
+    uids = [f"{n:036}" for n in range(1000)]
+
+    told = list(payloads(uids))
+
+    assert "\n".join(told).split("\n") == uids
+    assert len(told) == 5
+    assert all(len(payload) < 8000 for payload in told)
+    assert list(payloads([])) == []

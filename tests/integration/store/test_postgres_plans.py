@@ -1,0 +1,247 @@
+"""PostgreSQL's plans of the queries on 100,000 deliveries: each query uses its index and reads few pages."""
+
+# ruff: noqa: S608 - the statements contain only numbers from this module
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Iterator, Mapping
+from typing import Any
+
+import asyncpg
+import pytest
+import pytest_asyncio
+from sqlalchemy import ClauseElement
+from sqlalchemy.dialects.postgresql.asyncpg import dialect as asyncpg_dialect
+from sqlalchemy.sql.compiler import SQLCompiler
+from support.store_factories import TABLES, migrated
+
+from hookwright_dev.bench.filling import CROWDED, delivery_id, endpoint_uid, filled_postgres
+from hookwright_dev.cluster.postgres import PostgresServer
+from hookwright_operator.store import fan_outs
+from hookwright_operator.store.postgres import _LIMITS, _connect
+from hookwright_operator.store.records import State
+from hookwright_operator.store.sql import accept, claim, prune, read, replay, settle
+from hookwright_operator.store.sql.rows import packed
+
+NOW = 1_800_000_000_000
+PENDING, ENDED, ENDPOINTS = 40_000, 60_000, 100
+GENERATE = (
+    "INSERT INTO instances SELECT 'living', 9000000000000, 7",
+    f"""INSERT INTO counters SELECT 'uid-' || n, 0, {(PENDING + ENDED) // ENDPOINTS}, {ENDED // ENDPOINTS},
+          0, 0, {NOW}, 200
+        FROM generate_series(0, {ENDPOINTS - 1}) AS n""",
+    f"""INSERT INTO events SELECT 'msg_' || lpad(n::text, 8, '0'), 'acme', 'billing', 'delivered', {NOW} - n, 1, '{{}}'
+        FROM generate_series(1, {PENDING + ENDED}) AS n""",
+    f"""INSERT INTO event_ids SELECT 'acme', 'billing', 'e-' || n, 'msg_' || lpad(n::text, 8, '0'), {NOW} - n
+        FROM generate_series(1, {ENDED}) AS n""",
+    f"""INSERT INTO deliveries SELECT 'dlv_' || lpad(n::text, 8, '0'), 'msg_' || lpad(n::text, 8, '0'),
+          'uid-' || n % {ENDPOINTS},
+          CASE WHEN n > {ENDED} THEN 'pending' WHEN n % 7 = 0 THEN 'failed' ELSE 'delivered' END, '', {NOW} - n, 1,
+          CASE WHEN n > {ENDED} AND n % 11 = 0 THEN 'living' END, CASE WHEN n <= {ENDED} THEN {NOW} - n END
+        FROM generate_series(1, {PENDING + ENDED}) AS n""",
+    f"""INSERT INTO attempts SELECT 'dlv_' || lpad(n::text, 8, '0'), 1, {NOW} - n, 5, 200, '', ''
+        FROM generate_series(1, {ENDED}) AS n""",
+)
+
+
+@pytest.fixture(scope="module")
+def crowded(postgres: PostgresServer) -> Iterator[str]:
+    """Create a database with 100,000 deliveries of 100 endpoints, without statistics."""
+    url = postgres.new_database("crowded")
+    asyncio.run(migrated(url))
+    # Otherwise autovacuum could create statistics at any moment.
+    tables = [f"ALTER TABLE {name} SET (autovacuum_enabled = off)" for name in TABLES]
+    postgres.execute(*tables, *GENERATE, database="crowded")
+    yield url
+    postgres.execute('DROP DATABASE "crowded" WITH (FORCE)')
+
+
+@pytest.fixture(scope="module", params=["without statistics", "with statistics"])
+def statistics(crowded: str, postgres: PostgresServer, request: pytest.FixtureRequest) -> str:
+    """Return the crowded database, before and after its statistics were created."""
+    if request.param == "with statistics":
+        postgres.execute("ANALYZE", database="crowded")
+    return crowded
+
+
+@pytest_asyncio.fixture(params=["force_custom_plan", "force_generic_plan"])
+async def connection(statistics: str, request: pytest.FixtureRequest) -> AsyncIterator["asyncpg.Connection"]:
+    """Connect as the store does, with plans for the parameters (custom) and for any parameters (generic)."""
+    connection = await _connect(statistics, _LIMITS)
+    await connection.execute(f"SET plan_cache_mode TO {request.param}")
+    yield connection
+    await connection.close()
+
+
+async def plan_of(
+    connection: "asyncpg.Connection", statement: ClauseElement, parameters: Mapping[str, object], options: str
+) -> Any:
+    """Return the plan as PostgreSQL's JSON, from a transaction that is rolled back."""
+    dialect = asyncpg_dialect()  # type: ignore[no-untyped-call]
+    compiled = statement.compile(dialect=dialect, compile_kwargs={"render_postcompile": True})
+    assert isinstance(compiled, SQLCompiler)
+    values = compiled.construct_params(dict(parameters))
+    arguments = ", ".join(_literal(values[name]) for name in compiled.positiontup or ())
+    undone = connection.transaction()
+    await undone.start()
+    try:
+        await connection.execute(f"PREPARE asked AS {compiled}")
+        explained = f"EXPLAIN ({options}, FORMAT JSON) EXECUTE asked" + (f"({arguments})" if arguments else "")
+        return json.loads(await connection.fetchval(explained))[0]["Plan"]
+    finally:
+        await connection.execute("DEALLOCATE ALL")
+        await undone.rollback()
+
+
+def _literal(value: object) -> str:
+    return str(value) if isinstance(value, int) else "'" + str(value).replace("'", "''") + "'"
+
+
+def steps(plan: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """Yield every step of a plan."""
+    yield plan
+    for child in plan.get("Plans", ()):
+        yield from steps(child)
+
+
+IDS = packed([(f"dlv_{n:08}",) for n in range(ENDED, ENDED + 64)])
+SETTLED = packed([(f"dlv_{n:08}", "delivered", 0, NOW, 5, 200, "", "") for n in range(ENDED, ENDED + 64)])
+ME = {"me": "test", "now": NOW}
+POSITION = {"endpoint": "uid-7", "until": NOW, "count": 200}
+SHARES = packed([(f"msg_{n:08}", 1) for n in range(1, 65)])
+BEFORE = "dlv_00050000"
+STRETCH = {"endpoint": "uid-7", "begin": "dlv_0004", "end": BEFORE}
+
+PLANS: dict[str, tuple[ClauseElement, dict[str, object], str]] = {
+    "claim": (
+        claim.CLAIM_BESIDE_OTHERS,
+        {"rows": packed([(f"uid-{n}", 32) for n in range(64)]), "share": 131_072, **ME},
+        "deliveries_to_claim",
+    ),
+    "own": (claim.OWN, {"rows": IDS, **ME}, "deliveries_pkey"),
+    "large bodies": (claim.BODIES, {"rows": packed([("msg_00000001",)])}, "events_pkey"),
+    "release": (claim.RELEASE, {"rows": IDS, **ME}, "deliveries_pkey"),
+    "next_due": (read.NEXT_DUE, ME, "deliveries_to_claim"),
+    "hold": (settle.HOLD, {"rows": SETTLED}, "deliveries_pkey"),
+    "attempts": (settle.INSERT_ATTEMPTS, {"rows": SETTLED}, "attempts_pkey"),
+    "count": (settle.COUNT, {"rows": SETTLED, "slot": 0, **ME}, "deliveries_pkey"),
+    "settled before": (settle.STORED, {"rows": SETTLED}, "attempts_pkey"),
+    "fan-out": (fan_outs.LOCKED, {"fan_out": "msg_00000001"}, "fan_outs_pkey"),
+    "fan-out to deleted endpoints": (fan_outs.GONE, {"rows": packed([("uid-1",)])}, "gone_endpoints_pkey"),
+    "move": (settle.MOVE, {"rows": SETTLED, **ME}, "deliveries_pkey"),
+    "repetitions": (
+        accept.REPETITIONS,
+        {"rows": packed([("acme", "billing", f"e-{n}", "msg_new") for n in range(64)])},
+        "event_ids_pkey",
+    ),
+    "discard": (prune.DISCARD, {"endpoint": "uid-7", "why": "", "count": 100, "now": NOW}, "deliveries_to_claim"),
+    "prune delivered": (prune.DONE, {"before": NOW, "count": 100}, "deliveries_done_by_age"),
+    "prune failed": (prune.FAILED, {"before": NOW, "count": 100}, "deliveries_failed_by_age"),
+    "prune attempts": (prune._DROP_ATTEMPTS, {"rows": IDS}, "attempts_pkey"),
+    "prune deliveries": (prune._DROP_DELIVERIES, {"rows": IDS}, "deliveries_pkey"),
+    "shrink events": (prune._SHRINK_EVENTS, {"rows": SHARES}, "events_pkey"),
+    "prune events": (prune._DROP_EVENTS, {"rows": SHARES}, "events_pkey"),
+    "prune event ids": (prune.DROP_EVENT_IDS, {"before": NOW, "count": 100}, "event_ids_by_age"),
+    "forget": (prune.FORGETTABLE, {}, "deliveries_log"),
+    "recover": (replay.NEXT, {"reached_ms": NOW - ENDED, "reached_id": "", **POSITION}, "deliveries_to_recover"),
+    "recover when": (replay.DUE, {"now": NOW, **POSITION}, "deliveries_to_claim"),
+    "recover how many": (replay.TOTAL, {"since": 0, **POSITION}, "deliveries_to_recover"),
+    "retry": (settle._STATE, {"id": "dlv_00000007"}, "deliveries_pkey"),
+    "renew": (settle._RENEW_ONE, {"delivery_id": "dlv_00000007", "now": NOW}, "deliveries_pkey"),
+    "attempts of a page": (read._ATTEMPTS, {"rows": IDS}, "attempts_pkey"),
+    "log": (read.log_page("uid-7", state=None, limit=50, before=BEFORE), {}, "deliveries_log"),
+    "failed log": (read.log_page("uid-7", state=State.FAILED, limit=50, before=BEFORE), {}, "deliveries_failed_log"),
+    "stretch of the log": (read.STRETCH, {**STRETCH, "rows": 5000}, "deliveries_log"),
+    "state in a stretch": (read.IN_STATE, {**STRETCH, "state": "delivered", "count": 50}, "deliveries_log"),
+}
+
+
+TEN_TIMES = 10
+SMALL = 20_000
+UIDS = [endpoint_uid(number) for number in range(CROWDED, CROWDED + 64)]
+OLD = packed([(delivery_id(n),) for n in range(1, 65)])
+TRIED = packed([(delivery_id(n), "delivered", 0, NOW, 5, 200, "", "") for n in range(1, 65)])
+PAST = 9_000_000_000_000
+EVEN = {"me": "test", "now": PAST, "share": 131_072}
+
+FLAT: dict[str, tuple[ClauseElement, dict[str, object]]] = {
+    "claim": (claim.CLAIM_BESIDE_OTHERS, {**EVEN, "rows": packed([(uid, 1) for uid in UIDS])}),
+    "claim of a crowded endpoint": (
+        claim.CLAIM_BESIDE_OTHERS,
+        {**EVEN, "rows": packed([(endpoint_uid(0), 64)])},
+    ),
+    "own": (claim.OWN, {"rows": OLD, "me": "test"}),
+    "next due": (read.NEXT_DUE, {"me": "test", "now": PAST}),
+    "attempts": (settle.INSERT_ATTEMPTS, {"rows": TRIED}),
+    "prune": (prune.DONE, {"before": PAST, "count": 100}),
+    "prune event ids": (prune.DROP_EVENT_IDS, {"before": PAST, "count": 100}),
+    "log": (read.log_page(endpoint_uid(0), state=None, limit=50, before="~"), {}),
+    "failed log": (read.log_page(endpoint_uid(0), state=State.FAILED, limit=20, before="~"), {}),
+}
+
+
+@pytest.fixture(scope="module")
+def small(postgres: PostgresServer) -> Iterator[str]:
+    """Create a database with deliveries of 1,000 endpoints; five endpoints have a tenth of all deliveries each."""
+    with filled_postgres(postgres, SMALL) as database:
+        yield database.url
+
+
+@pytest.fixture(scope="module")
+def big(postgres: PostgresServer) -> Iterator[str]:
+    """Create the same database with ten times as many deliveries."""
+    with filled_postgres(postgres, TEN_TIMES * SMALL) as database:
+        yield database.url
+
+
+@pytest.mark.parametrize(("statement", "parameters"), FLAT.values(), ids=FLAT.keys())
+async def test_ten_times_as_many_deliveries_cost_no_more(
+    small: str, big: str, statement: ClauseElement, parameters: dict[str, object]
+) -> None:
+    """The pages that a statement reads depend on its arguments; an index may grow by a level."""
+    plans = []
+    for url in (small, big):
+        connection = await _connect(url, _LIMITS)
+        plans.append(await plan_of(connection, statement, parameters, "ANALYZE, BUFFERS, TIMING OFF, SUMMARY OFF"))
+        await connection.close()
+    touched = [plan["Shared Hit Blocks"] + plan["Shared Read Blocks"] for plan in plans]
+
+    assert plans[0]["Actual Rows"] == plans[1]["Actual Rows"]
+    assert touched[1] < 1.5 * touched[0] + 10, plans[1]
+
+
+@pytest.mark.parametrize(("statement", "parameters", "index"), PLANS.values(), ids=PLANS.keys())
+async def test_queries_go_by_their_index(
+    connection: "asyncpg.Connection", statement: ClauseElement, parameters: dict[str, object], index: str
+) -> None:
+    """No growing table is scanned from end to end, with and without statistics."""
+    plan = await plan_of(connection, statement, parameters, "COSTS OFF")
+
+    assert index in {step.get("Index Name") for step in steps(plan)}, plan
+    scanned = {step.get("Relation Name") for step in steps(plan) if step["Node Type"] == "Seq Scan"}
+    assert scanned <= {"instances", "counters", "gone_endpoints"}, plan
+    whole = [step for step in steps(plan) if "Index" in step["Node Type"] and "Index Cond" not in step]
+    assert {step.get("Relation Name") for step in whole} <= {"instances", "counters", "gone_endpoints", None} or (
+        index.endswith("by_age")
+    ), plan
+
+
+async def test_a_claim_touches_what_it_takes_and_little_more(connection: "asyncpg.Connection") -> None:
+    """A claim reads as much for a backlog of 400 per endpoint as for one of 32."""
+    statement, parameters, _ = PLANS["claim"]
+
+    plan = await plan_of(connection, statement, parameters, "ANALYZE, BUFFERS, TIMING OFF, SUMMARY OFF")
+
+    taken = plan["Actual Rows"]
+    assert taken == 64 * 32
+    # For each: the index, the delivery and its lock, the delivery by its id, the event by its id.
+    assert plan["Shared Hit Blocks"] + plan["Shared Read Blocks"] < 14 * taken
+
+
+async def test_a_settlement_touches_what_it_settles_and_little_more(connection: "asyncpg.Connection") -> None:
+    """A settlement reads each delivery once, by its id."""
+    statement, parameters, _ = PLANS["move"]
+
+    plan = await plan_of(connection, statement, parameters, "ANALYZE, BUFFERS, TIMING OFF, SUMMARY OFF")
+
+    assert plan["Shared Hit Blocks"] + plan["Shared Read Blocks"] < 10 * 64

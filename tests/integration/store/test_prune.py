@@ -1,0 +1,172 @@
+"""Deliveries are discarded with their endpoint, and pruned by age."""
+
+import asyncio
+
+from support.store_factories import (
+    Clock,
+    Observed,
+    accept_one,
+    all_rows,
+    claimed_ids,
+    event,
+    rows_of,
+    settlement,
+    state_of,
+)
+
+from hookwright_operator.store import store as store_module
+from hookwright_operator.store.records import Counts, State
+from hookwright_operator.store.store import DEDUPE_WINDOW_MS, Store
+
+EMPTY = {"attempts": 0, "deliveries": 0, "event_ids": 0, "events": 0}
+
+
+async def test_discarding_ends_all_that_is_pending_and_nothing_else(store: Store) -> None:
+    """All pending deliveries of the endpoint are discarded with the reason; other endpoints keep theirs."""
+    delivered = await accept_one(store, claimed=True)
+    await store.settle([settlement(delivered, State.DELIVERED)])
+    waiting, in_flight = await accept_one(store), await accept_one(store, claimed=True)
+    other = await accept_one(store, uid="audit")
+
+    assert await store.discard("orders", "endpoint deleted") == 2
+
+    for delivery in (waiting, in_flight):
+        record = await store.delivery(delivery.id)
+        assert record is not None
+        assert (record.state, record.reason) == (State.DISCARDED, "endpoint deleted")
+    assert await state_of(store, delivered.id) == State.DELIVERED
+    assert await state_of(store, other.id) == State.PENDING
+    assert await claimed_ids(store) == []
+    counts = await store.counts_of("orders")
+    assert (counts.pending, counts.delivered, counts.discarded) == (0, 1, 2)
+    assert await store.discard("orders", "endpoint deleted") == 0
+
+
+async def test_discarding_a_long_backlog_lets_others_in_between(store: Store, observed: Observed) -> None:
+    """A discard runs in several transactions, and an event accepted meanwhile does not wait for its end."""
+    backlog = 3 * store_module.DISCARD_BATCH
+    await store.accept([event(*["orders"] * backlog)])
+    observed.operations.clear()
+
+    discarding = asyncio.create_task(store.discard("orders", "endpoint deleted"))
+    await asyncio.sleep(0)
+    await accept_one(store, uid="audit")
+
+    assert not discarding.done()
+    assert await discarding == backlog
+    assert observed.operations.count("discard") >= 3
+    assert await store.counts_of("orders") == Counts(discarded=backlog)
+
+
+async def _ended(store: Store, state: State) -> str:
+    delivery = await accept_one(store, claimed=True)
+    await store.settle([settlement(delivery, state)])
+    return delivery.id
+
+
+async def test_old_deliveries_go_with_all_that_hangs_on_them(store: Store, clock: Clock) -> None:
+    """After all deliveries of an event are removed, so are its attempts, body and finally its id; the counts stay."""
+    new = event("orders", "audit", event_id="e-1", claimed=True)
+    await store.accept([new])
+    orders, audit = new.deliveries
+    await store.settle([settlement(orders, State.DELIVERED)])
+    clock.advance(DEDUPE_WINDOW_MS)
+
+    removed = [await store.prune(delivered_before_ms=clock.now, failed_before_ms=0, limit=10) for _ in range(2)]
+
+    slices = int(store._database.exclusive)
+    assert removed == [3 + slices, 0]  # a delivery, its attempt, the event's id, and on SQLite the slice
+    assert await rows_of(store, "events") == 1
+    assert await state_of(store, audit.id) == State.PENDING
+    await store.settle([settlement(audit, State.DELIVERED)])
+    assert await store.prune(delivered_before_ms=clock.now + 1, failed_before_ms=0, limit=10) == 3
+    assert (await all_rows(store)).items() >= EMPTY.items()
+    assert (await store.counts_of("orders")).delivered == 1
+
+
+async def test_failed_and_delivered_deliveries_have_ages_of_their_own(store: Store, clock: Clock) -> None:
+    """The age counts from the end of a delivery; pending deliveries are never removed."""
+    pending = (await accept_one(store)).id
+    discarded = (await accept_one(store, uid="gone")).id
+    await store.discard("gone", "endpoint deleted")
+    delivered, failed = await _ended(store, State.DELIVERED), await _ended(store, State.FAILED)
+    clock.advance(1000)
+    younger = await _ended(store, State.DELIVERED)
+
+    await store.prune(delivered_before_ms=clock.now, failed_before_ms=clock.now - 1000, limit=10)
+    assert await store.delivery(delivered) is None
+    assert await store.delivery(discarded) is None
+    assert await state_of(store, failed) == State.FAILED
+
+    await store.prune(delivered_before_ms=clock.now, failed_before_ms=clock.now, limit=10)
+    assert await store.delivery(failed) is None
+    assert await state_of(store, younger) == State.DELIVERED
+    assert await state_of(store, pending) == State.PENDING
+
+
+async def test_pruning_goes_in_batches_until_nothing_is_left(store: Store, clock: Clock) -> None:
+    """One call removes at most the limit of deliveries."""
+    new = event(*["orders"] * 25, claimed=True)
+    await store.accept([new])
+    await store.settle([settlement(delivery, State.DELIVERED) for delivery in new.deliveries])
+    clock.advance(1)
+
+    batches = []
+    while batch := await store.prune(delivered_before_ms=clock.now, failed_before_ms=clock.now, limit=10):
+        batches.append(batch)
+
+    assert batches == [20, 20, 11]  # each delivery with its attempt, and finally the event
+    assert (await all_rows(store)).items() >= EMPTY.items()
+
+
+async def test_event_ids_within_the_window_are_not_pruned(store: Store, clock: Clock) -> None:
+    """A duplicate is detected for 24 hours, even if the first event's deliveries were removed."""
+    await store.accept([event(event_id="e-1")])
+    clock.advance(DEDUPE_WINDOW_MS - 1)
+
+    assert await store.prune(delivered_before_ms=clock.now, failed_before_ms=clock.now, limit=10) == 0
+    assert (await store.accept([event(event_id="e-1")])).accepted == 0
+
+
+async def test_a_delivery_retried_by_hand_is_safe_from_pruning(store: Store, clock: Clock) -> None:
+    """A delivery that is pending again is not removed by age."""
+    delivery_id = await _ended(store, State.FAILED)
+    clock.advance(1000)
+    await store.retry(delivery_id)
+
+    await store.prune(delivered_before_ms=clock.now, failed_before_ms=clock.now, limit=10)
+
+    assert await state_of(store, delivery_id) == State.PENDING
+
+
+async def test_a_deleted_endpoint_is_forgotten_with_its_last_delivery(store: Store, clock: Clock) -> None:
+    """Counters and replays of a deleted endpoint are removed with its last delivery; those of others stay."""
+    for uid in ("orders", "kept"):
+        delivery = await accept_one(store, claimed=True, uid=uid)
+        await store.settle([settlement(delivery, State.FAILED)])
+        await store.begin_recovery(f"rec_{uid}", uid, since_ms=clock.now + 1)
+    await store.discard("orders", "endpoint deleted")
+    clock.advance(1)
+
+    assert await store.prune(delivered_before_ms=0, failed_before_ms=0, limit=10) == 0
+    assert (await store.counts()).keys() == {"orders", "kept"}
+    while await store.prune(delivered_before_ms=clock.now, failed_before_ms=clock.now, limit=10):
+        pass
+
+    assert (await store.counts()).keys() == {"kept"}
+    assert [job.endpoint_uid for job in await store.running_recoveries()] == ["kept"]
+    assert await store.recovery("rec_orders") is None
+    assert await rows_of(store, "gone_endpoints") == 0
+
+
+async def test_ended_recoveries_go_with_age(store: Store, clock: Clock) -> None:
+    """Replays are removed at the age of failed deliveries; a running replay is never removed."""
+    for uid in ("orders", "audit"):
+        await store.begin_recovery(f"rec_{uid}", uid, since_ms=0)
+    await store.advance_recovery("rec_orders", limit=1)
+    clock.advance(1)
+
+    assert await store.prune(delivered_before_ms=clock.now, failed_before_ms=clock.now, limit=10) == 1
+
+    assert await store.recovery("rec_orders") is None
+    assert await store.recovery("rec_audit") is not None

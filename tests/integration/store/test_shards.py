@@ -1,0 +1,214 @@
+"""Replicas share the endpoints: each shard has one owner, and changes it only after a release or the owner's death."""
+
+import asyncio
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sqlalchemy import text
+from support.store_factories import EMPTY, LEASE_MS, Clock, accept_one, claimed_ids, eventually, left, neighbour_of
+
+from hookwright_dev.cluster.postgres import PostgresServer
+from hookwright_operator.store.records import Holding
+from hookwright_operator.store.sql.shards import CLOCKS_DIFFER_MS, SHARDS, missing, shard_of, share_of
+from hookwright_operator.store.store import Store
+
+ALL = frozenset(range(SHARDS))
+HALF = SHARDS // 2
+
+
+@given(st.integers(1, 300))
+def test_shares_are_fair_and_make_up_the_whole(members: int) -> None:
+    """Shares differ by one at most; if there are more members than shards, some members have none."""
+    names = [f"member-{number}" for number in range(members)]
+    shares = [share_of(name, names) for name in names]
+    assert sum(shares) == SHARDS
+    assert max(shares) - min(shares) <= 1
+
+
+@given(
+    living=st.dictionaries(st.sampled_from("abcde"), st.booleans()),
+    owners=st.dictionaries(st.integers(0, SHARDS - 1), st.sampled_from("abcdefgh")),
+)
+def test_nobody_takes_what_a_living_one_has(living: dict[str, bool], owners: dict[int, str]) -> None:
+    """A replica takes only free or dead replicas' shards, up to its share; a replica that is not living takes none."""
+    held, taken = missing("a", living, owners)
+    assert all(owners.get(shard) not in living for shard in taken)
+    share = share_of("a", [name for name, delivers in living.items() if delivers])
+    assert len(held.owned) + len(taken) <= max(share, len(held.owned))
+    assert held.surplus == max(0, len(held.owned) - share)
+    if "a" not in living:
+        assert (held, taken) == (Holding(frozenset(), 0), [])
+
+
+@given(st.uuids())
+def test_an_endpoint_has_one_shard_for_ever(uid: object) -> None:
+    """The shard of an endpoint is fixed in this test, because replicas of every version must agree."""
+    assert 0 <= shard_of(str(uid)) < SHARDS
+    assert shard_of("0b9f0bd6-93b1-4f4f-8f3c-d4ad5ba9ad3e") == 18
+    assert SHARDS == 128
+
+
+async def test_who_is_alone_has_every_shard(store: Store) -> None:
+    """A single replica has no surplus."""
+    assert await store.sharing.balance() == Holding(ALL, 0)
+
+
+async def test_a_second_one_gets_its_half_once_it_is_freed(store: Store, url: str, clock: Clock) -> None:
+    """The first replica has a surplus, and no shard changes its owner before its release."""
+    await store.sharing.balance()
+    neighbour = await neighbour_of(store, url, clock)
+    assert await neighbour.sharing.balance() == Holding(frozenset(), 0)
+    assert await store.sharing.balance() == Holding(ALL, HALF)
+
+    await store.sharing.free(range(HALF))
+
+    assert await neighbour.sharing.balance() == Holding(frozenset(range(HALF)), 0)
+    assert await store.sharing.balance() == Holding(ALL - frozenset(range(HALF)), 0)
+    await left(neighbour)
+
+
+async def test_a_dead_ones_shards_are_taken_when_no_clock_can_think_that_it_lives(
+    store: Store, neighbour: Store, clock: Clock
+) -> None:
+    """The owner is dead by every clock that differs by less than a second."""
+    await neighbour.sharing.balance()
+    await store.sharing.balance()
+    clock.advance(LEASE_MS + CLOCKS_DIFFER_MS - 1)
+    await store.heartbeat()
+    assert len((await store.sharing.balance()).owned) == HALF
+    clock.advance(1)
+    assert await store.sharing.balance() == Holding(ALL, 0)
+
+
+async def test_who_comes_back_after_its_lease_finds_that_others_have_its_shards(
+    store: Store, neighbour: Store, clock: Clock
+) -> None:
+    """The replica has no shards then, and the other replicas have a surplus."""
+    await neighbour.sharing.balance()
+    clock.advance(LEASE_MS + CLOCKS_DIFFER_MS)
+    assert (await neighbour.sharing.balance()).owned == frozenset()
+    await store.heartbeat()
+    await store.sharing.balance()
+
+    await neighbour.heartbeat()
+
+    assert await neighbour.sharing.balance() == Holding(frozenset(), 0)
+    assert await store.sharing.balance() == Holding(ALL, HALF)
+
+
+async def test_who_withdraws_keeps_its_shards_until_it_frees_them(store: Store, neighbour: Store) -> None:
+    """All its shards are surplus, a heartbeat does not change this, and the other replicas' shares are greater."""
+    mine = (await store.sharing.balance()).owned
+    assert len(mine) == HALF
+    await store.sharing.withdraw()
+    await store.heartbeat()
+    assert await store.sharing.balance() == Holding(mine, HALF)
+    assert await neighbour.sharing.balance() == Holding(ALL - mine, 0)
+
+    await store.sharing.free(mine)
+
+    assert await neighbour.sharing.balance() == Holding(ALL, 0)
+    assert await store.sharing.balance() == Holding(frozenset(), 0)
+
+
+async def test_only_the_owner_can_free(store: Store, neighbour: Store) -> None:
+    """Releasing a shard that another replica has taken over changes nothing."""
+    mine = (await store.sharing.balance()).owned
+    await neighbour.sharing.free(mine)
+    assert (await neighbour.sharing.balance()).owned == ALL - mine
+    assert (await store.sharing.balance()).owned == mine
+
+
+# ------------------------------------------------------------------------------------------ PostgreSQL alone
+
+
+@pytest.fixture
+def shared_url(postgres: PostgresServer, postgres_url: str) -> str:
+    """Empty the PostgreSQL database that tests share."""
+    postgres.execute(EMPTY, database="contract")
+    return postgres_url
+
+
+async def opened(url: str, clock: Clock, *, name: str = "", delivers: bool = True) -> Store:
+    """Open a store with a name."""
+    return await Store.open(url, instance="test", lease_ms=LEASE_MS, clock=clock, name=name, delivers=delivers)
+
+
+async def test_several_that_start_at_once_share_everything(shared_url: str, clock: Clock) -> None:
+    """No shard has two owners and no shard is left over if replicas start concurrently."""
+    stores = [await opened(shared_url, clock) for _ in range(5)]
+
+    holdings = await asyncio.gather(*[store.sharing.balance() for store in stores * 3])
+
+    latest = holdings[-5:]
+    assert sorted(shard for holding in latest for shard in holding.owned) == sorted(ALL)
+    assert {len(holding.owned) for holding in latest} == {25, 26}
+    for store in stores:
+        await store.close()
+
+
+async def test_who_does_not_deliver_takes_no_share(shared_url: str, clock: Clock) -> None:
+    """A replica that does not deliver leaves all shards to the others."""
+    intake = await opened(shared_url, clock, delivers=False)
+    store = await opened(shared_url, clock)
+    assert await intake.sharing.balance() == Holding(frozenset(), 0)
+    assert await store.sharing.balance() == Holding(ALL, 0)
+    await intake.close()
+    await store.close()
+
+
+async def test_who_comes_under_a_dead_ones_name_takes_over_at_once(shared_url: str, clock: Clock) -> None:
+    """A restarted container of the same name waits for no claim lease; one of another name does."""
+    killed = await opened(shared_url, clock, name="pod-0")
+    await killed.sharing.balance()
+    delivery = await accept_one(killed, claimed=True)
+    stranger = await opened(shared_url, clock, name="pod-1")
+    assert (await stranger.sharing.balance()).owned == frozenset()
+    assert await claimed_ids(stranger) == []
+
+    restarted = await opened(shared_url, clock, name="pod-0")
+
+    assert len((await restarted.sharing.balance()).owned) == HALF
+    assert await claimed_ids(restarted) == [delivery.id]
+    assert (await killed.sharing.balance()).owned == frozenset()
+    for store in (killed, stranger, restarted):
+        await store.close()
+
+
+async def test_an_older_operator_delivers_beside_newer_ones(shared_url: str, clock: Clock) -> None:
+    """An older operator takes no shards, and no other replica gets its claimed deliveries while it lives."""
+    store = await opened(shared_url, clock)
+    older = f"INSERT INTO instances (id, lease_until_ms, slot) VALUES ('older', {clock.now + LEASE_MS}, 7)"  # noqa: S608
+    await store._database.write(lambda connection: connection.execute(text(older)) and None)
+    delivery = await accept_one(store, claimed=True)
+    await store._database.write(
+        lambda connection: connection.execute(text("UPDATE deliveries SET owner='older'")) and None
+    )
+
+    assert await store.sharing.balance() == Holding(ALL, 0)
+    assert await claimed_ids(store) == []
+    clock.advance(LEASE_MS)
+    assert await claimed_ids(store) == [delivery.id]
+    await store.close()
+
+
+async def test_others_hear_when_there_are_shards_to_take_or_to_let_go(shared_url: str, clock: Clock) -> None:
+    """Released shards, and replicas that join or leave, cause a notice that names no endpoint."""
+    store, other = await opened(shared_url, clock), await opened(shared_url, clock)
+    looks: list[int] = []
+    uids: list[str] = []
+    other.listen(uids.append, lambda: looks.append(1))
+
+    async def hears_of_a_member() -> bool:
+        store.sharing.changed()
+        return bool(looks)
+
+    await eventually(hears_of_a_member)
+    for change in (store.sharing.free([1]), store.sharing.withdraw()):
+        looks.clear()
+        await change
+        await eventually(lambda: asyncio.sleep(0, bool(looks)))
+    assert uids == []
+    await store.close()
+    await other.close()

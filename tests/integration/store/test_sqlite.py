@@ -1,0 +1,396 @@
+"""SQLite only: its file, its lock, its limits, and its query plans."""
+
+import asyncio
+import re
+import sqlite3
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+from alembic.script import ScriptDirectory
+from sqlalchemy import ClauseElement, Connection, create_engine
+from sqlalchemy.dialects import sqlite
+from sqlalchemy.sql.compiler import SQLCompiler
+from support.store_factories import LEASE_MS, Clock, accept_one, all_rows, claimed_ids, differences, event, held
+
+from hookwright_operator.store import fan_outs, migrations
+from hookwright_operator.store.records import Counts, State
+from hookwright_operator.store.schema import metadata, sqlite_metadata
+from hookwright_operator.store.sql import accept, claim, counters, delivered_index, prune, read, replay, settle
+from hookwright_operator.store.sql.statements import Each
+from hookwright_operator.store.store import Store
+from hookwright_runtime.errors import StoreError, StoreUnavailable
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Return the path of the database."""
+    return tmp_path / "deliveries.db"
+
+
+async def opened(path: Path, *, options: str = "") -> Store:
+    """Open a store on a file."""
+    return await Store.open(f"sqlite:///{path}{options}", instance="test", lease_ms=LEASE_MS, clock=Clock())
+
+
+@pytest_asyncio.fixture
+async def store(path: Path) -> AsyncIterator[Store]:
+    """Open a store that does not wait for locks of other processes."""
+    store = await opened(path, options="?timeout=0.05")
+    yield store
+    await store.close()
+
+
+@pytest.mark.parametrize(
+    ("url", "says"),
+    [
+        ("", "cannot be read"),
+        ("deliveries.db", "cannot be read"),
+        ("mysql://user:hush@db/hookwright", "no store for a mysql database"),
+        ("sqlite://", "names no file"),
+        ("sqlite:///:memory:", "names no file"),
+        ("sqlite:////tmp/x.db?mode=ro", "more than a path and a timeout"),
+        ("sqlite:////tmp/x.db?timeout=soon", "timeout in the database URL is not a number"),
+        ("sqlite:////no/such/folder/x.db", "cannot open /no/such/folder/x.db: No such file or directory"),
+    ],
+)
+async def test_a_wrong_url_is_refused_with_what_is_wrong_about_it(url: str, says: str) -> None:
+    """The error message names the fault of the setting, and contains no password."""
+    with pytest.raises(StoreError, match=re.escape(says)) as caught:
+        await Store.open(url, instance="test", lease_ms=LEASE_MS, clock=Clock())
+
+    assert "hush" not in str(caught.value)
+
+
+@pytest.fixture
+def letter(path: Path) -> Path:
+    """Write a file that is not a database."""
+    path.write_bytes(b"a letter to a friend, nothing else" * 100)
+    return path
+
+
+async def test_a_file_that_is_no_database_is_refused(letter: Path) -> None:
+    """The error message names the file, and the file is unlocked."""
+    for _ in range(2):
+        with pytest.raises(StoreError, match=f"cannot open {re.escape(str(letter))}: file is not a database"):
+            await opened(letter)
+
+
+async def test_a_second_opener_is_refused(store: Store, path: Path) -> None:
+    """A second operator is refused, because each would treat the other's claims as those of a dead replica."""
+    with pytest.raises(StoreError, match=f"another operator has {re.escape(str(path))} open"):
+        await opened(path)
+
+    await store.close()
+    again = await opened(path)
+    await again.close()
+
+
+async def test_the_files_are_for_the_owner_alone(store: Store, path: Path) -> None:
+    """Only the operator's user may read the events in SQLite's files."""
+    await accept_one(store)
+
+    files = sorted(path.parent.iterdir())
+
+    assert [file.name for file in files] == [
+        "deliveries.db",
+        "deliveries.db-shm",
+        "deliveries.db-wal",
+        "deliveries.db.lock",
+    ]
+    assert {file.stat().st_mode & 0o777 for file in files} == {0o600}
+
+
+async def test_a_commit_is_on_the_disk_before_it_is_answered(store: Store) -> None:
+    """A power failure loses no answered request: write-ahead log, synced at every commit."""
+
+    def pragmas(connection: Connection) -> tuple[object, object]:
+        journal, synchronous = (
+            connection.exec_driver_sql(f"PRAGMA {name}").scalar() for name in ("journal_mode", "synchronous")
+        )
+        return journal, synchronous
+
+    assert await store._database.write(pragmas) == ("wal", 2)
+
+
+async def test_what_was_stored_is_there_after_reopening(path: Path) -> None:
+    """Deliveries, counters and event ids survive, and the closed store's claims are released."""
+    store = await opened(path)
+    await store.accept([event("orders", claimed=True, event_id="e-1")])
+    before = await all_rows(store)
+    await store.close()
+
+    store = await opened(path)
+    assert await all_rows(store) == before
+    assert (await store.accept([event("orders", event_id="e-1")])).accepted == 0
+    assert await store.counts_of("orders") == Counts(pending=1)
+    assert len(await claimed_ids(store)) == 1
+    await store.close()
+
+
+_ACCEPTS_AND_WAITS = """
+import asyncio, sys
+from hookwright_operator.store.records import NewDelivery, NewEvent
+from hookwright_operator.store.store import Store
+
+async def main():
+    store = await Store.open(sys.argv[1], instance="test", lease_ms=3_600_000, clock=lambda: 1_800_000_000_000)
+    for n in range(100):
+        deliveries = (NewDelivery(f"dlv_{n}", "orders", n % 2 == 0),)
+        await store.accept([NewEvent(f"msg_{n}", "acme", "billing", None, "delivered", b"{}", deliveries)])
+    print(len(await store.claim([("orders", 10)])), flush=True)
+    await asyncio.sleep(60)
+
+asyncio.run(main())
+"""
+
+
+@pytest.fixture
+def orphaned(path: Path) -> Path:
+    """Create a database whose process was killed after it had accepted 100 deliveries, half of them as claimed."""
+    command = [sys.executable, "-c", _ACCEPTS_AND_WAITS, f"sqlite:///{path}"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "10\n"
+        process.kill()
+    return path
+
+
+async def test_a_killed_process_loses_nothing_that_was_accepted(orphaned: Path) -> None:
+    """SIGKILL leaves no lock, and all accepted deliveries can be claimed at once, claimed before or not."""
+    store = await opened(orphaned)
+    assert sorted(await claimed_ids(store)) == sorted(f"dlv_{n}" for n in range(100))
+    await store.close()
+
+
+async def test_a_full_disk_is_unavailable_and_passes(store: Store) -> None:
+    """No call is half written, reads and claims work, and all calls work when there is space again."""
+    kept = await accept_one(store)
+    before = await all_rows(store)
+
+    def limit_pages(connection: Connection, more: int) -> None:
+        pages = connection.exec_driver_sql("PRAGMA page_count").scalar_one()
+        connection.exec_driver_sql(f"PRAGMA max_page_count={pages + more}")
+
+    await store._database.write(lambda connection: limit_pages(connection, 2))
+    for _ in range(2):
+        with pytest.raises(StoreUnavailable, match="full"):
+            await store.accept([event("orders", body=b"x" * 100_000, event_id="e-1")])
+        assert await all_rows(store) == before
+    assert await claimed_ids(store) == [kept.id]
+
+    await store._database.write(lambda connection: limit_pages(connection, 1_000_000))
+    assert (await store.accept([event("orders", body=b"x" * 100_000, event_id="e-1")])).accepted == 1
+
+
+async def test_a_locked_database_is_unavailable_and_passes(store: Store, path: Path) -> None:
+    """A long lock of another process makes calls fail and not hang, and reads work."""
+    await accept_one(store)
+    with sqlite3.connect(path, isolation_level=None) as intruder:
+        intruder.execute("BEGIN IMMEDIATE")
+        answers = await asyncio.gather(
+            store.accept([event("orders")]), store.claim([("orders", 1)]), store.ping(), return_exceptions=True
+        )
+        assert [type(answer) for answer in answers] == [StoreUnavailable] * 3
+        assert "locked" in str(answers[0])
+        with pytest.raises(StoreUnavailable, match="locked"):
+            await store.ping()
+        assert await store.counts_of("orders") == Counts(pending=1)
+        intruder.execute("ROLLBACK")
+    intruder.close()
+
+    await store.ping()
+    assert (await store.accept([event("orders")])).accepted == 1
+
+
+async def test_a_database_that_is_locked_at_the_start_is_unavailable(path: Path) -> None:
+    """The error message names the file, and the operator's own lock is released."""
+    await (await opened(path)).close()
+    with closing(sqlite3.connect(path, isolation_level=None)) as intruder:
+        intruder.execute("BEGIN IMMEDIATE")
+        with pytest.raises(StoreUnavailable, match=f"cannot open {re.escape(str(path))}: database is locked"):
+            await opened(path, options="?timeout=0.1")
+
+    await (await opened(path)).close()
+
+
+async def test_a_long_transaction_does_not_hold_the_event_loop_up(store: Store, path: Path) -> None:
+    """A short transaction blocks the event loop, but a slow one blocks it for 1 ms at most."""
+    async with held(store, f"sqlite:///{path}"):
+        waiting = asyncio.create_task(store.accept([event("orders")]))
+        for _ in range(200):
+            await asyncio.sleep(0.001)
+        # The transaction continues only at the end of the block: a loop that waited for it would not get here.
+        assert not waiting.done()
+    await waiting
+
+
+@pytest.mark.parametrize(
+    "each",
+    [one for module in (accept, counters, settle) for one in vars(module).values() if isinstance(one, Each)],
+)
+def test_nothing_comes_back_of_a_statement_that_is_run_for_each_row(each: Each) -> None:
+    """No statement that runs row by row returns rows, because Python 3.13's driver refuses the second row then."""
+    assert "RETURNING" not in each._sql
+
+
+async def test_steps_made_in_a_transaction_that_is_undone_are_made_again(path: Path) -> None:
+    """After the first accept of a connection was rolled back as a whole, the next one creates its steps again."""
+    taken = event("orders")
+    store = await opened(path)
+    await store.accept([taken])
+    await store.close()
+
+    store = await opened(path)
+    with pytest.raises(StoreError, match="UNIQUE"):
+        await store.accept([taken])
+    assert (await store.accept([event("orders")])).accepted == 1
+    with pytest.raises(StoreError, match="UNIQUE"):
+        await store.accept([taken])
+    assert (await store.accept([event("orders")])).accepted == 1
+    assert await store.counts_of("orders") == Counts(pending=3)
+    await store.close()
+
+
+async def test_a_lost_writer_thread_is_unavailable(path: Path) -> None:
+    """Calls do not wait for a missing thread."""
+    store = await opened(path)
+    store._database._writing.shutdown()  # type: ignore[attr-defined]
+
+    with pytest.raises(StoreUnavailable, match="no thread available"):
+        await store.ping()
+    await store.close()
+
+
+async def test_a_schema_of_the_future_is_refused(path: Path) -> None:
+    """An older operator must not write into a newer operator's schema."""
+    await (await opened(path)).close()
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("UPDATE alembic_version SET version_num = '9999'")
+        connection.execute("UPDATE compatibility SET oldest = '9998'")
+
+    with pytest.raises(StoreError, match="schema is of revision 9999, which this operator does not know"):
+        await opened(path)
+
+
+async def test_a_schema_of_the_future_that_still_serves_is_used_as_it_is(path: Path) -> None:
+    """Old and new replicas can start side by side if the new schema is compatible with the old operator."""
+    await (await opened(path)).close()
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("UPDATE alembic_version SET version_num = '9999'")
+
+    store = await opened(path)
+    await accept_one(store)
+    await store.close()
+
+
+DEFINED = [metadata, sqlite_metadata]
+
+
+async def test_the_migrations_make_what_the_tables_say(store: Store, tmp_path: Path) -> None:
+    """A migrated database equals one that is created from the definitions, with its partial indexes."""
+    engine = create_engine(f"sqlite:///{tmp_path}/defined.db")
+    with engine.begin() as connection:
+        for part in DEFINED:
+            part.create_all(connection)
+        defined = _schema(connection)
+    engine.dispose()
+
+    migrated = await store._database.read(_schema)
+    assert {name: sql for name, sql in migrated.items() if "alembic" not in name} == defined
+    assert await store._database.read(lambda connection: differences(connection, *DEFINED)) == []
+
+
+def _schema(connection: Connection) -> dict[str, str]:
+    rows = connection.exec_driver_sql("SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL")
+    return {name: _normal(sql) for name, sql in rows}
+
+
+def _normal(sql: str) -> str:
+    """Return a definition with its key at the end, because a migration appends new columns."""
+    plain = re.sub(r"\s*([(),])\s*", r"\1", " ".join(sql.split()))
+    key = re.search(r",PRIMARY KEY\([^)]*\)", plain)
+    return plain.replace(key[0], "") + key[0] if key else plain
+
+
+def test_the_newest_migration_is_the_one_that_opening_looks_for() -> None:
+    """The constant that opening compares the schema's revision with is the newest migration's."""
+    assert ScriptDirectory(str(Path(migrations.__file__).parent)).get_current_head() == migrations.HEAD
+
+
+TABLE_SCAN = re.compile(r"SCAN (?!rows_json|sums|instances|counters|busy|gone_endpoints|due|stretch)")
+
+PLANS = {
+    "claim": (claim.CLAIM, "deliveries_to_claim (endpoint_uid=? AND due_ms<?)"),
+    "own": (claim.OWN, "deliveries USING PRIMARY KEY (id=?)"),
+    "large bodies": (claim.BODIES, "events USING INDEX sqlite_autoindex_events_1 (id=?)"),
+    "release": (claim.RELEASE, "deliveries USING PRIMARY KEY (id=?)"),
+    "next_due": (read.NEXT_DUE, "deliveries_to_claim (endpoint_uid=?)"),
+    "discard": (prune.DISCARD, "deliveries_pending_log (endpoint_uid=?)"),
+    "settled before": (settle.STORED, "attempts USING PRIMARY KEY (delivery_id=?)"),
+    "fan-out": (fan_outs.LOCKED, "fan_outs USING INDEX sqlite_autoindex_fan_outs_1 (id=?)"),
+    "fan-out to deleted endpoints": (fan_outs.GONE, "gone_endpoints USING PRIMARY KEY (endpoint_uid=?)"),
+    "settle": (settle.MOVE, "deliveries USING PRIMARY KEY (id=?)"),
+    "count": (settle.COUNT, "deliveries USING PRIMARY KEY (id=?)"),
+    "repetitions": (accept.REPETITIONS, "event_ids USING PRIMARY KEY"),
+    "trace": (accept.TRACE, "events USING COVERING INDEX sqlite_autoindex_events_1 (id=?)"),
+    "recover": (replay.NEXT, "deliveries_to_recover (endpoint_uid=? AND (ended_ms,id)>(?,?) AND ended_ms<?)"),
+    "recover how many": (replay.TOTAL, "deliveries_to_recover (endpoint_uid=? AND ended_ms>? AND ended_ms<?)"),
+    "recover when": (replay.DUE, "deliveries_to_claim (endpoint_uid=? AND due_ms<?)"),
+    "forget": (prune.FORGETTABLE_BY_STATE, "log_slices USING PRIMARY KEY (endpoint_uid=?)"),
+    "prune discarded": (prune.DISCARDED, "deliveries_discarded_by_age (ended_ms<?)"),
+    "prune failed": (prune.FAILED, "deliveries_failed_by_age (ended_ms<?)"),
+    "prune event ids": (prune.DROP_EVENT_IDS, "event_ids_by_age (accepted_ms<?)"),
+    "slices of what ended": (delivered_index.ENDED, "ended_slices USING PRIMARY KEY (ended_s<?)"),
+    "prune a slice": (delivered_index.ENDED_IN_SLICE, "deliveries USING PRIMARY KEY (id>? AND id<?)"),
+    "strike out": (delivered_index.STRIKE_OUT, "ended_slices USING PRIMARY KEY (ended_s=?"),
+    "forget slices": (delivered_index.FORGET, "log_slices USING PRIMARY KEY (endpoint_uid=? AND slice=?)"),
+    "what is left of a slice": (delivered_index.FORGET, "deliveries USING PRIMARY KEY (id>? AND id<?)"),
+    "slices of the log": (delivered_index.SLICES, "log_slices USING PRIMARY KEY (endpoint_uid=? AND slice<?)"),
+    "stretch of a slice": (delivered_index.STRETCH, "deliveries USING PRIMARY KEY (id>? AND id<?)"),
+    "log in a slice": (delivered_index.IN_SLICE, "deliveries USING PRIMARY KEY (id>? AND id<?)"),
+    "records of a page": (read._PAGE, "deliveries USING PRIMARY KEY (id=?)"),
+    **{
+        f"{state} log": (
+            read.log_page("orders", state=state, limit=5, before="x"),
+            f"deliveries_{state}_log (endpoint_uid=? AND id<?)",
+        )
+        for state in (State.PENDING, State.FAILED, State.DISCARDED)
+    },
+}
+
+
+PARTIAL = {
+    "claim": (claim.CLAIM, "deliveries.state = 'pending'"),
+    "next_due": (read.NEXT_DUE, "deliveries.state = 'pending'"),
+    "recover": (replay.NEXT, "deliveries.state = 'failed'"),
+    "failed log": (read.log_page("orders", state=State.FAILED, limit=5, before="x"), "deliveries.state = 'failed'"),
+}
+
+
+@pytest.mark.parametrize(("statement", "condition"), PARTIAL.values(), ids=PARTIAL.keys())
+def test_the_conditions_of_partial_indexes_are_constants(statement: ClauseElement, condition: str) -> None:
+    """The conditions have no parameters, because SQLite would prepare the statement again at each execution."""
+    assert condition in str(statement.compile(dialect=sqlite.dialect()))
+
+
+@pytest.mark.parametrize(("statement", "uses"), PLANS.values(), ids=PLANS.keys())
+async def test_queries_go_by_their_index(store: Store, statement: ClauseElement, uses: str) -> None:
+    """No query reads rows that it does not need, and no query sorts rows that an index has in order."""
+    compiled = statement.compile(
+        dialect=sqlite.dialect(paramstyle="qmark"), compile_kwargs={"render_postcompile": True}
+    )
+    assert isinstance(compiled, SQLCompiler)
+    parameters = tuple(compiled.params[name] or 1 for name in compiled.positiontup or ())
+
+    def explain(connection: Connection) -> list[str]:
+        return [row[3] for row in connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {compiled}", parameters)]
+
+    plan = await store._database.read(explain)
+
+    assert any(uses in step for step in plan), plan
+    assert not any(TABLE_SCAN.match(step) or "ORDER BY" in step for step in plan), plan

@@ -1,0 +1,145 @@
+"""Gauges of a store's backlog, and the count of the store's errors."""
+
+import sqlite3
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prometheus_client import REGISTRY
+
+from hookwright_operator.leader.gauges import measure
+from hookwright_operator.registry import Endpoint, Registry
+from hookwright_operator.store.records import NewDelivery, NewEvent
+from hookwright_operator.store.store import Store
+from hookwright_operator.watch.cache import Cache
+from hookwright_runtime.errors import StoreError, StoreUnavailable
+
+NOW_MS = 1_800_000_000_000
+SECRET = ("whsec_" + "A" * 32,)
+
+
+class Installation:
+    """A real store, and endpoints as reconciling would register them; the clock moves only in `wait`."""
+
+    def __init__(self, store: Store, clock: list[int]) -> None:
+        self.store, self.clock = store, clock
+        self.registry, self.cache = Registry(), Cache()
+
+    def endpoint(self, name: str, *, reachable: str = "True", **fields: Any) -> None:
+        """Register an endpoint; its uid is its name."""
+        made = {"uid": name, "namespace": "acme", "name": name, "project": "billing", "url": "https://example.com/"}
+        self.registry.put(Endpoint(**made | {"events": frozenset({"delivered"}), "secrets": SECRET} | fields))
+        condition = {
+            "type": "Reachable",
+            "status": reachable,
+            "reason": "R",
+            "lastTransitionTime": "2030-01-31T12:00:00Z",
+        }
+        metadata = {"uid": name, "name": name, "namespace": "acme", "resourceVersion": "1"}
+        spec = {"projectRef": {"name": "billing"}, "url": "https://example.com/", "events": ["delivered"]}
+        body = {"metadata": metadata, "spec": spec, "status": {"conditions": [condition]}}
+        self.cache.see("WebhookEndpoint", body)
+
+    async def accept(self, *endpoints: str) -> None:
+        """Write an event with an unclaimed delivery for each endpoint."""
+        made = tuple(NewDelivery(f"dlv_{name}", name, claimed=False) for name in endpoints)
+        await self.store.accept([NewEvent("msg_1", "acme", "billing", None, "delivered", b"{}", made)])
+
+    async def measured(self, name: str, after: float = 0, **labels: str) -> float:
+        """Return the value of a gauge so many seconds later."""
+        self.clock[0] = NOW_MS + int(after * 1000)
+        await measure(self.store, self.registry, self.cache, now_ms=self.clock[0])
+        return REGISTRY.get_sample_value(f"hookwright_{name}", labels) or 0.0
+
+
+@pytest.fixture
+async def installation(tmp_path: Path) -> AsyncIterator[Installation]:
+    """Yield an installation with an empty store."""
+    clock = [NOW_MS]
+    url = f"sqlite:///{tmp_path}/deliveries.db?timeout=0.1"
+    store = await Store.open(url, instance="test", lease_ms=60_000, clock=lambda: clock[0])
+    yield Installation(store, clock)
+    await store.close()
+
+
+async def test_what_waits_for_no_reason_of_its_endpoint_is_late(installation: Installation) -> None:
+    """Both ages of a delivery that is due for a minute are a minute."""
+    installation.endpoint("good")
+    await installation.accept("good")
+    assert await installation.measured("deliveries_oldest_pending_age_seconds", after=60) == 60
+    assert await installation.measured("deliveries_oldest_late_age_seconds", after=60) == 60
+    assert await installation.measured("deliveries_pending") == 1
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "age"),
+    [
+        ({"suspend": True}, 0),
+        ({"blocked": "ProjectNotFound"}, 0),
+        ({"secrets": ()}, 0),
+        ({"reachable": "False"}, 60),
+        ({"per_minute": 6}, 60),
+    ],
+    ids=["suspended", "blocked", "without a secret", "unreachable", "rate limited"],
+)
+async def test_what_its_endpoint_holds_up_is_not_late(
+    installation: Installation, endpoint: dict[str, Any], age: float
+) -> None:
+    """Such a delivery causes no alert; if attempts are made, the age of the oldest delivery shows it."""
+    installation.endpoint("held", **endpoint)
+    await installation.accept("held")
+    assert await installation.measured("deliveries_oldest_late_age_seconds", after=60) == 0
+    assert await installation.measured("deliveries_oldest_pending_age_seconds", after=60) == age
+
+
+async def test_an_endpoint_never_tried_is_late_like_any_other(installation: Installation) -> None:
+    """Before the first attempt, an endpoint counts as reachable."""
+    installation.endpoint("new", reachable="Unknown")
+    await installation.accept("new")
+    assert await installation.measured("deliveries_oldest_late_age_seconds", after=30) == 30
+
+
+async def test_a_delivery_of_an_endpoint_that_is_gone_is_not_late(installation: Installation) -> None:
+    """The delivery will be discarded."""
+    await installation.accept("gone")
+    assert await installation.measured("deliveries_oldest_pending_age_seconds", after=60) == 0
+
+
+async def test_each_endpoint_is_in_one_state(installation: Installation) -> None:
+    """The order of states is blocked, suspended, unreachable."""
+    installation.endpoint("a", reachable="False")
+    installation.endpoint("b", reachable="False", suspend=True)
+    installation.endpoint("c", reachable="False", suspend=True, blocked="InsecureUrl")
+    installation.endpoint("d")
+    for state in ("active", "unreachable", "suspended", "blocked"):
+        assert await installation.measured("endpoints", state=state) == 1
+
+
+async def test_a_store_that_cannot_be_used_is_counted_for_each_try(installation: Installation, tmp_path: Path) -> None:
+    """If another connection locks the file, the operation fails as unavailable, and the count rises by one."""
+    before = _errors("unavailable")
+    other = sqlite3.connect(tmp_path / "deliveries.db", isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    try:
+        with pytest.raises(StoreUnavailable):
+            await installation.store.ping()
+    finally:
+        other.close()
+    assert _errors("unavailable") == before + 1
+    await installation.store.ping()
+    assert _errors("unavailable") == before + 1
+
+
+async def test_a_statement_that_is_wrong_is_counted_as_refused(installation: Installation) -> None:
+    """The statement inserts an id that exists already."""
+    installation.endpoint("good")
+    before = _errors("refused")
+    await installation.accept("good")
+    with pytest.raises(StoreError):
+        await installation.accept("good")
+    assert _errors("refused") == before + 1
+
+
+def _errors(reason: str) -> float:
+    return REGISTRY.get_sample_value("hookwright_store_errors_total", {"reason": reason}) or 0.0

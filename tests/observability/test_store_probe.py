@@ -1,0 +1,194 @@
+"""Freshness of the operator's watches, separate from failed requests, and of its store."""
+
+import asyncio
+import re
+import time
+from collections.abc import AsyncIterator
+
+import aiohttp
+import kopf
+import pytest
+from aiohttp import web
+from prometheus_client import REGISTRY
+from support.dispatcher import until
+from support.polling import PATIENCE
+
+from hookwright_operator.store_probe import StoreProbe
+from hookwright_operator.watch.freshness import WatchFreshness
+from hookwright_runtime.errors import StoreUnavailable
+
+
+class Clock:
+    """Clock that changes only when a test sets it."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        """Return the seconds."""
+        return self.now
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[tuple[str, list[int]]]:
+    """Yield an API server that answers every request with the status in the list."""
+    status = [200]
+
+    async def answer(_: web.Request) -> web.Response:
+        return web.Response(status=status[0])
+
+    app = web.Application()
+    app.router.add_get("/{path:.*}", answer)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    yield f"http://127.0.0.1:{runner.addresses[0][1]}", status
+    await runner.cleanup()
+
+
+def _age(resource: str) -> float | None:
+    return REGISTRY.get_sample_value("hookwright_watch_age_seconds", {"resource": resource})
+
+
+async def _get(session: aiohttp.ClientSession, url: str) -> None:
+    async with session.get(url) as answer:
+        await answer.read()
+
+
+async def test_a_watch_that_is_answered_is_young_again(server: tuple[str, list[int]]) -> None:
+    """Only the resource of that watch becomes fresh."""
+    url, _ = server
+    clock = Clock()
+    pulse = WatchFreshness(["projects", "secrets"], clock)
+    clock.now += 400
+    async with pulse.session(kopf.ConnectionInfo(server=url)).aiohttp_session as session:
+        await _get(session, f"{url}/apis/hookwright.dev/v1alpha1/projects?watch=true")
+    assert _age("projects") == 0
+    assert _age("secrets") == 400
+
+
+@pytest.mark.parametrize("path", ["projects", "projects/billing/status?watch=true", "namespaces?watch=true"])
+async def test_other_requests_are_no_sign_of_life(server: tuple[str, list[int]], path: str) -> None:
+    """Lists, single objects and kinds of other groups do not count."""
+    url, _ = server
+    clock = Clock()
+    pulse = WatchFreshness(["projects"], clock)
+    clock.now += 10
+    async with pulse.session(kopf.ConnectionInfo(server=url)).aiohttp_session as session:
+        await _get(session, f"{url}/apis/hookwright.dev/v1alpha1/{path}")
+    assert _age("projects") == 10
+
+
+async def test_a_watch_that_is_refused_grows_old(server: tuple[str, list[int]]) -> None:
+    """Answers 403, 410 and 500 do not count as a watch."""
+    url, status = server
+    clock = Clock()
+    pulse = WatchFreshness(["projects"], clock)
+    async with pulse.session(kopf.ConnectionInfo(server=url)).aiohttp_session as session:
+        for status[0] in (403, 410, 500):
+            clock.now += 100
+            await _get(session, f"{url}/apis/hookwright.dev/v1alpha1/projects?watch=true")
+    assert _age("projects") == 300
+
+
+async def test_sessions_with_the_same_credentials_are_equal(server: tuple[str, list[int]]) -> None:
+    """Otherwise kopf would retry refused credentials forever."""
+    url, _ = server
+    pulse = WatchFreshness(["projects"], Clock())
+    same, again = (pulse.session(kopf.ConnectionInfo(server=url, token="a")) for _ in range(2))
+    other = pulse.session(kopf.ConnectionInfo(server=url, token="b"))
+    assert same == again
+    assert same != other
+    assert "token" not in repr(same).replace("aiohttp", "")
+    await asyncio.gather(*(one.aiohttp_session.close() for one in (same, again, other)))
+
+
+class Store:
+    """Store that answers a ping, refuses it, or lets it hang; each takes a second.
+
+    Attributes:
+        first: results of the next pings, before ``answers`` counts.
+    """
+
+    def __init__(self) -> None:
+        self.clock = Clock()
+        self.answers = True
+        self.first: list[bool] = []
+        self.hangs = False
+        self.under_way = 0
+        self.most = 0
+        self.pings = 0
+
+    async def ping(self) -> None:
+        """Answer a ping."""
+        self.pings += 1
+        self.clock.now += 1
+        self.under_way += 1
+        self.most = max(self.most, self.under_way)
+        try:
+            while self.hangs:
+                await asyncio.sleep(0.001)
+                self.clock.now += 1
+        finally:
+            self.under_way -= 1
+        if not (self.first.pop(0) if self.first else self.answers):
+            raise StoreUnavailable("connection to db.internal failed")
+
+
+@pytest.fixture
+async def pinged() -> AsyncIterator[tuple[Store, StoreProbe]]:
+    """Yield a store and its probe, which reports it as unavailable after 10 s."""
+    store = Store()
+    pulse = StoreProbe(store.ping, patience=10, pause=0.002, clock=store.clock)
+    running = asyncio.create_task(pulse.run())
+    yield store, pulse
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    assert store.under_way == 0
+
+
+async def _pings(store: Store, more: int) -> None:
+    until, deadline = store.pings + more, time.monotonic() + PATIENCE
+    while store.pings < until:
+        assert time.monotonic() < deadline
+        await asyncio.sleep(0.001)
+
+
+async def test_a_store_that_is_away_for_moments_is_not_told(pinged: tuple[Store, StoreProbe]) -> None:
+    """A failover removes no pod from its Service, because the intake itself answers 503 meanwhile."""
+    store, pulse = pinged
+    await _pings(store, 2)
+    store.answers = False
+    await _pings(store, 8)
+    assert pulse.away() is None
+    store.answers = True
+    await _pings(store, 2)
+    store.answers = False
+    await _pings(store, 8)
+    assert pulse.away() is None
+
+
+@pytest.mark.parametrize("hangs", [False, True])
+async def test_a_store_that_stays_away_is_told_in_a_sentence(pinged: tuple[Store, StoreProbe], *, hangs: bool) -> None:
+    """The sentence is the same for refused and hanging pings and has no address; at most one ping is under way."""
+    store, pulse = pinged
+    await _pings(store, 2)
+    store.answers, store.hangs = False, hangs
+    await until(lambda: pulse.away() is not None)
+    assert re.fullmatch(r"the store has not answered for \d\d+ s", pulse.away() or "")
+    assert store.most == 1
+    store.hangs = False
+
+
+async def test_a_store_is_back_when_it_has_answered_twice_in_a_row(pinged: tuple[Store, StoreProbe]) -> None:
+    """One answer between failures does not make the pod ready, because its requests would fail."""
+    store, pulse = pinged
+    store.answers = False
+    await until(lambda: pulse.away() is not None)
+    store.first = [True, False] * 3
+    await _pings(store, 6)
+    assert pulse.away()
+    store.answers = True
+    await _pings(store, 4)
+    assert pulse.away() is None

@@ -1,0 +1,148 @@
+"""The API as a child process on a cluster, with its own ServiceAccount, and helpers for its tests."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Final
+from uuid import uuid4
+
+import httpx
+from support.polling import PATIENCE
+
+from hookwright_api.auth.passwords import hash_password
+from hookwright_crds.users import user_secret
+from hookwright_dev.cluster.installation import SYSTEM_NAMESPACE, ApiProcess
+from hookwright_dev.cluster.kubectl import Cluster
+
+PASSWORD: Final = "correct horse battery staple"
+
+
+@contextmanager
+def running(api: ApiProcess) -> Iterator[ApiProcess]:
+    """Run an API inside the context."""
+    api.start()
+    try:
+        yield api
+    finally:
+        api.stop()
+
+
+def eventually(met: Callable[[], bool], what: str, *, seconds: float = PATIENCE) -> None:
+    """Return as soon as ``met`` returns true; fail after some seconds."""
+    deadline = time.monotonic() + seconds
+    while not met():
+        assert time.monotonic() < deadline, f"not within {seconds:g} s: {what}"
+        time.sleep(0.05)
+
+
+def write_user(cluster: Cluster, organization: str, email: str, password: str = PASSWORD) -> str:
+    """Run hookwright-user as the administrator and return its output."""
+    result = subprocess.run(
+        [sys.executable, "-m", "hookwright_api.create_user", "--organization", organization, "--email", email],
+        input=f"{password}\n",
+        env={**os.environ, "KUBECONFIG": str(cluster.kubeconfig)},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    return result.stdout
+
+
+@cache
+def _password_hash() -> str:
+    return hash_password(PASSWORD)
+
+
+@dataclass(slots=True)
+class Organization:
+    """A namespace with a user, seen through one API."""
+
+    cluster: Cluster
+    client: httpx.Client
+    name: str
+    email: str = ""
+    _token: str = ""
+
+    def apply(self, *objects: Mapping[str, Any]) -> None:
+        """Apply objects as the administrator, in this namespace."""
+        documents = [
+            {"apiVersion": "hookwright.dev/v1alpha1", **one, "metadata": {"namespace": self.name, **one["metadata"]}}
+            for one in objects
+        ]
+        listed = {"apiVersion": "v1", "kind": "List", "items": documents}
+        self.cluster.kubectl("apply", "-f", "-", stdin=json.dumps(listed))
+
+    def project(self, name: str = "billing", display_name: str = "Billing") -> str:
+        """Declare a project and return its name when a session sees it."""
+        self.apply({"kind": "Project", "metadata": {"name": name}, "spec": {"displayName": display_name}})
+        eventually(lambda: name in self.projects(), f"project {name} visible")
+        return name
+
+    def projects(self) -> list[str]:
+        """Return the answer of /v1/auth/me."""
+        answer = self.client.get("/v1/auth/me", headers=self.session())
+        return [project["name"] for project in answer.json()["projects"]] if answer.is_success else []
+
+    def session(self) -> dict[str, str]:
+        """Return the header of a session of this organization's user, who is created at the first call."""
+        if not self._token:
+            self.email = f"ada-{uuid4().hex[:6]}@{self.name}.example"
+            secret = user_secret(
+                SYSTEM_NAMESPACE, email=self.email, organization=self.name, password_hash=_password_hash()
+            )
+            self.cluster.kubectl("apply", "-f", "-", stdin=json.dumps(secret))
+            eventually(self._log_in, f"{self.email} can log in")
+        return {"Authorization": f"Bearer {self._token}"}
+
+    def _log_in(self) -> bool:
+        answer = self.client.post("/v1/auth/login", json={"email": self.email, "password": PASSWORD})
+        if answer.is_success:
+            self._token = answer.json()["token"]
+        return answer.is_success
+
+    def key(self, project: str = "billing", **extra: str) -> dict[str, Any]:
+        """Create a key and return the answer of the 201."""
+        answer = self.client.post(
+            f"/v1/projects/{project}/keys", json={"name": "test", **extra}, headers=self.session()
+        )
+        assert answer.status_code == 201, answer.text
+        made: dict[str, Any] = answer.json()
+        return made
+
+    def service_key(self, project: str = "billing") -> dict[str, str]:
+        """Create a key and return the header with it."""
+        return {"X-Service-Key": self.key(project)["key"]}
+
+    def webhook(
+        self, headers: Mapping[str, str], url: str = "https://example.com/hooks", **extra: Any
+    ) -> dict[str, Any]:
+        """Register an endpoint and return the answer of the 201.
+
+        A 503 is repeated, as a client does: on a busy machine the operator may need longer than the API waits.
+        """
+        body = {"url": url, "events": ["delivered"], **extra}
+        deadline = time.monotonic() + PATIENCE
+        while (answer := self.client.post("/v1/webhooks", json=body, headers=dict(headers))).status_code == 503:
+            assert time.monotonic() < deadline, answer.text
+        assert answer.status_code == 201, answer.text
+        made: dict[str, Any] = answer.json()
+        return made
+
+
+def problem_of(answer: httpx.Response, status: int) -> dict[str, Any]:
+    """Assert that a refusal is a problem document, and return it."""
+    assert answer.status_code == status, f"{answer.status_code} {answer.text}"
+    assert answer.headers["content-type"] == "application/problem+json"
+    problem: dict[str, Any] = answer.json()
+    assert problem["status"] == status
+    assert problem["type"] == "about:blank"
+    assert problem["title"]
+    assert problem["detail"]
+    return problem

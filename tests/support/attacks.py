@@ -1,0 +1,185 @@
+"""Helpers of attacks over HTTP: raw connections, the memory of a process, and an installation under attack."""
+
+import json
+import socket
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import httpx
+
+from hookwright_dev.cluster.installation import ApiProcess, OperatorProcess, install
+from hookwright_dev.cluster.kubectl import Cluster
+
+LOOPBACK: Final = "127.0.0.1"
+MIB: Final = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """An HTTP answer that was read from a socket; status 0 if the connection was closed without one."""
+
+    status: int
+    headers: Mapping[str, str] = field(default_factory=dict)
+    body: bytes = b""
+
+    def problem(self) -> dict[str, Any]:
+        """Assert that the body is a problem document, and return it."""
+        assert self.headers["content-type"] == "application/problem+json", self
+        document: dict[str, Any] = json.loads(self.body)
+        assert document["status"] == self.status
+        assert document["type"] == "about:blank"
+        assert document["title"]
+        assert document["detail"]
+        return document
+
+
+def connect(port: int, source: str = LOOPBACK) -> socket.socket:
+    """Open a connection from an address on loopback."""
+    return socket.create_connection((LOOPBACK, port), timeout=30, source_address=(source, 0))
+
+
+def read_answer(connection: socket.socket) -> Answer:
+    """Read one answer; its body has a Content-Length."""
+    received = b""
+    with suppress(ConnectionError):
+        while b"\r\n\r\n" not in received:
+            piece = connection.recv(65_536)
+            if not piece:
+                return Answer(0)
+            received += piece
+        head, _, body = received.partition(b"\r\n\r\n")
+        first, *lines = head.decode("latin-1").split("\r\n")
+        headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+        while len(body) < int(headers.get("content-length", 0)):
+            body += connection.recv(65_536)
+        return Answer(int(first.split(" ")[1]), headers, body)
+    return Answer(0)
+
+
+def exchange(port: int, request: bytes, source: str = LOOPBACK) -> Answer:
+    """Send bytes on a new connection and return the answer."""
+    with connect(port, source) as connection:
+        with suppress(ConnectionError):
+            connection.sendall(request)
+        return read_answer(connection)
+
+
+def closed(connection: socket.socket) -> bool:
+    """Return whether the server has closed a connection on which nothing is to be read."""
+    connection.settimeout(0)
+    try:
+        return connection.recv(1, socket.MSG_PEEK) == b""
+    except BlockingIOError:
+        return False
+    except ConnectionError:
+        return True
+    finally:
+        connection.settimeout(30)
+
+
+def eventually(met: Callable[[], bool], what: str, *, seconds: float = 30.0) -> None:
+    """Return as soon as ``met`` is true; fail after some seconds."""
+    deadline = time.monotonic() + seconds
+    while not met():
+        assert time.monotonic() < deadline, f"not within {seconds:g} s: {what}"
+        time.sleep(0.05)
+
+
+class Memory:
+    """The memory of a process since this object was created.
+
+    Args:
+        pid: of the process, which runs as the same user.
+    """
+
+    def __init__(self, pid: int) -> None:
+        self._status = Path(f"/proc/{pid}/status")
+        # 5 resets the highest mark of the resident set (proc(5)).
+        Path(f"/proc/{pid}/clear_refs").write_text("5")
+        self._before = self._field("VmHWM")
+
+    def grown(self) -> int:
+        """Return by how many bytes the highest mark of the resident set has grown."""
+        return self._field("VmHWM") - self._before
+
+    def _field(self, name: str) -> int:
+        (line,) = [line for line in self._status.read_text().splitlines() if line.startswith(f"{name}:")]
+        return int(line.split()[1]) * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Installation:
+    """An operator process and an API process."""
+
+    operator: OperatorProcess
+    api: ApiProcess
+
+    @property
+    def ports(self) -> dict[str, int]:
+        """The public ports by the name of the process."""
+        return {"operator": self.operator.intake_port, "api": self.api.port}
+
+    def pid(self, name: str) -> int:
+        """Return the process id of ``operator`` or ``api``."""
+        return {"operator": self.operator.running, "api": self.api.running}[name].pid
+
+    def log(self, name: str) -> Path:
+        """Return the log of ``operator`` or ``api``."""
+        return {"operator": self.operator.log, "api": self.api.log}[name]
+
+    def health(self, name: str) -> str:
+        """Return the base URL of the health listener of ``operator`` or ``api``."""
+        return {"operator": self.operator.health_url, "api": self.api.health_url}[name]
+
+    def healthy(self, name: str) -> bool:
+        """Return whether /healthz answers 200 on a new connection."""
+        return httpx.get(f"{self.health(name)}/healthz", timeout=20, trust_env=False).status_code == 200
+
+    def refusals(self, name: str, reason: str) -> float:
+        """Return how many requests the server of a process has refused for a reason."""
+        text = httpx.get(f"{self.health(name)}/metrics", timeout=20, trust_env=False).text
+        line = f'hookwright_http_refusals_total{{reason="{reason}"}} '
+        (value,) = [row.removeprefix(line) for row in text.splitlines() if row.startswith(line)]
+        return float(value)
+
+
+@contextmanager
+def installation(
+    cluster: Cluster,
+    folder: Path,
+    *,
+    operator: Mapping[str, str] | None = None,
+    api: Mapping[str, str] | None = None,
+    descriptors: int | None = None,
+) -> Iterator[Installation]:
+    """Run an operator and an API inside the context.
+
+    Args:
+        cluster: their control plane.
+        folder: for their files.
+        operator: settings of the operator.
+        api: settings of the API.
+        descriptors: limit of file descriptors of both processes.
+    """
+    install(cluster)
+    command = ["prlimit", f"--nofile={descriptors}:{descriptors}"] if descriptors else []
+    first = OperatorProcess(cluster, folder / "operator", operator or {}, command=command)
+    second = ApiProcess(cluster, folder / "api", first.intake_url, api or {}, command)
+    first.start()
+    try:
+        second.start()
+        try:
+            yield Installation(first, second)
+        finally:
+            second.stop()
+    finally:
+        first.stop()
+
+
+def open_files(pid: int) -> int:
+    """Return how many file descriptors a process has open."""
+    return sum(1 for _ in Path(f"/proc/{pid}/fd").iterdir())

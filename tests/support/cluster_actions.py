@@ -1,0 +1,229 @@
+"""Helpers of the cluster tests: an organization's objects, the intake, a receiver, and polling."""
+
+import asyncio
+import base64
+import json
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self, TypeVar
+
+import httpx
+import yaml
+from prometheus_client.parser import text_string_to_metric_families
+from support.polling import PATIENCE
+
+from hookwright_dev.cluster.installation import AUDIENCE, SYSTEM_NAMESPACE, OperatorProcess, service_account_token
+from hookwright_dev.cluster.kubectl import Cluster
+from hookwright_dev.receiver import Answer, Received, Receiver
+
+T = TypeVar("T")
+
+Object = dict[str, Any]
+
+
+def eventually(look: Callable[[], T], what: str, within: float = PATIENCE, every: float = 0.1) -> T:
+    """Poll until ``look`` returns a true value, and return it; fail after ``within`` seconds."""
+    deadline = time.monotonic() + within
+    while not (found := look()):
+        assert time.monotonic() < deadline, f"not within {within:g} s: {what}"
+        time.sleep(every)
+    return found
+
+
+@contextmanager
+def receiving(answer: Answer = lambda _: 200) -> Iterator[Receiver]:
+    """Run a receiver in a separate thread, so that it answers while the test waits."""
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever, name="receiver", daemon=True)
+    thread.start()
+    receiver = Receiver()
+    receiver.answer = answer
+    asyncio.run_coroutine_threadsafe(receiver.start(), loop).result(10)
+    try:
+        yield receiver
+    finally:
+        asyncio.run_coroutine_threadsafe(receiver.stop(), loop).result(10)
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join(10)
+        loop.close()
+
+
+def message_ids(received: Sequence[Received]) -> list[str]:
+    """Return the ``messageId`` of each request."""
+    return [str(json.loads(request.body)["messageId"]) for request in received]
+
+
+def manifest(kind: str, name: str, spec: Mapping[str, Any] | None = None) -> Object:
+    """Return an object of Hookwright as users write it."""
+    return {"apiVersion": "hookwright.dev/v1alpha1", "kind": kind, "metadata": {"name": name}, "spec": dict(spec or {})}
+
+
+def endpoint(name: str, url: str, *, project: str = "billing", events: Sequence[str] = ("delivered",), **spec: Any) -> (
+    Object
+):  # fmt: skip
+    """Return a WebhookEndpoint as users write it."""
+    return manifest(
+        "WebhookEndpoint", name, {"projectRef": {"name": project}, "url": url, "events": list(events), **spec}
+    )
+
+
+def apikey(name: str, *, project: str = "billing", ttl: str = "1h", **spec: Any) -> Object:
+    """Return an ApiKey whose key the operator hands over in the Secret ``<name>-key``."""
+    handover = {"secretName": f"{name}-key", "ttl": ttl}
+    return manifest("ApiKey", name, {"projectRef": {"name": project}, "handover": handover, **spec})
+
+
+@dataclass
+class Organization:
+    """A namespace, the operator that serves it, and a producer's token."""
+
+    cluster: Cluster
+    operator: OperatorProcess
+    namespace: str
+    token: str = field(init=False, repr=False)
+    client: httpx.Client = field(init=False, repr=False)
+
+    def __enter__(self) -> Self:
+        """Get a token with the permission to send for every project, and a client, which closes with the context."""
+        self.token = service_account_token(
+            self.cluster, "hookwright-producer", namespace=SYSTEM_NAMESPACE, audience=AUDIENCE
+        )
+        self.client = httpx.Client(timeout=30, trust_env=False)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close the client."""
+        self.client.close()
+
+    # ---- objects
+
+    def kubectl(self, *arguments: str, stdin: str | None = None, check: bool = True) -> str:
+        """Run kubectl in the namespace and return its output."""
+        return self.cluster.kubectl(*arguments, "-n", self.namespace, stdin=stdin, check=check).stdout
+
+    def apply(self, *objects: Object) -> None:
+        """Apply objects as users do."""
+        self.kubectl("apply", "-f", "-", stdin=yaml.safe_dump_all(objects))
+
+    def patch(self, kind: str, name: str, patch: object, *options: str) -> None:
+        """Patch an object: a list is a JSON patch, a mapping a merge patch."""
+        form = "json" if isinstance(patch, list) else "merge"
+        self.kubectl("patch", kind, name, f"--type={form}", "-p", json.dumps(patch), *options)
+
+    def get(self, kind: str, name: str) -> Object | None:
+        """Return an object, None if it does not exist."""
+        found = self.kubectl("get", kind, name, "-o", "json", "--ignore-not-found")
+        return dict(json.loads(found)) if found else None
+
+    def objects(self, kinds: str) -> list[Object]:
+        """Return all objects of some kinds."""
+        return list(json.loads(self.kubectl("get", kinds, "-o", "json"))["items"])
+
+    def status(self, kind: str, name: str) -> Object:
+        """Return an object's status, empty if there is none."""
+        return dict((self.get(kind, name) or {}).get("status") or {})
+
+    def secret(self, name: str) -> dict[str, str] | None:
+        """Return a Secret's decoded fields, None if there is no such Secret."""
+        found = self.get("secret", name)
+        if found is None:
+            return None
+        return {key: base64.b64decode(value).decode() for key, value in (found.get("data") or {}).items()}
+
+    def events(self, reason: str) -> list[Object]:
+        """Return the Kubernetes Events with a reason."""
+        return [event for event in self.objects("events") if event["reason"] == reason]
+
+    def condition(self, kind: str, name: str, type_: str = "Ready") -> str:
+        """Return a condition as ``<status> <reason>``, empty if there is none."""
+        return condition(self.get(kind, name) or {}, type_)
+
+    def wait_for(self, kind: str, name: str, wanted: str, *, type_: str = "Ready", within: float = PATIENCE) -> None:
+        """Return when a condition is ``<status> <reason>``."""
+        eventually(
+            lambda: self.condition(kind, name, type_) == wanted, f"{kind} {name} has {type_}={wanted}", within=within
+        )
+
+    def with_endpoint(self, declared: Object) -> None:
+        """Apply the project and an endpoint, and return when it is ready."""
+        self.apply(manifest("Project", "billing"), declared)
+        self.wait_for("hwep", declared["metadata"]["name"], "True Delivering")
+
+    # ---- the intake, and the operator's metrics
+
+    def post(
+        self, content: bytes | str, *, project: str = "billing", token: str | None = None, namespace: str = ""
+    ) -> httpx.Response:
+        """Post bytes to the intake as JSON."""
+        url = f"{self.operator.intake_url}/v1alpha1/namespaces/{namespace or self.namespace}/projects/{project}/events"
+        headers = {"Authorization": f"Bearer {self.token if token is None else token}"}
+        return self.client.post(url, content=content, headers={**headers, "Content-Type": "application/json"})
+
+    def send(self, *events: Object) -> Object:
+        """Send events in one request, assert that it is accepted, and return the answer."""
+        answer = self.post(json.dumps(events[0] if len(events) == 1 else events))
+        assert answer.status_code == 202, answer.text
+        return dict(answer.json())
+
+    def metric(self, name: str, **labels: str) -> float:
+        """Return the value of one of the operator's metrics, 0 if it has none yet."""
+        return sample(self.client.get(f"{self.operator.health_url}/metrics").text, name, **labels)
+
+
+def condition(observed: Mapping[str, Any], type_: str = "Ready") -> str:
+    """Return an object's condition as ``<status> <reason>``, empty if there is none."""
+    for known in (observed.get("status") or {}).get("conditions") or ():
+        if known["type"] == type_:
+            return f"{known['status']} {known['reason']}"
+    return ""
+
+
+def delivered(number: int | str, **more: Any) -> Object:
+    """Return an event of type ``delivered``, numbered by its ``messageId``."""
+    return {"type": "delivered", "messageId": str(number), **more}
+
+
+def sample(exposition: str, name: str, **labels: str) -> float:
+    """Return the sum of a metric's samples that have these labels."""
+    return sum(
+        found.value
+        for family in text_string_to_metric_families(exposition)
+        for found in family.samples
+        if found.name == name and labels.items() <= found.labels.items()
+    )
+
+
+# ------------------------------------------------------------------------------------------ the store
+
+
+def database(operator: OperatorProcess) -> Path:
+    """Return the operator's database file."""
+    return operator.folder / "hookwright.db"
+
+
+def row_counts(operator: OperatorProcess) -> dict[str, int]:
+    """Return how many rows each table has, except for tables that change by themselves.
+
+    These are the leases, and the endpoints of earlier tests, whose namespaces are deleted without the operator.
+    """
+    with closing(sqlite3.connect(f"file:{database(operator)}?mode=ro", uri=True)) as connection:
+        tables = [name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+        return {
+            table: connection.execute(f'SELECT count(*) FROM "{table}"').fetchone()[0]  # noqa: S608 - its own tables
+            for table in tables
+            if table not in {"instances", "gone_endpoints"}
+        }
+
+
+@contextmanager
+def locked(operator: OperatorProcess) -> Iterator[None]:
+    """Hold the lock that every writer of the operator's database needs."""
+    with closing(sqlite3.connect(database(operator), isolation_level=None, timeout=30)) as connection:
+        connection.execute("BEGIN IMMEDIATE")
+        yield
+        connection.execute("ROLLBACK")

@@ -1,0 +1,95 @@
+"""All uses of an installation, for tests that measure its rights."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import httpx
+from support.api_processes import PASSWORD
+from support.api_processes import Organization as Customer
+from support.cluster_actions import Organization, apikey, delivered, endpoint, eventually, receiving
+
+from hookwright_crds.users import user_secret_name
+from hookwright_dev.cluster.installation import SYSTEM_NAMESPACE, service_account_kubeconfig
+from hookwright_dev.cluster.kubectl import Cluster
+
+
+def platform_team(acme: Organization) -> None:
+    """Apply YAML and run its whole life: handover, rotation, repair, suspension, deletion."""
+    with receiving() as receiver:
+        acme.with_endpoint(endpoint("orders", receiver.url))
+        acme.apply(apikey("ci"))
+        acme.wait_for("hwkey", "ci", "True Usable")
+        acme.send(delivered(1))
+        eventually(lambda: acme.status("hwep", "orders")["deliveries"]["delivered"] == 1, "the status shows it")
+        first = (acme.secret("orders-signing") or {})["secret"]
+        acme.patch("hwep", "orders", {"spec": {"signing": {"rotation": 1}}})
+        eventually(lambda: (acme.secret("orders-signing") or {}).get("previous") == first, "the secret is rotated")
+        acme.kubectl("delete", "secret", "orders-signing")
+        eventually(lambda: acme.secret("orders-signing"), "a deleted signing secret is created again")
+        eventually(lambda: acme.events("SigningSecretRecreated"), "an Event reports it")
+        past = {"metadata": {"annotations": {"hookwright.dev/remove-at": "2020-01-01T00:00:00Z"}}}
+        acme.patch("secret", "ci-key", past)
+        eventually(lambda: acme.secret("ci-key") is None, "the handover is over")
+        acme.kubectl("delete", "hwep", "orders", "--timeout=30s")
+        acme.apply(endpoint("more", receiver.url))
+        acme.wait_for("hwep", "more", "True Delivering")
+        acme.kubectl("delete", "hwproj", "billing", "--timeout=30s")
+        eventually(lambda: not acme.objects("hookwright"), "the project took its own with it", within=60)
+
+
+def user_logs_in(plane: Cluster, folder: Path, client: httpx.Client) -> None:
+    """Create a user with `hookwright-user` as docs/install.md says, and log in."""
+    email = "ada@globex.example"
+    done = subprocess.run(
+        [sys.executable, "-m", "hookwright_api.create_user", "--organization", "globex", "--email", email],
+        input=PASSWORD,
+        env={**os.environ, "KUBECONFIG": str(service_account_kubeconfig(plane, "hookwright-operator", folder))},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert plane.kubectl("get", "secret", user_secret_name(email), "-n", SYSTEM_NAMESPACE).stdout
+    login = {"email": email, "password": PASSWORD}
+    eventually(lambda: client.post("/v1/auth/login", json=login).status_code == 200, "the user logs in")
+
+
+def api_client(globex: Customer) -> None:
+    """Call every route of the API."""
+    globex.project()
+    key = globex.key()
+    headers = {"X-Service-Key": key["key"]}
+    with receiving() as receiver:
+        made = globex.webhook(headers, f"{receiver.url}/hooks")["id"]
+        post, get, delete = globex.client.post, globex.client.get, globex.client.delete
+        assert post(f"/v1/webhooks/{made}/test", headers=headers).status_code == 200
+        assert post("/v1/events", json=delivered(1), headers=headers).status_code == 202
+        eventually(lambda: len(receiver.received) == 2, "the test and the event arrive")
+        log = get(f"/v1/webhooks/{made}/deliveries", headers=headers)
+        assert log.status_code == 200
+        receiver.answer = lambda _: 500
+        assert post("/v1/events", json=delivered(2), headers=headers).status_code == 202
+
+        def failed() -> list[str]:
+            listed = get(f"/v1/webhooks/{made}/deliveries", headers=headers).json()["data"]
+            return [one["id"] for one in listed if one["status"] == "failed"]
+
+        (lost,) = eventually(failed, "a delivery has failed", within=30)
+        assert post(f"/v1/deliveries/{lost}/retry", headers=headers).status_code == 202
+        assert delete(f"/v1/webhooks/{made}", headers=headers).status_code == 204
+    assert delete(f"/v1/projects/billing/keys/{key['id']}", headers=globex.session()).status_code == 204
+
+
+def session_keys_rotate(plane: Cluster) -> None:
+    """Rotate the keys of session tokens."""
+
+    def keys() -> dict[str, str]:
+        listed = plane.kubectl("get", "secrets", "-n", SYSTEM_NAMESPACE, "-o", "json").stdout
+        found = [one["data"] for one in json.loads(listed)["items"] if "session" in one["metadata"]["name"]]
+        return dict(found[0])
+
+    eventually(lambda: len(keys()) > 1, "the keys of sessions rotate")

@@ -1,0 +1,212 @@
+"""Helpers of the store's tests: a clock that tests advance, events, settlements, and reads of the tables."""
+
+import asyncio
+import threading
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+import asyncpg
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from sqlalchemy import Connection, MetaData, func, select
+from support.polling import PATIENCE
+
+from hookwright_operator.ids import delivery_id, message_id
+from hookwright_operator.store.records import Attempt, Claimed, NewDelivery, NewEvent, Settlement, State
+from hookwright_operator.store.schema import metadata
+from hookwright_operator.store.store import DEDUPE_WINDOW_MS, Store
+
+LEASE_MS = 10_000
+TABLES = {name: table for name, table in metadata.tables.items() if name != "compatibility"}
+EMPTY = f"TRUNCATE {', '.join(TABLES)}"
+
+
+@dataclass(slots=True)
+class Clock:
+    """A clock in milliseconds that changes only when a test advances it."""
+
+    now: int = 1_800_000_000_000
+
+    def __call__(self) -> int:
+        """Return the time."""
+        return self.now
+
+    def advance(self, milliseconds: int) -> None:
+        """Advance the time."""
+        self.now += milliseconds
+
+
+@dataclass(slots=True)
+class Observed:
+    """The observed operations and their seconds."""
+
+    operations: list[str] = field(default_factory=list)
+
+    def __call__(self, operation: str, seconds: float) -> None:
+        """Record an observation."""
+        assert seconds >= 0
+        self.operations.append(operation)
+
+    @property
+    def commits(self) -> int:
+        """Return how many transactions were committed."""
+        return self.operations.count("commit")
+
+
+@asynccontextmanager
+async def held(store: Store, url: str) -> AsyncIterator["asyncio.Future[str]"]:
+    """Keep a transaction open while the block runs; its result is "done"."""
+    begun, go_on = threading.Event(), threading.Event()
+
+    def wait_here(_connection: Connection) -> str:
+        begun.set()
+        assert go_on.wait(PATIENCE)
+        return "done"
+
+    def wait_for_the_lock(connection: Connection) -> str:
+        begun.set()
+        connection.execute(select(func.pg_advisory_xact_lock(7)))
+        return "done"
+
+    if store._database.exclusive:
+        under_way = store._once("hold", wait_here)
+        try:
+            assert await asyncio.to_thread(begun.wait, PATIENCE)
+            yield under_way
+        finally:
+            go_on.set()
+        return
+    holder = await asyncpg.connect(url)
+    await holder.execute("SELECT pg_advisory_lock(7)")
+    under_way = store._once("hold", wait_for_the_lock)
+    try:
+        await eventually(lambda: asyncio.sleep(0, begun.is_set()))
+        yield under_way
+    finally:
+        await holder.close()
+
+
+async def migrated(url: str) -> None:
+    """Create the schema."""
+    await (await Store.open(url, instance="migration", lease_ms=1, clock=lambda: 0)).close()
+
+
+async def neighbour_of(store: Store, url: str, clock: Clock) -> Store:
+    """Open another replica on a store's database; on SQLite it shares the open database object."""
+    if not store._database.exclusive:
+        return await Store.open(url, instance="neighbour", lease_ms=LEASE_MS, clock=clock)
+    other = Store(
+        store._database,
+        instance="neighbour",
+        lease_ms=LEASE_MS,
+        clock=clock,
+        observe=lambda _operation, _seconds: None,
+        dedupe_window_ms=DEDUPE_WINDOW_MS,
+    )
+    other._slot = 1
+    await other.heartbeat()
+    return other
+
+
+async def left(neighbour: Store) -> None:
+    """Close a neighbour; leave a shared database open."""
+    if neighbour._database.exclusive:
+        await neighbour._batcher.close()
+    else:
+        await neighbour.close()
+
+
+def event(
+    *endpoint_uids: str,
+    event_id: str | None = None,
+    claimed: bool = False,
+    body: bytes = b"{}",
+    project: str = "billing",
+) -> NewEvent:
+    """Build an event for some endpoints."""
+    return NewEvent(
+        id=message_id(),
+        namespace="acme",
+        project=project,
+        event_id=event_id,
+        type="delivered",
+        body=body,
+        deliveries=tuple(NewDelivery(delivery_id(), uid, claimed) for uid in endpoint_uids),
+    )
+
+
+def settlement(delivery: Claimed | NewDelivery, state: State, *, status: int = 200, due_ms: int = 0) -> Settlement:
+    """Build the settlement of an attempt."""
+    attempt = Attempt(
+        number=0, started_ms=1_800_000_000_000, duration_ms=7, status_code=status, error="", response="ok"
+    )
+    return Settlement(delivery.id, delivery.endpoint_uid, attempt, state, due_ms)
+
+
+async def accept_one(store: Store, *, claimed: bool = False, uid: str = "orders") -> NewDelivery:
+    """Accept an event for one endpoint, and return its delivery."""
+    new = event(uid, claimed=claimed)
+    await store.accept([new])
+    return new.deliveries[0]
+
+
+async def claimed_ids(store: Store, uid: str = "orders", limit: int = 100) -> list[str]:
+    """Claim, and return the ids."""
+    return [delivery.id for delivery in await store.claim([(uid, limit)])]
+
+
+async def state_of(store: Store, delivery_id: str) -> State:
+    """Return the state that the log shows."""
+    record = await store.delivery(delivery_id)
+    assert record is not None
+    return record.state
+
+
+async def rows_of(store: Store, table: str) -> int:
+    """Return how many rows a table has."""
+    count = await store._database.read(
+        lambda connection: connection.scalar(select(func.count()).select_from(TABLES[table]))
+    )
+    assert count is not None
+    return count
+
+
+async def all_rows(store: Store) -> dict[str, int]:
+    """Return how many rows each table has."""
+    return {table: await rows_of(store, table) for table in TABLES}
+
+
+async def eventually(condition: Callable[[], Awaitable[bool]], *, within: float = PATIENCE) -> None:
+    """Wait until a condition is true, and fail if it is not true within some seconds."""
+    deadline = time.monotonic() + within
+    while not await condition():
+        assert time.monotonic() < deadline, "the condition was not true in time"
+        await asyncio.sleep(0.01)
+
+
+async def logged(store: Store, uid: str = "orders", *, state: State | None = None, limit: int = 3) -> list[str]:
+    """Return the ids of an endpoint's log, page by page."""
+    page, cursor = await store.deliveries(uid, state=state, limit=limit)
+    seen = [record.id for record in page]
+    while cursor:
+        assert len(page) == limit
+        page, cursor = await store.deliveries(uid, state=state, limit=limit, cursor=cursor)
+        seen += [record.id for record in page]
+    return seen
+
+
+def differences(connection: Connection, *defined: MetaData) -> list[object]:
+    """Return the differences between a database's tables and their definitions; indexes differ by database."""
+    whole = MetaData()
+    for table in [table for part in defined for table in part.sorted_tables]:
+        table.to_metadata(whole)
+    context = MigrationContext.configure(connection, opts={"include_object": lambda _, __, kind, *___: kind != "index"})
+    found: list[object] = compare_metadata(context, whole)
+    return found
+
+
+def ids(new: Sequence[NewEvent]) -> list[str]:
+    """Return the ids of the events' deliveries."""
+    return [delivery.id for one in new for delivery in one.deliveries]

@@ -1,0 +1,159 @@
+"""Keys and tokens against a view with prepared objects."""
+
+import base64
+import random
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from hookwright_api.auth.api_keys import find_key
+from hookwright_api.auth.session_tokens import issue_token, read_token
+from hookwright_api.view.view import View
+from hookwright_crds.keys import MintedKey, mint
+from hookwright_crds.sessions import SESSION_KEYS_NAME, format_session_key
+from hookwright_crds.users import user_secret
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def meta(name: str, namespace: str = "acme", version: int = 1, **more: Any) -> dict[str, Any]:
+    """Return metadata."""
+    uid = f"{namespace}-{name}-{version}"
+    return {"name": name, "namespace": namespace, "uid": uid, "resourceVersion": str(version), **more}
+
+
+@pytest.fixture
+def minted() -> MintedKey:
+    """Return a key that is the same in every run."""
+    return mint(random.Random(1).choice)
+
+
+@pytest.fixture
+def view() -> View:
+    """Return a view with the project billing in acme and in rival."""
+    made = View()
+    for namespace in ("acme", "rival"):
+        made.projects.put({"metadata": meta("billing", namespace), "spec": {}})
+    return made
+
+
+def api_key(minted: MintedKey, namespace: str = "acme", created: str = "2026-01-01T00:00:00Z", **spec: Any) -> Any:
+    """Return an ApiKey with a digest that the operator has confirmed."""
+    return {
+        "metadata": meta(minted.key_id, namespace, creationTimestamp=created),
+        "spec": {"projectRef": {"name": "billing"}, "digest": minted.digest, **spec},
+        "status": confirmed(minted.digest),
+    }
+
+
+def confirmed(digest: str | None, status: str = "True", reason: str = "Usable") -> dict[str, Any]:
+    """Return a status with a digest and the condition Ready."""
+    ready = {"type": "Ready", "status": status, "reason": reason, "lastTransitionTime": "2026-01-01T00:00:00Z"}
+    return {"keyId": "k", "digest": digest, "conditions": [ready]}
+
+
+def test_a_key_is_found_by_its_id_and_checked_whole(view: View, minted: MintedKey) -> None:
+    """Another key with the same id and a correct checksum is not valid."""
+    view.keys.put(api_key(minted))
+    assert find_key(view, minted.plaintext, NOW) is not None
+    other = mint(random.Random(2).choice, key_id=minted.key_id)
+    assert find_key(view, other.plaintext, NOW) is None
+    for wrong in ("", "hw_", minted.plaintext[:-1], minted.plaintext + "x", minted.digest, "\u00e4"):
+        assert find_key(view, wrong, NOW) is None
+
+
+def test_expiry_is_judged_at_the_moment_of_use(view: View, minted: MintedKey) -> None:
+    """A key expires to the second, independent of its status."""
+    view.keys.put(api_key(minted, expiresAt="2026-01-01T00:00:10Z"))
+    assert find_key(view, minted.plaintext, NOW + timedelta(seconds=9)) is not None
+    assert find_key(view, minted.plaintext, NOW + timedelta(seconds=10)) is None
+
+
+def test_of_two_objects_with_the_same_digest_the_older_counts(view: View, minted: MintedKey) -> None:
+    """The order of the watch events does not matter."""
+    view.keys.put(api_key(minted, "rival", "2026-01-01T00:00:05Z"))
+    view.keys.put(api_key(minted, "acme", "2026-01-01T00:00:04Z"))
+    found = find_key(view, minted.plaintext, NOW)
+    assert found is not None
+    assert found.identity.namespace == "acme"
+
+
+UNCONFIRMED: dict[str, Any] = {
+    "the operator has not seen it": {},
+    "the digest is another ApiKey's": confirmed(None, "False", "DuplicateDigest"),
+    "a digest is in the status, but the key is not ready": confirmed("sha256:" + "0" * 64, "False"),
+    "another digest was confirmed": confirmed("sha256:" + "0" * 64),
+}
+
+
+@pytest.mark.parametrize("status", UNCONFIRMED.values(), ids=UNCONFIRMED.keys())
+def test_a_key_that_the_operator_did_not_confirm_opens_nothing(
+    view: View, minted: MintedKey, status: dict[str, Any]
+) -> None:
+    """An unconfirmed key is not valid, alone or together with a younger confirmed ApiKey, which is valid."""
+    view.keys.put({**api_key(minted, "rival"), "status": status})
+    assert find_key(view, minted.plaintext, NOW) is None
+    view.keys.put(api_key(minted, "acme", "2026-01-01T00:00:09Z"))
+    found = find_key(view, minted.plaintext, NOW)
+    assert found is not None
+    assert found.identity.namespace == "acme"
+
+
+def test_a_key_without_a_project_or_without_a_digest_opens_nothing(view: View, minted: MintedKey) -> None:
+    """The key is not valid if the project was deleted, or if the operator has not yet created the key."""
+    view.keys.put(api_key(minted))
+    view.projects.remove({"metadata": meta("billing")})
+    assert find_key(view, minted.plaintext, NOW) is None
+    spec = {"projectRef": {"name": "billing"}, "handover": {"secretName": "s"}}
+    view.keys.put({"metadata": meta("h", "rival"), "spec": spec, "status": {"keyId": minted.key_id}})
+    assert find_key(view, minted.plaintext, NOW) is None
+
+
+def put_user(view: View, password_hash: str, version: int, organization: str = "acme") -> None:
+    """Write a user's Secret into the view."""
+    secret = user_secret("sys", email="a@example.com", organization=organization, password_hash=password_hash)
+    data = {name: base64.b64encode(text.encode()).decode() for name, text in secret.pop("stringData").items()}
+    view.users.put({**secret, "metadata": meta("user", "sys", version), "data": data})
+
+
+def put_session_keys(view: View, *made_at: int) -> None:
+    """Write session keys into the view."""
+    view._namespace = "sys"
+    data = {f"k{each}": base64.b64encode(format_session_key(each.to_bytes(32)).encode()).decode() for each in made_at}
+    view._session_keys.put({"metadata": meta(SESSION_KEYS_NAME, "sys", max(made_at)), "data": data})
+
+
+def token_of(view: View) -> str:
+    """Return a token of the user, valid for an hour."""
+    user = view.user("a@example.com")
+    assert user is not None
+    return issue_token(view.session_keys[0], user, now=NOW, ttl=timedelta(hours=1))[0]
+
+
+def test_a_session_ends_with_its_time_its_password_its_user_and_its_key(view: View) -> None:
+    """Each of the four ends the session separately; a newer signing key does not."""
+    put_user(view, "h1", 1)
+    put_session_keys(view, 1)
+    token = token_of(view)
+    assert read_token(view, token, NOW + timedelta(minutes=59)) is not None
+    assert read_token(view, token, NOW + timedelta(minutes=60)) is None
+    put_session_keys(view, 1, 2)
+    assert read_token(view, token, NOW) is not None
+    put_user(view, "h2", 2)
+    assert read_token(view, token, NOW) is None
+    put_user(view, "h1", 3)
+    assert read_token(view, token, NOW) is not None
+    put_session_keys(view, 3)
+    assert read_token(view, token, NOW) is None
+
+
+def test_the_organization_is_the_users_of_now_and_not_the_tokens(view: View) -> None:
+    """A moved user loses the old organization at once, not after 12 hours."""
+    put_user(view, "h1", 1)
+    put_session_keys(view, 1)
+    token = token_of(view)
+    put_user(view, "h1", 2, organization="rival")
+    session = read_token(view, token, NOW)
+    assert session is not None
+    assert session.user.organization == "rival"

@@ -1,0 +1,152 @@
+"""The parts that every answer has, tested with the application without a cluster."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, cast
+
+import httpx
+import pytest
+from fastapi import FastAPI
+
+from hookwright_api.app import assemble
+from hookwright_api.rate_limits import Limiter
+from hookwright_api.services import Services
+from hookwright_api.settings import ApiSettings
+from hookwright_api.view.view import View
+
+
+class ReadyView(View):
+    """A complete view without objects."""
+
+    ready = True
+
+
+@pytest.fixture
+def app() -> FastAPI:
+    """Return the application, with a route that fails."""
+    settings = ApiSettings()
+    made = assemble(settings)
+    nothing = cast("Any", None)
+    made.state.services = Services(
+        settings=settings,
+        view=ReadyView(),
+        kube=nothing,
+        intake=nothing,
+        limiter=Limiter(settings),
+        passwords=nothing,
+        key_use=nothing,
+        now=lambda: datetime.now(UTC),
+    )
+
+    @made.get("/v1/broken")
+    async def broken() -> None:
+        raise RuntimeError("the secret is whsec_abc")
+
+    return made
+
+
+@pytest.fixture
+def client(app: FastAPI) -> httpx.AsyncClient:
+    """Return a client of the application."""
+    transport = httpx.ASGITransport(app, raise_app_exceptions=False)
+    return httpx.AsyncClient(transport=transport, base_url="http://api")
+
+
+async def test_an_unexpected_fault_is_a_500_that_leaks_nothing_and_leads_to_the_log(
+    client: httpx.AsyncClient, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The log entry with the traceback has the trace id of the answer."""
+    answer = await client.get("/v1/broken")
+    assert answer.status_code == 500
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert answer.headers["x-ratelimit-limit"] == "100"
+    problem = answer.json()
+    assert "whsec" not in answer.text
+    assert "RuntimeError" not in answer.text
+    assert problem["traceId"] in problem["detail"]
+    logged = capsys.readouterr()
+    assert problem["traceId"] in logged.out + logged.err
+
+
+async def test_the_id_of_a_request_is_the_callers_or_a_new_one(client: httpx.AsyncClient) -> None:
+    """Refusals and errors have an id too; an id that is unsafe for logs is replaced."""
+    for path in ("/v1/broken", "/v1/webhooks", "/nowhere"):
+        answer = await client.get(path, headers={"X-Request-Id": "support-case-7"})
+        assert answer.headers["x-request-id"] == "support-case-7"
+    drawn = [(await client.get("/nowhere", headers={"X-Request-Id": "a b"})).headers["x-request-id"] for _ in range(2)]
+    assert len(set(drawn)) == 2
+    assert all(len(one) == 32 for one in drawn)
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("GET", "/nowhere", 404),
+        ("GET", "/v1/webhooks/", 404),
+        ("PUT", "/v1/webhooks", 405),
+        ("GET", "/v1/webhooks", 401),
+    ],
+)
+async def test_the_frameworks_refusals_are_problem_documents_too(
+    client: httpx.AsyncClient, method: str, path: str, status: int
+) -> None:
+    """FastAPI's 404 and 405 have the common form, and 405 lists the allowed methods."""
+    answer = await client.request(method, path)
+    assert answer.status_code == status
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert answer.json()["status"] == status
+    assert answer.headers["x-ratelimit-remaining"]
+    assert answer.headers["cache-control" if path.startswith("/v1") else "x-content-type-options"]
+    if status == 405:
+        assert answer.headers["allow"]
+
+
+async def test_an_anonymous_caller_is_not_told_what_is_wrong_with_a_body(client: httpx.AsyncClient) -> None:
+    """The credential is required before the body is read."""
+    for content in (b"{", b"{}", b"x" * 300_000):
+        answer = await client.post("/v1/webhooks", content=content, headers={"Content-Type": "application/json"})
+        assert answer.status_code == 401
+
+
+async def test_login_is_a_503_while_the_operator_has_made_no_session_key(client: httpx.AsyncClient) -> None:
+    """Without a session key no session can be created."""
+    answer = await client.post("/v1/auth/login", json={"email": "a@b.example", "password": "x"})
+    assert answer.status_code == 503
+    assert answer.headers["retry-after"]
+
+
+async def test_a_wrong_login_body_repeats_nothing_of_it(client: httpx.AsyncClient) -> None:
+    """The body may contain a password."""
+    answer = await client.post("/v1/auth/login", json={"email": "ada", "password": ["hunter2"]})
+    assert answer.status_code == 422
+    assert "hunter2" not in answer.text
+    assert {error["field"] for error in answer.json()["errors"]} == {"email", "password"}
+
+
+def test_the_exported_openapi_document_is_current() -> None:
+    """The exported document equals the output of `python -m hookwright_api.openapi_export`."""
+    from hookwright_api.openapi_export import main  # noqa: PLC0415 - imports the whole application
+
+    assert main(["--check", str(Path(__file__).resolve().parents[4] / "docs" / "openapi.json")]) == 0
+
+
+def test_every_operation_tells_its_credentials_its_refusals_and_the_rate_headers(app: FastAPI) -> None:
+    """The description is complete."""
+    document = app.openapi()
+    assert set(document["components"]["securitySchemes"]) == {"ServiceKey", "Session"}
+    operations = [
+        (path, operation)
+        for path, item in document["paths"].items()
+        if path != "/v1/broken"
+        for operation in item.values()
+    ]
+    assert len(operations) == 13
+    for path, operation in operations:
+        assert operation["operationId"]
+        assert operation["description"]
+        assert bool(operation["security"]) is (path != "/v1/auth/login")
+        assert {"401", "422", "429", "500", "503"} <= set(operation["responses"])
+        for status, response in operation["responses"].items():
+            assert {"X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset"} <= set(response["headers"])
+            if int(status) >= 400:
+                assert list(response["content"]) == ["application/problem+json"]

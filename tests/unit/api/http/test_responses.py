@@ -1,0 +1,61 @@
+"""The answers to callers for refusals of the operator and of the API server."""
+
+from typing import Any
+
+import pytest
+
+from hookwright_api.errors import KubeError, KubeUnavailable, OperatorError, OperatorUnavailable
+from hookwright_api.http.responses import from_kube, from_operator
+
+
+def kube(status: int, **more: Any) -> KubeError:
+    """Return a refusal of the API server."""
+    return KubeError("POST /secret/path: refused", status=status, **more)
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        pytest.param(KubeUnavailable("away"), 503, id="away"),
+        pytest.param(kube(422, causes=[{"field": "spec.url", "message": "no"}]), 422, id="refused by the CRD"),
+        pytest.param(kube(403, explanation="exceeded quota: q"), 409, id="quota used up"),
+        pytest.param(kube(403, causes=[{"reason": "NamespaceTerminating"}]), 409, id="organization being deleted"),
+        pytest.param(kube(404), 409, id="organization gone"),
+        pytest.param(kube(409), 409, id="changed at the same time"),
+        pytest.param(kube(403, explanation="RBAC"), 503, id="our permissions lack something"),
+        pytest.param(kube(401), 503, id="our token is refused"),
+    ],
+)
+def test_a_refused_write_is_a_problem_that_tells_nothing_of_the_inside(error: KubeError, status: int) -> None:
+    """The answer has no internal paths or names. A fault that the caller cannot correct is a 503 with Retry-After."""
+    problem = from_kube(error, "the webhook")
+    assert problem.status == status
+    assert b"/secret/path" not in problem.body()
+    assert b"RBAC" not in problem.body()
+    assert ("Retry-After" in problem.headers) is (status == 503)
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "retry_after"),
+    [
+        pytest.param(OperatorUnavailable("away"), 503, "5", id="away"),
+        pytest.param(OperatorUnavailable("busy", status=503, retry_after=7), 503, "7", id="says when to come back"),
+        pytest.param(OperatorError("full", status=429, retry_after=9), 429, "9", id="too many of a kind"),
+        pytest.param(OperatorError("gone", status=404), 404, None, id="not there"),
+        pytest.param(OperatorError("no", status=409, problem={"detail": "pending"}), 409, None, id="conflict"),
+    ],
+)
+def test_a_refusal_of_the_operator_keeps_its_meaning(
+    error: OperatorError, status: int, retry_after: str | None
+) -> None:
+    """A 429 is about limits of the caller, such as tests of one endpoint; an overloaded operator is a 503."""
+    problem = from_operator(error, "the delivery")
+    assert problem.status == status
+    assert problem.headers.get("Retry-After") == retry_after
+
+
+def test_the_operators_faults_are_passed_on_by_field() -> None:
+    """A producer gets the index of the wrong event of a batch."""
+    document = {"detail": "nothing was accepted", "errors": [{"field": "[3].type", "message": "is unknown"}]}
+    problem = from_operator(OperatorError("no", status=422, problem=document), "the project")
+    assert [(fault.field, fault.message) for fault in problem.errors] == [("[3].type", "is unknown")]

@@ -1,0 +1,128 @@
+"""The moving window at its edges, with a clock that the test moves."""
+
+import pytest
+
+from hookwright_api.rate_limits import Limiter, Scope, Verdict, nearest
+from hookwright_api.settings import ApiSettings
+
+
+class Clock:
+    """Seconds since the epoch, moved by the test."""
+
+    def __init__(self) -> None:
+        self.now = 1_000_000.0
+
+    def time(self) -> float:
+        """Return the present time."""
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    """Return a clock for the limiter."""
+    return Clock()
+
+
+def limiter(clock: Clock, *, ip: int = 3, organization: int = 1000) -> Limiter:
+    """Create a limiter in memory."""
+    settings = ApiSettings(rate_limit_ip=ip, rate_limit_organization=organization)
+    return Limiter(settings, now=clock.time, clock=clock.time)
+
+
+async def hit(made: Limiter, identity: str = "a", scope: Scope = Scope.IP) -> Verdict:
+    """Count a request."""
+    verdict = await made.hit(scope, identity)
+    assert verdict is not None
+    return verdict
+
+
+async def test_the_request_after_the_last_allowed_one_is_refused_and_told_when_to_come_back(clock: Clock) -> None:
+    """Three requests pass, counting down; the fourth is refused until the first is a minute old."""
+    made = limiter(clock)
+    seen = []
+    for _ in range(3):
+        seen.append(await hit(made))
+        clock.now += 10
+    assert [verdict.remaining for verdict in seen] == [2, 1, 0]
+    assert all(verdict.allowed for verdict in seen)
+    refused = await hit(made)
+    assert (refused.allowed, refused.remaining, refused.limit) == (False, 0, 3)
+    assert refused.reset == 1_000_060
+    assert refused.retry_after == 30
+    assert refused.refusal().headers == {"Retry-After": "30"}
+
+
+async def test_a_client_that_comes_back_when_told_is_let_in(clock: Clock) -> None:
+    """Retry-After is exact to the second, also at fractions of a second."""
+    made = limiter(clock, ip=1)
+    clock.now += 0.4
+    await hit(made)
+    clock.now += 20.3
+    refused = await hit(made)
+    clock.now += refused.retry_after
+    assert (await hit(made)).allowed
+
+
+async def test_no_minute_whatever_its_start_lets_more_than_the_limit_pass(clock: Clock) -> None:
+    """A fixed window would allow twice as many requests around the start of a minute."""
+    made = limiter(clock, ip=10)
+    passed = []
+    clock.now += 55
+    for _ in range(60):
+        if (await hit(made)).allowed:
+            passed.append(clock.now)
+        clock.now += 1.5
+    assert passed
+    assert all(sum(start <= at < start + 60 for at in passed) <= 10 for start in passed)
+
+
+async def test_refused_requests_do_not_count(clock: Clock) -> None:
+    """A client that keeps trying is allowed when its oldest request is a minute old."""
+    made = limiter(clock, ip=1)
+    assert (await hit(made)).allowed
+    for _ in range(59):
+        clock.now += 1
+        assert not (await hit(made)).allowed
+    clock.now += 1.001
+    assert (await hit(made)).allowed
+
+
+async def test_identities_and_scopes_are_counted_apart(clock: Clock) -> None:
+    """Another address and an organization of the same name are not counted."""
+    made = limiter(clock, ip=1, organization=1)
+    assert (await hit(made, "a")).allowed
+    assert (await hit(made, "b")).allowed
+    assert (await hit(made, "a", Scope.ORGANIZATION)).allowed
+    assert not (await hit(made, "a")).allowed
+
+
+async def test_a_limit_of_zero_is_lifted(clock: Clock) -> None:
+    """A disabled limit gives no verdict, so no header and no refusal."""
+    assert await limiter(clock, ip=0).hit(Scope.IP, "a") is None
+
+
+async def test_peeking_counts_nothing(clock: Clock) -> None:
+    """A peek never counts; after the last allowed request it refuses."""
+    made = limiter(clock, ip=1)
+    for _ in range(3):
+        peeked = await made.peek(Scope.IP, "a")
+        assert peeked is not None
+        assert peeked.allowed
+    await hit(made)
+    peeked = await made.peek(Scope.IP, "a")
+    assert peeked is not None
+    assert not peeked.allowed
+
+
+def verdict(scope: Scope, remaining: int, reset: int = 1) -> Verdict:
+    """Return a verdict."""
+    return Verdict(scope, allowed=True, limit=100, remaining=remaining, reset=reset, retry_after=1)
+
+
+def test_the_nearest_limit_is_the_one_with_the_fewest_remaining_then_the_later_reset() -> None:
+    """The headers show the nearest limit."""
+    ip, organization = verdict(Scope.IP, 5), verdict(Scope.ORGANIZATION, 4)
+    assert nearest([ip, organization]) is organization
+    later = verdict(Scope.ORGANIZATION, 5, reset=2)
+    assert nearest([ip, later]) is later
+    assert nearest([]) is None

@@ -1,0 +1,65 @@
+"""Long operations show progress, and short ones print nothing."""
+
+import io
+import re
+import time
+from collections.abc import Callable
+
+import pytest
+from support.polling import PATIENCE
+
+from hookwright_dev.progress import progress
+
+
+def eventually(true: Callable[[], bool]) -> None:
+    """Poll until ``true`` returns True; fail after the patience of a test."""
+    deadline = time.monotonic() + PATIENCE
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_what_is_quick_prints_nothing() -> None:
+    """Below the threshold there is no output."""
+    stream = io.StringIO()
+    with progress("quick", stream=stream, quiet=60):
+        pass
+    assert stream.getvalue() == ""
+
+
+def test_without_a_terminal_each_sign_of_life_is_a_line() -> None:
+    """A log gets plain lines with the elapsed seconds and the detail, and a last one."""
+    stream = io.StringIO()
+    with progress("building [etcd]", stream=stream, quiet=0, every=0.01) as show:
+        show("7 packages")
+        eventually(lambda: stream.getvalue().count("(7 packages)\n") >= 2)
+    assert re.search(r"building \[etcd\]: \d+ s \(7 packages\)\n", stream.getvalue())
+    assert re.search(r"building \[etcd\]: \d+ s, done\n$", stream.getvalue())
+    assert "\x1b" not in stream.getvalue()
+
+
+def test_a_failure_is_not_called_done() -> None:
+    """The last line reports the failure."""
+    stream = io.StringIO()
+
+    def look() -> None:
+        with progress("looking", stream=stream, quiet=0):
+            eventually(lambda: stream.getvalue() != "")
+            raise LookupError
+
+    with pytest.raises(LookupError):
+        look()
+    assert re.search(r"looking: \d+ s, failed\n$", stream.getvalue())
+
+
+def test_on_a_terminal_a_spinner_turns() -> None:
+    """A terminal gets one line that is redrawn."""
+
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    stream = Terminal()
+    with progress("turning", stream=stream, quiet=0):
+        eventually(lambda: stream.getvalue().count("turning") >= 2)
+    assert "\x1b[2K" in stream.getvalue()

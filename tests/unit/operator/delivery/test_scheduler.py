@@ -1,0 +1,386 @@
+"""Shares of namespaces in places and bytes, and the endpoint queue that starts next."""
+
+from collections import Counter
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, precondition, rule
+from unit.operator.delivery.test_endpoint_queue import ENDPOINT, claimed
+
+from hookwright_operator.delivery.endpoint_queue import EndpointQueue
+from hookwright_operator.delivery.scheduler import Scheduler, Shares, Turns
+
+BOUND = 1024
+
+
+def queue(namespace: str, uid: str = "e", *, max_in_flight: int = 64) -> EndpointQueue:
+    """Return an endpoint queue that never becomes empty."""
+    made = EndpointQueue(replace(ENDPOINT, uid=f"{namespace}/{uid}", namespace=namespace, max_in_flight=max_in_flight))
+    made.ready.append(claimed())
+    return made
+
+
+def fill(scheduler: Scheduler, *queues: EndpointQueue) -> None:
+    """Start attempts as the dispatcher does: each queue asks, then the queues that wait take turns."""
+    for one in queues:
+        while one.can_start:
+            if not scheduler.has_place(one):
+                scheduler.wait(one)
+                break
+            scheduler.start(one)
+    take_turns(scheduler)
+
+
+def take_turns(scheduler: Scheduler) -> list[EndpointQueue]:
+    """Start attempts of queues that wait; return them in order."""
+    started = []
+    while (one := scheduler.next()) is not None:
+        if one.can_start:
+            scheduler.start(one)
+            scheduler.wait(one)
+            started.append(one)
+    return started
+
+
+def known(scheduler: Scheduler, namespace: str, endpoints: int = 50, *, max_in_flight: int = 64) -> list[EndpointQueue]:
+    """Return the endpoints of a namespace, added to the scheduler."""
+    queues = [queue(namespace, f"e-{number}", max_in_flight=max_in_flight) for number in range(endpoints)]
+    for one in queues:
+        scheduler.add(one)
+    return queues
+
+
+def hostile(scheduler: Scheduler, namespace: str) -> list[EndpointQueue]:
+    """Return the endpoints of a namespace that all hang: they start all attempts that they may, and none ends."""
+    queues = known(scheduler, namespace, 500, max_in_flight=4)
+    fill(scheduler, *queues)
+    return queues
+
+
+def in_flight(queues: list[EndpointQueue]) -> int:
+    """Return how many attempts are under way."""
+    return sum(one.in_flight for one in queues)
+
+
+def test_one_namespace_alone_stops_at_half() -> None:
+    """The other half is free for the next namespace."""
+    scheduler = Scheduler(BOUND)
+    assert in_flight(hostile(scheduler, "a")) == scheduler.in_flight == BOUND // 2
+
+
+@pytest.mark.parametrize(
+    ("namespaces", "guaranteed"), [(1, 256), (2, 128), (3, 128), (10, 32), (50, 8), (100, 4), (511, 1)]
+)
+def test_a_newcomer_gets_its_part_at_once_however_many_namespaces_hang(namespaces: int, guaranteed: int) -> None:
+    """The hostile namespaces fill up one after the other, which is the worst order; nothing ever ends."""
+    scheduler = Scheduler(BOUND)
+    newcomer = known(scheduler, "newcomer")
+    attackers = [known(scheduler, f"hostile-{number}") for number in range(namespaces)]
+    for queues in attackers:
+        fill(scheduler, *queues)
+        assert in_flight(queues) <= BOUND // 2
+    fill(scheduler, *newcomer)
+    assert in_flight(newcomer) >= guaranteed
+    assert scheduler.in_flight <= BOUND
+
+
+def test_a_namespace_that_is_created_amid_an_attack_gets_a_place_when_the_first_attempts_end() -> None:
+    """Each of 20 hostile namespaces is new as well, and fills up before the next one exists."""
+    scheduler = Scheduler(BOUND)
+    attackers = [hostile(scheduler, f"hostile-{number}") for number in range(20)]
+    newcomer = known(scheduler, "newcomer")
+    fill(scheduler, *newcomer)
+    for one in attackers[0]:
+        while one.in_flight:
+            scheduler.end(one)
+            one.ended(delivered=False, timed_out=True, now=0.0, jitter=0.0)
+    take_turns(scheduler)
+    assert in_flight(newcomer) >= 16
+
+
+@pytest.mark.parametrize("namespaces", [2, 3, 10])
+def test_namespaces_that_come_together_get_equal_parts(namespaces: int) -> None:
+    """They ask in turn, and end with the same number of places."""
+    scheduler = Scheduler(BOUND)
+    queues = [queue(f"ns-{number % namespaces}", f"e-{number}", max_in_flight=1) for number in range(2000)]
+    for one in queues:
+        scheduler.add(one)
+    fill(scheduler, *queues)
+    parts = Counter(one.endpoint.namespace for one in queues for _ in range(one.in_flight))
+    assert max(parts.values()) - min(parts.values()) <= 1
+    assert sum(parts.values()) >= BOUND // 2
+
+
+def test_a_namespace_beyond_its_part_gets_no_place_until_it_is_below() -> None:
+    """When another namespace comes, attempts of the first one end without a successor, until both are equal."""
+    scheduler = Scheduler(BOUND)
+    first = hostile(scheduler, "first")
+    second = hostile(scheduler, "second")
+    assert (in_flight(first), in_flight(second)) == (512, 256)
+    shares = []
+    for _ in range(400):
+        one = max(first, key=lambda one: one.in_flight)
+        scheduler.end(one)
+        fill(scheduler, one)
+        shares.append((in_flight(first), in_flight(second)))
+    assert shares[-1][0] - shares[-1][1] <= 1
+    assert all(before[1] <= after[1] for before, after in pairwise(shares))
+
+
+def test_endpoints_of_a_namespace_take_turns() -> None:
+    """Each endpoint starts one attempt, in the order in which they began to wait."""
+    scheduler = Scheduler(1)
+    queues = [queue("a", name, max_in_flight=8) for name in "xyz"]
+    for one in queues:
+        scheduler.add(one)
+    fill(scheduler, *queues)
+    order = [one for one in queues if one.in_flight]
+    for _ in range(7):
+        scheduler.end(order[-1])
+        scheduler.wait(order[-1])
+        order += take_turns(scheduler)
+    assert [one.endpoint.uid for one in order] == [f"a/{name}" for name in "xxyzxyzx"]
+
+
+def test_namespaces_take_turns_whatever_number_of_endpoints_they_have() -> None:
+    """A namespace with three endpoints gets as much of one place as a namespace with one."""
+    scheduler = Scheduler(1)
+    queues = [queue("many", name) for name in "xyz"] + [queue("one")]
+    for one in queues:
+        scheduler.add(one)
+    fill(scheduler, *queues)
+    order = [queues[0]]
+    for _ in range(7):
+        scheduler.end(order[-1])
+        scheduler.wait(order[-1])
+        order += take_turns(scheduler)
+    assert [one.endpoint.namespace for one in order] == ["many", "one"] * 4
+
+
+def test_fifty_endpoints_that_hang_leave_places_for_another_of_their_own_namespace() -> None:
+    """They all grow together, as with events that go to each of them; the newcomer of the namespace gets some."""
+    scheduler = Scheduler(BOUND)
+    queues = [queue("a", f"e-{number}") for number in range(50)]
+    newcomer = queue("a", "newcomer")
+    for one in [*queues, newcomer]:
+        scheduler.add(one)
+    for _ in range(64):
+        for one in queues:
+            if one.can_start and scheduler.has_place(one):
+                scheduler.start(one)
+    assert in_flight(queues) > BOUND // 3
+    fill(scheduler, newcomer)
+    assert newcomer.in_flight >= 4
+
+
+def test_an_endpoint_that_timed_out_gets_two_places_until_an_attempt_succeeds() -> None:
+    """A failure that is no timeout neither limits nor lifts the limit; other endpoints keep theirs."""
+    hanging, other = queue("a", "hanging"), queue("a", "other")
+    hanging.ended(delivered=False, timed_out=True, now=0.0, jitter=0.0)
+    assert (hanging.limit, hanging.limited_to, other.limit, other.limited_to) == (2, 2, 64, None)
+    hanging.ended(delivered=False, timed_out=False, now=0.0, jitter=0.0)
+    assert hanging.limit == 2
+    scheduler = Scheduler(BOUND)
+    for one in (hanging, other):
+        scheduler.add(one)
+    fill(scheduler, hanging, other)
+    assert (hanging.in_flight, other.in_flight) == (2, 64)
+    hanging.ended(delivered=True, timed_out=False, now=0.0, jitter=0.0)
+    fill(scheduler, hanging)
+    assert (hanging.in_flight, hanging.limited_to) == (64, None)
+
+
+def test_an_endpoint_that_allows_one_attempt_keeps_one_while_it_times_out() -> None:
+    """The limit never raises a declared `maxInFlight`."""
+    hanging = queue("a", max_in_flight=1)
+    hanging.ended(delivered=False, timed_out=True, now=0.0, jitter=0.0)
+    assert (hanging.limit, hanging.limited_to) == (1, 1)
+
+
+def test_a_place_counts_for_its_namespace_until_the_attempt_ends_although_its_endpoint_is_gone() -> None:
+    """Otherwise a tenant could get places by deleting endpoints and making new ones."""
+    scheduler = Scheduler(BOUND)
+    old = hostile(scheduler, "a")
+    for one in old:
+        scheduler.remove(one)
+    assert not scheduler.waiting
+    assert in_flight(hostile(scheduler, "a")) == 0
+    for one in old:
+        while one.in_flight:
+            scheduler.end(one)
+    assert len(take_turns(scheduler)) >= 500
+
+
+def test_queues_that_wait_for_a_claim_are_taken_from_each_namespace_in_turn() -> None:
+    """A namespace with a thousand endpoints delays another one by a single turn, and keeps its own order."""
+    turns = Turns()
+    many = [queue("many", str(number)) for number in range(1000)]
+    few = [queue("few", str(number)) for number in range(3)]
+    for one in [*many, *few, *many]:
+        turns.add(one)
+    assert turns.take(8) == [many[0], few[0], many[1], few[1], many[2], few[2], many[3], many[4]]
+    turns.add(few[0])
+    assert turns.take(3) == [many[5], few[0], many[6]]
+    assert turns.take(2000) == many[7:]
+    assert not turns
+    assert turns.take(1) == []
+
+
+@pytest.mark.parametrize("hostiles", [1, 2, 3, 10])
+def test_memory_keeps_room_for_a_newcomer(hostiles: int) -> None:
+    """Bytes are shared by the same rule; the hostile namespaces take bodies of 256 KiB as long as they may."""
+    shares, body = Shares(64 << 20), 256 << 10
+    for namespace in ("newcomer", *map(str, range(hostiles))):
+        shares.join(namespace)
+    for number in range(hostiles):
+        while body <= shares.left(str(number)):
+            shares.take(str(number), body)
+        assert shares.used_by(str(number)) <= 32 << 20
+    assert shares.left("newcomer") >= (32 << 20) // 16
+
+
+def test_memory_beyond_the_bound_leaves_nothing_until_it_is_given_back() -> None:
+    """A claim may bring more than there is room for; then nothing is left, and the counts still add up."""
+    shares = Shares(100)
+    shares.join("a")
+    shares.join("b")
+    shares.take("a", 150)
+    assert (shares.left("a"), shares.left("b"), shares.used) == (0, 0, 150)
+    shares.give("a", 100)
+    assert (shares.left("a"), shares.left("b"), shares.used) == (0, 25, 50)
+
+
+@given(st.lists(st.integers(0, 4), max_size=60), st.integers(1, 200))
+def test_the_guaranteed_parts_never_exceed_half_of_the_bound(endpoints: list[int], bound: int) -> None:
+    """The rule holds for any number of namespaces, and the parts are 0 when all are gone."""
+    shares = Shares(bound)
+    for number, count in enumerate(endpoints):
+        for _ in range(count):
+            shares.join(str(number))
+    namespaces = sum(count > 0 for count in endpoints)
+    assert namespaces * shares._guaranteed <= bound / 2
+    if namespaces:
+        assert namespaces * shares._guaranteed > bound / 4 - namespaces
+    for number, count in enumerate(endpoints):
+        for _ in range(count):
+            shares.leave(str(number))
+    assert (shares._shares, shares._guaranteed, shares._spare) == ({}, 0, bound)
+
+
+class Scheduling(RuleBasedStateMachine):
+    """Endpoints of a few namespaces are added, start and end attempts, time out and are deleted, in any order."""
+
+    queues = Bundle("queues")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.bound = 0
+        self.known: list[EndpointQueue] = []
+        self.attempts: list[EndpointQueue] = []
+
+    @precondition(lambda self: not self.bound)
+    @rule(bound=st.sampled_from([1, 2, 3, 7, 16, 40]))
+    def begin(self, bound: int) -> None:
+        """Choose how many places there are."""
+        self.bound, self.scheduler = bound, Scheduler(bound)
+
+    @precondition(lambda self: self.bound)
+    @rule(target=queues, namespace=st.sampled_from("abcdef"), max_in_flight=st.sampled_from([1, 2, 5, 64]))
+    def come(self, namespace: str, max_in_flight: int) -> EndpointQueue:
+        """Add an endpoint."""
+        made = queue(namespace, str(len(self.known)), max_in_flight=max_in_flight)
+        self.scheduler.add(made)
+        self.known.append(made)
+        self.settle()
+        return made
+
+    @rule(gone=consumes(queues))
+    def go(self, gone: EndpointQueue) -> None:
+        """Delete an endpoint; its attempts continue."""
+        gone.end()
+        self.scheduler.remove(gone)
+        self.known.remove(gone)
+        self.settle()
+
+    @rule(one=queues)
+    def pump(self, one: EndpointQueue) -> None:
+        """Let an endpoint queue start as many attempts as it may."""
+        while one.can_start:
+            if not self.scheduler.has_place(one):
+                self.scheduler.wait(one)
+                break
+            self.start(one)
+        self.settle()
+
+    @precondition(lambda self: self.attempts)
+    @rule(data=st.data(), delivered=st.booleans(), timed_out=st.booleans())
+    def end(self, data: st.DataObject, delivered: bool, timed_out: bool) -> None:  # noqa: FBT001
+        """End an attempt."""
+        one = self.attempts.pop(data.draw(st.integers(0, len(self.attempts) - 1)))
+        self.scheduler.end(one)
+        one.ended(delivered=delivered and not timed_out, timed_out=timed_out, now=0.0, jitter=0.0)
+        if one in self.known:
+            self.pump(one)
+        self.settle()
+
+    def start(self, one: EndpointQueue) -> None:
+        """Start an attempt, which must be within the endpoint's own limit."""
+        assert one.in_flight < one.limit
+        self.scheduler.start(one)
+        self.attempts.append(one)
+
+    def settle(self) -> None:
+        """Start attempts of waiting queues in turn."""
+        while (one := self.scheduler.next()) is not None:
+            if one.can_start:
+                self.start(one)
+                self.scheduler.wait(one)
+
+    @precondition(lambda self: self.bound)
+    @invariant()
+    def the_counts_are_those_of_the_attempts(self) -> None:
+        """Check the counts in all, by namespace and by endpoint, and that the bound is kept."""
+        by_namespace = Counter(one.endpoint.namespace for one in self.attempts)
+        by_queue = Counter(self.attempts)
+        assert self.scheduler.in_flight == len(self.attempts) <= self.bound
+        shares = self.scheduler._places._shares
+        assert {name: share.used for name, share in shares.items() if share.used} == by_namespace
+        assert set(shares) == {one.endpoint.namespace for one in [*self.known, *self.attempts]}
+        assert all(one.in_flight == by_queue[one] for one in self.known)
+
+    @precondition(lambda self: self.bound)
+    @invariant()
+    def no_namespace_that_waits_has_room(self) -> None:
+        """Check that a place stays free only for others; each waiting namespace is listed once, under its count."""
+        places, waiting = self.scheduler._places, self.scheduler._waiting
+        assert all(places.left(name) == 0 for name in waiting)
+        assert all(waiting.values())
+        noted = [(used, name) for used, names in self.scheduler._by_used.items() for name in names]
+        assert sorted(noted) == sorted((places.used_by(name), name) for name in waiting)
+
+    @precondition(lambda self: self.bound)
+    @invariant()
+    def what_is_spare_is_what_no_namespace_has_or_is_guaranteed(self) -> None:
+        """Check that the running count equals the sum over all namespaces."""
+        places = self.scheduler._places
+        parts = sum(max(places._guaranteed, share.used) for share in places._shares.values())
+        assert places._spare == self.bound - parts
+
+    def teardown(self) -> None:
+        """Check that nothing is left when all attempts have ended and all endpoints are gone."""
+        if not self.bound:
+            return
+        for one in tuple(self.known):
+            one.end()
+            self.scheduler.remove(one)
+        for one in self.attempts:
+            self.scheduler.end(one)
+        assert (self.scheduler.in_flight, self.scheduler.waiting, self.scheduler._by_used) == (0, False, {})
+        assert self.scheduler._places._shares == {}
+
+
+Scheduling.TestCase.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
+TestScheduling = Scheduling.TestCase

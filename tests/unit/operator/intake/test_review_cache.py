@@ -1,0 +1,227 @@
+"""The lifetime of an answer of the API server, and the time without answers."""
+
+import asyncio
+import math
+
+import pytest
+
+from hookwright_operator.intake.review_cache import Keeping, ReviewAnswer, Reviews
+from hookwright_runtime.errors import KubeError, KubeUnavailable
+
+
+class Clock:
+    """A clock that only the test moves."""
+
+    def __init__(self) -> None:
+        self.time = 1000.0
+
+    def __call__(self) -> float:
+        """Return the time."""
+        return self.time
+
+
+class Oracle:
+    """An oracle that answers questions, counts them, and can be unavailable."""
+
+    def __init__(self, *, granted: bool = True, lifetime: float = math.inf) -> None:
+        self.granted = granted
+        self.lifetime = lifetime
+        self.fault: KubeError | None = None
+        self.asked = 0
+        self.open = asyncio.Event()
+        self.open.set()
+
+    async def __call__(self) -> ReviewAnswer[bool]:
+        """Answer."""
+        self.asked += 1
+        await self.open.wait()
+        if self.fault:
+            raise self.fault
+        return ReviewAnswer(self.granted, granted=self.granted, lifetime=self.lifetime)
+
+
+async def loop_turns() -> None:
+    """Run the event loop until no callback is ready."""
+    for _ in range(3):
+        await asyncio.sleep(0)
+
+
+KEEPING = Keeping(granted=10, denied=2, stale=60, size=3)
+
+
+@pytest.fixture
+def clock() -> Clock:
+    """Return a clock that only the test moves."""
+    return Clock()
+
+
+@pytest.fixture
+def reviews(clock: Clock) -> Reviews[bool]:
+    """Return an empty cache of answers."""
+    return Reviews(KEEPING, now=clock)
+
+
+@pytest.mark.parametrize(("oracle", "holds"), [(Oracle(granted=True), 10.0), (Oracle(granted=False), 2.0)])
+async def test_an_answer_holds_for_its_time_and_no_longer(
+    reviews: Reviews[bool],
+    clock: Clock,
+    oracle: Oracle,
+    holds: float,
+) -> None:
+    """A grant is cached for ten seconds, a denial for two."""
+    for moment, asked in ((0, 1), (holds / 2 - 0.001, 1), (holds / 2 + 0.001, 2)):
+        clock.time += moment
+        assert await reviews.get("key", oracle) is oracle.granted
+        assert oracle.asked == asked
+
+
+async def test_a_grant_in_use_is_renewed_before_it_expires(reviews: Reviews[bool], clock: Clock) -> None:
+    """From half of the lifetime on, one renewal runs in the background, and requests do not wait for it."""
+    oracle = Oracle()
+    await reviews.get("key", oracle)
+    oracle.open.clear()
+    for _ in range(3):
+        clock.time += 1.7
+        assert await reviews.get("key", oracle) is True
+    await loop_turns()
+    assert oracle.asked == 2
+    oracle.open.set()
+    await loop_turns()
+    clock.time += 4.9
+    assert await reviews.get("key", oracle) is True
+    assert oracle.asked == 2, "the renewed grant holds from its own answer on"
+
+
+async def test_a_renewal_that_is_denied_ends_the_grant(reviews: Reviews[bool], clock: Clock) -> None:
+    """The request that starts the renewal is still served; the next one is refused."""
+    oracle = Oracle()
+    await reviews.get("key", oracle)
+    oracle.granted = False
+    clock.time += 5
+    assert await reviews.get("key", oracle) is True
+    await loop_turns()
+    assert await reviews.get("key", oracle) is False
+
+
+async def test_a_renewal_that_fails_leaves_the_grant_its_time(reviews: Reviews[bool], clock: Clock) -> None:
+    """While the API server is unavailable, one renewal a second is tried. A refused question does not end the grant."""
+    oracle = Oracle()
+    await reviews.get("key", oracle)
+    for fault, asked in ((KubeUnavailable("away"), 2), (KubeError("tokenreviews is forbidden", status=403), 3)):
+        oracle.fault = fault
+        clock.time += 2.5 if asked == 3 else 5
+        assert await reviews.get("key", oracle) is True
+        await loop_turns()
+        assert oracle.asked == asked
+    clock.time += 2.5
+    with pytest.raises(KubeError):
+        await reviews.get("key", oracle)
+
+
+async def test_a_denial_is_not_renewed(reviews: Reviews[bool], clock: Clock) -> None:
+    """A flood of wrong tokens causes only the reviews of its requests."""
+    oracle = Oracle(granted=False)
+    await reviews.get("key", oracle)
+    clock.time += 1.9
+    await reviews.get("key", oracle)
+    await loop_turns()
+    assert oracle.asked == 1
+
+
+async def test_an_expiring_token_is_not_kept_beyond_its_end(reviews: Reviews[bool], clock: Clock) -> None:
+    """An answer ends with its token, also while the API server is unavailable."""
+    oracle = Oracle(lifetime=3)
+    await reviews.get("key", oracle)
+    clock.time += 3
+    oracle.fault = KubeUnavailable("away")
+    with pytest.raises(KubeUnavailable):
+        await reviews.get("key", oracle)
+
+
+async def test_equal_questions_at_once_share_one_request(reviews: Reviews[bool]) -> None:
+    """A burst of a new producer costs one review; another key has its own review."""
+    oracle, other = Oracle(), Oracle(granted=False)
+    questions = [reviews.get("key", oracle) for _ in range(50)]
+    assert await asyncio.gather(*questions, reviews.get("other", other)) == [True] * 50 + [False]
+    assert (oracle.asked, other.asked) == (1, 1)
+
+
+async def test_a_requester_that_leaves_does_not_take_the_answer_from_the_others(reviews: Reviews[bool]) -> None:
+    """The cancellation of one waiter does not cancel the request."""
+    oracle = Oracle()
+    oracle.open.clear()
+    leaving = asyncio.create_task(reviews.get("key", oracle))
+    staying = asyncio.create_task(reviews.get("key", oracle))
+    await asyncio.sleep(0)
+    leaving.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await leaving
+    oracle.open.set()
+    assert await staying is True
+    assert oracle.asked == 1
+
+
+async def test_while_the_api_server_is_away_a_recent_grant_serves(reviews: Reviews[bool], clock: Clock) -> None:
+    """The grant serves for a minute after the answer, with one question a second."""
+    oracle = Oracle()
+    await reviews.get("key", oracle)
+    oracle.fault = KubeUnavailable("away")
+    clock.time += 10
+    assert await reviews.get("key", oracle) is True
+    assert await reviews.get("key", oracle) is True
+    assert oracle.asked == 2
+    clock.time += 49.999
+    assert await reviews.get("key", oracle) is True
+    clock.time += 0.001
+    with pytest.raises(KubeUnavailable):
+        await reviews.get("key", oracle)
+
+
+async def test_after_the_api_server_came_back_a_revocation_counts(reviews: Reviews[bool], clock: Clock) -> None:
+    """The first denial removes an old grant."""
+    oracle = Oracle()
+    await reviews.get("key", oracle)
+    clock.time += 10
+    oracle.granted = False
+    assert await reviews.get("key", oracle) is False
+    oracle.fault = KubeUnavailable("away")
+    clock.time += 2
+    with pytest.raises(KubeUnavailable):
+        await reviews.get("key", oracle)
+
+
+async def test_a_refused_question_is_never_taken_for_a_grant(reviews: Reviews[bool], clock: Clock) -> None:
+    """A 403 for the review itself is not an outage, so the request is refused at once."""
+    oracle = Oracle()
+    await reviews.get("key", oracle)
+    clock.time += 10
+    oracle.fault = KubeError("tokenreviews is forbidden", status=403)
+    with pytest.raises(KubeError):
+        await reviews.get("key", oracle)
+
+
+async def test_a_flood_of_denials_pushes_no_grant_out(reviews: Reviews[bool]) -> None:
+    """Wrong tokens do not evict the grants of other senders."""
+    oracle = Oracle()
+    await reviews.get("key", oracle)
+    for number in range(100):
+        await reviews.get(number, Oracle(granted=False))
+    await reviews.get("key", oracle)
+    assert oracle.asked == 1
+
+
+async def test_what_was_not_used_for_longest_goes_first(reviews: Reviews[bool]) -> None:
+    """The size limits the memory, and use keeps an answer in the cache."""
+    oracles = {key: Oracle() for key in "abcd"}
+    for key in "abcadabcd":
+        await reviews.get(key, oracles[key])
+    assert {key: oracle.asked for key, oracle in oracles.items()} == {"a": 1, "b": 2, "c": 2, "d": 2}
+
+
+async def test_zero_seconds_keep_nothing(clock: Clock) -> None:
+    """With a setting of 0 every request is reviewed."""
+    reviews: Reviews[bool] = Reviews(Keeping(granted=0, denied=0), now=clock)
+    oracle = Oracle()
+    for _ in range(3):
+        await reviews.get("key", oracle)
+    assert oracle.asked == 3

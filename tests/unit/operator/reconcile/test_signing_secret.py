@@ -1,0 +1,101 @@
+"""The plan for a signing Secret: rotation with overlap, also twice in a row."""
+
+import base64
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+import pytest
+from support.reconcile_scenes import NOW, after, endpoint, signing_secret
+
+from hookwright_crds.resources import WebhookEndpoint
+from hookwright_operator.reconcile.plan import EmitEvent, UpdateSecret
+from hookwright_operator.reconcile.signing_secret import (
+    ROTATE_ANNOTATION,
+    ROTATION_ANNOTATION,
+    plan_signing_secret,
+    signing_secrets,
+)
+from hookwright_operator.watch.objects import Secret
+
+
+def made(number: int) -> str:
+    """Return the number-th secret of a test."""
+    return "whsec_" + base64.b64encode(bytes([number]) * 32).decode()
+
+
+FIRST = signing_secret(fields={"secret": made(1)}, annotations={ROTATION_ANNOTATION: "0/"})
+
+
+def asking(rotation: int, *, overlap: str = "24h", annotation: str = "") -> WebhookEndpoint:
+    """Return an endpoint that requests a rotation."""
+    marks = {ROTATE_ANNOTATION: annotation} if annotation else {}
+    return endpoint(spec={"signing": {"rotation": rotation, "overlap": overlap}}, annotations=marks)
+
+
+def rotated(secret: Secret, asked: WebhookEndpoint, now: datetime, new: int) -> Secret:
+    """Return the Secret after the plan's actions."""
+    for action in plan_signing_secret(asked, secret, now=now, new_secret=lambda: made(new)).actions:
+        if isinstance(action, UpdateSecret):
+            assert not set(action.gone) & set(action.secret.fields)
+            secret = replace(secret, fields=action.secret.fields, annotations=action.secret.annotations)
+    return secret
+
+
+def test_nothing_is_done_while_no_rotation_is_asked_for() -> None:
+    """A correct Secret needs no action."""
+    assert plan_signing_secret(asking(0), FIRST, now=NOW, new_secret=lambda: made(2)).actions == ()
+
+
+@pytest.mark.parametrize("asked", [asking(1), asking(0, annotation="please")], ids=["spec", "annotation"])
+def test_a_rotation_makes_a_new_secret_and_the_old_one_signs_beside_it(asked: WebhookEndpoint) -> None:
+    """An increase of spec.signing.rotation, or a new value of the annotation, causes one rotation and one Event."""
+    plan = plan_signing_secret(asked, FIRST, now=NOW, new_secret=lambda: made(2))
+    second = rotated(FIRST, asked, NOW, 2)
+    assert signing_secrets(second, now=NOW) == [made(2), made(1)]
+    assert plan.again_at == after(hours=24)
+    assert [action.reason for action in plan.actions if isinstance(action, EmitEvent)] == ["SigningSecretRotated"]
+    assert plan_signing_secret(asked, second, now=after(minutes=1), new_secret=lambda: made(9)).actions == ()
+
+
+def test_the_old_secret_stops_signing_when_its_overlap_ends() -> None:
+    """Signing stops exactly at the end of the overlap, and the next plan removes the field."""
+    asked = asking(1, overlap="1h")
+    second = rotated(FIRST, asked, NOW, 2)
+    assert signing_secrets(second, now=after(minutes=59)) == [made(2), made(1)]
+    assert signing_secrets(second, now=after(hours=1)) == [made(2)]
+    assert dict(rotated(second, asked, after(hours=1), 9).fields) == {"secret": made(2)}
+
+
+def test_a_second_rotation_does_not_cut_the_first_ones_overlap_short() -> None:
+    """After two rotations three secrets sign, and each old one ends at its own time."""
+    second = rotated(FIRST, asking(1, overlap="2h"), NOW, 2)
+    third = rotated(second, asking(2, overlap="2h"), after(hours=1), 3)
+    assert signing_secrets(third, now=after(hours=1)) == [made(3), made(2), made(1)]
+    assert signing_secrets(third, now=after(hours=2)) == [made(3), made(2)]
+    assert signing_secrets(third, now=after(hours=3)) == [made(3)]
+
+
+def test_no_more_than_three_old_secrets_are_kept() -> None:
+    """The oldest secret is dropped, so that headers stay bounded."""
+    secret = FIRST
+    for number in range(2, 8):
+        secret = rotated(secret, asking(number), after(minutes=number), number)
+    assert signing_secrets(secret, now=after(minutes=9)) == [made(7), made(6), made(5), made(4)]
+
+
+def test_an_overlap_of_nothing_ends_the_old_secret_at_once() -> None:
+    """An overlap of 0s, as after a leak, ends the old secret immediately."""
+    second = rotated(FIRST, asking(1, overlap="0s"), NOW, 2)
+    assert dict(second.fields) == {"secret": made(2)}
+
+
+def test_a_secret_from_before_rotations_existed_is_kept() -> None:
+    """A Secret without the annotation counts as created for the present request."""
+    old = signing_secret(fields={"secret": made(1)})
+    assert plan_signing_secret(asking(3), old, now=NOW, new_secret=lambda: made(2)).actions == ()
+
+
+def test_a_field_that_is_no_secret_never_signs() -> None:
+    """A manual value in `previous` signs only if it is a signing secret."""
+    secret = replace(FIRST, fields={"secret": made(1), "previous": "oops", "other": made(4)})
+    assert signing_secrets(secret, now=NOW + timedelta(days=400)) == [made(1)]

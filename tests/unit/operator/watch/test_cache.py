@@ -1,0 +1,361 @@
+"""The promises of the cache about objects that the watches have shown."""
+
+import base64
+from typing import Any
+
+import pytest
+
+from hookwright_crds.reading import Unsupported
+from hookwright_crds.resources import WebhookEndpoint
+from hookwright_operator.watch.cache import MODELS, WHOLE_SECRETS, Cache
+from hookwright_operator.watch.objects import Key, Secret, ours
+
+PROJECT = Key("Project", "acme", "billing")
+ORDERS = Key("WebhookEndpoint", "acme", "orders")
+CI = Key("ApiKey", "acme", "ci")
+
+
+def meta(name: str, version: int, **more: Any) -> dict[str, Any]:
+    """Return metadata as a watch shows it."""
+    return {"name": name, "namespace": "acme", "uid": f"uid-{name}", "resourceVersion": str(version), **more}
+
+
+def project(version: int = 1, **more: Any) -> dict[str, Any]:
+    """Return a Project as a watch shows it."""
+    return {"metadata": meta("billing", version, **more), "spec": {}}
+
+
+def endpoint(version: int = 1, *, name: str = "orders", url: str = "https://a.example/", **more: Any) -> dict[str, Any]:
+    """Return a WebhookEndpoint as a watch shows it."""
+    spec = {"projectRef": {"name": "billing"}, "url": url, "events": ["delivered"]}
+    return {"metadata": meta(name, version, **more), "spec": spec}
+
+
+def apikey(version: int = 1) -> dict[str, Any]:
+    """Return an ApiKey as a watch shows it."""
+    return {
+        "metadata": meta("ci", version),
+        "spec": {"projectRef": {"name": "billing"}, "handover": {"secretName": "ci-key", "ttl": "1h"}},
+    }
+
+
+def secret(version: int = 1, *, labelled: str = "uid-orders", owned: str = "uid-orders", **more: Any) -> dict[str, Any]:
+    """Return a Secret as a watch shows it; an empty owner leaves label or ownerReference out."""
+    metadata = meta("orders-signing", version, **more)
+    if labelled:
+        metadata["labels"] = ours(labelled)
+    if owned:
+        reference = {"apiVersion": "hookwright.dev/v1alpha1", "kind": "WebhookEndpoint", "name": "orders", "uid": owned}
+        metadata["ownerReferences"] = [reference]
+    return {"metadata": metadata, "data": {"secret": base64.b64encode(b"whsec_x").decode()}}
+
+
+def url_of(cache: Cache) -> str:
+    """Return the URL of the endpoint that the cache knows."""
+    known = cache.resource(ORDERS)
+    assert isinstance(known, WebhookEndpoint)
+    return known.spec.url
+
+
+def signing_secret(cache: Cache, owner: str = "uid-orders") -> Secret | None:
+    """Return the cached Secret of an endpoint."""
+    return cache.secret("acme", "orders-signing", owner_uid=owner)
+
+
+def test_an_older_version_does_not_replace_a_newer_one() -> None:
+    """A watch event that is older than the answer to a write must not restore the older state."""
+    cache = Cache()
+    assert cache.see("WebhookEndpoint", endpoint(7, url="https://new.example/")) == ORDERS
+    assert cache.see("WebhookEndpoint", endpoint(5, url="https://old.example/")) is None
+    assert url_of(cache) == "https://new.example/"
+    assert cache.see("WebhookEndpoint", endpoint(10, url="https://newer.example/")) == ORDERS
+    assert url_of(cache) == "https://newer.example/"
+
+
+def test_what_is_known_already_is_no_news() -> None:
+    """The answer to a write and the watch show the same version, so it is reconciled once only."""
+    cache = Cache()
+    assert cache.see("WebhookEndpoint", endpoint(7)) == ORDERS
+    assert cache.see("WebhookEndpoint", endpoint(7)) is None
+    assert cache.see_secret(secret(8)) is not None
+    assert cache.see_secret(secret(8)) is None
+
+
+def test_a_foreign_secret_is_news_each_time_it_is_read() -> None:
+    """A foreign Secret is not watched, so the cache forgets it after each read, and the next read shows it again."""
+    cache = Cache()
+    for _ in range(2):
+        assert cache.see_secret(secret(8, labelled="", owned="")) is not None
+        found = signing_secret(cache)
+        assert found is not None
+        assert found.foreign
+
+
+def test_versions_are_compared_as_numbers() -> None:
+    """10 is newer than 9."""
+    cache = Cache()
+    cache.see("WebhookEndpoint", endpoint(9))
+    assert cache.see("WebhookEndpoint", endpoint(10)) == ORDERS
+
+
+def test_an_object_that_is_gone_is_not_brought_back_by_an_answer_from_before() -> None:
+    """The answer to the last write may arrive after the DELETED event."""
+    cache = Cache()
+    cache.see("WebhookEndpoint", endpoint(5))
+    assert cache.lose("WebhookEndpoint", endpoint(8)) == ORDERS
+    assert cache.see("WebhookEndpoint", endpoint(7)) is None
+    assert cache.resource(ORDERS) is None
+    assert list(cache) == []
+
+
+def test_the_deletion_of_a_predecessor_leaves_the_successor_alone() -> None:
+    """A name may be in use again before the watch reports the deletion of the old object."""
+    cache = Cache()
+    cache.see("WebhookEndpoint", endpoint(5))
+    cache.see("WebhookEndpoint", endpoint(9, uid="uid-successor", url="https://new.example/"))
+    cache.lose("WebhookEndpoint", endpoint(6))
+    assert url_of(cache) == "https://new.example/"
+
+
+def unreadable(body: dict[str, Any], version: int) -> dict[str, Any]:
+    """Return an object whose metadata cannot be read."""
+    metadata = {**body["metadata"], "resourceVersion": str(version), "creationTimestamp": "yesterday"}
+    return {**body, "metadata": metadata}
+
+
+def test_an_object_whose_metadata_cannot_be_read_is_refused_and_the_last_good_one_kept() -> None:
+    """An invalid object causes an error for the caller and changes nothing else."""
+    cache = Cache()
+    cache.see("WebhookEndpoint", endpoint(1))
+    with pytest.raises(ValueError, match="Timestamp"):
+        cache.see("WebhookEndpoint", unreadable(endpoint(2), 2))
+    assert url_of(cache) == "https://a.example/"
+
+
+def test_what_is_not_understood_of_an_object_is_known_until_it_changes_or_goes() -> None:
+    """The object is counted by kind, and its understood parts are used."""
+    cache = Cache()
+    newer = endpoint(1)
+    cache.see("WebhookEndpoint", {**newer, "spec": {**newer["spec"], "events": ["delivered", "rcs_read"], "new": 1}})
+    assert cache.unsupported(ORDERS) == Unsupported(fields=("spec.new",), events=("rcs_read",))
+    assert [cache.number_unsupported(kind) for kind in MODELS] == [0, 0, 1]
+    cache.see("WebhookEndpoint", endpoint(2))
+    assert not cache.unsupported(ORDERS)
+    cache.see("WebhookEndpoint", {**endpoint(3), "spec": {"url": "gopher://a"}})
+    assert cache.unsupported(ORDERS).faults
+    cache.lose("WebhookEndpoint", endpoint(4))
+    assert cache.number_unsupported("WebhookEndpoint") == 0
+
+
+def test_an_object_that_cannot_be_read_still_exists() -> None:
+    """Its deliveries stay pending, and are not discarded as orphans."""
+    cache = Cache()
+    unfit = unreadable(endpoint(1), 1)
+    with pytest.raises(ValueError, match="Timestamp"):
+        cache.see("WebhookEndpoint", unfit)
+    assert cache.number_unsupported("WebhookEndpoint") == 1
+    assert cache.resource(ORDERS) is None
+    assert list(cache.names("WebhookEndpoint")) == [(("acme", "orders"), "uid-orders")]
+    cache.see("WebhookEndpoint", endpoint(2))
+    assert list(cache.names("WebhookEndpoint")) == [(("acme", "orders"), "uid-orders")]
+    with pytest.raises(ValueError, match="Timestamp"):
+        cache.see("WebhookEndpoint", unreadable(endpoint(3), 3))
+    cache.lose("WebhookEndpoint", endpoint(4))
+    assert list(cache.names("WebhookEndpoint")) == []
+
+
+def test_a_project_knows_its_children_whether_it_exists_or_not() -> None:
+    """Children that came first are found when their project appears, and are forgotten when they are deleted."""
+    cache = Cache()
+    cache.see("WebhookEndpoint", endpoint())
+    cache.see("ApiKey", apikey())
+    assert set(cache.children("acme", "billing")) == {ORDERS, CI}
+    assert cache.children("other", "billing") == ()
+    assert cache.project_of(ORDERS) == PROJECT
+    cache.lose("WebhookEndpoint", endpoint())
+    cache.lose("ApiKey", apikey())
+    assert cache.children("acme", "billing") == ()
+    assert cache.project_of(ORDERS) is None
+
+
+def test_a_child_seen_again_is_one_child() -> None:
+    """Updates do not count twice."""
+    cache = Cache()
+    for version in range(1, 4):
+        cache.see("WebhookEndpoint", endpoint(version))
+    assert cache.children("acme", "billing") == (ORDERS,)
+
+
+def test_a_project_that_is_being_deleted_takes_no_children() -> None:
+    """A Project in deletion gets no new children."""
+    cache = Cache()
+    assert cache.project("acme", "billing") is None
+    cache.see("Project", project(1))
+    parent = cache.project("acme", "billing")
+    assert parent is not None
+    assert parent.uid == "uid-billing"
+    cache.see("Project", project(2, deletionTimestamp="2030-01-01T12:00:00Z"))
+    assert cache.project("acme", "billing") is None
+
+
+OWNERSHIP = {
+    "labelled and owned": (secret(), False),
+    "labelled for us, its ownerReference lost": (secret(owned=""), False),
+    "owned by us, its labels lost": (secret(labelled=""), False),
+    "owned by us, labelled for another": (secret(labelled="uid-other"), False),
+    "labelled and owned by another endpoint": (secret(labelled="uid-other", owned="uid-other"), True),
+    "nobody's": (secret(labelled="", owned=""), True),
+}
+
+
+@pytest.mark.parametrize(("body", "foreign"), OWNERSHIP.values(), ids=OWNERSHIP.keys())
+def test_whose_a_secret_is(body: dict[str, Any], foreign: bool) -> None:  # noqa: FBT001 - one column of the table
+    """A label or an ownerReference identifies an own Secret; the content of a foreign one is hidden."""
+    cache = Cache()
+    cache.see_secret(body)
+    known = signing_secret(cache)
+    assert known is not None
+    assert known.foreign is foreign
+    assert known.fields == ({} if foreign else {"secret": "whsec_x"})
+
+
+def test_a_foreign_secret_is_forgotten_with_the_asking_for_it_is_not_watched() -> None:
+    """The next caller must read again whether it exists."""
+    cache = Cache()
+    cache.see_secret(secret(labelled="", owned=""))
+    known = signing_secret(cache)
+    assert known is not None
+    assert known.foreign
+    assert signing_secret(cache) is None
+
+
+def test_a_secret_that_lost_its_labels_is_found_again_when_it_is_read() -> None:
+    """The watch by label reports it as deleted, although it exists, and a read shows its state."""
+    cache = Cache()
+    cache.see_secret(secret(3))
+    cache.lose_secret(secret(5, labelled=""))
+    assert signing_secret(cache) is None
+    assert cache.see_secret(secret(5, labelled="")) is not None
+    known = signing_secret(cache)
+    assert known is not None
+    assert not known.foreign
+
+
+def test_a_secret_that_an_audit_missed_is_found_again_when_it_is_read() -> None:
+    """An audit does not know the version of a deletion, so it uses the last seen version."""
+    cache = Cache()
+    cache.see_secret(secret(5))
+    cache.lose_secret({"metadata": {"name": "orders-signing", "namespace": "acme", "uid": "uid-orders-signing"}})
+    assert cache.see_secret(secret(4)) is None
+    assert cache.see_secret(secret(6, labelled="")) is not None
+
+
+def test_a_deleted_secret_is_not_brought_back_by_an_answer_from_before() -> None:
+    """The answer to a restoration may arrive after the DELETED event."""
+    cache = Cache()
+    cache.see_secret(secret(3))
+    lost = cache.lose_secret(secret(9))
+    assert lost is not None
+    assert lost.uid == "uid-orders-signing"
+    assert cache.see_secret(secret(7)) is None
+    assert signing_secret(cache) is None
+
+
+@pytest.mark.parametrize(
+    ("body", "owner"),
+    [
+        (secret(), ORDERS),
+        (secret(owned=""), ORDERS),
+        (secret(labelled=""), ORDERS),
+        (secret(labelled="uid-unknown", owned=""), None),
+        (secret(labelled="", owned=""), None),
+    ],
+)
+def test_a_secret_leads_to_its_owner(body: dict[str, Any], owner: Key | None) -> None:
+    """The owner is found by ownerReference or, if that was removed, by label, because it must repair the Secret."""
+    cache = Cache()
+    cache.see("WebhookEndpoint", endpoint())
+    seen = cache.see_secret(body)
+    assert seen is not None
+    assert cache.owner_of(seen) == owner
+
+
+@pytest.mark.parametrize("value", ["%%%", base64.b64encode(b"\xff\xfe").decode()])
+def test_what_is_no_text_counts_as_empty(value: str) -> None:
+    """The plan reports an empty field; a binary field causes no error in the cache."""
+    cache = Cache()
+    cache.see_secret({**secret(), "data": {"secret": value}})
+    known = signing_secret(cache)
+    assert known is not None
+    assert known.fields == {"secret": ""}
+
+
+def test_names_tell_what_exists_by_kind() -> None:
+    """An audit needs name and uid of every object, or of the Secrets if no kind is given."""
+    cache = Cache()
+    cache.see("Project", project())
+    cache.see("WebhookEndpoint", endpoint())
+    cache.see_secret(secret())
+    assert list(cache.names("WebhookEndpoint")) == [(("acme", "orders"), "uid-orders")]
+    assert list(cache.names("ApiKey")) == []
+    assert list(cache.names(None)) == [(("acme", "orders-signing"), "uid-orders-signing")]
+    assert set(cache) == {PROJECT, ORDERS}
+
+
+def test_what_was_ever_shown_is_known_be_it_gone_or_unfit() -> None:
+    """The operator waits at its start until it has seen every object; deleted objects count as seen."""
+    cache = Cache()
+    assert not cache.knows("uid-orders")
+    cache.see("WebhookEndpoint", endpoint())
+    cache.see_secret(secret())
+    cache.see("Project", project())
+    cache.lose("Project", project(2))
+    with pytest.raises(ValueError, match="Timestamp"):
+        cache.see("WebhookEndpoint", unreadable(endpoint(name="unfit"), 1))
+    assert all(cache.knows(f"uid-{name}") for name in ("orders", "orders-signing", "billing", "unfit"))
+
+
+def test_the_dead_are_remembered_in_bounded_number() -> None:
+    """Deletions do not fill the memory."""
+    cache = Cache()
+    for number in range(5000):
+        cache.lose("WebhookEndpoint", endpoint(number + 1, name=f"e{number}", uid=f"uid-{number}"))
+    assert len(cache._dead) <= 4096
+    assert cache.see("WebhookEndpoint", endpoint(1, name="e4999", uid="uid-4999")) is None
+
+
+def labelled(number: int, version: int = 1) -> dict[str, Any]:
+    """Return a Secret with Hookwright's label that no object needs."""
+    name = f"s{number}"
+    return {"metadata": meta(name, version, labels=ours("uid-nobody")), "data": {"secret": "YQ=="}}
+
+
+def test_of_many_labelled_secrets_a_namespace_has_a_bounded_number_in_whole() -> None:
+    """The other Secrets are known by name; one that is read for its owner is kept completely, also after changes."""
+    cache = Cache()
+    for number in range(WHOLE_SECRETS + 5):
+        cache.see_secret(labelled(number))
+    kept = [cache.secret_at("acme", f"s{number}") for number in range(WHOLE_SECRETS + 5)]
+    assert [known is not None and known.partial for known in kept] == [False] * WHOLE_SECRETS + [True] * 5
+    last = WHOLE_SECRETS + 4
+    assert cache.see_secret(labelled(last)) is None
+    for body in (labelled(last), labelled(last, 2)):
+        cache.see_secret(body, needed=body["metadata"]["resourceVersion"] == "1")
+        known = cache.secret_at("acme", f"s{last}")
+        assert known is not None
+        assert known.fields == {"secret": "a"}
+    other = {**labelled(0), "metadata": {**labelled(0)["metadata"], "namespace": "other", "uid": "uid-other"}}
+    seen = cache.see_secret(other)
+    assert seen is not None
+    assert not seen.partial
+
+
+def test_a_deleted_secret_makes_room_for_another_in_whole() -> None:
+    """The number counts existing objects."""
+    cache = Cache()
+    for number in range(WHOLE_SECRETS):
+        cache.see_secret(labelled(number))
+    cache.lose_secret(labelled(0, 2))
+    seen = cache.see_secret(labelled(WHOLE_SECRETS))
+    assert seen is not None
+    assert not seen.partial
