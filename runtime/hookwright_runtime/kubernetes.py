@@ -168,7 +168,7 @@ class KubernetesClient:
     async def _send(
         self, method: str, path: str, body: aiohttp.JsonPayload | None, media: str, params: Mapping[str, str] | None
     ) -> Object:
-        assert self._session is not None, "use Kube.connect()"
+        assert self._session is not None, "use KubernetesClient.connect()"
         headers = {**self._info.as_http_headers(), "Content-Type": media, "Accept": "application/json"}
         url = f"{self._info.server.rstrip('/')}{path}"
         try:
