@@ -7,8 +7,12 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 from hookwright_operator.delivery.endpoint_queue import EndpointQueue
+
+T = TypeVar("T")
+R = TypeVar("R", int, tuple[int, int])
 
 
 @dataclass(slots=True)
@@ -167,18 +171,65 @@ class Turns:
         return taken
 
 
+class _Ranking(Generic[T, R]):
+    """Items that wait, each with a rank. The lowest rank is next, and items of one rank take turns."""
+
+    def __init__(self) -> None:
+        self._ranks: dict[T, R] = {}
+        self._by_rank: dict[R, OrderedDict[T, None]] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._ranks)
+
+    def __contains__(self, item: T) -> bool:
+        return item in self._ranks
+
+    def put(self, item: T, rank: R) -> None:
+        """Add an item behind the others of a rank, or move it there; an item that has this rank keeps its turn."""
+        if self._ranks.get(item) == rank:
+            return
+        self.discard(item)
+        self._ranks[item] = rank
+        items = self._by_rank.get(rank)
+        if items is None:
+            items = self._by_rank[rank] = OrderedDict()
+        items[item] = None
+
+    def discard(self, item: T) -> None:
+        """Remove an item if it waits."""
+        rank = self._ranks.pop(item, None)
+        if rank is not None:
+            items = self._by_rank[rank]
+            del items[item]
+            if not items:
+                del self._by_rank[rank]
+
+    def ranks(self) -> list[R]:
+        """Return the ranks that occur, the lowest first."""
+        return sorted(self._by_rank)
+
+    def lowest(self) -> R:
+        """Return the lowest rank; at least one item must wait."""
+        return min(self._by_rank)
+
+    def first(self, rank: R) -> T:
+        """Return the next item of a rank."""
+        return next(iter(self._by_rank[rank]))
+
+
 class Scheduler:
     """The attempts under way and the endpoint queues that wait for a place.
 
     Namespaces share the places by `Shares`. Among namespaces that wait, the one with the fewest attempts under way
-    is next; namespaces with equally many take turns. Endpoints of one namespace take turns, one attempt each.
+    is next. Among its endpoint queues that wait, the one with the fewest is next. Equal ones take turns.
 
     The same threshold holds for an endpoint within its namespace: the endpoint starts an attempt only while it has
     fewer under way than its namespace may still start. So one endpoint never takes the last places that
-    its namespace has, unless it has nothing under way.
+    its namespace has, unless it has nothing under way. A queue that the threshold stops still waits, and it starts
+    as soon as its namespace has room: when attempts of any namespace end, or when endpoints are deleted.
 
-    Each call costs O(1), except that a search for the next namespace compares the counts that occur among waiting
-    namespaces. At most 45 different counts fit into 1,024 places.
+    Each call costs O(1), except that `next` compares the ranks of waiting namespaces. Such a rank consists of the
+    attempts of the namespace and the fewest attempts of a waiting queue. At most 113 ranks fit into 1,024 places.
 
     Args:
         bound: attempts under way at once, of all namespaces.
@@ -186,8 +237,8 @@ class Scheduler:
 
     def __init__(self, bound: int) -> None:
         self._places = Shares(bound)
-        self._waiting: dict[str, OrderedDict[EndpointQueue, None]] = {}
-        self._by_used: dict[int, OrderedDict[str, None]] = {}
+        self._waiting: dict[str, _Ranking[EndpointQueue, int]] = {}
+        self._namespaces: _Ranking[str, tuple[int, int]] = _Ranking()
 
     @property
     def in_flight(self) -> int:
@@ -205,13 +256,8 @@ class Scheduler:
 
     def remove(self, queue: EndpointQueue) -> None:
         """Remove an endpoint: it waits no more; its attempts under way count until they end."""
-        namespace = queue.endpoint.namespace
-        queues = self._waiting.get(namespace)
-        if queues is not None and queue in queues:
-            del queues[queue]
-            if not queues:
-                self._stop_waiting(namespace)
-        self._places.leave(namespace)
+        self._stop_waiting(queue)
+        self._places.leave(queue.endpoint.namespace)
 
     def has_place(self, queue: EndpointQueue) -> bool:
         """Return whether an attempt may start now without a turn: no endpoint queue waits, and the bounds allow it."""
@@ -220,59 +266,56 @@ class Scheduler:
     def start(self, queue: EndpointQueue) -> None:
         """Count an attempt that starts."""
         queue.in_flight += 1
-        namespace = queue.endpoint.namespace
-        self._places.take(namespace)
-        if namespace in self._waiting:
-            self._recount(namespace, +1)
+        self._places.take(queue.endpoint.namespace)
+        self._recount(queue)
 
     def end(self, queue: EndpointQueue) -> None:
         """Count an attempt that ended."""
         queue.in_flight -= 1
-        namespace = queue.endpoint.namespace
-        self._places.give(namespace)
-        if namespace in self._waiting:
-            self._recount(namespace, -1)
+        self._places.give(queue.endpoint.namespace)
+        self._recount(queue)
 
     def wait(self, queue: EndpointQueue) -> None:
-        """Queue an endpoint for a place, behind the others of its namespace; one that waits keeps its turn."""
+        """Let a queue wait for a place, behind those with as few attempts; a queue that waits keeps its turn."""
         namespace = queue.endpoint.namespace
-        queues = self._waiting.get(namespace)
-        if queues is None:
-            queues = self._waiting[namespace] = OrderedDict()
-            self._by_used.setdefault(self._places.used_by(namespace), OrderedDict())[namespace] = None
-        queues.setdefault(queue)
+        self._waiting.setdefault(namespace, _Ranking()).put(queue, queue.in_flight)
+        self._rank(namespace)
 
     def next(self) -> EndpointQueue | None:
         """Return the endpoint queue that may start an attempt now, None if there is no place for those that wait.
 
-        The queue waits no more. A queue that has as many attempts under way as its namespace may still start is
-        dropped, and waits again after one of its attempts ended.
+        The queue waits no more.
         """
-        while self._by_used:
-            namespace = next(iter(self._by_used[min(self._by_used)]))
+        for rank in self._namespaces.ranks():
+            namespace = self._namespaces.first(rank)
             left = self._places.left(namespace)
             if left < 1:
                 return None
-            queues = self._waiting[namespace]
-            queue, _ = queues.popitem(last=False)
-            if not queues:
-                self._stop_waiting(namespace)
-            if queue.in_flight < left:
+            _, fewest = rank
+            if fewest < left:
+                queue = self._waiting[namespace].first(fewest)
+                self._stop_waiting(queue)
                 return queue
         return None
 
-    def _recount(self, namespace: str, change: int) -> None:
-        """Move a waiting namespace to those with its number of attempts under way."""
-        used = self._places.used_by(namespace)
-        self._discard(namespace, used - change)
-        self._by_used.setdefault(used, OrderedDict())[namespace] = None
+    def _stop_waiting(self, queue: EndpointQueue) -> None:
+        namespace = queue.endpoint.namespace
+        if (queues := self._waiting.get(namespace)) is not None:
+            queues.discard(queue)
+            if not queues:
+                del self._waiting[namespace]
+            self._rank(namespace)
 
-    def _stop_waiting(self, namespace: str) -> None:
-        del self._waiting[namespace]
-        self._discard(namespace, self._places.used_by(namespace))
+    def _recount(self, queue: EndpointQueue) -> None:
+        """Update the ranks of a queue and its namespace if they wait."""
+        namespace = queue.endpoint.namespace
+        if (queues := self._waiting.get(namespace)) is not None:
+            if queue in queues:
+                queues.put(queue, queue.in_flight)
+            self._rank(namespace)
 
-    def _discard(self, namespace: str, used: int) -> None:
-        namespaces = self._by_used[used]
-        del namespaces[namespace]
-        if not namespaces:
-            del self._by_used[used]
+    def _rank(self, namespace: str) -> None:
+        if (queues := self._waiting.get(namespace)) is not None:
+            self._namespaces.put(namespace, (self._places.used_by(namespace), queues.lowest()))
+        else:
+            self._namespaces.discard(namespace)

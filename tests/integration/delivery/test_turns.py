@@ -52,7 +52,7 @@ async def test_endpoints_that_wait_for_a_place_are_served_in_turn(start: Start, 
     busy.open.set()
     await engine.ended("long", 20)
     order = [received.target.strip("/") for received in receiver.received]
-    assert order[:7] == ["long", "long", "short", "other", "long", "short", "other"]
+    assert order[:7] == ["long", "short", "other", "long", "short", "other", "long"]
     assert busy.peak == 1
 
 

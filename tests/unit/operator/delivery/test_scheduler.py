@@ -131,7 +131,7 @@ def test_a_namespace_beyond_its_part_gets_no_place_until_it_is_below() -> None:
 
 
 def test_endpoints_of_a_namespace_take_turns() -> None:
-    """Each endpoint starts one attempt, in the order in which they began to wait."""
+    """Each endpoint starts one attempt; the endpoint whose attempt has just ended is the last."""
     scheduler = Scheduler(1)
     queues = [queue("a", name, max_in_flight=8) for name in "xyz"]
     for one in queues:
@@ -142,7 +142,7 @@ def test_endpoints_of_a_namespace_take_turns() -> None:
         scheduler.end(order[-1])
         scheduler.wait(order[-1])
         order += take_turns(scheduler)
-    assert [one.endpoint.uid for one in order] == [f"a/{name}" for name in "xxyzxyzx"]
+    assert [one.endpoint.uid for one in order] == [f"a/{name}" for name in "xyzxyzxy"]
 
 
 def test_namespaces_take_turns_whatever_number_of_endpoints_they_have() -> None:
@@ -158,6 +158,72 @@ def test_namespaces_take_turns_whatever_number_of_endpoints_they_have() -> None:
         scheduler.wait(order[-1])
         order += take_turns(scheduler)
     assert [one.endpoint.namespace for one in order] == ["many", "one"] * 4
+
+
+def test_the_endpoint_with_the_fewest_attempts_under_way_is_next() -> None:
+    """An endpoint that hangs gets no turn before the others of its namespace have as many attempts under way."""
+    scheduler = Scheduler(32)
+    hanging, lively, other = known(scheduler, "a", 3)
+    for _ in range(4):
+        scheduler.start(hanging)
+    for one in (hanging, lively, other):
+        scheduler.wait(one)
+    assert take_turns(scheduler) == [lively, other] * 4
+
+
+def end_all(scheduler: Scheduler, *queues: EndpointQueue) -> None:
+    """Let all attempts end; nothing else is ready in these queues."""
+    for one in queues:
+        one.ready.clear()
+        while one.in_flight:
+            scheduler.end(one)
+
+
+def test_a_stopped_queue_resumes_when_attempts_of_another_namespace_end() -> None:
+    """The free places count for its namespace, too; its own attempts may all hang."""
+    scheduler = Scheduler(64)
+    [stopped], others = known(scheduler, "a", 1), known(scheduler, "b", 64, max_in_flight=1)
+    fill(scheduler, *others)
+    fill(scheduler, stopped)
+    assert (in_flight(others), stopped.in_flight) == (24, 10)
+    end_all(scheduler, *others)
+    assert take_turns(scheduler) == [stopped] * 2
+
+
+def test_a_stopped_queue_resumes_when_another_namespace_is_gone() -> None:
+    """The guaranteed part of its namespace is larger then."""
+    scheduler = Scheduler(64)
+    [stopped], others = known(scheduler, "a", 1), known(scheduler, "b", 64, max_in_flight=1)
+    fill(scheduler, *others)
+    fill(scheduler, stopped)
+    end_all(scheduler, *others)
+    for one in others:
+        scheduler.remove(one)
+    take_turns(scheduler)
+    assert stopped.in_flight == 16
+
+
+def test_a_stopped_queue_resumes_when_attempts_of_its_neighbour_end() -> None:
+    """The places of one endpoint are room for another endpoint of the same namespace."""
+    scheduler = Scheduler(64)
+    stopped, neighbour = known(scheduler, "a", 2)
+    fill(scheduler, neighbour)
+    fill(scheduler, stopped)
+    assert (neighbour.in_flight, stopped.in_flight) == (16, 8)
+    end_all(scheduler, neighbour)
+    assert take_turns(scheduler) == [stopped] * 8
+
+
+def test_a_stopped_queue_does_not_keep_another_namespace_from_its_room() -> None:
+    """Its namespace is first in line and has room, but not for this queue; the next namespace starts all the same."""
+    scheduler = Scheduler(64)
+    [stopped], others = known(scheduler, "a", 1), known(scheduler, "b", 64, max_in_flight=1)
+    fill(scheduler, *others)
+    fill(scheduler, stopped)
+    scheduler.end(others[0])
+    started = take_turns(scheduler)
+    assert [one.endpoint.namespace for one in started] == ["a", "b"]
+    assert (in_flight(others), stopped.in_flight) == (24, 11)
 
 
 def test_fifty_endpoints_that_hang_leave_places_for_another_of_their_own_namespace() -> None:
@@ -279,6 +345,7 @@ class Scheduling(RuleBasedStateMachine):
         super().__init__()
         self.bound = 0
         self.known: list[EndpointQueue] = []
+        self.asked: set[EndpointQueue] = set()
         self.attempts: list[EndpointQueue] = []
 
     @precondition(lambda self: not self.bound)
@@ -308,6 +375,7 @@ class Scheduling(RuleBasedStateMachine):
     @rule(one=queues)
     def pump(self, one: EndpointQueue) -> None:
         """Let an endpoint queue start as many attempts as it may."""
+        self.asked.add(one)
         while one.can_start:
             if not self.scheduler.has_place(one):
                 self.scheduler.wait(one)
@@ -353,13 +421,23 @@ class Scheduling(RuleBasedStateMachine):
 
     @precondition(lambda self: self.bound)
     @invariant()
-    def no_namespace_that_waits_has_room(self) -> None:
-        """Check that a place stays free only for others; each waiting namespace is listed once, under its count."""
+    def no_queue_that_waits_has_room(self) -> None:
+        """Check that a place stays free only for others, and that all that waits is ranked by its present count."""
         places, waiting = self.scheduler._places, self.scheduler._waiting
-        assert all(places.left(name) == 0 for name in waiting)
-        assert all(waiting.values())
-        noted = [(used, name) for used, names in self.scheduler._by_used.items() for name in names]
-        assert sorted(noted) == sorted((places.used_by(name), name) for name in waiting)
+        for name, queues in waiting.items():
+            assert queues
+            assert all(one.in_flight >= places.left(name) for one in queues._ranks)
+            assert queues._ranks == {one: one.in_flight for one in queues._ranks}
+        ranks = {name: (places.used_by(name), queues.lowest()) for name, queues in waiting.items()}
+        assert self.scheduler._namespaces._ranks == ranks
+
+    @precondition(lambda self: self.bound)
+    @invariant()
+    def no_queue_is_forgotten(self) -> None:
+        """Check that each queue that asked for a place and could start waits for its turn."""
+        waiting = self.scheduler._waiting
+        asked = [one for one in self.known if one.can_start and one in self.asked]
+        assert all(one in waiting[one.endpoint.namespace] for one in asked)
 
     @precondition(lambda self: self.bound)
     @invariant()
@@ -378,7 +456,8 @@ class Scheduling(RuleBasedStateMachine):
             self.scheduler.remove(one)
         for one in self.attempts:
             self.scheduler.end(one)
-        assert (self.scheduler.in_flight, self.scheduler.waiting, self.scheduler._by_used) == (0, False, {})
+        assert (self.scheduler.in_flight, self.scheduler.waiting) == (0, False)
+        assert not self.scheduler._namespaces
         assert self.scheduler._places._shares == {}
 
 
