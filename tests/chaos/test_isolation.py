@@ -20,7 +20,8 @@ from hookwright_operator.intake.parsing import IncomingEvent
 @pytest.fixture
 async def engine(database: Path) -> AsyncIterator[Engine]:
     """Return an engine that makes as many attempts to a failing endpoint as possible."""
-    engine = await Engine.start(database, Plan(schedule="20ms,20ms,20ms,20ms,20ms", window=32))
+    # Without pauses after timeouts.
+    engine = await Engine.start(database, Plan(schedule="20ms,20ms,20ms,20ms,20ms", window=32, jitter=lambda: 0.0))
     yield engine
     await engine.stop(grace=0.5)
 
