@@ -12,7 +12,7 @@
     └── LimitsUnavailable        the counters of the rate limits cannot be reached
 
 Every refusal is a `ProblemError`, an RFC 9457 problem document; ``type`` is always ``about:blank``, so ``title`` is the
-phrase of the status code and ``detail`` says what is wrong here and what would be right (RFC 9457, 4.2.1).
+phrase of the status code and ``detail`` names the error and the correct form (RFC 9457, 4.2.1).
 """
 
 from collections.abc import Iterable, Mapping, Sequence

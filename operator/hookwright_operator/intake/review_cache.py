@@ -97,9 +97,9 @@ class Reviews(Generic[V]):
             KubeError: the API server refused the question, and no answer was cached.
             KubeUnavailable: it did not answer, and no usable grant is cached.
         """
-        kept = self._granted.find(key) or self._denied.find(key)
-        if kept is not None and self._now() < kept.fresh_until:
-            if self._now() >= kept.renewed_from:
+        kept, now = self._granted.find(key) or self._denied.find(key), self._now()
+        if kept is not None and now < kept.fresh_until:
+            if now >= kept.renewed_from:
                 self._share(key, ask)
             return kept.value
         # If one requester disconnects, the others must still get the answer.

@@ -22,7 +22,7 @@ def upgrade(connection: Connection, admit: Admit | None = None) -> None:
 
     Args:
         connection: of the database.
-        admit: may refuse the database, whose schema then stays as it is.
+        admit: may refuse the database; the schema does not change then.
 
     Raises:
         StoreError: this operator does not know the schema's revision, and the schema is not compatible with it.
