@@ -14,6 +14,7 @@ from pathlib import Path
 import httpx
 import pytest
 import yaml
+from support.json_lines import entries
 
 from hookwright_dev.cluster import control_plane as control_plane_module
 from hookwright_dev.cluster.assets import KUBERNETES_VERSION, Assets, acquire
@@ -156,8 +157,8 @@ def test_the_audit_log_records_requests(plane: ControlPlane) -> None:
     """With an audit level, the log has every request when its answer arrives."""
     plane.kubectl("create", "configmap", "audited", "-n", "default")
     assert plane.audit_log is not None
-    entries = [json.loads(line) for line in plane.audit_log.read_text().splitlines()]
-    assert ("create", "audited") in [(entry["verb"], entry.get("objectRef", {}).get("name")) for entry in entries]
+    seen = [(entry["verb"], entry.get("objectRef", {}).get("name")) for entry in entries(plane.audit_log)]
+    assert ("create", "audited") in seen
 
 
 def test_stopping_leaves_no_process_and_no_folder(assets: Assets) -> None:

@@ -17,6 +17,7 @@ from integration.api import conftest as shared
 from integration.api.conftest import Organizations
 from support.api_processes import Organization, eventually
 from support.api_receiver import Received, receiving
+from support.json_lines import complete_lines
 
 from hookwright_dev.cluster.installation import ApiProcess, OperatorProcess
 from hookwright_dev.cluster.kubectl import Cluster
@@ -298,7 +299,7 @@ def test_nothing_of_it_reaches_a_label_or_forges_a_line_of_a_log(
     for process in (api, operator):
         metrics = httpx.get(f"{process.health_url}/metrics", trust_env=False, timeout=30.0).text
         assert "injected" not in metrics
-        for line in process.log.read_text(errors="replace").splitlines():
+        for line in complete_lines(process.log):
             if "injected" in line:
                 assert isinstance(json.loads(line), dict)
                 assert json.loads(line)["event"] != "injected"

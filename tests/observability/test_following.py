@@ -10,6 +10,7 @@ import httpx
 import pytest
 from support.api_processes import Organization, eventually, running
 from support.api_receiver import Received, receiving
+from support.json_lines import entries
 from support.trace_collector import Collector, collecting
 
 from hookwright_dev.cluster.installation import ApiProcess, OperatorProcess, install
@@ -56,8 +57,7 @@ class Site:
 
     def lines(self, process: OperatorProcess | ApiProcess, **fields: str) -> list[dict[str, Any]]:
         """Return the lines of a log that have these fields."""
-        lines = [json.loads(line) for line in process.log.read_text().splitlines()]
-        return [line for line in lines if fields.items() <= line.items()]
+        return [line for line in entries(process.log) if fields.items() <= line.items()]
 
 
 @pytest.fixture(scope="module")

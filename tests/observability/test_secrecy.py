@@ -5,6 +5,7 @@ import json
 import httpx
 import pytest
 from support.busy_operator import Session
+from support.json_lines import complete_lines, entries
 
 from hookwright_dev.cluster.installation import SYSTEM_NAMESPACE
 
@@ -46,8 +47,7 @@ def test_the_search_would_find_a_secret(session: Session) -> None:
 
 def test_a_delivery_that_is_given_up_is_one_line_of_the_log(session: Session) -> None:
     """The line names the delivery, its endpoint, and the error."""
-    lines = [json.loads(line) for line in session.operator.log.read_text().splitlines()]
-    (line,) = [line for line in lines if line["event"] == "delivery failed"]
+    (line,) = [line for line in entries(session.operator.log) if line["event"] == "delivery failed"]
     assert line["delivery"].startswith("dlv_")
     assert (line["namespace"], line["endpoint"]) == (session.namespace, "dead")
     assert line["error"] == "connection refused"
@@ -58,7 +58,7 @@ def test_a_delivery_that_is_given_up_is_one_line_of_the_log(session: Session) ->
 def test_every_line_of_a_json_log_is_json(session: Session, process: str) -> None:
     """Libraries' lines are JSON too, each with its level, its logger and a time in UTC."""
     log = session.operator.log if process == "operator" else session.api.log
-    lines = log.read_text().splitlines()
+    lines = complete_lines(log)
     assert lines
     for text in lines:
         line = json.loads(text)

@@ -1,11 +1,11 @@
 """The rights of an installation's ServiceAccounts, and their uses in the API server's audit log."""
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import yaml
+from support.json_lines import entries
 
 from hookwright_dev.cluster.installation import MANIFESTS, SYSTEM_NAMESPACE
 
@@ -65,8 +65,7 @@ def uses(audit_log: Path) -> list[Use]:
     If the operator's intake permits a caller's request, that is a use of the caller's rights, which the review shows.
     """
     found = []
-    for line in audit_log.read_text().splitlines():
-        event = json.loads(line)
+    for event in entries(audit_log):
         reference = event.get("objectRef")
         if reference is None:  # discovery of kinds, which every user may read
             continue

@@ -9,6 +9,7 @@ import httpx
 import yaml
 from cluster.conftest import ACCELERATED
 from support.cluster_actions import sample
+from support.json_lines import entries
 
 from hookwright_dev.cluster.installation import OperatorProcess
 from hookwright_dev.cluster.kubectl import Cluster
@@ -42,8 +43,7 @@ def writes(audit_log: Path, operator: OperatorProcess) -> list[dict[str, Any]]:
     """Return a replica's successful writes in the API server without reviews, oldest first."""
     mine = credential(operator)
     found = []
-    for line in audit_log.read_text().splitlines():
-        event = json.loads(line)
+    for event in entries(audit_log):
         extra = (event["user"].get("extra") or {}).get("authentication.kubernetes.io/credential-id", [])
         written = event["verb"] in {"create", "update", "patch", "delete"} and event["responseStatus"]["code"] < 300
         if mine in extra and written and not event["objectRef"]["resource"].endswith("reviews"):
