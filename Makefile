@@ -6,7 +6,7 @@ BIN := .venv/bin
 
 NODE ?= ../shared/node
 
-.PHONY: help demo up test chaos e2e e2e-kind e2e-node check bench crds docs lock
+.PHONY: help demo up test unit chaos e2e e2e-kind e2e-node check generated bench crds docs lock
 
 help: ## show these targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1\t/' | expand -t 8
@@ -19,6 +19,9 @@ up: .venv/ready ## start the same without the story
 
 test: .venv/ready ## run every test on a real control plane
 	$(BIN)/pytest -n 3 --dist loadfile $(ARGS)
+
+unit: .venv/ready ## run the tests that need no other process, in under 30 s
+	$(BIN)/pytest tests/unit -n 3 --dist loadfile $(ARGS)
 
 chaos: .venv/ready ## run the long chaos tests: 70 kills, database failovers, API server outages (about 18 min)
 	HOOKWRIGHT_CHAOS=long $(BIN)/pytest tests/chaos $(ARGS)
@@ -37,11 +40,14 @@ check: .venv/ready ## check format, lint, types, import arrows, generated files
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	@$(MAKE) --no-print-directory generated
+	$(BIN)/python -m hookwright_dev.plain_english --max-folder 2.0 --max-total 1.0
+
+generated: .venv/ready ## check that the generated files agree with the code
 	$(BIN)/python -m hookwright_crds --check
 	$(BIN)/python -m hookwright_dev.reference --check
 	$(BIN)/python -m hookwright_api.openapi_export --check docs/openapi.json
 	$(BIN)/python -m hookwright_dev.chart --check
-	$(BIN)/python -m hookwright_dev.plain_english --max-folder 2.0 --max-total 1.0
 
 bench: .venv/ready ## measure throughput, latency and cost, as shares of the loader's own ceiling
 	@$(BIN)/python -m hookwright_dev.bench $(ARGS)

@@ -1,6 +1,8 @@
 """Traces from acceptance to attempts, sent to a real collector; and none if they are disabled."""
 
 import re
+import subprocess
+import sys
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -254,3 +256,10 @@ async def test_a_collector_that_is_away_costs_no_delivery(
     await sender.close()
     await traces.stop()
     assert any(record.name.startswith("opentelemetry") for record in caplog.records)
+
+
+def test_an_operator_without_traces_loads_nothing_of_opentelemetry() -> None:
+    """The SDK takes a quarter of a second and 15 MB."""
+    code = "import sys, hookwright_operator.process; print([name for name in sys.modules if 'opentelemetry' in name])"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert loaded.stdout.strip() == "[]"

@@ -1,9 +1,6 @@
 """The budget of file descriptors: the uses fit together, and too small a limit has a clear error."""
 
-import os
 import resource
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -115,34 +112,3 @@ def test_idle_connections_are_as_many_as_attempts_within_the_budget(
 ) -> None:
     """A small bound on attempts still keeps connections; a small limit of open files keeps fewer."""
     assert idle_connections(max_in_flight, available) == kept
-
-
-def _operator(environment: dict[str, str], *, hard: int) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        ["/bin/sh", "-c", f"ulimit -n {hard} && exec {sys.executable} -m hookwright_operator"],
-        env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
-        timeout=150,
-        check=False,
-    )
-
-
-def test_the_operator_refuses_to_start_with_a_bound_that_does_not_fit() -> None:
-    """The process exits with the sentence and status 2 before it opens anything."""
-    ended = _operator({"HOOKWRIGHT_MAX_IN_FLIGHT": "1024"}, hard=1024)
-    assert ended.returncode == 2
-    assert ended.stderr.startswith("hookwright-operator: HOOKWRIGHT_MAX_IN_FLIGHT is 1024 and needs 7007 open files")
-
-
-def test_the_operator_raises_the_soft_limit_to_the_hard_limit() -> None:
-    """A small soft limit makes no difference."""
-    program = (
-        "import resource; from hookwright_runtime.descriptors import raise_descriptor_limit; "
-        "print(raise_descriptor_limit(), *resource.getrlimit(resource.RLIMIT_NOFILE))"
-    )
-    shown = subprocess.run(
-        ["/bin/sh", "-c", f'ulimit -Sn 500 && ulimit -Hn 4000 && exec {sys.executable} -c "{program}"'],
-        capture_output=True, text=True, timeout=60, check=True,
-    )  # fmt: skip
-    assert shown.stdout.split() == ["4000", "4000", "4000"]

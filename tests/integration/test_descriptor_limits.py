@@ -1,4 +1,4 @@
-"""The number of connections that fit below the limit of file descriptors."""
+"""Processes under limits of file descriptors: each raises its soft limit, or refuses to start in words."""
 
 import os
 import subprocess
@@ -36,11 +36,22 @@ def test_the_limit_is_raised_and_connections_stay_below_it(limits: str, beside: 
 )
 def test_the_api_refuses_to_start_below_the_least_limit(settings: dict[str, str], limit: int, least: int) -> None:
     """The process exits with the sentence and status 2 before it opens anything."""
-    ended = subprocess.run(
-        ["prlimit", f"--nofile={limit}:{limit}", sys.executable, "-m", "hookwright_api"],
-        env={**os.environ, **settings}, capture_output=True, text=True, timeout=60, check=False,
-    )  # fmt: skip
+    ended = _started("hookwright_api", limit, settings)
     assert ended.returncode == 2
     assert ended.stderr.startswith(
         f"hookwright-api: the system allows this process {limit} open files; it needs at least {least}: raise the limit"
     )
+
+
+def test_the_operator_refuses_to_start_with_a_bound_that_does_not_fit() -> None:
+    """The process exits with the sentence and status 2 before it opens anything."""
+    ended = _started("hookwright_operator", 1024, {"HOOKWRIGHT_MAX_IN_FLIGHT": "1024"})
+    assert ended.returncode == 2
+    assert ended.stderr.startswith("hookwright-operator: HOOKWRIGHT_MAX_IN_FLIGHT is 1024 and needs 7007 open files")
+
+
+def _started(module: str, limit: int, settings: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        ["prlimit", f"--nofile={limit}:{limit}", sys.executable, "-m", module],
+        env={**os.environ, **settings}, capture_output=True, text=True, timeout=150, check=False,
+    )  # fmt: skip
