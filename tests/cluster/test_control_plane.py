@@ -7,14 +7,14 @@ import socket
 import ssl
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
 import pytest
 import yaml
 from support.json_lines import entries
+from support.polling import eventually
 
 from hookwright_dev.cluster import control_plane as control_plane_module
 from hookwright_dev.cluster.assets import KUBERNETES_VERSION, Assets, acquire
@@ -40,14 +40,6 @@ def test_failing(kubectl, namespace):
     assert kubectl is None
 """
 TESTS = Path(__file__).resolve().parents[1]
-
-
-def eventually(true: Callable[[], bool], what: str, timeout: float = 30.0) -> None:
-    """Poll until ``true`` returns true; fail after ``timeout`` seconds."""
-    deadline = time.monotonic() + timeout
-    while not true():
-        assert time.monotonic() < deadline, f"not within {timeout:g} s: {what}"
-        time.sleep(0.1)
 
 
 def alive(pid: int) -> bool:
@@ -182,7 +174,7 @@ def test_no_component_outlives_its_parent(
     assert all(alive(pid) for pid in pids)
     parent.send_signal(number)
     parent.wait(30)
-    eventually(lambda: not any(alive(pid) for pid in pids), "every component is gone", timeout=10)
+    eventually(lambda: not any(alive(pid) for pid in pids), "every component is gone", within=10)
 
 
 def test_the_next_start_removes_what_a_crashed_one_left(

@@ -10,16 +10,8 @@ from itertools import pairwise
 import httpx
 import pytest
 from cluster.conftest import SCHEDULE
-from support.cluster_actions import (
-    Organization,
-    delivered,
-    endpoint,
-    eventually,
-    manifest,
-    message_ids,
-    receiving,
-    row_counts,
-)
+from support.cluster_actions import Organization, delivered, endpoint, manifest, message_ids, receiving, row_counts
+from support.polling import eventually
 
 from hookwright_dev.cluster.installation import AUDIENCE, service_account_token
 from hookwright_dev.receiver import Received

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 import pytest
 import yaml
-from support.cluster_actions import Object, Organization, apikey, delivered, endpoint, eventually, manifest, receiving
+from support.cluster_actions import Object, Organization, apikey, delivered, endpoint, manifest, receiving
+from support.polling import eventually
 
 from hookwright_crds.keys import matches
 from hookwright_dev.cluster.installation import OperatorProcess

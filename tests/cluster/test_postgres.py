@@ -4,7 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 from cluster.conftest import ACCELERATED
-from support.cluster_actions import Organization, delivered, endpoint, eventually, message_ids, receiving
+from support.cluster_actions import Organization, delivered, endpoint, message_ids, receiving
+from support.polling import eventually
 
 from hookwright_dev.cluster.installation import OperatorProcess, install
 from hookwright_dev.cluster.kubectl import Cluster

@@ -11,18 +11,8 @@ import httpx
 import pytest
 import yaml
 from cluster.conftest import FINALIZER_GRACE
-from support.cluster_actions import (
-    Organization,
-    apikey,
-    condition,
-    delivered,
-    endpoint,
-    eventually,
-    locked,
-    manifest,
-    receiving,
-)
-from support.polling import PATIENCE, busy_seconds
+from support.cluster_actions import Organization, apikey, condition, delivered, endpoint, locked, manifest, receiving
+from support.polling import PATIENCE, busy_seconds, eventually
 
 from hookwright_crds.base import format_timestamp
 from hookwright_crds.keys import key_id_of, matches

@@ -4,7 +4,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 import httpx
-from support.cluster_actions import Organization, delivered, endpoint, eventually, message_ids, receiving
+from support.cluster_actions import Organization, delivered, endpoint, message_ids, receiving
+from support.polling import eventually
 
 from hookwright_operator.services.ports import RECOVERED_AT_ONCE
 

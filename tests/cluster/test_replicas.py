@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 
 import httpx
 import pytest
-from support.cluster_actions import Organization, delivered, endpoint, eventually, manifest, receiving, sample
+from support.cluster_actions import Organization, delivered, endpoint, manifest, receiving, sample
 from support.operator_replicas import exposition, replica
+from support.polling import eventually
 
 from hookwright_dev.cluster.installation import OperatorProcess, install
 from hookwright_dev.cluster.kubectl import Cluster

@@ -26,12 +26,12 @@ from support.cluster_actions import (
     database,
     delivered,
     endpoint,
-    eventually,
     manifest,
     message_ids,
     receiving,
     sample,
 )
+from support.polling import eventually
 
 from hookwright_dev.cluster import components
 from hookwright_dev.cluster.assets import Assets

@@ -15,8 +15,9 @@ from cluster.conftest import ACCELERATED
 from support.api_processes import Organization as Customer
 from support.api_processes import running
 from support.audit_log import Right, Use, granted, uses
-from support.cluster_actions import Organization, apikey, delivered, endpoint, eventually, manifest, receiving
+from support.cluster_actions import Organization, apikey, delivered, endpoint, manifest, receiving
 from support.demo_story import api_client, platform_team, session_keys_rotate, user_logs_in
+from support.polling import eventually
 
 from hookwright_dev.cluster.assets import Assets
 from hookwright_dev.cluster.control_plane import ControlPlane

@@ -5,17 +5,9 @@ from dataclasses import dataclass
 
 import httpx
 import pytest
-from support.cluster_actions import (
-    Organization,
-    delivered,
-    endpoint,
-    eventually,
-    manifest,
-    message_ids,
-    receiving,
-    sample,
-)
+from support.cluster_actions import Organization, delivered, endpoint, manifest, message_ids, receiving, sample
 from support.operator_replicas import exposition, leads, replica
+from support.polling import eventually
 
 from hookwright_dev.cluster.installation import OperatorProcess, install
 from hookwright_dev.cluster.kubectl import Cluster

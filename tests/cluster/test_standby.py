@@ -14,9 +14,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from support.cluster_actions import Object, Organization, endpoint, eventually, manifest
+from support.cluster_actions import Object, Organization, endpoint, manifest
 from support.operator_replicas import exposition, leads, replica, writes
-from support.polling import PATIENCE, busy_seconds
+from support.polling import PATIENCE, busy_seconds, eventually
 
 from hookwright_dev.cluster.assets import Assets
 from hookwright_dev.cluster.control_plane import ControlPlane

@@ -3,13 +3,13 @@
 import json
 import os
 import subprocess
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import yaml
+from support.polling import eventually
 
 from hookwright_dev.cluster.kubectl import Cluster
 from hookwright_dev.cluster.stack import ROOT
@@ -25,15 +25,6 @@ RESTRICTED: Final = tuple(f"pod-security.kubernetes.io/{mode}=restricted" for mo
 PRIVATE: Final = ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "fc00::/7")
 """Networks in which receivers in a cluster may be."""
 READY_SECONDS: Final = 60.0
-
-
-def eventually(look: Callable[[], T | None], what: str, within: float = 30.0, every: float = 0.5) -> T:
-    """Poll until there is a result and return it; fail after ``within`` seconds."""
-    deadline = time.monotonic() + within
-    while not (found := look()):
-        assert time.monotonic() < deadline, f"not within {within:g} s: {what}"
-        time.sleep(every)
-    return found
 
 
 @dataclass

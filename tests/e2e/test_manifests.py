@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 import yaml
-from e2e.installing import NAMESPACE, PRIVATE, Installation, eventually, image_values
+from e2e.installing import NAMESPACE, PRIVATE, Installation, image_values
 from support.pod_actions import Organization
+from support.polling import eventually
 
 from hookwright_dev.cluster.stack import ROOT
 

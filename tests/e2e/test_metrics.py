@@ -1,9 +1,9 @@
 """Both processes are scraped through their Services, as Prometheus does it."""
 
 import pytest
-from e2e.installing import eventually
 from prometheus_client.parser import text_string_to_metric_families
 from support.pod_actions import API, INTAKE, Organization
+from support.polling import eventually
 
 OPERATOR = {
     "events_accepted": "counter",

@@ -1,7 +1,8 @@
 """The operator's pod ends during 200 events a second; producers that retry lose nothing."""
 
-from e2e.installing import NAMESPACE, eventually
+from e2e.installing import NAMESPACE
 from support.pod_actions import Organization
+from support.polling import eventually
 
 MAX_IN_FLIGHT = 8
 """Default `maxInFlight` of an endpoint: how many deliveries one sudden end can repeat at most."""

@@ -1,7 +1,7 @@
 """The two interfaces, through Services and pods: YAML and a producer's token; login, key and /v1."""
 
-from e2e.installing import eventually
 from support.pod_actions import API, Organization
+from support.polling import eventually
 
 PASSWORD = "correct horse battery staple"
 

@@ -1,8 +1,9 @@
 """RBAC decides at the intake as at the API server, and rights that are not granted are refused."""
 
 import pytest
-from e2e.installing import NAMESPACE, Installation, eventually
+from e2e.installing import NAMESPACE, Installation
 from support.pod_actions import INTAKE, Answer, Organization
+from support.polling import eventually
 
 EVENT = {"type": "delivered", "messageId": "m-1"}
 

@@ -4,8 +4,9 @@ import json
 import os
 
 import pytest
-from e2e.installing import NAMESPACE, RESTRICTED, Installation, eventually
+from e2e.installing import NAMESPACE, RESTRICTED, Installation
 from support.pod_actions import Organization
+from support.polling import eventually
 
 from hookwright_dev.e2e import DATABASE_VARIABLE
 

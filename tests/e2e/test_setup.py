@@ -5,7 +5,8 @@ import re
 
 import pytest
 from e2e.guide import Ran, blocks, follow
-from e2e.installing import NAMESPACE, READY_SECONDS, Installation, eventually
+from e2e.installing import NAMESPACE, READY_SECONDS, Installation
+from support.polling import eventually
 
 COLUMNS = {
     "apikey": ["NAMESPACE", "NAME", "PROJECT", "KEY ID", "HANDOVER", "EXPIRES", "READY", "AGE"],

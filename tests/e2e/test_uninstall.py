@@ -1,8 +1,9 @@
 """An uninstallation keeps and names the users' data, and nothing hangs; a new installation continues with it."""
 
 import pytest
-from e2e.installing import CRDS, NAMESPACE, Installation, eventually
+from e2e.installing import CRDS, NAMESPACE, Installation
 from support.pod_actions import Organization
+from support.polling import eventually
 
 FINALIZERS = "jsonpath={.items[*].metadata.finalizers}"
 

@@ -11,18 +11,9 @@ from contextlib import ExitStack, asynccontextmanager
 import httpx
 import pytest
 from starlette.types import Receive, Scope, Send
-from support.attacks import (
-    LOOPBACK,
-    Installation,
-    closed,
-    connect,
-    eventually,
-    exchange,
-    installation,
-    open_files,
-    read_answer,
-)
+from support.attacks import LOOPBACK, Installation, closed, connect, exchange, installation, open_files, read_answer
 from support.dispatcher import until
+from support.polling import eventually
 
 from hookwright_dev.cluster.installation import ApiProcess
 from hookwright_dev.cluster.kubectl import Cluster

@@ -15,9 +15,10 @@ import httpx
 import pytest
 from integration.api import conftest as shared
 from integration.api.conftest import Organizations
-from support.api_processes import Organization, eventually
+from support.api_processes import Organization
 from support.api_receiver import Received, receiving
 from support.json_lines import complete_lines
+from support.polling import eventually
 
 from hookwright_dev.cluster.installation import ApiProcess, OperatorProcess
 from hookwright_dev.cluster.kubectl import Cluster

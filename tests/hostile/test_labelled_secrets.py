@@ -10,7 +10,8 @@ from typing import Any
 import httpx
 import pytest
 from support.api_processes import running
-from support.cluster_actions import Organization, endpoint, eventually, manifest
+from support.cluster_actions import Organization, endpoint, manifest
+from support.polling import eventually
 
 from hookwright_crds.sessions import SESSION_KEYS_NAME
 from hookwright_dev.cluster.assets import Assets

@@ -9,7 +9,8 @@ import httpx
 import pytest
 from support.api_processes import Organization as ApiOrganization
 from support.api_processes import problem_of, running
-from support.cluster_actions import Organization, delivered, endpoint, eventually, manifest, message_ids, receiving
+from support.cluster_actions import Organization, delivered, endpoint, manifest, message_ids, receiving
+from support.polling import eventually
 
 from hookwright_dev.cluster.assets import Assets
 from hookwright_dev.cluster.control_plane import ControlPlane

@@ -9,7 +9,8 @@ from uuid import uuid4
 import httpx
 import pytest
 from integration.api.conftest import LIFTED
-from support.api_processes import Organization, eventually, problem_of, running
+from support.api_processes import Organization, problem_of, running
+from support.polling import eventually
 
 from hookwright_crds.keys import MintedKey, mint
 from hookwright_dev.cluster.installation import ApiProcess, OperatorProcess, install
@@ -77,7 +78,7 @@ def ready(organization: Organization, name: str) -> str:
 
 def await_ready(organization: Organization, name: str, wanted: str) -> None:
     """Return when the condition Ready of an ApiKey is ``<status> <reason>``."""
-    eventually(lambda: ready(organization, name) == wanted, f"{organization.name}/{name} is {wanted}", seconds=30)
+    eventually(lambda: ready(organization, name) == wanted, f"{organization.name}/{name} is {wanted}", within=30)
 
 
 def opens(organization: Organization, plaintext: str) -> int:

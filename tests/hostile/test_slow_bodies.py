@@ -10,7 +10,8 @@ from uuid import uuid4
 import httpx
 import pytest
 from starlette.types import Message, Receive
-from support.attacks import Installation, Memory, connect, eventually, exchange, installation, read_answer
+from support.attacks import Installation, Memory, connect, exchange, installation, read_answer
+from support.polling import eventually
 
 from hookwright_dev.cluster.kubectl import Cluster
 from hookwright_operator.intake.asgi import Bodies

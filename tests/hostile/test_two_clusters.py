@@ -14,7 +14,8 @@ import asyncpg
 import httpx
 import pytest
 import yaml
-from support.cluster_actions import endpoint, eventually, manifest
+from support.cluster_actions import endpoint, manifest
+from support.polling import eventually
 
 from hookwright_dev.cluster.installation import SYSTEM_NAMESPACE, OperatorProcess, install, service_account_kubeconfig
 from hookwright_dev.cluster.kubectl import Cluster, Kubectl

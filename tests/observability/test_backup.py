@@ -12,8 +12,9 @@ from pathlib import Path
 
 import httpx
 import pytest
-from support.api_processes import Organization, eventually
+from support.api_processes import Organization
 from support.api_receiver import Received, receiving
+from support.polling import eventually
 
 from hookwright_dev.cluster.installation import (
     AUDIENCE,

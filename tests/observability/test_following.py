@@ -8,9 +8,10 @@ from typing import Any
 
 import httpx
 import pytest
-from support.api_processes import Organization, eventually, running
+from support.api_processes import Organization, running
 from support.api_receiver import Received, receiving
 from support.json_lines import entries
+from support.polling import eventually
 from support.trace_collector import Collector, collecting
 
 from hookwright_dev.cluster.installation import ApiProcess, OperatorProcess, install
@@ -129,9 +130,9 @@ def test_the_host_lists_of_the_settings_hold_for_attempts(site: Site) -> None:
     before = len(site.receiver.requests)
     for event in ("opened", "clicked"):
         assert site.send(event).status_code == 202
-    eventually(lambda: "127.0.0.1 is a loopback address" in site.said("literal"), "the address is refused", seconds=20)
+    eventually(lambda: "127.0.0.1 is a loopback address" in site.said("literal"), "the address is refused", within=20)
     refused = "denied.localhost is denied by this installation"
-    eventually(lambda: refused in site.said("denied"), "the host is refused", seconds=20)
+    eventually(lambda: refused in site.said("denied"), "the host is refused", within=20)
     assert len(site.receiver.requests) == before
 
 
@@ -147,7 +148,7 @@ def test_a_delivery_that_is_given_up_has_its_event_in_the_log(site: Site) -> Non
 
 def eventually_lines(site: Site, **fields: str) -> list[dict[str, Any]]:
     """Wait for the operator's lines with these fields, and return them."""
-    eventually(lambda: site.lines(site.operator, **fields) != [], f"a line with {fields}", seconds=20)
+    eventually(lambda: site.lines(site.operator, **fields) != [], f"a line with {fields}", within=20)
     return site.lines(site.operator, **fields)
 
 

@@ -4,8 +4,8 @@ import re
 from pathlib import Path
 
 import pytest
-from support.api_processes import eventually
 from support.busy_operator import Samples, Session, scrape, value
+from support.polling import eventually
 
 from hookwright_api import metrics as api_metrics
 from hookwright_dev.reference import metric_names

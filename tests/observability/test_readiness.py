@@ -8,7 +8,8 @@ from contextlib import closing
 
 import httpx
 import pytest
-from support.cluster_actions import Organization, delivered, eventually, manifest
+from support.cluster_actions import Organization, delivered, manifest
+from support.polling import eventually
 
 from hookwright_dev.cluster.installation import OperatorProcess, install
 from hookwright_dev.cluster.kubectl import Cluster

@@ -5,7 +5,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -13,7 +13,7 @@ from typing import Any, Final
 from uuid import uuid4
 
 import httpx
-from support.polling import PATIENCE
+from support.polling import PATIENCE, eventually
 
 from hookwright_api.auth.passwords import hash_password
 from hookwright_crds.users import user_secret
@@ -31,14 +31,6 @@ def running(api: ApiProcess) -> Iterator[ApiProcess]:
         yield api
     finally:
         api.stop()
-
-
-def eventually(met: Callable[[], bool], what: str, *, seconds: float = PATIENCE) -> None:
-    """Return as soon as ``met`` returns true; fail after some seconds."""
-    deadline = time.monotonic() + seconds
-    while not met():
-        assert time.monotonic() < deadline, f"not within {seconds:g} s: {what}"
-        time.sleep(0.05)
 
 
 def write_user(cluster: Cluster, organization: str, email: str, password: str = PASSWORD) -> str:

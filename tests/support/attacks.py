@@ -2,8 +2,7 @@
 
 import json
 import socket
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -79,14 +78,6 @@ def closed(connection: socket.socket) -> bool:
         return True
     finally:
         connection.settimeout(30)
-
-
-def eventually(met: Callable[[], bool], what: str, *, seconds: float = 30.0) -> None:
-    """Return as soon as ``met`` is true; fail after some seconds."""
-    deadline = time.monotonic() + seconds
-    while not met():
-        assert time.monotonic() < deadline, f"not within {seconds:g} s: {what}"
-        time.sleep(0.05)
 
 
 class Memory:

@@ -7,8 +7,9 @@ from typing import Any
 
 import httpx
 from prometheus_client.parser import text_string_to_metric_families
-from support.api_processes import PASSWORD, Organization, eventually
+from support.api_processes import PASSWORD, Organization
 from support.api_receiver import Received
+from support.polling import eventually
 
 from hookwright_dev.cluster.installation import (
     AUDIENCE,

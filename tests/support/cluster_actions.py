@@ -5,8 +5,7 @@ import base64
 import json
 import sqlite3
 import threading
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,7 +14,7 @@ from typing import Any, Self, TypeVar
 import httpx
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
-from support.polling import PATIENCE
+from support.polling import PATIENCE, eventually
 
 from hookwright_dev.cluster.installation import AUDIENCE, SYSTEM_NAMESPACE, OperatorProcess, service_account_token
 from hookwright_dev.cluster.kubectl import Cluster
@@ -24,15 +23,6 @@ from hookwright_dev.receiver import Answer, Received, Receiver
 T = TypeVar("T")
 
 Object = dict[str, Any]
-
-
-def eventually(look: Callable[[], T], what: str, within: float = PATIENCE, every: float = 0.1) -> T:
-    """Poll until ``look`` returns a true value, and return it; fail after ``within`` seconds."""
-    deadline = time.monotonic() + within
-    while not (found := look()):
-        assert time.monotonic() < deadline, f"not within {within:g} s: {what}"
-        time.sleep(every)
-    return found
 
 
 @contextmanager

@@ -9,7 +9,8 @@ from pathlib import Path
 import httpx
 from support.api_processes import PASSWORD
 from support.api_processes import Organization as Customer
-from support.cluster_actions import Organization, apikey, delivered, endpoint, eventually, receiving
+from support.cluster_actions import Organization, apikey, delivered, endpoint, receiving
+from support.polling import eventually
 
 from hookwright_crds.users import user_secret_name
 from hookwright_dev.cluster.installation import SYSTEM_NAMESPACE, service_account_kubeconfig

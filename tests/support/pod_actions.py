@@ -10,7 +10,8 @@ from typing import Any, Final, Self
 from uuid import uuid4
 
 import yaml
-from e2e.installing import NAMESPACE, RESTRICTED, Installation, eventually
+from e2e.installing import NAMESPACE, RESTRICTED, Installation
+from support.polling import eventually
 
 from hookwright_dev.cluster.stack import ROOT
 

@@ -1,11 +1,23 @@
-"""Time limits of tests for an event that must happen, on a machine that does other work too."""
+"""Waiting in tests for an event that must happen, on a machine that does other work too."""
 
 import time
-from typing import Final
+from collections.abc import Callable
+from typing import Final, TypeVar
+
+T = TypeVar("T")
 
 PATIENCE: Final = 60.0
 """Seconds. A busy machine needs part of it; only a test that fails waits for all of it."""
 _SAMPLE: Final = 0.05
+
+
+def eventually(look: Callable[[], T | None], what: str, within: float = PATIENCE, every: float = 0.05) -> T:
+    """Poll until ``look`` returns a true value, and return that value; fail after ``within`` seconds."""
+    deadline = time.monotonic() + within
+    while not (found := look()):
+        assert time.monotonic() < deadline, f"not within {within:g} s: {what}"
+        time.sleep(every)
+    return found
 
 
 def busy_seconds(quiet: float) -> float:

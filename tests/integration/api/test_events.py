@@ -5,8 +5,9 @@ from collections.abc import Mapping
 
 import httpx
 import pytest
-from support.api_processes import Organization, eventually, problem_of
+from support.api_processes import Organization, problem_of
 from support.api_receiver import Received
+from support.polling import eventually
 
 EVENT = {"type": "delivered", "messageId": "m"}
 
@@ -21,7 +22,7 @@ def test_up_to_a_thousand_events_are_accepted_at_once(
     accepted = client.post("/v1/events", json=events, headers=key)
     assert (accepted.status_code, accepted.json()["accepted"]) == (202, 1000)
     problem_of(client.post("/v1/events", json=[*events, EVENT], headers=key), 422)
-    eventually(lambda: len(receiver.requests) == 1000, "all arrive", seconds=30)
+    eventually(lambda: len(receiver.requests) == 1000, "all arrive", within=30)
 
 
 def test_what_is_delivered_is_what_was_sent(acme: Organization, client: httpx.Client, receiver: Received) -> None:

@@ -8,8 +8,9 @@ from typing import Any, Final
 import httpx
 import pytest
 from integration.api.conftest import Organizations
-from support.api_processes import Organization, eventually
+from support.api_processes import Organization
 from support.api_receiver import Received, receiving
+from support.polling import eventually
 
 from hookwright_dev.cluster.kubectl import Cluster
 

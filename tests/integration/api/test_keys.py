@@ -5,8 +5,8 @@ import time
 from datetime import UTC, datetime, timedelta
 
 import httpx
-from support.api_processes import Organization, eventually, problem_of
-from support.polling import busy_seconds
+from support.api_processes import Organization, problem_of
+from support.polling import busy_seconds, eventually
 
 from hookwright_dev.cluster.control_plane import ControlPlane
 from hookwright_dev.cluster.installation import ApiProcess, OperatorProcess
@@ -138,7 +138,7 @@ def test_a_key_of_a_deleted_project_is_refused(
     header = acme.service_key("short-lived")
     assert client.get("/v1/webhooks", headers=header).status_code == 200
     control_plane.kubectl("delete", "hwproj", "short-lived", "-n", acme.name)
-    eventually(lambda: client.get("/v1/webhooks", headers=header).status_code == 401, "refused", seconds=2)
+    eventually(lambda: client.get("/v1/webhooks", headers=header).status_code == 401, "refused", within=2)
 
 
 def test_repeating_the_creation_of_a_key_makes_no_second_one(acme: Organization, client: httpx.Client) -> None:

@@ -10,7 +10,8 @@ from pathlib import Path
 import httpx
 import pytest
 from integration.api.conftest import LIFTED
-from support.api_processes import Organization, eventually, problem_of, running
+from support.api_processes import Organization, problem_of, running
+from support.polling import eventually
 
 from hookwright_dev.cluster.assets import Assets
 from hookwright_dev.cluster.components import kube_apiserver
@@ -152,7 +153,7 @@ def test_a_key_revoked_while_the_watch_was_broken_is_refused_afterwards(
         restart(plane)  # its cache of events begins after the deletion
     finally:
         os.kill(its_api.running.pid, signal.SIGCONT)
-    eventually(lambda: acme.client.get("/v1/webhooks", headers=header).status_code == 401, "refused", seconds=30)
+    eventually(lambda: acme.client.get("/v1/webhooks", headers=header).status_code == 401, "refused", within=30)
     assert its_api.metric('hookwright_api_view_lists_total{resource="apikeys"}') > lists
     assert its_api.metric('hookwright_api_view_age_seconds{resource="apikeys"}') < 90
     assert its_api.ready() == 200

@@ -9,7 +9,8 @@ import time
 
 import httpx
 from integration.api.conftest import StartApi
-from support.api_processes import Organization, eventually
+from support.api_processes import Organization
+from support.polling import eventually
 
 from hookwright_dev.cluster.installation import ApiProcess
 from hookwright_dev.cluster.kubectl import Cluster

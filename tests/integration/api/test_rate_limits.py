@@ -8,7 +8,8 @@ from pathlib import Path
 import httpx
 import pytest
 from integration.api.conftest import PROXY, Organizations, StartApi
-from support.api_processes import eventually, problem_of
+from support.api_processes import problem_of
+from support.polling import eventually
 from support.redis_server import RedisServer
 
 from hookwright_dev.cluster.installation import ApiProcess

@@ -10,7 +10,8 @@ import time
 import httpx
 import jwt
 from integration.api.conftest import StartApi
-from support.api_processes import PASSWORD, Organization, eventually, problem_of, write_user
+from support.api_processes import PASSWORD, Organization, problem_of, write_user
+from support.polling import eventually
 
 from hookwright_crds.sessions import SESSION_KEYS_NAME, parse_session_keys
 from hookwright_crds.users import user_secret_name
@@ -143,7 +144,7 @@ def test_a_session_lasts_as_long_as_the_setting_says(acme: Organization, start_a
     acme.session()
     token = log_in(brief, acme.email).json()["token"]
     assert me(brief, token) == 200
-    eventually(lambda: me(brief, token) == 401, "expired", seconds=4)
+    eventually(lambda: me(brief, token) == 401, "expired", within=4)
 
 
 def test_a_hash_that_is_no_argon2_hash_lets_nobody_in(

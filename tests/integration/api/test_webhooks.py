@@ -9,8 +9,9 @@ from concurrent.futures import ThreadPoolExecutor
 import httpx
 import pytest
 from integration.api.conftest import Organizations, StartApi
-from support.api_processes import Organization, eventually, problem_of
+from support.api_processes import Organization, problem_of
 from support.api_receiver import Received
+from support.polling import eventually
 
 from hookwright_dev.cluster.kubectl import Cluster
 

@@ -2,21 +2,11 @@
 
 import io
 import re
-import time
-from collections.abc import Callable
 
 import pytest
-from support.polling import PATIENCE
+from support.polling import eventually
 
 from hookwright_dev.progress import progress
-
-
-def eventually(true: Callable[[], bool]) -> None:
-    """Poll until ``true`` returns True; fail after the patience of a test."""
-    deadline = time.monotonic() + PATIENCE
-    while not true():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def test_what_is_quick_prints_nothing() -> None:
@@ -32,7 +22,7 @@ def test_without_a_terminal_each_sign_of_life_is_a_line() -> None:
     stream = io.StringIO()
     with progress("building [etcd]", stream=stream, quiet=0, every=0.01) as show:
         show("7 packages")
-        eventually(lambda: stream.getvalue().count("(7 packages)\n") >= 2)
+        eventually(lambda: stream.getvalue().count("(7 packages)\n") >= 2, "two lines are printed")
     assert re.search(r"building \[etcd\]: \d+ s \(7 packages\)\n", stream.getvalue())
     assert re.search(r"building \[etcd\]: \d+ s, done\n$", stream.getvalue())
     assert "\x1b" not in stream.getvalue()
@@ -44,7 +34,7 @@ def test_a_failure_is_not_called_done() -> None:
 
     def look() -> None:
         with progress("looking", stream=stream, quiet=0):
-            eventually(lambda: stream.getvalue() != "")
+            eventually(lambda: stream.getvalue() != "", "a line is printed")
             raise LookupError
 
     with pytest.raises(LookupError):
@@ -61,5 +51,5 @@ def test_on_a_terminal_a_spinner_turns() -> None:
 
     stream = Terminal()
     with progress("turning", stream=stream, quiet=0):
-        eventually(lambda: stream.getvalue().count("turning") >= 2)
+        eventually(lambda: stream.getvalue().count("turning") >= 2, "two lines are printed")
     assert "\x1b[2K" in stream.getvalue()
