@@ -8,7 +8,6 @@ from typing import Final
 import structlog
 
 from hookwright_api.app import create_app
-from hookwright_api.errors import HookwrightApiError, SettingsError
 from hookwright_api.http.health import create_health
 from hookwright_api.http.middleware import Middleware
 from hookwright_api.operator_client import OPERATOR_CONNECTIONS
@@ -16,6 +15,7 @@ from hookwright_api.settings import ApiSettings, load
 from hookwright_runtime import logs
 from hookwright_runtime.connections import ConnectionBounds
 from hookwright_runtime.descriptors import TooFewDescriptorsError, connections_that_fit, raise_descriptor_limit
+from hookwright_runtime.errors import HookwrightError, SettingsError
 from hookwright_runtime.refusals import answer_refusal
 from hookwright_runtime.server import HEALTH_BOUNDS, Server
 
@@ -98,7 +98,7 @@ def main() -> int:
     try:
         with asyncio.Runner(loop_factory=_loop_factory) as runner:
             runner.run(serve(settings, bounds))
-    except (HookwrightApiError, OSError) as error:
+    except (HookwrightError, OSError) as error:
         log.error("cannot serve", error=str(error))  # noqa: TRY400 - the message is complete
         return 1
     return 0

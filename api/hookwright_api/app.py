@@ -11,17 +11,18 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
 from hookwright_api.auth.passwords import Passwords
-from hookwright_api.errors import MEDIA_TYPE, LimitsUnavailable, ProblemError, from_validation, unavailable
 from hookwright_api.http.middleware import Middleware
 from hookwright_api.http.openapi import describe, methods_of
+from hookwright_api.http.responses import from_validation
 from hookwright_api.key_usage import KeyUsage
 from hookwright_api.operator_client import OperatorClient
-from hookwright_api.rate_limits import Limiter
+from hookwright_api.rate_limits import Limiter, LimitsUnavailable
 from hookwright_api.routes import routers
 from hookwright_api.services import Services, utc_now
 from hookwright_api.settings import ApiSettings
 from hookwright_api.view.kubernetes_client import ViewClient
 from hookwright_api.view.view import View
+from hookwright_runtime.problems import MEDIA_TYPE, ProblemError, unavailable
 
 DESCRIPTION: Final = (
     "Webhooks, the API keys that give access to them, and the events they deliver. An organization's projects are "

@@ -11,10 +11,10 @@ import sys
 from collections.abc import Sequence
 
 from hookwright_api.auth.passwords import MAX_PASSWORD_LENGTH, hash_password
-from hookwright_api.errors import HookwrightApiError, KubeError, SettingsError
 from hookwright_api.settings import load
 from hookwright_api.view.kubernetes_client import ViewClient
 from hookwright_crds.users import normal_email, user_secret
+from hookwright_runtime.errors import HookwrightError, KubeError, SettingsError
 
 _MANAGER = "hookwright-user"
 
@@ -78,7 +78,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         email = normal_email(chosen.email)
         namespace = load().namespace
         asyncio.run(write_user(namespace, email=email, organization=chosen.organization, password=read_password()))
-    except (ValueError, SettingsError, HookwrightApiError) as error:
+    except (ValueError, SettingsError, HookwrightError) as error:
         sys.stderr.write(f"hookwright-user: {error}\n")
         return 1
     sys.stdout.write(f"{email} may log in to organization {chosen.organization}\n")

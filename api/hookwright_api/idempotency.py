@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from hookwright_api.errors import FieldFault, invalid
+from hookwright_runtime.problems import FieldFault, invalid
 
 HEADER: Final = "Idempotency-Key"
 REQUEST_ANNOTATION: Final = "hookwright.dev/idempotency-request"

@@ -7,13 +7,13 @@ from typing import Final
 
 import structlog
 
-from hookwright_api.errors import KubeError
 from hookwright_api.rendering import timestamp
 from hookwright_api.view.kubernetes_client import ViewClient
 from hookwright_api.view.table import Table
 from hookwright_api.view.table_records import KeyRecord
 from hookwright_api.view.view import object_path
 from hookwright_crds import API_VERSION
+from hookwright_runtime.errors import KubeError
 
 log = structlog.get_logger(__name__)
 

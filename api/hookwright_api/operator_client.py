@@ -13,9 +13,9 @@ import httpx
 import structlog
 from pydantic_core import from_json
 
-from hookwright_api.errors import OperatorError, OperatorUnavailable
 from hookwright_api.request_context import headers_passed_on
 from hookwright_runtime.endpoint_tests import TESTS_AT_ONCE, EndpointTests
+from hookwright_runtime.errors import HookwrightError
 from hookwright_runtime.httpx_errors import NO_ANSWER
 
 log = structlog.get_logger(__name__)
@@ -27,6 +27,28 @@ _EVENT_CONNECTIONS: Final = 200
 OPERATOR_CONNECTIONS: Final = _EVENT_CONNECTIONS + TESTS_AT_ONCE
 """Most connections to the operator."""
 _RECHECK_SECONDS: Final = 5.0
+
+
+class OperatorError(HookwrightError):
+    """The refusal of a request by the operator.
+
+    Attributes:
+        status: HTTP status code of its answer, 0 if there was none.
+        problem: its problem document.
+        retry_after: seconds until a retry, if the operator gave them.
+    """
+
+    def __init__(
+        self, message: str, *, status: int = 0, problem: Mapping[str, Any] | None = None, retry_after: int | None = None
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.problem = problem or {}
+        self.retry_after = retry_after
+
+
+class OperatorUnavailable(OperatorError):  # noqa: N818
+    """The state that the operator cannot be reached or cannot serve right now; a later retry may succeed."""
 
 
 class OperatorClient:

@@ -22,9 +22,10 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 
-from hookwright_api.errors import LimitsUnavailable, ProblemError
 from hookwright_api.metrics import LIMITS_AVAILABLE, REJECTIONS
 from hookwright_api.settings import ApiSettings
+from hookwright_runtime.errors import HookwrightError
+from hookwright_runtime.problems import ProblemError
 
 _EXPIRED_AT_ONCE: Final = 2
 """Expired identities that each new one removes; more than one, so that their number shrinks again."""
@@ -36,6 +37,10 @@ _ANSWER_SECONDS: Final = 0.5
 """Timeout of the counters' server."""
 _HOLD_OFF_SECONDS: Final = 1.0
 """Time between two tries while the counters' server is unavailable; between them no request waits for it."""
+
+
+class LimitsUnavailable(HookwrightError):  # noqa: N818
+    """The state that the counters of the rate limits cannot be reached and the settings then require a refusal."""
 
 
 class Scope(StrEnum):

@@ -8,8 +8,8 @@ from typing import Annotated
 from pydantic import BeforeValidator, Field, ValidationError
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
-from hookwright_api.errors import SettingsError
 from hookwright_crds.base import parse_duration
+from hookwright_runtime.errors import SettingsError
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 

@@ -6,7 +6,6 @@ from typing import Any, Final
 
 import structlog
 
-from hookwright_api.errors import KubeError, KubeUnavailable, OperatorError, ProblemError, unavailable
 from hookwright_api.http.responses import from_kube
 from hookwright_api.idempotency import (
     GENERATIONS,
@@ -17,11 +16,14 @@ from hookwright_api.idempotency import (
     expired,
     request_digest,
 )
+from hookwright_api.operator_client import OperatorError
 from hookwright_api.services import Services
 from hookwright_api.view.table_records import EndpointRecord
 from hookwright_api.view.view import object_path
 from hookwright_crds import API_VERSION
 from hookwright_crds.conditions import find
+from hookwright_runtime.errors import KubeError, KubeUnavailable
+from hookwright_runtime.problems import ProblemError, unavailable
 
 log = structlog.get_logger(__name__)
 

@@ -1,4 +1,4 @@
-"""Pure: the operator's errors.
+"""Pure: the errors of the operator and of the API.
 
 ::
 
@@ -9,15 +9,19 @@
     │   └── NotLeading           no request was sent, because another replica may lead
     ├── StoreError               the store refused or failed
     │   └── StoreUnavailable     it cannot read or write right now
-    └── RefusedAddressError      the guard does not let an attempt connect there
-
-The intake answers HTTP requests with problem documents; its `intake.problems.ProblemError` is not
-part of this tree, because it never leaves the intake.
+    ├── RefusedAddressError      the guard does not let an attempt connect there
+    ├── ProblemError             a request is refused; in `problems`
+    ├── OperatorError            the operator answered the API with an error; in the API's `operator_client`
+    │   └── OperatorUnavailable  it did not answer, or cannot serve right now
+    └── LimitsUnavailable        the counters of the rate limits cannot be reached; in the API's `rate_limits`
 """
+
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 
 class HookwrightError(Exception):
-    """Base of every error that the operator raises on purpose."""
+    """Base of every error that the operator and the API raise on purpose."""
 
 
 class SettingsError(HookwrightError):
@@ -30,12 +34,24 @@ class KubeError(HookwrightError):
     Attributes:
         status: HTTP status code, 0 if there was no answer.
         reason: the ``reason`` of the returned Status object, such as ``AlreadyExists``.
+        explanation: its ``message``.
+        causes: its ``details.causes``: mappings with ``field`` and ``message``.
     """
 
-    def __init__(self, message: str, *, status: int = 0, reason: str = "") -> None:
+    def __init__(
+        self,
+        message: str,
+        *,
+        status: int = 0,
+        reason: str = "",
+        explanation: str = "",
+        causes: Sequence[Mapping[str, Any]] = (),
+    ) -> None:
         super().__init__(message)
         self.status = status
         self.reason = reason
+        self.explanation = explanation
+        self.causes = causes
 
 
 class KubeUnavailable(KubeError):  # noqa: N818 - the condition, as in StoreUnavailable, not a fault of the caller

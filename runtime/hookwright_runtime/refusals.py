@@ -1,6 +1,5 @@
 """Requests and connections that the server itself refuses, before an application sees them."""
 
-import json
 import time
 from collections import Counter as Tally
 from collections.abc import Callable
@@ -11,11 +10,12 @@ import structlog
 from prometheus_client import Counter
 from starlette.types import Receive, Scope, Send
 
+from hookwright_runtime.problems import CLOSE, RETRY_AFTER_SECONDS, ProblemError, send_problem
+
 log = structlog.get_logger(__name__)
 
 REFUSAL: Final = "hookwright.refusal"
 """Key of the ASGI scope of a refused request: its `Refusal`."""
-RETRY_AFTER_SECONDS: Final = 5
 _LOG_SECONDS: Final = 1.0
 
 HTTP_REFUSALS: Final = Counter(
@@ -32,29 +32,17 @@ class Refusal:
 
     Attributes:
         reason: value of the metric's label.
-        status: HTTP status code.
-        title: phrase of the status code (RFC 9110, RFC 6585).
-        detail: the fault, and the correct form.
+        problem: the answer, after which the connection is closed.
     """
 
     reason: str
-    status: int
-    title: str
-    detail: str
+    problem: ProblemError
 
-    def body(self) -> bytes:
-        """Return the problem document (RFC 9457) as JSON."""
-        document = {"type": "about:blank", "title": self.title, "status": self.status, "detail": self.detail}
-        return json.dumps(document, separators=(",", ":")).encode()
 
-    def headers(self) -> list[tuple[bytes, bytes]]:
-        """Return the headers of the answer, after which the connection is closed."""
-        headers = [
-            (b"content-type", b"application/problem+json"),
-            (b"content-length", b"%d" % len(self.body())),
-            (b"connection", b"close"),
-        ]
-        return [*headers, (b"retry-after", b"%d" % RETRY_AFTER_SECONDS)] if self.status == 503 else headers
+def _refusal(reason: str, status: int, detail: str) -> Refusal:
+    HTTP_REFUSALS.labels(reason)
+    retry = {"Retry-After": str(RETRY_AFTER_SECONDS)} if status == 503 else {}
+    return Refusal(reason, ProblemError(status, detail, headers={**CLOSE, **retry}))
 
 
 HEAD_BYTES: Final = 64 * 1024
@@ -63,50 +51,34 @@ HEADERS: Final = 256
 HEAD_SECONDS: Final = 10.0
 """Bounds of the head of a request: bytes of all, bytes of the URL, number of headers, seconds until it is complete."""
 
-HEAD_TOO_LARGE: Final = Refusal(
+HEAD_TOO_LARGE: Final = _refusal(
     "head_too_large",
     431,
-    "Request Header Fields Too Large",
     f"the head of a request has at most {HEAD_BYTES} bytes and {HEADERS} headers",
 )
-URL_TOO_LONG: Final = Refusal("url_too_long", 414, "URI Too Long", f"a URL has at most {URL_BYTES} bytes")
+URL_TOO_LONG: Final = _refusal("url_too_long", 414, f"a URL has at most {URL_BYTES} bytes")
 PIPELINED: Final = 16
 """Requests of one connection that may wait for the answer to the one before them."""
-PIPELINE_FULL: Final = Refusal(
+PIPELINE_FULL: Final = _refusal(
     "pipelined",
     503,
-    "Service Unavailable",
     f"more than {PIPELINED} requests were sent on one connection without waiting for their answers",
 )
-MALFORMED: Final = Refusal("malformed", 400, "Bad Request", "the request is not valid HTTP/1.1")
-TRAILERS_TOO_LARGE: Final = Refusal(
-    "trailers_too_large", 400, "Bad Request", f"trailers and chunk extensions have at most {HEAD_BYTES} bytes"
+MALFORMED: Final = _refusal("malformed", 400, "the request is not valid HTTP/1.1")
+TRAILERS_TOO_LARGE: Final = _refusal(
+    "trailers_too_large", 400, f"trailers and chunk extensions have at most {HEAD_BYTES} bytes"
 )
-HEAD_TOO_SLOW: Final = Refusal(
-    "head_too_slow", 408, "Request Timeout", f"the head of a request must be complete within {HEAD_SECONDS:g} s"
+HEAD_TOO_SLOW: Final = _refusal(
+    "head_too_slow", 408, f"the head of a request must be complete within {HEAD_SECONDS:g} s"
 )
-ADDRESS_FULL: Final = Refusal(
+ADDRESS_FULL: Final = _refusal(
     "connections_of_address",
     503,
-    "Service Unavailable",
     "this client address has too many connections with a request under way; reuse connections, or try again later",
 )
-TOTAL_FULL: Final = Refusal(
-    "connections", 503, "Service Unavailable", "too many connections have a request under way; try again later"
-)
+TOTAL_FULL: Final = _refusal("connections", 503, "too many connections have a request under way; try again later")
 IDLE_CLOSED: Final = "idle_connection"
 
-for _refusal in (
-    HEAD_TOO_LARGE,
-    URL_TOO_LONG,
-    PIPELINE_FULL,
-    MALFORMED,
-    TRAILERS_TOO_LARGE,
-    HEAD_TOO_SLOW,
-    ADDRESS_FULL,
-    TOTAL_FULL,
-):
-    HTTP_REFUSALS.labels(_refusal.reason)
 HTTP_REFUSALS.labels(IDLE_CLOSED)
 
 
@@ -149,5 +121,4 @@ class RefusalLog:
 async def answer_refusal(scope: Scope, _receive: Receive, send: Send) -> None:
     """Answer a refused request with its problem document; an ASGI application."""
     refusal: Refusal = scope[REFUSAL]
-    await send({"type": "http.response.start", "status": refusal.status, "headers": refusal.headers()})
-    await send({"type": "http.response.body", "body": refusal.body()})
+    await send_problem(send, refusal.problem)

@@ -16,11 +16,11 @@ from support.dispatcher import Engine, Plan, eventually, now_ms, subscriber, unt
 from hookwright_dev.receiver import Receiver
 from hookwright_operator.intake.deps import AcceptResult
 from hookwright_operator.intake.parsing import MAX_BODY_BYTES, MAX_EVENTS, IncomingEvent
-from hookwright_operator.intake.problems import ProblemError
 from hookwright_operator.services import fan_out_writer
 from hookwright_operator.store.fan_outs import SLICE
 from hookwright_operator.store.group_commit import MAX_WEIGHT
 from hookwright_operator.store.store import DISCARD_BATCH, Store
+from hookwright_runtime.problems import ProblemError
 
 TURN_SECONDS = 0.15
 """CPU time of one turn of the event loop; the mark is 0.05 on a calm machine."""

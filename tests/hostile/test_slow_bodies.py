@@ -16,7 +16,7 @@ from support.polling import eventually
 from hookwright_dev.cluster.kubectl import Cluster
 from hookwright_operator.intake.asgi import Bodies
 from hookwright_operator.intake.places import BODY_BYTES, BODY_BYTES_OF_NAMESPACE, Places
-from hookwright_operator.intake.problems import ProblemError
+from hookwright_runtime.problems import ProblemError
 
 EVENT = json.dumps({"type": "delivered", "messageId": "m"}).encode()
 MIB = 1024 * 1024
@@ -126,7 +126,7 @@ async def test_bytes_of_incomplete_bodies_are_bounded_for_a_namespace_and_in_all
     async def full(namespace: str, size: int) -> bool:
         with pytest.raises(ProblemError) as refused:
             await read(namespace, size)
-        return refused.value.status == 503 and "Retry-After" in dict(refused.value.headers)
+        return refused.value.status == 503 and "Retry-After" in refused.value.headers
 
     reading = [asyncio.create_task(read("hostile", MIB)) for _ in range(BODY_BYTES_OF_NAMESPACE // MIB)]
     await asyncio.sleep(0)

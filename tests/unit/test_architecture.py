@@ -18,10 +18,6 @@ PRODUCT = {
 
 SHARED_MODULE_NAMES = {"__main__", "app", "health", "metrics", "settings"}
 """Each process has one of these modules."""
-TWO_CLASSES = {"FieldFault", "KubeError", "KubeUnavailable", "ProblemError", "SettingsError"}
-"""Classes that the operator and the API each have, until the runtime has one tree of errors for both."""
-TWO_MODULES = {"errors"}
-"""Modules that the operator and the API each have, for the same reason."""
 
 
 def modules() -> Iterator[Path]:
@@ -38,15 +34,14 @@ def repeated(names: dict[str, list[str]]) -> dict[str, list[str]]:
 
 
 def test_no_public_class_name_stands_for_two_classes() -> None:
-    """A reader finds a class by its name alone. An exception that is no longer needed must leave the list."""
+    """A reader finds a class by its name alone."""
     found = defaultdict(list)
     for path in modules():
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 found[node.name].append(f"{path.relative_to(ROOT)}:{node.lineno}")
     assert len(found) > 100
-    twice = repeated(found)
-    assert set(twice) == TWO_CLASSES, {name: twice.get(name) for name in set(twice) ^ TWO_CLASSES}
+    assert repeated(found) == {}
 
 
 def test_no_module_name_stands_for_two_modules() -> None:
@@ -59,7 +54,7 @@ def test_no_module_name_stands_for_two_modules() -> None:
     twice = repeated(found)
     # The contract's events and the services behind them are layers of one thing.
     twice.pop("events", None)
-    assert set(twice) == TWO_MODULES, twice
+    assert twice == {}
 
 
 @pytest.mark.parametrize(("package", "most"), [("operator/hookwright_operator", 10), ("api/hookwright_api", 16)])

@@ -7,9 +7,9 @@ from enum import Enum
 
 from hookwright_api.auth.api_keys import find_key
 from hookwright_api.auth.session_tokens import read_token
-from hookwright_api.errors import ProblemError, unauthenticated
 from hookwright_api.view.table_records import KeyRecord, UserRecord
 from hookwright_api.view.view import View
+from hookwright_runtime.problems import ProblemError
 
 KEY_HEADER = "X-Service-Key"
 
@@ -67,10 +67,19 @@ def authenticate(view: View, header: Callable[[str], str | None], now: datetime)
     if key is not None:
         record = find_key(view, key, now)
         if record is None:
-            raise unauthenticated()
+            raise _unauthenticated()
         return Caller(record.identity.namespace, key=record)
     scheme, _, token = (authorization or "").partition(" ")
     session = read_token(view, token.strip(), now) if scheme.lower() == "bearer" else None
     if session is None:
-        raise unauthenticated()
+        raise _unauthenticated()
     return Caller(session.user.organization, user=session.user, expires_at=session.expires_at)
+
+
+def _unauthenticated() -> ProblemError:
+    """Return a 401 with the same text for every reason, so that an answer reveals nothing about a credential."""
+    return ProblemError(
+        401,
+        "a valid credential is needed: an API key as X-Service-Key, or a session token as Authorization: Bearer",
+        headers={"WWW-Authenticate": 'Bearer realm="hookwright"'},
+    )

@@ -14,9 +14,9 @@ import structlog
 from argon2 import PasswordHasher
 from argon2.exceptions import InvalidHashError, VerificationError
 
-from hookwright_api.errors import ProblemError, too_many, unavailable
 from hookwright_api.view.table_records import UserRecord
 from hookwright_runtime.fair_queue import FairQueue
+from hookwright_runtime.problems import ProblemError, too_many, unavailable
 from hookwright_runtime.quotas import Full
 
 log = structlog.get_logger(__name__)

@@ -14,11 +14,11 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.types import Message, Receive
 
 from hookwright_api.auth.callers import Caller, Credential, authenticate
-from hookwright_api.errors import ProblemError, unavailable
 from hookwright_api.http.middleware import CLIENT, tally_of
 from hookwright_api.http.openapi import route_options
 from hookwright_api.rate_limits import Scope
 from hookwright_api.services import Services, services_of
+from hookwright_runtime.problems import ProblemError, unavailable
 from hookwright_runtime.quotas import Quotas
 
 _BODY_SECONDS: Final = 30.0

@@ -13,13 +13,13 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from hookwright_api import metrics
-from hookwright_api.errors import MEDIA_TYPE, LimitsUnavailable, ProblemError, unavailable
 from hookwright_api.http.client_address import client_of
-from hookwright_api.rate_limits import Limiter, Verdict, nearest
+from hookwright_api.rate_limits import Limiter, LimitsUnavailable, Verdict, nearest
 from hookwright_api.rate_limits import Scope as LimitScope
 from hookwright_api.request_context import begin
 from hookwright_api.settings import Network
 from hookwright_crds.requests import REQUEST_ID, request_id
+from hookwright_runtime.problems import ProblemError, send_problem, unavailable
 
 log = structlog.get_logger(__name__)
 
@@ -75,7 +75,7 @@ class Middleware:
             await self._app(scope, receive, answer.send)
         except Exception as error:  # noqa: BLE001 - the client gets a problem document for every error
             if not answer.started:
-                await answer.problem(self._problem(error, scope, told))
+                await send_problem(answer.send, self._problem(error, scope, told))
         finally:
             _measure(scope, answer.status, time.perf_counter() - began)
 
@@ -127,13 +127,6 @@ class _Answer:
                 (b"x-ratelimit-reset", b"%d" % verdict.reset),
             ]
         return headers
-
-    async def problem(self, problem: ProblemError) -> None:
-        body = problem.body()
-        headers = {**problem.headers, "Content-Type": MEDIA_TYPE, "Content-Length": str(len(body))}
-        raw = [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
-        await self.send({"type": "http.response.start", "status": problem.status, "headers": raw})
-        await self._send({"type": "http.response.body", "body": body})
 
 
 def _route(scope: Scope) -> str:

@@ -9,7 +9,7 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
 from hookwright_api.auth.callers import KEY_HEADER, Credential
-from hookwright_api.errors import MEDIA_TYPE, TITLES
+from hookwright_runtime.problems import MEDIA_TYPE, TITLES
 
 _SCHEMES: Final[dict[str, Any]] = {
     "ServiceKey": {

@@ -1,22 +1,17 @@
 """Pure: answers without validation, because this package creates them and hot paths need the time."""
 
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
 
 from fastapi import Response
 from pydantic_core import to_json
 
-from hookwright_api.errors import (
-    FieldFault,
-    KubeError,
-    KubeUnavailable,
-    OperatorError,
-    OperatorUnavailable,
-    ProblemError,
-    invalid,
-    not_found,
-    too_many,
-    unavailable,
-)
+from hookwright_api.operator_client import OperatorError, OperatorUnavailable
+from hookwright_runtime.errors import KubeError, KubeUnavailable
+from hookwright_runtime.problems import FieldFault, ProblemError, invalid, not_found, too_many, unavailable
+
+_MAX_FAULTS: Final = 50
+"""Faults that one answer names."""
 
 
 def answer(document: Any, status: int = 200, **headers: str) -> Response:
@@ -69,3 +64,30 @@ def from_kube(error: KubeError, what: str) -> ProblemError:
 
 def _terminating(error: KubeError) -> bool:
     return any(cause.get("reason") == "NamespaceTerminating" for cause in error.causes)
+
+
+def from_validation(errors: Iterable[Mapping[str, Any]]) -> ProblemError:
+    """Return the problem for pydantic's errors: 400 for malformed JSON, otherwise 422.
+
+    The request's content is never repeated: it may be a password or a URL with a credential.
+    """
+    faults = []
+    for error in errors:
+        if error["type"] == "json_invalid":
+            return ProblemError(400, f"the body is not JSON: {error.get('ctx', {}).get('error', 'malformed')}")
+        faults.append(FieldFault(_path(error["loc"]), _sentence(error)))
+    return invalid(*faults[:_MAX_FAULTS])
+
+
+def _sentence(error: Mapping[str, Any]) -> str:
+    if error["type"] == "missing":
+        return "is missing"
+    if error["type"] == "extra_forbidden":
+        return "is unknown; omit it"
+    return str(error["msg"]).removeprefix("Value error, ")
+
+
+def _path(location: Iterable[str | int]) -> str:
+    first, *rest = (*location, "")
+    parts = [part for part in (rest if first in ("body", "query", "path", "header") else [first, *rest]) if part != ""]
+    return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in parts).lstrip(".")

@@ -3,7 +3,6 @@
 from fastapi import APIRouter, Request, Response
 
 from hookwright_api.auth.session_tokens import issue_token
-from hookwright_api.errors import ProblemError, unavailable
 from hookwright_api.http.guarded_route import OpenRoute, SessionRoute, caller_of, client_of_request
 from hookwright_api.http.middleware import tally_of
 from hookwright_api.http.responses import answer
@@ -12,6 +11,7 @@ from hookwright_api.rendering import timestamp
 from hookwright_api.schemas import LoginAnswer, LoginRequest, MeAnswer
 from hookwright_api.services import services_of
 from hookwright_api.view.table_records import UserRecord
+from hookwright_runtime.problems import ProblemError, unavailable
 
 public = APIRouter(prefix="/v1/auth", tags=["auth"], route_class=OpenRoute)
 router = APIRouter(prefix="/v1/auth", tags=["auth"], route_class=SessionRoute)

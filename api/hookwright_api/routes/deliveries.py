@@ -5,12 +5,13 @@ from typing import Annotated, Final, Literal
 
 from fastapi import APIRouter, Query, Request, Response
 
-from hookwright_api.errors import OperatorError, not_found
 from hookwright_api.http.guarded_route import KeyOrSessionRoute, caller_of
 from hookwright_api.http.responses import from_operator, raw_answer
+from hookwright_api.operator_client import OperatorError
 from hookwright_api.routes.scoping import ProjectQuery, endpoint_named, optional_project
 from hookwright_api.schemas import DeliveriesAnswer, RetryAnswer
 from hookwright_api.services import services_of
+from hookwright_runtime.problems import not_found
 
 router = APIRouter(prefix="/v1", tags=["deliveries"], route_class=KeyOrSessionRoute)
 

@@ -4,10 +4,10 @@ from contextlib import suppress
 
 from fastapi import APIRouter, Request, Response
 
-from hookwright_api.errors import OperatorError
 from hookwright_api.http.guarded_route import EventsRoute, caller_of
 from hookwright_api.http.responses import from_operator, raw_answer
 from hookwright_api.idempotency import EventsShapeError, check_key, with_event_ids
+from hookwright_api.operator_client import OperatorError
 from hookwright_api.routes.keys import IdempotencyKey
 from hookwright_api.routes.scoping import one_project
 from hookwright_api.schemas import EventsAnswer, event_schema

@@ -6,7 +6,6 @@ from typing import Annotated, Any
 import structlog
 from fastapi import APIRouter, Header, Request, Response
 
-from hookwright_api.errors import FieldFault, KubeError, ProblemError, invalid, not_found, unavailable
 from hookwright_api.http.guarded_route import SessionRoute, caller_of
 from hookwright_api.http.responses import answer, from_kube
 from hookwright_api.idempotency import (
@@ -27,6 +26,8 @@ from hookwright_api.view.table_records import KeyRecord
 from hookwright_api.view.view import object_path
 from hookwright_crds import API_VERSION
 from hookwright_crds.keys import KEY_ID_LENGTH, MintedKey, mint
+from hookwright_runtime.errors import KubeError
+from hookwright_runtime.problems import FieldFault, ProblemError, invalid, not_found, unavailable
 
 log = structlog.get_logger(__name__)
 

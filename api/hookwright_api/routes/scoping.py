@@ -5,10 +5,10 @@ from typing import Annotated
 from fastapi import Query, Request
 
 from hookwright_api.auth.callers import Caller
-from hookwright_api.errors import FieldFault, invalid, not_found
 from hookwright_api.http.guarded_route import caller_of
 from hookwright_api.services import services_of
 from hookwright_api.view.table_records import EndpointRecord
+from hookwright_runtime.problems import FieldFault, invalid, not_found
 
 ProjectQuery = Annotated[
     str | None,

@@ -4,10 +4,10 @@ from typing import Any
 
 from fastapi import APIRouter, Request, Response
 
-from hookwright_api.errors import FieldFault, KubeError, OperatorError, invalid, too_many
 from hookwright_api.http.guarded_route import KeyOrSessionRoute, KeyRoute, caller_of
 from hookwright_api.http.responses import answer, from_kube, from_operator, list_answer
 from hookwright_api.idempotency import bound_key
+from hookwright_api.operator_client import OperatorError
 from hookwright_api.rendering import endpoint_detail, endpoint_summary
 from hookwright_api.routes.keys import IdempotencyKey
 from hookwright_api.routes.scoping import ProjectQuery, endpoint_named, one_project
@@ -16,6 +16,8 @@ from hookwright_api.services import services_of
 from hookwright_api.view.view import object_path
 from hookwright_api.webhook_creation import WebhookCreation, register
 from hookwright_runtime.endpoint_tests import TooManyTestsError
+from hookwright_runtime.errors import KubeError
+from hookwright_runtime.problems import FieldFault, invalid, too_many
 
 router = APIRouter(prefix="/v1/webhooks", tags=["webhooks"], route_class=KeyOrSessionRoute)
 tests = APIRouter(prefix="/v1/webhooks", tags=["webhooks"], route_class=KeyRoute)

@@ -12,10 +12,10 @@ from typing import Any, Final, Protocol
 
 import structlog
 
-from hookwright_api.errors import KubeError
 from hookwright_api.metrics import VIEW_LISTS
 from hookwright_api.view.kubernetes_client import ViewClient
 from hookwright_crds.trimming import trimmed
+from hookwright_runtime.errors import KubeError
 
 log = structlog.get_logger(__name__)
 

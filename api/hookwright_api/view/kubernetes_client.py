@@ -13,7 +13,7 @@ from typing import Any, Final, Self
 import httpx
 import kopf
 
-from hookwright_api.errors import KubeError, KubeUnavailable
+from hookwright_runtime.errors import KubeError, KubeUnavailable
 from hookwright_runtime.httpx_errors import NO_ANSWER
 
 FIELD_MANAGER: Final = "hookwright-api"

@@ -10,13 +10,13 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from structlog.contextvars import bind_contextvars
 
 from hookwright_crds.requests import REQUEST_ID, request_id
-from hookwright_operator.intake.asgi import Bodies, ClientGoneError, send_problem
+from hookwright_operator.intake.asgi import Bodies, ClientGoneError, refuse
 from hookwright_operator.intake.deps import Deps
 from hookwright_operator.intake.places import EVENT_REQUESTS
-from hookwright_operator.intake.problems import ProblemError, unavailable
 from hookwright_operator.intake.routes import EVENTS, routes
 from hookwright_operator.intake.routes.events import EventRoutes
 from hookwright_runtime.errors import KubeError, StoreError
+from hookwright_runtime.problems import ProblemError, unavailable
 from hookwright_runtime.refusals import OncePerSecond
 
 log = structlog.get_logger(__name__)
@@ -77,7 +77,7 @@ class Intake:
         except ClientGoneError:
             log.debug("client gone", path=scope["path"])
         except Exception as error:  # noqa: BLE001 - the client gets a problem document for every error
-            await send_problem(receive, answer, self._problem(error, scope))
+            await refuse(receive, answer, self._problem(error, scope))
 
     def _route(self, scope: Scope) -> ASGIApp:
         """Find the route of events directly: a search by the router would cost as much as the route itself."""
@@ -96,8 +96,8 @@ class Intake:
         if isinstance(error, ProblemError):
             return error
         if isinstance(error, HTTPException):
-            headers = tuple((error.headers or {}).items())
-            return ProblemError(error.status_code, f"{scope['method']} {scope['path']}: no such route", headers=headers)
+            detail = f"{scope['method']} {scope['path']}: no such route"
+            return ProblemError(error.status_code, detail, headers=error.headers)
         if isinstance(error, KubeError):
             # The error's message may repeat the request, which contains a token. A caller without a valid token can
             # cause it.

@@ -9,10 +9,8 @@ from starlette.types import Message, Receive, Scope, Send
 
 from hookwright_operator.intake.deadlines import Deadlines
 from hookwright_operator.intake.places import BODY_BYTES, BODY_BYTES_OF_NAMESPACE
-from hookwright_operator.intake.problems import MEDIA_TYPE, RETRY_AFTER_SECONDS, ProblemError, too_large
+from hookwright_runtime.problems import CLOSE, ProblemError, send_problem, too_large, unavailable
 from hookwright_runtime.quotas import Quotas
-
-Headers = tuple[tuple[str, str], ...]
 
 _LINGER_SECONDS: Final = 1.0
 _LINGER_BYTES: Final = 8 * 1024 * 1024
@@ -65,7 +63,7 @@ class Bodies:
             raise ProblemError(
                 408,
                 f"the body was not complete within {self._deadlines.seconds:g} s",
-                headers=(("Connection", "close"),),
+                headers=CLOSE,
             ) from None
 
     async def _collect(self, receive: Receive, namespace: str, limit: int) -> bytes:
@@ -91,11 +89,11 @@ class Bodies:
 
     def _count(self, namespace: str, size: int) -> None:
         if size and self._arriving.take(namespace, size) is not None:
-            raise ProblemError(
-                503,
-                f'incomplete bodies exceed the memory limit of namespace "{namespace}" or of the replica',
-                headers=(("Retry-After", str(RETRY_AFTER_SECONDS)), ("Connection", "close")),
+            problem = unavailable(
+                f'incomplete bodies exceed the memory limit of namespace "{namespace}" or of the replica'
             )
+            problem.headers.update(CLOSE)
+            raise problem
 
 
 def _piece(message: Message) -> tuple[bytes, bool]:
@@ -108,32 +106,24 @@ def _over(limit: int) -> ProblemError:
     return too_large(f"the body has more than {limit} bytes")
 
 
-async def send_bytes(send: Send, status: int, body: bytes, media: bytes, headers: Headers = ()) -> None:
-    """Send one whole answer."""
-    await _start(send, status, body, media, headers)
+async def send_json(send: Send, status: int, body: bytes) -> None:
+    """Send one whole answer, which is already JSON."""
+    headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})
 
 
-async def send_problem(receive: Receive, send: Send, problem: ProblemError) -> None:
+async def refuse(receive: Receive, send: Send, problem: ProblemError) -> None:
     """Send a problem document; if it ends the connection, discard the rest of the request afterwards.
 
     Closing a socket with unread bytes resets the connection. A client that is still sending would then never read the
     answer (RFC 9112, section 9.6).
     """
-    body = problem.body()
-    if ("Connection", "close") not in problem.headers:
-        await send_bytes(send, problem.status, body, MEDIA_TYPE, problem.headers)
-        return
-    await _start(send, problem.status, body, MEDIA_TYPE, problem.headers)
-    await send({"type": "http.response.body", "body": body, "more_body": True})
-    await _discard(receive)
-    await send({"type": "http.response.body", "body": b""})
-
-
-async def _start(send: Send, status: int, body: bytes, media: bytes, headers: Headers) -> None:
-    raw = [(b"content-type", media), (b"content-length", b"%d" % len(body))]
-    raw += [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in headers]
-    await send({"type": "http.response.start", "status": status, "headers": raw})
+    ends = problem.headers.get("Connection") == "close"
+    await send_problem(send, problem, more=ends)
+    if ends:
+        await _discard(receive)
+        await send({"type": "http.response.body", "body": b""})
 
 
 async def _discard(receive: Receive) -> None:

@@ -18,9 +18,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, Protocol
 
-from hookwright_operator.intake.problems import ProblemError, unauthenticated, unavailable
 from hookwright_operator.intake.review_cache import Keeping, ReviewAnswer, Reviews
 from hookwright_runtime.errors import KubeUnavailable
+from hookwright_runtime.problems import ProblemError, unavailable
 from hookwright_runtime.quotas import Quotas
 
 AUDIENCE: Final = "hookwright"
@@ -134,7 +134,7 @@ class ReviewAuth:
         digest = hashlib.sha256(authorization.encode()).digest()
         caller = await self._callers.get(digest, lambda: self._review_header(authorization, digest, client))
         if caller is None:
-            raise unauthenticated()
+            raise _unauthenticated()
         return caller
 
     async def authorise(self, caller: Producer, access: Access) -> None:
@@ -146,7 +146,7 @@ class ReviewAuth:
     async def _review_header(self, authorization: str, digest: bytes, client: str) -> ReviewAnswer[Producer | None]:
         match = _BEARER.fullmatch(authorization)
         if match is None:
-            raise unauthenticated()
+            raise _unauthenticated()
         with _review_of(self._token_reviews, client):
             return await self._review_token(match[1], digest)
 
@@ -206,6 +206,15 @@ def _review_of(reviews: Quotas, holder: str) -> Iterator[None]:
         yield
     finally:
         reviews.release(holder)
+
+
+def _unauthenticated() -> ProblemError:
+    """Return a 401 with the same text for every reason, so that an answer reveals nothing about a token."""
+    return ProblemError(
+        401,
+        "a valid ServiceAccount token for the audience hookwright is needed, as Authorization: Bearer <token>",
+        headers={"WWW-Authenticate": "Bearer"},
+    )
 
 
 async def permit(auth: Auth, headers: Mapping[str, str], access: Access, client: str = "") -> None:

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Final
 
-from hookwright_operator.intake.problems import ProblemError
+from hookwright_runtime.problems import too_many
 
 WAITING: Final = 15
 """Reads of one namespace that may wait for the read before them."""
@@ -29,7 +29,11 @@ class LogReads:
             ProblemError: 429, too many reads of the namespace already wait.
         """
         if self._asked[namespace] >= self._most:
-            raise _too_many(namespace, self._most)
+            raise too_many(
+                f'more than {self._most} requests for delivery logs of namespace "{namespace}" at once; '
+                "send fewer at once",
+                retry_after=RETRY_AFTER_SECONDS,
+            )
         self._asked[namespace] += 1
         try:
             async with self._turns.setdefault(namespace, asyncio.Lock()):
@@ -38,11 +42,3 @@ class LogReads:
             self._asked[namespace] -= 1
             if not self._asked[namespace]:
                 del self._asked[namespace], self._turns[namespace]
-
-
-def _too_many(namespace: str, most: int) -> ProblemError:
-    return ProblemError(
-        429,
-        f'more than {most} requests for delivery logs of namespace "{namespace}" at once; send fewer at once',
-        headers=(("Retry-After", str(RETRY_AFTER_SECONDS)),),
-    )

@@ -14,7 +14,7 @@ from urllib.parse import unquote_to_bytes
 
 from hookwright_crds.events import EVENT_TYPES, UnknownEventTypeError, event_type
 from hookwright_operator.intake import exact_json
-from hookwright_operator.intake.problems import FieldFault, ProblemError
+from hookwright_runtime.problems import FieldFault, ProblemError
 
 MAX_BODY_BYTES: Final = 1024 * 1024
 """Most bytes of one request's body."""

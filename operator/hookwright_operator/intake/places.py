@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from hookwright_operator.intake.problems import unavailable
+from hookwright_runtime.problems import unavailable
 from hookwright_runtime.quotas import Full, Quotas
 
 EVENT_REQUESTS: Final = 256

@@ -11,11 +11,11 @@ import structlog
 from hookwright_operator import metrics
 from hookwright_operator.delivery.dispatcher import Dispatcher
 from hookwright_operator.ids import delivery_id
-from hookwright_operator.intake.problems import ProblemError, too_many
 from hookwright_operator.store.fan_outs import AT_ONCE, SLICE, FanOut
 from hookwright_operator.store.records import Accepted, NewEvent
 from hookwright_operator.store.store import Store
 from hookwright_runtime.errors import StoreError
+from hookwright_runtime.problems import ProblemError, too_many
 
 MAX_DELIVERIES: Final = 1_000_000
 """Most deliveries of one request."""

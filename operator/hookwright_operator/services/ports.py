@@ -17,13 +17,13 @@ from hookwright_operator.delivery.http.sender import Sender
 from hookwright_operator.ids import delivery_id, message_id, recovery_id, trial_id
 from hookwright_operator.intake.deps import AcceptResult
 from hookwright_operator.intake.parsing import IncomingEvent
-from hookwright_operator.intake.problems import FieldFault, ProblemError
 from hookwright_operator.registry import Endpoint, Registry
 from hookwright_operator.services.fan_out_writer import FanOutWriter
 from hookwright_operator.store.fan_outs import AT_ONCE
 from hookwright_operator.store.records import Accepted, Claimed, DeliveryRecord, NewDelivery, NewEvent, Replay, State
 from hookwright_operator.store.store import Store
 from hookwright_runtime.errors import StoreError
+from hookwright_runtime.problems import FieldFault, ProblemError
 
 RECOVERED_AT_ONCE: Final = 200
 """Deliveries of one endpoint that a replay makes due at once; a new event waits behind them."""

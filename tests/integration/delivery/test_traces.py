@@ -18,8 +18,8 @@ from hookwright_operator.delivery.http.guard import Guard
 from hookwright_operator.delivery.http.sender import Sender
 from hookwright_operator.intake.deps import AcceptResult
 from hookwright_operator.intake.parsing import IncomingEvent
-from hookwright_operator.intake.problems import ProblemError
 from hookwright_operator.tracing import Traces, began
+from hookwright_runtime.problems import ProblemError
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"
 PARENT = "b7ad6b7169203331"

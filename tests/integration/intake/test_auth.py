@@ -9,9 +9,9 @@ from support.polling import PATIENCE
 
 from hookwright_dev.cluster.kubectl import Kubectl
 from hookwright_operator.intake.auth import Access, Producer, ReviewAuth, expiry_of
-from hookwright_operator.intake.problems import ProblemError
 from hookwright_operator.intake.review_cache import Keeping
 from hookwright_runtime.errors import KubeUnavailable
+from hookwright_runtime.problems import ProblemError
 
 EVENT = {"type": "delivered", "messageId": "m-1"}
 ROUTE = "/projects/billing/events"

@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hookwright_api.errors import ProblemError
 from hookwright_api.idempotency import (
     REQUEST_ANNOTATION,
     EventsShapeError,
@@ -18,6 +17,7 @@ from hookwright_api.idempotency import (
     request_digest,
     with_event_ids,
 )
+from hookwright_runtime.problems import ProblemError
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(),

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from hookwright_api.auth.passwords import PASSWORDS, PASSWORDS_OF_ADDRESS, Passwords
-from hookwright_api.errors import ProblemError
+from hookwright_runtime.problems import ProblemError
 
 
 class Logins:

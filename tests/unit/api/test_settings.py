@@ -5,8 +5,8 @@ from ipaddress import ip_network
 
 import pytest
 
-from hookwright_api.errors import SettingsError
 from hookwright_api.settings import load
+from hookwright_runtime.errors import SettingsError
 
 
 @pytest.fixture(autouse=True)

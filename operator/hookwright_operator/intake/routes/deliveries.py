@@ -13,10 +13,10 @@ from hookwright_operator.intake.auth import Access, Producer, permit
 from hookwright_operator.intake.deps import Deps
 from hookwright_operator.intake.log_reads import LogReads
 from hookwright_operator.intake.places import OTHER_REQUESTS, OTHER_REQUESTS_OF_NAMESPACE, Places
-from hookwright_operator.intake.problems import FieldFault, ProblemError, not_found
 from hookwright_operator.intake.routes.endpoints import endpoint_access, endpoint_of
 from hookwright_operator.registry import Endpoint
 from hookwright_operator.store.records import Attempt, DeliveryRecord, State
+from hookwright_runtime.problems import FieldFault, ProblemError, not_found
 
 MAX_LIMIT: Final = 250
 """Most deliveries on one page."""

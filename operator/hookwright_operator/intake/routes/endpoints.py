@@ -6,9 +6,9 @@ from starlette.responses import JSONResponse
 from hookwright_operator.intake.asgi import client_of
 from hookwright_operator.intake.auth import Access, permit
 from hookwright_operator.intake.deps import Deps
-from hookwright_operator.intake.problems import not_found, too_many, unavailable
 from hookwright_operator.registry import Endpoint, Registry
 from hookwright_runtime.endpoint_tests import TooManyTestsError
+from hookwright_runtime.problems import not_found, too_many, unavailable
 
 
 def endpoint_of(registry: Registry, request: Request) -> Endpoint:

@@ -5,13 +5,13 @@ from collections.abc import Mapping
 from starlette.types import Receive, Scope, Send
 
 from hookwright_crds.requests import REQUEST_ID
-from hookwright_operator.intake.asgi import Bodies, client_of, headers_of, send_bytes
+from hookwright_operator.intake.asgi import Bodies, client_of, headers_of, send_json
 from hookwright_operator.intake.auth import Access, permit
 from hookwright_operator.intake.deps import AcceptResult, Deps
 from hookwright_operator.intake.parsing import MAX_BODY_BYTES, mode_of, parse
 from hookwright_operator.intake.places import EVENT_REQUESTS, Places
-from hookwright_operator.intake.problems import not_found
 from hookwright_operator.tracing import began
+from hookwright_runtime.problems import not_found
 
 
 class EventRoutes:
@@ -44,7 +44,7 @@ class EventRoutes:
             result.duplicates,
             result.deliveries,
         )
-        await send_bytes(send, 202, answer, b"application/json")
+        await send_json(send, 202, answer)
 
     async def _accept(
         self, namespace: str, project: str, headers: Mapping[str, str], receive: Receive, trace: str | None = None

@@ -13,10 +13,10 @@ from hookwright_operator.intake.asgi import Bodies, client_of, headers_of
 from hookwright_operator.intake.auth import permit
 from hookwright_operator.intake.deps import Deps
 from hookwright_operator.intake.places import Places
-from hookwright_operator.intake.problems import FieldFault, ProblemError, not_found
 from hookwright_operator.intake.routes.deliveries import timestamp
 from hookwright_operator.intake.routes.endpoints import endpoint_access, endpoint_of
 from hookwright_operator.store.records import Replay
+from hookwright_runtime.problems import FieldFault, ProblemError, not_found
 
 MAX_BODY_BYTES: Final = 4096
 

@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
-from hookwright_api.errors import KubeError, KubeUnavailable, OperatorError, OperatorUnavailable
 from hookwright_api.http.responses import from_kube, from_operator
+from hookwright_api.operator_client import OperatorError, OperatorUnavailable
+from hookwright_runtime.errors import KubeError, KubeUnavailable
 
 
 def kube(status: int, **more: Any) -> KubeError:

@@ -8,8 +8,8 @@ import pytest
 
 from hookwright_operator.intake import auth as module
 from hookwright_operator.intake.auth import ACCESS_REVIEWS, Access, ReviewAuth
-from hookwright_operator.intake.problems import ProblemError
 from hookwright_runtime.errors import KubeUnavailable
+from hookwright_runtime.problems import ProblemError
 
 SENDER = {"username": "system:serviceaccount:acme:sender"}
 GOOD: dict[str, Any] = {"authenticated": True, "audiences": ["hookwright"], "user": SENDER}

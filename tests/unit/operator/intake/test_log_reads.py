@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from hookwright_operator.intake.log_reads import LogReads
-from hookwright_operator.intake.problems import ProblemError
+from hookwright_runtime.problems import ProblemError
 
 
 class Reads:
@@ -53,7 +53,7 @@ async def test_a_full_queue_is_refused_with_the_time_to_retry() -> None:
     with pytest.raises(ProblemError, match=r'more than 3 .* "acme"') as refused:
         await reads.read("acme")
     assert refused.value.status == 429
-    assert refused.value.headers == (("Retry-After", "1"),)
+    assert refused.value.headers == {"Retry-After": "1"}
     await reads.end(*tasks, *await reads.begin("globex"))
     await reads.read("acme")
 

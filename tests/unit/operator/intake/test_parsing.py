@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from hookwright_crds.events import CLOUDEVENT_PREFIX, EVENT_TYPES
 from hookwright_operator.intake.parsing import MAX_BODY_BYTES, MAX_EVENT_BYTES, IncomingEvent, mode_of, parse
-from hookwright_operator.intake.problems import ProblemError
+from hookwright_runtime.problems import ProblemError
 
 PLAIN = {"content-type": "application/json"}
 STRUCTURED = {"content-type": "application/cloudevents+json"}
