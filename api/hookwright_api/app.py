@@ -20,14 +20,17 @@ from hookwright_api.rate_limits import Limiter, LimitsUnavailable
 from hookwright_api.routes import routers
 from hookwright_api.services import Services, utc_now
 from hookwright_api.settings import ApiSettings
-from hookwright_api.view.kubernetes_client import ViewClient
 from hookwright_api.view.view import View
+from hookwright_crds.trimming import trimmed
+from hookwright_runtime.kubernetes import KubernetesClient
 from hookwright_runtime.problems import MEDIA_TYPE, ProblemError, unavailable
 
 DESCRIPTION: Final = (
     "Webhooks, the API keys that give access to them, and the events they deliver. An organization's projects are "
     "declared in Kubernetes; an object created here is also a Kubernetes resource, and its name is its `id`."
 )
+
+_MANAGER: Final = "hookwright-api"
 
 Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
 
@@ -36,7 +39,7 @@ Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
 async def running(settings: ApiSettings) -> AsyncIterator[Services]:
     """Connect, keep the view up to date inside the context, then close everything."""
     async with AsyncExitStack() as stack:
-        kube = await ViewClient.connect()
+        kube = await KubernetesClient.connect(_MANAGER, seconds=5.0, connections=0, trim=trimmed)
         stack.push_async_callback(kube.close)
         intake = OperatorClient(settings.operator_url, settings.operator_token_file)
         stack.push_async_callback(intake.close)

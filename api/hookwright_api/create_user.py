@@ -12,9 +12,9 @@ from collections.abc import Sequence
 
 from hookwright_api.auth.passwords import MAX_PASSWORD_LENGTH, hash_password
 from hookwright_api.settings import load
-from hookwright_api.view.kubernetes_client import ViewClient
 from hookwright_crds.users import normal_email, user_secret
 from hookwright_runtime.errors import HookwrightError, KubeError, SettingsError
+from hookwright_runtime.kubernetes import KubernetesClient
 
 _MANAGER = "hookwright-user"
 
@@ -49,16 +49,16 @@ async def write_user(namespace: str, *, email: str, organization: str, password:
         organization=organization,
         password_hash=await asyncio.to_thread(hash_password, password),
     )
-    kube = await ViewClient.connect()
+    kube = await KubernetesClient.connect(_MANAGER)
     try:
         await _warn_of_missing(kube, organization)
         path = f"/api/v1/namespaces/{namespace}/secrets/{secret['metadata']['name']}"
-        await kube.apply(path, secret, manager=_MANAGER)
+        await kube.apply(path, secret)
     finally:
         await kube.close()
 
 
-async def _warn_of_missing(kube: ViewClient, organization: str) -> None:
+async def _warn_of_missing(kube: KubernetesClient, organization: str) -> None:
     try:
         await kube.get(f"/api/v1/namespaces/{organization}")
     except KubeError as error:

@@ -8,12 +8,12 @@ from typing import Final
 import structlog
 
 from hookwright_api.rendering import timestamp
-from hookwright_api.view.kubernetes_client import ViewClient
 from hookwright_api.view.table import Table
 from hookwright_api.view.table_records import KeyRecord
 from hookwright_api.view.view import object_path
 from hookwright_crds import API_VERSION
 from hookwright_runtime.errors import KubeError
+from hookwright_runtime.kubernetes import KubernetesClient
 
 log = structlog.get_logger(__name__)
 
@@ -25,7 +25,7 @@ class KeyUsage:
     """The last use of every key, written to its status once per interval."""
 
     def __init__(
-        self, kube: ViewClient, keys: Table[KeyRecord], *, interval: timedelta, now: Callable[[], datetime]
+        self, kube: KubernetesClient, keys: Table[KeyRecord], *, interval: timedelta, now: Callable[[], datetime]
     ) -> None:
         """Initialize without writing; `run` writes."""
         self._kube = kube

@@ -16,10 +16,11 @@ from pydantic_core import from_json
 from hookwright_api.request_context import headers_passed_on
 from hookwright_runtime.endpoint_tests import TESTS_AT_ONCE, EndpointTests
 from hookwright_runtime.errors import HookwrightError
-from hookwright_runtime.httpx_errors import NO_ANSWER
 
 log = structlog.get_logger(__name__)
 
+_NO_ANSWER: Final = (httpx.HTTPError, AttributeError)
+"""AttributeError: under uvloop, anyio raises it for a connection that is reset immediately after its creation."""
 _TIMEOUT: Final = httpx.Timeout(10.0, connect=2.0)
 _TEST_TIMEOUT: Final = httpx.Timeout(35.0, connect=2.0)
 """An endpoint's timeout is 30 s at most."""
@@ -127,7 +128,7 @@ class OperatorClient:
             answer = await (client or self._client).request(
                 method, path, content=content, params=params, headers=headers
             )
-        except NO_ANSWER as error:
+        except _NO_ANSWER as error:
             raise OperatorUnavailable(f"the operator does not answer ({type(error).__name__})") from error
         if answer.status_code >= 400:
             raise self._refusal(answer)

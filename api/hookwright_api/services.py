@@ -13,8 +13,8 @@ from hookwright_api.key_usage import KeyUsage
 from hookwright_api.operator_client import OperatorClient
 from hookwright_api.rate_limits import Limiter
 from hookwright_api.settings import ApiSettings
-from hookwright_api.view.kubernetes_client import ViewClient
 from hookwright_api.view.view import View
+from hookwright_runtime.kubernetes import KubernetesClient
 from hookwright_runtime.quotas import Quotas
 
 _BODY_BYTES: Final = 64 * 1024 * 1024
@@ -39,7 +39,7 @@ class Services:
 
     settings: ApiSettings
     view: View
-    kube: ViewClient
+    kube: KubernetesClient
     intake: OperatorClient
     limiter: Limiter
     passwords: Passwords

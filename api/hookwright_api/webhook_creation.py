@@ -74,7 +74,7 @@ async def register(
         return await _finish(services, known, made_here=False)
     annotations = {REQUEST_ANNOTATION: wanted.digest()} if idempotency_key else {}
     try:
-        made = await services.kube.create(
+        made = await services.kube.post(
             object_path("webhookendpoints", wanted.organization), wanted.manifest(name, annotations)
         )
     except KubeError as error:
@@ -190,7 +190,7 @@ async def _take_back(services: Services, record: EndpointRecord) -> None:
     try:
         left = await services.kube.delete(path, uid=identity.uid)
     except KubeError as error:
-        if error.status not in (404, 409):
+        if error.status != 409:
             log.warning("webhook not ready and not deleted, it remains", name=identity.name, error=str(error))
             return
         left = {}

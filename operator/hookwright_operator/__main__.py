@@ -50,7 +50,7 @@ async def run(chosen: OperatorSettings) -> None:
     ended = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, ended.set)
-    kube = await KubernetesClient.connect()
+    kube = await KubernetesClient.connect("hookwright-operator")
     try:
         installation = await this_installation(kube, chosen.namespace, ended)
         if installation is None:

@@ -1,36 +1,34 @@
-"""A small client of the API server: the few requests that the operator makes besides kopf's watches.
+"""The client of the API server: the requests of the operator besides kopf's watches, and all requests of the API.
 
 kopf finds the credentials (in-cluster ServiceAccount or kubeconfig) and keeps its own client private. This client logs
 in with kopf's functions. It speaks plain JSON, so the process does not load an object model of the whole Kubernetes API
-for five verbs.
+for six verbs.
 """
 
 import asyncio
+import json
 import ssl
-from collections.abc import Mapping
-from contextlib import AbstractContextManager
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import AbstractContextManager, asynccontextmanager
 from copy import copy
 from typing import Any, Final, Protocol, Self
 
 import aiohttp
 import kopf
-import structlog
 from aiohttp.abc import AbstractStreamWriter
 
+from hookwright_crds.trimming import trimmed_secret
 from hookwright_runtime.errors import KubeError, KubeUnavailable, NotLeading
-from hookwright_runtime.kubernetes_pages import Page, Pager
+from hookwright_runtime.kubernetes_pages import MOST_OBJECTS, Page, Pager, Trim
 
-log = structlog.get_logger(__name__)
-
-FIELD_MANAGER: Final = "hookwright-operator"
 _APPLY: Final = "application/apply-patch+yaml"
 _MERGE: Final = "application/merge-patch+json"
-_TIMEOUT: Final = aiohttp.ClientTimeout(total=10, connect=3)
-_RELOGIN_SECONDS: Final = 300.0
-"""Seconds between two logins.
-
-Projected ServiceAccount tokens are replaced on disk within the hour, so this is early enough.
-"""
+_CONNECT_SECONDS: Final = 3.0
+_SILENCE_SECONDS: Final = 90.0
+"""The API server sends a bookmark about every minute; a watch that is silent for longer has a dead connection."""
+_RELOGIN_SECONDS: Final = 60.0
+"""Seconds between two logins, because projected ServiceAccount tokens are replaced on disk."""
+_CHUNK_BYTES: Final = 64 * 1024
 
 Object = dict[str, Any]
 
@@ -53,7 +51,10 @@ class Fence(Protocol):
 
 def _login() -> kopf.ConnectionInfo:
     settings = kopf.OperatorSettings()
-    found = kopf.login_with_service_account(settings=settings) or kopf.login_with_kubeconfig(settings=settings)
+    try:
+        found = kopf.login_with_service_account(settings=settings) or kopf.login_with_kubeconfig(settings=settings)
+    except kopf.LoginError as error:
+        raise KubeError(f"no cluster: {error}") from None
     if found is None:
         raise KubeError("no cluster: set KUBECONFIG, or run inside a pod that has a ServiceAccount")
     return found
@@ -62,26 +63,39 @@ def _login() -> kopf.ConnectionInfo:
 class KubernetesClient:
     """Requests to one API server; created by `connect`, closed by `close`."""
 
-    def __init__(self) -> None:
-        self._info = _login()
-        self._read_at = 0.0
-        self._ssl: ssl.SSLContext = self._info.as_ssl_context()
-        self._session: aiohttp.ClientSession | None = None
+    def __init__(
+        self, info: kopf.ConnectionInfo, context: ssl.SSLContext, session: aiohttp.ClientSession, manager: str
+    ) -> None:
+        self._info, self._ssl, self._session, self._manager = info, context, session, manager
+        self._read_at = asyncio.get_running_loop().time()
+        self._logging_in = asyncio.Lock()
         self._fence: Fence | None = None
 
     @classmethod
-    async def connect(cls) -> Self:
+    async def connect(
+        cls, manager: str, *, seconds: float = 10.0, connections: int = 100, trim: Trim = trimmed_secret
+    ) -> Self:
         """Log in as kopf does and return a client; no request is sent yet.
+
+        Args:
+            manager: the field manager of every write.
+            seconds: time limit of one request; of a list, of the silence between two parts of a page.
+            connections: maximum number of connections; 0: no maximum.
+            trim: returns the kept part of an object of a list, or of a large object of a watch.
 
         Raises:
             KubeError: no credentials were found.
         """
-        kube = cls()
-        kube._session = aiohttp.ClientSession(
-            timeout=_TIMEOUT, trust_env=False, middlewares=[Pager()], response_class=Page
+        # Reading files and creating a TLS context takes milliseconds, so a thread does it.
+        info = await asyncio.to_thread(_login)
+        session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=connections),
+            timeout=aiohttp.ClientTimeout(total=seconds, connect=_CONNECT_SECONDS),
+            trust_env=False,
+            middlewares=[Pager(trim=trim)],
+            response_class=Page,
         )
-        kube._read_at = asyncio.get_running_loop().time()
-        return kube
+        return cls(info, await asyncio.to_thread(info.as_ssl_context), session, manager)
 
     def within(self, fence: Fence) -> Self:
         """Return a client with the same connections that writes only if a fence allows it."""
@@ -91,65 +105,90 @@ class KubernetesClient:
 
     async def close(self) -> None:
         """Close the connections."""
-        if self._session is not None:
-            await self._session.close()
+        await self._session.close()
 
     async def get(self, path: str, **params: str) -> Object:
-        """Return the object or the list at a path."""
+        """Return the object at a path."""
         return await self._request("GET", path, params=params)
+
+    async def pages(self, path: str, **params: str) -> AsyncGenerator[Object]:
+        """Yield the pages of a list; a page has at most `MOST_OBJECTS`, and at most `PAGE_BYTES` or one object."""
+        wanted = {**params, "limit": str(MOST_OBJECTS)}
+        seconds = self._session.timeout.total
+        timeout = aiohttp.ClientTimeout(connect=_CONNECT_SECONDS, sock_read=seconds)
+        while True:
+            page = await self._request("GET", path, params=wanted, timeout=timeout)
+            yield page
+            wanted["continue"] = page["metadata"].get("continue", "")
+            if not wanted["continue"]:
+                return
+
+    @asynccontextmanager
+    async def watch(self, path: str, **params: str) -> AsyncIterator[AsyncIterator[Object]]:
+        """Open a watch; inside the context, iterate over its events.
+
+        Raises:
+            KubeError: the API server refused the watch, or the watch broke.
+        """
+        await self._refresh()
+        timeout = aiohttp.ClientTimeout(connect=_CONNECT_SECONDS, sock_read=_SILENCE_SECONDS)
+        try:
+            async with self._open("GET", path, params={**params, "watch": "1"}, timeout=timeout) as answer:
+                yield _events(answer)
+        except (aiohttp.ClientError, TimeoutError) as error:
+            raise KubeUnavailable(f"watch of {path}: connection lost ({type(error).__name__})") from error
 
     async def post(self, path: str, body: Object) -> Object:
         """Create an object, or request a review."""
-        return await self._request("POST", path, body=body, params={"fieldManager": FIELD_MANAGER})
+        return await self._request("POST", path, body=body, params={"fieldManager": self._manager})
 
     async def apply(self, path: str, body: Object) -> Object:
         """Apply Hookwright's fields of an object by server-side apply; the apply releases omitted fields."""
-        return await self._request(
-            "PATCH", path, body=body, media=_APPLY, params={"fieldManager": FIELD_MANAGER, "force": "true"}
-        )
+        params = {"fieldManager": self._manager, "force": "true"}
+        return await self._request("PATCH", path, body=body, media=_APPLY, params=params)
 
     async def merge(self, path: str, body: Object) -> Object:
         """Apply a JSON merge patch (RFC 7396)."""
-        return await self._request("PATCH", path, body=body, media=_MERGE, params={"fieldManager": FIELD_MANAGER})
+        return await self._request("PATCH", path, body=body, media=_MERGE, params={"fieldManager": self._manager})
 
-    async def delete(self, path: str, *, uid: str) -> None:
-        """Delete the object if it still has this uid; an object that is already deleted is no error."""
+    async def delete(self, path: str, *, uid: str) -> Object:
+        """Delete the object if it still has this uid; an object that is already deleted is no error.
+
+        Returns:
+            The object if finalizers keep it.
+
+        Raises:
+            KubeError: 409, another object has this name.
+        """
         try:
-            await self._request("DELETE", path, body={"preconditions": {"uid": uid}})
+            return await self._request("DELETE", path, body={"preconditions": {"uid": uid}})
         except KubeError as error:
             if error.status != 404:
                 raise
+            return {}
 
-    async def _request(
-        self,
-        method: str,
-        path: str,
-        *,
-        body: Object | None = None,
-        media: str = "application/json",
-        params: Mapping[str, str] | None = None,
-    ) -> Object:
+    async def _request(self, method: str, path: str, *, body: Object | None = None, **options: Any) -> Object:
         for last in (False, True):
-            self._refresh()
+            await self._refresh()
             try:
                 if self._fence is not None and body is not None:
-                    return await self._send_fenced(method, path, _Fenced(body, self._fence), media, params)
-                payload = aiohttp.JsonPayload(body) if body is not None else None
-                return await self._send(method, path, payload, media, params)
+                    return await self._send_fenced(method, path, _Fenced(body, self._fence), options)
+                return await self._send(method, path, aiohttp.JsonPayload(body) if body is not None else None, options)
             except KubeError as error:
                 if error.status != 401 or last:
                     raise
-                self._read_at = float("-inf")
         raise AssertionError("unreachable")
 
-    def _refresh(self) -> None:
-        now = asyncio.get_running_loop().time()
-        if now - self._read_at > _RELOGIN_SECONDS:
-            self._info, self._read_at = _login(), now
+    async def _refresh(self) -> None:
+        """Read the credentials again if they are old, or if the API server refused them."""
+        loop = asyncio.get_running_loop()
+        if loop.time() - self._read_at <= _RELOGIN_SECONDS:
+            return
+        async with self._logging_in:
+            if loop.time() - self._read_at > _RELOGIN_SECONDS:
+                self._info, self._read_at = await asyncio.to_thread(_login), loop.time()
 
-    async def _send_fenced(
-        self, method: str, path: str, body: "_Fenced", media: str, params: Mapping[str, str] | None
-    ) -> Object:
+    async def _send_fenced(self, method: str, path: str, body: "_Fenced", options: Mapping[str, Any]) -> Object:
         withheld = NotLeading(f"{method} {path}: not sent, because this replica is not the leader")
         if not body.fence.holds:
             raise withheld
@@ -157,7 +196,7 @@ class KubernetesClient:
             # A request that hangs is aborted before another replica can lead.
             with body.fence.writing:
                 async with asyncio.timeout(body.fence.left):
-                    return await self._send(method, path, body, media, params)
+                    return await self._send(method, path, body, options)
         except TimeoutError:
             raise KubeUnavailable(f"{method} {path}: no answer before the leadership expired") from None
         except KubeUnavailable:
@@ -166,24 +205,61 @@ class KubernetesClient:
             raise
 
     async def _send(
-        self, method: str, path: str, body: aiohttp.JsonPayload | None, media: str, params: Mapping[str, str] | None
+        self, method: str, path: str, body: aiohttp.JsonPayload | None, options: Mapping[str, Any]
     ) -> Object:
-        assert self._session is not None, "use KubernetesClient.connect()"
-        headers = {**self._info.as_http_headers(), "Content-Type": media, "Accept": "application/json"}
-        url = f"{self._info.server.rstrip('/')}{path}"
         try:
-            async with self._session.request(
-                method, url, data=body, params=params, headers=headers, ssl=self._ssl, proxy=self._info.proxy_url
-            ) as answer:
-                content = await answer.json(content_type=None)
-                status = answer.status
+            async with self._open(method, path, data=body, **options) as answer:
+                return await _object(answer)
         except (aiohttp.ClientError, TimeoutError, ValueError) as error:
             raise KubeUnavailable(
                 f"{method} {path}: the API server does not answer ({type(error).__name__})"
             ) from error
-        if status < 400:
-            return content if isinstance(content, dict) else {}
-        raise _refusal(method, path, status, content)
+
+    @asynccontextmanager
+    async def _open(
+        self, method: str, path: str, *, media: str = "application/json", **options: Any
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
+        """Send a request; inside the context, read the answer, which is no refusal."""
+        headers = {**self._info.as_http_headers(), "Content-Type": media, "Accept": "application/json"}
+        url = f"{self._info.server.rstrip('/')}{path}"
+        async with self._session.request(
+            method, url, headers=headers, ssl=self._ssl, proxy=self._info.proxy_url, allow_redirects=False, **options
+        ) as answer:
+            if answer.status == 401:
+                self._read_at = float("-inf")
+            if answer.status >= 300:
+                raise await _refusal(method, path, answer)
+            yield answer
+
+
+async def _events(answer: aiohttp.ClientResponse) -> AsyncIterator[Object]:
+    """Yield the events of a watch, of which `Pager` passes one whole line at a time."""
+    async for line in answer.content.iter_chunked(_CHUNK_BYTES):
+        try:
+            yield json.loads(line)
+        except ValueError as error:
+            raise KubeUnavailable("an event of the API server is not JSON") from error
+
+
+async def _object(answer: aiohttp.ClientResponse) -> Object:
+    content = await answer.json(content_type=None)
+    return content if isinstance(content, dict) else {}
+
+
+async def _refusal(method: str, path: str, answer: aiohttp.ClientResponse) -> KubeError:
+    try:
+        told = await _object(answer)
+    except ValueError:
+        told = {}
+    kind = KubeUnavailable if answer.status == 429 or answer.status >= 500 else KubeError
+    explanation = str(told.get("message", ""))
+    return kind(
+        f"{method} {path}: {answer.status} {explanation}".rstrip(),
+        status=answer.status,
+        reason=str(told.get("reason", "")),
+        explanation=explanation,
+        causes=(told.get("details") or {}).get("causes") or (),
+    )
 
 
 class _Fenced(aiohttp.JsonPayload):
@@ -204,13 +280,3 @@ class _Fenced(aiohttp.JsonPayload):
         if self.withheld:
             raise NotLeading("not sent")
         await super().write_with_length(writer, content_length)
-
-
-def _refusal(method: str, path: str, status: int, content: object) -> KubeError:
-    told = content if isinstance(content, dict) else {}
-    kind = KubeUnavailable if status == 429 or status >= 500 else KubeError
-    return kind(
-        f"{method} {path}: {status} {told.get('message', '')}".rstrip(),
-        status=status,
-        reason=str(told.get("reason", "")),
-    )

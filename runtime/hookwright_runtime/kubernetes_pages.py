@@ -1,12 +1,12 @@
 """Bounded answers of the API server: lists in pages of bounded bytes, and watch events trimmed when they arrive.
 
 A page has a number of objects, but an object may have 1.5 MB: 500 of them in one page would be in memory several times.
-So a page that exceeds its bytes is dropped and requested again with fewer objects. kopf's session and the operator's
-own session have this as a middleware of aiohttp.
+So a page that exceeds its bytes is dropped and requested again with fewer objects. kopf's session and that of
+`KubernetesClient` have this as a middleware of aiohttp.
 """
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any, Final
 
 import aiohttp
@@ -18,6 +18,10 @@ PAGE_BYTES: Final = 4 * 1024 * 1024
 MOST_OBJECTS: Final = 500
 _SMALL_LINE: Final = 16 * 1024
 """A watch event up to this many bytes is not trimmed on arrival; the cache keeps only a part of it anyway."""
+
+
+Trim = Callable[[Mapping[str, Any]], dict[str, Any]]
+"""A function that returns the kept part of an object."""
 
 
 class Page(aiohttp.ClientResponse):
@@ -33,8 +37,8 @@ class Page(aiohttp.ClientResponse):
 class Pager:
     """A middleware of one session that remembers how many objects fit into a page."""
 
-    def __init__(self, page_bytes: int = PAGE_BYTES) -> None:
-        self._page_bytes = page_bytes
+    def __init__(self, page_bytes: int = PAGE_BYTES, *, trim: Trim = trimmed_secret) -> None:
+        self._page_bytes, self._trim = page_bytes, trim
         self._fitting: dict[str, int] = {}
 
     async def __call__(
@@ -46,7 +50,7 @@ class Pager:
             return await handler(request)
         if "watch" in query:
             answer = await handler(request)
-            answer.content = _Lines(answer.content)  # type: ignore[assignment]
+            answer.content = _Lines(answer.content, self._trim)  # type: ignore[assignment]
             return answer
         return await self._page(request, handler, int(query["limit"] or MOST_OBJECTS))
 
@@ -67,7 +71,8 @@ class Pager:
                 continue
             if len(body) < self._page_bytes // 4:
                 self._fitting[path] = min(number * 2, MOST_OBJECTS)
-            answer.read_already = _trimmed_list(body)
+            answer.read_already = page = json.loads(body)
+            page["items"] = [self._trim(item) for item in page.get("items") or ()]
             answer.release()
             return answer
 
@@ -75,8 +80,8 @@ class Pager:
 class _Lines:
     """The content of a watch, one line per chunk, with large lines trimmed."""
 
-    def __init__(self, content: aiohttp.StreamReader) -> None:
-        self._content = content
+    def __init__(self, content: aiohttp.StreamReader, trim: Trim) -> None:
+        self._content, self._trim = content, trim
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._content, name)
@@ -88,25 +93,19 @@ class _Lines:
             for part in chunk.splitlines(keepends=True):
                 line += part
                 if part.endswith(b"\n"):
-                    yield _trimmed_line(bytes(line))
+                    yield _trimmed_line(bytes(line), self._trim)
                     line = bytearray()
         if line:
             yield bytes(line)
 
 
-def _trimmed_line(line: bytes) -> bytes:
+def _trimmed_line(line: bytes, trim: Trim) -> bytes:
     if len(line) <= _SMALL_LINE:
         return line
     event = json.loads(line)
     if "resourceVersion" in (event["object"].get("metadata") or {}) and "uid" in event["object"]["metadata"]:
-        event["object"] = trimmed_secret(event["object"])
+        event["object"] = trim(event["object"])
     return json.dumps(event).encode() + b"\n"
-
-
-def _trimmed_list(body: bytes) -> dict[str, Any]:
-    page: dict[str, Any] = json.loads(body)
-    page["items"] = [trimmed_secret(item) for item in page.get("items") or ()]
-    return page
 
 
 async def _read(content: aiohttp.StreamReader, most: int | None) -> bytes | None:

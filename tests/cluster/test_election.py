@@ -52,7 +52,7 @@ async def stage(
     """Yield an API server without a Lease, with short lease times."""
     monkeypatch.setenv("KUBECONFIG", str(control_plane.kubeconfig))
     monkeypatch.setattr(election_module, "DURATION", SHORT)
-    kube = await KubernetesClient.connect()
+    kube = await KubernetesClient.connect("hookwright-operator")
     yield Stage(kube, kubectl, namespace)
     await kube.close()
 

@@ -25,7 +25,7 @@ async def duties(
 ) -> AsyncIterator[Housekeeping]:
     """Yield a leader whose watches have shown no object yet."""
     monkeypatch.setenv("KUBECONFIG", str(control_plane.kubeconfig))
-    kube, registry = await KubernetesClient.connect(), Registry()
+    kube, registry = await KubernetesClient.connect("hookwright-operator"), Registry()
     store = await Store.open(f"sqlite:///{tmp_path}/d.db", instance="test", lease_ms=60_000, clock=lambda: NOW_MS)
     health = StatusReporter(store, registry, lambda *_: None, interval=30, clock=lambda: 0.0)
     yield Housekeeping(kube, store, registry, Cache(), health, lambda: NOW_MS, orphan_grace_ms=0)

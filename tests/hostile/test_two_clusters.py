@@ -254,7 +254,7 @@ async def test_an_operator_that_may_not_read_kube_system_names_the_missing_right
     """The ServiceAccount default has no rights at all."""
     install(control_plane)
     monkeypatch.setenv("KUBECONFIG", str(service_account_kubeconfig(control_plane, "default", tmp_path)))
-    kube = await KubernetesClient.connect()
+    kube = await KubernetesClient.connect("hookwright-operator")
     try:
         with pytest.raises(KubeError, match=r"verb get on the resource namespaces with resourceNames \[kube-system\]"):
             await this_installation(kube, SYSTEM_NAMESPACE, asyncio.Event())
@@ -272,7 +272,7 @@ async def test_an_operator_waits_for_an_api_server_that_is_away_and_ends_when_it
     config = {"clusters": [cluster], "contexts": [context], "users": users, "current-context": "away"}
     (tmp_path / "kubeconfig").write_text(yaml.safe_dump(config))
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "kubeconfig"))
-    kube, ended = await KubernetesClient.connect(), asyncio.Event()
+    kube, ended = await KubernetesClient.connect("hookwright-operator"), asyncio.Event()
     waiting = asyncio.create_task(this_installation(kube, SYSTEM_NAMESPACE, ended))
     done, _ = await asyncio.wait([waiting], timeout=0.5)
     assert not done
@@ -295,7 +295,7 @@ class Clock:
 @asynccontextmanager
 async def leading(url: str, clock: Clock) -> AsyncIterator[Housekeeping]:
     """Yield a leader that has just started, with the default grace time, and whose watches have shown nothing."""
-    kube, registry = await KubernetesClient.connect(), Registry()
+    kube, registry = await KubernetesClient.connect("hookwright-operator"), Registry()
     async with opened(url, clock) as store:
         health = StatusReporter(store, registry, lambda *_: None, interval=30, clock=lambda: 0.0)
         yield Housekeeping(kube, store, registry, Cache(), health, clock, orphan_grace_ms=24 * HOUR_MS)

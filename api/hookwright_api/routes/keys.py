@@ -60,7 +60,7 @@ async def create_key(
     minted = mint(services.choose, key_id=key_id)
     manifest = _manifest(organization, project, body, minted, digest if idempotency_key else None)
     try:
-        made = await services.kube.create(object_path("apikeys", organization), manifest)
+        made = await services.kube.post(object_path("apikeys", organization), manifest)
     except KubeError as error:
         if error.reason == "AlreadyExists":
             raise _made_before(minted.key_id) from None
@@ -104,7 +104,7 @@ async def _take_back(services: Services, organization: str, name: str, uid: str)
     try:
         await services.kube.delete(object_path("apikeys", organization, name), uid=uid)
     except KubeError as error:
-        if error.status not in (404, 409):
+        if error.status != 409:
             log.warning("key not confirmed and not deleted, it stays until it is revoked", name=name, error=str(error))
             return
     known = services.view.keys.get(organization, name)
@@ -186,7 +186,7 @@ async def delete_key(request: Request, project: str, id: str) -> Response:  # no
     try:
         await services.kube.delete(object_path("apikeys", identity.namespace, identity.name), uid=identity.uid)
     except KubeError as error:
-        if error.status not in (404, 409):
+        if error.status != 409:
             raise from_kube(error, "the key") from None
     services.view.keys.forget(key)
     return Response(status_code=204)

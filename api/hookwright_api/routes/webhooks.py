@@ -67,7 +67,7 @@ async def delete_webhook(request: Request, id: str, project: ProjectQuery = None
     try:
         left: dict[str, Any] = await services.kube.delete(path, uid=identity.uid)
     except KubeError as error:
-        if error.status not in (404, 409):
+        if error.status != 409:
             raise from_kube(error, "the webhook") from None
         left = {}
     if left.get("kind") == "WebhookEndpoint":

@@ -13,17 +13,14 @@ from typing import Any, Final, Protocol
 import structlog
 
 from hookwright_api.metrics import VIEW_LISTS
-from hookwright_api.view.kubernetes_client import ViewClient
 from hookwright_crds.trimming import trimmed
 from hookwright_runtime.errors import KubeError
+from hookwright_runtime.kubernetes import KubernetesClient
 
 log = structlog.get_logger(__name__)
 
 Object = Mapping[str, Any]
 
-_MOST_OBJECTS: Final = 500
-_PAGE_BYTES: Final = 4 * 1024 * 1024
-"""Most bytes of a page with more than one object; a larger one is requested again with fewer objects."""
 _WATCH_SECONDS: Final = (240, 300)
 _FIRST_DELAY: Final = 0.1
 _LONGEST_DELAY: Final = 5.0
@@ -51,7 +48,7 @@ class Informer:
 
     def __init__(
         self,
-        kube: ViewClient,
+        kube: KubernetesClient,
         name: str,
         path: str,
         sink: Sink,
@@ -121,21 +118,12 @@ class Informer:
 
     async def _list(self) -> None:
         listed: list[Object] = []
-        params, number = dict(self._params), _MOST_OBJECTS
-        while True:
-            most = _PAGE_BYTES if number > 1 else None
-            page = await self._kube.page(self._path, most=most, limit=str(number), **params)
-            if page is None:
-                number = max(1, number // 4)
-                continue
-            number = min(2 * number, _MOST_OBJECTS)
-            listed += map(trimmed, page.get("items") or [])
-            meta = page.get("metadata") or {}
-            if not meta.get("continue"):
-                break
-            params["continue"] = meta["continue"]
-        self._version = str(meta.get("resourceVersion", ""))
-        self._sink.replace(listed, int(self._version or 0), namespace=self._namespace)
+        version = ""
+        async for page in self._kube.pages(self._path, **self._params):
+            listed += page["items"]
+            version = str(page["metadata"].get("resourceVersion", ""))
+        self._version = version
+        self._sink.replace(listed, int(version or 0), namespace=self._namespace)
         self._alive()
         VIEW_LISTS.labels(self.name).inc()
         self.synced.set()
@@ -148,7 +136,7 @@ class Informer:
             "allowWatchBookmarks": "true",
             "timeoutSeconds": str(seconds),
         }
-        async with self._kube.watch(self._path, params) as events:
+        async with self._kube.watch(self._path, **params) as events:
             self._alive()
             await self._follow(events)
 

@@ -8,12 +8,12 @@ import structlog
 
 from hookwright_api.metrics import VIEW_AGE
 from hookwright_api.view.informer import Informer, Sink
-from hookwright_api.view.kubernetes_client import ViewClient
 from hookwright_api.view.table import Record, Table
 from hookwright_api.view.table_records import EndpointRecord, KeyRecord, ProjectRecord, SessionKeysRecord, UserRecord
 from hookwright_crds import API_VERSION
 from hookwright_crds.sessions import SESSION_KEYS_NAME, SessionKey
 from hookwright_crds.users import USER_TYPE
+from hookwright_runtime.kubernetes import KubernetesClient
 
 log = structlog.get_logger(__name__)
 
@@ -78,7 +78,7 @@ class View:
         return next(iter(self.users.find("email", email)), None)
 
     def follow(
-        self, kube: ViewClient, *, namespace: str, watched: tuple[str, ...]
+        self, kube: KubernetesClient, *, namespace: str, watched: tuple[str, ...]
     ) -> list[Coroutine[None, None, None]]:
         """Return the coroutines that keep the view current; each runs until cancelled.
 
@@ -109,7 +109,7 @@ class View:
         return lambda: max(reflector.age(now()) for reflector in self._reflectors if reflector.name == name)
 
 
-def _resource(kube: ViewClient, plural: str, table: Sink, watched: tuple[str, ...]) -> Iterator[Informer]:
+def _resource(kube: KubernetesClient, plural: str, table: Sink, watched: tuple[str, ...]) -> Iterator[Informer]:
     if not watched:
         yield Informer(kube, plural, f"{_GROUP}/{plural}", table)
     for namespace in watched:

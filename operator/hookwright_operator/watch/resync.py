@@ -15,7 +15,6 @@ from hookwright_operator.watch.cache import MODELS, Cache
 from hookwright_operator.watch.changes import Watch
 from hookwright_operator.watch.kubernetes_paths import SELECTOR, resources_path, secrets_path
 from hookwright_runtime.kubernetes import KubernetesClient
-from hookwright_runtime.kubernetes_pages import MOST_OBJECTS
 
 _LOOK_SECONDS: Final = 0.05
 _LOOKS: Final = 100
@@ -58,15 +57,8 @@ async def uids_of(kube: KubernetesClient, kind: Kind | None, namespaces: Collect
     for namespace in namespaces or (None,):
         path = secrets_path(namespace) if kind is None else resources_path(kind, namespace)
         selected = {"labelSelector": SELECTOR} if kind is None else {}
-        following = ""
-        while True:
-            page = await kube.get(
-                path, limit=str(MOST_OBJECTS), **selected, **({"continue": following} if following else {})
-            )
+        async for page in kube.pages(path, **selected):
             found.update(body["metadata"]["uid"] for body in page["items"])
-            following = page["metadata"].get("continue", "")
-            if not following:
-                break
     return found
 
 

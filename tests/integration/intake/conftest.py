@@ -69,7 +69,7 @@ def _permissions(namespace: str) -> dict[str, object]:
 async def line(control_plane: Cluster, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Line]:
     """Yield a line to the real API server."""
     monkeypatch.setenv("KUBECONFIG", str(control_plane.kubeconfig))
-    kube = await KubernetesClient.connect()
+    kube = await KubernetesClient.connect("hookwright-operator")
     yield Line(kube)
     await kube.close()
 
