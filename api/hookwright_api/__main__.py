@@ -6,16 +6,17 @@ import sys
 from typing import Final
 
 import structlog
+from prometheus_client import REGISTRY
 
 from hookwright_api.app import create_app
-from hookwright_api.http.health import create_health
 from hookwright_api.http.middleware import Middleware
 from hookwright_api.operator_client import OPERATOR_CONNECTIONS
-from hookwright_api.settings import ApiSettings, load
+from hookwright_api.settings import ApiSettings
 from hookwright_runtime import logs
 from hookwright_runtime.connections import ConnectionBounds
 from hookwright_runtime.descriptors import TooFewDescriptorsError, connections_that_fit, raise_descriptor_limit
 from hookwright_runtime.errors import HookwrightError, SettingsError
+from hookwright_runtime.health import create_health
 from hookwright_runtime.refusals import answer_refusal
 from hookwright_runtime.server import HEALTH_BOUNDS, Server
 
@@ -74,8 +75,9 @@ async def serve(settings: ApiSettings, bounds: ConnectionBounds) -> None:
             ),
             grace=settings.api_shutdown_grace,
         )
+        probes = create_health(live=lambda: None, ready=not_ready, registry=REGISTRY)
         health = await Server.start(
-            create_health(not_ready), host=settings.api_health_host, port=settings.api_health_port, bounds=HEALTH_BOUNDS
+            probes, host=settings.api_health_host, port=settings.api_health_port, bounds=HEALTH_BOUNDS
         )
         log.info("listening", port=api.port, health_port=health.port)
         await ended.wait()
@@ -88,7 +90,7 @@ async def serve(settings: ApiSettings, bounds: ConnectionBounds) -> None:
 def main() -> int:
     """Run the process and return its exit code."""
     try:
-        settings = load()
+        settings = ApiSettings.load()
         raise_descriptor_limit()
         bounds = _bounds(settings)
     except (SettingsError, TooFewDescriptorsError) as error:

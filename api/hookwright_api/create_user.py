@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 
 from hookwright_api.auth.passwords import MAX_PASSWORD_LENGTH, hash_password
-from hookwright_api.settings import load
+from hookwright_api.settings import ApiSettings
 from hookwright_crds.users import normal_email, user_secret
 from hookwright_runtime.errors import HookwrightError, KubeError, SettingsError
 from hookwright_runtime.kubernetes import KubernetesClient
@@ -76,7 +76,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     chosen = parser.parse_args(arguments)
     try:
         email = normal_email(chosen.email)
-        namespace = load().namespace
+        namespace = ApiSettings.load().namespace
         asyncio.run(write_user(namespace, email=email, organization=chosen.organization, password=read_password()))
     except (ValueError, SettingsError, HookwrightError) as error:
         sys.stderr.write(f"hookwright-user: {error}\n")

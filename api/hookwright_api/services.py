@@ -15,8 +15,10 @@ from hookwright_api.rate_limits import Limiter
 from hookwright_api.settings import ApiSettings
 from hookwright_api.view.view import View
 from hookwright_runtime.kubernetes import KubernetesClient
-from hookwright_runtime.quotas import Quotas
+from hookwright_runtime.request_body import Bodies
 
+_BODY_SECONDS: Final = 30.0
+"""Time limit for a body, so that a slow client does not occupy memory for long."""
 _BODY_BYTES: Final = 64 * 1024 * 1024
 _BODY_BYTES_EACH: Final = 16 * 1024 * 1024
 """Most bytes of incomplete bodies: of all callers, and of one organization or client address."""
@@ -32,7 +34,7 @@ class Services:
     """The services that routes use.
 
     Attributes:
-        bodies: bytes of incomplete request bodies.
+        bodies: reads request bodies.
         now: the present time, in UTC.
         choose: returns a random character of a string, suitable for secrets.
     """
@@ -44,7 +46,7 @@ class Services:
     limiter: Limiter
     passwords: Passwords
     key_use: KeyUsage
-    bodies: Quotas = field(default_factory=lambda: Quotas(total=_BODY_BYTES, each=_BODY_BYTES_EACH))
+    bodies: Bodies = field(default_factory=lambda: Bodies(_BODY_SECONDS, total=_BODY_BYTES, each=_BODY_BYTES_EACH))
     now: Callable[[], datetime] = utc_now
     choose: Callable[[str], str] = field(default=secrets.choice)
 

@@ -1,45 +1,16 @@
 """``HOOKWRIGHT_*`` environment variables as one frozen object, validated before any other part starts."""
 
-import ipaddress
 from datetime import timedelta
 from pathlib import Path
-from typing import Annotated
 
-from pydantic import BeforeValidator, Field, ValidationError
-from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+from pydantic import Field
 
-from hookwright_crds.base import parse_duration
-from hookwright_runtime.errors import SettingsError
-
-Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+from hookwright_runtime.settings import Length, Networks, ProcessSettings
 
 
-def _split(value: object) -> object:
-    if isinstance(value, str):
-        return tuple(part.strip() for part in value.split(",") if part.strip())
-    return value
-
-
-def _duration(value: object) -> object:
-    return parse_duration(value) if isinstance(value, str) else value
-
-
-Listed = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_split)]
-Networks = Annotated[tuple[Network, ...], NoDecode, BeforeValidator(_split)]
-Length = Annotated[timedelta, BeforeValidator(_duration)]
-
-
-class ApiSettings(BaseSettings):
+class ApiSettings(ProcessSettings):
     """Every setting of the API; each is the environment variable HOOKWRIGHT_<NAME IN CAPITALS>."""
 
-    model_config = SettingsConfigDict(env_prefix="HOOKWRIGHT_", frozen=True, extra="ignore", env_ignore_empty=True)
-
-    namespace: str = Field(
-        default="hookwright-system",
-        description="The installation's own namespace, which has users and session keys; "
-        "no other namespace's Secrets are read.",
-    )
-    watch_namespaces: Listed = Field(default=(), description="Namespaces to serve, separated by commas; empty: all.")
     api_host: str = Field(default="0.0.0.0", description="Address that /v1 listens on.")  # noqa: S104
     api_port: int = Field(default=8000, ge=0, le=65535, description="Port of /v1; 0: any free port, which is logged.")
     api_health_host: str = Field(default="0.0.0.0", description="Address of health and metrics.")  # noqa: S104
@@ -110,27 +81,3 @@ class ApiSettings(BaseSettings):
     key_used_interval: Length = Field(
         default=timedelta(hours=1), gt=timedelta(0), description="Time between two updates of a key's last use."
     )
-    allow_http: bool = Field(default=False, description="Permit plain http URLs in endpoints.")
-    log_format: str = Field(default="json", pattern="^(json|console)$", description="json or console.")
-    log_level: str = Field(
-        default="info", pattern="^(debug|info|warning|error)$", description="debug, info, warning or error."
-    )
-
-
-def load() -> ApiSettings:
-    """Read the settings from the environment.
-
-    Raises:
-        SettingsError: at least one setting is wrong; the message names each one and its correct form.
-    """
-    try:
-        return ApiSettings()
-    except ValidationError as error:
-        raise SettingsError(
-            "; ".join(_sentence(problem["loc"], problem["msg"]) for problem in error.errors())
-        ) from None
-
-
-def _sentence(location: tuple[int | str, ...], message: str) -> str:
-    plain = message.removeprefix("Value error, ")
-    return f"HOOKWRIGHT_{str(location[0]).upper()}: {plain}" if location else plain

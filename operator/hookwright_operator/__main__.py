@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import logging
 import signal
 import sys
 from typing import Final
@@ -9,7 +10,7 @@ from typing import Final
 import structlog
 import uvloop
 
-from hookwright_operator import metrics, settings
+from hookwright_operator import metrics
 from hookwright_operator.adopt import this_installation
 from hookwright_operator.delivery import descriptor_budget
 from hookwright_operator.process import Operator, now_ms
@@ -79,7 +80,7 @@ async def run(chosen: OperatorSettings) -> None:
 def main() -> int:
     """Run the operator; return the process's exit code."""
     try:
-        chosen = settings.load()
+        chosen = OperatorSettings.load()
         available = descriptor_budget.budget(raise_descriptor_limit(), namespaces=len(chosen.watch_namespaces))
         declared = "max_in_flight" in chosen.model_fields_set
         fitting = descriptor_budget.fit(chosen.max_in_flight, available, declared=declared)
@@ -88,6 +89,8 @@ def main() -> int:
         return 2
     _collect_rarely()
     logs.configure(form=chosen.log_format, level=chosen.log_level, quiet=_QUIET)
+    # kopf runs in a thread on purpose and a flag stops it, so its warning about signals is not needed.
+    logging.getLogger("kopf._core.reactor.running").setLevel(logging.ERROR)
     if fitting < chosen.max_in_flight:
         log.warning(
             "HOOKWRIGHT_MAX_IN_FLIGHT lowered, limit of open files is too small",

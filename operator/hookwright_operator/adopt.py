@@ -13,7 +13,7 @@ from typing import Final
 
 import structlog
 
-from hookwright_operator.settings import load
+from hookwright_operator.settings import OperatorSettings
 from hookwright_operator.store.database_owner import Installation, hand_over
 from hookwright_runtime.errors import HookwrightError, KubeError, KubeUnavailable
 from hookwright_runtime.kubernetes import KubernetesClient
@@ -73,7 +73,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     chosen = parser.parse_args(arguments)
     try:
         previous, following = Installation.parse(chosen.previous), Installation.parse(chosen.following)
-        asyncio.run(hand_over(load().database_url, previous, following, clock=lambda: time.time_ns() // 1_000_000))
+        asyncio.run(
+            hand_over(
+                OperatorSettings.load().database_url, previous, following, clock=lambda: time.time_ns() // 1_000_000
+            )
+        )
     except (ValueError, HookwrightError) as error:
         sys.stderr.write(f"hookwright-adopt: {error}\n")
         return 1

@@ -1,28 +1,19 @@
 """``HOOKWRIGHT_*`` environment variables as one frozen object, validated before any other part starts."""
 
-import ipaddress
 from typing import Annotated, Final, Self
 
-from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, model_validator
-from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+from pydantic_settings import NoDecode
 
 from hookwright_operator.delivery.http.guard import host_suffix
 from hookwright_operator.delivery.retry_schedule import RetrySchedule
-from hookwright_runtime.errors import SettingsError
+from hookwright_runtime.settings import COMMAS, Networks, ProcessSettings
 
 MAX_TIMEOUT_SECONDS: Final = 30.0
 """The longest timeout an endpoint may declare; the claim lease must be longer."""
 
 ROLES: Final = ("reconcile", "deliver", "intake")
 """The roles of a replica; by default it has all of them."""
-
-Network = ipaddress.IPv4Network | ipaddress.IPv6Network
-
-
-def _split(value: object) -> object:
-    if isinstance(value, str):
-        return tuple(part.strip() for part in value.split(",") if part.strip())
-    return value
 
 
 def _roles(value: tuple[str, ...]) -> tuple[str, ...]:
@@ -38,19 +29,13 @@ def _schedule(value: object) -> object:
     return RetrySchedule.parse(value) if isinstance(value, str) else value
 
 
-Listed = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_split)]
-Roles = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_split), AfterValidator(_roles)]
-Networks = Annotated[tuple[Network, ...], NoDecode, BeforeValidator(_split)]
-HostSuffixes = Annotated[tuple[Annotated[str, AfterValidator(host_suffix)], ...], NoDecode, BeforeValidator(_split)]
+Roles = Annotated[tuple[str, ...], NoDecode, COMMAS, AfterValidator(_roles)]
+HostSuffixes = Annotated[tuple[Annotated[str, AfterValidator(host_suffix)], ...], NoDecode, COMMAS]
 Schedule = Annotated[RetrySchedule, NoDecode, BeforeValidator(_schedule)]
 
 
-class OperatorSettings(BaseSettings):
+class OperatorSettings(ProcessSettings):
     """Every setting of the operator; each is the environment variable HOOKWRIGHT_<NAME IN CAPITALS>."""
-
-    model_config = SettingsConfigDict(
-        env_prefix="HOOKWRIGHT_", frozen=True, extra="ignore", arbitrary_types_allowed=True, env_ignore_empty=True
-    )
 
     database_url: str = Field(
         default="sqlite:////var/lib/hookwright/hookwright.db",
@@ -61,16 +46,12 @@ class OperatorSettings(BaseSettings):
         description="Roles of this replica: reconcile (one such replica leads, the others are standbys), deliver, "
         "intake. With SQLite one replica has all three.",
     )
-    namespace: str = Field(
-        default="hookwright-system", description="The installation's own namespace, which has users and session keys."
-    )
     session_key_rotation: float = Field(
         default=30.0, gt=0, description="Days after which session tokens are signed with a new key."
     )
     session_key_overlap: float = Field(
         default=7.0, gt=0, description="Days for which tokens signed with the previous key stay valid."
     )
-    watch_namespaces: Listed = Field(default=(), description="Namespaces to serve, separated by commas; empty: all.")
     retry_schedule: Schedule = Field(
         default=RetrySchedule.parse("30s,2m,10m,30m,2h"),
         description="Delays before each retry, each counted from the end of the failed attempt.",
@@ -89,7 +70,6 @@ class OperatorSettings(BaseSettings):
     denied_hosts: HostSuffixes = Field(
         default=(), description="Domains, with all hosts below them, to which deliveries are forbidden."
     )
-    allow_http: bool = Field(default=False, description="Permit plain http URLs in endpoints.")
     lease: float = Field(
         default=60.0, gt=0, description="Seconds after which the claims of a replica expire if it does not renew them."
     )
@@ -175,10 +155,6 @@ class OperatorSettings(BaseSettings):
         description="Send receivers the traceparent header of each traced attempt, so that they can continue the "
         "trace; the header shows them the trace's ids.",
     )
-    log_format: str = Field(default="json", pattern="^(json|console)$", description="json or console.")
-    log_level: str = Field(
-        default="info", pattern="^(debug|info|warning|error)$", description="debug, info, warning or error."
-    )
 
     @model_validator(mode="after")
     def _lease_outlives_attempts(self) -> Self:
@@ -199,22 +175,3 @@ class OperatorSettings(BaseSettings):
                 "database"
             )
         return self
-
-
-def load() -> OperatorSettings:
-    """Read the settings from the environment.
-
-    Raises:
-        SettingsError: at least one setting is wrong; the message names each one and its correct form.
-    """
-    try:
-        return OperatorSettings()
-    except ValidationError as error:
-        raise SettingsError(
-            "; ".join(_sentence(problem["loc"], problem["msg"]) for problem in error.errors())
-        ) from None
-
-
-def _sentence(location: tuple[int | str, ...], message: str) -> str:
-    plain = message.removeprefix("Value error, ")
-    return f"HOOKWRIGHT_{str(location[0]).upper()}: {plain}" if location else plain

@@ -39,8 +39,6 @@ def configure(*, form: str, level: str, quiet: Sequence[str] = ()) -> None:
     logging.basicConfig(handlers=[handler], level=level.upper(), force=True)
     for name in quiet:
         logging.getLogger(name).setLevel(max(logging.WARNING, logging.getLevelName(level.upper())))
-    # kopf runs in a thread on purpose and a flag stops it, so its warning about signals is not needed.
-    logging.getLogger("kopf._core.reactor.running").setLevel(logging.ERROR)
     structlog.configure(
         processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
         logger_factory=structlog.stdlib.LoggerFactory(),

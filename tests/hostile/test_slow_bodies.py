@@ -14,9 +14,9 @@ from support.attacks import Installation, Memory, connect, exchange, installatio
 from support.polling import eventually
 
 from hookwright_dev.cluster.kubectl import Cluster
-from hookwright_operator.intake.asgi import Bodies
 from hookwright_operator.intake.places import BODY_BYTES, BODY_BYTES_OF_NAMESPACE, Places
 from hookwright_runtime.problems import ProblemError
+from hookwright_runtime.request_body import Bodies
 
 EVENT = json.dumps({"type": "delivered", "messageId": "m"}).encode()
 MIB = 1024 * 1024
@@ -118,7 +118,7 @@ def sending(*pieces: bytes, more: asyncio.Event) -> Receive:
 
 async def test_bytes_of_incomplete_bodies_are_bounded_for_a_namespace_and_in_all() -> None:
     """A namespace at its bound is refused, others are not; the bytes are free again when the bodies are whole."""
-    bodies, more = Bodies(30), asyncio.Event()
+    bodies, more = Bodies(30, total=BODY_BYTES, each=BODY_BYTES_OF_NAMESPACE), asyncio.Event()
 
     async def read(namespace: str, size: int) -> int:
         return len(await bodies.read(sending(b"x" * size, more=more), {}, namespace, limit=MIB))

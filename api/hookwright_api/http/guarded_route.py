@@ -4,13 +4,12 @@ FastAPI reads and validates a body before any dependency runs, so an anonymous c
 These routes require the credential first.
 """
 
-import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any, ClassVar, Final
 
 from fastapi import Response
 from fastapi.routing import APIRoute
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 from starlette.types import Message, Receive
 
 from hookwright_api.auth.callers import Caller, Credential, authenticate
@@ -19,10 +18,8 @@ from hookwright_api.http.openapi import route_options
 from hookwright_api.rate_limits import Scope
 from hookwright_api.services import Services, services_of
 from hookwright_runtime.problems import ProblemError, unavailable
-from hookwright_runtime.quotas import Quotas
+from hookwright_runtime.request_body import ClientGoneError
 
-_BODY_SECONDS: Final = 30.0
-"""Time limit for a body, so that a slow client does not occupy memory for long."""
 BODY_LIMIT: Final = 256 * 1024
 EVENTS_BODY_LIMIT: Final = 1024 * 1024
 _CALLER: Final = "hookwright.caller"
@@ -124,52 +121,16 @@ async def _with_body(request: Request, limit: int) -> Request:
         raise ProblemError(415, "send the body as Content-Type: application/json")
     if request.headers.get("content-encoding", "identity").lower() != "identity":
         raise ProblemError(415, "send the body without a Content-Encoding")
+    caller: Caller | None = request.scope.get(_CALLER)
+    holder = f'organization "{caller.organization}"' if caller else f"client {client_of_request(request)}"
     try:
-        async with asyncio.timeout(_BODY_SECONDS):
-            body = await _read(request, limit, services_of(request).bodies)
-    except TimeoutError:
-        raise ProblemError(
-            408, f"the body was not complete within {_BODY_SECONDS:g} s", headers={"Connection": "close"}
-        ) from None
-    except ClientDisconnect:
-        # The client has disconnected and does not read this.
+        body = await services_of(request).bodies.read(request.receive, request.headers, holder, limit=limit)
+    except ClientGoneError:
+        # The client does not read this.
         raise ProblemError(400, "the body is not complete") from None
     if not body:
         raise ProblemError(400, "the body is empty; send JSON")
     return Request(request.scope, _replay(body, request.receive))
-
-
-async def _read(request: Request, limit: int, arriving: Quotas) -> bytes:
-    """Return a body; its bytes count for the organization, or for the client, until it is complete."""
-    declared = request.headers.get("content-length", "")
-    size, chunks = int(declared) if declared.isdecimal() else 0, []
-    if size > limit:
-        raise _too_large(limit)
-    size = 0
-    caller: Caller | None = request.scope.get(_CALLER)
-    holder = f"organization {caller.organization}" if caller else f"client {client_of_request(request)}"
-    try:
-        async for chunk in request.stream():
-            if size + len(chunk) > limit:
-                raise _too_large(limit)
-            if chunk and arriving.take(holder, len(chunk)) is not None:
-                raise _too_many_bytes()
-            size += len(chunk)
-            chunks.append(chunk)
-        return b"".join(chunks)
-    finally:
-        if size:
-            arriving.release(holder, size)
-
-
-def _too_large(limit: int) -> ProblemError:
-    return ProblemError(413, f"the body has more than {limit} bytes", headers={"Connection": "close"})
-
-
-def _too_many_bytes() -> ProblemError:
-    problem = unavailable("incomplete bodies exceed the memory limit")
-    problem.headers["Connection"] = "close"
-    return problem
 
 
 def _replay(body: bytes, receive: Receive) -> Receive:

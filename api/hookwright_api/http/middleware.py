@@ -17,8 +17,8 @@ from hookwright_api.http.client_address import client_of
 from hookwright_api.rate_limits import Limiter, LimitsUnavailable, Verdict, nearest
 from hookwright_api.rate_limits import Scope as LimitScope
 from hookwright_api.request_context import begin
-from hookwright_api.settings import Network
 from hookwright_crds.requests import REQUEST_ID, request_id
+from hookwright_runtime.connections import Network
 from hookwright_runtime.problems import ProblemError, send_problem, unavailable
 
 log = structlog.get_logger(__name__)

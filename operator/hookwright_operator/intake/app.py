@@ -10,14 +10,15 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from structlog.contextvars import bind_contextvars
 
 from hookwright_crds.requests import REQUEST_ID, request_id
-from hookwright_operator.intake.asgi import Bodies, ClientGoneError, refuse
+from hookwright_operator.intake.asgi import refuse
 from hookwright_operator.intake.deps import Deps
-from hookwright_operator.intake.places import EVENT_REQUESTS
+from hookwright_operator.intake.places import BODY_BYTES, BODY_BYTES_OF_NAMESPACE, EVENT_REQUESTS
 from hookwright_operator.intake.routes import EVENTS, routes
 from hookwright_operator.intake.routes.events import EventRoutes
 from hookwright_runtime.errors import KubeError, StoreError
 from hookwright_runtime.problems import ProblemError, unavailable
 from hookwright_runtime.refusals import OncePerSecond
+from hookwright_runtime.request_body import Bodies, ClientGoneError
 
 log = structlog.get_logger(__name__)
 
@@ -41,7 +42,7 @@ def create_app(
         body_seconds: time limit for the body of a request.
         new_request_id: creates the id of a request without one.
     """
-    bodies = Bodies(body_seconds)
+    bodies = Bodies(body_seconds, total=BODY_BYTES, each=BODY_BYTES_OF_NAMESPACE)
     events = EventRoutes(deps, bodies, max_requests)
     router = Router(routes(deps, events, bodies), redirect_slashes=False)
     return Intake(router, events, deps.ready, new_request_id=new_request_id)

@@ -5,7 +5,7 @@ from ipaddress import ip_network
 
 import pytest
 
-from hookwright_api.settings import load
+from hookwright_api.settings import ApiSettings
 from hookwright_runtime.errors import SettingsError
 
 
@@ -20,7 +20,7 @@ def test_lists_networks_and_durations_are_read_from_text(monkeypatch: pytest.Mon
     monkeypatch.setenv("HOOKWRIGHT_TRUSTED_PROXIES", "10.0.0.0/8, fd00::/8")
     monkeypatch.setenv("HOOKWRIGHT_SESSION_TTL", "1h30m")
     monkeypatch.setenv("HOOKWRIGHT_WATCH_NAMESPACES", "acme,rival")
-    settings = load()
+    settings = ApiSettings.load()
     assert settings.trusted_proxies == (ip_network("10.0.0.0/8"), ip_network("fd00::/8"))
     assert settings.session_ttl == timedelta(minutes=90)
     assert settings.watch_namespaces == ("acme", "rival")
@@ -41,12 +41,12 @@ def test_a_wrong_setting_is_named(monkeypatch: pytest.MonkeyPatch, name: str, va
     """The process does not start, and the error names the setting."""
     monkeypatch.setenv(f"HOOKWRIGHT_{name}", value)
     with pytest.raises(SettingsError, match=f"HOOKWRIGHT_{name}"):
-        load()
+        ApiSettings.load()
 
 
 def test_the_defaults_are_the_promised_limits() -> None:
     """The defaults are 100 a minute for an address, 1,000 for an organization, 12 hours for a session."""
-    settings = load()
+    settings = ApiSettings.load()
     assert (settings.rate_limit_ip, settings.rate_limit_organization) == (100, 1000)
     assert settings.session_ttl == timedelta(hours=12)
     assert settings.rate_limit_url == "memory://"

@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from hookwright_operator.settings import OperatorSettings, load
+from hookwright_operator.settings import OperatorSettings
 from hookwright_runtime.errors import SettingsError
 
 
@@ -21,12 +21,12 @@ def load_with(monkeypatch: pytest.MonkeyPatch, **environment: str) -> OperatorSe
     """Load the settings from an environment; names without their prefix."""
     for name, value in environment.items():
         monkeypatch.setenv(f"HOOKWRIGHT_{name}", value)
-    return load()
+    return OperatorSettings.load()
 
 
 def test_without_any_setting_the_operator_is_safe() -> None:
     """The defaults: only https, no special network, the documented schedule, and a lease longer than any attempt."""
-    settings = load()
+    settings = OperatorSettings.load()
     assert not settings.allow_http
     assert settings.allowed_networks == settings.allowed_hosts == ()
     assert not settings.traces
@@ -110,10 +110,12 @@ def test_a_wrong_setting_is_refused_with_its_name_and_what_would_be_right(
 
 def test_a_process_has_every_role_or_those_that_it_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
     """The order of the roles makes no difference."""
-    assert load().roles == ("reconcile", "deliver", "intake")
+    assert OperatorSettings.load().roles == ("reconcile", "deliver", "intake")
     parts = load_with(monkeypatch, ROLES="intake, reconcile", DATABASE_URL="postgresql://db/hookwright")
     assert parts.roles == ("reconcile", "intake")
-    assert load_with(monkeypatch, ROLES="intake,deliver,reconcile", DATABASE_URL="").roles == load().roles
+    assert (
+        load_with(monkeypatch, ROLES="intake,deliver,reconcile", DATABASE_URL="").roles == OperatorSettings.load().roles
+    )
 
 
 def test_a_refusal_does_not_repeat_a_database_s_password(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -127,4 +129,4 @@ def test_a_refusal_does_not_repeat_a_database_s_password(monkeypatch: pytest.Mon
 def test_settings_cannot_be_changed() -> None:
     """The checked settings do not change while the process runs."""
     with pytest.raises(ValueError, match="frozen"):
-        load().lease = 1.0  # type: ignore[misc]
+        OperatorSettings.load().lease = 1.0  # type: ignore[misc]

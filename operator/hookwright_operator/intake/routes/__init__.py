@@ -2,13 +2,13 @@
 
 from starlette.routing import Route
 
-from hookwright_operator.intake.asgi import Bodies
 from hookwright_operator.intake.deps import Deps
 from hookwright_operator.intake.places import OTHER_REQUESTS, OTHER_REQUESTS_OF_NAMESPACE, Places
 from hookwright_operator.intake.routes.deliveries import DeliveryRoutes
 from hookwright_operator.intake.routes.endpoints import EndpointRoutes
 from hookwright_operator.intake.routes.events import EventRoutes
 from hookwright_operator.intake.routes.recoveries import ReplayRoutes
+from hookwright_runtime.request_body import Bodies
 
 _NAMESPACE = "/v1alpha1/namespaces/{namespace}"
 _ENDPOINT = _NAMESPACE + "/webhookendpoints/{name}"

@@ -5,13 +5,14 @@ from collections.abc import Mapping
 from starlette.types import Receive, Scope, Send
 
 from hookwright_crds.requests import REQUEST_ID
-from hookwright_operator.intake.asgi import Bodies, client_of, headers_of, send_json
+from hookwright_operator.intake.asgi import client_of, headers_of, send_json
 from hookwright_operator.intake.auth import Access, permit
 from hookwright_operator.intake.deps import AcceptResult, Deps
 from hookwright_operator.intake.parsing import MAX_BODY_BYTES, mode_of, parse
 from hookwright_operator.intake.places import EVENT_REQUESTS, Places
 from hookwright_operator.tracing import began
 from hookwright_runtime.problems import not_found
+from hookwright_runtime.request_body import Bodies
 
 
 class EventRoutes:
@@ -52,7 +53,7 @@ class EventRoutes:
         if not self._deps.registry.has_project(namespace, project):
             raise not_found(f'Project "{project}" in namespace "{namespace}"')
         mode = mode_of(headers)
-        body = await self._bodies.read(receive, headers, namespace, limit=MAX_BODY_BYTES)
+        body = await self._bodies.read(receive, headers, f'namespace "{namespace}"', limit=MAX_BODY_BYTES)
         self._places.take(namespace)
         try:
             return await self._deps.accepter.accept(namespace, project, parse(mode, body, headers), trace=trace)

@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 
 from hookwright_operator.intake import exact_json
-from hookwright_operator.intake.asgi import Bodies, client_of, headers_of
+from hookwright_operator.intake.asgi import client_of, headers_of
 from hookwright_operator.intake.auth import permit
 from hookwright_operator.intake.deps import Deps
 from hookwright_operator.intake.places import Places
@@ -17,6 +17,7 @@ from hookwright_operator.intake.routes.deliveries import timestamp
 from hookwright_operator.intake.routes.endpoints import endpoint_access, endpoint_of
 from hookwright_operator.store.records import Replay
 from hookwright_runtime.problems import FieldFault, ProblemError, not_found
+from hookwright_runtime.request_body import Bodies
 
 MAX_BODY_BYTES: Final = 4096
 
@@ -43,7 +44,8 @@ class ReplayRoutes:
         await permit(self._deps.auth, request.headers, access, client_of(request.scope))
         endpoint = endpoint_of(self._deps.registry, request)
         headers = headers_of(request.scope)
-        body = await self._bodies.read(request.receive, headers, endpoint.namespace, limit=MAX_BODY_BYTES)
+        holder = f'namespace "{endpoint.namespace}"'
+        body = await self._bodies.read(request.receive, headers, holder, limit=MAX_BODY_BYTES)
         since_ms, until_ms = span_of(body, now_ms=self._deps.recoveries.now_ms())
         with self._places.held(endpoint.namespace):
             job, new = await self._deps.recoveries.begin(endpoint.uid, since_ms=since_ms, until_ms=until_ms)

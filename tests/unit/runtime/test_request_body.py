@@ -6,7 +6,7 @@ from typing import TypeVar
 
 import pytest
 
-from hookwright_operator.intake.deadlines import Deadlines
+from hookwright_runtime.request_body import Deadlines
 
 T = TypeVar("T")
 
