@@ -60,7 +60,7 @@ def delivery_id() -> str:
     return f"dlv_{_next()}"
 
 
-def recovery_id() -> str:
+def replay_id() -> str:
     """Return a new id for a replay."""
     return f"rec_{_next()}"
 

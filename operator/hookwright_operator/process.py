@@ -25,7 +25,6 @@ from hookwright_operator.delivery.shard_owner import ShardOwner
 from hookwright_operator.delivery.status_reporter import StatusReporter
 from hookwright_operator.intake.app import create_app
 from hookwright_operator.intake.auth import ReviewAuth
-from hookwright_operator.intake.deps import Deps
 from hookwright_operator.intake.review_cache import Keeping
 from hookwright_operator.leader import gauges
 from hookwright_operator.leader.election import Election, Leadership
@@ -34,8 +33,12 @@ from hookwright_operator.leader.leader import Leader
 from hookwright_operator.leader.session_keys import Rotation, SessionKeys
 from hookwright_operator.reconcile.reconciler import Reconciler
 from hookwright_operator.registry import Endpoint, Health, Registry
+from hookwright_operator.services import IntakeServices
+from hookwright_operator.services.delivery_log import DeliveryLog
+from hookwright_operator.services.endpoint_test import EndpointTester
+from hookwright_operator.services.events import Events
 from hookwright_operator.services.fan_out_writer import FanOutWriter
-from hookwright_operator.services.ports import DeliveryLogReader, EndpointTester, EventAccepter, Replays
+from hookwright_operator.services.replays import Replays
 from hookwright_operator.settings import OperatorSettings
 from hookwright_operator.store.key_digests import KeyDigests
 from hookwright_operator.store.store import Store
@@ -166,7 +169,7 @@ class Operator:
         if "deliver" in settings.roles:
             self._store.listen(self._dispatcher.waiting, self._shard_owner.look_soon)
             await self._dispatcher.reload_due_times()
-        recoveries = Replays(self._registry, self._dispatcher, self._store, now_ms)
+        replays = Replays(self._registry, self._dispatcher, self._store, now_ms)
         for name, run in (
             ("heartbeat", self._heartbeat),
             ("clock", ClockJumps(self._store, self._dispatcher, now_ms).run),
@@ -183,33 +186,28 @@ class Operator:
             self._loops.start("claim", self._dispatcher.run)
             if not self._store.exclusive:
                 self._loops.start("shards", self._shard_owner.run)
-            self._loops.start("recovery", recoveries.drive)
+            self._loops.start("replays", replays.run)
         if "reconcile" in settings.roles:
             self._store.reports.hear_reports(self._status_reporter.heard)
             self._loops.start("lead", self._leader.run)
             if self._election is not None:
                 self._loops.start("election", self._stand)
         if "intake" in settings.roles:
-            await self._start_intake(recoveries)
+            await self._start_intake(replays)
         log.info("listening", roles=settings.roles, intake_port=self.intake_port, health_port=self.health_port)
 
-    async def _start_intake(self, recoveries: Replays) -> None:
+    async def _start_intake(self, replays: Replays) -> None:
         settings = self._settings
-        intake = create_app(
-            Deps(
-                registry=self._registry,
-                accepter=EventAccepter(
-                    self._registry, self._dispatcher, self._store, self._status_reporter.changed, self._fan_outs
-                ),
-                auth=ReviewAuth(self._kube, keeping=Keeping(granted=settings.review_cache)),
-                deliveries=DeliveryLogReader(self._store, self._dispatcher),
-                recoveries=recoveries,
-                tester=EndpointTester(self._sender, time.time),
-                ready=self._unready,
-                traces=self._traces,
-                tests=EndpointTests(self._budget.tests),
-            )
+        registry, dispatcher, store = self._registry, self._dispatcher, self._store
+        services = IntakeServices(
+            registry,
+            Events(registry, dispatcher, store, self._status_reporter.changed, self._fan_outs),
+            DeliveryLog(store, dispatcher),
+            replays,
+            EndpointTester(self._sender, time.time, EndpointTests(self._budget.tests)),
         )
+        auth = ReviewAuth(self._kube, keeping=Keeping(granted=settings.review_cache))
+        intake = create_app(services, auth, ready=self._unready, traces=self._traces)
         total = descriptor_budget.intake_connections(settings.intake_connections, self._budget)
         bounds = ConnectionBounds(total, per_address=min(settings.intake_connections_per_address, total // 2))
         self._servers.append(
@@ -221,7 +219,7 @@ class Operator:
         self._stopping = "stopping"
         log.info("stopping", attempts_under_way=self._dispatcher.in_flight)
         await asyncio.gather(self._resign(), *(server.stop() for server in self._servers[1:]))
-        await self._loops.stop("claim", "shards", "recovery", "health", "audit", "sync", "clock")
+        await self._loops.stop("claim", "shards", "replays", "health", "audit", "sync", "clock")
         await self._leader.stop()
         await self._shard_owner.drain(self._settings.shutdown_grace)
         with suppress(Exception):

@@ -8,7 +8,7 @@ import pytest
 from support.dispatcher import Busy, Engine, Jumping, Plan, eventually, subscriber, until
 
 from hookwright_dev.receiver import Receiver
-from hookwright_operator.intake.parsing import IncomingEvent
+from hookwright_operator.services.events import IncomingEvent
 
 HOUR_MS = 3_600_000
 MINUTE_MS = 60_000
@@ -112,8 +112,8 @@ async def test_a_backlog_that_was_due_is_not_put_off_by_a_jump_backward(
     receiver.answer = busy = Busy()
     engine.registry.put(subscriber("orders", receiver.url, timeout=20, max_in_flight=2))
     event = IncomingEvent(None, "delivered", "m-1", b"{}")
-    await engine.accepter.accept("acme", "billing", [event] * 1000)
-    await engine.accepter.accept("acme", "billing", [event] * 300)
+    await engine.events.accept("acme", "billing", [event] * 1000)
+    await engine.events.accept("acme", "billing", [event] * 300)
     clock.offset -= HOUR_MS
     busy.open.set()
     await engine.ended("orders", 1300)
@@ -129,7 +129,7 @@ async def test_a_backlog_outlives_a_clock_that_jumps_back_and_forth(
     receiver.answer = busy = Busy()
     # The jump comes at once, because the receiver holds the first attempts until all have arrived.
     events = [IncomingEvent(None, "delivered", "m-1", str(number).encode()) for number in range(300)]
-    await engine.accepter.accept("acme", "billing", events)
+    await engine.events.accept("acme", "billing", events)
     busy.open.set()
     for minutes in (5, -10, 60, -55):
         clock.offset += minutes * MINUTE_MS

@@ -14,7 +14,7 @@ from chaos.site import MAX_IN_FLIGHT
 from support.dispatcher import Busy, Engine, Plan, subscriber, until
 
 from hookwright_dev.receiver import Received, Receiver
-from hookwright_operator.intake.parsing import IncomingEvent
+from hookwright_operator.services.events import IncomingEvent
 
 
 @pytest.fixture
@@ -189,7 +189,7 @@ async def test_the_rate_limit_keeps_its_pace_beside_others_and_after_a_restart(
         engine.registry.put(subscriber("limited", bad.url, per_minute=600))
         engine.registry.put(subscriber("free", receiver.url))
         if round_ == 1:
-            await engine.accepter.accept("acme", "billing", [IncomingEvent(None, "delivered", "m-1", b"{}")] * 12)
+            await engine.events.accept("acme", "billing", [IncomingEvent(None, "delivered", "m-1", b"{}")] * 12)
             await engine.ended("free", 12)
             assert len(bad.received) < 12
             await bad.wait_for(6)

@@ -7,9 +7,9 @@ import httpx
 from support.cluster_actions import Organization, delivered, endpoint, message_ids, receiving
 from support.polling import eventually
 
-from hookwright_operator.services.ports import RECOVERED_AT_ONCE
+from hookwright_operator.services.replays import REPLAYED_AT_ONCE
 
-EVENTS = RECOVERED_AT_ONCE + 50
+EVENTS = REPLAYED_AT_ONCE + 50
 
 
 def test_a_recovery_survives_a_kill_of_the_operator(org: Organization) -> None:
@@ -26,11 +26,11 @@ def test_a_recovery_survives_a_kill_of_the_operator(org: Organization) -> None:
         begun = call(org, "POST", "recover", json={"since": since})
         assert (begun.status_code, begun.json()["total"]) == (202, EVENTS)
         job = f"recoveries/{begun.json()['id']}"
-        eventually(lambda: told(org, job)["done"] == RECOVERED_AT_ONCE, "the first batch is pending")
+        eventually(lambda: told(org, job)["done"] == REPLAYED_AT_ONCE, "the first batch is pending")
         org.operator.kill()
         org.operator.start()
 
-        assert told(org, job).items() >= {"status": "running", "done": RECOVERED_AT_ONCE, "total": EVENTS}.items()
+        assert told(org, job).items() >= {"status": "running", "done": REPLAYED_AT_ONCE, "total": EVENTS}.items()
         assert call(org, "POST", "recover", json={"since": since}).status_code == 409
         suspend(org, suspended=False)
         eventually(lambda: told(org, job)["status"] == "completed", "the job has ended", within=60)

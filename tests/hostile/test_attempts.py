@@ -21,8 +21,8 @@ from support.dispatcher import Busy, Engine, Plan, subscriber, until
 
 from hookwright_dev.receiver import Received, Receiver
 from hookwright_operator.delivery.endpoint_queue import EndpointQueue
-from hookwright_operator.intake.parsing import IncomingEvent
 from hookwright_operator.registry import Endpoint
+from hookwright_operator.services.events import IncomingEvent
 from hookwright_operator.store.records import Claimed, Wants
 
 log = logging.getLogger(__name__)
@@ -76,7 +76,7 @@ def tenant(engine: Engine, namespace: str, urls: Sequence[str], **fields: Any) -
 async def post(engine: Engine, namespace: str, count: int = 1, *, body: bytes = b"{}") -> None:
     """Accept events of a tenant."""
     event = IncomingEvent(None, "delivered", "m-1", body)
-    await engine.accepter.accept(namespace, "billing", [event] * count)
+    await engine.events.accept(namespace, "billing", [event] * count)
 
 
 def queues(engine: Engine, namespace: str) -> list[EndpointQueue]:

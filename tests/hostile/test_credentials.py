@@ -20,7 +20,7 @@ from integration.api import conftest as api_fixtures
 from integration.api.conftest import Organizations
 from integration.intake import conftest as intake_fixtures
 from support.api_processes import Organization, problem_of
-from support.intake_recorder import Intake, Tokens, refused
+from support.intake import Intake, Tokens, refused
 
 from hookwright_crds.keys import digest, key_id_of, mint
 from hookwright_dev.cluster.installation import SYSTEM_NAMESPACE, service_account_token
@@ -357,5 +357,5 @@ async def test_a_forged_token_of_a_producer_is_refused(
     refused(answer, 401)
     assert answer.text == missing.text
     assert answer.headers["www-authenticate"] == "Bearer"
-    assert intake.recorder.events == []
+    assert await intake.events() == []
     assert (await intake.client.post("/projects/billing/events", json=event)).status_code == 202

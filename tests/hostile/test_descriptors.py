@@ -4,14 +4,11 @@ The tests reduce the soft limit of the test process and take all descriptors tha
 """
 
 import asyncio
-import os
-import resource
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from support.attacks import no_descriptors
 from support.attempts import endpoint, loopback, send
 from support.dispatcher import Engine, Plan, subscriber, until
 from support.receivers import keeps_answering, serve
@@ -21,28 +18,10 @@ from hookwright_operator import metrics
 from hookwright_operator.delivery.http.idle_connections import KEEPALIVE, IdleConnections
 from hookwright_operator.delivery.http.sender import Sender
 from hookwright_operator.registry import Endpoint
-from hookwright_operator.services.ports import EndpointTester
+from hookwright_operator.services.endpoint_test import EndpointTester
 from hookwright_operator.store.records import State
 
 EMPTY = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
-
-
-@contextmanager
-def no_descriptors() -> Iterator[None]:
-    """Let this process open no further file meanwhile."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    highest = max(int(entry.name) for entry in Path("/proc/self/fd").iterdir())
-    taken: list[int] = []
-    resource.setrlimit(resource.RLIMIT_NOFILE, (highest + 8, hard))
-    try:
-        with suppress(OSError):
-            while True:
-                taken.append(os.open("/dev/null", os.O_RDONLY))
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-        for descriptor in taken:
-            os.close(descriptor)
 
 
 def own_faults(reason: str) -> float:

@@ -14,9 +14,9 @@ from sqlalchemy import Connection, text
 from support.dispatcher import Engine, Plan, eventually, now_ms, subscriber, until
 
 from hookwright_dev.receiver import Receiver
-from hookwright_operator.intake.deps import AcceptResult
-from hookwright_operator.intake.parsing import MAX_BODY_BYTES, MAX_EVENTS, IncomingEvent
+from hookwright_operator.intake.parsing import MAX_BODY_BYTES, MAX_EVENTS
 from hookwright_operator.services import fan_out_writer
+from hookwright_operator.services.events import AcceptResult, IncomingEvent
 from hookwright_operator.store.fan_outs import SLICE
 from hookwright_operator.store.group_commit import MAX_WEIGHT
 from hookwright_operator.store.store import DISCARD_BATCH, Store
@@ -36,7 +36,7 @@ class Site:
         """Send one request of events, whose ids are their numbers."""
         body = b"x" * size
         new = [IncomingEvent(f"e-{number}", "delivered", "m", body) for number in range(first, first + events)]
-        return await self.engine.accepter.accept(namespace, "billing", new)
+        return await self.engine.events.accept(namespace, "billing", new)
 
     def subscribe(self, number: int, url: str = "http://127.0.0.1:9/", **options: Any) -> list[str]:
         """Add endpoints of namespace acme, and return their uids."""
@@ -62,7 +62,7 @@ class Site:
             return bool(await self.scalar("SELECT count(*) FROM deliveries") >= total)
 
         await eventually(all_written, within=within)
-        await until(lambda: not self.engine.accepter.fan_outs.backlog("acme"))
+        await until(lambda: not self.engine.events.fan_outs.backlog("acme"))
         pairs = "SELECT count(*) FROM (SELECT DISTINCT event_id, endpoint_uid FROM deliveries) AS pairs"
         assert await self.scalar("SELECT count(*) FROM deliveries") == total
         assert await self.scalar(pairs) == total
@@ -104,7 +104,7 @@ async def rows_before_the_other_tenants_event(site: Site, name: str) -> int:
     """Accept an event of tenant ``other``, and return the rows of transactions that began between request and event."""
     asked = site.engine.store._clock()
     event = IncomingEvent(name, "delivered", "m", b"{}")
-    await site.engine.accepter.accept("other", "billing", [event])
+    await site.engine.events.accept("other", "billing", [event])
     accepted = await site.scalar(
         "SELECT accepted_ms FROM event_ids WHERE namespace = 'other' AND event_id = :name", name=name
     )
@@ -122,7 +122,7 @@ async def test_a_large_request_is_written_in_slices(site: Site) -> None:
     accepted = await site.post(events)
     assert accepted == (events, 0, events * endpoints)
     waits: list[int] = []
-    while site.engine.accepter.fan_outs.backlog("acme"):
+    while site.engine.events.fan_outs.backlog("acme"):
         waits.append(await rows_before_the_other_tenants_event(site, f"o-{len(waits)}"))
 
     transactions = await site.rows("SELECT count(*) FROM deliveries WHERE endpoint_uid <> 'other' GROUP BY due_ms")
@@ -158,7 +158,7 @@ async def test_the_endpoints_that_one_tenant_deletes_do_not_queue_before_another
     await asyncio.sleep(0)
 
     asked = site.engine.store._clock()
-    await site.engine.accepter.accept("other", "billing", [IncomingEvent("o-1", "delivered", "m", b"{}")])
+    await site.engine.events.accept("other", "billing", [IncomingEvent("o-1", "delivered", "m", b"{}")])
     accepted = await site.scalar("SELECT accepted_ms FROM event_ids WHERE event_id = 'o-1'")
     query = "SELECT count(*) FROM deliveries WHERE ended_ms > :asked AND ended_ms < :accepted"
 
@@ -252,7 +252,7 @@ async def test_an_endpoint_that_is_deleted_meanwhile_keeps_nothing_pending(site:
     await site.engine.store.discard(uids[7], "endpoint deleted")
     await site.engine.store.prune(delivered_before_ms=0, failed_before_ms=0, limit=100)
 
-    site.engine.loops.start("fan-out", site.engine.accepter.fan_outs.run)
+    site.engine.loops.start("fan-out", site.engine.events.fan_outs.run)
 
     await site.written(endpoints * events)
 
@@ -308,9 +308,9 @@ async def test_a_fan_out_that_cannot_be_written_keeps_no_other_one_waiting(site:
         )
 
     await site.engine.store._once("spoil", spoil)
-    site.engine.accepter.fan_outs._open.clear()
+    site.engine.events.fan_outs._open.clear()
 
-    site.engine.loops.start("fan-out", site.engine.accepter.fan_outs.run)
+    site.engine.loops.start("fan-out", site.engine.events.fan_outs.run)
 
     async def written() -> bool:
         return bool(await site.scalar("SELECT count(*) FROM deliveries") == endpoints * events)
@@ -328,6 +328,6 @@ async def test_two_replicas_write_one_fan_out_together(site: Site, open_site: Op
     await site.post(events)
     await open_site()
 
-    site.engine.loops.start("fan-out", site.engine.accepter.fan_outs.run)
+    site.engine.loops.start("fan-out", site.engine.events.fan_outs.run)
 
     await site.written(endpoints * events)

@@ -22,8 +22,8 @@ from hookwright_dev.receiver import Receiver
 from hookwright_operator.delivery.http import name_cache, resolver
 from hookwright_operator.delivery.http.guard import Guard
 from hookwright_operator.delivery.http.sender import Sender
-from hookwright_operator.intake.parsing import IncomingEvent
 from hookwright_operator.registry import Endpoint
+from hookwright_operator.services.events import IncomingEvent
 from hookwright_operator.store.records import State
 
 EVENT = IncomingEvent(None, "delivered", "m-1", b"{}")
@@ -138,12 +138,12 @@ async def test_deliveries_of_another_tenant_arrive_at_their_first_attempt(tmp_pa
                     slow = subscriber(f"slow-{number}", f"http://slow-{number}.example.com/", timeout=2)
                     engine.registry.put(replace(slow, namespace="hostile"))
                 engine.registry.put_project("hostile", "billing")
-                await engine.accepter.accept("hostile", "billing", [EVENT])
+                await engine.events.accept("hostile", "billing", [EVENT])
                 await until(lambda: looked_up.hanging >= resolver.PER_NAMESPACE)
                 for number in range(19):
                     url = f"http://works-{number}.example.com:{receiver.port}/"
                     engine.registry.put(subscriber(f"works-{number}", url, timeout=5))
-                await engine.accepter.accept("acme", "billing", [EVENT])
+                await engine.events.accept("acme", "billing", [EVENT])
                 for number in range(19):
                     await engine.ended(f"works-{number}", 1, within=30)
                     [delivery] = await engine.log(f"works-{number}")

@@ -1,6 +1,8 @@
 """Helpers of attacks over HTTP: raw connections, the memory of a process, and an installation under attack."""
 
 import json
+import os
+import resource
 import socket
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -34,6 +36,24 @@ class Answer:
         assert document["title"]
         assert document["detail"]
         return document
+
+
+@contextmanager
+def no_descriptors() -> Iterator[None]:
+    """Let this process open no further file meanwhile."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    highest = max(int(entry.name) for entry in Path("/proc/self/fd").iterdir())
+    taken: list[int] = []
+    resource.setrlimit(resource.RLIMIT_NOFILE, (highest + 8, hard))
+    try:
+        with suppress(OSError):
+            while True:
+                taken.append(os.open("/dev/null", os.O_RDONLY))
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        for descriptor in taken:
+            os.close(descriptor)
 
 
 def connect(port: int, source: str = LOOPBACK) -> socket.socket:

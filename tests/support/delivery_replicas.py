@@ -15,10 +15,9 @@ from hookwright_operator.delivery.dispatcher import Dispatcher
 from hookwright_operator.delivery.protocols import Bounds
 from hookwright_operator.delivery.retry_schedule import RetrySchedule
 from hookwright_operator.delivery.shard_owner import ShardOwner
-from hookwright_operator.intake.parsing import IncomingEvent
 from hookwright_operator.registry import Endpoint, Registry
+from hookwright_operator.services.events import Events, IncomingEvent
 from hookwright_operator.services.fan_out_writer import FanOutWriter
-from hookwright_operator.services.ports import EventAccepter
 from hookwright_operator.store.records import Claimed, Holding, Settlement
 from hookwright_operator.store.store import Store
 from hookwright_operator.supervisor import Supervisor
@@ -164,7 +163,7 @@ class Replica:
     dispatcher: Dispatcher = field(init=False)
     shard_owner: ShardOwner = field(init=False)
     ended: bool = False
-    accepter: EventAccepter = field(init=False)
+    events: Events = field(init=False)
 
     @classmethod
     async def start(
@@ -206,7 +205,7 @@ class Replica:
         )
         replica.shard_owner = ShardOwner(gated, replica.dispatcher, tick=0.02)
         fan_outs = FanOutWriter(store, replica.dispatcher, lambda _: None)
-        replica.accepter = EventAccepter(replica.registry, replica.dispatcher, store, lambda _: None, fan_outs)
+        replica.events = Events(replica.registry, replica.dispatcher, store, lambda _: None, fan_outs)
         store.listen(replica.hears, replica.shard_owner.look_soon)
         replica.registry.listen(replica.dispatcher)
         replica.registry.put_project("acme", "billing")
@@ -246,7 +245,7 @@ class Replica:
     async def post(self, number: int) -> None:
         """Accept one event for every endpoint."""
         event = IncomingEvent(None, "delivered", "m-1", str(number).encode())
-        await self.accepter.accept("acme", "billing", [event])
+        await self.events.accept("acme", "billing", [event])
 
     async def stop(self) -> None:
         """Stop as the operator does at SIGTERM."""

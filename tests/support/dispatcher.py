@@ -20,11 +20,9 @@ from hookwright_operator.delivery.http.guard import Guard
 from hookwright_operator.delivery.http.sender import Sender
 from hookwright_operator.delivery.protocols import Bounds, Sends
 from hookwright_operator.delivery.retry_schedule import RetrySchedule
-from hookwright_operator.intake.deps import AcceptResult
-from hookwright_operator.intake.parsing import IncomingEvent
 from hookwright_operator.registry import Endpoint, Registry
+from hookwright_operator.services.events import AcceptResult, Events, IncomingEvent
 from hookwright_operator.services.fan_out_writer import FanOutWriter
-from hookwright_operator.services.ports import EventAccepter
 from hookwright_operator.store.records import Counts, DeliveryRecord, Settlement, State
 from hookwright_operator.store.sql.shards import SHARDS
 from hookwright_operator.store.store import Store
@@ -118,7 +116,7 @@ class Engine:
     sender: Sends
     registry: Registry
     dispatcher: Dispatcher
-    accepter: EventAccepter
+    events: Events
     watcher: Watcher
     loops: Supervisor = field(default_factory=Supervisor)
     _own_sender: Sender | None = None
@@ -147,8 +145,8 @@ class Engine:
         store.listen(dispatcher.waiting)
         registry.put_project("acme", "billing")
         fan_outs = FanOutWriter(store, dispatcher, lambda _: None)
-        accepter = EventAccepter(registry, dispatcher, store, lambda _: None, fan_outs)
-        engine = cls(plan, store, sender, registry, dispatcher, accepter, watcher, _own_sender=own)
+        events = Events(registry, dispatcher, store, lambda _: None, fan_outs)
+        engine = cls(plan, store, sender, registry, dispatcher, events, watcher, _own_sender=own)
         dispatcher.lease_renewed(await store.heartbeat())
         await dispatcher.reload_due_times()
         engine.loops.start("claim", dispatcher.run)
@@ -182,7 +180,7 @@ class Engine:
         self, type_: str = "delivered", *, event_id: str | None = None, body: bytes = b"{}", project: str = "billing"
     ) -> AcceptResult:
         """Accept one event."""
-        return await self.accepter.accept("acme", project, [IncomingEvent(event_id, type_, event_id or "m-1", body)])
+        return await self.events.accept("acme", project, [IncomingEvent(event_id, type_, event_id or "m-1", body)])
 
     async def post_many(self, count: int, *, type_: str = "delivered", project: str = "billing") -> None:
         """Accept events whose bodies are their numbers, in order and without a pause."""

@@ -5,16 +5,18 @@ from collections.abc import Callable
 
 import structlog
 from starlette.exceptions import HTTPException
-from starlette.routing import Router, compile_path
+from starlette.routing import Route, Router, compile_path
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from structlog.contextvars import bind_contextvars
 
 from hookwright_crds.requests import REQUEST_ID, request_id
 from hookwright_operator.intake.asgi import refuse
-from hookwright_operator.intake.deps import Deps
+from hookwright_operator.intake.auth import ReviewAuth
 from hookwright_operator.intake.places import BODY_BYTES, BODY_BYTES_OF_NAMESPACE, EVENT_REQUESTS
-from hookwright_operator.intake.routes import EVENTS, routes
-from hookwright_operator.intake.routes.events import EventRoutes
+from hookwright_operator.intake.routes import routes
+from hookwright_operator.intake.routes.events import EVENTS, EventRoute
+from hookwright_operator.services import IntakeServices
+from hookwright_operator.tracing import Traces
 from hookwright_runtime.errors import KubeError, StoreError
 from hookwright_runtime.problems import ProblemError, unavailable
 from hookwright_runtime.refusals import OncePerSecond
@@ -27,8 +29,11 @@ _EVENTS = compile_path(EVENTS)[0]
 
 
 def create_app(
-    deps: Deps,
+    services: IntakeServices,
+    auth: ReviewAuth,
     *,
+    ready: Callable[[], str | None],
+    traces: Traces | None = None,
     max_requests: int = EVENT_REQUESTS,
     body_seconds: float = 30.0,
     new_request_id: Callable[[], str] = lambda: secrets.token_hex(16),
@@ -36,16 +41,19 @@ def create_app(
     """Return the intake.
 
     Args:
-        deps: the parts of the operator that the intake uses.
+        services: the operations that the routes call.
+        auth: authenticates and authorizes callers.
+        ready: returns None if requests can be served, else the reason.
+        traces: creates a span for each request with events; None: no spans.
         max_requests: how many requests with events are served at once, each with a body of up to 1 MiB; one namespace
             has at most half of them.
         body_seconds: time limit for the body of a request.
         new_request_id: creates the id of a request without one.
     """
     bodies = Bodies(body_seconds, total=BODY_BYTES, each=BODY_BYTES_OF_NAMESPACE)
-    events = EventRoutes(deps, bodies, max_requests)
-    router = Router(routes(deps, events, bodies), redirect_slashes=False)
-    return Intake(router, events, deps.ready, new_request_id=new_request_id)
+    events = EventRoute(services, auth, bodies, traces, max_requests=max_requests)
+    router = Router([Route(EVENTS, events, methods=["POST"]), *routes(services, auth, bodies)], redirect_slashes=False)
+    return Intake(router, events, ready, new_request_id=new_request_id)
 
 
 class Intake:

@@ -16,10 +16,11 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 
 from hookwright_operator.intake.review_cache import Keeping, ReviewAnswer, Reviews
 from hookwright_runtime.errors import KubeUnavailable
+from hookwright_runtime.kubernetes import KubernetesClient
 from hookwright_runtime.problems import ProblemError, unavailable
 from hookwright_runtime.quotas import Quotas
 
@@ -37,17 +38,6 @@ _REVIEW_SECONDS: Final = 5.0
 """Seconds for one review until the API server counts as unavailable."""
 _BEARER: Final = re.compile(r"bearer +([A-Za-z0-9._~+/-]{1,16384}=*)", re.IGNORECASE)
 """RFC 6750, section 2.1, with a bound on the length."""
-
-
-class ReviewClient(Protocol):
-    """The methods that `auth` needs of a client of the API server."""
-
-    async def post(self, path: str, body: dict[str, object]) -> dict[str, Any]:
-        """Create a review and return it with its status.
-
-        Raises:
-            KubeError: the API server refused it; KubeUnavailable: no answer.
-        """
 
 
 class Access(NamedTuple):
@@ -78,36 +68,12 @@ class Producer:
     user: dict[str, object] = field(repr=False)
 
 
-class Auth(Protocol):
-    """The authentication and authorization of callers."""
-
-    async def authenticate(self, authorization: str, client: str = "") -> Producer:
-        """Return the caller.
-
-        Args:
-            authorization: the Authorization header, empty if there is none.
-            client: IP address of the client.
-
-        Raises:
-            ProblemError: 401; 503, too many tokens of this address are in review.
-            KubeError: the API server cannot review the token.
-        """
-
-    async def authorise(self, caller: Producer, access: Access) -> None:
-        """Return if the caller has the permission.
-
-        Raises:
-            ProblemError: 403; 503, too many reviews for this caller are in progress.
-            KubeError: the API server cannot review the permission.
-        """
-
-
 class ReviewAuth:
-    """`Auth` by TokenReview and SubjectAccessReview."""
+    """Authentication and authorization of callers by TokenReview and SubjectAccessReview."""
 
     def __init__(
         self,
-        kube: ReviewClient,
+        kube: KubernetesClient,
         *,
         keeping: Keeping | None = None,
         now: Callable[[], float] = time.monotonic,
@@ -128,8 +94,26 @@ class ReviewAuth:
         self._token_reviews = Quotas(total=REVIEWS, each=TOKEN_REVIEWS_OF_ADDRESS)
         self._access_reviews = Quotas(total=REVIEWS, each=ACCESS_REVIEWS_OF_CALLER)
 
+    async def permit(self, headers: Mapping[str, str], access: Access, client: str = "") -> None:
+        """Return if the bearer has the permission; ``headers`` by lowercase name, ``client`` its IP address.
+
+        Raises:
+            ProblemError: 401, 403 or 503.
+            KubeError: the API server cannot review the token or the permission.
+        """
+        await self.authorise(await self.authenticate(headers.get("authorization", ""), client), access)
+
     async def authenticate(self, authorization: str, client: str = "") -> Producer:
-        """Return the caller; see `Auth`."""
+        """Return the caller.
+
+        Args:
+            authorization: the Authorization header, empty if there is none.
+            client: IP address of the client.
+
+        Raises:
+            ProblemError: 401; 503, too many tokens of this address are in review.
+            KubeError: the API server cannot review the token.
+        """
         # The key is the digest of the whole header: a header with a cached review is not parsed again.
         digest = hashlib.sha256(authorization.encode()).digest()
         caller = await self._callers.get(digest, lambda: self._review_header(authorization, digest, client))
@@ -138,7 +122,12 @@ class ReviewAuth:
         return caller
 
     async def authorise(self, caller: Producer, access: Access) -> None:
-        """Return if the caller has the permission; see `Auth`."""
+        """Return if the caller has the permission.
+
+        Raises:
+            ProblemError: 403; 503, too many reviews for this caller are in progress.
+            KubeError: the API server cannot review the permission.
+        """
         key = (caller.digest, access)
         if not await self._accesses.get(key, lambda: self._review_access(caller, access)):
             raise ProblemError(403, f"{caller.username} may not {access}; a Role or ClusterRole must grant it")
@@ -215,13 +204,3 @@ def _unauthenticated() -> ProblemError:
         "a valid ServiceAccount token for the audience hookwright is needed, as Authorization: Bearer <token>",
         headers={"WWW-Authenticate": "Bearer"},
     )
-
-
-async def permit(auth: Auth, headers: Mapping[str, str], access: Access, client: str = "") -> None:
-    """Return if the bearer has the permission; ``headers`` by lowercase name, ``client`` its IP address.
-
-    Raises:
-        ProblemError: 401, 403 or 503.
-        KubeError: the API server cannot review the token or the permission.
-    """
-    await auth.authorise(await auth.authenticate(headers.get("authorization", ""), client), access)

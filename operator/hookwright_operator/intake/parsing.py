@@ -9,11 +9,12 @@ import binascii
 import re
 from collections.abc import Callable, Mapping
 from enum import Enum
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 from urllib.parse import unquote_to_bytes
 
 from hookwright_crds.events import EVENT_TYPES, UnknownEventTypeError, event_type
 from hookwright_operator.intake import exact_json
+from hookwright_operator.services.events import IncomingEvent
 from hookwright_runtime.problems import FieldFault, ProblemError
 
 MAX_BODY_BYTES: Final = 1024 * 1024
@@ -32,22 +33,6 @@ _QUOTED: Final = re.compile(r'"(?:[^"\\]|\\.)*"')
 _ESCAPED: Final = re.compile(r"\\(.)")
 _BINARY_HEADERS: Final = ("ce-specversion", "ce-type", "ce-id", "ce-source")
 _NAME_RULE: Final = f"a string of 1 to {MAX_NAME_CHARACTERS} printable characters"
-
-
-class IncomingEvent(NamedTuple):
-    """One validated event of a producer.
-
-    Attributes:
-        event_id: the producer's id, which identifies duplicates, or None.
-        type: the event type without the CloudEvents prefix.
-        message_id: the producer's messageId.
-        body: the exact bytes to sign and send.
-    """
-
-    event_id: str | None
-    type: str
-    message_id: str
-    body: bytes
 
 
 class Mode(Enum):

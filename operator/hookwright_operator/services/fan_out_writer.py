@@ -34,7 +34,7 @@ class FanOutWriter:
     Args:
         store: has the fan-outs.
         dispatcher: sends the deliveries.
-        on_change: called with the uid of each endpoint that got deliveries, because its counts have changed.
+        counts_changed: called with the uid of each endpoint that got deliveries.
         look_seconds: time between two searches for fan-outs of replicas that died.
     """
 
@@ -42,11 +42,11 @@ class FanOutWriter:
         self,
         store: Store,
         dispatcher: Dispatcher,
-        on_change: Callable[[str], object],
+        counts_changed: Callable[[str], object],
         *,
         look_seconds: float = _LOOK_SECONDS,
     ) -> None:
-        self._store, self._dispatcher, self._on_change = store, dispatcher, on_change
+        self._store, self._dispatcher, self._counts_changed = store, dispatcher, counts_changed
         self._look_seconds = look_seconds
         self._look_at = 0.0
         self._open: dict[str, dict[str, FanOut]] = {}
@@ -140,7 +140,7 @@ class FanOutWriter:
         metrics.DELIVERIES.labels("discarded").inc(written.discarded)
         for uid in written.endpoint_uids:
             self._dispatcher.waiting(uid)
-            self._on_change(uid)
+            self._counts_changed(uid)
 
     def _add(self, fan_out: FanOut) -> None:
         self._open.setdefault(fan_out.namespace, {}).setdefault(fan_out.id, fan_out)

@@ -15,7 +15,7 @@ from support.receivers import answers, certificate, serve
 from hookwright_dev.receiver import Receiver, verdict
 from hookwright_operator.delivery.http.guard import Guard
 from hookwright_operator.delivery.http.sender import Sender
-from hookwright_operator.services.ports import EndpointTester
+from hookwright_operator.services.endpoint_test import EndpointTester
 from hookwright_runtime.errors import StoreUnavailable
 
 

@@ -14,7 +14,7 @@ from support.store_factories import EMPTY, Clock, migrated
 
 from hookwright_dev.cluster.postgres import PostgresServer, postgres_server
 from hookwright_operator.registry import Endpoint
-from hookwright_operator.services.ports import Replays
+from hookwright_operator.services.replays import Replays
 from hookwright_operator.store.records import ReplayState
 from hookwright_operator.store.sql.shards import CLOCKS_DIFFER_MS, SHARDS, shard_of
 
@@ -264,9 +264,9 @@ async def test_a_recovery_is_driven_by_the_owner_of_its_endpoint(url: str) -> No
             owner, other = other, owner
         job = await other.store.begin_recovery("rec_1", uid, since_ms=0)
         for replica in (other, owner):
-            recoveries = Replays(replica.registry, replica.dispatcher, replica.store, receivers.clock)
+            replays = Replays(replica.registry, replica.dispatcher, replica.store, receivers.clock)
             before = replica.observed.count("recoveries")
-            replica.loops.start("recovery", recoveries.drive)
+            replica.loops.start("replays", replays.run)
             await until(lambda replica=replica, before=before: replica.observed.count("recoveries") > before + 1)  # type: ignore[misc]
 
         async def completed() -> bool:

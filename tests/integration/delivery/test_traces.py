@@ -16,8 +16,7 @@ from support.trace_collector import Collector, collecting
 from hookwright_dev.receiver import Receiver
 from hookwright_operator.delivery.http.guard import Guard
 from hookwright_operator.delivery.http.sender import Sender
-from hookwright_operator.intake.deps import AcceptResult
-from hookwright_operator.intake.parsing import IncomingEvent
+from hookwright_operator.services.events import AcceptResult, IncomingEvent
 from hookwright_operator.tracing import Traces, began
 from hookwright_runtime.problems import ProblemError
 
@@ -55,7 +54,7 @@ class Traced:
             headers, began_ns=began(), namespace="acme", project="billing", request_id="request-1"
         ) as span:
             event = IncomingEvent(None, "delivered", "m-1", body)
-            result = await self.engine.accepter.accept("acme", "billing", [event], trace=span.traceparent)
+            result = await self.engine.events.accept("acme", "billing", [event], trace=span.traceparent)
             span.accepted(events=result.accepted, duplicates=result.duplicates, deliveries=result.deliveries)
         return result
 

@@ -2,21 +2,29 @@
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
 from uuid import uuid4
 
 import httpx
 import pytest
 import uvloop
-from support.intake_recorder import ORDERS, Intake, Jobs, Line, Log, Recorder, Tester, Tokens, await_permission
+from support.attempts import OLDER, SECRET
+from support.dispatcher import Engine, Plan, open_store, subscriber
+from support.intake import BEGUN_MS, ORDERS, Intake, Line, Tokens, await_permission
+from support.store_factories import Clock
 
 from hookwright_dev.cluster.kubectl import Cluster
+from hookwright_operator.delivery.http.sender import Sender
 from hookwright_operator.intake.app import create_app
 from hookwright_operator.intake.auth import ReviewAuth
-from hookwright_operator.intake.deps import Deps
-from hookwright_operator.registry import Endpoint, Registry
+from hookwright_operator.services import IntakeServices
+from hookwright_operator.services.delivery_log import DeliveryLog
+from hookwright_operator.services.endpoint_test import EndpointTester
+from hookwright_operator.services.replays import Replays
 from hookwright_runtime.connections import ConnectionBounds
-from hookwright_runtime.kubernetes import KubernetesClient
 from hookwright_runtime.server import Server
 
 
@@ -69,41 +77,28 @@ def _permissions(namespace: str) -> dict[str, object]:
 async def line(control_plane: Cluster, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Line]:
     """Yield a line to the real API server."""
     monkeypatch.setenv("KUBECONFIG", str(control_plane.kubeconfig))
-    kube = await KubernetesClient.connect("hookwright-operator")
-    yield Line(kube)
-    await kube.close()
+    line = await Line.connect("hookwright-operator")
+    yield line
+    await line.close()
 
 
 @pytest.fixture
-async def intake(line: Line, tokens: Tokens) -> AsyncIterator[Intake]:
+async def intake(line: Line, tokens: Tokens, tmp_path: Path) -> AsyncIterator[Intake]:
     """Yield an intake with project ``billing`` and endpoint ``orders``, and a client with the sender's token."""
-    registry, recorder, log, tester, jobs = Registry(), Recorder(), Log(), Tester(), Jobs()
-    registry.put_project(tokens.namespace, "billing")
-    registry.put(
-        Endpoint(
-            uid=ORDERS,
-            namespace=tokens.namespace,
-            name="orders",
-            project="billing",
-            url="https://example.com/hooks",
-            events=frozenset({"delivered"}),
-            secrets=("whsec_new", "whsec_old"),
-        )
-    )
-
-    def ready() -> str | None:
-        return running.unready
-
+    clock, database = Clock(BEGUN_MS), tmp_path / "deliveries.db"
+    plan = Plan(clock_ms=clock, heartbeats=False)
+    engine = await Engine.start(await open_store(database, plan, patience=0.2), plan)
+    # The clock changes only when a test advances it, so a comparison with a monotonic one finds a jump.
+    await engine.loops.stop("clock")
+    engine.registry.put_project(tokens.namespace, "billing")
+    orders = subscriber(ORDERS, "http://127.0.0.1:1/nobody-listens", suspend=True)
+    engine.registry.put(replace(orders, namespace=tokens.namespace, name="orders", secrets=(SECRET, OLDER)))
+    services = services_of(engine)
+    auth = ReviewAuth(line)
     app = create_app(
-        Deps(
-            registry=registry,
-            accepter=recorder,
-            auth=ReviewAuth(line),
-            deliveries=log,
-            recoveries=jobs,
-            tester=tester,
-            ready=ready,
-        ),
+        services,
+        auth,
+        ready=lambda: running.unready,
         max_requests=4,
         body_seconds=0.5,
         new_request_id=lambda: "request-1",
@@ -114,6 +109,19 @@ async def intake(line: Line, tokens: Tokens) -> AsyncIterator[Intake]:
     base = f"http://127.0.0.1:{server.port}/v1alpha1/namespaces/{tokens.namespace}"
     bearer = {"Authorization": f"Bearer {tokens.sender}"}
     async with httpx.AsyncClient(base_url=base, headers=bearer, trust_env=False, timeout=30.0) as client:
-        running = Intake(server, client, registry, line, recorder, log, tester, jobs)
+        running = Intake(server, client, line, services, auth, engine, database, clock)
         yield running
     await server.stop()
+    await engine.stop(grace=1)
+
+
+def services_of(engine: Engine) -> IntakeServices:
+    """Connect the services with an engine as the operator does."""
+    assert isinstance(engine.sender, Sender)
+    return IntakeServices(
+        engine.registry,
+        engine.events,
+        DeliveryLog(engine.store, engine.dispatcher),
+        Replays(engine.registry, engine.dispatcher, engine.store, engine.plan.clock_ms),
+        EndpointTester(engine.sender, time.time),
+    )

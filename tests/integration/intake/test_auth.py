@@ -4,7 +4,7 @@ import asyncio
 import time
 
 import pytest
-from support.intake_recorder import Intake, Line, Tokens, await_permission, refused
+from support.intake import Intake, Line, Tokens, await_permission, refused
 from support.polling import PATIENCE
 
 from hookwright_dev.cluster.kubectl import Kubectl
@@ -36,7 +36,7 @@ async def test_a_token_without_permission_is_403(intake: Intake, tokens: Tokens)
     detail = refused(answer, 403)["detail"]
     assert f"system:serviceaccount:{tokens.namespace}:stranger" in detail
     assert "projects/events" in detail
-    assert intake.recorder.events == []
+    assert await intake.events() == []
 
 
 async def test_a_permission_is_good_for_its_namespace_and_project_alone(
@@ -48,7 +48,7 @@ async def test_a_permission_is_good_for_its_namespace_and_project_alone(
     abroad = f"http://127.0.0.1:{intake.server.port}/v1alpha1/namespaces/{namespace}{ROUTE}"
     refused(await intake.client.post(abroad, json=EVENT), 403)
     refused(await intake.client.post("/projects/payroll/events", json=EVENT), 403)
-    assert intake.recorder.events == []
+    assert await intake.events() == []
 
 
 async def test_a_permission_may_come_by_group(intake: Intake, tokens: Tokens, kubectl: Kubectl, namespace: str) -> None:
@@ -107,7 +107,7 @@ async def test_while_the_api_server_is_away_only_known_senders_are_served(
     answer = await intake.client.post(ROUTE, json=EVENT, headers=as_bearer(tokens.stranger))
     refused(answer, 503)
     assert int(answer.headers["retry-after"]) > 0
-    assert len(intake.recorder.events) == 2
+    assert len(await intake.events()) == 2
     written = "".join(capsys.readouterr())
     assert "review failed" in written
     assert tokens.stranger not in written

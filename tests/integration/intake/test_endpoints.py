@@ -6,47 +6,51 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from support.intake_recorder import ORDERS, Intake, Log, Result, Tokens, refused
+from support.attacks import no_descriptors
+from support.attempts import SECRET
+from support.intake import ORDERS, Intake, Tokens, refused
+from support.receivers import answers, serve
 
+from hookwright_dev.receiver import Receiver
 from hookwright_operator.registry import Endpoint
-from hookwright_operator.store.records import Attempt, DeliveryRecord, State
+from hookwright_operator.services.delivery_log import DeliveryLog
+from hookwright_operator.store.records import Attempt, DeliveryRecord, NewDelivery, NewEvent, Settlement, State
 
-ACCEPTED_MS = 1_767_225_600_123
+LOG = "/webhookendpoints/orders/deliveries"
+
+
+def id_of(number: int) -> str:
+    """Return the id of a delivery of the tests."""
+    return f"dlv_{number:026}"
+
+
 ROUTES = [
     ("POST", "/webhookendpoints/{name}/test"),
     ("GET", "/webhookendpoints/{name}/secret"),
     ("GET", "/webhookendpoints/{name}/deliveries"),
-    ("GET", "/webhookendpoints/{name}/deliveries/dlv_01"),
-    ("POST", "/deliveries/dlv_01/retry"),
+    ("GET", f"/webhookendpoints/{{name}}/deliveries/{id_of(1)}"),
+    ("POST", f"/deliveries/{id_of(1)}/retry"),
 ]
 
 
-def record(number: int, state: State = State.FAILED, *, endpoint: str = ORDERS) -> DeliveryRecord:
-    """Return a delivery of an endpoint, with one attempt."""
-    attempt = Attempt(1, ACCEPTED_MS + 877, 12, 500, "answered 500", "no")
-    return DeliveryRecord(
-        id=f"dlv_{number:02}",
-        event_id=f"msg_{number:02}",
-        event_type="delivered",
-        endpoint_uid=endpoint,
-        state=state,
-        reason="attempts exhausted" if state is State.FAILED else "",
-        accepted_ms=ACCEPTED_MS,
-        due_ms=ACCEPTED_MS + 30_000,
-        attempts=(attempt,),
-    )
-
-
-def keep(intake: Intake, *records: DeliveryRecord) -> None:
-    """Add deliveries to the log."""
-    intake.log.records.update({record.id: record for record in records})
+async def deliver(intake: Intake, number: int, state: State = State.FAILED, *, endpoint: str = ORDERS) -> str:
+    """Write a delivery into the store, with one attempt unless it was discarded, and return its id."""
+    store, now = intake.engine.store, intake.clock()
+    delivery = NewDelivery(id_of(number), endpoint, claimed=True)
+    event = NewEvent(f"msg_{number:026}", "acme", "billing", None, "delivered", b"{}", (delivery,))
+    await store.accept([event])
+    if state is State.DISCARDED:
+        await store.discard(endpoint, "endpoint deleted")
+        return delivery.id
+    status, error = (200, "") if state is State.DELIVERED else (500, "answered 500")
+    attempt = Attempt(0, now + 877, 12, status, error, "no")
+    await store.settle([Settlement(delivery.id, endpoint, attempt, state, now + 30_000)])
+    return delivery.id
 
 
 def neighbour(intake: Intake, namespace: str, name: str) -> Endpoint:
     """Add another endpoint."""
-    orders = intake.registry.get(ORDERS)
-    assert orders is not None
-    endpoint = replace(orders, uid=f"uid-{namespace}-{name}", namespace=namespace, name=name, secrets=())
+    endpoint = replace(intake.orders, uid=f"uid-{namespace}-{name}", namespace=namespace, name=name, secrets=())
     intake.registry.put(endpoint)
     return endpoint
 
@@ -56,12 +60,14 @@ async def test_every_route_asks_who_calls_and_whether_it_may(
     intake: Intake, tokens: Tokens, method: str, path: str
 ) -> None:
     """The answer is 401 without a token and 403 without the permission, and nothing is done."""
-    keep(intake, record(1))
+    delivery = await deliver(intake, 1)
     route = path.format(name="orders")
-    for authorization, status in (("", 401), (f"Bearer {tokens.stranger}", 403)):
-        refused(await intake.client.request(method, route, headers={"Authorization": authorization}), status)
-    assert intake.tester.tested == []
-    assert intake.log.records["dlv_01"].state is State.FAILED
+    async with Receiver() as receiver:
+        intake.registry.put(replace(intake.orders, url=receiver.url))
+        for authorization, status in (("", 401), (f"Bearer {tokens.stranger}", 403)):
+            refused(await intake.client.request(method, route, headers={"Authorization": authorization}), status)
+        assert receiver.received == []
+    assert await intake.state(delivery) is State.FAILED
 
 
 @pytest.mark.parametrize(("method", "path"), ROUTES[:4])
@@ -71,27 +77,48 @@ async def test_an_unknown_endpoint_is_404(intake: Intake, method: str, path: str
 
 
 @pytest.mark.parametrize(
-    ("result", "answer"),
+    ("answer", "told"),
     [
-        (Result(200), {"success": True, "statusCode": 200}),
-        (Result(500, "answered 500"), {"success": False, "statusCode": 500, "error": "answered 500"}),
-        (Result(302, "redirected"), {"success": False, "statusCode": 302, "error": "redirected"}),
-        (Result(0, "connection refused"), {"success": False, "statusCode": 0, "error": "connection refused"}),
-        (Result(200, "cut short"), {"success": False, "statusCode": 200, "error": "cut short"}),
+        ("200 OK\r\nContent-Length: 0\r\n\r\n", {"success": True, "statusCode": 200}),
+        (
+            "500 Broken\r\nContent-Length: 0\r\n\r\n",
+            {"success": False, "statusCode": 500, "error": "HTTP 500 Internal Server Error"},
+        ),
+        (
+            "302 Found\r\nLocation: /\r\nContent-Length: 0\r\n\r\n",
+            {"success": False, "statusCode": 302, "error": "redirect not followed (HTTP 302)"},
+        ),
+        (
+            "200 OK\r\nContent-Length: 10\r\n\r\nshort",
+            {"success": False, "statusCode": 200, "error": "invalid HTTP answer: the body is malformed or cut short"},
+        ),
     ],
 )
-async def test_a_test_tells_what_came_of_it(intake: Intake, result: Result, answer: dict[str, Any]) -> None:
-    """Only a complete 2xx answer is a success; without an answer the status is 0 and the error has a reason."""
-    intake.tester.result = result
+async def test_a_test_tells_what_came_of_it(intake: Intake, answer: str, told: dict[str, Any]) -> None:
+    """Only a complete 2xx answer is a success."""
+    async with serve(answers(f"HTTP/1.1 {answer}".encode())) as served:
+        intake.registry.put(replace(intake.orders, url=served.url))
+        response = await intake.client.post("/webhookendpoints/orders/test")
+    assert (response.status_code, response.json()) == (200, told)
+    assert served.connections == 1
+
+
+async def test_a_test_without_an_answer_has_status_0(intake: Intake) -> None:
+    """The error has the reason."""
     response = await intake.client.post("/webhookendpoints/orders/test")
-    assert (response.status_code, response.json()) == (200, answer)
-    assert [endpoint.uid for endpoint in intake.tester.tested] == [ORDERS]
+    told = {"success": False, "statusCode": 0, "error": "connection refused"}
+    assert (response.status_code, response.json()) == (200, told)
 
 
 async def test_a_test_that_the_operator_could_not_make_is_503_and_no_failure_of_the_endpoint(intake: Intake) -> None:
     """The caller can retry; the answer names the reason and has no field "success"."""
-    intake.tester.result = Result(0, "too many open files in this process", "descriptors")
-    answer = await intake.client.post("/webhookendpoints/orders/test")
+    # The first test opens the connections of the client and of the reviews.
+    await intake.client.post("/webhookendpoints/orders/test")
+    async with Receiver() as receiver:
+        intake.registry.put(replace(intake.orders, url=receiver.url))
+        with no_descriptors():
+            answer = await intake.client.post("/webhookendpoints/orders/test")
+        assert receiver.received == []
     refused(answer, 503)
     assert int(answer.headers["retry-after"]) > 0
     assert answer.json()["detail"] == "the test was not sent, the operator lacks resources now: descriptors"
@@ -101,30 +128,34 @@ async def test_a_test_that_the_operator_could_not_make_is_503_and_no_failure_of_
 async def test_the_newest_secret_is_told_and_not_to_be_stored(intake: Intake) -> None:
     """The answer forbids caching of the secret."""
     response = await intake.client.get("/webhookendpoints/orders/secret")
-    assert response.json() == {"secret": "whsec_new"}
+    assert response.json() == {"secret": SECRET}
     assert response.headers["cache-control"] == "no-store"
 
 
 async def test_an_endpoint_without_secret_is_503_and_may_be_asked_again(intake: Intake, tokens: Tokens) -> None:
     """The operator is creating the secret; until then a test could not be signed."""
-    neighbour(intake, tokens.namespace, "fresh")
-    for method, route in (("GET", "secret"), ("POST", "test")):
-        answer = await intake.client.request(method, f"/webhookendpoints/fresh/{route}")
-        refused(answer, 503)
-        assert int(answer.headers["retry-after"]) > 0
-    assert intake.tester.tested == []
+    fresh = neighbour(intake, tokens.namespace, "fresh")
+    async with Receiver() as receiver:
+        intake.registry.put(replace(fresh, url=receiver.url))
+        for method, route in (("GET", "secret"), ("POST", "test")):
+            answer = await intake.client.request(method, f"/webhookendpoints/fresh/{route}")
+            refused(answer, 503)
+            assert int(answer.headers["retry-after"]) > 0
+        assert receiver.received == []
 
 
 async def test_the_log_tells_a_delivery_with_its_attempts(intake: Intake) -> None:
     """Times are ISO 8601 in UTC with milliseconds; only a pending delivery has a next attempt."""
-    keep(intake, record(1), record(2, State.PENDING))
-    told = (await intake.client.get("/webhookendpoints/orders/deliveries/dlv_01")).json()
+    intake.clock.advance(123)
+    discarded = await deliver(intake, 3, State.DISCARDED)
+    failed, pending = await deliver(intake, 1), await deliver(intake, 2, State.PENDING)
+    told = (await intake.client.get(f"{LOG}/{failed}")).json()
     assert told == {
-        "id": "dlv_01",
-        "eventId": "msg_01",
+        "id": failed,
+        "eventId": f"msg_{1:026}",
         "type": "delivered",
         "status": "failed",
-        "reason": "attempts exhausted",
+        "reason": "",
         "acceptedAt": "2026-01-01T00:00:00.123Z",
         "attempts": [
             {
@@ -137,33 +168,36 @@ async def test_the_log_tells_a_delivery_with_its_attempts(intake: Intake) -> Non
             }
         ],
     }
-    pending = (await intake.client.get("/webhookendpoints/orders/deliveries/dlv_02")).json()
-    assert pending["nextAttemptAt"] == "2026-01-01T00:00:30.123Z"
+    told = (await intake.client.get(f"{LOG}/{pending}")).json()
+    assert told["nextAttemptAt"] == "2026-01-01T00:00:30.123Z"
+    told = (await intake.client.get(f"{LOG}/{discarded}")).json()
+    assert (told["status"], told["reason"], told["attempts"]) == ("discarded", "endpoint deleted", [])
 
 
 async def test_the_log_comes_in_pages(intake: Intake) -> None:
     """A client that follows ``next`` until null gets every delivery once."""
-    keep(intake, *(record(number) for number in range(1, 8)))
-    keep(intake, record(8, endpoint="uid-other"))
+    for number in range(1, 8):
+        await deliver(intake, number)
+    await deliver(intake, 8, endpoint="uid-other")
     seen: list[str] = []
     params: dict[str, str] = {"limit": "3"}
     while True:
-        page = (await intake.client.get("/webhookendpoints/orders/deliveries", params=params)).json()
+        page = (await intake.client.get(LOG, params=params)).json()
         seen += [told["id"] for told in page["data"]]
         if page["next"] is None:
             break
         params["cursor"] = page["next"]
-    assert seen == [f"dlv_{number:02}" for number in range(7, 0, -1)]
+    assert seen == [id_of(number) for number in range(7, 0, -1)]
 
 
 async def test_a_namespace_reads_its_logs_one_page_at_a_time(intake: Intake, monkeypatch: pytest.MonkeyPatch) -> None:
     """Further reads wait, requests to other routes do not, and each read gets its page."""
     under_way = most = 0
     go_on = asyncio.Event()
-    read = Log.deliveries
+    read = DeliveryLog.page
 
     async def slow(
-        log: Log, endpoint_uid: str, *, state: State | None, limit: int, cursor: str | None
+        log: DeliveryLog, endpoint_uid: str, *, state: State | None, limit: int, cursor: str | None
     ) -> tuple[Sequence[DeliveryRecord], str | None]:
         nonlocal under_way, most
         under_way += 1
@@ -172,11 +206,11 @@ async def test_a_namespace_reads_its_logs_one_page_at_a_time(intake: Intake, mon
         under_way -= 1
         return await read(log, endpoint_uid, state=state, limit=limit, cursor=cursor)
 
-    monkeypatch.setattr(Log, "deliveries", slow)
-    keep(intake, record(1))
-    pages = [asyncio.create_task(intake.client.get("/webhookendpoints/orders/deliveries")) for _ in range(3)]
+    monkeypatch.setattr(DeliveryLog, "page", slow)
+    delivery = await deliver(intake, 1)
+    pages = [asyncio.create_task(intake.client.get(LOG)) for _ in range(3)]
     for _ in range(20):
-        assert (await intake.client.get("/webhookendpoints/orders/deliveries/dlv_01")).status_code == 200
+        assert (await intake.client.get(f"{LOG}/{delivery}")).status_code == 200
     go_on.set()
     assert [len((await page).json()["data"]) for page in pages] == [1, 1, 1]
     assert most == 1
@@ -184,9 +218,10 @@ async def test_a_namespace_reads_its_logs_one_page_at_a_time(intake: Intake, mon
 
 async def test_the_log_can_be_narrowed_to_a_status(intake: Intake) -> None:
     """The filter uses the state names of deliveries."""
-    keep(intake, record(1), record(2, State.DELIVERED))
-    page = (await intake.client.get("/webhookendpoints/orders/deliveries?status=delivered")).json()
-    assert [told["id"] for told in page["data"]] == ["dlv_02"]
+    await deliver(intake, 1)
+    delivered = await deliver(intake, 2, State.DELIVERED)
+    page = (await intake.client.get(f"{LOG}?status=delivered")).json()
+    assert [told["id"] for told in page["data"]] == [delivered]
 
 
 @pytest.mark.parametrize(
@@ -198,38 +233,58 @@ async def test_the_log_can_be_narrowed_to_a_status(intake: Intake) -> None:
         ("limit=-1", ["limit"]),
         ("limit=٣", ["limit"]),
         ("cursor=%00", ["cursor"]),
+        ("cursor=1", ["cursor"]),
+        ("cursor=dlv_01", ["cursor"]),
+        (f"cursor=msg_{1:026}", ["cursor"]),
+        (f"cursor=dlv_{1:027}", ["cursor"]),
+        (f"cursor=dlv_{1:026}%0A", ["cursor"]),
+        (f"cursor={id_of(1).upper()}", ["cursor"]),
+        (f"cursor=dlv_{'u' * 26}", ["cursor"]),
+        (f"cursor={'x' * 4000}", ["cursor"]),
         ("status=x&limit=y&cursor=%20", ["status", "limit", "cursor"]),
     ],
 )
 async def test_a_wrong_query_is_422_with_its_fields(intake: Intake, query: str, fields: list[str]) -> None:
     """The answer names each fault."""
-    problem = refused(await intake.client.get(f"/webhookendpoints/orders/deliveries?{query}"), 422)
+    problem = refused(await intake.client.get(f"{LOG}?{query}"), 422)
     assert [fault["field"] for fault in problem["errors"]] == fields
 
 
 async def test_a_delivery_of_another_endpoint_is_404(intake: Intake, tokens: Tokens) -> None:
     """The delivery must belong to the endpoint of the path."""
     neighbour(intake, tokens.namespace, "other")
-    keep(intake, record(1))
-    refused(await intake.client.get("/webhookendpoints/other/deliveries/dlv_01"), 404)
-    refused(await intake.client.get("/webhookendpoints/orders/deliveries/dlv_99"), 404)
-    refused(await intake.client.get("/webhookendpoints/orders/deliveries/%00"), 404)
+    delivery = await deliver(intake, 1)
+    refused(await intake.client.get(f"/webhookendpoints/other/deliveries/{delivery}"), 404)
+    refused(await intake.client.get(f"{LOG}/{id_of(99)}"), 404)
+    refused(await intake.client.get(f"{LOG}/%00"), 404)
 
 
 @pytest.mark.parametrize("state", [State.FAILED, State.DELIVERED])
 async def test_an_ended_delivery_is_sent_again(intake: Intake, state: State) -> None:
     """The answer is 202, and the delivery is pending again."""
-    keep(intake, record(1, state))
-    answer = await intake.client.post("/deliveries/dlv_01/retry")
-    assert (answer.status_code, answer.json()) == (202, {"id": "dlv_01", "status": "pending"})
-    assert intake.log.records["dlv_01"].state is State.PENDING
+    delivery = await deliver(intake, 1, state)
+    answer = await intake.client.post(f"/deliveries/{delivery}/retry")
+    assert (answer.status_code, answer.json()) == (202, {"id": delivery, "status": "pending"})
+    assert await intake.state(delivery) is State.PENDING
+
+
+async def test_a_retry_is_attempted_at_once(intake: Intake) -> None:
+    """The dispatcher claims the delivery without waiting for its next search of the store."""
+    delivery = await deliver(intake, 1)
+    async with Receiver() as receiver:
+        intake.registry.put(replace(intake.orders, url=receiver.url, suspend=False))
+        assert (await intake.client.post(f"/deliveries/{delivery}/retry")).status_code == 202
+        await receiver.wait_for(1)
+        await intake.engine.ended(ORDERS, 1)
+    assert await intake.state(delivery) is State.DELIVERED
 
 
 @pytest.mark.parametrize("state", [State.PENDING, State.DISCARDED])
 async def test_what_has_not_ended_or_was_discarded_is_not_sent_again(intake: Intake, state: State) -> None:
     """The answer is a 409 that names the state."""
-    keep(intake, record(1, state))
-    assert state in refused(await intake.client.post("/deliveries/dlv_01/retry"), 409)["detail"]
+    delivery = await deliver(intake, 1, state)
+    assert state in refused(await intake.client.post(f"/deliveries/{delivery}/retry"), 409)["detail"]
+    assert await intake.state(delivery) is state
 
 
 async def test_a_retry_of_another_organizations_delivery_is_as_of_none(
@@ -237,11 +292,10 @@ async def test_a_retry_of_another_organizations_delivery_is_as_of_none(
 ) -> None:
     """A missing delivery, one of another project and one without an endpoint get the same 404, and no retry."""
     abroad = neighbour(intake, namespace, "orders")
-    keep(intake, record(1, endpoint=abroad.uid), record(2, endpoint="uid-gone"))
-    for number in (1, 2, 3):
-        problem = refused(await intake.client.post(f"/deliveries/dlv_0{number}/retry"), 404)
-        assert problem["detail"] == f'delivery "dlv_0{number}" in namespace "{tokens.namespace}" does not exist'
-    assert {record.state for record in intake.log.records.values()} == {State.FAILED}
+    found = [await deliver(intake, 1, endpoint=abroad.uid), await deliver(intake, 2, endpoint="uid-gone")]
     stranger = {"Authorization": f"Bearer {tokens.stranger}"}
-    for number in (1, 2, 3):
-        refused(await intake.client.post(f"/deliveries/dlv_0{number}/retry", headers=stranger), 403)
+    for delivery in (*found, id_of(3)):
+        problem = refused(await intake.client.post(f"/deliveries/{delivery}/retry"), 404)
+        assert problem["detail"] == f'delivery "{delivery}" in namespace "{tokens.namespace}" does not exist'
+        refused(await intake.client.post(f"/deliveries/{delivery}/retry", headers=stranger), 403)
+    assert [await intake.state(delivery) for delivery in found] == [State.FAILED] * 2

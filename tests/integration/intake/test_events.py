@@ -4,10 +4,15 @@ import asyncio
 import itertools
 import json
 from collections.abc import AsyncIterator
+from dataclasses import replace
 
 import pytest
-from support.intake_recorder import Intake, Tokens, refused
+from support.dispatcher import locked
+from support.intake import Intake, Tokens, fails, refused
 from support.polling import PATIENCE
+from support.store_factories import held
+
+from hookwright_operator.services.events import Events
 
 EVENT = {"id": "e-1", "type": "delivered", "messageId": "m-1"}
 ROUTE = "/projects/billing/events"
@@ -17,17 +22,19 @@ async def test_an_accepted_event_is_answered_202_with_counts(intake: Intake, tok
     """The answer counts accepted events, duplicates and deliveries."""
     first = await intake.client.post(ROUTE, json=EVENT)
     again = await intake.client.post(ROUTE, json=[EVENT, {**EVENT, "id": "e-2"}])
-    assert (first.status_code, first.json()) == (202, {"accepted": 1, "duplicates": 0, "deliveries": 2})
-    assert (again.status_code, again.json()) == (202, {"accepted": 1, "duplicates": 1, "deliveries": 2})
-    assert [(where, which, event.event_id) for where, which, event in intake.recorder.events] == [
-        (tokens.namespace, "billing", "e-1"),
-        (tokens.namespace, "billing", "e-2"),
+    assert (first.status_code, first.json()) == (202, {"accepted": 1, "duplicates": 0, "deliveries": 1})
+    assert (again.status_code, again.json()) == (202, {"accepted": 1, "duplicates": 1, "deliveries": 1})
+    body = b'{"type":"delivered","messageId":"m-1","id":"%s"}'
+    assert await intake.events() == [
+        (tokens.namespace, "billing", "e-1", body.replace(b"%s", b"e-1")),
+        (tokens.namespace, "billing", "e-2", body.replace(b"%s", b"e-2")),
     ]
     assert "server" not in first.headers
 
 
 async def test_every_cloudevents_mode_is_accepted(intake: Intake) -> None:
     """Binary, structured and batched content result in the same bytes."""
+    intake.registry.put(replace(intake.orders, events=frozenset({"wa_sent"})))
     common = {"specversion": "1.0", "source": "/m", "type": "dev.hookwright.wa_sent"}
     data = {"messageId": "m"}
     binary = {f"ce-{name}": value for name, value in common.items()}
@@ -39,8 +46,9 @@ async def test_every_cloudevents_mode_is_accepted(intake: Intake) -> None:
     for headers, body in requests:
         answer = await intake.client.post(ROUTE, content=json.dumps(body), headers=headers)
         assert answer.status_code == 202, answer.text
-    assert [event.body for _, _, event in intake.recorder.events] == [b'{"type":"wa_sent","messageId":"m"}'] * 3
-    assert [event.event_id for _, _, event in intake.recorder.events] == ["e-0", "e-1", "e-2"]
+    stored = await intake.events()
+    assert [body for *_, body in stored] == [b'{"type":"wa_sent","messageId":"m"}'] * 3
+    assert [event_id for _, _, event_id, _ in stored] == ["e-0", "e-1", "e-2"]
 
 
 @pytest.mark.parametrize(
@@ -60,7 +68,7 @@ async def test_a_wrong_body_is_refused_and_nothing_is_written(intake: Intake, bo
     """The store is unchanged, and the answer names the fault."""
     answer = await intake.client.post(ROUTE, content=body, headers={"content-type": "application/json"})
     refused(answer, status)
-    assert intake.recorder.events == []
+    assert await intake.events() == []
 
 
 async def test_a_batch_with_one_fault_is_refused_whole(intake: Intake) -> None:
@@ -68,7 +76,7 @@ async def test_a_batch_with_one_fault_is_refused_whole(intake: Intake) -> None:
     answer = await intake.client.post(ROUTE, json=[EVENT, {"type": "delivered"}])
     faults = refused(answer, 422)["errors"]
     assert [fault["field"] for fault in faults] == ["[1].messageId"]
-    assert intake.recorder.events == []
+    assert await intake.events() == []
 
 
 async def test_a_wrong_media_type_is_415(intake: Intake) -> None:
@@ -80,7 +88,7 @@ async def test_a_wrong_media_type_is_415(intake: Intake) -> None:
 async def test_an_unknown_project_is_404(intake: Intake) -> None:
     """A sender with the RBAC permission gets the 404 as well."""
     refused(await intake.client.post("/projects/ghost/events", json=EVENT), 404)
-    assert intake.recorder.events == []
+    assert await intake.events() == []
 
 
 async def test_the_order_of_refusals_tells_a_stranger_nothing(intake: Intake, tokens: Tokens) -> None:
@@ -125,7 +133,7 @@ async def test_a_dripping_body_is_cut_off(intake: Intake, tokens: Tokens) -> Non
         if (await asyncio.wait({answer}, timeout=0.05))[0]:
             break
     assert (await answer).split()[1] == b"408"
-    assert intake.recorder.events == []
+    assert await intake.events() == []
     writer.close()
 
 
@@ -137,7 +145,7 @@ async def test_a_client_that_hangs_up_half_way_leaves_nothing(intake: Intake, to
     writer.close()
     await writer.wait_closed()
     assert (await intake.client.post(ROUTE, json=EVENT)).status_code == 202
-    assert len(intake.recorder.events) == 1
+    assert len(await intake.events()) == 1
 
 
 async def pour(writer: asyncio.StreamWriter, piece: bytes, *, times: int) -> None:
@@ -161,17 +169,18 @@ async def open_request(
 
 async def test_a_store_that_is_away_is_503_with_retry_after(intake: Intake) -> None:
     """The answer is never a 202 for an event that could be lost."""
-    intake.recorder.away = True
-    answer = await intake.client.post(ROUTE, json=EVENT)
+    async with locked(intake.database):
+        answer = await intake.client.post(ROUTE, json=EVENT)
     refused(answer, 503)
     assert int(answer.headers["retry-after"]) > 0
+    assert await intake.events() == []
 
 
 async def test_an_unexpected_fault_is_500_with_a_trace_and_leaks_nothing(
-    intake: Intake, capsys: pytest.CaptureFixture[str]
+    intake: Intake, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The answer and the log have the same id; only the log has details."""
-    intake.recorder.broken = True
+    monkeypatch.setattr(Events, "accept", fails)
     answer = await intake.client.post(ROUTE, json=EVENT)
     assert refused(answer, 500)["traceId"] == "request-1"
     assert "secret" not in answer.text
@@ -191,12 +200,11 @@ async def test_an_intake_that_is_not_ready_answers_503_on_every_route(intake: In
 
 async def test_too_many_requests_at_once_are_sent_away(intake: Intake) -> None:
     """Of 4 slots one namespace gets 2, and further requests get a 503 and can retry, so memory is bounded."""
-    intake.recorder.gate = asyncio.Event()
-    requests = [asyncio.create_task(intake.client.post(ROUTE, json=EVENT)) for _ in range(8)]
-    sent_away = [await answer for answer in itertools.islice(asyncio.as_completed(requests), 6)]
-    assert {answer.status_code for answer in sent_away} == {503}
-    assert all(int(answer.headers["retry-after"]) > 0 for answer in sent_away)
-    intake.recorder.gate.set()
+    async with held(intake.engine.store, ""):
+        requests = [asyncio.create_task(intake.client.post(ROUTE, json=EVENT)) for _ in range(8)]
+        sent_away = [await answer for answer in itertools.islice(asyncio.as_completed(requests), 6)]
+        assert {answer.status_code for answer in sent_away} == {503}
+        assert all(int(answer.headers["retry-after"]) > 0 for answer in sent_away)
     answers = await asyncio.gather(*requests)
     assert sorted(answer.status_code for answer in answers) == [202] * 2 + [503] * 6
     assert (await intake.client.post(ROUTE, json=EVENT)).status_code == 202

@@ -1,12 +1,23 @@
 """Replays of failed deliveries since a time: permissions, requests and answers."""
 
 import pytest
-from support.intake_recorder import ORDERS, Intake, Tokens, refused
+from support.dispatcher import eventually
+from support.intake import BEGUN_MS, ORDERS, Intake, Tokens, refused
+from support.store_factories import event, settlement
 
-from hookwright_operator.store.records import Replay, ReplayState
+from hookwright_operator.store.records import State
 
 ROUTES = [("POST", "/webhookendpoints/{name}/recover"), ("GET", "/webhookendpoints/{name}/recoveries/rec_1")]
-JOB = Replay("rec_1", ORDERS, ReplayState.COMPLETED, 1_767_225_000_000, 1_767_225_500_500, 7, 6, 0, 60_001)
+SINCE = {"since": "2025-12-31T00:00:00Z"}
+
+
+async def fail(intake: Intake, count: int) -> list[str]:
+    """Write failed deliveries of the endpoint into the store, and return their ids."""
+    events = [event(ORDERS, claimed=True) for _ in range(count)]
+    await intake.engine.store.accept(events)
+    deliveries = [delivery for new in events for delivery in new.deliveries]
+    await intake.engine.store.settle([settlement(delivery, State.FAILED, status=500) for delivery in deliveries])
+    return [delivery.id for delivery in deliveries]
 
 
 @pytest.mark.parametrize(("method", "path"), ROUTES)
@@ -19,25 +30,28 @@ async def test_a_recovery_asks_who_calls_and_whether_it_may(
         headers = {"Authorization": authorization}
         refused(await intake.client.request(method, path.format(name="orders"), json=body, headers=headers), status)
     refused(await intake.client.request(method, path.format(name="ghost"), json=body), 404)
-    assert intake.jobs.known == {}
+    assert await intake.engine.store.running_recoveries() == []
 
 
 async def test_a_recovery_is_begun_and_told_where_to_look(intake: Intake) -> None:
     """The answer is 202 with the replay and its address, which returns the same."""
+    await fail(intake, 7)
+    intake.clock.advance(1000)
     answer = await intake.client.post(
         "/webhookendpoints/orders/recover",
         json={"since": "2025-12-31T23:00:00.5+01:00", "until": "2026-01-01T00:00:00.123456789z"},
     )
 
     assert answer.status_code == 202
+    (replay,) = await intake.engine.store.running_recoveries()
     assert answer.json() == {
-        "id": "rec_1",
+        "id": replay.id,
         "status": "running",
         "since": "2025-12-31T22:00:00.500Z",
         "until": "2026-01-01T00:00:00.123Z",
         "total": 7,
         "done": 0,
-        "begunAt": "2026-01-01T00:00:00.000Z",
+        "begunAt": "2026-01-01T00:00:01.000Z",
     }
     told = await intake.client.get(str(intake.client.base_url.join(answer.headers["location"])))
     assert (told.status_code, told.json()) == (200, answer.json())
@@ -54,12 +68,11 @@ async def test_without_until_a_recovery_goes_up_to_now(intake: Intake) -> None:
 
 async def test_a_second_recovery_is_refused_with_the_first_ones_id(intake: Intake) -> None:
     """The answer is a 409 with the id, so that the caller can follow the running replay."""
-    body = {"since": "2025-12-31T00:00:00Z"}
-    await intake.client.post("/webhookendpoints/orders/recover", json=body)
+    first = await intake.client.post("/webhookendpoints/orders/recover", json=SINCE)
 
-    problem = refused(await intake.client.post("/webhookendpoints/orders/recover", json=body), 409)
+    problem = refused(await intake.client.post("/webhookendpoints/orders/recover", json=SINCE), 409)
 
-    assert "rec_1" in problem["detail"]
+    assert first.json()["id"] in problem["detail"]
 
 
 @pytest.mark.parametrize(
@@ -86,7 +99,7 @@ async def test_a_wrong_time_is_422_with_its_field(intake: Intake, body: str, fau
 
     assert [fault["field"] for fault in problem["errors"]] == list(faults)
     assert all(says in fault["message"] for fault, says in zip(problem["errors"], faults.values(), strict=True))
-    assert intake.jobs.known == {}
+    assert await intake.engine.store.running_recoveries() == []
 
 
 @pytest.mark.parametrize(("body", "status"), [(b"", 400), (b"{", 400), (b" " * 5000, 413)])
@@ -96,18 +109,26 @@ async def test_a_body_that_is_no_json_or_too_long_is_refused(intake: Intake, bod
 
 
 async def test_an_ended_recovery_tells_when_it_ended(intake: Intake) -> None:
-    """The replay has its final counts."""
-    intake.jobs.known[JOB.id] = JOB
+    """The replay has its final counts; a delivery that was retried by hand meanwhile is not done by it."""
+    first, *_ = await fail(intake, 7)
+    begun = await intake.client.post("/webhookendpoints/orders/recover", json=SINCE)
+    assert (await intake.client.post(f"/deliveries/{first}/retry")).status_code == 202
+    intake.clock.advance(60_001)
+    intake.engine.loops.start("replays", intake.services.replays.run)
 
-    told = (await intake.client.get("/webhookendpoints/orders/recoveries/rec_1")).json()
+    async def ended() -> bool:
+        return await intake.engine.store.running_recoveries() == []
 
+    await eventually(ended)
+    told = (await intake.client.get(str(intake.client.base_url.join(begun.headers["location"])))).json()
     assert (told["status"], told["total"], told["done"]) == ("completed", 7, 6)
-    assert (told["begunAt"], told["endedAt"]) == ("1970-01-01T00:00:00.000Z", "1970-01-01T00:01:00.001Z")
+    assert (told["begunAt"], told["endedAt"]) == ("2026-01-01T00:00:00.000Z", "2026-01-01T00:01:00.001Z")
+    assert (await intake.engine.counts(ORDERS)).pending == 7
 
 
 @pytest.mark.parametrize("wanted", ["rec_2", "rec_other", "%00", "a" * 500])
 async def test_a_recovery_that_is_not_the_endpoints_is_404(intake: Intake, wanted: str) -> None:
     """A missing replay and one of another endpoint get the same answer."""
-    intake.jobs.known["rec_other"] = Replay("rec_other", "uid-other", ReplayState.RUNNING, 0, 1, 1, 0, 1)
+    await intake.engine.store.begin_recovery("rec_other", "uid-other", since_ms=BEGUN_MS)
 
     refused(await intake.client.get(f"/webhookendpoints/orders/recoveries/{wanted}"), 404)

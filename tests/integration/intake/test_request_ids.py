@@ -5,9 +5,11 @@ from collections.abc import Iterator
 
 import pytest
 import structlog
-from support.intake_recorder import Intake, refused
+from support.dispatcher import locked
+from support.intake import Intake, fails, refused
 
 from hookwright_operator.intake.app import create_app
+from hookwright_operator.services.events import Events
 from hookwright_runtime import logs
 
 ROUTE = "/projects/billing/events"
@@ -44,7 +46,7 @@ async def test_an_id_that_is_not_fit_for_logs_is_replaced(intake: Intake, given:
     assert answer.headers["x-request-id"] == "request-1"
 
 
-async def test_an_id_is_drawn_for_each_request_that_has_none() -> None:
+async def test_an_id_is_drawn_for_each_request_that_has_none(intake: Intake) -> None:
     """A new id is 128 random bits as hexadecimal digits."""
     answered: list[bytes] = []
 
@@ -54,13 +56,7 @@ async def test_an_id_is_drawn_for_each_request_that_has_none() -> None:
     async def receive() -> dict[str, object]:
         return {"type": "http.request", "body": b""}
 
-    class Unready:
-        registry = accepter = auth = deliveries = recoveries = tester = traces = None
-
-        def ready(self) -> str:
-            return "starting"
-
-    app = create_app(Unready())  # type: ignore[arg-type]
+    app = create_app(intake.services, intake.auth, ready=lambda: "starting")
     for _ in range(2):
         await app({"type": "http", "method": "GET", "path": "/", "headers": []}, receive, send)  # type: ignore[arg-type]
     first, second = answered
@@ -69,13 +65,16 @@ async def test_an_id_is_drawn_for_each_request_that_has_none() -> None:
     assert int(first, 16)
 
 
-async def test_every_line_of_a_request_s_log_has_its_id(intake: Intake, logged: pytest.LogCaptureFixture) -> None:
+async def test_every_line_of_a_request_s_log_has_its_id(
+    intake: Intake, logged: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The lines of an error and of an unavailable store have the id; the line of another request has another id."""
-    intake.recorder.broken = True
-    answer = await intake.client.post(ROUTE, json=EVENT, headers={"X-Request-Id": "first"})
+    with monkeypatch.context() as broken:
+        broken.setattr(Events, "accept", fails)
+        answer = await intake.client.post(ROUTE, json=EVENT, headers={"X-Request-Id": "first"})
     assert refused(answer, 500)["traceId"] == "first"
-    intake.recorder.broken, intake.recorder.away = False, True
-    refused(await intake.client.post(ROUTE, json=EVENT, headers={"X-Request-Id": "second"}), 503)
+    async with locked(intake.database):
+        refused(await intake.client.post(ROUTE, json=EVENT, headers={"X-Request-Id": "second"}), 503)
     lines = [record.msg for record in logged.records if isinstance(record.msg, dict)]
     assert [(line["event"], line["request_id"]) for line in lines if line["level"] == "error"] == [
         ("unexpected fault", "first"),

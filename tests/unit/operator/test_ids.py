@@ -3,7 +3,7 @@
 import re
 from itertools import pairwise
 
-from hookwright_operator.ids import Ulids, delivery_id, message_id, recovery_id, trial_id
+from hookwright_operator.ids import Ulids, delivery_id, message_id, replay_id, trial_id
 
 ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 MS = 1_000_000
@@ -43,7 +43,7 @@ def test_the_last_random_number_of_a_millisecond_leads_into_the_next() -> None:
 
 def test_ids_say_whose_they_are() -> None:
     """No two ids are equal."""
-    kinds = {"msg": message_id, "dlv": delivery_id, "rec": recovery_id, "test": trial_id}
+    kinds = {"msg": message_id, "dlv": delivery_id, "rec": replay_id, "test": trial_id}
     for prefix, draw in kinds.items():
         drawn = {draw() for _ in range(100)}
         assert len(drawn) == 100

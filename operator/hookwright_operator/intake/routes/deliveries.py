@@ -7,14 +7,16 @@ from typing import Final
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse
+from starlette.routing import Route
 
 from hookwright_operator.intake.asgi import client_of
-from hookwright_operator.intake.auth import Access, Producer, permit
-from hookwright_operator.intake.deps import Deps
+from hookwright_operator.intake.auth import Access, Producer, ReviewAuth
 from hookwright_operator.intake.log_reads import LogReads
 from hookwright_operator.intake.places import OTHER_REQUESTS, OTHER_REQUESTS_OF_NAMESPACE, Places
-from hookwright_operator.intake.routes.endpoints import endpoint_access, endpoint_of
+from hookwright_operator.intake.routes.endpoints import ENDPOINT, NAMESPACE, permitted_endpoint
 from hookwright_operator.registry import Endpoint
+from hookwright_operator.services import IntakeServices
+from hookwright_operator.services.delivery_log import is_cursor
 from hookwright_operator.store.records import Attempt, DeliveryRecord, State
 from hookwright_runtime.problems import FieldFault, ProblemError, not_found
 
@@ -23,37 +25,41 @@ MAX_LIMIT: Final = 250
 DEFAULT_LIMIT: Final = 50
 
 _ID: Final = re.compile(r"[0-9A-Za-z_.=-]{1,128}")
-"""Form of ids and cursors; the store is not asked for other texts."""
+"""Form of ids; the store is not asked for other texts."""
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class DeliveryRoutes:
     """Routes of the delivery log."""
 
-    def __init__(self, deps: Deps, places: Places) -> None:
-        self._deps = deps
+    def __init__(self, services: IntakeServices, auth: ReviewAuth, places: Places) -> None:
+        self._services, self._auth = services, auth
         self._places = places
         self._reads = LogReads()
         self._callers = Places("retries", total=OTHER_REQUESTS, each=OTHER_REQUESTS // 2)
         self._retries = Places("retries", total=OTHER_REQUESTS, each=OTHER_REQUESTS_OF_NAMESPACE)
 
+    def routes(self) -> list[Route]:
+        """Return the routes."""
+        return [
+            Route(f"{ENDPOINT}/deliveries", self.page),
+            Route(f"{ENDPOINT}/deliveries/{{delivery}}", self.one),
+            Route(f"{NAMESPACE}/deliveries/{{delivery}}/retry", self.retry, methods=["POST"]),
+        ]
+
     async def page(self, request: Request) -> JSONResponse:
         """Return an endpoint's deliveries, the newest first: ``{data, next}``; a page may be short or empty."""
-        access = endpoint_access(request, "get", "deliveries")
-        await permit(self._deps.auth, request.headers, access, client_of(request.scope))
-        endpoint = endpoint_of(self._deps.registry, request)
+        endpoint = await permitted_endpoint(self._services, self._auth, request, "get", "deliveries")
         state, limit, cursor = page_of(request.query_params.get)
         async with self._reads.turn(endpoint.namespace):
-            records, following = await self._deps.deliveries.deliveries(
+            records, following = await self._services.delivery_log.page(
                 endpoint.uid, state=state, limit=limit, cursor=cursor
             )
         return JSONResponse({"data": [document(record) for record in records], "next": following})
 
     async def one(self, request: Request) -> JSONResponse:
         """Return one delivery of an endpoint."""
-        access = endpoint_access(request, "get", "deliveries")
-        await permit(self._deps.auth, request.headers, access, client_of(request.scope))
-        endpoint = endpoint_of(self._deps.registry, request)
+        endpoint = await permitted_endpoint(self._services, self._auth, request, "get", "deliveries")
         with self._places.held(endpoint.namespace):
             record = await self._find(request)
         if record is None or record.endpoint_uid != endpoint.uid:
@@ -64,7 +70,7 @@ class DeliveryRoutes:
         """Send a failed or delivered delivery again (``?project=``: only of that project): 202 ``{id, status}``."""
         namespace = request.path_params["namespace"]
         authorization = request.headers.get("authorization", "")
-        caller = await self._deps.auth.authenticate(authorization, client_of(request.scope))
+        caller = await self._auth.authenticate(authorization, client_of(request.scope))
         # The caller is not authorized yet, so its requests must not count for the namespace only.
         with self._callers.held(caller.username), self._retries.held(f"{namespace} of {caller.username}"):
             return await self._retry(request, namespace, caller)
@@ -74,10 +80,10 @@ class DeliveryRoutes:
         endpoint = self._endpoint_in(namespace, record, request.query_params.get("project"))
         # A delivery that does not exist is refused like one of an endpoint for which the caller has no permission.
         name = endpoint.name if endpoint else ""
-        await self._deps.auth.authorise(caller, Access("create", "webhookendpoints", "retry", namespace, name))
+        await self._auth.authorise(caller, Access("create", "webhookendpoints", "retry", namespace, name))
         if record is None or endpoint is None:
             raise _no_delivery(request)
-        if not await self._deps.deliveries.retry(record.id):
+        if not await self._services.delivery_log.retry(record):
             raise ProblemError(
                 409, f"delivery {record.id} is {record.state}; only a failed or delivered delivery can be sent again"
             )
@@ -85,11 +91,11 @@ class DeliveryRoutes:
 
     async def _find(self, request: Request) -> DeliveryRecord | None:
         wanted = request.path_params["delivery"]
-        return await self._deps.deliveries.delivery(wanted) if _ID.fullmatch(wanted) else None
+        return await self._services.delivery_log.find(wanted) if _ID.fullmatch(wanted) else None
 
     def _endpoint_in(self, namespace: str, record: DeliveryRecord | None, project: str | None) -> Endpoint | None:
         """Return the endpoint of a delivery if it is in the namespace and, if a project is given, in the project."""
-        endpoint = self._deps.registry.get(record.endpoint_uid) if record else None
+        endpoint = self._services.registry.get(record.endpoint_uid) if record else None
         if endpoint is None or endpoint.namespace != namespace or project not in (None, endpoint.project):
             return None
         return endpoint
@@ -107,8 +113,8 @@ def page_of(query: Callable[[str], str | None]) -> tuple[State | None, int, str 
         faults.append(FieldFault("status", f"is unknown; send one of {', '.join(State)}"))
     if not re.fullmatch("[0-9]{1,4}", limit) or not 1 <= int(limit) <= MAX_LIMIT:
         faults.append(FieldFault("limit", f"is wrong; send a number from 1 to {MAX_LIMIT}"))
-    if cursor and not _ID.fullmatch(cursor):
-        faults.append(FieldFault("cursor", "must be the `next` of a page"))
+    if cursor and not is_cursor(cursor):
+        faults.append(FieldFault("cursor", "must be the `next` of a page; omit it to begin with the newest delivery"))
     if faults:
         raise ProblemError(422, "the query is wrong", errors=tuple(faults))
     return State(status) if status else None, int(limit), cursor or None

@@ -1,39 +1,50 @@
 """Routes below /webhookendpoints/{name}: a test of the endpoint, and its signing secret."""
 
+from typing import Final
+
 from starlette.requests import Request
 from starlette.responses import JSONResponse
+from starlette.routing import Route
 
 from hookwright_operator.intake.asgi import client_of
-from hookwright_operator.intake.auth import Access, permit
-from hookwright_operator.intake.deps import Deps
-from hookwright_operator.registry import Endpoint, Registry
+from hookwright_operator.intake.auth import Access, ReviewAuth
+from hookwright_operator.registry import Endpoint
+from hookwright_operator.services import IntakeServices
 from hookwright_runtime.endpoint_tests import TooManyTestsError
 from hookwright_runtime.problems import not_found, too_many, unavailable
 
+NAMESPACE: Final = "/v1alpha1/namespaces/{namespace}"
+ENDPOINT: Final = NAMESPACE + "/webhookendpoints/{name}"
+"""Paths."""
 
-def endpoint_of(registry: Registry, request: Request) -> Endpoint:
-    """Return the endpoint that the path names.
+
+async def permitted_endpoint(
+    services: IntakeServices, auth: ReviewAuth, request: Request, verb: str, subresource: str
+) -> Endpoint:
+    """Return the endpoint that the path names if the caller has the permission ``verb`` on its ``subresource``.
 
     Raises:
-        ProblemError: 404.
+        ProblemError: 401, 403 or 503; 404, there is no such endpoint.
+        KubeError: the API server cannot review the token or the permission.
     """
     namespace, name = request.path_params["namespace"], request.path_params["name"]
-    endpoint = registry.find(namespace, name)
+    access = Access(verb, "webhookendpoints", subresource, namespace, name)
+    await auth.permit(request.headers, access, client_of(request.scope))
+    endpoint = services.registry.find(namespace, name)
     if endpoint is None:
         raise not_found(f'WebhookEndpoint "{name}" in namespace "{namespace}"')
     return endpoint
 
 
-def endpoint_access(request: Request, verb: str, subresource: str) -> Access:
-    """Return the permission that a request needs on the endpoint of its path."""
-    return Access(verb, "webhookendpoints", subresource, request.path_params["namespace"], request.path_params["name"])
-
-
 class EndpointRoutes:
     """Routes of one endpoint."""
 
-    def __init__(self, deps: Deps) -> None:
-        self._deps = deps
+    def __init__(self, services: IntakeServices, auth: ReviewAuth) -> None:
+        self._services, self._auth = services, auth
+
+    def routes(self) -> list[Route]:
+        """Return the routes."""
+        return [Route(f"{ENDPOINT}/test", self.test, methods=["POST"]), Route(f"{ENDPOINT}/secret", self.secret)]
 
     async def test(self, request: Request) -> JSONResponse:
         """Send one synthetic event now and return its outcome: ``{success, statusCode, error?}``.
@@ -41,12 +52,9 @@ class EndpointRoutes:
         Raises:
             ProblemError: 429, too many tests are in progress.
         """
-        access = endpoint_access(request, "create", "test")
-        await permit(self._deps.auth, request.headers, access, client_of(request.scope))
-        endpoint = self._with_secret(request)
+        endpoint = await self._endpoint_with_secret(request, "create", "test")
         try:
-            with self._deps.tests.one(endpoint.namespace, endpoint.name):
-                outcome = await self._deps.tester.test(endpoint)
+            outcome = await self._services.endpoint_tester.test(endpoint)
         except TooManyTestsError as error:
             raise too_many(str(error)) from None
         if outcome.own_fault:
@@ -57,13 +65,11 @@ class EndpointRoutes:
 
     async def secret(self, request: Request) -> JSONResponse:
         """Return the newest signing secret: ``{secret}``."""
-        access = endpoint_access(request, "get", "secret")
-        await permit(self._deps.auth, request.headers, access, client_of(request.scope))
-        endpoint = self._with_secret(request)
+        endpoint = await self._endpoint_with_secret(request, "get", "secret")
         return JSONResponse({"secret": endpoint.secrets[0]}, headers={"Cache-Control": "no-store"})
 
-    def _with_secret(self, request: Request) -> Endpoint:
-        endpoint = endpoint_of(self._deps.registry, request)
+    async def _endpoint_with_secret(self, request: Request, verb: str, subresource: str) -> Endpoint:
+        endpoint = await permitted_endpoint(self._services, self._auth, request, verb, subresource)
         if not endpoint.secrets:
             raise unavailable(
                 f'WebhookEndpoint "{endpoint.name}" has no signing secret yet; the operator is creating it'

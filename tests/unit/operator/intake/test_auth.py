@@ -1,7 +1,6 @@
 """Unusual answers of the API server to reviews: each is a refusal."""
 
 import asyncio
-from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -9,6 +8,7 @@ import pytest
 from hookwright_operator.intake import auth as module
 from hookwright_operator.intake.auth import ACCESS_REVIEWS, Access, ReviewAuth
 from hookwright_runtime.errors import KubeUnavailable
+from hookwright_runtime.kubernetes import KubernetesClient
 from hookwright_runtime.problems import ProblemError
 
 SENDER = {"username": "system:serviceaccount:acme:sender"}
@@ -16,14 +16,14 @@ GOOD: dict[str, Any] = {"authenticated": True, "audiences": ["hookwright"], "use
 ACCESS = Access("create", "projects", "events", "acme", "billing")
 
 
-class Answers:
-    """An API server with prepared answers."""
+class Answers(KubernetesClient):
+    """A client of an API server with prepared answers, which no real one gives."""
 
     def __init__(self, token: object = GOOD, access: object = None) -> None:
         self.token = token
         self.access = access
 
-    async def post(self, path: str, body: Mapping[str, object]) -> dict[str, Any]:  # noqa: ARG002 - the protocol's
+    async def post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:  # noqa: ARG002 - the client's
         """Answer."""
         return {"status": self.access if path == ACCESS_REVIEWS else self.token}
 
@@ -78,8 +78,8 @@ async def test_what_is_granted_for_one_thing_is_not_granted_for_another() -> Non
 async def test_a_review_without_answer_counts_as_an_api_server_that_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
     """A hanging API server does not block requests without end."""
 
-    class Hanging:
-        async def post(self, path: str, body: Mapping[str, object]) -> dict[str, Any]:  # noqa: ARG002
+    class Hanging(Answers):
+        async def post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:  # noqa: ARG002
             await asyncio.Event().wait()
             return {}
 

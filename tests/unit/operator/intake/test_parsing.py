@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hookwright_crds.events import CLOUDEVENT_PREFIX, EVENT_TYPES
-from hookwright_operator.intake.parsing import MAX_BODY_BYTES, MAX_EVENT_BYTES, IncomingEvent, mode_of, parse
+from hookwright_operator.intake.parsing import MAX_BODY_BYTES, MAX_EVENT_BYTES, mode_of, parse
+from hookwright_operator.services.events import IncomingEvent
 from hookwright_runtime.problems import ProblemError
 
 PLAIN = {"content-type": "application/json"}

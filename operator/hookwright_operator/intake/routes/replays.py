@@ -1,4 +1,4 @@
-"""Replays: send all failed deliveries of an endpoint since a time again, as a job with visible progress."""
+"""Replays: send all failed deliveries of an endpoint since a time again, with visible progress."""
 
 import re
 from collections.abc import Mapping
@@ -7,14 +7,15 @@ from typing import Final
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse
+from starlette.routing import Route
 
 from hookwright_operator.intake import exact_json
-from hookwright_operator.intake.asgi import client_of, headers_of
-from hookwright_operator.intake.auth import permit
-from hookwright_operator.intake.deps import Deps
+from hookwright_operator.intake.asgi import headers_of
+from hookwright_operator.intake.auth import ReviewAuth
 from hookwright_operator.intake.places import Places
 from hookwright_operator.intake.routes.deliveries import timestamp
-from hookwright_operator.intake.routes.endpoints import endpoint_access, endpoint_of
+from hookwright_operator.intake.routes.endpoints import ENDPOINT, permitted_endpoint
+from hookwright_operator.services import IntakeServices
 from hookwright_operator.store.records import Replay
 from hookwright_runtime.problems import FieldFault, ProblemError, not_found
 from hookwright_runtime.request_body import Bodies
@@ -33,40 +34,43 @@ _EXPECTED: Final = "send a time with its zone (RFC 3339), such as 2030-01-31T12:
 class ReplayRoutes:
     """Routes of the replays of one endpoint."""
 
-    def __init__(self, deps: Deps, bodies: Bodies, places: Places) -> None:
-        self._deps = deps
+    def __init__(self, services: IntakeServices, auth: ReviewAuth, bodies: Bodies, places: Places) -> None:
+        self._services, self._auth = services, auth
         self._bodies = bodies
         self._places = places
 
+    def routes(self) -> list[Route]:
+        """Return the routes."""
+        return [
+            Route(f"{ENDPOINT}/recover", self.begin, methods=["POST"]),
+            Route(f"{ENDPOINT}/recoveries/{{replay}}", self.one),
+        ]
+
     async def begin(self, request: Request) -> JSONResponse:
         """Begin a replay from ``{since, until?}``: 202 with the replay, 409 if another one runs."""
-        access = endpoint_access(request, "create", "retry")
-        await permit(self._deps.auth, request.headers, access, client_of(request.scope))
-        endpoint = endpoint_of(self._deps.registry, request)
+        endpoint = await permitted_endpoint(self._services, self._auth, request, "create", "retry")
         headers = headers_of(request.scope)
         holder = f'namespace "{endpoint.namespace}"'
         body = await self._bodies.read(request.receive, headers, holder, limit=MAX_BODY_BYTES)
-        since_ms, until_ms = span_of(body, now_ms=self._deps.recoveries.now_ms())
+        since_ms, until_ms = span_of(body, now_ms=self._services.replays.clock_ms())
         with self._places.held(endpoint.namespace):
-            job, new = await self._deps.recoveries.begin(endpoint.uid, since_ms=since_ms, until_ms=until_ms)
+            replay, new = await self._services.replays.begin(endpoint.uid, since_ms=since_ms, until_ms=until_ms)
         if not new:
             raise ProblemError(
-                409, f'WebhookEndpoint "{endpoint.name}" has a running replay, {job.id}; wait until it ends'
+                409, f'WebhookEndpoint "{endpoint.name}" has a running replay, {replay.id}; wait until it ends'
             )
-        location = f"{request.url.path.removesuffix('/recover')}/recoveries/{job.id}"
-        return JSONResponse(document(job), status_code=202, headers={"Location": location})
+        location = f"{request.url.path.removesuffix('/recover')}/recoveries/{replay.id}"
+        return JSONResponse(document(replay), status_code=202, headers={"Location": location})
 
     async def one(self, request: Request) -> JSONResponse:
         """Return the progress of a replay of an endpoint."""
-        access = endpoint_access(request, "get", "deliveries")
-        await permit(self._deps.auth, request.headers, access, client_of(request.scope))
-        endpoint = endpoint_of(self._deps.registry, request)
-        wanted = request.path_params["recovery"]
+        endpoint = await permitted_endpoint(self._services, self._auth, request, "get", "deliveries")
+        wanted = request.path_params["replay"]
         with self._places.held(endpoint.namespace):
-            job = await self._deps.recoveries.find(wanted) if _ID.fullmatch(wanted) else None
-        if job is None or job.endpoint_uid != endpoint.uid:
+            replay = await self._services.replays.find(wanted) if _ID.fullmatch(wanted) else None
+        if replay is None or replay.endpoint_uid != endpoint.uid:
             raise not_found(f'replay "{wanted}" of WebhookEndpoint "{endpoint.name}"')
-        return JSONResponse(document(job))
+        return JSONResponse(document(replay))
 
 
 def span_of(body: bytes, *, now_ms: int) -> tuple[int, int | None]:
@@ -104,15 +108,15 @@ def _time(given: Mapping[str, object], field: str, faults: list[FieldFault]) -> 
     return None
 
 
-def document(job: Replay) -> dict[str, object]:
+def document(replay: Replay) -> dict[str, object]:
     """Return a replay in the form of the answer."""
     told: dict[str, object] = {
-        "id": job.id,
-        "status": job.state,
-        "since": timestamp(job.since_ms),
-        "until": timestamp(job.until_ms),
-        "total": job.total,
-        "done": job.done,
-        "begunAt": timestamp(job.begun_ms),
+        "id": replay.id,
+        "status": replay.state,
+        "since": timestamp(replay.since_ms),
+        "until": timestamp(replay.until_ms),
+        "total": replay.total,
+        "done": replay.done,
+        "begunAt": timestamp(replay.begun_ms),
     }
-    return told if job.ended_ms is None else {**told, "endedAt": timestamp(job.ended_ms)}
+    return told if replay.ended_ms is None else {**told, "endedAt": timestamp(replay.ended_ms)}

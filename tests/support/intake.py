@@ -1,0 +1,143 @@
+"""A running intake over the real services, and the line to the API server that its tests record and cut."""
+
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+from sqlalchemy import text
+from support.dispatcher import Engine
+from support.polling import PATIENCE
+from support.store_factories import Clock
+
+from hookwright_dev.cluster.kubectl import Kubectl
+from hookwright_operator.intake.auth import ReviewAuth
+from hookwright_operator.registry import Endpoint, Registry
+from hookwright_operator.services import IntakeServices
+from hookwright_operator.store.records import DeliveryRecord, State
+from hookwright_runtime.errors import KubeUnavailable
+from hookwright_runtime.kubernetes import KubernetesClient
+from hookwright_runtime.server import Server
+
+ORDERS = "uid-orders"
+"""The uid of the endpoint that every test finds; it is suspended, so its deliveries stay as a test wrote them."""
+BEGUN_MS = 1_767_225_600_000
+"""The time of the intake's clock at the beginning of a test: 2026-01-01T00:00:00Z."""
+
+
+class Line(KubernetesClient):
+    """A client of the API server that records its requests, and can be cut off.
+
+    Attributes:
+        posts: the last part of each path, such as ``tokenreviews``.
+        bodies: the last posted bodies.
+    """
+
+    def __init__(self, *connection: Any) -> None:
+        super().__init__(*connection)
+        self.posts: list[str] = []
+        self.bodies: dict[str, Any] = {}
+        self.cut = False
+
+    async def post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        """Send the request unless the line is cut off."""
+        kind = path.rpartition("/")[2]
+        self.posts.append(kind)
+        self.bodies[kind] = body
+        if self.cut:
+            raise KubeUnavailable("the line is cut")
+        return await super().post(path, body)
+
+
+@dataclass(frozen=True, slots=True)
+class Tokens:
+    """ServiceAccount tokens of the test's organization.
+
+    Attributes:
+        namespace: the namespace of their accounts and permissions.
+        sender: has every permission on the projects ``billing`` and ``ghost`` and on every endpoint.
+        stranger: has no permission.
+        misdirected: the sender's token for another audience.
+    """
+
+    namespace: str
+    sender: str = field(repr=False)
+    stranger: str = field(repr=False)
+    misdirected: str = field(repr=False)
+
+
+@dataclass(slots=True)
+class Intake:
+    """A running intake and the parts behind it.
+
+    Attributes:
+        database: the file of the store.
+        clock: of the store, the dispatcher and the replays.
+    """
+
+    server: Server
+    client: httpx.AsyncClient
+    line: Line
+    services: IntakeServices
+    auth: ReviewAuth
+    engine: Engine
+    database: Path
+    clock: Clock
+    unready: str | None = None
+
+    @property
+    def registry(self) -> Registry:
+        """Return the projects and endpoints that the intake knows."""
+        return self.engine.registry
+
+    @property
+    def orders(self) -> Endpoint:
+        """Return the endpoint that every test finds."""
+        found = self.registry.get(ORDERS)
+        assert found is not None
+        return found
+
+    async def events(self) -> list[tuple[str, str, str | None, bytes]]:
+        """Return namespace, project, producer's id and body of each event in the store, in the order of acceptance."""
+        query = (
+            "SELECT events.namespace, events.project, event_ids.event_id, events.body FROM events"
+            " LEFT JOIN event_ids ON event_ids.message_id = events.id ORDER BY events.id"
+        )
+        rows = await self.engine.store._database.read(lambda connection: connection.execute(text(query)).all())
+        return [(namespace, project, event_id, bytes(body)) for namespace, project, event_id, body in rows]
+
+    async def delivery(self, delivery_id: str) -> DeliveryRecord:
+        """Return a delivery in the store."""
+        found = await self.engine.store.delivery(delivery_id)
+        assert found is not None
+        return found
+
+    async def state(self, delivery_id: str) -> State:
+        """Return the state of a delivery in the store."""
+        return (await self.delivery(delivery_id)).state
+
+
+async def fails(*_args: object, **_options: object) -> None:
+    """Raise an error that no code expects."""
+    raise ZeroDivisionError("the secret of the operator")
+
+
+def refused(response: httpx.Response, status: int) -> dict[str, Any]:
+    """Assert that an answer is a problem document of RFC 9457, and return it."""
+    assert response.headers["content-type"] == "application/problem+json"
+    problem: dict[str, Any] = response.json()
+    assert (response.status_code, problem["status"]) == (status, status)
+    assert problem["type"] == "about:blank"
+    assert problem["title"]
+    assert problem["detail"]
+    return problem
+
+
+def await_permission(kubectl: Kubectl, namespace: str, user: str, group: str = "system:authenticated") -> None:
+    """Wait until the API server's authorizer permits a user to send events to project ``billing``."""
+    question = ("auth", "can-i", "create", "projects.hookwright.dev/billing", "--subresource=events", "-n", namespace)
+    deadline = time.monotonic() + PATIENCE
+    while kubectl(*question, f"--as={user}", f"--as-group={group}", check=False).returncode != 0:
+        assert time.monotonic() < deadline, f"{user} is not granted what the test granted"
+        time.sleep(0.05)
