@@ -9,7 +9,8 @@ from hookwright_operator.delivery.dispatcher import Dispatcher
 from hookwright_operator.store.records import DeliveryRecord, State
 from hookwright_operator.store.store import Store
 
-_CURSOR: Final = re.compile(r"dlv_[0-9A-HJKMNP-TV-Z]{26}")
+_CURSOR: Final = re.compile(r"dlv_[0-7][0-9A-HJKMNP-TV-Z]{25}")
+"""The id of a delivery; a ULID has 128 bits, so its first digit is at most 7."""
 
 
 def is_cursor(text: str) -> bool:

@@ -152,6 +152,29 @@ def test_the_delivery_log_is_paged(acme: Organization, client: httpx.Client, rec
     problem_of(client.get(f"/v1/webhooks/{made}/deliveries", params={"limit": "0"}, headers=key), 422)
 
 
+def test_a_cursor_that_no_page_returned_is_a_422_that_names_it(acme: Organization, client: httpx.Client) -> None:
+    """The answer is the same for a wrong form, another kind of id and an overlong text; an empty cursor is none."""
+    key = acme.service_key()
+    path = f"/v1/webhooks/{acme.webhook(key)['id']}/deliveries"
+    well_formed = f"dlv_{1:026}"
+    wrong = ["1", " ", "\0", "\u0663", "null", "dlv_01", f"msg_{1:026}", f"{well_formed}0", f"{well_formed}\n"]
+    for cursor in (
+        *wrong,
+        well_formed.upper(),
+        f"dlv_{'u' * 26}",
+        f"dlv_8{0:025}",
+        "x" * 129,
+        "x" * 513,
+        "../secret",
+        "%2e",
+    ):
+        problem = problem_of(client.get(path, params={"cursor": cursor}, headers=key), 422)
+        assert [fault["field"] for fault in problem["errors"]] == ["cursor"], cursor
+    for cursor in ("", well_formed):
+        answer = client.get(path, params={"cursor": cursor}, headers=key)
+        assert (answer.status_code, answer.json()) == (200, {"data": [], "next": None})
+
+
 @pytest.mark.parametrize(
     ("body", "field"),
     [

@@ -240,6 +240,7 @@ async def test_the_log_can_be_narrowed_to_a_status(intake: Intake) -> None:
         (f"cursor=dlv_{1:026}%0A", ["cursor"]),
         (f"cursor={id_of(1).upper()}", ["cursor"]),
         (f"cursor=dlv_{'u' * 26}", ["cursor"]),
+        (f"cursor=dlv_8{'0' * 25}", ["cursor"]),
         (f"cursor={'x' * 4000}", ["cursor"]),
         ("status=x&limit=y&cursor=%20", ["status", "limit", "cursor"]),
     ],
