@@ -1,7 +1,8 @@
 """The delivery log of an endpoint, and the retry of one delivery by hand."""
 
 import re
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
@@ -10,7 +11,7 @@ from starlette.responses import JSONResponse
 from starlette.routing import Route
 
 from hookwright_operator.intake.asgi import client_of
-from hookwright_operator.intake.auth import Access, Producer, ReviewAuth
+from hookwright_operator.intake.auth import Access, ReviewAuth
 from hookwright_operator.intake.log_reads import LogReads
 from hookwright_operator.intake.places import OTHER_REQUESTS, OTHER_REQUESTS_OF_NAMESPACE, Places
 from hookwright_operator.intake.routes.endpoints import ENDPOINT, NAMESPACE, permitted_endpoint
@@ -36,8 +37,8 @@ class DeliveryRoutes:
         self._services, self._auth = services, auth
         self._places = places
         self._reads = LogReads()
-        self._callers = Places("retries", total=OTHER_REQUESTS, each=OTHER_REQUESTS // 2)
-        self._retries = Places("retries", total=OTHER_REQUESTS, each=OTHER_REQUESTS_OF_NAMESPACE)
+        self._of_callers = Places("requests for a delivery", total=OTHER_REQUESTS, each=OTHER_REQUESTS // 2)
+        self._of_namespaces = Places("requests for a delivery", total=OTHER_REQUESTS, each=OTHER_REQUESTS_OF_NAMESPACE)
 
     def routes(self) -> list[Route]:
         """Return the routes."""
@@ -68,26 +69,35 @@ class DeliveryRoutes:
 
     async def retry(self, request: Request) -> JSONResponse:
         """Send a failed or delivered delivery again (``?project=``: only of that project): 202 ``{id, status}``."""
+        async with self._permitted_delivery(request, "create", "retry") as record:
+            if not await self._services.delivery_log.retry(record):
+                raise ProblemError(
+                    409,
+                    f"delivery {record.id} is {record.state}; only a failed or delivered delivery can be sent again",
+                )
+            return JSONResponse({"id": record.id, "status": State.PENDING}, status_code=202)
+
+    @asynccontextmanager
+    async def _permitted_delivery(self, request: Request, verb: str, subresource: str) -> AsyncIterator[DeliveryRecord]:
+        """Hold slots of the caller and yield the delivery of the path, if ``?project=`` is absent or its project.
+
+        Raises:
+            ProblemError: 401 or 403; 404, there is no such delivery; 503, no slot is free.
+            KubeError: the API server cannot review the token or the permission.
+        """
         namespace = request.path_params["namespace"]
         authorization = request.headers.get("authorization", "")
         caller = await self._auth.authenticate(authorization, client_of(request.scope))
         # The caller is not authorized yet, so its requests must not count for the namespace only.
-        with self._callers.held(caller.username), self._retries.held(f"{namespace} of {caller.username}"):
-            return await self._retry(request, namespace, caller)
-
-    async def _retry(self, request: Request, namespace: str, caller: Producer) -> JSONResponse:
-        record = await self._find(request)
-        endpoint = self._endpoint_in(namespace, record, request.query_params.get("project"))
-        # A delivery that does not exist is refused like one of an endpoint for which the caller has no permission.
-        name = endpoint.name if endpoint else ""
-        await self._auth.authorise(caller, Access("create", "webhookendpoints", "retry", namespace, name))
-        if record is None or endpoint is None:
-            raise _no_delivery(request)
-        if not await self._services.delivery_log.retry(record):
-            raise ProblemError(
-                409, f"delivery {record.id} is {record.state}; only a failed or delivered delivery can be sent again"
-            )
-        return JSONResponse({"id": record.id, "status": State.PENDING}, status_code=202)
+        with self._of_callers.held(caller.username), self._of_namespaces.held(f"{namespace} of {caller.username}"):
+            record = await self._find(request)
+            endpoint = self._endpoint_in(namespace, record, request.query_params.get("project"))
+            # A delivery that does not exist is refused like one of an endpoint for which the caller has no permission.
+            name = endpoint.name if endpoint else ""
+            await self._auth.authorise(caller, Access(verb, "webhookendpoints", subresource, namespace, name))
+            if record is None or endpoint is None:
+                raise _no_delivery(request)
+            yield record
 
     async def _find(self, request: Request) -> DeliveryRecord | None:
         wanted = request.path_params["delivery"]
