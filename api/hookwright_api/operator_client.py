@@ -100,6 +100,11 @@ class OperatorClient:
         path = _path(namespace, "webhookendpoints", endpoint, "deliveries")
         return (await self._request("GET", path, params=query)).content
 
+    async def delivery(self, namespace: str, project: str | None, delivery: str) -> bytes:
+        """Return one delivery with its attempts as JSON; the arguments are those of `retry`."""
+        params = {"project": project} if project else {}
+        return (await self._request("GET", _path(namespace, "deliveries", delivery), params=params)).content
+
     async def retry(self, namespace: str, project: str | None, delivery: str) -> bytes:
         """Send a delivery again and return the JSON answer of the 202.
 

@@ -1,4 +1,4 @@
-"""The delivery log of the operator, and the retry of a delivery by hand."""
+"""The delivery log of the operator, one delivery of it, and the retry of a delivery by hand."""
 
 import re
 from typing import Annotated, Final, Literal
@@ -9,7 +9,7 @@ from hookwright_api.http.guarded_route import KeyOrSessionRoute, caller_of
 from hookwright_api.http.responses import from_operator, raw_answer
 from hookwright_api.operator_client import OperatorError
 from hookwright_api.routes.scoping import ProjectQuery, endpoint_named, optional_project
-from hookwright_api.schemas import DeliveriesAnswer, RetryAnswer
+from hookwright_api.schemas import DeliveriesAnswer, DeliveryAnswer, RetryAnswer
 from hookwright_api.services import services_of
 from hookwright_runtime.problems import not_found
 
@@ -44,6 +44,19 @@ async def list_deliveries(
     except OperatorError as error:
         raise from_operator(error, "the webhook") from None
     return raw_answer(page)
+
+
+@router.get("/deliveries/{id}", response_model=DeliveryAnswer, operation_id="getDelivery")
+async def get_delivery(request: Request, id: str, project: ProjectQuery = None) -> Response:  # noqa: A002
+    """Show one delivery with its attempts."""
+    name = optional_project(request, project)
+    if not _DELIVERY_ID.fullmatch(id):
+        raise not_found("the delivery")
+    try:
+        found = await services_of(request).intake.delivery(caller_of(request).organization, name, id)
+    except OperatorError as error:
+        raise from_operator(error, "the delivery") from None
+    return raw_answer(found)
 
 
 @router.post("/deliveries/{id}/retry", status_code=202, response_model=RetryAnswer, operation_id="retryDelivery")

@@ -123,6 +123,7 @@ ROUTES: Final = [
     Route("DELETE", "/v1/webhooks/{}", cells(404, 404, 404, 204, 204), target=World.endpoint, scoped=True),
     Route("POST", "/v1/webhooks/{}/test", cells(404, 404, 403, 403, 200), target=World.endpoint),
     Route("GET", "/v1/webhooks/{}/deliveries", cells(404, 404, 404, 200, 200), target=World.endpoint),
+    Route("GET", "/v1/deliveries/{}", cells(404, 404, 404, 200, 200), target=World.delivery),
     Route("POST", "/v1/deliveries/{}/retry", cells(404, 404, 404, 202, 202), target=World.delivery),
     Route("POST", "/v1/events", cells(202, 202, 403, 403, 202), {"type": "delivered", "messageId": "m"}),
 ]
@@ -172,7 +173,11 @@ def test_all_refusals_of_a_credential_have_one_wording(world: World, client: htt
 def test_unknown_and_foreign_things_are_answered_alike(world: World, client: httpx.Client) -> None:
     """A 404 does not show whether the object exists in another organization."""
     headers: dict[str, Any] = dict(world.credentials["key of another project"])
-    foreign = client.get(f"/v1/webhooks/{world.endpoint()}", headers=headers)
-    unknown = client.get("/v1/webhooks/wh-there-is-none", headers=headers)
-    assert foreign.status_code == unknown.status_code == 404
-    assert foreign.text == unknown.text
+    for foreign, missing in (
+        (f"/v1/webhooks/{world.endpoint()}", "/v1/webhooks/wh-there-is-none"),
+        (f"/v1/deliveries/{world.delivery()}", f"/v1/deliveries/dlv_{1:026}"),
+        (f"/v1/deliveries/{world.delivery()}", "/v1/deliveries/no delivery"),
+    ):
+        answers = [client.get(path, headers=headers) for path in (foreign, missing)]
+        assert [answer.status_code for answer in answers] == [404, 404]
+        assert answers[0].text == answers[1].text

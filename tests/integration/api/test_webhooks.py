@@ -129,6 +129,9 @@ def test_the_delivery_log_shows_attempts_and_a_delivery_can_be_sent_again(
     [delivery] = delivered()
     assert delivery["type"] == "delivered"
     assert [attempt["statusCode"] for attempt in delivery["attempts"]] == [200]  # type: ignore[attr-defined]
+    for credential in (key, acme.session()):
+        shown = client.get(f"/v1/deliveries/{delivery['id']}", headers=credential)
+        assert (shown.status_code, shown.json()) == (200, delivery)
     again = client.post(f"/v1/deliveries/{delivery['id']}/retry", headers=acme.session())
     assert (again.status_code, again.json()) == (202, {"id": delivery["id"], "status": "pending"})
     eventually(lambda: len(receiver.requests) == 2, "sent again")

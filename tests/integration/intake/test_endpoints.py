@@ -29,6 +29,7 @@ ROUTES = [
     ("GET", "/webhookendpoints/{name}/secret"),
     ("GET", "/webhookendpoints/{name}/deliveries"),
     ("GET", f"/webhookendpoints/{{name}}/deliveries/{id_of(1)}"),
+    ("GET", f"/deliveries/{id_of(1)}"),
     ("POST", f"/deliveries/{id_of(1)}/retry"),
 ]
 
@@ -288,15 +289,24 @@ async def test_what_has_not_ended_or_was_discarded_is_not_sent_again(intake: Int
     assert await intake.state(delivery) is state
 
 
-async def test_a_retry_of_another_organizations_delivery_is_as_of_none(
-    intake: Intake, tokens: Tokens, namespace: str
+async def test_a_delivery_is_found_by_its_id_alone(intake: Intake) -> None:
+    """The answer is that of the endpoint's log; a project that is not the endpoint's finds nothing."""
+    delivery = await deliver(intake, 1)
+    found = await intake.client.get(f"/deliveries/{delivery}?project=billing")
+    assert (found.status_code, found.json()) == (200, (await intake.client.get(f"{LOG}/{delivery}")).json())
+    refused(await intake.client.get(f"/deliveries/{delivery}?project=shipping"), 404)
+
+
+@pytest.mark.parametrize(("method", "suffix"), [("GET", ""), ("POST", "/retry")])
+async def test_a_delivery_of_another_organization_is_as_none(
+    intake: Intake, tokens: Tokens, namespace: str, method: str, suffix: str
 ) -> None:
-    """A missing delivery, one of another project and one without an endpoint get the same 404, and no retry."""
+    """A missing delivery, a foreign one and one without an endpoint get the same 404, and no retry."""
     abroad = neighbour(intake, namespace, "orders")
     found = [await deliver(intake, 1, endpoint=abroad.uid), await deliver(intake, 2, endpoint="uid-gone")]
     stranger = {"Authorization": f"Bearer {tokens.stranger}"}
     for delivery in (*found, id_of(3)):
-        problem = refused(await intake.client.post(f"/deliveries/{delivery}/retry"), 404)
+        problem = refused(await intake.client.request(method, f"/deliveries/{delivery}{suffix}"), 404)
         assert problem["detail"] == f'delivery "{delivery}" in namespace "{tokens.namespace}" does not exist'
-        refused(await intake.client.post(f"/deliveries/{delivery}/retry", headers=stranger), 403)
+        refused(await intake.client.request(method, f"/deliveries/{delivery}{suffix}", headers=stranger), 403)
     assert [await intake.state(delivery) for delivery in found] == [State.FAILED] * 2

@@ -45,6 +45,7 @@ class DeliveryRoutes:
         return [
             Route(f"{ENDPOINT}/deliveries", self.page),
             Route(f"{ENDPOINT}/deliveries/{{delivery}}", self.one),
+            Route(f"{NAMESPACE}/deliveries/{{delivery}}", self.find),
             Route(f"{NAMESPACE}/deliveries/{{delivery}}/retry", self.retry, methods=["POST"]),
         ]
 
@@ -66,6 +67,11 @@ class DeliveryRoutes:
         if record is None or record.endpoint_uid != endpoint.uid:
             raise _no_delivery(request)
         return JSONResponse(document(record))
+
+    async def find(self, request: Request) -> JSONResponse:
+        """Return one delivery of the namespace (``?project=``: only of that project)."""
+        async with self._permitted_delivery(request, "get", "deliveries") as record:
+            return JSONResponse(document(record))
 
     async def retry(self, request: Request) -> JSONResponse:
         """Send a failed or delivered delivery again (``?project=``: only of that project): 202 ``{id, status}``."""
