@@ -20,8 +20,8 @@ from hookwright_operator.delivery.descriptor_budget import DescriptorBudget
 from hookwright_operator.delivery.dispatcher import Dispatcher
 from hookwright_operator.delivery.http.guard import Guard
 from hookwright_operator.delivery.http.sender import Sender
-from hookwright_operator.delivery.protocols import Bounds
 from hookwright_operator.delivery.shard_owner import ShardOwner
+from hookwright_operator.delivery.shares import Bounds
 from hookwright_operator.delivery.status_reporter import StatusReporter
 from hookwright_operator.intake.app import create_app
 from hookwright_operator.intake.auth import ReviewAuth
@@ -183,7 +183,8 @@ class Operator:
         ):
             self._loops.start(name, run)
         if "deliver" in settings.roles:
-            self._loops.start("claim", self._dispatcher.run)
+            for name, run in self._dispatcher.loops.items():
+                self._loops.start(name, run)
             if not self._store.exclusive:
                 self._loops.start("shards", self._shard_owner.run)
             self._loops.start("replays", replays.run)
@@ -219,7 +220,7 @@ class Operator:
         self._stopping = "stopping"
         log.info("stopping", attempts_under_way=self._dispatcher.in_flight)
         await asyncio.gather(self._resign(), *(server.stop() for server in self._servers[1:]))
-        await self._loops.stop("claim", "shards", "replays", "health", "audit", "sync", "clock")
+        await self._loops.stop("claim", "sweep", "shards", "replays", "health", "audit", "sync", "clock")
         await self._leader.stop()
         await self._shard_owner.drain(self._settings.shutdown_grace)
         with suppress(Exception):

@@ -210,5 +210,5 @@ async def test_without_time_to_hang_there_is_no_thread_or_task_left(engine: Engi
     await engine.post_many(20)
     await engine.ended("bad", 20)
     await until(lambda: engine.at_rest)
-    assert engine.dispatcher._memory.used == 0
+    assert engine.dispatcher.queues.memory.used == 0
     assert (await engine.counts("bad")).failed == 20

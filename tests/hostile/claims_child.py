@@ -16,7 +16,7 @@ async def main(url: str, receiver: str, endpoints: int) -> None:
     for number in range(endpoints):
         engine.registry.put(subscriber(f"uid-{number}", f"{receiver}/{number}", timeout=30))
     # One namespace uses at most half of the memory.
-    await until(lambda: engine.dispatcher._memory.used >= plan.memory // 2, within=60)
+    await until(lambda: engine.dispatcher.queues.memory.used >= plan.memory // 2, within=60)
     sys.stdout.write("full\n")
     sys.stdout.flush()
     await asyncio.to_thread(sys.stdin.read)

@@ -81,7 +81,7 @@ async def post(engine: Engine, namespace: str, count: int = 1, *, body: bytes = 
 
 def queues(engine: Engine, namespace: str) -> list[EndpointQueue]:
     """Return the endpoint queues of a tenant."""
-    return [queue for queue in engine.dispatcher._queues.values() if queue.endpoint.namespace == namespace]
+    return [queue for queue in engine.dispatcher.queues.by_uid.values() if queue.endpoint.namespace == namespace]
 
 
 def under_way(engine: Engine, namespace: str) -> int:
@@ -256,13 +256,13 @@ def test_one_tenant_cannot_use_the_whole_memory(play: Play) -> None:
         hostile = tenant(engine, "hostile", [url] * 8, timeout=TIMEOUT, max_in_flight=4)
         for _ in range(32):
             await post(engine, "hostile", body=b"x" * 16_384)
-        assert engine.dispatcher._memory.used_by("hostile") >= 256 << 10
+        assert engine.dispatcher.queues.memory.used_by("hostile") >= 256 << 10
         assert engine.dispatcher.reserve("healthy-0", 65_536), "no memory is left for the healthy tenant"
         engine.dispatcher.cancel("healthy-0", 65_536)
         assert_served(engine, await latencies(engine, "healthy", receiver))
         for endpoint in hostile:
             engine.registry.remove(endpoint.uid)
-        await until(lambda: engine.dispatcher._memory.used <= 8 * 4 * 16_384)
+        await until(lambda: engine.dispatcher.queues.memory.used <= 8 * 4 * 16_384)
 
     play(scenario, Plan(memory=1 << 20))
 

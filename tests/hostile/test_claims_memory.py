@@ -22,7 +22,7 @@ from aiohttp import web
 from support.dispatcher import Engine, Plan, eventually, subscriber, until
 
 from hookwright_dev.cluster.postgres import PostgresServer
-from hookwright_operator.delivery.protocols import CLAIMS_IN_MEMORY
+from hookwright_operator.delivery.shares import CLAIMS_IN_MEMORY
 from hookwright_operator.store.records import Claimed, Wants
 from hookwright_operator.store.store import Store
 
@@ -197,20 +197,20 @@ async def test_nothing_else_takes_the_room_of_a_claim_under_way(
     memory = 8 * 1024 * 1024
     engine = await Engine.start(tmp_path / "deliveries.db", Plan(memory=memory))
     held = HeldStore(engine.store)
-    monkeypatch.setattr(engine.dispatcher._claims, "_store", held)
+    monkeypatch.setattr(engine.dispatcher._claimer, "_store", held)
     try:
         engine.registry.put(subscriber("fresh", "http://127.0.0.1:1"))
         engine.registry.put(subscriber("old", "http://127.0.0.1:1"))
         engine.dispatcher.waiting("old")
         await until(lambda: bool(held.rooms))
         assert held.rooms == [memory // CLAIMS_IN_MEMORY]
-        assert engine.dispatcher._memory.used == held.rooms[0]
+        assert engine.dispatcher.queues.memory.used == held.rooms[0]
         assert not engine.dispatcher.reserve("fresh", memory // 2 + 1)
-        engine.dispatcher._queues["fresh"].backlog = False
+        engine.dispatcher.queues.by_uid["fresh"].backlog = False
         assert engine.dispatcher.reserve("fresh", memory // 2)
         engine.dispatcher.cancel("fresh", memory // 2)
     finally:
         monkeypatch.undo()
         held.go_on.set()
-        await until(lambda: engine.dispatcher._memory.used == 0)
+        await until(lambda: engine.dispatcher.queues.memory.used == 0)
         await engine.stop(grace=0)

@@ -40,7 +40,9 @@ def url(postgres_url: str) -> str:
 
 async def renewed(replicas: list[Replica]) -> None:
     """Wait until each replica has renewed its lease."""
-    await until(lambda: all(one.dispatcher._lease_until_ms >= one.clock() + LEASE_MS for one in replicas))
+    await until(
+        lambda: all(one.dispatcher.queues.scheduler.lease_until_ms >= one.clock() + LEASE_MS for one in replicas)
+    )
 
 
 @pytest.mark.parametrize("first", ["behind", "ahead"])
@@ -73,7 +75,7 @@ async def test_living_replicas_keep_their_shares_and_send_each_delivery_once(
 
         await eventually(all_delivered)
         assert [frozenset(one.dispatcher.owned_shards._since) for one in replicas] == shares
-        assert [one.dispatcher.lapses for one in replicas] == [0, 0]
+        assert [one.dispatcher.queues.lapses for one in replicas] == [0, 0]
         assert receivers.wrong == []
         assert receivers.begun == 12 * len(UIDS)
     finally:
@@ -125,7 +127,7 @@ async def test_a_stopped_replica_is_replaced_when_its_last_attempts_are_over(url
         await until(lambda: len(stopped.dispatcher.owned_shards) == SHARDS)
         stopped.gate.open.clear()
         await until(lambda: stopped.gate.waiting >= 3)  # a heartbeat and two looks
-        clock.advance(stopped.dispatcher._lease_until_ms - clock() - TIMEOUT * 1000 - 1)
+        clock.advance(stopped.dispatcher.queues.scheduler.lease_until_ms - clock() - TIMEOUT * 1000 - 1)
         await stopped.post(0)
         await until(lambda: len(receivers.under_way) == TOGETHER)  # the lease just covers a timeout
         other = await Replica.start(url, "other", receivers, endpoints=endpoints, ahead_ms=STOPPED[sentence])

@@ -49,7 +49,7 @@ async def test_receivers_are_not_charged_and_deliveries_arrive_when_descriptors_
                 assert await engine.log(uid) == []
             with no_descriptors():
                 await engine.post_many(10)
-                queues = engine.dispatcher._queues
+                queues = engine.dispatcher.queues.by_uid
                 await until(lambda: min(queues[uid].postponed for uid in ("one", "two")) >= 2)
                 for uid in ("one", "two"):
                     records = await engine.log(uid)
@@ -76,8 +76,8 @@ async def test_the_process_does_not_spin_meanwhile(tmp_path: Path) -> None:
             with no_descriptors():
                 began = loop.time()
                 await engine.post_many(64)
-                await until(lambda: engine.dispatcher._queues["orders"].postponed >= 4)
-                rounds = engine.dispatcher._queues["orders"].postponed
+                await until(lambda: engine.dispatcher.queues.by_uid["orders"].postponed >= 4)
+                rounds = engine.dispatcher.queues.by_uid["orders"].postponed
                 assert own_faults("descriptors") - before <= 64 * rounds
                 assert loop.time() - began >= 0.25 + 0.5 + 1
             await engine.ended("orders", 64, within=30)
@@ -92,10 +92,10 @@ async def test_what_waits_is_released_at_the_end(tmp_path: Path) -> None:
         engine.registry.put(subscriber("orders", receiver.url))
         with no_descriptors():
             await engine.post_many(10)
-            await until(lambda: engine.dispatcher._queues["orders"].postponed >= 1)
+            await until(lambda: engine.dispatcher.queues.by_uid["orders"].postponed >= 1)
             await engine.dispatcher.drain(5)
             assert await engine.store.claim([("orders", 64)])
-        assert engine.dispatcher._memory.used == 0
+        assert engine.dispatcher.queues.memory.used == 0
         await engine.stop(grace=1)
 
 

@@ -169,7 +169,7 @@ async def test_an_attempt_without_a_place_is_not_charged_and_made_later(
                 await until(lambda: looked_up.hanging == resolver.PER_NAMESPACE)
                 engine.registry.put(subscriber("orders", f"http://works.example.com:{receiver.port}/"))
                 await engine.post()
-                queue = engine.dispatcher._queues["orders"]
+                queue = engine.dispatcher.queues.by_uid["orders"]
                 await until(lambda: queue.postponed >= 2)
                 [delivery] = await engine.log("orders")
                 assert (delivery.state, delivery.attempts) == (State.PENDING, ())

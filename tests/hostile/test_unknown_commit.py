@@ -2,8 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator
 
 import asyncpg
 import pytest
@@ -12,6 +11,8 @@ from support.store_factories import LEASE_MS, Clock, accept_one, claimed_ids, ne
 from support.tcp_proxy import Cut, Proxy, proxied
 
 from hookwright_operator.delivery.attempt import Outcome
+from hookwright_operator.delivery.http.guard import Guard
+from hookwright_operator.delivery.http.sender import Sender
 from hookwright_operator.registry import Endpoint
 from hookwright_operator.store.records import Claimed, Counts, State
 from hookwright_operator.store.store import Store
@@ -112,8 +113,7 @@ async def test_a_repeated_settlement_waits_for_the_transaction_in_doubt(postgres
     await store.close()
 
 
-@dataclass(slots=True)
-class Refusing:
+class Refusing(Sender):
     """A sender whose receiver refuses each attempt, and that cuts the connection at the COMMIT of each result.
 
     Attributes:
@@ -121,18 +121,18 @@ class Refusing:
         at_once: the highest number of concurrent attempts of one delivery.
     """
 
-    proxy: Proxy
-    cut: Cut
-    clock: Callable[[], int] = now_ms
-    sent: Counter[str] = field(default_factory=Counter)
-    under_way: Counter[str] = field(default_factory=Counter)
-    at_once: int = 0
+    def __init__(self, proxy: Proxy, cut: Cut) -> None:
+        super().__init__(Guard(), user_agent="Hookwright/test", allow_http=True)
+        self.proxy, self.cut = proxy, cut
+        self.sent = Counter[str]()
+        self.under_way = Counter[str]()
+        self.at_once = 0
 
     async def send(self, endpoint: Endpoint, *, delivery: Claimed | None = None, **_: object) -> Outcome:
         """Make an attempt, which takes longer than the pause between two sweeps."""
         assert delivery is not None
         assert endpoint.uid == delivery.endpoint_uid
-        started_ms = self.clock()
+        started_ms = now_ms()
         self.sent[delivery.id] += 1
         self.under_way[delivery.id] += 1
         self.at_once = max(self.at_once, self.under_way[delivery.id])

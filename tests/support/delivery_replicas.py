@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -12,14 +12,17 @@ from support.store_factories import Clock
 
 from hookwright_operator.delivery.attempt import Outcome
 from hookwright_operator.delivery.dispatcher import Dispatcher
-from hookwright_operator.delivery.protocols import Bounds
+from hookwright_operator.delivery.http.guard import Guard
+from hookwright_operator.delivery.http.sender import Sender
 from hookwright_operator.delivery.retry_schedule import RetrySchedule
 from hookwright_operator.delivery.shard_owner import ShardOwner
+from hookwright_operator.delivery.shares import Bounds
 from hookwright_operator.registry import Endpoint, Registry
 from hookwright_operator.services.events import Events, IncomingEvent
 from hookwright_operator.services.fan_out_writer import FanOutWriter
-from hookwright_operator.store.records import Claimed, Holding, Settlement
-from hookwright_operator.store.store import Store
+from hookwright_operator.store.records import Claimed, Holding, Settlement, Wants
+from hookwright_operator.store.shard_sharing import ShardSharing
+from hookwright_operator.store.store import CLAIM_ROOM, Store
 from hookwright_operator.supervisor import Supervisor
 
 T = TypeVar("T")
@@ -108,49 +111,64 @@ class Gate:
         return answered
 
 
-@dataclass(slots=True)
-class Gated:
-    """A store behind a gate, and its share of the endpoints."""
+class GatedStore(Store):
+    """A store of one replica behind a gate."""
 
-    store: Store
     gate: Gate
 
-    async def claim(self, wants: Sequence[tuple[str, int]], *, room: int) -> list[Claimed]:
+    async def claim(self, wants: Wants, *, room: int = CLAIM_ROOM) -> list[Claimed]:
         """Claim."""
-        return await self.gate.through(self.store.claim(wants, room=room))
+        return await self.gate.through(super().claim(wants, room=room))
 
     async def settle(self, settlements: Sequence[Settlement], *, again: bool = False) -> None:
         """Settle."""
-        await self.gate.through(self.store.settle(settlements, again=again))
+        await self.gate.through(super().settle(settlements, again=again))
 
     async def release(self, delivery_ids: Sequence[str]) -> None:
         """Release."""
-        await self.gate.through(self.store.release(delivery_ids))
+        await self.gate.through(super().release(delivery_ids))
 
-    async def next_due(self, endpoint_uids: Sequence[str] | None = None) -> Mapping[str, int]:
+    async def next_due(self, endpoint_uids: Sequence[str] | None = None) -> dict[str, int]:
         """Return due times."""
-        return await self.gate.through(self.store.next_due(endpoint_uids))
+        return await self.gate.through(super().next_due(endpoint_uids))
+
+
+@dataclass
+class GatedSharing(ShardSharing):
+    """The share of one replica behind a gate."""
+
+    gate: Gate
 
     async def balance(self) -> Holding:
         """Take shards."""
-        return await self.gate.through(self.store.sharing.balance())
+        return await self.gate.through(super().balance())
 
     async def free(self, numbers: Iterable[int]) -> None:
         """Free shards."""
-        await self.gate.through(self.store.sharing.free(numbers))
+        await self.gate.through(super().free(numbers))
 
     async def withdraw(self) -> None:
         """Withdraw."""
-        await self.gate.through(self.store.sharing.withdraw())
+        await self.gate.through(super().withdraw())
 
-    def changed(self) -> None:
-        """Notify the other replicas of a change."""
-        self.store.sharing.changed()
+
+class DirectSender(Sender):
+    """A sender of one replica that calls the receivers; they decide when an attempt ends."""
+
+    def __init__(self, name: str, receivers: Receivers, gate: Gate, clock: Callable[[], int]) -> None:
+        super().__init__(Guard(), user_agent="Hookwright/test", allow_http=True)
+        self._name, self._receivers, self._gate, self._clock = name, receivers, gate, clock
+
+    async def send(self, endpoint: Endpoint, *, body: bytes, **_: object) -> Outcome:
+        """Make an attempt."""
+        started_ms = self._clock()
+        status = await self._gate.through(self._receivers.begin(self._name, endpoint.uid, body).status)
+        return Outcome(status, "" if status == 200 else "refused", "", duration_ms=1, started_ms=started_ms)
 
 
 @dataclass(slots=True)
 class Replica:
-    """One replica: its store, its loops, and a sender that calls the receivers."""
+    """One replica: its store and its loops."""
 
     name: str
     store: Store
@@ -182,7 +200,7 @@ class Replica:
         def clock() -> int:
             return receivers.clock() + ahead_ms
 
-        store = await Store.open(
+        store = await GatedStore.open(
             url,
             instance=name,
             name=name,
@@ -190,12 +208,14 @@ class Replica:
             clock=clock,
             observe=lambda operation, _: observed.append(operation),
         )
-        replica = cls(name, store, receivers, Gate(), observed, clock)
-        replica.gate.open.set()
-        gated = Gated(store, replica.gate)
+        store.gate = gate = Gate()
+        gate.open.set()
+        share = store.sharing
+        store.sharing = GatedSharing(share.member, share.read, share.write, share.clock, share.announce, gate)
+        replica = cls(name, store, receivers, gate, observed, clock)
         replica.dispatcher = Dispatcher(
-            gated,
-            replica,
+            store,
+            DirectSender(name, receivers, gate, clock),
             RetrySchedule.parse("100ms,100ms,100ms,100ms,100ms,100ms,100ms,100ms"),
             Bounds(window=8, memory=1 << 20, in_flight=2 * TOGETHER),
             clock_ms=clock,
@@ -203,7 +223,7 @@ class Replica:
             sweep=sweep,
             shared=True,
         )
-        replica.shard_owner = ShardOwner(gated, replica.dispatcher, tick=0.02)
+        replica.shard_owner = ShardOwner(store.sharing, replica.dispatcher, tick=0.02)
         fan_outs = FanOutWriter(store, replica.dispatcher, lambda _: None)
         replica.events = Events(replica.registry, replica.dispatcher, store, lambda _: None, fan_outs)
         store.listen(replica.hears, replica.shard_owner.look_soon)
@@ -212,12 +232,10 @@ class Replica:
         for endpoint in endpoints:
             replica.registry.put(endpoint)
         replica.dispatcher.lease_renewed(await store.heartbeat())
-        for loop, run in (
-            ("claim", replica.dispatcher.run),
-            ("shards", replica.shard_owner.run),
-            ("heartbeat", replica.beat),
-        ):
+        for loop, run in replica.dispatcher.loops.items():
             replica.loops.start(loop, run)
+        replica.loops.start("shards", replica.shard_owner.run)
+        replica.loops.start("heartbeat", replica.beat)
         return replica
 
     @property
@@ -229,12 +247,6 @@ class Replica:
         """Pass on a notification of a new delivery, unless the replica is paused."""
         if not self.paused:
             self.dispatcher.waiting(uid)
-
-    async def send(self, endpoint: Endpoint, *, body: bytes, **_: object) -> Outcome:
-        """Make an attempt; the receivers decide when it ends."""
-        started_ms = self.clock()
-        status = await self.gate.through(self.receivers.begin(self.name, endpoint.uid, body).status)
-        return Outcome(status, "" if status == 200 else "refused", "", duration_ms=1, started_ms=started_ms)
 
     async def beat(self) -> None:
         """Renew the claim lease repeatedly."""
@@ -251,7 +263,7 @@ class Replica:
         """Stop as the operator does at SIGTERM."""
         self.ended = True
         self.gate.open.set()
-        await self.loops.stop("claim", "shards")
+        await self.loops.stop("claim", "sweep", "shards")
         await self.shard_owner.drain(PATIENCE)
         await self.loops.stop()
         await self.store.close()
@@ -263,7 +275,7 @@ class Replica:
         self.ended = True
         self.gate.open.clear()
         # A dead replica begins nothing: without this, a task that is cancelled while it settles would start attempts.
-        self.dispatcher._closing = True
+        self.dispatcher.queues.closing = True
         await self.loops.stop()
         for task in tuple(self.dispatcher._tasks):
             task.cancel()

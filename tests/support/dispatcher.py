@@ -18,8 +18,8 @@ from hookwright_operator.delivery.clock_jumps import ClockJumps
 from hookwright_operator.delivery.dispatcher import Dispatcher
 from hookwright_operator.delivery.http.guard import Guard
 from hookwright_operator.delivery.http.sender import Sender
-from hookwright_operator.delivery.protocols import Bounds, Sends
 from hookwright_operator.delivery.retry_schedule import RetrySchedule
+from hookwright_operator.delivery.shares import Bounds
 from hookwright_operator.registry import Endpoint, Registry
 from hookwright_operator.services.events import AcceptResult, Events, IncomingEvent
 from hookwright_operator.services.fan_out_writer import FanOutWriter
@@ -113,7 +113,7 @@ class Engine:
 
     plan: Plan
     store: Store
-    sender: Sends
+    sender: Sender
     registry: Registry
     dispatcher: Dispatcher
     events: Events
@@ -122,7 +122,7 @@ class Engine:
     _own_sender: Sender | None = None
 
     @classmethod
-    async def start(cls, database: Path | Store, plan: Plan | None = None, *, sender: Sends | None = None) -> Self:
+    async def start(cls, database: Path | Store, plan: Plan | None = None, *, sender: Sender | None = None) -> Self:
         """Open the store, or use an open one, and start the loops."""
         plan = plan or Plan()
         store = database if isinstance(database, Store) else await open_store(database, plan)
@@ -149,7 +149,8 @@ class Engine:
         engine = cls(plan, store, sender, registry, dispatcher, events, watcher, _own_sender=own)
         dispatcher.lease_renewed(await store.heartbeat())
         await dispatcher.reload_due_times()
-        engine.loops.start("claim", dispatcher.run)
+        for name, run in dispatcher.loops.items():
+            engine.loops.start(name, run)
         engine.loops.start("fan-out", fan_outs.run)
         engine.loops.start("clock", ClockJumps(store, dispatcher, plan.clock_ms, pause=0.1).run)
         if plan.heartbeats:
@@ -164,7 +165,7 @@ class Engine:
 
     async def stop(self, grace: float = 10.0) -> None:
         """Stop as the operator does at SIGTERM; the store is closed as well."""
-        await self.loops.stop("claim", "clock")
+        await self.loops.stop("claim", "sweep", "clock")
         await self.dispatcher.drain(grace)
         await self.loops.stop()
         if self._own_sender is not None:

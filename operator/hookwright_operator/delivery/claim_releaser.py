@@ -1,29 +1,32 @@
 """Release of claims that this replica does not use, so that any replica may claim these deliveries."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Collection, Sequence
 
-from hookwright_operator.delivery.owned_shards import OwnedShards
-from hookwright_operator.delivery.protocols import DeliveryStore
+from hookwright_operator.delivery.endpoint_queue import EndpointQueue
+from hookwright_operator.delivery.queues import EndpointQueues
 from hookwright_operator.delivery.tasks import Tasks
 from hookwright_operator.store.records import Claimed
 from hookwright_operator.store.retry import persist
 from hookwright_operator.store.sql.shards import shard_of
+from hookwright_operator.store.store import Store
 
 
 class ClaimReleaser:
     """Releases claims in the background, and retries for as long as the store fails.
 
-    Args:
-        store: has the claims.
-        tasks: in which claims are released.
-        owned_shards: counts the shards of these deliveries as busy until their claims are released.
-        released: called with the uid of each endpoint that has deliveries to claim again.
+    The shards of these deliveries count as busy until their claims are released.
     """
 
-    def __init__(
-        self, store: DeliveryStore, tasks: Tasks, owned_shards: OwnedShards, released: Callable[[str], None]
-    ) -> None:
-        self._store, self._tasks, self._owned_shards, self._released = store, tasks, owned_shards, released
+    def __init__(self, store: Store, queues: EndpointQueues, tasks: Tasks) -> None:
+        self._store, self._queues, self._tasks = store, queues, tasks
+
+    def release_ready(self, queue: EndpointQueue) -> None:
+        """Release the claims on a queue's deliveries that wait for their attempt."""
+        if queue.ready:
+            size = sum(len(delivery.body) for delivery in queue.ready)
+            self._queues.memory.give(queue.endpoint.namespace, size)
+            self.release(tuple(queue.ready))
+            queue.ready.clear()
 
     def release(self, deliveries: Sequence[Claimed]) -> None:
         """Release the claims on deliveries soon."""
@@ -31,14 +34,14 @@ class ClaimReleaser:
             ids = [delivery.id for delivery in deliveries]
             uids = {delivery.endpoint_uid for delivery in deliveries}
             for uid in uids:
-                self._owned_shards.begin(shard_of(uid))
+                self._queues.owned_shards.begin(shard_of(uid))
             self._tasks.spawn(self._release_until_done(ids, uids))
 
-    async def _release_until_done(self, ids: Sequence[str], uids: Iterable[str]) -> None:
+    async def _release_until_done(self, ids: Sequence[str], uids: Collection[str]) -> None:
         try:
             await persist(lambda: self._store.release(ids), "claims not released, retrying")
         finally:
             for uid in uids:
-                self._owned_shards.end(shard_of(uid))
+                self._queues.owned_shards.end(shard_of(uid))
         for uid in uids:
-            self._released(uid)
+            self._queues.waiting(uid)

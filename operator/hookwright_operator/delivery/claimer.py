@@ -3,39 +3,24 @@
 import asyncio
 from collections import Counter
 from collections.abc import Sequence
-from typing import Final, Protocol
+from typing import Final
 
 import structlog
 
-from hookwright_operator.delivery.body_memory import BodyMemory
+from hookwright_operator.delivery.claim_releaser import ClaimReleaser
 from hookwright_operator.delivery.endpoint_queue import EndpointQueue
-from hookwright_operator.delivery.protocols import DeliveryStore
-from hookwright_operator.delivery.scheduler import Turns
+from hookwright_operator.delivery.queues import EndpointQueues
+from hookwright_operator.delivery.tasks import wait_for_event
 from hookwright_operator.store.records import Claimed
 from hookwright_operator.store.retry import until_done
+from hookwright_operator.store.store import Store
 from hookwright_runtime.errors import StoreError
 
 log = structlog.get_logger(__name__)
 
 _QUEUES_PER_CLAIM: Final = 64
 _FIRST_BACKOFF: Final = 0.1
-
-
-class Feeds(Protocol):
-    """Owner of the endpoint queues."""
-
-    def enqueue_claimed(self, claimed: Sequence[Claimed], *, lapses: int) -> None:
-        """Put claimed deliveries into their queues; ``lapses`` counts the claim lease expiries before the claim."""
-
-    def later(self, queue: EndpointQueue, due_ms: int) -> None:
-        """Note when the next delivery of a queue that is only in the store is due."""
-
-    def pump(self, queue: EndpointQueue) -> None:
-        """Start the attempts of a queue that may start, and claim more if there is room."""
-
-    @property
-    def lapses(self) -> int:
-        """How often the claim lease has expired."""
+_SWEEP_BACKOFF: Final = 5.0
 
 
 class Claimer:
@@ -43,32 +28,50 @@ class Claimer:
 
     Args:
         store: where to claim.
-        memory: bounds the bytes of claimed bodies.
-        feeds: has the queues that get the claimed deliveries.
+        queues: get the claimed deliveries.
+        releaser: releases claims on deliveries that no queue may take any more.
+        sweep: seconds between two searches for deliveries without a notification.
     """
 
-    def __init__(self, store: DeliveryStore, memory: BodyMemory, feeds: Feeds) -> None:
-        self._store, self._memory, self._feeds = store, memory, feeds
-        self._hungry = Turns()
-        self._wake = asyncio.Event()
-
-    def ask(self, queue: EndpointQueue) -> None:
-        """Claim for a queue soon."""
-        self._hungry.add(queue)
-        self._wake.set()
+    def __init__(self, store: Store, queues: EndpointQueues, releaser: ClaimReleaser, sweep: float) -> None:
+        self._store, self._queues, self._releaser, self._sweep = store, queues, releaser, sweep
+        self._to_sweep = asyncio.Event()
 
     async def run(self) -> None:
-        """Claim for the queues that ask, until cancelled."""
+        """Claim for the queues that ask and for those whose due time has come, until cancelled."""
         while True:
-            await self._wake.wait()
-            await until_done(self._claim, backoff=_FIRST_BACKOFF, refused=_warn)
+            self._queues.to_claim.clear()
+            due_in = self._queues.claim_due()
+            if self._queues.hungry:
+                await until_done(self._claim, backoff=_FIRST_BACKOFF, refused=_warn)
+            else:
+                await wait_for_event(self._queues.to_claim, due_in)
+
+    async def sweep(self) -> None:
+        """Search repeatedly for deliveries without a notification, such as those whose replica died."""
+        while True:
+            await wait_for_event(self._to_sweep, self._sweep)
+            self._to_sweep.clear()
+            try:
+                await self.reload_due_times()
+            except StoreError as error:
+                log.warning("due times not read, retrying", error=str(error))
+                await asyncio.sleep(_SWEEP_BACKOFF)
+                self._to_sweep.set()
+
+    def sweep_soon(self) -> None:
+        """Search now, because this replica has got shards."""
+        self._to_sweep.set()
+
+    async def reload_due_times(self) -> None:
+        """Load due times of unclaimed pending deliveries from the store, also for endpoints that are not known yet."""
+        self._queues.set_due_times(await self._store.next_due())
 
     async def _claim(self) -> None:
-        queues = self._hungry.take(_QUEUES_PER_CLAIM)
-        if not self._hungry:
-            self._wake.clear()
-        with self._memory.claim_room() as room:
-            wants = [(queue, self._memory.affordable(queue), queue.backlog_seen) for queue in queues]
+        memory = self._queues.memory
+        queues = self._queues.hungry.take(_QUEUES_PER_CLAIM)
+        with memory.claim_room() as room:
+            wants = [(queue, memory.affordable(queue), queue.backlog_seen) for queue in queues]
             wants = [(queue, want, seen) for queue, want, seen in wants if want]
             if wants:
                 await self._claim_for(wants, room)
@@ -76,24 +79,37 @@ class Claimer:
     async def _claim_for(self, wants: Sequence[tuple[EndpointQueue, int, int]], room: int) -> None:
         for queue, _, _ in wants:
             queue.claiming = True
-        lapses = self._feeds.lapses
+        lapses = self._queues.lapses
         try:
             claimed = await self._store.claim([(queue.endpoint.uid, want) for queue, want, _ in wants], room=room)
-            self._feeds.enqueue_claimed(claimed, lapses=lapses)
+            self._enqueue(claimed, lapses)
             short = _short(wants, claimed)
             dues = await self._store.next_due([queue.endpoint.uid for queue in short]) if short else {}
         except StoreError:
             for queue, _, _ in wants:
-                self.ask(queue)
+                self._queues.claim_for(queue)
             raise
         finally:
             for queue, _, _ in wants:
                 queue.claiming = False
         for queue in short:
             if (due_ms := dues.get(queue.endpoint.uid)) is not None:
-                self._feeds.later(queue, due_ms)
+                self._queues.later(queue, due_ms)
         for queue, _, _ in wants:
-            self._feeds.pump(queue)
+            self._queues.wake(queue)
+
+    def _enqueue(self, claimed: Sequence[Claimed], lapses: int) -> None:
+        """Put claimed deliveries into their queues; ``lapses`` counts the claim lease expiries before the claim."""
+        queues = self._queues
+        strays: list[Claimed] = []
+        for delivery in claimed:
+            queue = queues.by_uid.get(delivery.endpoint_uid)
+            if queue is None or queues.closing or not queue.active or lapses != queues.lapses:
+                strays.append(delivery)
+                continue
+            queue.ready.append(delivery)
+            queues.memory.take(queue.endpoint.namespace, len(delivery.body))
+        self._releaser.release(strays)
 
 
 def _warn(error: StoreError) -> None:

@@ -7,14 +7,15 @@ the new time are sent.
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
-from typing import Final, Protocol
+from collections.abc import Callable
+from typing import Final
 
 import structlog
 
 from hookwright_operator.delivery.dispatcher import Dispatcher
 from hookwright_operator.store.retry import persist
 from hookwright_operator.store.sql.shift_due import Reached
+from hookwright_operator.store.store import Store
 
 log = structlog.get_logger(__name__)
 
@@ -23,15 +24,6 @@ _TOLERATED_MS: Final = 1000
 _ENDPOINTS_AT_ONCE: Final = 16
 _STEP: Final = 500
 """Deliveries of one endpoint whose due time is changed in one call."""
-
-
-class DueTimeStore(Protocol):
-    """The part of the store that the correction needs."""
-
-    async def next_due(self) -> Mapping[str, int]: ...  # noqa: D102
-    async def advance(  # noqa: D102
-        self, endpoint_uid: str, *, by_ms: int, reached: Reached, limit: int
-    ) -> Reached | None: ...
 
 
 class ClockJumps:
@@ -48,7 +40,7 @@ class ClockJumps:
 
     def __init__(
         self,
-        store: DueTimeStore,
+        store: Store,
         dispatcher: Dispatcher,
         clock_ms: Callable[[], int],
         *,

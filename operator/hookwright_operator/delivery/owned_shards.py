@@ -1,6 +1,7 @@
-"""Pure: the shards whose endpoints this replica delivers for, and how much is under way for each."""
+"""The shards whose endpoints this replica delivers for, and how much is under way for each."""
 
-from collections.abc import Callable, Collection
+import asyncio
+from collections.abc import Collection
 from math import inf
 
 from hookwright_operator.store.sql.shards import SHARDS, shard_of
@@ -11,12 +12,13 @@ class OwnedShards:
 
     Attributes:
         shared: whether other replicas deliver too.
-        quiet: called when nothing is under way any more for a shard that this replica no longer owns.
+        to_check: set when the shards must be compared with the store, for example because nothing is under way any more
+            for a shard that this replica no longer owns; `ShardOwner.run` waits for it.
     """
 
     def __init__(self, *, shared: bool) -> None:
         self.shared = shared
-        self.quiet: Callable[[], None] = lambda: None
+        self.to_check = asyncio.Event()
         self._since = {} if shared else dict.fromkeys(range(SHARDS), -inf)
         self._under_way = [0] * SHARDS
 
@@ -50,4 +52,4 @@ class OwnedShards:
         """Count an operation that ended."""
         self._under_way[shard] -= 1
         if not self._under_way[shard] and shard not in self._since:
-            self.quiet()
+            self.to_check.set()

@@ -1,150 +1,15 @@
-"""Pure: which endpoint queue starts its next attempt, and how namespaces share a bound.
+"""Pure: which endpoint queue starts its next attempt, and which queues are claimed for next."""
 
-No decision depends on the time: the rate limit of an endpoint and the claim lease are checked by the caller.
-"""
-
+import heapq
 from collections import OrderedDict
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from itertools import count
 from typing import Generic, TypeVar
 
 from hookwright_operator.delivery.endpoint_queue import EndpointQueue
+from hookwright_operator.delivery.shares import Shares
 
 T = TypeVar("T")
 R = TypeVar("R", int, tuple[int, int])
-
-
-@dataclass(slots=True)
-class _Share:
-    """How much of the bound one namespace uses, and how many endpoints it has."""
-
-    used: int = 0
-    endpoints: int = 0
-
-
-class Shares:
-    """A bound, in places or in bytes, that namespaces share.
-
-    Two rules decide how much a namespace may take:
-
-    * **A guaranteed part.** Up to half of the bound is divided evenly among the namespaces that have endpoints.
-      The number of namespaces is rounded up to a power of two, so that the parts rarely change. No other
-      namespace can take such a part, so its owner never waits for it.
-    * **A dynamic threshold** for the rest (Choudhury and Hahne, "Dynamic queue length thresholds for shared-memory
-      packet switches", IEEE/ACM Transactions on Networking 6(2), 1998, with alpha = 1). A namespace may use at
-      most as much as it leaves free. Guaranteed parts of others do not count as free.
-
-    So one namespace uses at most half of the bound. If k namespaces want as much as possible, each uses at most
-    1/(k + 1) of the rest. Some of the bound always stays free for a new namespace. This reserve is the cost of the
-    rule: with one namespace, half of the bound.
-
-    The threshold alone is not enough, because a place becomes free only when an attempt ends. Namespaces that fill up
-    one after the other halve the free part each time, so the tenth one leaves 1 of 1,024 places for up to 30 s.
-    Guaranteed parts alone are not enough, because then the first namespace takes all of the rest. A fixed cap of
-    half for each namespace is not enough, because two namespaces at their cap leave nothing.
-
-    A namespace that is created while the bound is used up gets its part as attempts of others end. If the rounded
-    number of namespaces exceeds half of the bound, the guaranteed part is 0 and only the threshold remains.
-
-    Args:
-        bound: places or bytes in all.
-
-    Attributes:
-        used: how much of the bound all namespaces use; more than the bound if `take` was called although `left` was 0.
-    """
-
-    def __init__(self, bound: int) -> None:
-        self.used = 0
-        self._bound = bound
-        self._guaranteed = 0
-        # Free, and in no guaranteed part.
-        self._spare = bound
-        self._set_aside = 0
-        self._shares: dict[str, _Share] = {}
-
-    def join(self, namespace: str) -> None:
-        """Add an endpoint of a namespace."""
-        share = self._shares.get(namespace)
-        if share is None:
-            share = self._shares[namespace] = _Share()
-            self._spare -= self._guaranteed
-            self._divide()
-        share.endpoints += 1
-
-    def leave(self, namespace: str) -> None:
-        """Remove an endpoint of a namespace."""
-        share = self._shares[namespace]
-        share.endpoints -= 1
-        self._forget_unused(namespace, share)
-
-    def left(self, namespace: str) -> int:
-        """Return how much a namespace may take now if no other namespace takes anything meanwhile; at least 0."""
-        used, guaranteed = self._shares[namespace].used, self._guaranteed
-        left = 0
-        if used < guaranteed:
-            left, used = guaranteed - used, guaranteed
-        if self._spare > used:
-            left += (self._spare - used + 1) // 2
-        free = self._bound - self.used
-        return left if left <= free else max(0, free)
-
-    def used_by(self, namespace: str) -> int:
-        """Return how much a namespace uses."""
-        return self._shares[namespace].used
-
-    def take(self, namespace: str, amount: int = 1) -> None:
-        """Count an amount as used; the caller checks `left` before."""
-        share = self._shares[namespace]
-        share.used += amount
-        self.used += amount
-        beyond = share.used - self._guaranteed
-        if beyond > 0:
-            self._spare -= min(beyond, amount)
-
-    def give(self, namespace: str, amount: int = 1) -> None:
-        """Count an amount as free again."""
-        share = self._shares[namespace]
-        beyond = share.used - self._guaranteed
-        if beyond > 0:
-            self._spare += min(beyond, amount)
-        share.used -= amount
-        self.used -= amount
-        if not share.endpoints:
-            self._forget_unused(namespace, share)
-
-    def left_or_guaranteed(self, namespace: str) -> int:
-        """Return `left`, or what remains of the guaranteed part also if others exceed the bound."""
-        return max(self.left(namespace), self._guaranteed - self._shares[namespace].used)
-
-    @contextmanager
-    def set_aside(self, amount: int) -> Iterator[None]:
-        """Count an amount as used, by no namespace, until the block ends."""
-        self._count_aside(amount)
-        try:
-            yield
-        finally:
-            self._count_aside(-amount)
-
-    def _count_aside(self, amount: int) -> None:
-        self.used += amount
-        self._spare -= amount
-        self._set_aside += amount
-
-    def _forget_unused(self, namespace: str, share: _Share) -> None:
-        if not share.used and not share.endpoints:
-            del self._shares[namespace]
-            self._spare += self._guaranteed
-            self._divide()
-
-    def _divide(self) -> None:
-        """Set the guaranteed part by the number of namespaces, and add up all namespaces only if it changes."""
-        number = len(self._shares)
-        guaranteed = self._bound >> ((number - 1).bit_length() + 1) if number else 0
-        if guaranteed != self._guaranteed:
-            self._guaranteed = guaranteed
-            taken = sum(max(guaranteed, share.used) for share in self._shares.values())
-            self._spare = self._bound - self._set_aside - taken
 
 
 class Turns:
@@ -218,7 +83,11 @@ class _Ranking(Generic[T, R]):
 
 
 class Scheduler:
-    """The attempts under way and the endpoint queues that wait for a place.
+    """The attempts under way, and the endpoint queues that may start further ones.
+
+    A queue that asks starts attempts until one of its own conditions stops it: its limit, the claim lease, its rate
+    limit, or a pause after a timeout or a fault of this process. Then it must ask again; only after a pause it asks by
+    itself. A queue that finds no place waits.
 
     Namespaces share the places by `Shares`. Among namespaces that wait, the one with the fewest attempts under way
     is next. Among its endpoint queues that wait, the one with the fewest is next. Equal ones take turns.
@@ -228,17 +97,25 @@ class Scheduler:
     its namespace has, unless it has nothing under way. A queue that the threshold stops still waits, and it starts
     as soon as its namespace has room: when attempts of any namespace end, or when endpoints are deleted.
 
-    Each call costs O(1), except that `next` compares the ranks of waiting namespaces. Such a rank consists of the
-    attempts of the namespace and the fewest attempts of a waiting queue. At most 113 ranks fit into 1,024 places.
+    Each call costs O(1), except that `start_next` compares the ranks of waiting namespaces. Such a rank consists of
+    the attempts of the namespace and the fewest attempts of a waiting queue. At most 113 ranks fit into 1,024 places.
 
     Args:
         bound: attempts under way at once, of all namespaces.
+
+    Attributes:
+        lease_until_ms: no attempt starts whose timeout exceeds this end of the claim lease; 0 before the first lease.
     """
 
     def __init__(self, bound: int) -> None:
+        self.lease_until_ms = 0
         self._places = Shares(bound)
+        self._asking: OrderedDict[EndpointQueue, None] = OrderedDict()
         self._waiting: dict[str, _Ranking[EndpointQueue, int]] = {}
         self._namespaces: _Ranking[str, tuple[int, int]] = _Ranking()
+        self._pauses: list[tuple[float, int, EndpointQueue]] = []
+        self._pausing: set[EndpointQueue] = set()
+        self._numbers = count()
 
     @property
     def in_flight(self) -> int:
@@ -247,8 +124,13 @@ class Scheduler:
 
     @property
     def waiting(self) -> bool:
-        """Whether an endpoint queue waits for a place."""
-        return bool(self._waiting)
+        """Whether an endpoint queue asks, or waits for a place."""
+        return bool(self._asking or self._waiting)
+
+    @property
+    def resume_at(self) -> float | None:
+        """When the earliest pause ends, in seconds of the event loop's clock; None without a pause."""
+        return self._pauses[0][0] if self._pauses else None
 
     def add(self, queue: EndpointQueue) -> None:
         """Add an endpoint."""
@@ -256,18 +138,36 @@ class Scheduler:
 
     def remove(self, queue: EndpointQueue) -> None:
         """Remove an endpoint: it waits no more; its attempts under way count until they end."""
+        self._asking.pop(queue, None)
         self._stop_waiting(queue)
         self._places.leave(queue.endpoint.namespace)
 
-    def has_place(self, queue: EndpointQueue) -> bool:
-        """Return whether an attempt may start now without a turn: no endpoint queue waits, and the bounds allow it."""
-        return not self._waiting and queue.in_flight < self._places.left(queue.endpoint.namespace)
+    def ask(self, queue: EndpointQueue) -> None:
+        """Let a queue start the attempts that it may start."""
+        self._asking[queue] = None
 
-    def start(self, queue: EndpointQueue) -> None:
-        """Count an attempt that starts."""
-        queue.in_flight += 1
-        self._places.take(queue.endpoint.namespace)
-        self._recount(queue)
+    def start_next(self, now: float, now_ms: int) -> EndpointQueue | None:
+        """Return the queue that starts an attempt now, and count the attempt; None if no attempt may start.
+
+        Args:
+            now: in seconds of the event loop's clock.
+            now_ms: in milliseconds since the epoch.
+        """
+        self._end_pauses(now)
+        while self._asking:
+            queue = next(iter(self._asking))
+            if self._may_start(queue, now, now_ms):
+                if self._has_place(queue):
+                    self._start(queue, now)
+                    return queue
+                self._wait(queue)
+            del self._asking[queue]
+        while (next_queue := self._next_waiting()) is not None:
+            if self._may_start(next_queue, now, now_ms):
+                self._start(next_queue, now)
+                self._wait(next_queue)
+                return next_queue
+        return None
 
     def end(self, queue: EndpointQueue) -> None:
         """Count an attempt that ended."""
@@ -275,17 +175,39 @@ class Scheduler:
         self._places.give(queue.endpoint.namespace)
         self._recount(queue)
 
-    def wait(self, queue: EndpointQueue) -> None:
+    def _may_start(self, queue: EndpointQueue, now: float, now_ms: int) -> bool:
+        if not queue.can_start or now_ms + queue.endpoint.timeout * 1000 >= self.lease_until_ms:
+            return False
+        pause = queue.pause(now)
+        if pause > 0 and queue not in self._pausing:
+            self._pausing.add(queue)
+            heapq.heappush(self._pauses, (now + pause, next(self._numbers), queue))
+        return pause <= 0
+
+    def _end_pauses(self, now: float) -> None:
+        while self._pauses and self._pauses[0][0] <= now:
+            _, _, queue = heapq.heappop(self._pauses)
+            self._pausing.discard(queue)
+            self._asking[queue] = None
+
+    def _has_place(self, queue: EndpointQueue) -> bool:
+        """Return whether an attempt may start now without a turn: no endpoint queue waits, and the bounds allow it."""
+        return not self._waiting and queue.in_flight < self._places.left(queue.endpoint.namespace)
+
+    def _start(self, queue: EndpointQueue, now: float) -> None:
+        queue.in_flight += 1
+        queue.started(now)
+        self._places.take(queue.endpoint.namespace)
+        self._recount(queue)
+
+    def _wait(self, queue: EndpointQueue) -> None:
         """Let a queue wait for a place, behind those with as few attempts; a queue that waits keeps its turn."""
         namespace = queue.endpoint.namespace
         self._waiting.setdefault(namespace, _Ranking()).put(queue, queue.in_flight)
         self._rank(namespace)
 
-    def next(self) -> EndpointQueue | None:
-        """Return the endpoint queue that may start an attempt now, None if there is no place for those that wait.
-
-        The queue waits no more.
-        """
+    def _next_waiting(self) -> EndpointQueue | None:
+        """Return the queue that is next if there is a place for it; it waits no more."""
         for rank in self._namespaces.ranks():
             namespace = self._namespaces.first(rank)
             left = self._places.left(namespace)

@@ -1,14 +1,14 @@
 """Assignment of shards of endpoints to the dispatcher, when several replicas deliver."""
 
 import asyncio
-from collections.abc import Iterable
-from contextlib import suppress
-from typing import Final, Protocol
+from typing import Final
 
 import structlog
 
 from hookwright_operator.delivery.dispatcher import Dispatcher
+from hookwright_operator.delivery.tasks import wait_for_event
 from hookwright_operator.store.records import Holding
+from hookwright_operator.store.shard_sharing import ShardSharing
 from hookwright_runtime.errors import StoreError
 
 log = structlog.get_logger(__name__)
@@ -16,15 +16,6 @@ log = structlog.get_logger(__name__)
 _LEAVE_SECONDS: Final = 3.0
 TICK: Final = 2.0
 """Seconds between two checks of the shards when there was no notification of a change."""
-
-
-class ShardStore(Protocol):
-    """The part of the store that shard sharing needs."""
-
-    async def balance(self) -> Holding: ...  # noqa: D102
-    async def free(self, numbers: Iterable[int]) -> None: ...  # noqa: D102
-    async def withdraw(self) -> None: ...  # noqa: D102
-    def changed(self) -> None: ...  # noqa: D102
 
 
 class ShardOwner:
@@ -39,11 +30,10 @@ class ShardOwner:
         tick: seconds between two checks when there was no notification of a change.
     """
 
-    def __init__(self, sharing: ShardStore, dispatcher: Dispatcher, *, tick: float = TICK) -> None:
+    def __init__(self, sharing: ShardSharing, dispatcher: Dispatcher, *, tick: float = TICK) -> None:
         self._sharing, self._dispatcher, self._tick = sharing, dispatcher, tick
         self._leaving: frozenset[int] = frozenset()
-        self._wake = asyncio.Event()
-        dispatcher.owned_shards.quiet = self.look_soon
+        self._wake = dispatcher.owned_shards.to_check
 
     def look_soon(self) -> None:
         """Check for changes now, without waiting for the tick."""
@@ -86,9 +76,9 @@ class ShardOwner:
         Raises:
             StoreError: the store failed; the shards stay as they are while the claim lease is valid.
         """
-        lapses = self._dispatcher.lapses
+        lapses = self._dispatcher.queues.lapses
         held = await self._sharing.balance()
-        if lapses != self._dispatcher.lapses:
+        if lapses != self._dispatcher.queues.lapses:
             # The answer may be older than the expiry of the claim lease, and other replicas may own these shards now.
             self.look_soon()
             return True
@@ -116,6 +106,4 @@ class ShardOwner:
             return True
 
     async def _wait(self) -> None:
-        with suppress(TimeoutError):
-            async with asyncio.timeout(self._tick):
-                await self._wake.wait()
+        await wait_for_event(self._wake, self._tick)

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from contextvars import Context
 from typing import Generic, TypeVarTuple
 
@@ -10,6 +11,13 @@ import structlog
 log = structlog.get_logger(__name__)
 
 Ts = TypeVarTuple("Ts")
+
+
+async def wait_for_event(event: asyncio.Event, seconds: float | None) -> None:
+    """Wait until an event is set, at most for some seconds; None: without a limit."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await event.wait()
 
 
 class Tasks(set[asyncio.Task[None]]):

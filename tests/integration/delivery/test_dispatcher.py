@@ -24,7 +24,7 @@ async def owners(engine: Engine) -> set[str | None]:
 
 def held(engine: Engine, uid: str) -> int:
     """Return how many deliveries the engine has in memory for an endpoint."""
-    return engine.dispatcher._queues[uid].held
+    return engine.dispatcher.queues.by_uid[uid].held
 
 
 async def test_an_event_goes_from_its_commit_straight_to_its_endpoint(start: Start, receiver: Receiver) -> None:
@@ -76,7 +76,7 @@ async def test_nothing_new_begins_while_results_cannot_be_stored(
     await until(lambda: busy.now == 2)
     async with locked(database):
         busy.open.set()
-        queue = engine.dispatcher._queues["orders"]
+        queue = engine.dispatcher.queues.by_uid["orders"]
         await until(lambda: queue.refused > 0 and queue.in_flight == 0)
         sent = len(receiver.received)
         await asyncio.sleep(0.4)  # several refused transactions
@@ -138,7 +138,7 @@ async def test_an_endpoint_that_times_out_pauses_longer_after_each_timeout(start
     assert [pause > limit - rounding_ms for pause, limit in zip(pauses_ms, (250, 500, 1000, 2000), strict=True)] == [
         True
     ] * 4, pauses_ms
-    assert engine.dispatcher._queues["orders"].limited_to is None
+    assert engine.dispatcher.queues.by_uid["orders"].limited_to is None
 
 
 async def test_a_sooner_retry_is_not_held_up_by_a_later_one(start: Start, receiver: Receiver) -> None:
@@ -163,7 +163,7 @@ async def test_a_repeated_event_delivers_nothing_and_leaves_no_place_taken(start
     for _ in range(5):
         assert (await engine.post(event_id="one")).duplicates == 1
     await until(lambda: held(engine, "orders") == 0)
-    assert engine.dispatcher._memory.used == 0
+    assert engine.dispatcher.queues.memory.used == 0
     assert len(receiver.received) == 1
 
 
@@ -177,7 +177,7 @@ async def test_an_event_that_could_not_be_stored_leaves_no_place_taken(
         with pytest.raises(Exception, match="locked"):
             await engine.post(body=b"1")
     assert held(engine, "orders") == 0
-    assert engine.dispatcher._memory.used == 0
+    assert engine.dispatcher.queues.memory.used == 0
     await engine.post(body=b"2")
     await engine.ended("orders", 1)
     assert bodies(receiver) == [2]
@@ -255,7 +255,7 @@ async def test_an_event_for_an_endpoint_that_goes_meanwhile_is_discarded(start: 
     await posting
     counts = await engine.counts("orders")
     assert (counts.pending, counts.discarded) == (0, 1)
-    assert engine.dispatcher._memory.used == 0
+    assert engine.dispatcher.queues.memory.used == 0
 
 
 async def test_an_endpoint_that_comes_back_is_served_where_it_stood(start: Start, receiver: Receiver) -> None:
@@ -318,13 +318,13 @@ async def test_full_memory_lets_every_endpoint_go_on(start: Start, receiver: Rec
         for _ in range(60):
             await engine.post("opened", body=b"x" * 1000)
         await until(lambda: busy.now == 8)
-        assert engine.dispatcher._memory.used <= 41_000
+        assert engine.dispatcher.queues.memory.used <= 41_000
         engine.registry.put(subscriber("orders", receiver.url))
         await engine.post_many(30)
         await engine.ended("orders", 30)
         busy.open.set()
         await engine.ended("hanging", 60)
-        assert engine.dispatcher._memory.used == 0
+        assert engine.dispatcher.queues.memory.used == 0
 
 
 async def test_draining_finishes_attempts_and_gives_back_the_rest(start: Start, receiver: Receiver) -> None:

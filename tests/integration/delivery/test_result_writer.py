@@ -8,10 +8,12 @@ from pathlib import Path
 
 import pytest
 from structlog.testing import capture_logs
-from support.dispatcher import Plan, locked, now_ms, open_store, subscriber, until
+from support.dispatcher import Plan, Watcher, locked, now_ms, open_store, subscriber, until
 
 from hookwright_operator.delivery.endpoint_queue import EndpointQueue
+from hookwright_operator.delivery.queues import EndpointQueues
 from hookwright_operator.delivery.result_writer import Result, ResultWriter
+from hookwright_operator.delivery.shares import Bounds
 from hookwright_operator.delivery.tasks import Tasks
 from hookwright_operator.ids import delivery_id, message_id
 from hookwright_operator.store.records import Attempt, NewDelivery, NewEvent, Settlement, State
@@ -20,28 +22,31 @@ from hookwright_operator.store.store import Store
 
 @dataclass(slots=True)
 class Stage:
-    """Results over a real store.
-
-    Attributes:
-        stored: ids of the deliveries passed to ``stored``.
-        over: ids of the deliveries passed to ``over``.
-    """
+    """Results of one endpoint over a real store."""
 
     store: Store
-    queue: EndpointQueue
     tasks: Tasks = field(default_factory=Tasks)
-    stored: list[str] = field(default_factory=list)
-    over: list[str] = field(default_factory=list)
+    watcher: Watcher = field(default_factory=Watcher)
+    queues: EndpointQueues = field(init=False)
+    queue: EndpointQueue = field(init=False)
     results: ResultWriter = field(init=False)
 
     def __post_init__(self) -> None:
-        """Create the results."""
-        self.results = ResultWriter(
-            self.store,
-            self.tasks,
-            stored=lambda ended: self.stored.extend(one.settlement.delivery_id for one in ended),
-            over=lambda ended: self.over.extend(one.settlement.delivery_id for one in ended),
-        )
+        """Create the queue and the writer of its results."""
+        self.queues = EndpointQueues(Bounds(64, 1 << 20), now_ms, shared=False)
+        self.queue = self.queues.put(subscriber("orders", "http://127.0.0.1:9/"))
+        self.results = ResultWriter(self.store, self.queues, self.tasks, self.watcher)
+
+    @property
+    def stored(self) -> list[str]:
+        """Return the ids of the deliveries whose results were reported as stored."""
+        return [settlement.delivery_id for settlement in self.watcher.settled]
+
+    @property
+    def unstored(self) -> int:
+        """Return how many results are unstored; the counts of the queue and of its shard are equal."""
+        assert self.queues.owned_shards.under_way(self.queue.shard) == self.queue.settling
+        return self.queue.settling
 
     async def claimed(self, number: int) -> list[str]:
         """Accept and claim so many deliveries, and return their ids."""
@@ -55,6 +60,7 @@ class Stage:
         """Add the result of an attempt that delivered."""
         attempt = Attempt(1, now_ms() if started_ms is None else started_ms, 3, 200)
         settlement = Settlement(delivery_id, "orders", attempt, State.DELIVERED)
+        self.queues.owned_shards.begin(self.queue.shard)
         self.results.add(Result(self.queue, self.queue.endpoint, settlement))
 
     async def states(self, ids: Sequence[str]) -> list[State]:
@@ -67,7 +73,7 @@ class Stage:
 async def stage(database: Path) -> AsyncIterator[Stage]:
     """Yield results over a store that waits for a lock for 50 ms."""
     store = await open_store(database, Plan(), patience=0.05)
-    stage = Stage(store, EndpointQueue(subscriber("orders", "http://127.0.0.1:9/")))
+    stage = Stage(store)
     yield stage
     await stage.tasks.finish(0)
     await store.close()
@@ -97,10 +103,12 @@ async def test_results_of_one_turn_are_stored_by_one_call(stage: Stage, monkeypa
     monkeypatch.setattr(stage.store, "settle", counted)
     for its_id in ids[:3]:
         stage.add(its_id)
-    await until(lambda: stage.over == ids[:3])
+    assert stage.unstored == 3
+    await until(lambda: not stage.unstored)
+    assert stage.stored == ids[:3]
     for its_id in ids[3:]:
         stage.add(its_id)
-    await until(lambda: stage.over == ids)
+    await until(lambda: not stage.unstored)
 
     assert calls == [3, 2]
     assert stage.stored == ids
@@ -114,7 +122,7 @@ async def test_a_result_that_cannot_be_stored_costs_those_beside_it_nothing(stag
         stage.add(first)
         stage.add(impossible, started_ms=1 << 70)  # more than a database's integers hold
         stage.add(last)
-        await until(lambda: sorted(stage.over) == sorted(ids))
+        await until(lambda: not stage.unstored)
         await until(lambda: not stage.tasks)
 
     assert stage.stored == [first, last]
@@ -128,8 +136,8 @@ async def test_while_the_store_is_away_the_endpoint_waits_from_the_first_refusal
     async with refused(stage, database, 3) as ids:
         await asyncio.sleep(0.3)  # several refusals
         assert stage.queue.refused == len(ids)
-        assert stage.over == []
-    await until(lambda: sorted(stage.over) == sorted(ids))
+        assert stage.unstored == 3
+    await until(lambda: not stage.unstored)
 
     assert sorted(stage.stored) == sorted(ids)
     assert stage.queue.refused == 0
@@ -139,9 +147,10 @@ async def test_while_the_store_is_away_the_endpoint_waits_from_the_first_refusal
 
 async def test_results_that_are_cut_short_are_over_and_not_stored(stage: Stage, database: Path) -> None:
     """At the end of the grace period, results that are not stored are dropped."""
-    async with refused(stage, database, 2) as ids:
+    async with refused(stage, database, 2):
+        assert stage.unstored == 2
         await stage.tasks.finish(0)
 
-        assert sorted(stage.over) == sorted(ids)
+        assert stage.unstored == 0
         assert stage.stored == []
         assert stage.queue.refused == 0

@@ -226,7 +226,7 @@ async def test_an_answer_from_before_a_lapse_counts_for_nothing(url: str) -> Non
         stopped.gate.open.set()
 
         await until(lambda: len(stopped.dispatcher.owned_shards) == SHARDS // 2)
-        assert stopped.dispatcher.lapses
+        assert stopped.dispatcher.queues.lapses
         assert not any(stopped.dispatcher.owned_shards.since(shard) is not None for shard in busy)
         assert receivers.wrong == []
 

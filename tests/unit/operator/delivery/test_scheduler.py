@@ -1,4 +1,4 @@
-"""Shares of namespaces in places and bytes, and the endpoint queue that starts next."""
+"""Shares of namespaces in places and bytes, the conditions of an attempt, and the endpoint queue that starts next."""
 
 from collections import Counter
 from dataclasses import replace
@@ -11,9 +11,19 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invaria
 from unit.operator.delivery.test_endpoint_queue import ENDPOINT, claimed
 
 from hookwright_operator.delivery.endpoint_queue import EndpointQueue
-from hookwright_operator.delivery.scheduler import Scheduler, Shares, Turns
+from hookwright_operator.delivery.scheduler import Scheduler, Turns
+from hookwright_operator.delivery.shares import Shares
 
 BOUND = 1024
+LEASE_MS = 60_000
+TIMEOUT_MS = int(ENDPOINT.timeout * 1000)
+
+
+def leased(bound: int) -> Scheduler:
+    """Return a scheduler whose claim lease ends later than each attempt here."""
+    scheduler = Scheduler(bound)
+    scheduler.lease_until_ms = LEASE_MS
+    return scheduler
 
 
 def queue(namespace: str, uid: str = "e", *, max_in_flight: int = 64) -> EndpointQueue:
@@ -24,24 +34,17 @@ def queue(namespace: str, uid: str = "e", *, max_in_flight: int = 64) -> Endpoin
 
 
 def fill(scheduler: Scheduler, *queues: EndpointQueue) -> None:
-    """Start attempts as the dispatcher does: each queue asks, then the queues that wait take turns."""
+    """Let queues start all attempts that they may start."""
     for one in queues:
-        while one.can_start:
-            if not scheduler.has_place(one):
-                scheduler.wait(one)
-                break
-            scheduler.start(one)
-    take_turns(scheduler)
+        scheduler.ask(one)
+    start_all(scheduler)
 
 
-def take_turns(scheduler: Scheduler) -> list[EndpointQueue]:
-    """Start attempts of queues that wait; return them in order."""
+def start_all(scheduler: Scheduler, *, now: float = 0.0, now_ms: int = 0) -> list[EndpointQueue]:
+    """Start all attempts that may start, and return their queues in order."""
     started = []
-    while (one := scheduler.next()) is not None:
-        if one.can_start:
-            scheduler.start(one)
-            scheduler.wait(one)
-            started.append(one)
+    while (one := scheduler.start_next(now, now_ms)) is not None:
+        started.append(one)
     return started
 
 
@@ -67,7 +70,7 @@ def in_flight(queues: list[EndpointQueue]) -> int:
 
 def test_one_namespace_alone_stops_at_half() -> None:
     """The other half is free for the next namespace."""
-    scheduler = Scheduler(BOUND)
+    scheduler = leased(BOUND)
     assert in_flight(hostile(scheduler, "a")) == scheduler.in_flight == BOUND // 2
 
 
@@ -76,7 +79,7 @@ def test_one_namespace_alone_stops_at_half() -> None:
 )
 def test_a_newcomer_gets_its_part_at_once_however_many_namespaces_hang(namespaces: int, guaranteed: int) -> None:
     """The hostile namespaces fill up one after the other, which is the worst order; nothing ever ends."""
-    scheduler = Scheduler(BOUND)
+    scheduler = leased(BOUND)
     newcomer = known(scheduler, "newcomer")
     attackers = [known(scheduler, f"hostile-{number}") for number in range(namespaces)]
     for queues in attackers:
@@ -89,7 +92,7 @@ def test_a_newcomer_gets_its_part_at_once_however_many_namespaces_hang(namespace
 
 def test_a_namespace_that_is_created_amid_an_attack_gets_a_place_when_the_first_attempts_end() -> None:
     """Each of 20 hostile namespaces is new as well, and fills up before the next one exists."""
-    scheduler = Scheduler(BOUND)
+    scheduler = leased(BOUND)
     attackers = [hostile(scheduler, f"hostile-{number}") for number in range(20)]
     newcomer = known(scheduler, "newcomer")
     fill(scheduler, *newcomer)
@@ -97,14 +100,14 @@ def test_a_namespace_that_is_created_amid_an_attack_gets_a_place_when_the_first_
         while one.in_flight:
             scheduler.end(one)
             one.ended(delivered=False, timed_out=True, now=0.0, jitter=0.0)
-    take_turns(scheduler)
+    start_all(scheduler)
     assert in_flight(newcomer) >= 16
 
 
 @pytest.mark.parametrize("namespaces", [2, 3, 10])
 def test_namespaces_that_come_together_get_equal_parts(namespaces: int) -> None:
     """They ask in turn, and end with the same number of places."""
-    scheduler = Scheduler(BOUND)
+    scheduler = leased(BOUND)
     queues = [queue(f"ns-{number % namespaces}", f"e-{number}", max_in_flight=1) for number in range(2000)]
     for one in queues:
         scheduler.add(one)
@@ -116,7 +119,7 @@ def test_namespaces_that_come_together_get_equal_parts(namespaces: int) -> None:
 
 def test_a_namespace_beyond_its_part_gets_no_place_until_it_is_below() -> None:
     """When another namespace comes, attempts of the first one end without a successor, until both are equal."""
-    scheduler = Scheduler(BOUND)
+    scheduler = leased(BOUND)
     first = hostile(scheduler, "first")
     second = hostile(scheduler, "second")
     assert (in_flight(first), in_flight(second)) == (512, 256)
@@ -130,9 +133,9 @@ def test_a_namespace_beyond_its_part_gets_no_place_until_it_is_below() -> None:
     assert all(before[1] <= after[1] for before, after in pairwise(shares))
 
 
-def test_endpoints_of_a_namespace_take_turns() -> None:
+def test_endpoints_of_a_namespace_start_all() -> None:
     """Each endpoint starts one attempt; the endpoint whose attempt has just ended is the last."""
-    scheduler = Scheduler(1)
+    scheduler = leased(1)
     queues = [queue("a", name, max_in_flight=8) for name in "xyz"]
     for one in queues:
         scheduler.add(one)
@@ -140,14 +143,14 @@ def test_endpoints_of_a_namespace_take_turns() -> None:
     order = [one for one in queues if one.in_flight]
     for _ in range(7):
         scheduler.end(order[-1])
-        scheduler.wait(order[-1])
-        order += take_turns(scheduler)
+        scheduler.ask(order[-1])
+        order += start_all(scheduler)
     assert [one.endpoint.uid for one in order] == [f"a/{name}" for name in "xyzxyzxy"]
 
 
 def test_namespaces_take_turns_whatever_number_of_endpoints_they_have() -> None:
     """A namespace with three endpoints gets as much of one place as a namespace with one."""
-    scheduler = Scheduler(1)
+    scheduler = leased(1)
     queues = [queue("many", name) for name in "xyz"] + [queue("one")]
     for one in queues:
         scheduler.add(one)
@@ -155,20 +158,20 @@ def test_namespaces_take_turns_whatever_number_of_endpoints_they_have() -> None:
     order = [queues[0]]
     for _ in range(7):
         scheduler.end(order[-1])
-        scheduler.wait(order[-1])
-        order += take_turns(scheduler)
+        scheduler.ask(order[-1])
+        order += start_all(scheduler)
     assert [one.endpoint.namespace for one in order] == ["many", "one"] * 4
 
 
 def test_the_endpoint_with_the_fewest_attempts_under_way_is_next() -> None:
     """An endpoint that hangs gets no turn before the others of its namespace have as many attempts under way."""
-    scheduler = Scheduler(32)
+    scheduler = leased(32)
     hanging, lively, other = known(scheduler, "a", 3)
     for _ in range(4):
-        scheduler.start(hanging)
+        scheduler._start(hanging, 0.0)
     for one in (hanging, lively, other):
-        scheduler.wait(one)
-    assert take_turns(scheduler) == [lively, other] * 4
+        scheduler._wait(one)
+    assert start_all(scheduler) == [lively, other] * 4
 
 
 def end_all(scheduler: Scheduler, *queues: EndpointQueue) -> None:
@@ -181,62 +184,62 @@ def end_all(scheduler: Scheduler, *queues: EndpointQueue) -> None:
 
 def test_a_stopped_queue_resumes_when_attempts_of_another_namespace_end() -> None:
     """The free places count for its namespace, too; its own attempts may all hang."""
-    scheduler = Scheduler(64)
+    scheduler = leased(64)
     [stopped], others = known(scheduler, "a", 1), known(scheduler, "b", 64, max_in_flight=1)
     fill(scheduler, *others)
     fill(scheduler, stopped)
     assert (in_flight(others), stopped.in_flight) == (24, 10)
     end_all(scheduler, *others)
-    assert take_turns(scheduler) == [stopped] * 2
+    assert start_all(scheduler) == [stopped] * 2
 
 
 def test_a_stopped_queue_resumes_when_another_namespace_is_gone() -> None:
     """The guaranteed part of its namespace is larger then."""
-    scheduler = Scheduler(64)
+    scheduler = leased(64)
     [stopped], others = known(scheduler, "a", 1), known(scheduler, "b", 64, max_in_flight=1)
     fill(scheduler, *others)
     fill(scheduler, stopped)
     end_all(scheduler, *others)
     for one in others:
         scheduler.remove(one)
-    take_turns(scheduler)
+    start_all(scheduler)
     assert stopped.in_flight == 16
 
 
 def test_a_stopped_queue_resumes_when_attempts_of_its_neighbour_end() -> None:
     """The places of one endpoint are room for another endpoint of the same namespace."""
-    scheduler = Scheduler(64)
+    scheduler = leased(64)
     stopped, neighbour = known(scheduler, "a", 2)
     fill(scheduler, neighbour)
     fill(scheduler, stopped)
     assert (neighbour.in_flight, stopped.in_flight) == (16, 8)
     end_all(scheduler, neighbour)
-    assert take_turns(scheduler) == [stopped] * 8
+    assert start_all(scheduler) == [stopped] * 8
 
 
 def test_a_stopped_queue_does_not_keep_another_namespace_from_its_room() -> None:
     """Its namespace is first in line and has room, but not for this queue; the next namespace starts all the same."""
-    scheduler = Scheduler(64)
+    scheduler = leased(64)
     [stopped], others = known(scheduler, "a", 1), known(scheduler, "b", 64, max_in_flight=1)
     fill(scheduler, *others)
     fill(scheduler, stopped)
     scheduler.end(others[0])
-    started = take_turns(scheduler)
+    started = start_all(scheduler)
     assert [one.endpoint.namespace for one in started] == ["a", "b"]
     assert (in_flight(others), stopped.in_flight) == (24, 11)
 
 
 def test_fifty_endpoints_that_hang_leave_places_for_another_of_their_own_namespace() -> None:
     """They all grow together, as with events that go to each of them; the newcomer of the namespace gets some."""
-    scheduler = Scheduler(BOUND)
+    scheduler = leased(BOUND)
     queues = [queue("a", f"e-{number}") for number in range(50)]
     newcomer = queue("a", "newcomer")
     for one in [*queues, newcomer]:
         scheduler.add(one)
     for _ in range(64):
         for one in queues:
-            if one.can_start and scheduler.has_place(one):
-                scheduler.start(one)
+            if one.can_start and scheduler._has_place(one):
+                scheduler._start(one, 0.0)
     assert in_flight(queues) > BOUND // 3
     fill(scheduler, newcomer)
     assert newcomer.in_flight >= 4
@@ -249,7 +252,7 @@ def test_an_endpoint_that_timed_out_gets_two_places_until_an_attempt_succeeds() 
     assert (hanging.limit, hanging.limited_to, other.limit, other.limited_to) == (2, 2, 64, None)
     hanging.ended(delivered=False, timed_out=False, now=0.0, jitter=0.0)
     assert hanging.limit == 2
-    scheduler = Scheduler(BOUND)
+    scheduler = leased(BOUND)
     for one in (hanging, other):
         scheduler.add(one)
     fill(scheduler, hanging, other)
@@ -268,7 +271,7 @@ def test_an_endpoint_that_allows_one_attempt_keeps_one_while_it_times_out() -> N
 
 def test_a_place_counts_for_its_namespace_until_the_attempt_ends_although_its_endpoint_is_gone() -> None:
     """Otherwise a tenant could get places by deleting endpoints and making new ones."""
-    scheduler = Scheduler(BOUND)
+    scheduler = leased(BOUND)
     old = hostile(scheduler, "a")
     for one in old:
         scheduler.remove(one)
@@ -277,7 +280,7 @@ def test_a_place_counts_for_its_namespace_until_the_attempt_ends_although_its_en
     for one in old:
         while one.in_flight:
             scheduler.end(one)
-    assert len(take_turns(scheduler)) >= 500
+    assert len(start_all(scheduler)) >= 500
 
 
 def test_queues_that_wait_for_a_claim_are_taken_from_each_namespace_in_turn() -> None:
@@ -319,6 +322,44 @@ def test_memory_beyond_the_bound_leaves_nothing_until_it_is_given_back() -> None
     assert (shares.left("a"), shares.left("b"), shares.used) == (0, 25, 50)
 
 
+def test_no_attempt_starts_that_the_claim_lease_does_not_cover() -> None:
+    """The whole timeout must end before the lease does; when the lease is renewed, the queue asks again."""
+    scheduler, one = leased(BOUND), queue("a", max_in_flight=1)
+    scheduler.add(one)
+    scheduler.ask(one)
+    assert start_all(scheduler, now_ms=LEASE_MS - TIMEOUT_MS) == []
+    scheduler.ask(one)
+    assert start_all(scheduler, now_ms=LEASE_MS - TIMEOUT_MS - 1) == [one]
+
+
+def test_a_queue_that_pauses_resumes_by_itself_at_the_end_of_its_pause() -> None:
+    """Pauses of different queues end at their own times, and a pause that was prolonged is kept."""
+    scheduler = leased(BOUND)
+    slow, fast = known(scheduler, "a", 2, max_in_flight=8)
+    slow.change(replace(slow.endpoint, per_minute=60))
+    fast.change(replace(fast.endpoint, per_minute=120))
+    fill(scheduler, slow, fast)
+    assert [slow.in_flight, fast.in_flight, scheduler.resume_at] == [1, 1, 0.5]
+    assert start_all(scheduler, now=0.25) == []
+    assert start_all(scheduler, now=0.5) == [fast]
+    slow.paced_until = 1.5
+    assert start_all(scheduler, now=1.0) == [fast]
+    assert start_all(scheduler, now=1.5) == [slow, fast]
+
+
+def test_a_queue_that_waits_for_a_place_and_pauses_meanwhile_gives_its_turn_to_the_next() -> None:
+    """Its pause is kept although its turn comes first."""
+    scheduler = leased(1)
+    busy, pausing, other = known(scheduler, "a", 3, max_in_flight=1)
+    fill(scheduler, busy, pausing, other)
+    pausing.paced_until = 1.0
+    scheduler.end(busy)
+    assert start_all(scheduler) == [other]
+    end_all(scheduler, other)
+    assert start_all(scheduler, now=0.5) == []
+    assert start_all(scheduler, now=1.0) == [pausing]
+
+
 @given(st.lists(st.integers(0, 4), max_size=60), st.integers(1, 200))
 def test_the_guaranteed_parts_never_exceed_half_of_the_bound(endpoints: list[int], bound: int) -> None:
     """The rule holds for any number of namespaces, and the parts are 0 when all are gone."""
@@ -337,7 +378,7 @@ def test_the_guaranteed_parts_never_exceed_half_of_the_bound(endpoints: list[int
 
 
 class Scheduling(RuleBasedStateMachine):
-    """Endpoints of a few namespaces are added, start and end attempts, time out and are deleted, in any order."""
+    """Endpoints come and go, attempts start, end and time out, time passes and the lease is renewed, in any order."""
 
     queues = Bundle("queues")
 
@@ -347,6 +388,16 @@ class Scheduling(RuleBasedStateMachine):
         self.known: list[EndpointQueue] = []
         self.asked: set[EndpointQueue] = set()
         self.attempts: list[EndpointQueue] = []
+        self.now = 0.0
+
+    @property
+    def now_ms(self) -> int:
+        """Return the time in milliseconds."""
+        return int(self.now * 1000)
+
+    def covered(self) -> bool:
+        """Return whether the claim lease covers an attempt that starts now."""
+        return self.now_ms + TIMEOUT_MS < self.scheduler.lease_until_ms
 
     @precondition(lambda self: not self.bound)
     @rule(bound=st.sampled_from([1, 2, 3, 7, 16, 40]))
@@ -355,10 +406,33 @@ class Scheduling(RuleBasedStateMachine):
         self.bound, self.scheduler = bound, Scheduler(bound)
 
     @precondition(lambda self: self.bound)
-    @rule(target=queues, namespace=st.sampled_from("abcdef"), max_in_flight=st.sampled_from([1, 2, 5, 64]))
-    def come(self, namespace: str, max_in_flight: int) -> EndpointQueue:
+    @rule(for_ms=st.sampled_from([TIMEOUT_MS - 1, TIMEOUT_MS + 500, LEASE_MS]))
+    def renew_lease(self, for_ms: int) -> None:
+        """Set the end of the claim lease, which may be too early for an attempt."""
+        self.scheduler.lease_until_ms = self.now_ms + for_ms
+        for one in self.known:
+            if one in self.asked:
+                self.scheduler.ask(one)
+        self.settle()
+
+    @precondition(lambda self: self.bound)
+    @rule(seconds=st.sampled_from([0.05, 0.3, 1.0, 5.0]))
+    def pass_time(self, seconds: float) -> None:
+        """Let pauses end and the lease expire."""
+        self.now += seconds
+        self.settle()
+
+    @precondition(lambda self: self.bound)
+    @rule(
+        target=queues,
+        namespace=st.sampled_from("abcdef"),
+        max_in_flight=st.sampled_from([1, 2, 5, 64]),
+        per_minute=st.sampled_from([None, None, 60, 600]),
+    )
+    def come(self, namespace: str, max_in_flight: int, per_minute: int | None) -> EndpointQueue:
         """Add an endpoint."""
         made = queue(namespace, str(len(self.known)), max_in_flight=max_in_flight)
+        made.change(replace(made.endpoint, per_minute=per_minute))
         self.scheduler.add(made)
         self.known.append(made)
         self.settle()
@@ -376,36 +450,29 @@ class Scheduling(RuleBasedStateMachine):
     def pump(self, one: EndpointQueue) -> None:
         """Let an endpoint queue start as many attempts as it may."""
         self.asked.add(one)
-        while one.can_start:
-            if not self.scheduler.has_place(one):
-                self.scheduler.wait(one)
-                break
-            self.start(one)
+        self.scheduler.ask(one)
         self.settle()
 
     @precondition(lambda self: self.attempts)
-    @rule(data=st.data(), delivered=st.booleans(), timed_out=st.booleans())
-    def end(self, data: st.DataObject, delivered: bool, timed_out: bool) -> None:  # noqa: FBT001
+    @rule(data=st.data(), delivered=st.booleans(), timed_out=st.booleans(), jitter=st.sampled_from([0.0, 0.5, 1.0]))
+    def end(self, data: st.DataObject, delivered: bool, timed_out: bool, jitter: float) -> None:  # noqa: FBT001
         """End an attempt."""
         one = self.attempts.pop(data.draw(st.integers(0, len(self.attempts) - 1)))
         self.scheduler.end(one)
-        one.ended(delivered=delivered and not timed_out, timed_out=timed_out, now=0.0, jitter=0.0)
+        one.ended(delivered=delivered and not timed_out, timed_out=timed_out, now=self.now, jitter=jitter)
         if one in self.known:
             self.pump(one)
         self.settle()
 
-    def start(self, one: EndpointQueue) -> None:
-        """Start an attempt, which must be within the endpoint's own limit."""
-        assert one.in_flight < one.limit
-        self.scheduler.start(one)
-        self.attempts.append(one)
-
     def settle(self) -> None:
-        """Start attempts of waiting queues in turn."""
-        while (one := self.scheduler.next()) is not None:
-            if one.can_start:
-                self.start(one)
-                self.scheduler.wait(one)
+        """Start all attempts that may start; each must be allowed by its endpoint, by the lease and by the time."""
+        pauses = {one: one.pause(self.now) for one in self.known}
+        while (one := self.scheduler.start_next(self.now, self.now_ms)) is not None:
+            assert one.in_flight <= one.limit
+            assert self.covered()
+            assert pauses[one] == 0
+            pauses[one] = one.pause(self.now)
+            self.attempts.append(one)
 
     @precondition(lambda self: self.bound)
     @invariant()
@@ -434,10 +501,12 @@ class Scheduling(RuleBasedStateMachine):
     @precondition(lambda self: self.bound)
     @invariant()
     def no_queue_is_forgotten(self) -> None:
-        """Check that each queue that asked for a place and could start waits for its turn."""
+        """Check that each queue that asked and could start waits for its turn, for the lease or for a pause to end."""
         waiting = self.scheduler._waiting
-        asked = [one for one in self.known if one.can_start and one in self.asked]
-        assert all(one in waiting[one.endpoint.namespace] for one in asked)
+        for one in self.known:
+            if one.can_start and one in self.asked and self.covered():
+                assert one in waiting.get(one.endpoint.namespace, ()) or one in self.scheduler._pausing
+        assert {one for _, _, one in self.scheduler._pauses} == self.scheduler._pausing
 
     @precondition(lambda self: self.bound)
     @invariant()

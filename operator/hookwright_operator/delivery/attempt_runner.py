@@ -1,0 +1,136 @@
+"""Attempts: the loop that starts them, and the way of one attempt until its result is passed on."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+import structlog
+
+from hookwright_operator import metrics
+from hookwright_operator.delivery.attempt import Outcome, judge
+from hookwright_operator.delivery.claim_releaser import ClaimReleaser
+from hookwright_operator.delivery.endpoint_queue import EndpointQueue
+from hookwright_operator.delivery.http.sender import Sender
+from hookwright_operator.delivery.queues import EndpointQueues
+from hookwright_operator.delivery.result_writer import Result, ResultWriter
+from hookwright_operator.delivery.retry_schedule import RetrySchedule
+from hookwright_operator.delivery.tasks import Runners, Tasks, wait_for_event
+from hookwright_operator.store.records import Claimed
+from hookwright_operator.tracing import exemplar_of
+
+log = structlog.get_logger(__name__)
+
+_LOGGED_EVERY: Final = 10.0
+"""Seconds between two log lines about faults of this process with one reason."""
+
+
+class AttemptRunner:
+    """Starts the attempts that the scheduler allows, each in a task of its own.
+
+    Args:
+        results: stores the results.
+        releaser: releases claims on deliveries whose attempt this process could not make.
+        clock_ms: the time, in milliseconds since the epoch.
+        jitter: returns a random number from 0 to 1; it spreads the attempts of endpoints that time out.
+    """
+
+    def __init__(
+        self,
+        queues: EndpointQueues,
+        sender: Sender,
+        schedule: RetrySchedule,
+        results: ResultWriter,
+        *,
+        releaser: ClaimReleaser,
+        tasks: Tasks,
+        clock_ms: Callable[[], int],
+        jitter: Callable[[], float],
+    ) -> None:
+        self._queues, self._sender, self._schedule = queues, sender, schedule
+        self._results, self._releaser = results, releaser
+        self._clock_ms, self._jitter = clock_ms, jitter
+        self._runners = Runners(tasks, self._attempt)
+        self._own_faults = _OwnFaults()
+
+    async def run(self) -> None:
+        """Start attempts when a queue asks and when a pause ends, until cancelled; attempts under way then continue."""
+        clock = asyncio.get_running_loop().time
+        while True:
+            self.start()
+            self._queues.to_start.clear()
+            resume_at = self._queues.scheduler.resume_at
+            await wait_for_event(self._queues.to_start, None if resume_at is None else resume_at - clock())
+
+    def start(self) -> None:
+        """Start all attempts that may start now."""
+        queues, scheduler = self._queues, self._queues.scheduler
+        now, now_ms, resume_at = asyncio.get_running_loop().time(), self._clock_ms(), scheduler.resume_at
+        while not queues.closing and (queue := scheduler.start_next(now, now_ms)) is not None:
+            queues.owned_shards.begin(queue.shard)
+            self._runners.start(queue, queue.ready.popleft())
+        if scheduler.resume_at != resume_at:
+            queues.to_start.set()
+
+    def close(self) -> None:
+        """End the idle tasks."""
+        self._runners.close()
+
+    async def _attempt(self, queue: EndpointQueue, delivery: Claimed) -> None:
+        endpoint, lapses = queue.endpoint, self._queues.lapses
+        try:
+            outcome = await self._sender.send(
+                endpoint, message_id=delivery.event_id, body=delivery.body, now=self._now, delivery=delivery
+            )
+            settlement = judge(delivery, outcome, self._schedule)
+        except BaseException:
+            self._queues.owned_shards.end(queue.shard)
+            raise
+        finally:
+            self._queues.scheduler.end(queue)
+            self._queues.memory.give(endpoint.namespace, len(delivery.body))
+        if outcome.own_fault:
+            self._postpone(queue, delivery, outcome.own_fault, keep=lapses == self._queues.lapses)
+        else:
+            self._count(queue, delivery, outcome)
+            self._results.add(Result(queue, endpoint, settlement))
+        if self._queues.ask(queue):
+            self.start()
+
+    def _now(self) -> float:
+        return self._clock_ms() / 1000
+
+    def _count(self, queue: EndpointQueue, delivery: Claimed, outcome: Outcome) -> None:
+        now = asyncio.get_running_loop().time()
+        queue.postponed = 0
+        queue.ended(delivered=outcome.delivered, timed_out=outcome.timed_out, now=now, jitter=self._jitter())
+        if delivery.attempts == 0:
+            seconds = (outcome.started_ms + outcome.duration_ms - delivery.accepted_ms) / 1000
+            metrics.LATENCY.observe(seconds, exemplar_of(delivery.trace) if delivery.trace else None)
+
+    def _postpone(self, queue: EndpointQueue, delivery: Claimed, reason: str, *, keep: bool) -> None:
+        now = asyncio.get_running_loop().time()
+        self._own_faults.note(reason, now)
+        if keep and queue.active and not self._queues.closing:
+            queue.postpone(delivery, now)
+            self._queues.memory.take(queue.endpoint.namespace, len(delivery.body))
+        else:
+            self._releaser.release([delivery])
+        self._queues.owned_shards.end(queue.shard)
+
+
+class _OwnFaults:
+    """Faults of this process by reason, such as ``descriptors``; at most one log line in ten seconds for each."""
+
+    def __init__(self) -> None:
+        self._logged_at: dict[str, float] = {}
+        self._unlogged: dict[str, int] = {}
+
+    def note(self, reason: str, now: float) -> None:
+        """Count an attempt that could not be made; ``now`` is in seconds of the event loop's clock."""
+        metrics.OWN_FAULTS.labels(reason).inc()
+        count = self._unlogged.get(reason, 0) + 1
+        if now - self._logged_at.get(reason, float("-inf")) < _LOGGED_EVERY:
+            self._unlogged[reason] = count
+            return
+        self._logged_at[reason], self._unlogged[reason] = now, 0
+        log.warning("attempts postponed, this process lacks resources", reason=reason, attempts=count)
