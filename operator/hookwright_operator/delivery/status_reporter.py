@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Final, Protocol
+from typing import Final
 
 import structlog
 from pydantic import BaseModel, Field, ValidationError
@@ -20,6 +20,7 @@ from hookwright_crds.resources import DeliveryCounts
 from hookwright_operator import metrics
 from hookwright_operator.registry import Endpoint, Health, Registry
 from hookwright_operator.store.records import Counts, Settlement, State
+from hookwright_operator.store.store import Store
 
 log = structlog.get_logger(__name__)
 
@@ -48,13 +49,6 @@ class Report(BaseModel):
     limited_to: int | None = Field(default=None, ge=1)
 
 
-class CountsStore(Protocol):
-    """The part of the store that publishing needs."""
-
-    async def counts_of(self, endpoint_uid: str) -> Counts | None:
-        """Return an endpoint's counters."""
-
-
 @dataclass(slots=True)
 class _Pulse:
     """Results of one endpoint since its counts were last published."""
@@ -78,7 +72,7 @@ class StatusReporter:
 
     def __init__(
         self,
-        store: CountsStore,
+        store: Store,
         registry: Registry,
         publish: Callable[[Endpoint, Health], None],
         *,
@@ -170,7 +164,7 @@ class StatusReporter:
                 self._restore(uid, pulse)
                 raise
             endpoint = self._registry.get(uid)
-            if endpoint is None or counts is None:
+            if endpoint is None:
                 continue
             health = Health(delivery_counts(counts), pulse.error or "", pulse.failures, pulse.limited_to)
             self._publish(endpoint, health)

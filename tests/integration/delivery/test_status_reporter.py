@@ -1,7 +1,7 @@
 """Delivery results reach the cluster soon, and at a bounded rate."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -99,16 +99,16 @@ async def test_a_first_result_is_published_soon_and_the_next_after_the_interval(
 
 @dataclass(slots=True)
 class SlowCounts:
-    """A store whose counts reach the publisher only when the test opens the gate."""
+    """Reads of counts that reach the publisher only when the test opens the gate."""
 
-    store: Store
+    counts_of: Callable[[str], Awaitable[Counts]]
     read: asyncio.Event = field(default_factory=asyncio.Event)
     gate: asyncio.Event = field(default_factory=asyncio.Event)
     fault: Exception | None = None
 
-    async def counts_of(self, uid: str) -> Counts | None:
+    async def __call__(self, uid: str) -> Counts:
         """Return the counts as they were when they were read."""
-        counts = await self.store.counts_of(uid)
+        counts = await self.counts_of(uid)
         self.read.set()
         await self.gate.wait()
         if self.fault:
@@ -116,10 +116,17 @@ class SlowCounts:
         return counts
 
 
-async def test_a_result_during_the_read_of_counts_is_published_too(stage: Stage) -> None:
+@pytest.fixture
+def slow(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> SlowCounts:
+    """Make the reads of the stage's store slow."""
+    slow = SlowCounts(stage.store.counts_of)
+    monkeypatch.setattr(stage.store, "counts_of", slow)
+    return slow
+
+
+async def test_a_result_during_the_read_of_counts_is_published_too(stage: Stage, slow: SlowCounts) -> None:
     """The counts that are being read may lack the result, so another publication follows."""
-    endpoint, slow = stage.endpoint(), SlowCounts(stage.store)
-    publisher = StatusReporter(slow, stage.registry, stage.publish, interval=INTERVAL, clock=stage.clock)
+    endpoint, publisher = stage.endpoint(), stage.publisher
     publisher.attempted(endpoint, made("orders", State.DELIVERED))
     flushing = asyncio.create_task(publisher.flush())
     await slow.read.wait()
@@ -130,10 +137,10 @@ async def test_a_result_during_the_read_of_counts_is_published_too(stage: Stage)
     assert [shown.failures for _, shown in stage.published] == [0, 1]
 
 
-async def test_results_outlive_a_read_of_counts_that_fails(stage: Stage) -> None:
+async def test_results_outlive_a_read_of_counts_that_fails(stage: Stage, slow: SlowCounts) -> None:
     """Failures from before the read and from during it are published together later."""
-    endpoint, slow = stage.endpoint(), SlowCounts(stage.store, fault=StoreUnavailable("disk full"))
-    publisher = StatusReporter(slow, stage.registry, stage.publish, interval=INTERVAL, clock=stage.clock)
+    endpoint, publisher = stage.endpoint(), stage.publisher
+    slow.fault = StoreUnavailable("disk full")
     publisher.attempted(endpoint, made("orders", State.FAILED, "HTTP 500"))
     flushing = asyncio.create_task(publisher.flush())
     await slow.read.wait()

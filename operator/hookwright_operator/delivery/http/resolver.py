@@ -14,6 +14,7 @@ from hookwright_operator.delivery.http.error_messages import NoPlaceError, own_f
 from hookwright_operator.delivery.http.guard import Guard
 from hookwright_operator.delivery.http.lookup_turns import LookupTurns
 from hookwright_operator.delivery.http.name_cache import KEPT, SERVED, Known, NameCache
+from hookwright_operator.delivery.tasks import wait_for_event
 from hookwright_runtime.errors import RefusedAddressError
 
 Lookup = Callable[[str, int], Sequence[str]]
@@ -85,7 +86,7 @@ class GuardedResolver:
         if known.usable(now, SERVED):
             return 0.0
         if pending is not None and not pending.begun.is_set():
-            await _within(LONGEST_WAIT, pending.begun)
+            await wait_for_event(pending.begun, LONGEST_WAIT)
         if (pending is None or not pending.begun.is_set()) and not known.usable(self._loop.time(), KEPT):
             raise NoPlaceError("namespace_lookups" if self._turns.share_used(namespace) else "lookups")
         return self._loop.time() - now
@@ -121,7 +122,7 @@ class GuardedResolver:
             if known.usable(now, KEPT):
                 return known
             raise NoPlaceError("namespace_lookups")
-        await _within(_PATIENCE if known.usable(now, KEPT) else None, pending.ended)
+        await wait_for_event(pending.ended, _PATIENCE if known.usable(now, KEPT) else None)
         if pending.fault is not None and not pending.known.usable(now, KEPT):
             raise pending.fault
         return pending.known
@@ -187,14 +188,6 @@ class GuardedResolver:
             else:
                 passed.append(address)
         return passed, refusal
-
-
-async def _within(seconds: float | None, happened: asyncio.Event) -> None:
-    try:
-        async with asyncio.timeout(seconds):
-            await happened.wait()
-    except TimeoutError:
-        return
 
 
 def _two_of_each_family(addresses: Sequence[str]) -> list[str]:
