@@ -23,7 +23,7 @@ from hookwright_operator.delivery.http.sender import Sender
 from hookwright_operator.delivery.shard_owner import ShardOwner
 from hookwright_operator.delivery.shares import Bounds
 from hookwright_operator.delivery.status_reporter import StatusReporter
-from hookwright_operator.intake.app import create_app
+from hookwright_operator.intake.app import IntakeApp
 from hookwright_operator.intake.auth import ReviewAuth
 from hookwright_operator.intake.review_cache import Keeping
 from hookwright_operator.leader import gauges
@@ -208,7 +208,7 @@ class Operator:
             EndpointTester(self._sender, time.time, EndpointTests(self._budget.tests)),
         )
         auth = ReviewAuth(self._kube, keeping=Keeping(granted=settings.review_cache))
-        intake = create_app(services, auth, ready=self._unready, traces=self._traces)
+        intake = IntakeApp(services, auth, ready=self._unready, traces=self._traces)
         total = descriptor_budget.intake_connections(settings.intake_connections, self._budget)
         bounds = ConnectionBounds(total, per_address=min(settings.intake_connections_per_address, total // 2))
         self._servers.append(

@@ -153,16 +153,17 @@ async def test_bytes_of_incomplete_bodies_are_bounded_for_a_namespace_and_in_all
 def test_places(held: list[str], wanted: str, detail: str | None) -> None:
     """A refused request is a 503 that names the bound."""
     places = Places("requests", total=3, each=2)
-    for namespace in held:
-        places.take(namespace)
-    refusal = _refusal(lambda: places.take(wanted))
+    with ExitStack() as stack:
+        for namespace in held:
+            stack.enter_context(places.held(namespace))
+        refusal = _refusal(lambda: stack.enter_context(places.held(wanted)))
     assert (refusal is None) == (detail is None)
     if refusal is not None and detail is not None:
         assert refusal.status == 503
         assert detail in refusal.detail
 
 
-def _refusal(act: Callable[[], None]) -> ProblemError | None:
+def _refusal(act: Callable[[], object]) -> ProblemError | None:
     try:
         act()
     except ProblemError as error:

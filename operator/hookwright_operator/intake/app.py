@@ -28,17 +28,8 @@ _REQUEST_ID = REQUEST_ID.lower().encode()
 _EVENTS = compile_path(EVENTS)[0]
 
 
-def create_app(
-    services: IntakeServices,
-    auth: ReviewAuth,
-    *,
-    ready: Callable[[], str | None],
-    traces: Traces | None = None,
-    max_requests: int = EVENT_REQUESTS,
-    body_seconds: float = 30.0,
-    new_request_id: Callable[[], str] = lambda: secrets.token_hex(16),
-) -> ASGIApp:
-    """Return the intake.
+class IntakeApp:
+    """The application in front of the routes.
 
     Args:
         services: the operations that the routes call.
@@ -50,25 +41,22 @@ def create_app(
         body_seconds: time limit for the body of a request.
         new_request_id: creates the id of a request without one.
     """
-    bodies = Bodies(body_seconds, total=BODY_BYTES, each=BODY_BYTES_OF_NAMESPACE)
-    events = EventRoute(services, auth, bodies, traces, max_requests=max_requests)
-    router = Router([Route(EVENTS, events, methods=["POST"]), *routes(services, auth, bodies)], redirect_slashes=False)
-    return Intake(router, events, ready, new_request_id=new_request_id)
-
-
-class Intake:
-    """The application in front of the routes."""
 
     def __init__(
         self,
-        app: ASGIApp,
-        events: ASGIApp,
-        ready: Callable[[], str | None],
+        services: IntakeServices,
+        auth: ReviewAuth,
         *,
-        new_request_id: Callable[[], str],
+        ready: Callable[[], str | None],
+        traces: Traces | None = None,
+        max_requests: int = EVENT_REQUESTS,
+        body_seconds: float = 30.0,
+        new_request_id: Callable[[], str] = lambda: secrets.token_hex(16),
     ) -> None:
-        self._app = app
-        self._events = events
+        bodies = Bodies(body_seconds, total=BODY_BYTES, each=BODY_BYTES_OF_NAMESPACE)
+        self._events = EventRoute(services, auth, bodies, traces, max_requests=max_requests)
+        others = routes(services, auth, bodies)
+        self._router = Router([Route(EVENTS, self._events, methods=["POST"]), *others], redirect_slashes=False)
         self._ready = ready
         self._new_request_id = new_request_id
         self._review_failures = OncePerSecond()
@@ -81,7 +69,6 @@ class Intake:
         bind_contextvars(request_id=told)
         answer = _with_request_id(send, told)
         try:
-            self._check()
             await self._route(scope)(scope, receive, answer)
         except ClientGoneError:
             log.debug("client gone", path=scope["path"])
@@ -89,17 +76,18 @@ class Intake:
             await refuse(receive, answer, self._problem(error, scope))
 
     def _route(self, scope: Scope) -> ASGIApp:
-        """Find the route of events directly: a search by the router would cost as much as the route itself."""
+        """Find the route of events directly: a search by the router would cost as much as the route itself.
+
+        Raises:
+            ProblemError: 503, the intake is not ready.
+        """
+        if (reason := self._ready()) is not None:
+            raise unavailable(f"not ready: {reason}")
         match = _EVENTS.fullmatch(scope["path"])
         if match is None or scope["method"] != "POST":
-            return self._app
+            return self._router
         scope["path_params"] = match.groupdict()
         return self._events
-
-    def _check(self) -> None:
-        reason = self._ready()
-        if reason is not None:
-            raise unavailable(f"not ready: {reason}")
 
     def _problem(self, error: Exception, scope: Scope) -> ProblemError:
         if isinstance(error, ProblemError):

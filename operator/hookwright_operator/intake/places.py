@@ -31,28 +31,19 @@ class Places:
         self._what = what
         self._quotas = Quotas(total=total, each=each)
 
-    def take(self, namespace: str) -> None:
-        """Take a slot.
+    @contextmanager
+    def held(self, namespace: str) -> Iterator[None]:
+        """Hold a slot inside the context.
 
         Raises:
             ProblemError: 503, no slot is free.
         """
         full = self._quotas.take(namespace)
-        if full is None:
-            return
         if full is Full.HOLDER:
             raise unavailable(f'namespace "{namespace}" has {self._quotas.each} {self._what} in progress')
-        raise unavailable(f"{self._quotas.total} {self._what} are in progress")
-
-    def release(self, namespace: str) -> None:
-        """Release a slot."""
-        self._quotas.release(namespace)
-
-    @contextmanager
-    def held(self, namespace: str) -> Iterator[None]:
-        """Hold a slot inside the context; raise as `take` does."""
-        self.take(namespace)
+        if full is Full.TOTAL:
+            raise unavailable(f"{self._quotas.total} {self._what} are in progress")
         try:
             yield
         finally:
-            self.release(namespace)
+            self._quotas.release(namespace)

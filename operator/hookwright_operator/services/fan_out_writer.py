@@ -23,6 +23,7 @@ MAX_BACKLOG: Final = 100_000
 """Most accepted deliveries of a namespace that are not yet written; above it the namespace starts no fan-out."""
 
 _LOOK_SECONDS: Final = 15.0
+"""Time between two searches for fan-outs of replicas that died."""
 _BACKOFF: Final = 1.0
 
 log = structlog.get_logger(__name__)
@@ -35,19 +36,10 @@ class FanOutWriter:
         store: has the fan-outs.
         dispatcher: sends the deliveries.
         counts_changed: called with the uid of each endpoint that got deliveries.
-        look_seconds: time between two searches for fan-outs of replicas that died.
     """
 
-    def __init__(
-        self,
-        store: Store,
-        dispatcher: Dispatcher,
-        counts_changed: Callable[[str], object],
-        *,
-        look_seconds: float = _LOOK_SECONDS,
-    ) -> None:
+    def __init__(self, store: Store, dispatcher: Dispatcher, counts_changed: Callable[[str], object]) -> None:
         self._store, self._dispatcher, self._counts_changed = store, dispatcher, counts_changed
-        self._look_seconds = look_seconds
         self._look_at = 0.0
         self._open: dict[str, dict[str, FanOut]] = {}
         self._accepting: Counter[str] = Counter()
@@ -115,7 +107,7 @@ class FanOutWriter:
         if now >= self._look_at:
             for fan_out in await self._store.fan_outs.waiting():
                 self._add(fan_out)
-            self._look_at = now + self._look_seconds
+            self._look_at = now + _LOOK_SECONDS
 
     async def _write_round(self) -> None:
         for namespace, fan_outs in tuple(self._open.items()):

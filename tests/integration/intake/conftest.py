@@ -18,7 +18,7 @@ from support.store_factories import Clock
 
 from hookwright_dev.cluster.kubectl import Cluster
 from hookwright_operator.delivery.http.sender import Sender
-from hookwright_operator.intake.app import create_app
+from hookwright_operator.intake.app import IntakeApp
 from hookwright_operator.intake.auth import ReviewAuth
 from hookwright_operator.services import IntakeServices
 from hookwright_operator.services.delivery_log import DeliveryLog
@@ -95,7 +95,7 @@ async def intake(line: Line, tokens: Tokens, tmp_path: Path) -> AsyncIterator[In
     engine.registry.put(replace(orders, namespace=tokens.namespace, name="orders", secrets=(SECRET, OLDER)))
     services = services_of(engine)
     auth = ReviewAuth(line)
-    app = create_app(
+    app = IntakeApp(
         services,
         auth,
         ready=lambda: running.unready,

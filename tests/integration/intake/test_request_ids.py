@@ -8,7 +8,7 @@ import structlog
 from support.dispatcher import locked
 from support.intake import Intake, fails, refused
 
-from hookwright_operator.intake.app import create_app
+from hookwright_operator.intake.app import IntakeApp
 from hookwright_operator.services.events import Events
 from hookwright_runtime import logs
 
@@ -56,7 +56,7 @@ async def test_an_id_is_drawn_for_each_request_that_has_none(intake: Intake) -> 
     async def receive() -> dict[str, object]:
         return {"type": "http.request", "body": b""}
 
-    app = create_app(intake.services, intake.auth, ready=lambda: "starting")
+    app = IntakeApp(intake.services, intake.auth, ready=lambda: "starting")
     for _ in range(2):
         await app({"type": "http", "method": "GET", "path": "/", "headers": []}, receive, send)  # type: ignore[arg-type]
     first, second = answered

@@ -68,8 +68,5 @@ class EventRoute:
             raise not_found(f'Project "{project}" in namespace "{namespace}"')
         mode = mode_of(headers)
         body = await self._bodies.read(receive, headers, f'namespace "{namespace}"', limit=MAX_BODY_BYTES)
-        self._places.take(namespace)
-        try:
+        with self._places.held(namespace):
             return await self._services.events.accept(namespace, project, parse(mode, body, headers), trace=trace)
-        finally:
-            self._places.release(namespace)
