@@ -4,7 +4,7 @@ Reconciling writes it, the intake asks it for subscribers, delivery asks it how 
 reader never sees a partial change. One event loop owns it.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -109,12 +109,14 @@ class Registry:
         self._endpoints[endpoint.uid] = endpoint
         self._uids[endpoint.namespace, endpoint.name] = endpoint.uid
         self._by_project.setdefault((endpoint.namespace, endpoint.project), {})[endpoint.uid] = endpoint
-        self._tell(lambda listener: listener.endpoint_changed(endpoint))
+        for listener in self._listeners:
+            listener.endpoint_changed(endpoint)
 
     def remove(self, uid: str) -> None:
         """Remove an endpoint."""
         if self._forget(uid):
-            self._tell(lambda listener: listener.endpoint_gone(uid))
+            for listener in self._listeners:
+                listener.endpoint_gone(uid)
 
     def get(self, uid: str) -> Endpoint | None:
         """Return an endpoint by uid."""
@@ -148,7 +150,3 @@ class Registry:
         if not peers:
             del self._by_project[old.namespace, old.project]
         return True
-
-    def _tell(self, call: Callable[[EndpointListener], None]) -> None:
-        for listener in self._listeners:
-            call(listener)

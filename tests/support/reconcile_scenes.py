@@ -17,8 +17,7 @@ from hookwright_crds.resources import (
     WebhookEndpointStatus,
 )
 from hookwright_operator.reconcile.apikey import ObservedApiKey, plan_apikey
-from hookwright_operator.reconcile.endpoint import ObservedEndpoint, plan_endpoint
-from hookwright_operator.reconcile.failure_events import FailedDeliveries
+from hookwright_operator.reconcile.endpoint import FailedDeliveries, ObservedEndpoint, plan_endpoint
 from hookwright_operator.reconcile.plan import (
     FINALIZER,
     Action,
@@ -137,8 +136,10 @@ def _words(action: Action) -> str:
         case EmitEvent():
             return f"{action.type} Event {action.reason}"
         case ApplyStatus():
-            told = (f"{known['type']}={known['status']} {known['reason']}" for known in action.status["conditions"])
-            return f"status: {', '.join(told)}"
+            conditions = (
+                f"{known['type']}={known['status']} {known['reason']}" for known in action.status["conditions"]
+            )
+            return f"status: {', '.join(conditions)}"
         case Register(known):
             return f"register: {_sending(known)}"
         case DiscardDeliveries():
@@ -167,7 +168,7 @@ class Scene:
     secret: Secret | None = None
     parent: Parent | None = BILLING
     health: Health | None = None
-    told: tuple[str, ...] = ()
+    emitted: tuple[str, ...] = ()
     minted: tuple[MintedKey, ...] = field(default=(), repr=False)
 
 
@@ -178,7 +179,7 @@ class EndpointScene(Scene):
     endpoint: WebhookEndpoint = field(default_factory=endpoint)
     allow_http: bool = False
     registered: Endpoint | None = None
-    given_up: FailedDeliveries | None = None
+    failures: FailedDeliveries | None = None
     unsupported: Unsupported = UNDERSTOOD
 
     def plan(self, now: datetime = NOW) -> Plan:
@@ -190,7 +191,7 @@ class EndpointScene(Scene):
             self.health,
             self.allow_http,
             GRACE,
-            self.given_up,
+            self.failures,
             self.unsupported,
         )
         return plan_endpoint(observed, now=now, new_secret=lambda: OTHER_SECRET)
@@ -213,7 +214,7 @@ class EndpointScene(Scene):
 
     def settled(self, now: datetime = NOW) -> "EndpointScene":
         """Return the scene after its whole plan."""
-        return replace(self.after(self.plan(now).actions), health=None, given_up=None)
+        return replace(self.after(self.plan(now).actions), health=None, failures=None)
 
 
 @dataclass(frozen=True)
@@ -286,7 +287,7 @@ def _common_after(scene: Scene, action: Action) -> dict[str, Any]:
             assert action.uid == scene.secret.uid
             return {"secret": None}
         case EmitEvent():
-            return {"told": (*scene.told, action.reason)}
+            return {"emitted": (*scene.emitted, action.reason)}
     return {}
 
 

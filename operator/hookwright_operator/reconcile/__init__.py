@@ -1,4 +1,4 @@
 """Reconciling: observe → plan → apply, equally for a creation, an update, a restart and a change of a dependency.
 
-Law of the package: `project`, `apikey`, `endpoint`, `signing_secret` and `plan` are pure; `reconciler` alone does I/O.
+Law of the package: `observer` reads and `applier` writes; the modules between them plan and are pure.
 """

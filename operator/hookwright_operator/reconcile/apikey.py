@@ -25,7 +25,8 @@ from hookwright_operator.reconcile.plan import (
     RestoreSecret,
 )
 from hookwright_operator.reconcile.signing_secret import RECHECK
-from hookwright_operator.watch.objects import Key, Parent, Secret, ours, owner_reference
+from hookwright_operator.watch.cache import key_of
+from hookwright_operator.watch.objects import Parent, Secret, ours, owner_reference
 
 KEY_FIELD: Final = "key"
 KEY_ID_ANNOTATION: Final = "hookwright.dev/key-id"
@@ -118,10 +119,6 @@ def _plan_duplicate(observed: ObservedApiKey, now: datetime) -> list[Action]:
     return [*kept, *_plan_status(observed, outcome, now)]
 
 
-def _key(key: ApiKey) -> Key:
-    return Key("ApiKey", key.metadata.namespace, key.metadata.name)
-
-
 def _as_it_was(key: ApiKey) -> _Outcome:
     return _Outcome(identity=_recorded(key), handover=key.status.handover)
 
@@ -193,8 +190,8 @@ def _plan_new(observed: ObservedApiKey, now: datetime, mint: Callable[[], Minted
         labels=ours(key.metadata.uid),
         annotations={REMOVE_AT_ANNOTATION: format_timestamp(remove_at)},
     )
-    told = EmitEvent(
-        _key(key),
+    event = EmitEvent(
+        key_of("ApiKey", key.metadata),
         key.metadata.uid,
         "Normal",
         "KeyHandedOver",
@@ -203,7 +200,7 @@ def _plan_new(observed: ObservedApiKey, now: datetime, mint: Callable[[], Minted
     return _Outcome(
         KeyIdentity(minted.key_id, minted.digest),
         HandoverStatus(state=HandoverState.DELIVERED, remove_at=remove_at),
-        actions=(CreateSecret(made), told),
+        actions=(CreateSecret(made), event),
         again_at=remove_at,
     )
 
@@ -213,8 +210,8 @@ def _plan_removed(key: ApiKey, identity: KeyIdentity, now: datetime) -> _Outcome
     before = key.status.handover
     remove_at = before.remove_at if before else None
     early = before is not None and before.state is HandoverState.DELIVERED and (remove_at is None or now < remove_at)
-    told = EmitEvent(
-        _key(key),
+    event = EmitEvent(
+        key_of("ApiKey", key.metadata),
         key.metadata.uid,
         "Warning",
         "HandoverSecretGone",
@@ -222,7 +219,7 @@ def _plan_removed(key: ApiKey, identity: KeyIdentity, now: datetime) -> _Outcome
         "if no client has the key, delete this ApiKey and create it again.",
     )
     status = HandoverStatus(state=HandoverState.REMOVED, remove_at=remove_at)
-    return _Outcome(identity, status, actions=(told,) if early else ())
+    return _Outcome(identity, status, actions=(event,) if early else ())
 
 
 def _remove_at(key: ApiKey, secret: Secret, now: datetime) -> datetime:
@@ -262,7 +259,7 @@ def _plan_metadata(key: ApiKey, project: Parent, outcome: _Outcome) -> list[Acti
     if owned and kept.items() <= meta.annotations.items():
         return []
     reference = owner_reference("Project", project, controller=True)
-    return [ApplyMetadata(_key(key), meta.uid, owner_references=(reference,), annotations=kept)]
+    return [ApplyMetadata(key_of("ApiKey", key.metadata), meta.uid, owner_references=(reference,), annotations=kept)]
 
 
 def _plan_status(observed: ObservedApiKey, outcome: _Outcome, now: datetime) -> list[Action]:
@@ -283,4 +280,4 @@ def _plan_status(observed: ObservedApiKey, outcome: _Outcome, now: datetime) -> 
     # The API writes the time of the last use. An apply without that field does not change it.
     if after == before.model_copy(update={"last_used_at": None}):
         return []
-    return [ApplyStatus(_key(key), meta.uid, after.to_kubernetes())]
+    return [ApplyStatus(key_of("ApiKey", key.metadata), meta.uid, after.to_kubernetes())]

@@ -14,7 +14,6 @@ from hookwright_crds.resources import (
     WebhookEndpoint,
     WebhookEndpointStatus,
 )
-from hookwright_operator.reconcile.failure_events import FailedDeliveries
 from hookwright_operator.reconcile.plan import (
     FINALIZER,
     Action,
@@ -35,10 +34,26 @@ from hookwright_operator.reconcile.signing_secret import (
     valid_secret,
 )
 from hookwright_operator.registry import Endpoint, Health
-from hookwright_operator.watch.objects import Key, Parent, Secret, owner_reference
+from hookwright_operator.watch.cache import key_of
+from hookwright_operator.watch.objects import Parent, Secret, owner_reference
 
 _CONFLICT: Final = "SecretConflict"
 _UNSUPPORTED: Final = "UnsupportedSpec"
+
+
+@dataclass(frozen=True, slots=True)
+class FailedDeliveries:
+    """Failed deliveries of one endpoint that are not yet reported in an Event.
+
+    Attributes:
+        number: how many.
+        error: error of the last reported attempt, in plain words.
+        since: time of the first report.
+    """
+
+    number: int
+    error: str
+    since: datetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +61,8 @@ class ObservedEndpoint:
     """A WebhookEndpoint and its dependencies.
 
     Attributes:
-        health: None if there is no news to publish since the last write of the status.
-        given_up: failed deliveries for which an Event is due now.
+        health: None if the status shows the health already.
+        failures: failed deliveries for which an Event is due now.
         unsupported: the parts of the endpoint that this version does not understand.
     """
 
@@ -57,7 +72,7 @@ class ObservedEndpoint:
     health: Health | None
     allow_http: bool
     finalizer_grace: timedelta
-    given_up: FailedDeliveries | None = None
+    failures: FailedDeliveries | None = None
     unsupported: Unsupported = UNDERSTOOD
 
 
@@ -96,19 +111,16 @@ class _Verdict:
     sends: bool = False
 
 
-def _key(endpoint: WebhookEndpoint) -> Key:
-    return Key("WebhookEndpoint", endpoint.metadata.namespace, endpoint.metadata.name)
-
-
 def _plan_deletion(observed: ObservedEndpoint, now: datetime) -> Plan:
     meta = observed.endpoint.metadata
+    key = key_of("WebhookEndpoint", meta)
     actions: list[Action] = [Unregister(meta.uid)]
     if FINALIZER in meta.finalizers:
         assert meta.deletion_timestamp is not None
         patient = now - meta.deletion_timestamp < observed.finalizer_grace
-        actions.append(DiscardDeliveries(_key(observed.endpoint), meta.uid, essential=patient))
+        actions.append(DiscardDeliveries(key, meta.uid, essential=patient))
         remaining = tuple(name for name in meta.finalizers if name != FINALIZER)
-        actions.append(RemoveFinalizer(_key(observed.endpoint), remaining, meta.resource_version))
+        actions.append(RemoveFinalizer(key, remaining, meta.resource_version))
     return Plan(tuple(actions))
 
 
@@ -143,7 +155,7 @@ def _plan_metadata(observed: ObservedEndpoint, project: Parent) -> list[Action]:
         return []
     return [
         ApplyMetadata(
-            _key(observed.endpoint),
+            key_of("WebhookEndpoint", observed.endpoint.metadata),
             meta.uid,
             owner_references=(owner_reference("Project", project, controller=True),),
             finalizers=(FINALIZER,),
@@ -225,26 +237,26 @@ def _plan_status(observed: ObservedEndpoint, verdict: _Verdict, now: datetime) -
     )
     if after == before:
         return []
-    return [ApplyStatus(_key(endpoint), meta.uid, after.to_kubernetes())]
+    return [ApplyStatus(key_of("WebhookEndpoint", endpoint.metadata), meta.uid, after.to_kubernetes())]
 
 
 def _plan_failures(observed: ObservedEndpoint) -> list[Action]:
     """Report many failed deliveries in one Event, because not every failure may cost a Kubernetes write."""
-    given_up = observed.given_up
-    if given_up is None:
+    failures = observed.failures
+    if failures is None:
         return []
-    number = "1 delivery" if given_up.number == 1 else f"{given_up.number} deliveries"
-    message = f"{number} failed after the last retry; last error: {given_up.error or 'none'}."
+    number = "1 delivery" if failures.number == 1 else f"{failures.number} deliveries"
+    message = f"{number} failed after the last retry; last error: {failures.error or 'none'}."
     return [
         EmitEvent(
-            _key(observed.endpoint),
+            key_of("WebhookEndpoint", observed.endpoint.metadata),
             observed.endpoint.metadata.uid,
             "Warning",
             "DeliveryFailed",
             message,
             always=True,
-            count=given_up.number,
-            since=given_up.since,
+            count=failures.number,
+            since=failures.since,
         )
     ]
 

@@ -147,21 +147,10 @@ class DiscardDeliveries:
     essential: bool
 
 
-Action = (
-    CreateSecret
-    | RestoreSecret
-    | UpdateSecret
-    | DeleteSecret
-    | ApplyMetadata
-    | RemoveFinalizer
-    | ApplyStatus
-    | EmitEvent
-    | AllowProject
-    | BlockProject
-    | Register
-    | Unregister
-    | DiscardDeliveries
-)
+SecretAction = CreateSecret | RestoreSecret | UpdateSecret | DeleteSecret
+RegistryAction = AllowProject | BlockProject | Register | Unregister
+"""An action on the registry of the replica that executes it, leader or not."""
+Action = SecretAction | RegistryAction | ApplyMetadata | RemoveFinalizer | ApplyStatus | EmitEvent | DiscardDeliveries
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,8 @@ from typing import Final
 from hookwright_crds.base import format_timestamp, parse_duration
 from hookwright_crds.resources import WebhookEndpoint
 from hookwright_operator.reconcile.plan import Action, CreateSecret, EmitEvent, RestoreSecret, UpdateSecret
-from hookwright_operator.watch.objects import Key, Secret, ours, owner_reference
+from hookwright_operator.watch.cache import key_of
+from hookwright_operator.watch.objects import Secret, ours, owner_reference
 
 SECRET_FIELD: Final = "secret"  # noqa: S105 - the name of a field
 PREVIOUS_FIELDS: Final = ("previous", "previous-2", "previous-3")
@@ -106,21 +107,19 @@ def _plan_making(endpoint: WebhookEndpoint, new_secret: Callable[[], str]) -> Si
             f"Secret {made.name!r} was missing, so a new signing secret was created; give it to the receiver, "
             "because signatures from now on do not match the old one."
         )
-        actions.append(EmitEvent(_key(endpoint), meta.uid, "Warning", "SigningSecretRecreated", message, always=True))
+        key = key_of("WebhookEndpoint", meta)
+        actions.append(EmitEvent(key, meta.uid, "Warning", "SigningSecretRecreated", message, always=True))
     return SigningPlan(made, tuple(actions))
 
 
-def _key(endpoint: WebhookEndpoint) -> Key:
-    return Key("WebhookEndpoint", endpoint.metadata.namespace, endpoint.metadata.name)
-
-
 def _announce_rotation(endpoint: WebhookEndpoint, rotation: "_Rotation") -> EmitEvent:
-    overlap = endpoint.spec.signing.overlap
+    meta, overlap = endpoint.metadata, endpoint.spec.signing.overlap
     message = (
         f"Secret {rotation.secret.name!r} has a new signing secret; the previous one also signs for {overlap}, "
         "in the header webhook-signature. Give the new one to the receiver."
     )
-    return EmitEvent(_key(endpoint), endpoint.metadata.uid, "Normal", "SigningSecretRotated", message, always=True)
+    key = key_of("WebhookEndpoint", meta)
+    return EmitEvent(key, meta.uid, "Normal", "SigningSecretRotated", message, always=True)
 
 
 @dataclass(frozen=True, slots=True)

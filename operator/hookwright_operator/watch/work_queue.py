@@ -27,8 +27,7 @@ Reconcile = Callable[[Key], Awaitable[float | None]]
 class WorkQueue:
     """Keys that wait to be reconciled, and the workers that reconcile them."""
 
-    def __init__(self, reconcile: Reconcile, *, workers: int = 16) -> None:
-        self._reconcile = reconcile
+    def __init__(self, *, workers: int = 16) -> None:
         self._workers = workers
         self._ready: asyncio.Queue[Key] = asyncio.Queue()
         self._queued: set[Key] = set()
@@ -58,11 +57,11 @@ class WorkQueue:
             self._rest.clear()
             await self._rest.wait()
 
-    async def run(self) -> None:
+    async def run(self, reconcile: Reconcile) -> None:
         """Reconcile keys until cancelled."""
         async with asyncio.TaskGroup() as group:
             for number in range(self._workers):
-                group.create_task(self._work(), name=f"reconcile-{number}")
+                group.create_task(self._work(reconcile), name=f"reconcile-{number}")
 
     def _add_later(self, key: Key, delay: float) -> None:
         loop = asyncio.get_running_loop()
@@ -77,13 +76,13 @@ class WorkQueue:
         self._timers.pop(key, None)
         self.add(key)
 
-    async def _work(self) -> None:
+    async def _work(self, reconcile: Reconcile) -> None:
         while True:
             key = await self._ready.get()
             self._queued.discard(key)
             self._running.add(key)
             try:
-                await self._turn(key)
+                await self._turn(key, reconcile)
             finally:
                 self._running.discard(key)
                 if key in self._again:
@@ -92,11 +91,11 @@ class WorkQueue:
                 if not self._queued and not self._running:
                     self._rest.set()
 
-    async def _turn(self, key: Key) -> None:
+    async def _turn(self, key: Key, reconcile: Reconcile) -> None:
         result = "error"
         try:
             with metrics.RECONCILE_DURATION.labels(key.kind).time():
-                again = await self._reconcile(key)
+                again = await reconcile(key)
             self._failures.pop(key, None)
             result = "ok"
             if again is not None:

@@ -212,7 +212,7 @@ def test_a_secret_that_went_on_time_is_no_news() -> None:
     """A crash between its removal and the status must not cause a warning."""
     crashed = replace(STEADY, secret=None)
     assert in_words(crashed.plan(TTL_OVER)) == [USABLE]
-    assert crashed.settled(TTL_OVER).told == STEADY.told
+    assert crashed.settled(TTL_OVER).emitted == STEADY.emitted
 
 
 def test_a_crash_after_the_secret_was_made_keeps_the_ttl_it_was_made_with() -> None:

@@ -26,7 +26,7 @@ from support.reconcile_scenes import (
 
 from hookwright_crds.reading import Unsupported
 from hookwright_crds.resources import DeliveryCounts
-from hookwright_operator.reconcile.failure_events import FailedDeliveries
+from hookwright_operator.reconcile.endpoint import FailedDeliveries
 from hookwright_operator.reconcile.plan import (
     FINALIZER,
     ApplyMetadata,
@@ -195,7 +195,7 @@ CASES: dict[str, tuple[EndpointScene, list[str]]] = {
         ["register: sends", "status: Ready=True Delivering, Reachable=False AttemptFailed"],
     ),
     "deliveries that were given up are announced together": (
-        replace(STEADY, health=health(500, error="500 Internal Server Error"), given_up=FailedDeliveries(7, "", NOW)),
+        replace(STEADY, health=health(500, error="500 Internal Server Error"), failures=FailedDeliveries(7, "", NOW)),
         [
             "register: sends",
             "status: Ready=True Delivering, Reachable=False AttemptFailed",
@@ -354,7 +354,7 @@ def test_counts_stay_in_the_status_until_new_ones_come() -> None:
 @pytest.mark.parametrize(("failures", "told"), [(1, "1 delivery failed"), (12, "12 deliveries failed")])
 def test_the_event_of_given_up_deliveries_says_how_many_and_why(failures: int, told: str) -> None:
     """One Event reports many failed deliveries with the last error, also after the health was published."""
-    scene = replace(STEADY, given_up=FailedDeliveries(failures, "500 Internal Server Error", NOW - GRACE))
+    scene = replace(STEADY, failures=FailedDeliveries(failures, "500 Internal Server Error", NOW - GRACE))
     (event,) = [action for action in scene.plan().actions if isinstance(action, EmitEvent)]
     assert told in event.message
     assert "500 Internal Server Error" in event.message

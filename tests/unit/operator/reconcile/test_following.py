@@ -3,10 +3,11 @@
 import base64
 
 import pytest
-from unit.operator.reconcile.test_reconciler import DELETED_AT, Stage
+from support.reconcile_stage import DELETED_AT, Stage
 from unit.operator.watch.test_cache import ORDERS, PROJECT, endpoint, secret
 
 from hookwright_crds.resources import DeliveryCounts
+from hookwright_operator.leader.election import Leadership
 from hookwright_operator.reconcile.plan import FINALIZER
 from hookwright_operator.registry import Health
 
@@ -17,9 +18,7 @@ SECOND = "whsec_" + base64.b64encode(b"2" * 32).decode()
 @pytest.fixture
 def stage() -> Stage:
     """Return a stage with a project, in a replica that does not lead."""
-    stage = Stage()
-    stage.world.leads = lambda: False
-    return stage
+    return Stage(Leadership())
 
 
 def shows_secret(stage: Stage, version: int, text: str) -> None:
@@ -35,7 +34,7 @@ def known_secrets(stage: Stage) -> tuple[str, ...] | None:
 
 async def test_a_project_takes_events_and_nothing_is_asked(stage: Stage) -> None:
     """A follower knows the same projects as the leader."""
-    await stage.world.reconcile(PROJECT)
+    await stage.reconciler.reconcile(PROJECT)
     assert stage.registry.has_project("acme", "billing")
     assert stage.server.asked == []
 
@@ -43,11 +42,11 @@ async def test_a_project_takes_events_and_nothing_is_asked(stage: Stage) -> None
 async def test_an_endpoint_is_known_before_its_secret_is_made_and_signs_with_no_other(stage: Stage) -> None:
     """The endpoint gets its events, and no delivery is sent until the watch shows the leader's Secret."""
     stage.cache.see("WebhookEndpoint", endpoint(1))
-    await stage.world.reconcile(ORDERS)
+    await stage.reconciler.reconcile(ORDERS)
     assert known_secrets(stage) == ()
     shows_secret(stage, 5, FIRST)
     stage.sees(6)
-    await stage.world.reconcile(ORDERS)
+    await stage.reconciler.reconcile(ORDERS)
     assert known_secrets(stage) == (FIRST,)
     assert stage.server.asked == []
 
@@ -56,12 +55,12 @@ async def test_a_rotation_is_the_leaders_and_its_result_is_taken_over(stage: Sta
     """The old secret signs until the new one is in the cluster."""
     stage.sees(1)
     shows_secret(stage, 2, FIRST)
-    await stage.world.reconcile(ORDERS)
+    await stage.reconciler.reconcile(ORDERS)
     stage.sees(3, annotations={"hookwright.dev/rotate": "now"})
-    await stage.world.reconcile(ORDERS)
+    await stage.reconciler.reconcile(ORDERS)
     assert known_secrets(stage) == (FIRST,)
     shows_secret(stage, 4, SECOND)
-    await stage.world.reconcile(ORDERS)
+    await stage.reconciler.reconcile(ORDERS)
     assert known_secrets(stage) == (SECOND,)
     assert stage.server.asked == []
 
@@ -70,12 +69,12 @@ async def test_a_secret_that_vanished_is_not_looked_for(stage: Stage) -> None:
     """The leader reads and repairs it; until then deliveries stay pending."""
     stage.sees(1)
     shows_secret(stage, 2, FIRST)
-    await stage.world.reconcile(ORDERS)
+    await stage.reconciler.reconcile(ORDERS)
     stage.cache.lose_secret(secret(3))
     stage.cache.see("WebhookEndpoint", endpoint(4, finalizers=[FINALIZER]) | {
         "status": {"signingSecretRef": {"name": "orders-signing", "key": "secret"}}
     })  # fmt: skip
-    await stage.world.reconcile(ORDERS)
+    await stage.reconciler.reconcile(ORDERS)
     assert known_secrets(stage) == ()
     assert stage.server.asked == []
 
@@ -84,13 +83,13 @@ async def test_a_deletion_is_followed_and_the_finalizer_left_to_the_leader(stage
     """Nothing more is sent, and deliveries accepted before are discarded after the object is gone."""
     stage.sees(1)
     shows_secret(stage, 2, FIRST)
-    await stage.world.reconcile(ORDERS)
+    await stage.reconciler.reconcile(ORDERS)
     stage.sees(3, deletionTimestamp=DELETED_AT)
-    await stage.world.reconcile(ORDERS)
+    await stage.reconciler.reconcile(ORDERS)
     assert known_secrets(stage) is None
     assert stage.store.discarded == []
     stage.cache.lose("WebhookEndpoint", endpoint(4))
-    await stage.world.reconcile(ORDERS)
+    await stage.reconciler.reconcile(ORDERS)
     assert stage.store.discarded == ["uid-orders"]
     assert stage.server.asked == []
 
@@ -98,18 +97,20 @@ async def test_a_deletion_is_followed_and_the_finalizer_left_to_the_leader(stage
 async def test_what_was_to_be_published_when_the_lead_was_lost_is_not_kept(stage: Stage) -> None:
     """The next leader compares counts; this replica must not write old ones when it leads again."""
     stage.sees(1)
-    stage.world.health["uid-orders"] = Health(DeliveryCounts(delivered=1))
-    await stage.world.reconcile(ORDERS)
-    assert stage.world.health == {}
-    assert stage.counts_lost == []
+    await stage.reconciler.reconcile(ORDERS)
+    registered = stage.registry.get("uid-orders")
+    assert registered is not None
+    stage.unpublished.publish(registered, Health(DeliveryCounts(delivered=1)))
+    await stage.reconciler.reconcile(ORDERS)
+    assert stage.unpublished.health("uid-orders") is None
+    assert await stage.counted() == []
 
 
 async def test_a_leader_that_has_rivals_writes_only_over_what_it_knows() -> None:
     """A status or metadata that another client has written since is not overwritten, even after a pause."""
-    stage = Stage()
-    stage.world.check_resource_version = True
+    stage = Stage(check_resource_version=True)
     stage.cache.see("WebhookEndpoint", endpoint(7))
-    await stage.world.reconcile(ORDERS)
+    await stage.reconciler.reconcile(ORDERS)
     patched = [body for method, path, body in stage.server.asked if method == "PATCH" and "webhookendpoints" in path]
     versions = [int(body["metadata"]["resourceVersion"]) for body in patched]
     assert versions[0] == 7

@@ -43,8 +43,8 @@ class Work:
 @asynccontextmanager
 async def running(work: Work, workers: int = 4) -> AsyncIterator[WorkQueue]:
     """Run a queue inside the context."""
-    queue = WorkQueue(work, workers=workers)
-    task = asyncio.create_task(queue.run())
+    queue = WorkQueue(workers=workers)
+    task = asyncio.create_task(queue.run(work))
     try:
         yield queue
     finally:
@@ -68,11 +68,11 @@ async def settle(awaitable: Awaitable[None]) -> None:
 async def test_a_key_added_many_times_gets_one_turn() -> None:
     """The number and the causes of additions do not matter before the key is reconciled."""
     work = Work()
-    queue = WorkQueue(work)
+    queue = WorkQueue()
     for _ in range(10):
         queue.add(A)
     queue.add(B)
-    task = asyncio.create_task(queue.run())
+    task = asyncio.create_task(queue.run(work))
     await settle(queue.settled())
     task.cancel()
     assert sorted(work.turns, key=str) == [A, B]

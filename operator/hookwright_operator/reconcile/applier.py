@@ -1,0 +1,199 @@
+"""Executes the actions of plans: on the API server, in the store, and in this replica's registry."""
+
+import asyncio
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+import structlog
+
+from hookwright_crds.trimming import MORE_FINALIZERS
+from hookwright_operator import metrics
+from hookwright_operator.reconcile.manifests import event_body, identity, metadata_body, secret_body, update_body
+from hookwright_operator.reconcile.plan import (
+    FINALIZER,
+    Action,
+    AllowProject,
+    ApplyMetadata,
+    ApplyStatus,
+    BlockProject,
+    CreateSecret,
+    DeleteSecret,
+    DiscardDeliveries,
+    EmitEvent,
+    Register,
+    RegistryAction,
+    RemoveFinalizer,
+    RestoreSecret,
+    SecretAction,
+    Unregister,
+    UpdateSecret,
+)
+from hookwright_operator.reconcile.unpublished_health import UnpublishedHealth
+from hookwright_operator.registry import Registry
+from hookwright_operator.store.store import Store
+from hookwright_operator.watch.cache import Cache
+from hookwright_operator.watch.kubernetes_paths import events_path, resource_path, secrets_path
+from hookwright_operator.watch.objects import Key, Secret
+from hookwright_runtime.errors import KubeError, StoreError
+from hookwright_runtime.kubernetes import KubernetesClient
+
+log = structlog.get_logger(__name__)
+
+_DISCARD_SECONDS: Final = 10.0
+_REPEAT_EVENTS_AFTER: Final = timedelta(minutes=10)
+_REMEMBERED_EVENTS: Final = 2048
+
+
+@dataclass(slots=True)
+class Applier:
+    """The parts of the cluster and of this replica that plans change.
+
+    Attributes:
+        kube: a client that writes only while this replica leads.
+        check_resource_version: whether another replica may begin to lead during a write. Then a status or metadata is
+            written only over the version in the cache.
+    """
+
+    kube: KubernetesClient
+    cache: Cache
+    registry: Registry
+    store: Store
+    unpublished: UnpublishedHealth
+    clock: Callable[[], datetime]
+    check_resource_version: bool
+    _undiscarded: dict[Key, set[str]] = field(default_factory=dict)
+    _emitted: dict[str, datetime] = field(default_factory=dict)
+
+    async def apply(self, action: Action) -> bool:
+        """Execute an action; return whether the API server's answer showed news."""
+        match action:
+            case AllowProject() | BlockProject() | Register() | Unregister():
+                self.register(action)
+            case DiscardDeliveries():
+                await self._discard(action)
+            case EmitEvent():
+                await self._emit(action)
+            case CreateSecret() | RestoreSecret() | UpdateSecret() | DeleteSecret():
+                return await self._write_secret(action)
+            case RemoveFinalizer():
+                await self._remove_finalizer(action)
+            case ApplyMetadata(key):
+                return await self._apply_object(key, resource_path(key), metadata_body(action))
+            case ApplyStatus(key, uid, status):
+                body = identity(key, uid) | {"status": dict(status)}
+                return await self._apply_object(key, f"{resource_path(key)}/status", body)
+        return False
+
+    def register(self, action: RegistryAction) -> None:
+        """Execute an action on this replica's registry, as leader or follower."""
+        match action:
+            case AllowProject(namespace, name):
+                self.registry.put_project(namespace, name)
+            case BlockProject(namespace, name):
+                self.registry.remove_project(namespace, name)
+            case Register(endpoint):
+                self.registry.put(endpoint)
+            case Unregister(uid):
+                self.unregister(uid)
+
+    def unregister(self, uid: str) -> None:
+        """Unregister an endpoint; `discard_remaining` discards its deliveries after its deletion."""
+        known = self.registry.get(uid)
+        if known is not None:
+            key = Key("WebhookEndpoint", known.namespace, known.name)
+            self._undiscarded.setdefault(key, set()).add(uid)
+        self.registry.remove(uid)
+        self.unpublished.forget(uid)
+
+    async def discard_remaining(self, key: Key, living: str) -> None:
+        """Discard remaining deliveries of deleted endpoints, including those accepted during the deletion.
+
+        Args:
+            key: the key of the endpoints.
+            living: uid of the endpoint that has this key now, empty if there is none.
+        """
+        remaining = self._undiscarded.get(key, set())
+        for uid in remaining - {living}:
+            metrics.DELIVERIES.labels("discarded").inc(await self.store.discard(uid, "endpoint deleted"))
+            remaining.discard(uid)
+        if not remaining:
+            self._undiscarded.pop(key, None)
+
+    async def _write_secret(self, action: SecretAction) -> bool:
+        match action:
+            case CreateSecret(secret):
+                return await self._create_secret(secret)
+            case RestoreSecret(secret):
+                path = secrets_path(secret.namespace, secret.name)
+                answer = await self.kube.apply(path, secret_body(secret, with_fields=False))
+            case UpdateSecret(secret, gone):
+                path = secrets_path(secret.namespace, secret.name)
+                answer = await self.kube.merge(path, update_body(secret, gone))
+            case DeleteSecret(namespace, name, uid):
+                await self.kube.delete(secrets_path(namespace, name), uid=uid)
+                return False
+        return self.cache.see_secret(answer) is not None
+
+    async def _create_secret(self, secret: Secret) -> bool:
+        try:
+            made = await self.kube.post(secrets_path(secret.namespace), secret_body(secret, with_fields=True))
+        except KubeError as error:
+            if error.status == 409:
+                # The Secret exists already: perhaps this operator created it before a crash. Read it, and plan again.
+                path = secrets_path(secret.namespace, secret.name)
+                self.cache.see_secret(await self.kube.get(path))
+            raise
+        return self.cache.see_secret(made) is not None
+
+    async def _apply_object(self, key: Key, path: str, body: dict[str, Any]) -> bool:
+        known = self.cache.resource(key) if self.check_resource_version else None
+        if known is not None:
+            # The API server refuses a write that a paused replica began if its successor has written since.
+            body["metadata"]["resourceVersion"] = known.metadata.resource_version
+        return self.cache.see(key.kind, await self.kube.apply(path, body)) is not None
+
+    async def _remove_finalizer(self, action: RemoveFinalizer) -> None:
+        path, remaining, version = resource_path(action.key), action.remaining, action.resource_version
+        try:
+            if MORE_FINALIZERS in remaining:
+                # The object has more finalizers than the cache keeps.
+                meta = (await self.kube.get(path))["metadata"]
+                remaining = tuple(name for name in meta.get("finalizers") or () if name != FINALIZER)
+                version = meta["resourceVersion"]
+            await self.kube.merge(path, {"metadata": {"finalizers": list(remaining), "resourceVersion": version}})
+        except KubeError as error:
+            if error.status != 404:
+                raise
+
+    async def _discard(self, action: DiscardDeliveries) -> None:
+        try:
+            async with asyncio.timeout(_DISCARD_SECONDS):
+                discarded = await self.store.discard(action.uid, "endpoint deleted")
+                metrics.DELIVERIES.labels("discarded").inc(discarded)
+        except (StoreError, TimeoutError) as error:
+            if action.essential:
+                raise StoreError(f"pending deliveries not discarded, retrying: {error}") from error
+            self._undiscarded.setdefault(action.key, set()).add(action.uid)
+            message = (
+                "The endpoint was deleted before its pending deliveries were discarded, because the store is "
+                "unavailable; they are discarded when the store is available again."
+            )
+            await self._emit(EmitEvent(action.key, action.uid, "Warning", "DeliveriesNotDiscarded", message))
+
+    async def _emit(self, event: EmitEvent) -> None:
+        """Write an Event; an equal text about the same object is not repeated within ten minutes."""
+        now = self.clock()
+        digest = hashlib.sha256(f"{event.uid} {event.reason} {event.message}".encode()).hexdigest()[:16]
+        last = self._emitted.get(digest)
+        if last is not None and now - last < _REPEAT_EVENTS_AFTER and not event.always:
+            return
+        self._emitted[digest] = now
+        while len(self._emitted) > _REMEMBERED_EVENTS:
+            del self._emitted[next(iter(self._emitted))]
+        try:
+            await self.kube.post(events_path(event.key.namespace), event_body(event, now))
+        except KubeError as error:
+            log.warning("Event not written, skipping it", reason=event.reason, name=event.key.name, error=str(error))

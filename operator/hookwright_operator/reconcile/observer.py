@@ -1,0 +1,110 @@
+"""Reads the state of one object and its dependencies: from the cache, and rarely from the API server and the store."""
+
+from dataclasses import dataclass
+from datetime import timedelta
+
+from hookwright_crds.base import ObjectMeta
+from hookwright_crds.resources import ApiKey, HandoverState, Project, WebhookEndpoint
+from hookwright_operator.reconcile.apikey import ObservedApiKey, identity_of
+from hookwright_operator.reconcile.endpoint import FailedDeliveries, ObservedEndpoint
+from hookwright_operator.reconcile.project import ObservedProject
+from hookwright_operator.reconcile.signing_secret import signing_secret_name
+from hookwright_operator.registry import Health
+from hookwright_operator.store.key_digests import KeyDigests, Owner
+from hookwright_operator.watch.cache import Cache, key_of
+from hookwright_operator.watch.kubernetes_paths import secrets_path
+from hookwright_operator.watch.objects import Secret
+from hookwright_runtime.errors import KubeError
+from hookwright_runtime.kubernetes import KubernetesClient
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceObserver:
+    """The state of the cluster and of the owners of digests, as plans need it.
+
+    A follower (``leads`` is false) reads no Secret only because it is missing, and compares no digests.
+    """
+
+    kube: KubernetesClient
+    cache: Cache
+    digests: KeyDigests
+    allow_http: bool
+    finalizer_grace: timedelta
+
+    def project(self, project: Project) -> ObservedProject:
+        """Observe a Project and the number of its children."""
+        meta = project.metadata
+        children = self.cache.children(meta.namespace, meta.name)
+        keys = sum(child.kind == "ApiKey" for child in children)
+        unsupported = self.cache.unsupported(key_of("Project", meta))
+        return ObservedProject(project, keys, len(children) - keys, unsupported)
+
+    async def apikey(self, key: ApiKey, *, leads: bool) -> ObservedApiKey:
+        """Observe an ApiKey, its Project, its handover Secret and the owner of its digest.
+
+        Raises:
+            KubeError: the Secret could not be read.
+            StoreUnavailable: the owner of the digest could not be read.
+        """
+        meta, handover, status = key.metadata, key.spec.handover, key.status.handover
+        expected = leads and status is not None and status.state is HandoverState.DELIVERED
+        secret = await self._secret(meta, handover.secret_name, expected=expected) if handover else None
+        return ObservedApiKey(
+            key,
+            self.cache.project(meta.namespace, key.spec.project_ref.name),
+            secret,
+            duplicate=leads and await self._duplicate(key, secret),
+            unsupported=self.cache.unsupported(key_of("ApiKey", meta)),
+        )
+
+    async def endpoint(
+        self, endpoint: WebhookEndpoint, health: Health | None, failures: FailedDeliveries | None, *, leads: bool
+    ) -> ObservedEndpoint:
+        """Observe an endpoint, its Project and its signing Secret.
+
+        Raises:
+            KubeError: the Secret could not be read.
+        """
+        meta = endpoint.metadata
+        expected = leads and endpoint.status.signing_secret_ref is not None and meta.deletion_timestamp is None
+        return ObservedEndpoint(
+            endpoint=endpoint,
+            project=self.cache.project(meta.namespace, endpoint.spec.project_ref.name),
+            secret=await self._secret(meta, signing_secret_name(meta.name), expected=expected),
+            health=health,
+            allow_http=self.allow_http,
+            finalizer_grace=self.finalizer_grace,
+            failures=failures,
+            unsupported=self.cache.unsupported(key_of("WebhookEndpoint", meta)),
+        )
+
+    async def _duplicate(self, key: ApiKey, secret: Secret | None) -> bool:
+        """Return whether the key's digest belongs to another ApiKey; record the key as owner if there is none.
+
+        The owner is recorded before the status confirms the key, because the API accepts confirmed keys only.
+        """
+        known = identity_of(key, secret)
+        if known is None or key.metadata.deletion_timestamp is not None:
+            return False
+        me = Owner(key.metadata.namespace, key.metadata.name)
+        owner = await self.digests.owner_of(known.digest)
+        if owner is None:
+            first = self.cache.first_with_digest(known.digest)
+            if first is not None and (first.namespace, first.name) != me:
+                return True
+            owner = await self.digests.claim(known.digest, me, lambda: self.cache.digests_in(me.namespace))
+        return owner != me
+
+    async def _secret(self, owner: ObjectMeta, name: str, *, expected: bool) -> Secret | None:
+        known = self.cache.secret(owner.namespace, name, owner_uid=owner.uid)
+        if known is None and not expected:
+            return None
+        if known is not None and not known.partial:
+            return known
+        # A watch by labels shows a Secret that lost them as deleted; only a read shows its true state.
+        try:
+            self.cache.see_secret(await self.kube.get(secrets_path(owner.namespace, name)), needed=True)
+        except KubeError as error:
+            if error.status != 404:
+                raise
+        return self.cache.secret(owner.namespace, name, owner_uid=owner.uid)

@@ -1,0 +1,174 @@
+"""A reconciler with an API server and a store that the test controls, and real owners of digests on SQLite."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any, TypeVar
+
+from sqlalchemy import Connection, create_engine
+from unit.operator.watch.test_cache import ORDERS, endpoint, project, secret
+
+from hookwright_operator.delivery.status_reporter import StatusReporter
+from hookwright_operator.leader.election import Leadership
+from hookwright_operator.reconcile.applier import Applier
+from hookwright_operator.reconcile.observer import ResourceObserver
+from hookwright_operator.reconcile.plan import FINALIZER
+from hookwright_operator.reconcile.reconciler import Reconciler
+from hookwright_operator.reconcile.unpublished_health import UnpublishedHealth
+from hookwright_operator.registry import Registry
+from hookwright_operator.store.key_digests import KeyDigests
+from hookwright_operator.store.records import Counts
+from hookwright_operator.store.schema import metadata
+from hookwright_operator.store.store import Store
+from hookwright_operator.watch.cache import Cache
+from hookwright_operator.watch.work_queue import WorkQueue
+from hookwright_runtime.errors import KubeError, StoreUnavailable
+from hookwright_runtime.kubernetes import KubernetesClient, Object
+
+T = TypeVar("T")
+
+NOW = datetime(2030, 1, 1, 12, tzinfo=UTC)
+DELETED_AT = "2030-01-01T12:00:00Z"
+
+
+class ApiServer(KubernetesClient):
+    """An API server that keeps the requests, and answers with their content and a new resourceVersion."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, str, Object]] = []
+        self.refuse: Callable[[str, str], KubeError | None] = lambda _method, _path: None
+        self.stored: Object = {}
+        self.endpoint: Object = endpoint()
+        self.keys: dict[str, Object] = {}
+        self._version = 1000
+
+    async def _request(self, method: str, path: str, *, body: Object | None = None, **_: Any) -> Object:
+        self.asked.append((method, path, body or {}))
+        refusal = self.refuse(method, path)
+        if refusal is not None:
+            raise refusal
+        if method == "GET":
+            if not self.stored:
+                raise KubeError("not found", status=404)
+            return self.stored
+        self._version += 1
+        sent = dict(body or {})
+        metadata = {"uid": "uid-made", **sent.get("metadata", {}), "resourceVersion": str(self._version)}
+        if "apikeys" in path:
+            known = self.keys[metadata["namespace"]]
+            return {**known, **sent, "metadata": {**known["metadata"], **metadata}}
+        if "webhookendpoints" not in path:
+            return {**sent, "metadata": metadata}
+        self.endpoint |= {name: sent[name] for name in ("status",) if name in sent}
+        self.endpoint["metadata"] = {**self.endpoint["metadata"], **metadata}
+        return dict(self.endpoint)
+
+    def events(self) -> list[str]:
+        """Return the reasons of the Events written."""
+        return [body["reason"] for _, path, body in self.asked if path.endswith("/events")]
+
+    def failure_events(self) -> list[tuple[int, str]]:
+        """Return the counts and texts of the Events about failed deliveries."""
+        bodies = [body for _, path, body in self.asked if path.endswith("/events")]
+        return [(body["count"], body["message"]) for body in bodies if body["reason"] == "DeliveryFailed"]
+
+    def finalizers_written(self) -> list[list[str]]:
+        """Return the lists of finalizers that were written to permit a deletion."""
+        patches = [body for method, path, body in self.asked if method == "PATCH" and path.endswith("/orders")]
+        return [body["metadata"]["finalizers"] for body in patches if "resourceVersion" in body["metadata"]]
+
+
+class Deliveries(Store):
+    """A store that can be unavailable; every endpoint has three pending deliveries."""
+
+    def __init__(self) -> None:
+        self.away = False
+        self.discarded: list[str] = []
+        self.counted: list[str] = []
+
+    async def discard(self, endpoint_uid: str, reason: str) -> int:
+        """Discard three deliveries."""
+        assert reason == "endpoint deleted"
+        if self.away:
+            raise StoreUnavailable("the database is locked")
+        self.discarded.append(endpoint_uid)
+        return 3
+
+    async def counts_of(self, endpoint_uid: str) -> Counts:
+        """Return counters of an endpoint without deliveries, and record the call."""
+        self.counted.append(endpoint_uid)
+        return Counts()
+
+
+def key_digests() -> KeyDigests:
+    """Return owners of digests in an empty database in memory."""
+    engine = create_engine("sqlite://")
+    metadata.create_all(engine)
+
+    async def transact(_name: str, work: Callable[[Connection], T]) -> T:
+        with engine.begin() as connection:
+            return work(connection)
+
+    return KeyDigests(transact, transact, lambda: 0)
+
+
+class Stage:
+    """A reconciler and its parts.
+
+    Args:
+        leadership: of this replica; by default it leads.
+        check_resource_version: whether another replica may lead too.
+    """
+
+    def __init__(self, leadership: Leadership | None = None, *, check_resource_version: bool = False) -> None:
+        self.now = NOW
+        self.server, self.store, self.cache, self.registry = ApiServer(), Deliveries(), Cache(), Registry()
+        self.digests, self.queue = key_digests(), WorkQueue()
+        self.unpublished = UnpublishedHealth(self.queue, self.clock)
+        self.reporter = StatusReporter(
+            self.store, self.registry, self.unpublished.publish, interval=30, clock=lambda: 0.0
+        )
+        observer = ResourceObserver(
+            self.server, self.cache, self.digests, allow_http=False, finalizer_grace=timedelta(seconds=30)
+        )
+        applier = Applier(
+            self.server,
+            self.cache,
+            self.registry,
+            self.store,
+            self.unpublished,
+            self.clock,
+            check_resource_version=check_resource_version,
+        )
+        self.reconciler = Reconciler(
+            self.queue,
+            self.cache,
+            self.registry,
+            leadership or Leadership.without_end(),
+            observer,
+            applier,
+            self.unpublished,
+            self.reporter,
+            self.clock,
+        )
+        self.cache.see("Project", project())
+
+    def clock(self) -> datetime:
+        """Return the time that the test has set."""
+        return self.now
+
+    def sees(self, version: int, **more: Any) -> None:
+        """Show the endpoint at a version, with its finalizer."""
+        self.cache.see("WebhookEndpoint", endpoint(version, **{"finalizers": [FINALIZER], **more}))
+
+    async def ready(self) -> None:
+        """Make an endpoint known to delivery."""
+        self.sees(1)
+        self.cache.see_secret(secret())
+        await self.reconciler.reconcile(ORDERS)
+        assert self.registry.get("uid-orders") is not None
+        self.server.asked.clear()
+
+    async def counted(self) -> list[str]:
+        """Return the endpoints whose counts were read to publish them."""
+        await self.reporter.flush()
+        return self.store.counted

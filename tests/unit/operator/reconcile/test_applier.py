@@ -1,0 +1,167 @@
+"""The promises of executed actions if the store or the API server refuses."""
+
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+
+import pytest
+from prometheus_client import REGISTRY
+from support.reconcile_stage import DELETED_AT, NOW, Stage
+from unit.operator.watch.test_cache import ORDERS, endpoint, secret
+
+from hookwright_operator.reconcile.plan import FINALIZER
+from hookwright_runtime.errors import KubeError, StoreError, StoreUnavailable
+
+
+@pytest.fixture
+def stage() -> Stage:
+    """Return a stage with a project only, in a replica that leads."""
+    return Stage()
+
+
+@pytest.fixture
+def discarded() -> Iterator[Callable[[], float]]:
+    """Yield a function that returns how many deliveries were discarded since the test began."""
+
+    def count() -> float:
+        return REGISTRY.get_sample_value("hookwright_deliveries_total", {"outcome": "discarded"}) or 0.0
+
+    before = count()
+    yield lambda: count() - before  # noqa: PT022 - counted to the end of the test
+
+
+async def test_a_deleted_endpoint_waits_for_the_store_and_no_longer_than_the_grace(
+    stage: Stage, discarded: Callable[[], float]
+) -> None:
+    """The finalizer stays during the grace time. Then the endpoint goes, with an Event, and its deliveries later."""
+    await stage.ready()
+    stage.sees(2000, deletionTimestamp=DELETED_AT)
+    stage.store.away = True
+    with pytest.raises(StoreError, match="pending deliveries not discarded"):
+        await stage.reconciler.reconcile(ORDERS)
+    assert stage.server.finalizers_written() == []
+    assert stage.registry.get("uid-orders") is None
+
+    stage.now = NOW + timedelta(seconds=31)
+    await stage.reconciler.reconcile(ORDERS)
+    assert stage.server.finalizers_written() == [[]]
+    assert stage.server.events() == ["DeliveriesNotDiscarded"]
+
+    stage.cache.lose("WebhookEndpoint", endpoint(2001))
+    with pytest.raises(StoreUnavailable):
+        await stage.reconciler.reconcile(ORDERS)
+    stage.store.away = False
+    await stage.reconciler.reconcile(ORDERS)
+    assert stage.store.discarded == ["uid-orders"]
+    assert discarded() == 3
+
+
+async def test_an_endpoint_found_in_deletion_at_the_start_is_not_forgotten_either(stage: Stage) -> None:
+    """The deliveries of an endpoint that never was in the registry are discarded as well, also after its deletion."""
+    stage.store.away = True
+    stage.now = NOW + timedelta(minutes=5)
+    stage.sees(2000, deletionTimestamp=DELETED_AT)
+    await stage.reconciler.reconcile(ORDERS)
+    stage.cache.lose("WebhookEndpoint", endpoint(2001))
+    stage.store.away = False
+    await stage.reconciler.reconcile(ORDERS)
+    assert stage.store.discarded == ["uid-orders"]
+
+
+async def test_an_endpoint_whose_finalizer_was_taken_away_loses_its_deliveries_too(
+    stage: Stage, discarded: Callable[[], float]
+) -> None:
+    """After every kind of deletion, no delivery is sent, and an outage of the store does not prevent the discard."""
+    await stage.ready()
+    stage.cache.lose("WebhookEndpoint", endpoint(2000))
+    stage.store.away = True
+    with pytest.raises(StoreUnavailable):
+        await stage.reconciler.reconcile(ORDERS)
+    assert stage.registry.get("uid-orders") is None
+    stage.store.away = False
+    await stage.reconciler.reconcile(ORDERS)
+    assert stage.store.discarded == ["uid-orders"]
+    assert discarded() == 3
+    await stage.reconciler.reconcile(ORDERS)
+    assert stage.store.discarded == ["uid-orders"]
+
+
+async def test_a_name_in_use_again_takes_nothing_over_from_its_predecessor(stage: Stage) -> None:
+    """The old endpoint gets no more events and its deliveries are discarded; the new one begins without deliveries."""
+    await stage.ready()
+    stage.sees(2000, uid="uid-successor")
+    await stage.reconciler.reconcile(ORDERS)
+    assert stage.registry.get("uid-orders") is None
+    assert [known.uid for known in stage.registry] == ["uid-successor"]
+    assert stage.store.discarded == ["uid-orders"]
+
+
+async def test_a_store_that_is_away_does_not_hold_up_the_successor(stage: Stage) -> None:
+    """The new endpoint is known to delivery even while the old one's deliveries cannot be discarded."""
+    await stage.ready()
+    stage.store.away = True
+    stage.sees(2000, uid="uid-successor")
+    with pytest.raises(StoreUnavailable):
+        await stage.reconciler.reconcile(ORDERS)
+    assert [known.uid for known in stage.registry] == ["uid-successor"]
+    stage.store.away = False
+    await stage.reconciler.reconcile(ORDERS)
+    assert stage.store.discarded == ["uid-orders"]
+
+
+async def test_a_secret_that_is_in_the_way_is_read_and_then_judged(stage: Stage) -> None:
+    """After a 409, an own Secret from before a crash is used; a foreign one is a conflict."""
+    stage.sees(1)
+    stage.server.stored = secret(500)
+    stage.server.refuse = lambda method, _: KubeError("exists", status=409) if method == "POST" else None
+    with pytest.raises(KubeError):
+        await stage.reconciler.reconcile(ORDERS)
+    await stage.reconciler.reconcile(ORDERS)
+    known = stage.registry.get("uid-orders")
+    assert known is not None
+    assert known.blocked == "SigningSecretInvalid", "the Secret of the test holds no valid secret, but it was used"
+    assert [method for method, *_ in stage.server.asked].count("POST") == 1
+
+
+async def test_an_event_that_cannot_be_written_does_not_hold_up_the_rest(stage: Stage) -> None:
+    """Events are for users; in a namespace that is being deleted the API server refuses them."""
+    await stage.ready()
+    stage.store.away = True
+    stage.now = NOW + timedelta(minutes=1)
+    stage.sees(2000, deletionTimestamp=DELETED_AT)
+    stage.server.refuse = lambda _, path: KubeError("forbidden", status=403) if path.endswith("/events") else None
+    await stage.reconciler.reconcile(ORDERS)
+    assert stage.server.finalizers_written() == [[]]
+
+
+async def test_the_same_words_are_not_repeated_within_ten_minutes(stage: Stage) -> None:
+    """A key that fails repeatedly does not fill the namespace with Events."""
+    await stage.ready()
+    stage.store.away = True
+    stage.now = NOW + timedelta(minutes=1)
+    for version in (2000, 2001, 2002):
+        stage.sees(version, deletionTimestamp=DELETED_AT)
+        await stage.reconciler.reconcile(ORDERS)
+    assert stage.server.events() == ["DeliveriesNotDiscarded"]
+    stage.now = NOW + timedelta(minutes=12)
+    await stage.reconciler.reconcile(ORDERS)
+    assert stage.server.events() == ["DeliveriesNotDiscarded"] * 2
+
+
+async def test_every_new_signing_secret_is_announced(stage: Stage) -> None:
+    """The second new secret within ten minutes causes an Event as well."""
+    await stage.ready()
+    for _ in range(2):
+        known = stage.cache.secret("acme", "orders-signing", owner_uid="uid-orders")
+        assert known is not None
+        stage.cache.lose_secret({"metadata": {"name": known.name, "namespace": "acme", "uid": known.uid}})
+        await stage.reconciler.reconcile(ORDERS)
+    assert stage.server.events() == ["SigningSecretRecreated"] * 2
+
+
+async def test_an_endpoint_with_too_many_finalizers_to_keep_loses_ours_alone(stage: Stage) -> None:
+    """Finalizers of others are read again before they are written."""
+    others = [f"example.com/{number:04}" for number in range(1000)]
+    stage.sees(1, finalizers=[*others, FINALIZER], deletionTimestamp=DELETED_AT)
+    stage.server.stored = endpoint(1, finalizers=[*others, FINALIZER], deletionTimestamp=DELETED_AT)
+    await stage.reconciler.reconcile(ORDERS)
+    assert stage.server.finalizers_written() == [others]

@@ -1,0 +1,90 @@
+"""Failed deliveries are reported in few Events, and none of them is lost."""
+
+from datetime import timedelta
+
+import pytest
+from support.reconcile_stage import Stage
+from unit.operator.watch.test_cache import ORDERS
+
+from hookwright_crds.resources import DeliveryCounts
+from hookwright_operator.registry import Health
+from hookwright_runtime.errors import KubeError
+
+
+@pytest.fixture
+def stage() -> Stage:
+    """Return a stage with a project only, in a replica that leads."""
+    return Stage()
+
+
+def _fails(stage: Stage, number: int, error: str = "HTTP 500 Internal Server Error") -> None:
+    counts = DeliveryCounts(failed=number, last_attempt_time=stage.now, last_status_code=500)
+    registered = stage.registry.get("uid-orders")
+    assert registered is not None
+    stage.unpublished.publish(registered, Health(counts, error, number))
+
+
+async def test_an_endpoint_that_keeps_failing_has_an_event_every_ten_minutes_with_the_sum(stage: Stage) -> None:
+    """The first failure causes an Event at once; later ones are reported together after ten minutes, automatically."""
+    await stage.ready()
+    _fails(stage, 1)
+    await stage.reconciler.reconcile(ORDERS)
+    assert [count for count, _ in stage.server.failure_events()] == [1]
+    for _ in range(119):
+        stage.now += timedelta(seconds=5)
+        _fails(stage, 2)
+        await stage.reconciler.reconcile(ORDERS)
+    assert await stage.reconciler.reconcile(ORDERS) == pytest.approx(5)
+    assert len(stage.server.failure_events()) == 1
+    stage.now += timedelta(seconds=5)
+    await stage.reconciler.reconcile(ORDERS)
+    assert [count for count, _ in stage.server.failure_events()] == [1, 238]
+    assert stage.server.failure_events()[1][1].startswith("238 deliveries failed")
+    stage.now += timedelta(hours=1)
+    await stage.reconciler.reconcile(ORDERS)
+    assert len(stage.server.failure_events()) == 2
+
+
+async def test_failed_deliveries_are_counted_once_although_a_plan_fails(stage: Stage) -> None:
+    """If the API server refuses the status before the Event, the next try reports the same number."""
+    await stage.ready()
+    _fails(stage, 3)
+    stage.server.refuse = lambda _, path: KubeError("busy", status=429) if path.endswith("/status") else None
+    for _ in range(2):
+        with pytest.raises(KubeError):
+            await stage.reconciler.reconcile(ORDERS)
+    stage.server.refuse = lambda _method, _path: None
+    await stage.reconciler.reconcile(ORDERS)
+    assert [count for count, _ in stage.server.failure_events()] == [3]
+
+
+async def test_an_event_of_many_has_the_time_of_the_first_report(stage: Stage) -> None:
+    """Kubectl then shows the number and the period of the failures."""
+    await stage.ready()
+    _fails(stage, 1)
+    await stage.reconciler.reconcile(ORDERS)
+    stage.now += timedelta(minutes=4)
+    _fails(stage, 5)
+    await stage.reconciler.reconcile(ORDERS)
+    stage.now += timedelta(minutes=6)
+    await stage.reconciler.reconcile(ORDERS)
+    body = [body for _, path, body in stage.server.asked if path.endswith("/events")][-1]
+    assert body["count"] == 5
+    assert (body["firstTimestamp"], body["lastTimestamp"]) == ("2030-01-01T12:04:00Z", "2030-01-01T12:10:00Z")
+
+
+async def test_failures_that_are_reported_during_a_plan_wait_for_the_next_event(stage: Stage) -> None:
+    """A plan reports the failures that it has observed, and only those count as reported."""
+    await stage.ready()
+    _fails(stage, 3)
+
+    def fails_meanwhile(_method: str, path: str) -> None:
+        if path.endswith("/status"):
+            _fails(stage, 2, "HTTP 502 Bad Gateway")
+
+    stage.server.refuse = fails_meanwhile
+    await stage.reconciler.reconcile(ORDERS)
+    stage.server.refuse = lambda _method, _path: None
+    stage.now += timedelta(minutes=10)
+    await stage.reconciler.reconcile(ORDERS)
+    assert [count for count, _ in stage.server.failure_events()] == [3, 2]
