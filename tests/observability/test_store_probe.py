@@ -60,9 +60,9 @@ async def test_a_watch_that_is_answered_is_young_again(server: tuple[str, list[i
     """Only the resource of that watch becomes fresh."""
     url, _ = server
     clock = Clock()
-    pulse = WatchFreshness(["projects", "secrets"], clock)
+    freshness = WatchFreshness(["projects", "secrets"], clock)
     clock.now += 400
-    async with pulse.session(kopf.ConnectionInfo(server=url)).aiohttp_session as session:
+    async with freshness.session(kopf.ConnectionInfo(server=url)).aiohttp_session as session:
         await _get(session, f"{url}/apis/hookwright.dev/v1alpha1/projects?watch=true")
     assert _age("projects") == 0
     assert _age("secrets") == 400
@@ -73,9 +73,9 @@ async def test_other_requests_are_no_sign_of_life(server: tuple[str, list[int]],
     """Lists, single objects and kinds of other groups do not count."""
     url, _ = server
     clock = Clock()
-    pulse = WatchFreshness(["projects"], clock)
+    freshness = WatchFreshness(["projects"], clock)
     clock.now += 10
-    async with pulse.session(kopf.ConnectionInfo(server=url)).aiohttp_session as session:
+    async with freshness.session(kopf.ConnectionInfo(server=url)).aiohttp_session as session:
         await _get(session, f"{url}/apis/hookwright.dev/v1alpha1/{path}")
     assert _age("projects") == 10
 
@@ -84,8 +84,8 @@ async def test_a_watch_that_is_refused_grows_old(server: tuple[str, list[int]]) 
     """Answers 403, 410 and 500 do not count as a watch."""
     url, status = server
     clock = Clock()
-    pulse = WatchFreshness(["projects"], clock)
-    async with pulse.session(kopf.ConnectionInfo(server=url)).aiohttp_session as session:
+    freshness = WatchFreshness(["projects"], clock)
+    async with freshness.session(kopf.ConnectionInfo(server=url)).aiohttp_session as session:
         for status[0] in (403, 410, 500):
             clock.now += 100
             await _get(session, f"{url}/apis/hookwright.dev/v1alpha1/projects?watch=true")
@@ -95,9 +95,9 @@ async def test_a_watch_that_is_refused_grows_old(server: tuple[str, list[int]]) 
 async def test_sessions_with_the_same_credentials_are_equal(server: tuple[str, list[int]]) -> None:
     """Otherwise kopf would retry refused credentials forever."""
     url, _ = server
-    pulse = WatchFreshness(["projects"], Clock())
-    same, again = (pulse.session(kopf.ConnectionInfo(server=url, token="a")) for _ in range(2))
-    other = pulse.session(kopf.ConnectionInfo(server=url, token="b"))
+    freshness = WatchFreshness(["projects"], Clock())
+    same, again = (freshness.session(kopf.ConnectionInfo(server=url, token="a")) for _ in range(2))
+    other = freshness.session(kopf.ConnectionInfo(server=url, token="b"))
     assert same == again
     assert same != other
     assert "token" not in repr(same).replace("aiohttp", "")
@@ -140,9 +140,9 @@ class Store:
 async def pinged() -> AsyncIterator[tuple[Store, StoreProbe]]:
     """Yield a store and its probe, which reports it as unavailable after 10 s."""
     store = Store()
-    pulse = StoreProbe(store.ping, patience=10, pause=0.002, clock=store.clock)
-    running = asyncio.create_task(pulse.run())
-    yield store, pulse
+    probe = StoreProbe(store.ping, patience=10, pause=0.002, clock=store.clock)
+    running = asyncio.create_task(probe.run())
+    yield store, probe
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
     assert store.under_way == 0
@@ -157,38 +157,38 @@ async def _pings(store: Store, more: int) -> None:
 
 async def test_a_store_that_is_away_for_moments_is_not_told(pinged: tuple[Store, StoreProbe]) -> None:
     """A failover removes no pod from its Service, because the intake itself answers 503 meanwhile."""
-    store, pulse = pinged
+    store, probe = pinged
     await _pings(store, 2)
     store.answers = False
     await _pings(store, 8)
-    assert pulse.away() is None
+    assert probe.away() is None
     store.answers = True
     await _pings(store, 2)
     store.answers = False
     await _pings(store, 8)
-    assert pulse.away() is None
+    assert probe.away() is None
 
 
 @pytest.mark.parametrize("hangs", [False, True])
 async def test_a_store_that_stays_away_is_told_in_a_sentence(pinged: tuple[Store, StoreProbe], *, hangs: bool) -> None:
     """The sentence is the same for refused and hanging pings and has no address; at most one ping is under way."""
-    store, pulse = pinged
+    store, probe = pinged
     await _pings(store, 2)
     store.answers, store.hangs = False, hangs
-    await until(lambda: pulse.away() is not None)
-    assert re.fullmatch(r"the store has not answered for \d\d+ s", pulse.away() or "")
+    await until(lambda: probe.away() is not None)
+    assert re.fullmatch(r"the store has not answered for \d\d+ s", probe.away() or "")
     assert store.most == 1
     store.hangs = False
 
 
 async def test_a_store_is_back_when_it_has_answered_twice_in_a_row(pinged: tuple[Store, StoreProbe]) -> None:
     """One answer between failures does not make the pod ready, because its requests would fail."""
-    store, pulse = pinged
+    store, probe = pinged
     store.answers = False
-    await until(lambda: pulse.away() is not None)
+    await until(lambda: probe.away() is not None)
     store.first = [True, False] * 3
     await _pings(store, 6)
-    assert pulse.away()
+    assert probe.away()
     store.answers = True
     await _pings(store, 4)
-    assert pulse.away() is None
+    assert probe.away() is None

@@ -34,6 +34,7 @@ class ApiServer(KubernetesClient):
     """An API server that keeps the requests, and answers with their content and a new resourceVersion."""
 
     def __init__(self) -> None:
+        self._manager = "tests"
         self.asked: list[tuple[str, str, Object]] = []
         self.refuse: Callable[[str, str], KubeError | None] = lambda _method, _path: None
         self.stored: Object = {}

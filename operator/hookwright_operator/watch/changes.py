@@ -1,5 +1,6 @@
-"""Applies what the watches show to the cache, and adds the affected objects to the work queue."""
+"""Applies the changes that the watches show to the cache, and adds the affected objects to the work queue."""
 
+import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -7,9 +8,7 @@ from typing import Any, Final
 import structlog
 
 from hookwright_crds.resources import Kind
-from hookwright_operator.watch.cache import MODELS, Cache
-from hookwright_operator.watch.freshness import WatchFreshness
-from hookwright_operator.watch.kubernetes_paths import plural
+from hookwright_operator.watch.cache import Cache
 from hookwright_operator.watch.objects import Key
 from hookwright_operator.watch.work_queue import WorkQueue
 
@@ -20,39 +19,28 @@ _CHILDREN_SECONDS: Final = 0.5
 
 
 @dataclass(slots=True)
-class Watch:
-    """The state that the handlers update.
+class Changes:
+    """The cache and the work queue, as the handlers update them.
 
     Attributes:
         complete: whether everything that existed at the start was seen; until then nothing is reconciled.
-        synced: whether all of that has been reconciled once.
-        pulse: when each watch was last answered.
+        synced: set when all of that has been reconciled once.
         relisted: whether kopf listed a kind again after a gap, in which deletions may have been missed.
     """
 
     cache: Cache
     queue: WorkQueue
     complete: bool = False
-    synced: bool = False
+    synced: asyncio.Event = field(default_factory=asyncio.Event)
     relisted: bool = False
-    pulse: WatchFreshness = field(default_factory=lambda: WatchFreshness([*map(plural, MODELS), "secrets"]))
 
-    def see(self, kind: Kind, body: Mapping[str, Any]) -> bool:
-        """Store an object in the cache; return whether it is new or changed."""
-        try:
-            return self.cache.see(kind, body) is not None
-        except ValueError:
-            meta = body["metadata"]
-            log.exception("object does not fit the contract", kind=kind, namespace=meta["namespace"], name=meta["name"])
-            return True
-
-    def happened(self, kind: Kind, change: str | None, body: Mapping[str, Any]) -> None:
+    def apply(self, kind: Kind, change: str | None, body: Mapping[str, Any]) -> None:
         """Store an object in the cache, and enqueue it and the objects that depend on it."""
-        self._note(change)
+        self._note_relist(change)
         meta = body["metadata"]
         key = Key(kind, meta["namespace"], meta["name"])
         parent = self.cache.project(key.namespace, key.name)
-        if change != "DELETED" and not self.see(kind, body):
+        if change != "DELETED" and not self._store(kind, body):
             return
         project = self.cache.project_of(key)
         if change == "DELETED":
@@ -69,9 +57,9 @@ class Watch:
         elif project is not None and change != "MODIFIED":
             self.queue.add(project, _CHILDREN_SECONDS)
 
-    def secret_happened(self, change: str | None, body: Mapping[str, Any]) -> None:
+    def apply_secret(self, change: str | None, body: Mapping[str, Any]) -> None:
         """Store a Secret in the cache, and enqueue its owner."""
-        self._note(change)
+        self._note_relist(change)
         if change != "DELETED" and self.cache.see_secret(body) is None:
             return
         secret = self.cache.lose_secret(body) if change == "DELETED" else self.cache.secret_of(body)
@@ -79,6 +67,21 @@ class Watch:
         if owner is not None and self.complete:
             self.queue.add(owner)
 
-    def _note(self, change: str | None) -> None:
-        if change is None and self.synced:
+    async def reconcile_all(self) -> None:
+        """Enqueue every object, and return when all of them have been reconciled."""
+        for key in self.cache:
+            self.queue.add(key)
+        await self.queue.settled()
+
+    def _store(self, kind: Kind, body: Mapping[str, Any]) -> bool:
+        """Store an object in the cache; return whether it is new or changed."""
+        try:
+            return self.cache.see(kind, body) is not None
+        except ValueError:
+            meta = body["metadata"]
+            log.exception("object does not fit the contract", kind=kind, namespace=meta["namespace"], name=meta["name"])
+            return True
+
+    def _note_relist(self, change: str | None) -> None:
+        if change is None and self.synced.is_set():
             self.relisted = True

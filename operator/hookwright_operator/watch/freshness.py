@@ -40,15 +40,15 @@ class WatchFreshness:
     def __init__(self, resources: Iterable[str], clock: Callable[[], float] = time.monotonic) -> None:
         """Begin now: the age of a watch that is never answered counts from here."""
         self._clock = clock
-        self._alive_at = dict.fromkeys(resources, clock())
-        self._silent = set(self._alive_at)
-        for resource in self._alive_at:
+        self._answered_at = dict.fromkeys(resources, clock())
+        self._unanswered = set(self._answered_at)
+        for resource in self._answered_at:
             metrics.WATCH_AGE.labels(resource).set_function(self._age_of(resource))
 
     @property
     def complete(self) -> bool:
         """Whether every watch was answered at least once."""
-        return not self._silent
+        return not self._unanswered
 
     def session(self, info: kopf.ConnectionInfo) -> kopf.AiohttpSession:
         """Return a session for kopf with these credentials that reports its watches; kopf closes it."""
@@ -69,9 +69,9 @@ class WatchFreshness:
     async def _answered(
         self, _: aiohttp.ClientSession, __: SimpleNamespace, answered: aiohttp.TraceRequestEndParams
     ) -> None:
-        if answered.response.status == 200 and "watch" in answered.url.query and answered.url.name in self._alive_at:
-            self._alive_at[answered.url.name] = self._clock()
-            self._silent.discard(answered.url.name)
+        if answered.response.status == 200 and "watch" in answered.url.query and answered.url.name in self._answered_at:
+            self._answered_at[answered.url.name] = self._clock()
+            self._unanswered.discard(answered.url.name)
 
     def _age_of(self, resource: str) -> Callable[[], float]:
-        return lambda: max(0.0, self._clock() - self._alive_at[resource])
+        return lambda: max(0.0, self._clock() - self._answered_at[resource])

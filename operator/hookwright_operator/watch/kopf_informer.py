@@ -17,9 +17,9 @@ import uvloop
 
 from hookwright_crds import API_VERSION, GROUP
 from hookwright_operator.watch.cache import MODELS
-from hookwright_operator.watch.changes import Watch
+from hookwright_operator.watch.changes import Changes
+from hookwright_operator.watch.freshness import WatchFreshness
 from hookwright_operator.watch.handlers import kopf_settings, register
-from hookwright_operator.watch.kopf_trimming import Forgetful
 from hookwright_operator.watch.kubernetes_paths import plural
 from hookwright_runtime.errors import KubeError
 from hookwright_runtime.kubernetes import KubernetesClient
@@ -30,14 +30,14 @@ _STOP_SECONDS: Final = 5.0
 _SERVED_SECONDS: Final = 0.5
 
 
-async def until_served(kube: KubernetesClient) -> None:
+async def _until_served(kube: KubernetesClient) -> None:
     """Return when the API server announces every kind.
 
     kopf reads the kinds once, at its start. It would not watch a kind that is announced later, which happens for a
     moment after the CRDs were applied.
     """
     wanted = {plural(kind) for kind in MODELS}
-    told = False
+    logged = False
     while True:
         try:
             groups = {group["name"] for group in (await kube.get("/apis"))["groups"]}
@@ -49,22 +49,27 @@ async def until_served(kube: KubernetesClient) -> None:
             missing = wanted
         if not missing:
             return
-        if not told:
+        if not logged:
             log.warning(
                 "CustomResourceDefinitions missing, waiting until crds/*.yaml are applied", missing=sorted(missing)
             )
-            told = True
+            logged = True
         await asyncio.sleep(_SERVED_SECONDS)
 
 
-async def watch_cluster(watch: Watch, namespaces: Collection[str]) -> None:
-    """Feed ``watch`` from the cluster until cancelled.
+async def watch_cluster(
+    kube: KubernetesClient, changes: Changes, freshness: WatchFreshness, namespaces: Collection[str]
+) -> None:
+    """List and watch all kinds until cancelled.
 
     Args:
-        watch: the state that the handlers update, on the calling event loop.
-        namespaces: the namespaces to serve; empty: all.
+        kube: used to wait until every kind is served.
+        changes: applies what the watches show, on the calling event loop.
+        freshness: records when the watches are answered.
+        namespaces: the namespaces to watch; empty: all.
     """
-    registry = register(watch, asyncio.get_running_loop())
+    await _until_served(kube)
+    registry = register(changes, freshness, asyncio.get_running_loop())
     stop = threading.Event()
     ended: Future[None] = Future()
 
@@ -74,7 +79,6 @@ async def watch_cluster(watch: Watch, namespaces: Collection[str]) -> None:
                 kopf.operator(
                     registry=registry,
                     settings=kopf_settings(),
-                    memories=Forgetful(),
                     clusterwide=not namespaces,
                     namespaces=namespaces,
                     stop_flag=stop,

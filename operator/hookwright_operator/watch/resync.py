@@ -8,38 +8,22 @@ showed no object, because all objects of them may be deleted.
 
 import asyncio
 from collections.abc import Collection
+from dataclasses import dataclass
 from typing import Final
 
+import structlog
+
 from hookwright_crds.resources import Kind
-from hookwright_operator.watch.cache import MODELS, Cache
-from hookwright_operator.watch.changes import Watch
+from hookwright_operator.watch.cache import MODELS
+from hookwright_operator.watch.changes import Changes
 from hookwright_operator.watch.kubernetes_paths import SELECTOR, resources_path, secrets_path
 from hookwright_runtime.kubernetes import KubernetesClient
 
+log = structlog.get_logger(__name__)
+
+_PAUSE: Final = 2.0
 _LOOK_SECONDS: Final = 0.05
 _LOOKS: Final = 100
-
-
-async def until_shown(kube: KubernetesClient, cache: Cache, namespaces: Collection[str]) -> None:
-    """Return when the watches have shown everything that exists.
-
-    Args:
-        kube: used to list the objects.
-        cache: receives the objects that the watches show.
-        namespaces: the namespaces to serve; empty: all.
-
-    Raises:
-        KubeError: the lists cannot be read.
-    """
-    while True:
-        missing = {uid for kind in (*MODELS, None) for uid in await uids_of(kube, kind, namespaces)}
-        # A watch never shows an object that was created and deleted within a gap, so the list is read again after a
-        # while.
-        for _ in range(_LOOKS):
-            missing = {uid for uid in missing if not cache.knows(uid)}
-            if not missing:
-                return
-            await asyncio.sleep(_LOOK_SECONDS)
 
 
 async def uids_of(kube: KubernetesClient, kind: Kind | None, namespaces: Collection[str]) -> set[str]:
@@ -62,37 +46,59 @@ async def uids_of(kube: KubernetesClient, kind: Kind | None, namespaces: Collect
     return found
 
 
-async def resync(kube: KubernetesClient, watch: Watch, namespaces: Collection[str]) -> int:
-    """Apply missed deletions to the cache if kopf listed a kind again; return their number.
+@dataclass(frozen=True, slots=True)
+class Resync:
+    """The comparison of the cache with lists of the API server.
 
-    Args:
-        kube: used for one list per kind.
-        watch: knows whether kopf listed a kind again, and receives the deletions.
+    Attributes:
         namespaces: the namespaces to serve; empty: all.
-
-    Raises:
-        KubeError: the objects cannot be listed; the audit stays due.
     """
-    if not watch.relisted:
-        return 0
-    watch.relisted = False
-    try:
-        return sum([await _audit_kind(kube, watch, kind, namespaces) for kind in (*MODELS, None)])
-    except BaseException:
-        watch.relisted = True
-        raise
 
+    kube: KubernetesClient
+    changes: Changes
+    namespaces: Collection[str]
 
-async def _audit_kind(kube: KubernetesClient, watch: Watch, kind: Kind | None, namespaces: Collection[str]) -> int:
-    missed = 0
-    before = list(watch.cache.names(kind))
-    present = await uids_of(kube, kind, namespaces)
-    for (namespace, name), uid in before:
-        if uid not in present:
-            missed += 1
+    async def until_shown(self) -> None:
+        """Return when the watches have shown everything that exists.
+
+        Raises:
+            KubeError: the lists cannot be read.
+        """
+        while True:
+            missing = {uid for kind in (*MODELS, None) for uid in await uids_of(self.kube, kind, self.namespaces)}
+            # A watch never shows an object that was created and deleted within a gap, so the list is read again after a
+            # while.
+            for _ in range(_LOOKS):
+                missing = {uid for uid in missing if not self.changes.cache.knows(uid)}
+                if not missing:
+                    return
+                await asyncio.sleep(_LOOK_SECONDS)
+
+    async def run(self) -> None:
+        """Apply missed deletions to the cache each time that kopf has listed a kind again, until cancelled."""
+        while True:
+            await asyncio.sleep(_PAUSE)
+            if self.changes.relisted:
+                await self._resync()
+
+    async def _resync(self) -> None:
+        self.changes.relisted = False
+        try:
+            missed = sum([await self._resync_kind(kind) for kind in (*MODELS, None)])
+        except BaseException:
+            self.changes.relisted = True
+            raise
+        if missed:
+            log.info("watch missed deletions, applying them now", objects=missed)
+
+    async def _resync_kind(self, kind: Kind | None) -> int:
+        before = list(self.changes.cache.names(kind))
+        present = await uids_of(self.kube, kind, self.namespaces)
+        missed = [(name, uid) for name, uid in before if uid not in present]
+        for (namespace, name), uid in missed:
             body = {"metadata": {"namespace": namespace, "name": name, "uid": uid}}
             if kind is None:
-                watch.secret_happened("DELETED", body)
+                self.changes.apply_secret("DELETED", body)
             else:
-                watch.happened(kind, "DELETED", body)
-    return missed
+                self.changes.apply(kind, "DELETED", body)
+        return len(missed)

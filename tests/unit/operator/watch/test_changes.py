@@ -8,7 +8,7 @@ import pytest
 import pytest_asyncio
 
 from hookwright_operator.watch.cache import Cache
-from hookwright_operator.watch.changes import Watch
+from hookwright_operator.watch.changes import Changes
 from hookwright_operator.watch.handlers import own
 from hookwright_operator.watch.objects import Key, ours
 from hookwright_operator.watch.work_queue import WorkQueue
@@ -41,83 +41,83 @@ def turns() -> list[Key]:
 
 
 @pytest_asyncio.fixture
-async def watch(turns: list[Key]) -> AsyncIterator[Watch]:
+async def changes(turns: list[Key]) -> AsyncIterator[Changes]:
     """Yield the object that the handlers call, with a running queue."""
 
     async def reconcile(key: Key) -> None:
         turns.append(key)
 
-    queue = WorkQueue(reconcile)
-    working = asyncio.create_task(queue.run())
-    yield Watch(Cache(), queue)
+    queue = WorkQueue()
+    working = asyncio.create_task(queue.run(reconcile))
+    yield Changes(Cache(), queue)
     working.cancel()
 
 
-async def test_until_everything_was_shown_nothing_is_reconciled(watch: Watch, turns: list[Key]) -> None:
+async def test_until_everything_was_shown_nothing_is_reconciled(changes: Changes, turns: list[Key]) -> None:
     """An endpoint that arrives before its Project has no fault, and no status may report one."""
-    watch.happened("WebhookEndpoint", None, ENDPOINT)
-    watch.secret_happened(None, SECRET)
-    await watch.queue.settled()
+    changes.apply("WebhookEndpoint", None, ENDPOINT)
+    changes.apply_secret(None, SECRET)
+    await changes.queue.settled()
 
     assert turns == []
-    assert watch.cache.resource(ORDERS) is not None
-    assert watch.cache.secret_at("acme", "orders-signing") is not None
+    assert changes.cache.resource(ORDERS) is not None
+    assert changes.cache.secret_at("acme", "orders-signing") is not None
 
 
-async def test_after_that_every_change_is(watch: Watch, turns: list[Key]) -> None:
+async def test_after_that_every_change_is(changes: Changes, turns: list[Key]) -> None:
     """A Secret's change reconciles its owner, and a Project's change its children."""
-    watch.happened("WebhookEndpoint", None, ENDPOINT)
-    watch.complete = True
+    changes.apply("WebhookEndpoint", None, ENDPOINT)
+    changes.complete = True
 
-    watch.secret_happened("ADDED", SECRET)
-    await watch.queue.settled()
+    changes.apply_secret("ADDED", SECRET)
+    await changes.queue.settled()
     assert turns == [ORDERS]
 
-    watch.happened("Project", "ADDED", body("billing", spec={}))
-    await watch.queue.settled()
+    changes.apply("Project", "ADDED", body("billing", spec={}))
+    await changes.queue.settled()
     assert set(turns[1:]) == {PROJECT, ORDERS}
 
 
-async def test_what_is_known_already_has_no_turn(watch: Watch, turns: list[Key]) -> None:
+async def test_what_is_known_already_has_no_turn(changes: Changes, turns: list[Key]) -> None:
     """The answer to the operator's own write has shown it, and the writer schedules its next reconcile itself."""
-    watch.complete = True
-    watch.cache.see("WebhookEndpoint", ENDPOINT)
-    watch.cache.see_secret(SECRET)
+    changes.complete = True
+    changes.cache.see("WebhookEndpoint", ENDPOINT)
+    changes.cache.see_secret(SECRET)
 
-    watch.happened("WebhookEndpoint", "MODIFIED", ENDPOINT)
-    watch.secret_happened("MODIFIED", SECRET)
-    await watch.queue.settled()
+    changes.apply("WebhookEndpoint", "MODIFIED", ENDPOINT)
+    changes.apply_secret("MODIFIED", SECRET)
+    await changes.queue.settled()
     assert turns == []
 
-    watch.happened("WebhookEndpoint", "MODIFIED", {**ENDPOINT, "metadata": {**ENDPOINT["metadata"], **version(2)}})
-    await watch.queue.settled()
+    changes.apply("WebhookEndpoint", "MODIFIED", {**ENDPOINT, "metadata": {**ENDPOINT["metadata"], **version(2)}})
+    await changes.queue.settled()
     assert turns == [ORDERS]
 
 
-async def test_a_project_whose_counts_change_has_its_turn_alone(watch: Watch, turns: list[Key]) -> None:
+async def test_a_project_whose_counts_change_has_its_turn_alone(changes: Changes, turns: list[Key]) -> None:
     """Otherwise each change of 10,000 children would reconcile all of them; a deletion does reconcile them."""
-    watch.happened("WebhookEndpoint", None, ENDPOINT)
-    watch.happened("Project", None, body("billing", spec={}))
-    watch.complete = True
+    changes.apply("WebhookEndpoint", None, ENDPOINT)
+    changes.apply("Project", None, body("billing", spec={}))
+    changes.complete = True
 
     counted = body("billing", metadata=version(2), spec={}, status={"webhookEndpoints": 1})
-    watch.happened("Project", "MODIFIED", counted)
-    await watch.queue.settled()
+    changes.apply("Project", "MODIFIED", counted)
+    await changes.queue.settled()
     assert turns == [PROJECT]
 
     going = body("billing", metadata={**version(3), "deletionTimestamp": "2030-01-31T12:00:00Z"}, spec={})
-    watch.happened("Project", "MODIFIED", going)
-    await watch.queue.settled()
+    changes.apply("Project", "MODIFIED", going)
+    await changes.queue.settled()
     assert set(turns[1:]) == {PROJECT, ORDERS}
 
 
-async def test_what_was_deleted_before_everything_was_shown_is_gone(watch: Watch) -> None:
+async def test_what_was_deleted_before_everything_was_shown_is_gone(changes: Changes) -> None:
     """The object was listed, and its deletion arrived before the rest of the list was processed."""
-    watch.happened("WebhookEndpoint", None, ENDPOINT)
-    watch.happened("WebhookEndpoint", "DELETED", ENDPOINT)
+    changes.apply("WebhookEndpoint", None, ENDPOINT)
+    changes.apply("WebhookEndpoint", "DELETED", ENDPOINT)
 
-    assert watch.cache.resource(ORDERS) is None
-    assert watch.cache.knows("uid-orders")
+    assert changes.cache.resource(ORDERS) is None
+    assert changes.cache.knows("uid-orders")
 
 
 def test_what_is_kept_of_an_object_holds_on_to_nothing_of_its_list() -> None:
@@ -125,7 +125,7 @@ def test_what_is_kept_of_an_object_holds_on_to_nothing_of_its_list() -> None:
     url = "https://a.example/" + "x" * 20
     listed = body("orders", metadata={"managedFields": [{"manager": "kubectl"}]}, spec={"url": url})
 
-    kept = own(listed)
+    kept = own(None, listed)
 
     assert kept == body("orders", spec={"url": url})
     assert kept["spec"]["url"] is not url
