@@ -25,12 +25,12 @@ class Stage:
     kube: KubernetesClient
     kubectl: Kubectl
     namespace: str
-    terms: dict[str, Leadership] = field(default_factory=dict)
+    leaderships: dict[str, Leadership] = field(default_factory=dict)
 
     def candidate(self, identity: str, *, name: str = "") -> Election:
         """Return the election of a replica with this identity."""
-        term = self.terms[identity] = Leadership()
-        return Election(self.kube, term, namespace=self.namespace, identity=identity, name=name)
+        leadership = self.leaderships[identity] = Leadership()
+        return Election(self.kube, leadership, namespace=self.namespace, identity=identity, name=name)
 
     def lease(self) -> dict[str, Any]:
         """Return the Lease's spec."""
@@ -42,7 +42,7 @@ class Stage:
 
     def leaders(self) -> list[str]:
         """Return the identities of the leaders."""
-        return [identity for identity, term in self.terms.items() if term.holds]
+        return [identity for identity, leadership in self.leaderships.items() if leadership.holds]
 
 
 @pytest.fixture
@@ -60,7 +60,7 @@ async def stage(
 async def wins(election: Election) -> bool:
     """Run one round of the election, and return whether this replica won it."""
     try:
-        return await election.stand() == election_module.RENEW_EVERY
+        return await election.acquire_or_renew() == election_module.RENEW_EVERY
     except KubeError as error:
         if error.status != 409:
             raise
@@ -73,7 +73,7 @@ async def test_of_many_that_stand_at_once_one_leads(stage: Stage) -> None:
     assert sum(await asyncio.gather(*map(wins, candidates))) == 1
     [first] = stage.leaders()
     assert stage.lease()["holderIdentity"] == first
-    await candidates[int(first.removeprefix("process/"))].resign()
+    await candidates[int(first.removeprefix("process/"))].release()
     assert stage.leaders() == []
     assert stage.lease().get("holderIdentity") is None
     assert sum(await asyncio.gather(*map(wins, candidates))) == 1
@@ -132,18 +132,18 @@ async def test_a_holder_that_sees_another_one_leads_no_more(stage: Stage) -> Non
 
 async def test_outside_a_term_no_byte_of_a_write_goes_out(stage: Stage, kubectl: Kubectl) -> None:
     """The body checks the leadership when it is written, so a write after the end of the leadership is not sent."""
-    term = Leadership()
-    kube = stage.kube.within(term)
+    leadership = Leadership()
+    kube = stage.kube.within(leadership)
     path = f"/api/v1/namespaces/{stage.namespace}/configmaps"
     body = {"metadata": {"name": "written"}}
     with pytest.raises(NotLeading, match="this replica is not the leader"):
         await kube.post(path, body)
     assert (await kube.get(path))["kind"] == "ConfigMapList"
-    term.renew(election_module.seconds())
+    leadership.renew(election_module.seconds())
     with pytest.raises(NotLeading, match="this replica is not the leader"):
         await stage.kube.within(_EndingMeanwhile()).post(path, body)
     assert "written" not in kubectl("get", "configmaps", "-n", stage.namespace).stdout
-    term.renew(election_module.seconds())
+    leadership.renew(election_module.seconds())
     await kube.post(path, body)
     assert "written" in kubectl("get", "configmaps", "-n", stage.namespace).stdout
 
@@ -166,10 +166,10 @@ async def test_the_lead_is_handed_on_only_when_nothing_is_being_written(stage: S
     """A write in progress ends within the leadership that began it."""
     holder = stage.candidate("holder/1")
     assert await wins(holder)
-    with stage.terms["holder/1"].writing:
-        resigning = asyncio.create_task(holder.resign())
+    with stage.leaderships["holder/1"].writing:
+        releasing = asyncio.create_task(holder.release())
         await asyncio.sleep(0)
-        assert not stage.terms["holder/1"].holds
+        assert not stage.leaderships["holder/1"].holds
         assert stage.lease()["holderIdentity"] == "holder/1"
-    await resigning
+    await releasing
     assert stage.lease().get("holderIdentity") is None

@@ -14,6 +14,8 @@ from hookwright_operator.registry import Registry
 from hookwright_operator.store.records import NewDelivery, NewEvent, State
 from hookwright_operator.store.store import Store
 from hookwright_operator.watch.cache import Cache
+from hookwright_operator.watch.changes import Changes
+from hookwright_operator.watch.work_queue import WorkQueue
 from hookwright_runtime.kubernetes import KubernetesClient
 
 NOW_MS = 1_800_000_000_000
@@ -28,7 +30,7 @@ async def duties(
     kube, registry = await KubernetesClient.connect("hookwright-operator"), Registry()
     store = await Store.open(f"sqlite:///{tmp_path}/d.db", instance="test", lease_ms=60_000, clock=lambda: NOW_MS)
     health = StatusReporter(store, registry, lambda *_: None, interval=30, clock=lambda: 0.0)
-    yield Housekeeping(kube, store, registry, Cache(), health, lambda: NOW_MS, orphan_grace_ms=0)
+    yield Housekeeping(kube, store, registry, Changes(Cache(), WorkQueue()), health, lambda: NOW_MS, orphan_grace_ms=0)
     await store.close()
     await kube.close()
 

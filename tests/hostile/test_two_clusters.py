@@ -31,6 +31,8 @@ from hookwright_operator.store.database_owner import Installation, claim_databas
 from hookwright_operator.store.records import NewDelivery, NewEvent, State
 from hookwright_operator.store.store import Store
 from hookwright_operator.watch.cache import Cache
+from hookwright_operator.watch.changes import Changes
+from hookwright_operator.watch.work_queue import WorkQueue
 from hookwright_runtime.errors import KubeError, StoreError
 from hookwright_runtime.kubernetes import KubernetesClient
 
@@ -298,7 +300,9 @@ async def leading(url: str, clock: Clock) -> AsyncIterator[Housekeeping]:
     kube, registry = await KubernetesClient.connect("hookwright-operator"), Registry()
     async with opened(url, clock) as store:
         health = StatusReporter(store, registry, lambda *_: None, interval=30, clock=lambda: 0.0)
-        yield Housekeeping(kube, store, registry, Cache(), health, clock, orphan_grace_ms=24 * HOUR_MS)
+        yield Housekeeping(
+            kube, store, registry, Changes(Cache(), WorkQueue()), health, clock, orphan_grace_ms=24 * HOUR_MS
+        )
     await kube.close()
 
 

@@ -59,9 +59,9 @@ class Leadership:
     @classmethod
     def without_end(cls) -> Self:
         """Return a leadership without end; only a replica without others may use it."""
-        term = cls()
-        term.renew(math.inf)
-        return term
+        leadership = cls()
+        leadership.renew(math.inf)
+        return leadership
 
     @property
     def holds(self) -> bool:
@@ -105,16 +105,16 @@ class Election:
     """The election of one replica for the Lease of an installation.
 
     Args:
-        term: the leadership that this election begins and extends.
+        leadership: the leadership that this election begins and extends.
         identity: identity of this replica, unique for all time.
         name: name of this replica, unique among living replicas: a holder whose identity is this and ``/…`` is dead.
             May be empty.
     """
 
     def __init__(
-        self, kube: KubernetesClient, term: Leadership, *, namespace: str, identity: str, name: str = ""
+        self, kube: KubernetesClient, leadership: Leadership, *, namespace: str, identity: str, name: str = ""
     ) -> None:
-        self._kube, self._term = kube, term
+        self._kube, self._leadership = kube, leadership
         self._identity, self._name = identity, name
         self._namespace = namespace
         self._leases = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
@@ -128,17 +128,17 @@ class Election:
             pause = LOOK_EVERY
             try:
                 async with asyncio.timeout(_ROUND_SECONDS):
-                    pause = await self.stand()
+                    pause = await self.acquire_or_renew()
                 self._fault = ""
             except KubeError as error:
                 if error.status != _CONFLICT:
-                    self._complain(str(error))
+                    self._log_fault(str(error))
             except TimeoutError:
-                self._complain("the API server does not answer in time")
+                self._log_fault("the API server does not answer in time")
             await asyncio.sleep(pause)
 
-    async def stand(self) -> float:
-        """Renew the Lease, or acquire it if it has no living holder; return the seconds until the next call.
+    async def acquire_or_renew(self) -> float:
+        """Acquire the Lease if it has no living holder, or renew it; return the seconds until the next call.
 
         Raises:
             KubeError: the Lease could not be read or written, or another replica was first.
@@ -147,28 +147,28 @@ class Election:
         lease = await self._read()
         wait = self._wait(lease)
         if wait > 0:
-            self._term.end()
+            self._leadership.end()
             return min(wait, LOOK_EVERY)
         if lease is None:
             lease = await self._kube.post(self._leases, self._new())
         else:
             lease = await self._kube.merge(f"{self._leases}/{LEASE}", self._renewed(lease))
         self._see(lease)
-        self._term.renew(since)
+        self._leadership.renew(since)
         return RENEW_EVERY
 
-    async def resign(self) -> None:
+    async def release(self) -> None:
         """Wait for writes in progress, stop writing, and release the Lease at once.
 
         Raises:
             KubeError: the Lease could not be released; other replicas acquire it when it expires.
             TimeoutError: the API server did not answer; the same holds.
         """
-        self._term.end()
+        self._leadership.end()
         if not self._seen_version:
             return
         async with asyncio.timeout(_ROUND_SECONDS):
-            await self._term.quiet()
+            await self._leadership.quiet()
             lease = await self._read()
             if lease is not None and lease["spec"].get("holderIdentity") == self._identity:
                 released = {"holderIdentity": None, "leaseDurationSeconds": 1, "renewTime": _now()}
@@ -191,7 +191,7 @@ class Election:
         """Return for how many seconds this replica must wait until it may lead, if the Lease stays unchanged."""
         if lease is None:
             # The Lease was deleted, and its holder cannot know that yet.
-            return 0.0 if self._term.holds else self._seen_at + DURATION - seconds()
+            return 0.0 if self._leadership.holds else self._seen_at + DURATION - seconds()
         self._see(lease)
         spec = lease["spec"]
         holder = str(spec.get("holderIdentity") or "")
@@ -205,19 +205,19 @@ class Election:
             "apiVersion": "coordination.k8s.io/v1",
             "kind": "Lease",
             "metadata": {"name": LEASE, "namespace": self._namespace},
-            "spec": self._held() | {"acquireTime": _now(), "leaseTransitions": 0},
+            "spec": self._spec() | {"acquireTime": _now(), "leaseTransitions": 0},
         }
 
     def _renewed(self, lease: Object) -> Object:
-        spec = self._held()
+        spec = self._spec()
         if lease["spec"].get("holderIdentity") != self._identity:
             spec |= {"acquireTime": _now(), "leaseTransitions": int(lease["spec"].get("leaseTransitions") or 0) + 1}
         return _preconditioned(lease, spec)
 
-    def _held(self) -> dict[str, Any]:
+    def _spec(self) -> dict[str, Any]:
         return {"holderIdentity": self._identity, "leaseDurationSeconds": int(DURATION), "renewTime": _now()}
 
-    def _complain(self, fault: str) -> None:
+    def _log_fault(self, fault: str) -> None:
         # Without this check, every try would log the same error while the API server is unavailable.
         if fault != self._fault:
             log.warning("leader election failed, retrying", lease=LEASE, error=fault)

@@ -5,7 +5,7 @@ The leader removes old rows, repairs missed updates, and keeps the gauges of the
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Final
 
@@ -17,7 +17,7 @@ from hookwright_operator.leader import gauges
 from hookwright_operator.registry import Registry
 from hookwright_operator.store.orphans import plan_orphans
 from hookwright_operator.store.store import Store
-from hookwright_operator.watch.cache import Cache
+from hookwright_operator.watch.changes import Changes
 from hookwright_operator.watch.objects import Key
 from hookwright_operator.watch.resync import uids_of
 from hookwright_runtime.kubernetes import KubernetesClient
@@ -29,36 +29,57 @@ _PRUNED_AT_ONCE: Final = 500
 _PRUNE_PAUSE: Final = 60.0
 # While more rows can be removed, pruning takes at most a fifth of the writer's time.
 _PRUNE_REST: Final = 4
+_COUNTS_PAUSE: Final = 180.0
 _GAUGES_PAUSE: Final = 5.0
 _ORPHAN_PAUSE: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True)
 class Housekeeping:
-    """The loops and single actions of a leader; each may raise StoreUnavailable, and must then be started again."""
+    """The loops and single actions of a leader; each may raise StoreUnavailable, and must then be started again.
+
+    Attributes:
+        namespaces: the namespaces to serve; empty: all.
+    """
 
     kube: KubernetesClient
     store: Store
     registry: Registry
-    cache: Cache
-    health: StatusReporter
+    changes: Changes
+    reporter: StatusReporter
     clock_ms: Callable[[], int]
     orphan_grace_ms: int
+    namespaces: Collection[str] = ()
+
+    async def take_over(self) -> None:
+        """Reconcile every object, and repair what the previous leader missed."""
+        await self.changes.reconcile_all()
+        await self.publish_lost_counts()
+        if not self.namespaces:
+            await self.discard_orphans()
+
+    async def repair(self) -> None:
+        """Take over from the previous leader, and publish lost counts repeatedly, until cancelled."""
+        await self.changes.synced.wait()
+        await self.take_over()
+        while True:
+            await asyncio.sleep(_COUNTS_PAUSE)
+            await self.publish_lost_counts()
 
     async def publish_lost_counts(self) -> None:
         """Publish the counts of the endpoints whose status differs from the store."""
         counts = await self.store.counts()
         for endpoint in self.registry:
             kept = counts.get(endpoint.uid)
-            resource = self.cache.resource(Key("WebhookEndpoint", endpoint.namespace, endpoint.name))
+            resource = self.changes.cache.resource(Key("WebhookEndpoint", endpoint.namespace, endpoint.name))
             shown = getattr(getattr(resource, "status", None), "deliveries", None)
             if kept is not None and delivery_counts(kept) != shown:
-                self.health.changed(endpoint.uid)
+                self.reporter.changed(endpoint.uid)
 
     async def discard_orphans(self) -> None:
         """Discard pending deliveries of endpoints that have been missing in the cluster for the whole grace time.
 
-        Call it only if every namespace is served.
+        Call it only if every namespace is served: endpoints of other namespaces are unknown, but not missing.
 
         Raises:
             KubeError: the API server does not list the endpoints.
@@ -85,6 +106,7 @@ class Housekeeping:
 
     async def watch_orphans(self) -> None:
         """Discard orphans when their grace time ends, until cancelled."""
+        await self.changes.synced.wait()
         while True:
             await asyncio.sleep(_ORPHAN_PAUSE)
             await self.discard_orphans()
@@ -92,7 +114,9 @@ class Housekeeping:
     async def _missing(self) -> set[str]:
         """Return the endpoints that have pending deliveries or a running replay, and that no watch has shown."""
         recovering = {job.endpoint_uid for job in await self.store.running_recoveries()}
-        live = {endpoint.uid for endpoint in self.registry} | {uid for _, uid in self.cache.names("WebhookEndpoint")}
+        live = {endpoint.uid for endpoint in self.registry} | {
+            uid for _, uid in self.changes.cache.names("WebhookEndpoint")
+        }
         return set(await self.store.pending_uids() | recovering) - live
 
     async def prune(self, *, retain_delivered: float, retain_failed: float) -> None:
@@ -109,5 +133,5 @@ class Housekeeping:
     async def measure(self) -> None:
         """Keep the gauges of deliveries and endpoints up to date, until cancelled."""
         while True:
-            await gauges.measure(self.store, self.registry, self.cache, now_ms=self.clock_ms())
+            await gauges.measure(self.store, self.registry, self.changes.cache, now_ms=self.clock_ms())
             await asyncio.sleep(_GAUGES_PAUSE)

@@ -17,7 +17,7 @@ from hookwright_crds.sessions import (
     parse_session_keys,
     session_key_field,
 )
-from hookwright_operator.watch.cache import Cache
+from hookwright_operator.watch.changes import Changes
 from hookwright_operator.watch.kubernetes_paths import secrets_path
 from hookwright_operator.watch.objects import MANAGED_BY, MANAGER
 from hookwright_runtime.errors import KubeError
@@ -54,49 +54,51 @@ def outlived(keys: Sequence[SessionKey], rotation: Rotation, now: float) -> tupl
     return tuple(key.kid for key, successor in successors if now - successor.made_at >= rotation.keep)
 
 
+@dataclass(frozen=True, slots=True)
 class SessionKeys:
     """The Secret of the session keys, kept up to date."""
 
-    def __init__(
-        self, kube: KubernetesClient, cache: Cache, *, namespace: str, rotation: Rotation, clock: Callable[[], float]
-    ) -> None:
-        self._kube, self._cache = kube, cache
-        self._namespace, self._rotation, self._clock = namespace, rotation, clock
+    kube: KubernetesClient
+    changes: Changes
+    namespace: str
+    rotation: Rotation
+    clock: Callable[[], float]
 
     async def run(self) -> None:
         """Check repeatedly, until cancelled."""
+        await self.changes.synced.wait()
         while True:
             try:
-                await self.ensure()
+                await self._ensure()
                 pause = _LOOK_SECONDS
             except KubeError as error:
                 log.warning("session keys not written, retrying", error=str(error))
                 pause = _PAUSE_SECONDS
             await asyncio.sleep(pause)
 
-    async def ensure(self) -> None:
+    async def _ensure(self) -> None:
         """Create a key if one is needed, and remove expired keys.
 
         Raises:
             KubeError: the API server refused the request, or is unavailable.
         """
-        now = self._clock()
-        known = self._cache.secret_at(self._namespace, SESSION_KEYS_NAME)
+        now = self.clock()
+        known = self.changes.cache.secret_at(self.namespace, SESSION_KEYS_NAME)
         keys = parse_session_keys(known.fields) if known else ()
         made: dict[str, str | None] = {}
-        if wants_new(keys, self._rotation, now):
+        if wants_new(keys, self.rotation, now):
             made[session_key_field(int(now))] = format_session_key(secrets.token_bytes(SESSION_KEY_LENGTH))
         if known is None:
             await self._create(made)
             return
-        drop: dict[str, str | None] = dict.fromkeys(outlived(keys, self._rotation, now))
+        drop: dict[str, str | None] = dict.fromkeys(outlived(keys, self.rotation, now))
         if made or drop:
-            path = secrets_path(self._namespace, SESSION_KEYS_NAME)
-            self._cache.see_secret(await self._kube.merge(path, {"stringData": made, "data": drop}))
+            path = secrets_path(self.namespace, SESSION_KEYS_NAME)
+            self.changes.cache.see_secret(await self.kube.merge(path, {"stringData": made, "data": drop}))
             log.info("session keys rotated", made=list(made), dropped=list(drop))
 
     async def _create(self, fields: dict[str, str | None]) -> None:
-        metadata = {"name": SESSION_KEYS_NAME, "namespace": self._namespace, "labels": {MANAGED_BY: MANAGER}}
+        metadata = {"name": SESSION_KEYS_NAME, "namespace": self.namespace, "labels": {MANAGED_BY: MANAGER}}
         body = {
             "apiVersion": "v1",
             "kind": "Secret",
@@ -105,11 +107,11 @@ class SessionKeys:
             "stringData": fields,
         }
         try:
-            self._cache.see_secret(await self._kube.post(secrets_path(self._namespace), body))
+            self.changes.cache.see_secret(await self.kube.post(secrets_path(self.namespace), body))
         except KubeError as error:
             if error.status != 409:
                 raise
             # The Secret exists without Hookwright's label, or the watch has not shown it yet: keep its content.
             label = {"metadata": {"labels": metadata["labels"]}}
-            path = secrets_path(self._namespace, SESSION_KEYS_NAME)
-            self._cache.see_secret(await self._kube.merge(path, label))
+            path = secrets_path(self.namespace, SESSION_KEYS_NAME)
+            self.changes.cache.see_secret(await self.kube.merge(path, label))

@@ -1,4 +1,4 @@
-"""The rules of the leader's term; another test shows the election on a real API server."""
+"""The rules of leadership; another test shows the election on a real API server."""
 
 import asyncio
 from dataclasses import dataclass
@@ -21,61 +21,61 @@ class Seconds:
 
 @pytest.fixture
 def clock() -> Seconds:
-    """Return the term's clock."""
+    """Return the clock of the leadership."""
     return Seconds()
 
 
 @pytest.fixture
-def term(clock: Seconds) -> Leadership:
-    """Return a term that has not begun."""
+def leadership(clock: Seconds) -> Leadership:
+    """Return a leadership that has not begun."""
     return Leadership(clock=clock)
 
 
-def test_a_process_that_won_nothing_leads_nothing(term: Leadership) -> None:
+def test_a_process_that_won_nothing_leads_nothing(leadership: Leadership) -> None:
     """Such a process has no time left in which a write could end."""
-    assert not term.holds
-    assert term.left == 0
-    assert term.number == 0
+    assert not leadership.holds
+    assert leadership.left == 0
+    assert leadership.number == 0
 
 
 def test_a_term_counts_from_the_request_that_renewed_it_and_ends_by_its_own_clock(
-    term: Leadership, clock: Seconds
+    leadership: Leadership, clock: Seconds
 ) -> None:
-    """The term does not count from the answer, and ends before another replica may become the leader."""
+    """The leadership does not count from the answer, and ends before another replica may become the leader."""
     asked, clock.now = clock.now, clock.now + 3
-    term.renew(asked)
+    leadership.renew(asked)
     clock.now = asked + RENEW_DEADLINE - 0.001
-    assert term.holds
+    assert leadership.holds
     clock.now = asked + RENEW_DEADLINE
-    assert not term.holds
-    assert term.left == DURATION - RENEW_DEADLINE
+    assert not leadership.holds
+    assert leadership.left == DURATION - RENEW_DEADLINE
     clock.now = asked + 1000
-    assert term.left == 0
+    assert leadership.left == 0
 
 
-def test_each_beginning_has_a_number_and_going_on_has_none(term: Leadership, clock: Seconds) -> None:
-    """A caller that checks now and then can see that a term ended and another began."""
+def test_each_beginning_has_a_number_and_going_on_has_none(leadership: Leadership, clock: Seconds) -> None:
+    """A caller that checks now and then can see that the leadership ended and another began."""
     for _ in range(3):
-        term.renew(clock.now)
+        leadership.renew(clock.now)
         clock.now += RENEW_EVERY
-    assert term.number == 1
+    assert leadership.number == 1
     clock.now += DURATION
-    term.renew(clock.now)
-    assert term.number == 2
+    leadership.renew(clock.now)
+    assert leadership.number == 2
 
 
 def test_a_process_without_rivals_leads_for_ever() -> None:
     """It is the leader from the first moment."""
-    term = Leadership.without_end()
-    assert term.holds
-    assert term.number == 1
+    leadership = Leadership.without_end()
+    assert leadership.holds
+    assert leadership.number == 1
 
 
-async def test_quiet_waits_for_the_last_write(term: Leadership) -> None:
+async def test_quiet_waits_for_the_last_write(leadership: Leadership) -> None:
     """A later write may end sooner."""
-    with term.writing:
-        waiting = asyncio.create_task(term.quiet())
-        with term.writing:
+    with leadership.writing:
+        waiting = asyncio.create_task(leadership.quiet())
+        with leadership.writing:
             await asyncio.sleep(0)
         await asyncio.sleep(0)
         assert not waiting.done()
@@ -83,6 +83,6 @@ async def test_quiet_waits_for_the_last_write(term: Leadership) -> None:
 
 
 def test_the_times_fit_together() -> None:
-    """A dead leader is replaced after 15 s at most, and one lost request does not end the term."""
+    """A dead leader is replaced after 15 s at most, and one lost request does not end the leadership."""
     assert LOOK_EVERY + DURATION < 15
     assert RENEW_EVERY * 2 < RENEW_DEADLINE < DURATION
