@@ -131,11 +131,6 @@ class StatusReporter:
             pulse.failures += failures
             pulse.due_at = min(pulse.due_at, max(now + soon, last + _FAILURE_INTERVAL))
 
-    def forget(self, live: Iterable[str]) -> None:
-        """Forget endpoints that no longer exist."""
-        for uid in self._last.keys() - set(live):
-            del self._last[uid]
-
     async def run(self) -> None:
         """Publish due counts, until cancelled."""
         while True:
@@ -145,6 +140,8 @@ class StatusReporter:
             if self._leads():
                 due = sorted(due, key=lambda uid: self._pulses[uid].due_at)[: int(_PER_TICK * _TICK)]
             await self._publish_all(due)
+            if len(self._last) > len(self._registry):
+                self._forget_deleted()
 
     async def flush(self) -> None:
         """Publish or report everything now, before the process ends or stops being the leader."""
@@ -176,6 +173,10 @@ class StatusReporter:
             later.failures += pulse.failures
             if later.error is None:
                 later.error, later.limited_to = pulse.error, pulse.limited_to
+
+    def _forget_deleted(self) -> None:
+        for uid in self._last.keys() - {endpoint.uid for endpoint in self._registry}:
+            del self._last[uid]
 
     def _reported(self, uid: str) -> str:
         pulse = self._pulses.pop(uid)
