@@ -4,9 +4,10 @@ import asyncio
 import gc
 import secrets
 import time
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
+from functools import partial
 from importlib.metadata import version
 from typing import Final
 
@@ -18,6 +19,7 @@ from hookwright_operator.delivery import descriptor_budget
 from hookwright_operator.delivery.clock_jumps import ClockJumps
 from hookwright_operator.delivery.descriptor_budget import DescriptorBudget
 from hookwright_operator.delivery.dispatcher import Dispatcher
+from hookwright_operator.delivery.heartbeat import Heartbeat
 from hookwright_operator.delivery.http.guard import Guard
 from hookwright_operator.delivery.http.sender import Sender
 from hookwright_operator.delivery.shard_owner import ShardOwner
@@ -31,8 +33,11 @@ from hookwright_operator.leader.election import Election, Leadership
 from hookwright_operator.leader.housekeeping import Housekeeping
 from hookwright_operator.leader.leader import Leader
 from hookwright_operator.leader.session_keys import Rotation, SessionKeys
+from hookwright_operator.reconcile.applier import Applier
+from hookwright_operator.reconcile.observer import ResourceObserver
 from hookwright_operator.reconcile.reconciler import Reconciler
-from hookwright_operator.registry import Endpoint, Health, Registry
+from hookwright_operator.reconcile.unpublished_health import UnpublishedHealth
+from hookwright_operator.registry import Registry
 from hookwright_operator.services import IntakeServices
 from hookwright_operator.services.delivery_log import DeliveryLog
 from hookwright_operator.services.endpoint_test import EndpointTester
@@ -45,11 +50,12 @@ from hookwright_operator.store.store import Store
 from hookwright_operator.store_probe import StoreProbe
 from hookwright_operator.supervisor import Supervisor
 from hookwright_operator.tracing import Traces
-from hookwright_operator.watch.cache import Cache
-from hookwright_operator.watch.changes import Watch
-from hookwright_operator.watch.kopf_informer import until_served, watch_cluster
-from hookwright_operator.watch.objects import Key
-from hookwright_operator.watch.resync import resync, until_shown
+from hookwright_operator.watch.cache import MODELS, Cache
+from hookwright_operator.watch.changes import Changes
+from hookwright_operator.watch.freshness import WatchFreshness
+from hookwright_operator.watch.kopf_informer import watch_cluster
+from hookwright_operator.watch.kubernetes_paths import plural
+from hookwright_operator.watch.resync import Resync
 from hookwright_operator.watch.work_queue import WorkQueue
 from hookwright_runtime.connections import ConnectionBounds
 from hookwright_runtime.endpoint_tests import EndpointTests
@@ -60,10 +66,7 @@ from hookwright_runtime.server import HEALTH_BOUNDS, Server
 
 log = structlog.get_logger(__name__)
 
-_AUDIT_PAUSE: Final = 2.0
 _SYNC_PAUSE: Final = 0.1
-_COMPARE_PAUSE: Final = 180.0
-_RESIGN_SECONDS: Final = 1.0
 _HOUR_MS: Final = 3_600_000
 
 
@@ -72,30 +75,48 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
+def utc_now() -> datetime:
+    """Return the time with its time zone."""
+    return datetime.now(UTC)
+
+
 class Operator:
     """All parts of one operator process, by its roles; call `start` and then `stop`, once."""
 
     def __init__(self, settings: OperatorSettings, kube: KubernetesClient, store: Store) -> None:
         self._settings, self._kube, self._store = settings, kube, store
         self._stopping = ""
+        self._servers: list[Server] = []
+        self._loops, self._registry, self._queue = Supervisor(), Registry(), WorkQueue()
         # On SQLite this is the only replica, so it leads without an election.
-        self._term = Leadership.without_end() if store.exclusive else Leadership()
-        self._election = None if store.exclusive else _election(settings, kube, self._term)
-        self._synced = asyncio.Event()
-        writing = kube if store.exclusive else kube.within(self._term)
-        self._loops = Supervisor()
-        self._registry = Registry()
+        self._leadership = Leadership.without_end() if store.exclusive else Leadership()
+        self._writing = kube if store.exclusive else kube.within(self._leadership)
+        self._create_watch()
+        self._create_delivery()
+        self._create_reconciler()
+        self._create_leader()
+
+    # ---- wiring
+
+    def _create_watch(self) -> None:
+        self._changes = Changes(Cache(), self._queue)
+        self._freshness = WatchFreshness([*map(plural, MODELS), "secrets"])
+        self._resync = Resync(self._kube, self._changes, self._settings.watch_namespaces)
+
+    def _create_delivery(self) -> None:
+        settings, store = self._settings, self._store
         self._traces = Traces.start(settings.traces) if settings.traces else None
         self._budget = descriptor_budget.budget(namespaces=len(settings.watch_namespaces))
         self._sender = _sender(settings, self._traces, self._budget)
         self._store_probe = StoreProbe(store.ping)
+        self._unpublished = UnpublishedHealth(self._queue, utc_now)
         self._status_reporter = StatusReporter(
             store,
             self._registry,
-            self._publish,
+            self._unpublished.publish,
             interval=settings.status_interval,
             clock=time.monotonic,
-            leads=lambda: self._term.holds,
+            leads=lambda: self._leadership.holds,
             report=store.reports.report,
         )
         self._dispatcher = Dispatcher(
@@ -109,41 +130,51 @@ class Operator:
         )
         self._fan_outs = FanOutWriter(store, self._dispatcher, self._status_reporter.changed)
         self._shard_owner = ShardOwner(store.sharing, self._dispatcher)
+        self._heartbeat = Heartbeat(store, self._dispatcher, lease=settings.lease)
+        self._clock_jumps = ClockJumps(store, self._dispatcher, now_ms)
+        self._replays = Replays(self._registry, self._dispatcher, store, now_ms)
         if "deliver" in settings.roles:
             self._registry.listen(self._dispatcher)
-        self._reconciler = Reconciler(
-            kube=writing,
-            cache=Cache(),
-            registry=self._registry,
-            store=store,
-            digests=KeyDigests(store.sharing.read, store.sharing.write, now_ms),
-            allow_http=settings.allow_http,
-            finalizer_grace=timedelta(seconds=settings.finalizer_grace),
-            counts_lost=self._status_reporter.changed,
-            leads=lambda: self._term.holds,
+
+    def _create_reconciler(self) -> None:
+        settings, store, cache = self._settings, self._store, self._changes.cache
+        digests = KeyDigests(store.sharing.read, store.sharing.write, now_ms)
+        grace = timedelta(seconds=settings.finalizer_grace)
+        observer = ResourceObserver(self._writing, cache, digests, settings.allow_http, grace)
+        applier = Applier(
+            self._writing,
+            cache,
+            self._registry,
+            store,
+            self._unpublished,
+            utc_now,
             check_resource_version=not store.exclusive,
         )
-        self._queue = WorkQueue(self._reconciler.reconcile)
-        self._watch = Watch(self._reconciler.cache, self._queue)
+        self._reconciler = Reconciler(
+            self._queue, cache, self._registry, self._leadership, observer, applier,
+            self._unpublished, self._status_reporter, utc_now,
+        )  # fmt: skip
+
+    def _create_leader(self) -> None:
+        settings, served = self._settings, self._settings.watch_namespaces
         self._housekeeping = Housekeeping(
-            kube,
-            store,
-            self._registry,
-            self._reconciler.cache,
-            self._status_reporter,
-            now_ms,
-            int(settings.orphan_grace * _HOUR_MS),
-        )
-        self._session_keys = _session_keys(settings, writing, self._reconciler.cache)
-        leading = {
-            "takeover": self._take_over,
-            "sessions": self._keep_session_keys,
-            "retention": self._prune,
+            self._kube, self._store, self._registry, self._changes, self._status_reporter, now_ms,
+            int(settings.orphan_grace * _HOUR_MS), served,
+        )  # fmt: skip
+        retention = {"retain_delivered": settings.retain_delivered, "retain_failed": settings.retain_failed}
+        loops: dict[str, Callable[[], Awaitable[None]]] = {
+            "sessions": _session_keys(settings, self._writing, self._changes).run,
+            "retention": partial(self._housekeeping.prune, **retention),
             "gauges": self._housekeeping.measure,
-            "orphans": self._watch_orphans,
         }
-        self._leader = Leader(self._term, self._loops, leading)
-        self._servers: list[Server] = []
+        if not self._store.exclusive:
+            loops["takeover"] = self._housekeeping.repair
+        if not served:
+            loops["orphans"] = self._housekeeping.watch_orphans
+        election = None if self._store.exclusive else _election(settings, self._kube, self._leadership)
+        self._leader = Leader(self._leadership, election, self._loops, loops, self._changes, self._status_reporter)
+
+    # ---- start and stop
 
     @property
     def intake_port(self) -> int | None:
@@ -162,23 +193,24 @@ class Operator:
         self._servers.append(
             await Server.start(health, host=settings.health_host, port=settings.health_port, bounds=HEALTH_BOUNDS)
         )
-        metrics.LEADER.set_function(lambda: float(self._term.holds))
+        metrics.LEADER.set_function(lambda: float(self._leadership.holds))
         gauges.hide()
         await self._sender.start()
-        self._dispatcher.lease_renewed(await self._store.heartbeat())
+        await self._heartbeat.renew()
         if "deliver" in settings.roles:
             self._store.listen(self._dispatcher.waiting, self._shard_owner.look_soon)
             await self._dispatcher.reload_due_times()
-        replays = Replays(self._registry, self._dispatcher, self._store, now_ms)
+        served = settings.watch_namespaces
+        watched = {*served, settings.namespace} if served else set()
         for name, run in (
-            ("heartbeat", self._heartbeat),
-            ("clock", ClockJumps(self._store, self._dispatcher, now_ms).run),
+            ("heartbeat", self._heartbeat.run),
+            ("clock", self._clock_jumps.run),
             ("store", self._store_probe.run),
             ("fan-out", self._fan_outs.run),
-            ("reconcile", self._queue.run),
-            ("watch", self._run_kopf),
+            ("reconcile", self._reconciler.run),
+            ("watch", partial(watch_cluster, self._kube, self._changes, self._freshness, watched)),
             ("sync", self._sync),
-            ("audit", self._audit),
+            ("resync", self._resync.run),
             ("health", self._status_reporter.run),
         ):
             self._loops.start(name, run)
@@ -187,24 +219,22 @@ class Operator:
                 self._loops.start(name, run)
             if not self._store.exclusive:
                 self._loops.start("shards", self._shard_owner.run)
-            self._loops.start("replays", replays.run)
+            self._loops.start("replays", self._replays.drive)
         if "reconcile" in settings.roles:
             self._store.reports.hear_reports(self._status_reporter.heard)
-            self._loops.start("lead", self._leader.run)
-            if self._election is not None:
-                self._loops.start("election", self._stand)
+            self._leader.start()
         if "intake" in settings.roles:
-            await self._start_intake(replays)
+            await self._start_intake()
         log.info("listening", roles=settings.roles, intake_port=self.intake_port, health_port=self.health_port)
 
-    async def _start_intake(self, replays: Replays) -> None:
+    async def _start_intake(self) -> None:
         settings = self._settings
         registry, dispatcher, store = self._registry, self._dispatcher, self._store
         services = IntakeServices(
             registry,
             Events(registry, dispatcher, store, self._status_reporter.changed, self._fan_outs),
             DeliveryLog(store, dispatcher),
-            replays,
+            self._replays,
             EndpointTester(self._sender, time.time, EndpointTests(self._budget.tests)),
         )
         auth = ReviewAuth(self._kube, keeping=Keeping(granted=settings.review_cache))
@@ -215,12 +245,29 @@ class Operator:
             await Server.start(intake, host=settings.intake_host, port=settings.intake_port, bounds=bounds)
         )
 
+    async def _sync(self) -> None:
+        """Set the replica ready when every object is known and has been reconciled once."""
+        while not self._changes.synced.is_set():
+            with suppress(KubeError):
+                if self._freshness.complete:
+                    await self._resync.until_shown()
+                    self._changes.complete = True
+                    await (self._housekeeping.take_over if self._leadership.holds else self._changes.reconcile_all)()
+                    # Free the memory of the lists. The objects made from them stay, and later collections need not
+                    # visit them.
+                    gc.collect()
+                    gc.freeze()
+                    self._changes.synced.set()
+                    log.info("ready", endpoints=len(self._registry))
+            await asyncio.sleep(_SYNC_PAUSE)
+        await asyncio.Event().wait()
+
     async def stop(self) -> None:
         """Stop without loss: close the intake, finish attempts, store results, release claims."""
         self._stopping = "stopping"
         log.info("stopping", attempts_under_way=self._dispatcher.in_flight)
-        await asyncio.gather(self._resign(), *(server.stop() for server in self._servers[1:]))
-        await self._loops.stop("claim", "sweep", "shards", "replays", "health", "audit", "sync", "clock")
+        await asyncio.gather(self._leader.release(), *(server.stop() for server in self._servers[1:]))
+        await self._loops.stop("claim", "sweep", "shards", "replays", "health", "resync", "sync", "clock")
         await self._leader.stop()
         await self._shard_owner.drain(self._settings.shutdown_grace)
         with suppress(Exception):
@@ -240,114 +287,11 @@ class Operator:
     def _unready(self) -> str | None:
         if self._stopping:
             return self._stopping
-        return None if self._watch.synced else "the watches have not yet shown every object"
+        return None if self._changes.synced.is_set() else "the watches have not yet shown every object"
 
     def _not_ready(self) -> str | None:
         """Return the reason of /readyz; the intake itself still tries the store, and reports each failure."""
         return self._unready() or self._store_probe.away()
-
-    async def _sync(self) -> None:
-        """Set the replica ready when every object is known and has been reconciled once."""
-        while not self._watch.synced:
-            with suppress(KubeError):
-                if self._watch.pulse.complete:
-                    await until_shown(self._kube, self._reconciler.cache, self._settings.watch_namespaces)
-                    self._watch.complete = True
-                    await self._pass()
-                    # Free the memory of the lists. The objects made from them stay, and later collections need not
-                    # visit them.
-                    gc.collect()
-                    gc.freeze()
-                    self._watch.synced = True
-                    self._synced.set()
-                    log.info("ready", endpoints=len(self._registry))
-            await asyncio.sleep(_SYNC_PAUSE)
-        await asyncio.Event().wait()
-
-    async def _pass(self) -> None:
-        """Reconcile everything once, because an event gets no delivery for an endpoint that is not yet known."""
-        for key in self._reconciler.cache:
-            self._queue.add(key)
-        await self._queue.settled()
-        if self._term.holds:
-            await self._housekeeping.publish_lost_counts()
-            if not self._settings.watch_namespaces:
-                await self._housekeeping.discard_orphans()
-
-    # ---- leading
-
-    async def _stand(self) -> None:
-        """Take part in the election, as soon as this replica has synchronized and can lead without delay."""
-        assert self._election is not None
-        await self._synced.wait()
-        await self._election.run()
-
-    async def _resign(self) -> None:
-        """Publish due statuses and release the leadership at once; attempts in progress may finish after that."""
-        if self._election is None:
-            return
-        await self._loops.stop("election")
-        with suppress(Exception):
-            async with asyncio.timeout(_RESIGN_SECONDS):
-                await self._status_reporter.flush()
-                await self._queue.settled()
-        try:
-            await self._election.resign()
-        except (KubeError, TimeoutError) as error:
-            log.warning("leadership not released, another replica acquires it in some seconds", error=str(error))
-        await self._leader.stop()
-
-    # ---- loops
-
-    async def _run_kopf(self) -> None:
-        await until_served(self._kube)
-        served = self._settings.watch_namespaces
-        await watch_cluster(self._watch, {*served, self._settings.namespace} if served else ())
-
-    async def _heartbeat(self) -> None:
-        while True:
-            await asyncio.sleep(self._settings.lease / 6)
-            self._dispatcher.lease_renewed(await self._store.heartbeat())
-
-    async def _audit(self) -> None:
-        while True:
-            await asyncio.sleep(_AUDIT_PAUSE)
-            missed = await resync(self._kube, self._watch, self._settings.watch_namespaces)
-            if missed:
-                log.info("watch missed deletions, applying them now", objects=missed)
-            self._status_reporter.forget(endpoint.uid for endpoint in self._registry)
-
-    async def _take_over(self) -> None:
-        """Reconcile everything when this replica becomes leader, and repeatedly publish lost counts."""
-        await self._synced.wait()
-        if self._election is not None:
-            await self._pass()
-            while True:
-                await asyncio.sleep(_COMPARE_PAUSE)
-                await self._housekeeping.publish_lost_counts()
-        await asyncio.Event().wait()
-
-    async def _watch_orphans(self) -> None:
-        await self._synced.wait()
-        if self._settings.watch_namespaces:
-            # Endpoints of other namespaces are unknown here. They are not missing.
-            await asyncio.Event().wait()
-        await self._housekeeping.watch_orphans()
-
-    async def _keep_session_keys(self) -> None:
-        await self._synced.wait()
-        await self._session_keys.run()
-
-    async def _prune(self) -> None:
-        days = self._settings
-        await self._housekeeping.prune(retain_delivered=days.retain_delivered, retain_failed=days.retain_failed)
-
-    def _publish(self, endpoint: Endpoint, health: Health) -> None:
-        before = self._reconciler.health.get(endpoint.uid)
-        if before is not None:
-            health = replace(health, failures=before.failures + health.failures)
-        self._reconciler.health[endpoint.uid] = health
-        self._queue.add(Key("WebhookEndpoint", endpoint.namespace, endpoint.name))
 
 
 def _sender(settings: OperatorSettings, traces: Traces | None, available: DescriptorBudget) -> Sender:
@@ -367,13 +311,13 @@ def _sender(settings: OperatorSettings, traces: Traces | None, available: Descri
     )
 
 
-def _session_keys(settings: OperatorSettings, kube: KubernetesClient, cache: Cache) -> SessionKeys:
+def _session_keys(settings: OperatorSettings, kube: KubernetesClient, changes: Changes) -> SessionKeys:
     rotation = Rotation(settings.session_key_rotation * 86_400, settings.session_key_overlap * 86_400)
-    return SessionKeys(kube, cache, namespace=settings.namespace, rotation=rotation, clock=time.time)
+    return SessionKeys(kube, changes, settings.namespace, rotation, time.time)
 
 
-def _election(settings: OperatorSettings, kube: KubernetesClient, term: Leadership) -> Election | None:
+def _election(settings: OperatorSettings, kube: KubernetesClient, leadership: Leadership) -> Election | None:
     if "reconcile" not in settings.roles:
         return None
     identity = f"{settings.instance or 'operator'}/{secrets.token_hex(8)}"
-    return Election(kube, term, namespace=settings.namespace, identity=identity, name=settings.instance)
+    return Election(kube, leadership, namespace=settings.namespace, identity=identity, name=settings.instance)
