@@ -219,7 +219,7 @@ class Operator:
                 self._loops.start(name, run)
             if not self._store.exclusive:
                 self._loops.start("shards", self._shard_owner.run)
-            self._loops.start("replays", self._replays.drive)
+            self._loops.start("replays", self._replays.run)
         if "reconcile" in settings.roles:
             self._store.reports.hear_reports(self._status_reporter.heard)
             self._leader.start()
