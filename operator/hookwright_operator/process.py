@@ -89,8 +89,8 @@ class Operator:
         self._servers: list[Server] = []
         self._loops, self._registry, self._queue = Supervisor(), Registry(), WorkQueue()
         # On SQLite this is the only replica, so it leads without an election.
-        self._leadership = Leadership.without_end() if store.exclusive else Leadership()
-        self._writing = kube if store.exclusive else kube.within(self._leadership)
+        self._leadership = Leadership() if store.shared else Leadership.without_end()
+        self._writing = kube.within(self._leadership) if store.shared else kube
         self._create_watch()
         self._create_delivery()
         self._create_reconciler()
@@ -126,7 +126,7 @@ class Operator:
             Bounds(settings.window, settings.memory_limit, settings.max_in_flight),
             clock_ms=now_ms,
             observer=self._status_reporter,
-            shared=not store.exclusive,
+            shared=store.shared,
         )
         self._fan_outs = FanOutWriter(store, self._dispatcher, self._status_reporter.changed)
         self._shard_owner = ShardOwner(store.sharing, self._dispatcher)
@@ -138,7 +138,7 @@ class Operator:
 
     def _create_reconciler(self) -> None:
         settings, store, cache = self._settings, self._store, self._changes.cache
-        digests = KeyDigests(store.sharing.read, store.sharing.write, now_ms)
+        digests = KeyDigests(store.transactions)
         grace = timedelta(seconds=settings.finalizer_grace)
         observer = ResourceObserver(self._writing, cache, digests, settings.allow_http, grace)
         applier = Applier(
@@ -148,7 +148,7 @@ class Operator:
             store,
             self._unpublished,
             utc_now,
-            check_resource_version=not store.exclusive,
+            check_resource_version=store.shared,
         )
         self._reconciler = Reconciler(
             self._queue, cache, self._registry, self._leadership, observer, applier,
@@ -167,11 +167,11 @@ class Operator:
             "retention": partial(self._housekeeping.prune, **retention),
             "gauges": self._housekeeping.measure,
         }
-        if not self._store.exclusive:
+        if self._store.shared:
             loops["takeover"] = self._housekeeping.repair
         if not served:
             loops["orphans"] = self._housekeeping.watch_orphans
-        election = None if self._store.exclusive else _election(settings, self._kube, self._leadership)
+        election = _election(settings, self._kube, self._leadership) if self._store.shared else None
         self._leader = Leader(self._leadership, election, self._loops, loops, self._changes, self._status_reporter)
 
     # ---- start and stop
@@ -217,7 +217,7 @@ class Operator:
         if "deliver" in settings.roles:
             for name, run in self._dispatcher.loops.items():
                 self._loops.start(name, run)
-            if not self._store.exclusive:
+            if self._store.shared:
                 self._loops.start("shards", self._shard_owner.run)
             self._loops.start("replays", self._replays.run)
         if "reconcile" in settings.roles:

@@ -13,7 +13,8 @@ from pathlib import Path
 from support.dispatcher import Engine, Plan, now_ms, subscriber
 
 from hookwright_operator.store.database import SqliteDatabase
-from hookwright_operator.store.store import DEDUPE_WINDOW_MS, Store
+from hookwright_operator.store.records import Replica
+from hookwright_operator.store.store import Store
 
 MAX_IN_FLIGHT = 2
 
@@ -21,14 +22,8 @@ MAX_IN_FLIGHT = 2
 def share(path: Path, lease_ms: int) -> Store:
     """Open a store on an existing database, even if other processes have it open."""
     nobodys_lock = os.open(os.devnull, os.O_RDONLY)
-    return Store(
-        SqliteDatabase(path, nobodys_lock, busy_timeout=5.0),
-        instance=f"node/{os.getpid()}",
-        lease_ms=lease_ms,
-        clock=now_ms,
-        observe=lambda _operation, _seconds: None,
-        dedupe_window_ms=DEDUPE_WINDOW_MS,
-    )
+    database = SqliteDatabase(path, nobodys_lock, busy_timeout=5.0)
+    return Store(database, Replica(f"node/{os.getpid()}"), lease_ms=lease_ms, clock=now_ms)
 
 
 async def main(path: Path, url: str, lease_ms: int) -> None:

@@ -20,7 +20,7 @@ from hookwright_dev.cluster.installation import OperatorProcess, install
 from hookwright_dev.cluster.kubectl import Cluster
 from hookwright_dev.cluster.postgres import postgres_server
 from hookwright_dev.receiver import Received
-from hookwright_operator.store.sql.shards import SHARDS
+from hookwright_operator.store.shard_sharing import SHARDS
 
 ENDPOINTS = 20
 MAX_IN_FLIGHT = 2

@@ -15,7 +15,7 @@ from support.delivery_replicas import LEASE_MS, MAX_IN_FLIGHT, TIMEOUT, TOGETHER
 from support.dispatcher import eventually, subscriber, until
 from support.store_factories import Clock
 
-from hookwright_operator.store.sql.shards import CLOCKS_DIFFER_MS, SHARDS
+from hookwright_operator.store.shard_sharing import CLOCKS_DIFFER_MS, SHARDS
 
 BEAT_MS = LEASE_MS // 6
 """The time between two heartbeats of the operator."""

@@ -47,8 +47,8 @@ class Site:
 
     async def rows(self, query: str, **parameters: object) -> Sequence[Any]:
         """Run a query."""
-        return await self.engine.store._database.read(
-            lambda connection: connection.execute(text(query), parameters).all()
+        return await self.engine.store.transactions.read(
+            "test", lambda connection: connection.execute(text(query), parameters).all()
         )
 
     async def scalar(self, query: str, **parameters: object) -> Any:
@@ -307,7 +307,7 @@ async def test_a_fan_out_that_cannot_be_written_keeps_no_other_one_waiting(site:
             )
         )
 
-    await site.engine.store._once("spoil", spoil)
+    await site.engine.store.transactions.write("spoil", spoil)
     site.engine.events.fan_outs._open.clear()
 
     site.engine.loops.start("fan-out", site.engine.events.fan_outs.run)

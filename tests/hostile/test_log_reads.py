@@ -83,7 +83,7 @@ async def steps_of_a_page(store: Store, state: State | None, cursor: str | None)
             driver_of(connection).set_progress_handler(None, 100)
         return [record.id for record in page], following, steps
 
-    return await store._database.read_log(read)
+    return await store.transactions.read("test", of_log=True, work=read)
 
 
 @pytest.mark.parametrize("state", [None, State.DELIVERED, State.FAILED])

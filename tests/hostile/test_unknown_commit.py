@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import asyncpg
 import pytest
 from support.dispatcher import Engine, Plan, eventually, now_ms, subscriber
-from support.store_factories import LEASE_MS, Clock, accept_one, claimed_ids, neighbour_of, settlement
+from support.store_factories import LEASE_MS, Clock, accept_one, claimed_ids, left, neighbour_of, settlement
 from support.tcp_proxy import Cut, Proxy, proxied
 
 from hookwright_operator.delivery.attempt import Outcome
@@ -80,10 +80,7 @@ async def test_a_repeated_settlement_leaves_a_newer_claim_alone(store: Store, ur
     await store.settle([second])
     assert await attempts_of(store, delivery.id) == 2
     assert (await store.counts_of("orders")).failed == 1
-    if not other._database.exclusive:
-        await other.close()
-    else:
-        await other._batcher.close()
+    await left(other)
 
 
 async def test_a_repeated_settlement_waits_for_the_transaction_in_doubt(postgres_url: str) -> None:

@@ -211,7 +211,7 @@ class Replica:
         store.gate = gate = Gate()
         gate.open.set()
         share = store.sharing
-        store.sharing = GatedSharing(share.member, share.read, share.write, share.clock, share.announce, gate)
+        store.sharing = GatedSharing(share.transactions, share.member, gate)
         replica = cls(name, store, receivers, gate, observed, clock)
         replica.dispatcher = Dispatcher(
             store,

@@ -24,7 +24,7 @@ from hookwright_operator.registry import Endpoint, Registry
 from hookwright_operator.services.events import AcceptResult, Events, IncomingEvent
 from hookwright_operator.services.fan_out_writer import FanOutWriter
 from hookwright_operator.store.records import Counts, DeliveryRecord, Settlement, State
-from hookwright_operator.store.sql.shards import SHARDS
+from hookwright_operator.store.shard_sharing import SHARDS
 from hookwright_operator.store.store import Store
 from hookwright_operator.supervisor import Supervisor
 

@@ -104,7 +104,9 @@ class Intake:
             "SELECT events.namespace, events.project, event_ids.event_id, events.body FROM events"
             " LEFT JOIN event_ids ON event_ids.message_id = events.id ORDER BY events.id"
         )
-        rows = await self.engine.store._database.read(lambda connection: connection.execute(text(query)).all())
+        rows = await self.engine.store.transactions.read(
+            "events", lambda connection: connection.execute(text(query)).all()
+        )
         return [(namespace, project, event_id, bytes(body)) for namespace, project, event_id, body in rows]
 
     async def delivery(self, delivery_id: str) -> DeliveryRecord:

@@ -1,5 +1,6 @@
 """A reconciler with an API server and a store that the test controls, and real owners of digests on SQLite."""
 
+import asyncio
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
@@ -19,6 +20,7 @@ from hookwright_operator.store.key_digests import KeyDigests
 from hookwright_operator.store.records import Counts
 from hookwright_operator.store.schema import metadata
 from hookwright_operator.store.store import Store
+from hookwright_operator.store.transactions import Transactions
 from hookwright_operator.watch.cache import Cache
 from hookwright_operator.watch.work_queue import WorkQueue
 from hookwright_runtime.errors import KubeError, StoreUnavailable
@@ -100,16 +102,29 @@ class Deliveries(Store):
         return Counts()
 
 
-def key_digests() -> KeyDigests:
-    """Return owners of digests in an empty database in memory."""
-    engine = create_engine("sqlite://")
-    metadata.create_all(engine)
+class TransactionsInMemory(Transactions):
+    """Transactions of an empty database in memory."""
 
-    async def transact(_name: str, work: Callable[[Connection], T]) -> T:
-        with engine.begin() as connection:
+    def __init__(self) -> None:
+        self.clock = lambda: 0
+        self._engine = create_engine("sqlite://")
+        metadata.create_all(self._engine)
+
+    def write(
+        self, _name: str, work: Callable[[Connection], T], *, weight: int = 1, tenant: str = ""
+    ) -> "asyncio.Future[T]":
+        """Run a function at once."""
+        assert (weight, tenant) == (1, "")
+        done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        with self._engine.begin() as connection:
+            done.set_result(work(connection))
+        return done
+
+    async def read(self, _name: str, work: Callable[[Connection], T], *, of_log: bool = False) -> T:
+        """Run a function at once."""
+        assert not of_log
+        with self._engine.begin() as connection:
             return work(connection)
-
-    return KeyDigests(transact, transact, lambda: 0)
 
 
 class Stage:
@@ -123,7 +138,7 @@ class Stage:
     def __init__(self, leadership: Leadership | None = None, *, check_resource_version: bool = False) -> None:
         self.now = NOW
         self.server, self.store, self.cache, self.registry = ApiServer(), Deliveries(), Cache(), Registry()
-        self.digests, self.queue = key_digests(), WorkQueue()
+        self.digests, self.queue = KeyDigests(TransactionsInMemory()), WorkQueue()
         self.unpublished = UnpublishedHealth(self.queue, self.clock)
         self.reporter = StatusReporter(
             self.store, self.registry, self.unpublished.publish, interval=30, clock=lambda: 0.0

@@ -14,9 +14,9 @@ from sqlalchemy import Connection, MetaData, func, select
 from support.polling import PATIENCE
 
 from hookwright_operator.ids import delivery_id, message_id
-from hookwright_operator.store.records import Attempt, Claimed, NewDelivery, NewEvent, Settlement, State
+from hookwright_operator.store.records import Attempt, Claimed, NewDelivery, NewEvent, Replica, Settlement, State
 from hookwright_operator.store.schema import metadata
-from hookwright_operator.store.store import DEDUPE_WINDOW_MS, Store
+from hookwright_operator.store.store import Store
 
 LEASE_MS = 10_000
 TABLES = {name: table for name, table in metadata.tables.items() if name != "compatibility"}
@@ -70,8 +70,8 @@ async def held(store: Store, url: str) -> AsyncIterator["asyncio.Future[str]"]:
         connection.execute(select(func.pg_advisory_xact_lock(7)))
         return "done"
 
-    if store._database.exclusive:
-        under_way = store._once("hold", wait_here)
+    if not store.shared:
+        under_way = store.transactions.write("hold", wait_here)
         try:
             assert await asyncio.to_thread(begun.wait, PATIENCE)
             yield under_way
@@ -80,7 +80,7 @@ async def held(store: Store, url: str) -> AsyncIterator["asyncio.Future[str]"]:
         return
     holder = await asyncpg.connect(url)
     await holder.execute("SELECT pg_advisory_lock(7)")
-    under_way = store._once("hold", wait_for_the_lock)
+    under_way = store.transactions.write("hold", wait_for_the_lock)
     try:
         await eventually(lambda: asyncio.sleep(0, begun.is_set()))
         yield under_way
@@ -95,25 +95,18 @@ async def migrated(url: str) -> None:
 
 async def neighbour_of(store: Store, url: str, clock: Clock) -> Store:
     """Open another replica on a store's database; on SQLite it shares the open database object."""
-    if not store._database.exclusive:
+    if store.shared:
         return await Store.open(url, instance="neighbour", lease_ms=LEASE_MS, clock=clock)
-    other = Store(
-        store._database,
-        instance="neighbour",
-        lease_ms=LEASE_MS,
-        clock=clock,
-        observe=lambda _operation, _seconds: None,
-        dedupe_window_ms=DEDUPE_WINDOW_MS,
-    )
-    other._slot = 1
+    other = Store(store.transactions.database, Replica("neighbour"), lease_ms=LEASE_MS, clock=clock)
+    other.transactions.slot = 1
     await other.heartbeat()
     return other
 
 
 async def left(neighbour: Store) -> None:
     """Close a neighbour; leave a shared database open."""
-    if neighbour._database.exclusive:
-        await neighbour._batcher.close()
+    if not neighbour.shared:
+        await neighbour.transactions.group_commit.close()
     else:
         await neighbour.close()
 
@@ -166,8 +159,8 @@ async def state_of(store: Store, delivery_id: str) -> State:
 
 async def rows_of(store: Store, table: str) -> int:
     """Return how many rows a table has."""
-    count = await store._database.read(
-        lambda connection: connection.scalar(select(func.count()).select_from(TABLES[table]))
+    count = await store.transactions.read(
+        "test", lambda connection: connection.scalar(select(func.count()).select_from(TABLES[table]))
     )
     assert count is not None
     return count

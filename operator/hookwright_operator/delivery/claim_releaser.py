@@ -7,7 +7,7 @@ from hookwright_operator.delivery.queues import EndpointQueues
 from hookwright_operator.delivery.tasks import Tasks
 from hookwright_operator.store.records import Claimed
 from hookwright_operator.store.retry import persist
-from hookwright_operator.store.sql.shards import shard_of
+from hookwright_operator.store.shard_sharing import shard_of
 from hookwright_operator.store.store import Store
 
 

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Collection
 from math import inf
 
-from hookwright_operator.store.sql.shards import SHARDS, shard_of
+from hookwright_operator.store.shard_sharing import SHARDS, shard_of
 
 
 class OwnedShards:

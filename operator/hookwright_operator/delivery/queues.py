@@ -10,7 +10,7 @@ from hookwright_operator.delivery.owned_shards import OwnedShards
 from hookwright_operator.delivery.scheduler import Scheduler, Turns
 from hookwright_operator.delivery.shares import BodyMemory, Bounds
 from hookwright_operator.registry import Endpoint
-from hookwright_operator.store.sql.shards import shard_of
+from hookwright_operator.store.shard_sharing import shard_of
 
 _LONGEST: Final = 60.0
 """Seconds after which the clock is read again, because it may have been set."""

@@ -113,7 +113,7 @@ class Housekeeping:
 
     async def _missing(self) -> set[str]:
         """Return the endpoints that have pending deliveries or a running replay, and that no watch has shown."""
-        recovering = {job.endpoint_uid for job in await self.store.running_recoveries()}
+        recovering = {job.endpoint_uid for job in await self.store.running_replays()}
         live = {endpoint.uid for endpoint in self.registry} | {
             uid for _, uid in self.changes.cache.names("WebhookEndpoint")
         }

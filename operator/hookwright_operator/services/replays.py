@@ -38,21 +38,21 @@ class Replays:
             The replay, and whether it is new. If the endpoint has a running replay, that one is returned.
         """
         wanted = replay_id()
-        replay = await self.store.begin_recovery(wanted, endpoint_uid, since_ms=since_ms, until_ms=until_ms)
+        replay = await self.store.begin_replay(wanted, endpoint_uid, since_ms=since_ms, until_ms=until_ms)
         if self.registry.get(endpoint_uid) is None:
             metrics.DELIVERIES.labels("discarded").inc(await self.store.discard(endpoint_uid, "endpoint deleted"))
         return replay, replay.id == wanted
 
     async def find(self, wanted: str) -> Replay | None:
         """Return a replay by its id."""
-        return await self.store.recovery(wanted)
+        return await self.store.replay(wanted)
 
     async def run(self) -> None:
         """Advance every running replay of this replica's endpoints by one step, repeatedly, until cancelled."""
         while True:
-            running = await self.store.running_recoveries()
+            running = await self.store.running_replays()
             own = [replay for replay in running if self.dispatcher.owned_shards.owns(replay.endpoint_uid)]
-            steps = [self.store.advance_recovery(replay.id, limit=REPLAYED_AT_ONCE) for replay in own]
+            steps = [self.store.advance_replay(replay.id, limit=REPLAYED_AT_ONCE) for replay in own]
             for replay, replayed in zip(own, await asyncio.gather(*steps), strict=True):
                 if replayed:
                     self.dispatcher.waiting(replay.endpoint_uid)

@@ -10,13 +10,12 @@ from dataclasses import dataclass
 from typing import Final, Self
 
 from sqlalchemy import Connection, func, inspect, select, update
-from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.exc import SQLAlchemyError
 
-from hookwright_operator.store.database import open_database
+from hookwright_operator.store.connect import open_database
 from hookwright_operator.store.database_errors import translated
 from hookwright_operator.store.schema import database_owner, instances
-from hookwright_operator.store.sql.statements import has_company
+from hookwright_operator.store.sql.dialect import dialect_of, insert
 from hookwright_runtime.errors import StoreError
 
 _ONE: Final = 1
@@ -98,7 +97,7 @@ async def hand_over(url: str, previous: Installation, following: Installation, *
             return
         if owner != previous:
             raise StoreError(f"the database belongs to {owner} and not to {previous}; nothing was changed")
-        if has_company(connection):
+        if dialect_of(connection).shared:
             _check_unused(connection, now=clock())
 
     await _own(url, following, check, clock=clock)

@@ -10,23 +10,20 @@ and each endpoint has a row of counters. With 500 endpoints on SQLite a delivery
 108 µs.
 """
 
-from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple, Protocol, TypeVar
+from typing import Final, NamedTuple
 
 from pydantic_core import from_json, to_json
 from sqlalchemy import BigInteger, Connection, Text, bindparam, delete, insert, select, update
 
 from hookwright_operator.store.records import Accepted, NewEvent
 from hookwright_operator.store.schema import fan_outs, gone_endpoints
-from hookwright_operator.store.shard_sharing import Transact
-from hookwright_operator.store.sql import accept as accept_sql
-from hookwright_operator.store.sql import counters, prune
+from hookwright_operator.store.sql import prune
+from hookwright_operator.store.sql.accept import check, remember_ids, weight_of, write_deliveries, write_events
 from hookwright_operator.store.sql.rows import packed, rows
-from hookwright_operator.store.sql.statements import Steps, run
-
-T = TypeVar("T")
+from hookwright_operator.store.sql.statements import run
+from hookwright_operator.store.transactions import Transactions
 
 AT_ONCE: Final = 1000
 """Deliveries that are written together with their request; a request with more deliveries becomes fan-outs."""
@@ -51,7 +48,6 @@ _MOVE = update(fan_outs).where(fan_outs.c.id == _id).values(written=bindparam("r
 _END = delete(fan_outs).where(fan_outs.c.id == _id)
 _uids = rows(uid=Text)
 GONE = select(gone_endpoints.c.endpoint_uid).where(gone_endpoints.c.endpoint_uid.in_(select(_uids.c.uid)))
-WRITE = Steps("fanned_out", accept_sql.INSERT_DELIVERIES, counters.ADD)
 
 
 class FanOut(NamedTuple):
@@ -92,31 +88,11 @@ class FannedOut(NamedTuple):
     fan_outs: tuple[FanOut, ...]
 
 
-class Write(Protocol):
-    """Runs a function in a transaction for a tenant; see `GroupCommit.submit`."""
-
-    def __call__(
-        self, name: str, work: Callable[[Connection], T], /, *, weight: int = 1, tenant: str = ""
-    ) -> Awaitable[T]:
-        """Run the function, and return its result after the commit."""
-
-
 @dataclass(frozen=True, slots=True)
 class FanOuts:
-    """The fan-outs of a store. Every call may raise StoreUnavailable, as the store's own calls do.
+    """The fan-outs of a store. Every call may raise StoreUnavailable, as the store's own calls do."""
 
-    Attributes:
-        slot: returns the slot of this replica's counters.
-        since: returns a time; an event id that was accepted at or before it counts as new again.
-        announce: reports endpoints to the other replicas.
-    """
-
-    read: Transact
-    write: Write
-    slot: Callable[[], int]
-    clock: Callable[[], int]
-    since: Callable[[], int]
-    announce: Callable[[Iterable[str]], None]
+    transactions: Transactions
 
     async def accept(self, events: Sequence[NewEvent], endpoint_uids: Mapping[str, Sequence[str]]) -> FannedOut:
         """Write events without their deliveries, and fan-outs for the deliveries.
@@ -128,11 +104,11 @@ class FanOuts:
         Raises:
             StoreError: an ``event_id`` has a character that a database cannot store.
         """
-        accept_sql.check(events)
-        return await self.write(
+        check(events)
+        return await self.transactions.write(
             "accept",
-            lambda connection: accept(connection, events, endpoint_uids, now=self.clock(), since=self.since()),
-            weight=accept_sql.weight_of(events),
+            lambda connection: _accept(connection, events, endpoint_uids, now=self.transactions.clock()),
+            weight=weight_of(events),
             tenant=events[0].namespace,
         )
 
@@ -146,42 +122,32 @@ class FanOuts:
         Returns:
             None if the fan-out has ended, or if another replica is writing a slice of it.
         """
-        written = await self.write(
+        slot, clock = self.transactions.slot, self.transactions.clock
+        written = await self.transactions.write(
             "fan_out",
-            lambda connection: write_slice(connection, fan_out.id, delivery_ids, slot=self.slot(), now=self.clock()),
+            lambda connection: _write_slice(connection, fan_out.id, delivery_ids, slot=slot, now=clock()),
             weight=len(delivery_ids),
             tenant=fan_out.namespace,
         )
         if written is not None:
-            self.announce(written.endpoint_uids)
+            self.transactions.notifications.tell(written.endpoint_uids)
         return written
 
     async def waiting(self) -> list[FanOut]:
         """Return the oldest fan-outs that have not ended."""
-        return await self.read("fan_outs", waiting)
+        return await self.transactions.read(
+            "fan_outs", lambda connection: [FanOut(*row) for row in connection.execute(_WAITING)]
+        )
 
 
-def accept(
-    connection: Connection,
-    events: Sequence[NewEvent],
-    endpoint_uids: Mapping[str, Sequence[str]],
-    *,
-    now: int,
-    since: int,
+def _accept(
+    connection: Connection, events: Sequence[NewEvent], endpoint_uids: Mapping[str, Sequence[str]], *, now: int
 ) -> FannedOut:
-    """Write the new events, and a fan-out for each of their types.
-
-    Args:
-        connection: in a transaction.
-        events: each without deliveries.
-        endpoint_uids: by event type.
-        now: the time of acceptance.
-        since: an id that was accepted at or before this time counts as new again.
-    """
-    repeated = accept_sql.remember_ids(connection, events, now=now, since=since)
+    """Write the new events, and a fan-out for each of their types."""
+    repeated = remember_ids(connection, events, now=now)
     new = [event for event in events if event.id not in repeated and endpoint_uids[event.type]]
     if new:
-        accept_sql.write_events(connection, new, [len(endpoint_uids[event.type]) for event in new], now=now)
+        write_events(connection, new, [len(endpoint_uids[event.type]) for event in new], now=now)
     begun = []
     for kind, uids in endpoint_uids.items():
         ids = [event.id for event in new if event.type == kind]
@@ -194,18 +160,10 @@ def accept(
     return FannedOut(Accepted(len(events) - len(repeated), deliveries, frozenset(repeated), now), tuple(begun))
 
 
-def write_slice(
+def _write_slice(
     connection: Connection, fan_out_id: str, delivery_ids: Sequence[str], *, slot: int, now: int
 ) -> Written | None:
-    """Write the next deliveries of a fan-out, due now, and update the fan-out; return None if it cannot be locked.
-
-    Args:
-        connection: in a transaction.
-        fan_out_id: the fan-out.
-        delivery_ids: ids for the deliveries.
-        slot: the slot of this replica's counters.
-        now: the time at which the deliveries are due.
-    """
+    """Write the next deliveries of a fan-out, due now, and update the fan-out; return None if it cannot be locked."""
     found = connection.execute(LOCKED, {"fan_out": fan_out_id}).one_or_none()
     if found is None:
         return None
@@ -217,23 +175,17 @@ def write_slice(
         (its_id, event_ids[event], uids[endpoint], None)
         for its_id, (endpoint, event) in zip(delivery_ids, places, strict=False)
     ]
-    changes = [(uid, number, 0, 0, 0) for uid, number in Counter([row[2] for row in written]).items()]
-    WRITE.run(connection, {"delivery_rows": packed(written), "now": now, **counters.added(slot, changes)})
+    write_deliveries(connection, written, slot=slot, now=now)
     if reached < found.total:
         connection.execute(_MOVE, {"fan_out": fan_out_id, "reached": reached})
     else:
         connection.execute(_END, {"fan_out": fan_out_id})
-    given = {uid for uid, *_ in changes}
+    given = {uid for _, _, uid, _ in written}
     gone = {uid for (uid,) in run(connection, GONE, {"rows": packed([(uid,) for uid in sorted(given)])})}
     discarded = sum(
         prune.discard(connection, uid, DELETED, limit=len(written), slot=slot, now=now) for uid in sorted(gone)
     )
     return Written(frozenset(given - gone), discarded, found.total - reached)
-
-
-def waiting(connection: Connection) -> list[FanOut]:
-    """Return the oldest fan-outs that have not ended."""
-    return [FanOut(*row) for row in connection.execute(_WAITING)]
 
 
 def _json(ids: Sequence[str]) -> str:

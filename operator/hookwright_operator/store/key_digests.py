@@ -2,8 +2,6 @@
 
 A digest belongs to one namespace and one name. Another ApiKey never gets it, so another tenant cannot declare a revoked
 key again. The same tenant can apply its own ApiKey again.
-
-Sync functions on a connection; `KeyDigests` calls them. The caller begins and ends the transaction.
 """
 
 from collections.abc import Callable, Collection
@@ -12,12 +10,10 @@ from typing import Final, NamedTuple
 
 from sqlalchemy import Connection, Text, bindparam, delete, func, select
 
-# The PostgreSQL construct compiles on SQLite too: both dialects spell ON CONFLICT alike.
-from sqlalchemy.dialects.postgresql import insert
-
 from hookwright_operator.store.schema import key_digests
-from hookwright_operator.store.shard_sharing import Transact
+from hookwright_operator.store.sql.dialect import insert
 from hookwright_operator.store.sql.rows import packed, rows
+from hookwright_operator.store.transactions import Transactions
 
 REMEMBERED: Final = 10_000
 """Digests that are kept for one namespace. Beyond this number, the oldest digests without an ApiKey are removed."""
@@ -44,57 +40,35 @@ class Owner(NamedTuple):
     name: str
 
 
-def owner_of(connection: Connection, digest: str) -> Owner | None:
-    """Return the owner of a digest, or None if no ApiKey has declared it."""
+def _owner_of(connection: Connection, digest: str) -> Owner | None:
     row = connection.execute(_OWNER, {"digest": digest}).one_or_none()
     return Owner(row.namespace, row.name) if row is not None else None
 
 
-def claim(connection: Connection, digest: str, owner: Owner, *, now: int) -> tuple[Owner, int]:
-    """Record the owner of a digest unless it has one.
-
-    Args:
-        connection: in a transaction.
-        digest: the digest of a key.
-        owner: the ApiKey that declares it.
-        now: the time, in milliseconds.
-
-    Returns:
-        The digest's owner after the call, and how many digests are kept for the namespace of the new owner.
-    """
+def _claim(connection: Connection, digest: str, owner: Owner, *, now: int) -> tuple[Owner, int]:
+    """Record the owner of a digest unless it has one; return its owner, and how many digests the namespace has."""
     connection.execute(_CLAIM, {"digest": digest, "namespace": owner.namespace, "name": owner.name, "seen_ms": now})
-    known = owner_of(connection, digest)
+    known = _owner_of(connection, digest)
     assert known is not None, "the row was inserted or existed"
     return known, connection.scalar(_COUNT, {"namespace": owner.namespace}) or 0
 
 
-def forget(connection: Connection, namespace: str, living: Collection[str], *, remembered: int = REMEMBERED) -> int:
-    """Remove the oldest digests of a namespace beyond its limit; return how many were removed.
-
-    Args:
-        connection: in a transaction.
-        namespace: only digests of this namespace are removed, so a tenant cannot cause the removal of other tenants'
-            digests.
-        living: digests of the namespace's existing ApiKeys, which are kept.
-        remembered: how many digests a namespace may have.
-    """
+def _forget(connection: Connection, namespace: str, living: Collection[str]) -> None:
+    """Remove the oldest digests of a namespace beyond its limit, so that a tenant can remove only its own digests."""
     oldest = connection.scalars(_OLDEST, {"namespace": namespace}).all()
-    doomed = [(digest,) for digest in oldest if digest not in living][: max(0, len(oldest) - remembered)]
+    doomed = [(digest,) for digest in oldest if digest not in living][: max(0, len(oldest) - REMEMBERED)]
     connection.execute(_FORGET, {"rows": packed(doomed)})
-    return len(doomed)
 
 
 @dataclass(frozen=True, slots=True)
 class KeyDigests:
     """Reads and records owners of digests; every call may raise StoreUnavailable."""
 
-    read: Transact
-    write: Transact
-    clock: Callable[[], int]
+    transactions: Transactions
 
     async def owner_of(self, digest: str) -> Owner | None:
         """Return the owner of a digest, or None if no ApiKey has declared it."""
-        return await self.read("key_digests", lambda connection: owner_of(connection, digest))
+        return await self.transactions.read("key_digests", lambda connection: _owner_of(connection, digest))
 
     async def claim(self, digest: str, owner: Owner, living: Callable[[], Collection[str]]) -> Owner:
         """Record the owner of a digest unless it has one, and return the digest's owner.
@@ -104,10 +78,10 @@ class KeyDigests:
             owner: the ApiKey that declares it.
             living: returns the digests of the namespace's existing ApiKeys, on the event loop.
         """
-        known, remembered = await self.write(
-            "key_digests", lambda connection: claim(connection, digest, owner, now=self.clock())
+        known, remembered = await self.transactions.write(
+            "key_digests", lambda connection: _claim(connection, digest, owner, now=self.transactions.clock())
         )
         if remembered > REMEMBERED:
             kept = living()
-            await self.write("key_digests", lambda connection: forget(connection, owner.namespace, kept))
+            await self.transactions.write("key_digests", lambda connection: _forget(connection, owner.namespace, kept))
         return known

@@ -34,43 +34,54 @@ class Notifications:
     """One connection that sends and receives notices; a lost connection is replaced by a new one.
 
     Args:
-        connect: opens a connection.
+        connect: opens a connection; None if there are no other replicas, so that there is nothing to send.
     """
 
-    def __init__(self, connect: Connect) -> None:
-        self._connect = connect
+    def __init__(self, connect: Connect | None) -> None:
         self._on_notify: dict[str, Callable[[str], None]] = {}
         # Words in sending order, each once.
         self._untold: dict[tuple[str, str], None] = {}
         self._telling: dict[tuple[str, str], None] = {}
         self._wake = asyncio.Event()
         self._closing = False
-        self._task = asyncio.create_task(self._keep(), name="store notices")
+        self._task = asyncio.create_task(self._keep(connect), name="store notices") if connect else None
 
     def tell(self, words: Iterable[str], *, channel: str = CHANNEL) -> None:
         """Queue words for the other replicas, none with a line break; the queue is cleared if it is too long."""
+        if self._task is None:
+            return
         if len(self._untold) > _MOST_UNTOLD:
             self._untold.clear()
         self._untold.update(((channel, word), None) for word in words)
         self._wake.set()
 
     def listen(self, on_notify: Callable[[str], None], *, channel: str = CHANNEL) -> None:
-        """Set the callback for words that other replicas send on a channel."""
+        """Set the callback for words that other replicas send on a channel; it runs on the event loop."""
         self._on_notify[channel] = on_notify
+
+    def report(self, words: Iterable[str]) -> None:
+        """Report results of attempts to the leader; delivery of a report is not guaranteed."""
+        self.tell(words, channel=REPORTS)
+
+    def hear_reports(self, on_notify: Callable[[str], None]) -> None:
+        """Set the callback for words that other replicas report; it runs on the event loop."""
+        self.listen(on_notify, channel=REPORTS)
 
     async def close(self) -> None:
         """Send the queued words within one second, and close the connection."""
+        if self._task is None:
+            return
         self._closing = True
         self._wake.set()
         await asyncio.wait([self._task], timeout=1 if self._untold or self._telling else 0)
         self._task.cancel()
         await asyncio.wait([self._task])
 
-    async def _keep(self) -> None:
+    async def _keep(self, connect: Connect) -> None:
         backoff = _FIRST_BACKOFF
         while not self._closing:
             try:
-                connection = await self._connect()
+                connection = await connect()
                 try:
                     backoff = _FIRST_BACKOFF
                     await self._serve(connection)

@@ -8,12 +8,10 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection, Text, bindparam, delete, select
 
-# The PostgreSQL construct compiles on SQLite too: both dialects spell ON CONFLICT alike.
-from sqlalchemy.dialects.postgresql import insert
-
 from hookwright_operator.store.schema import orphans
-from hookwright_operator.store.shard_sharing import Transact
+from hookwright_operator.store.sql.dialect import insert
 from hookwright_operator.store.sql.rows import packed, rows
+from hookwright_operator.store.transactions import Transactions
 
 _uids = rows(uid=Text)
 _ADD = (
@@ -59,18 +57,19 @@ def plan_orphans(found: Collection[str], since: Mapping[str, int], *, now_ms: in
 class Orphans:
     """The recorded orphans; every call may raise StoreUnavailable."""
 
-    read: Transact
-    write: Transact
+    transactions: Transactions
 
     async def since(self) -> dict[str, int]:
         """Return by uid since when each endpoint is an orphan, in milliseconds since the epoch."""
         query = select(orphans.c.endpoint_uid, orphans.c.since_ms)
-        return await self.read("orphans", lambda connection: {row[0]: row[1] for row in connection.execute(query)})
+        return await self.transactions.read(
+            "orphans", lambda connection: {row[0]: row[1] for row in connection.execute(query)}
+        )
 
     async def record(self, *, new: Collection[str], ended: Collection[str], now_ms: int) -> None:
         """Add new orphans, and remove endpoints that are not orphans any more."""
         if new or ended:
-            await self.write("orphans", lambda connection: _record(connection, new, ended, now_ms))
+            await self.transactions.write("orphans", lambda connection: _record(connection, new, ended, now_ms))
 
 
 def _record(connection: Connection, new: Collection[str], ended: Collection[str], now_ms: int) -> None:

@@ -139,6 +139,17 @@ class Settlement(NamedTuple):
     event_id: str = ""
 
 
+class Settlements(NamedTuple):
+    """A request to settle deliveries.
+
+    Attributes:
+        again: an earlier request had an unknown outcome, so some of the attempts may be stored already.
+    """
+
+    settlements: Sequence[Settlement]
+    again: bool = False
+
+
 class Accepted(NamedTuple):
     """The committed result of one accept call.
 

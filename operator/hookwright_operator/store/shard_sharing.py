@@ -1,22 +1,76 @@
-"""A replica's calls for sharing endpoints with other replicas on the same database."""
+"""Shards of endpoints, by which replicas that share a database divide the work.
 
-from collections.abc import Awaitable, Callable, Iterable
+Each endpoint belongs to one of a fixed number of shards, and each shard to one living replica. Members, the living
+replicas that deliver, have equal shares. A member with too few shards takes shards that are free or belonged to a dead
+replica. A member with too many shards releases some. A shard changes its owner only after the owner has released it, or
+is dead.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Protocol, TypeVar
+from typing import Final
+from zlib import crc32
 
-from sqlalchemy import Connection
+from sqlalchemy import BigInteger, Connection, Integer, Text, bindparam, delete, select, true, update
 
 from hookwright_operator.store.records import Holding, Replica
-from hookwright_operator.store.sql import shards
+from hookwright_operator.store.schema import instances, shards
+from hookwright_operator.store.sql.dialect import insert, lock
+from hookwright_operator.store.sql.rows import packed, rows
+from hookwright_operator.store.transactions import Transactions
 
-T = TypeVar("T")
+SHARDS: Final = 128
+"""The number of shards. It is part of the schema: all replicas must use the same number."""
+
+CLOCKS_DIFFER_MS: Final = 1000
+"""An owner counts as dead this long after its claim lease expired: clocks of two machines may differ by that."""
+
+CHANGED: Final = "shards"
+"""The word of a notice when shards are free, or when members joined or left; it replaces an endpoint's uid."""
+
+# The key of the lock under which shards are taken, by one replica at a time.
+SHARING: Final = 4_716_552_003
+
+_me = bindparam("me", type_=Text)
+_numbers = rows(shard=Integer)
+
+_LIVING = select(instances.c.id, instances.c.delivers).where(
+    instances.c.lease_until_ms > bindparam("now", type_=BigInteger)
+)
+_OWNERS = select(shards.c.shard, shards.c.owner)
+_take = insert(shards).from_select(["shard", "owner"], select(_numbers.c.shard, _me).where(true()))
+_TAKE = _take.on_conflict_do_update(index_elements=list(shards.primary_key), set_={"owner": _take.excluded.owner})
+_FREE = delete(shards).where(shards.c.owner == _me, shards.c.shard.in_(select(_numbers.c.shard)))
+_WITHDRAW = update(instances).where(instances.c.id == _me).values(delivers=False)
 
 
-class Transact(Protocol):
-    """Runs a function on a connection; its duration is observed under a name."""
+def shard_of(endpoint_uid: str) -> int:
+    """Return the shard of an endpoint; it never changes."""
+    return crc32(endpoint_uid.encode()) % SHARDS
 
-    def __call__(self, name: str, work: Callable[[Connection], T], /) -> Awaitable[T]:
-        """Run the function, and return its result after the commit."""
+
+def share_of(member: str, members: Collection[str]) -> int:
+    """Return a member's number of shards; the members' numbers differ by one at most, and their sum is `SHARDS`."""
+    if member not in members:
+        return 0
+    each, left = divmod(SHARDS, len(members))
+    return each + (sorted(members).index(member) < left)
+
+
+def missing(me: str, living: Mapping[str, bool], owners: Mapping[int, str]) -> tuple[Holding, list[int]]:
+    """Return the shards of a replica, and the free shards that it should take.
+
+    Args:
+        me: the replica.
+        living: every living replica, and whether it delivers.
+        owners: the owner of each shard; owners may be dead.
+    """
+    if me not in living:
+        return Holding(frozenset(), 0), []
+    owned = frozenset([shard for shard, owner in owners.items() if owner == me])
+    share = share_of(me, [instance for instance, delivers in living.items() if delivers])
+    free = [shard for shard in range(SHARDS) if owners.get(shard) not in living]
+    return Holding(owned, max(0, len(owned) - share)), free[: max(0, share - len(owned))]
 
 
 @dataclass(slots=True)
@@ -25,36 +79,46 @@ class ShardSharing:
 
     Attributes:
         member: this replica, as other replicas see it.
-        announce: notifies the other replicas.
     """
 
+    transactions: Transactions
     member: Replica
-    read: Transact
-    write: Transact
-    clock: Callable[[], int]
-    announce: Callable[[Iterable[str]], None]
 
     async def balance(self) -> Holding:
         """Take free shards up to this replica's share, and return its shards afterwards."""
-        me, now = self.member.id, self.clock
         # Most of the time there is nothing to take, and a read locks nothing.
-        held, lacked = await self.read("balance", lambda connection: shards.look(connection, me=me, now=now()))
-        if not lacked:
-            return held
-        return await self.write("balance", lambda connection: shards.take(connection, me=me, now=now()))
+        held, lacked = await self.transactions.read("balance", self._look)
+        return await self.transactions.write("balance", self._take) if lacked else held
+
+    def _look(self, connection: Connection) -> tuple[Holding, list[int]]:
+        now = self.transactions.clock() - CLOCKS_DIFFER_MS
+        living = {row.id: row.delivers for row in connection.execute(_LIVING, {"now": now})}
+        owners = {row.shard: row.owner for row in connection.execute(_OWNERS)}
+        return missing(self.member.id, living, owners)
+
+    def _take(self, connection: Connection) -> Holding:
+        lock(connection, SHARING)
+        held, lacked = self._look(connection)
+        if lacked:
+            connection.execute(_TAKE, {"rows": packed([(shard,) for shard in lacked]), "me": self.member.id})
+        return Holding(held.owned.union(lacked), held.surplus)
 
     async def free(self, numbers: Iterable[int]) -> None:
-        """Release shards for other replicas; no delivery of their endpoints may be in flight here any more."""
-        freed = frozenset(numbers)
-        await self.write("free", lambda connection: shards.free(connection, freed, me=self.member.id))
+        """Release shards for other replicas; no delivery of their endpoints may be in flight here any more.
+
+        Shards of other replicas do not change.
+        """
+        freed = {"rows": packed([(shard,) for shard in sorted(numbers)]), "me": self.member.id}
+        await self.transactions.write("free", lambda connection: connection.execute(_FREE, freed).rowcount)
         self.changed()
 
     async def withdraw(self) -> None:
         """Take no shards from now on: all shards of this replica become surplus."""
         self.member = replace(self.member, delivers=False)
-        await self.write("withdraw", lambda connection: shards.withdraw(connection, me=self.member.id))
+        me = {"me": self.member.id}
+        await self.transactions.write("withdraw", lambda connection: connection.execute(_WITHDRAW, me).rowcount)
         self.changed()
 
     def changed(self) -> None:
         """Notify the other replicas that they should take or release shards now."""
-        self.announce([shards.CHANGED])
+        self.transactions.notifications.tell([CHANGED])

@@ -4,16 +4,14 @@ import asyncio
 import secrets
 from collections.abc import Callable, Sequence
 from functools import partial
-from time import perf_counter
 from typing import Self, TypeVar
 
 from sqlalchemy import Connection, select
-from sqlalchemy.exc import SQLAlchemyError
 
-from hookwright_operator.store.database import Database, Read, Reports, open_database
-from hookwright_operator.store.database_errors import translated
+from hookwright_operator.store.connect import open_database
+from hookwright_operator.store.database import Database
 from hookwright_operator.store.fan_outs import FanOuts
-from hookwright_operator.store.group_commit import GroupCommit, Observe, Operation, counted
+from hookwright_operator.store.group_commit import Observe, Operation
 from hookwright_operator.store.lost_claims import LostClaims
 from hookwright_operator.store.orphans import Orphans
 from hookwright_operator.store.records import (
@@ -26,19 +24,16 @@ from hookwright_operator.store.records import (
     Replay,
     Replica,
     Settlement,
+    Settlements,
     State,
     Wants,
 )
-from hookwright_operator.store.shard_sharing import ShardSharing
-from hookwright_operator.store.sql import accept, claim, prune, read, replay, shards, shift_due
-from hookwright_operator.store.sql import settle as settle_sql
+from hookwright_operator.store.shard_sharing import CHANGED, ShardSharing
+from hookwright_operator.store.sql import accept, claim, prune, read, replay, settle, shift_due
 from hookwright_operator.store.sql.shift_due import Reached
-from hookwright_runtime.errors import StoreUnavailable
+from hookwright_operator.store.transactions import Transactions
 
 T = TypeVar("T")
-
-DEDUPE_WINDOW_MS = 24 * 60 * 60 * 1000
-"""For how long a producer's event id is kept, in milliseconds."""
 
 DISCARD_BATCH = 512
 """Deliveries discarded in one transaction."""
@@ -65,35 +60,24 @@ class Store:
     def __init__(
         self,
         database: Database,
+        replica: Replica,
         *,
-        instance: str,
         lease_ms: int,
         clock: Callable[[], int],
-        observe: Observe,
-        dedupe_window_ms: int,
-        name: str = "",
-        delivers: bool = True,
+        observe: Observe = lambda _operation, _seconds: None,
     ) -> None:
-        self.instance = instance
-        self._slot, self._closed = 0, False
-        self._database = database
-        self.reports: Reports = database
-        self._clock = clock
-        self._observe = observe
-        self._dedupe_window_ms = dedupe_window_ms
-        self._batcher = GroupCommit(database.write, observe)
+        self.instance = replica.id
+        self.transactions = Transactions(database, clock, observe)
+        self.reports = database.notifications
+        self._clock, self._lease_ms = clock, lease_ms
         self._releases = LostClaims(self.release)
         self._accept = Operation("accept", self._accept_all)
-        self._settle = Operation("settle", partial(self._settle_all, settle_sql.settle))
-        self._settle_again = Operation("settle", partial(self._settle_all, settle_sql.settle_again))
+        self._settle = Operation("settle", self._settle_all)
         self._claim = Operation("claim", self._claim_all)
-        self._release = Operation("release", partial(claim.release, owner=instance))
-        self._lease_ms = lease_ms
-        self.fan_outs = FanOuts(
-            self._read, self._once, lambda: self._slot, clock, self._forgotten_ms, database.announce
-        )
-        self.orphans = Orphans(self._read, self._once)
-        self.sharing = ShardSharing(Replica(instance, name, delivers), self._read, self._once, clock, database.announce)
+        self._release = Operation("release", partial(claim.release, owner=replica.id))
+        self.fan_outs = FanOuts(self.transactions)
+        self.orphans = Orphans(self.transactions)
+        self.sharing = ShardSharing(self.transactions, replica)
 
     @classmethod
     async def open(
@@ -104,7 +88,6 @@ class Store:
         lease_ms: int,
         clock: Callable[[], int],
         observe: Observe = lambda _operation, _seconds: None,
-        dedupe_window_ms: int = DEDUPE_WINDOW_MS,
         name: str = "",
         delivers: bool = True,
     ) -> Self:
@@ -117,7 +100,6 @@ class Store:
             clock: returns the time, in any thread.
             lease_ms: how long claims outlive the last heartbeat.
             observe: called on the event loop, per transaction, with each operation's name and seconds.
-            dedupe_window_ms: for how long a producer's event id is kept.
             name: no two living processes share it. The claim lease of an earlier process of this name ends at once.
             delivers: whether the replica takes shards of endpoints.
 
@@ -125,39 +107,25 @@ class Store:
             StoreError: the URL is wrong, another operator has locked the file, or a newer operator wrote it.
             StoreUnavailable: the database cannot be used right now.
         """
-        store = cls(
-            await open_database(url),
-            instance=f"{instance}/{secrets.token_hex(8)}",
-            lease_ms=lease_ms,
-            clock=clock,
-            observe=observe,
-            dedupe_window_ms=dedupe_window_ms,
-            name=name,
-            delivers=delivers,
-        )
+        replica = Replica(f"{instance}/{secrets.token_hex(8)}", name, delivers)
+        store = cls(await open_database(url), replica, lease_ms=lease_ms, clock=clock, observe=observe)
         try:
-            await store._register()
+            enter = partial(claim.register, member=replica, lease_ms=lease_ms, alone=not store.shared)
+            store.transactions.slot = await store._now("register", enter)
         except BaseException:
             await store.close()
             raise
         return store
 
-    async def _register(self) -> None:
-        enter = partial(claim.register, member=self.sharing.member, lease_ms=self._lease_ms, alone=self.exclusive)
-        self._slot = await self._now("register", enter)
-
     @property
-    def exclusive(self) -> bool:
-        """Whether no other process can have the database open. Then this replica delivers for every endpoint."""
-        return self._database.exclusive
+    def shared(self) -> bool:
+        """Whether other replicas may use the database. Otherwise this replica delivers for every endpoint."""
+        return self.transactions.database.shared
 
     async def close(self) -> None:
         """Commit all calls made so far, then refuse new calls and close the database."""
-        if not self._closed:
-            self._closed = True
-            self._releases.close()
-            await self._batcher.close()
-            await self._database.close()
+        self._releases.close()
+        await self.transactions.close()
 
     async def accept(self, events: Sequence[NewEvent]) -> Accepted:
         """Write events with their deliveries and counters, all of them or none.
@@ -172,11 +140,11 @@ class Store:
         accept.check(events)
         weight, tenant = accept.weight_of(events), events[0].namespace if events else ""
         accepted: Accepted = await self._releases.unless_lost(
-            partial(self._batcher.submit, self._accept, events, weight=weight, tenant=tenant),
+            partial(self.transactions.group_commit.submit, self._accept, events, weight=weight, tenant=tenant),
             lambda _: [(one.id, one.endpoint_uid) for event in events for one in event.deliveries if one.claimed],
         )
         if waiting := {one.endpoint_uid for event in events for one in event.deliveries if not one.claimed}:
-            self._database.announce(waiting)
+            self.transactions.notifications.tell(waiting)
         return accepted
 
     async def claim(self, wants: Wants, *, room: int = CLAIM_ROOM) -> list[Claimed]:
@@ -190,7 +158,7 @@ class Store:
             The deliveries, an endpoint's in the order of their due times, then ids. Those of one event share a body.
         """
         weight = sum([limit for _, limit in wants])
-        ask = partial(self._batcher.submit, self._claim, Claim(wants, room), weight=weight)
+        ask = partial(self.transactions.group_commit.submit, self._claim, Claim(wants, room), weight=weight)
         return await self._releases.claim(ask)
 
     async def settle(self, settlements: Sequence[Settlement], *, again: bool = False) -> None:
@@ -202,17 +170,21 @@ class Store:
             settlements: the results of attempts.
             again: an earlier call with them failed; this call skips deliveries that it settled in spite of that.
         """
-        operation = self._settle_again if again else self._settle
-        await self._batcher.submit(operation, settlements, weight=2 * len(settlements), parts=len(settlements))
+        number = len(settlements)
+        await self.transactions.group_commit.submit(
+            self._settle, Settlements(settlements, again), weight=2 * number, parts=number
+        )
 
     async def release(self, delivery_ids: Sequence[str]) -> None:
         """Release claimed deliveries, so that every replica may claim them."""
-        ask = partial(self._batcher.submit, self._release, delivery_ids, weight=len(delivery_ids))
-        self._database.announce(await self._releases.certain(ask))
+        ask = partial(self.transactions.group_commit.submit, self._release, delivery_ids, weight=len(delivery_ids))
+        self.transactions.notifications.tell(await self._releases.certain(ask))
 
     async def heartbeat(self) -> int:
         """Renew this replica's claim lease, and return when it expires."""
-        renew = partial(claim.renew_lease, member=self.sharing.member, slot=self._slot, lease_ms=self._lease_ms)
+        renew = partial(
+            claim.renew_lease, member=self.sharing.member, slot=self.transactions.slot, lease_ms=self._lease_ms
+        )
         return await self._now("heartbeat", renew)
 
     async def discard(self, endpoint_uid: str, reason: str) -> int:
@@ -222,7 +194,9 @@ class Store:
         the transactions of this call. If a call fails halfway, another call does the rest.
         """
         total = 0
-        step = partial(prune.discard, endpoint_uid=endpoint_uid, reason=reason, limit=DISCARD_BATCH, slot=self._slot)
+        step = partial(
+            prune.discard, endpoint_uid=endpoint_uid, reason=reason, limit=DISCARD_BATCH, slot=self.transactions.slot
+        )
         while True:
             discarded = await self._now("discard", step, weight=DISCARD_BATCH, tenant=_DELETIONS)
             total += discarded
@@ -234,49 +208,49 @@ class Store:
 
         Return its previous state, or None if the id is unknown. A pending or discarded delivery does not change.
         """
-        found = await self._now("retry", partial(settle_sql.retry, delivery_id=delivery_id, slot=self._slot))
+        found = await self._now("retry", partial(settle.retry, delivery_id=delivery_id, slot=self.transactions.slot))
         if found is None:
             return None
         state, endpoint_uid = found
-        self._database.announce([endpoint_uid])
+        self.transactions.notifications.tell([endpoint_uid])
         return state
 
-    async def begin_recovery(
-        self, recovery_id: str, endpoint_uid: str, *, since_ms: int, until_ms: int | None = None
+    async def begin_replay(
+        self, replay_id: str, endpoint_uid: str, *, since_ms: int, until_ms: int | None = None
     ) -> Replay:
-        """Begin a replay of deliveries that failed within a time; `advance_recovery` then runs it.
+        """Begin a replay of deliveries that failed within a time; `advance_replay` then runs it.
 
         Args:
-            recovery_id: the id of the new replay.
+            replay_id: the id of the new replay.
             endpoint_uid: the endpoint of the failed deliveries.
             since_ms: deliveries that ended earlier stay failed.
             until_ms: deliveries that ended later stay failed; None and later times mean now.
 
         Return the new replay. If a replay of the endpoint is already running, return that replay and begin none.
         """
-        begin = partial(replay.begin, recovery_id=recovery_id, endpoint_uid=endpoint_uid, since_ms=since_ms)
+        begin = partial(replay.begin, replay_id=replay_id, endpoint_uid=endpoint_uid, since_ms=since_ms)
         return await self._now("begin_recovery", partial(begin, until_ms=until_ms))
 
-    async def advance_recovery(self, recovery_id: str, *, limit: int) -> int:
+    async def advance_replay(self, replay_id: str, *, limit: int) -> int:
         """Make the next failed deliveries of a running replay pending, due now, oldest failure first.
 
         Args:
-            recovery_id: the replay; nothing happens unless it is running.
+            replay_id: the replay; nothing happens unless it is running.
             limit: how many of its endpoint's deliveries may be due afterwards; nothing happens if over half are due.
 
         Returns:
             How many became pending. The replay is completed when no failed deliveries are left.
         """
-        step = partial(replay.advance, recovery_id=recovery_id, limit=limit, slot=self._slot)
-        recovered, endpoint_uid = await self._now("advance_recovery", step, weight=limit, tenant=recovery_id)
-        if recovered:
-            self._database.announce([endpoint_uid])
-        return recovered
+        step = partial(replay.advance, replay_id=replay_id, limit=limit, slot=self.transactions.slot)
+        number, endpoint_uid = await self._now("advance_recovery", step, weight=limit, tenant=replay_id)
+        if number:
+            self.transactions.notifications.tell([endpoint_uid])
+        return number
 
     async def advance(self, endpoint_uid: str, *, by_ms: int, reached: Reached, limit: int) -> Reached | None:
         """Make an endpoint's next pending deliveries due earlier; see `shift_due.advance`."""
         step = partial(shift_due.advance, endpoint_uid=endpoint_uid, by_ms=by_ms, reached=reached, limit=limit)
-        return await self._once("advance", step, weight=limit, tenant=endpoint_uid)
+        return await self.transactions.write("advance", step, weight=limit, tenant=endpoint_uid)
 
     async def prune(self, *, delivered_before_ms: int, failed_before_ms: int, limit: int) -> int:
         """Remove old deliveries with their attempts and events, and old event ids, up to a limit.
@@ -292,12 +266,12 @@ class Store:
             How many rows were removed, 0 when nothing is left to remove.
         """
         ended = partial(prune.prune, delivered_before_ms=delivered_before_ms, failed_before_ms=failed_before_ms)
-        step = partial(ended, accepted_before_ms=self._forgotten_ms(), limit=limit)
-        return await self._once("prune", step, weight=4 * limit)
+        step = partial(ended, accepted_before_ms=self._clock() - accept.DEDUPE_WINDOW_MS, limit=limit)
+        return await self.transactions.write("prune", step, weight=4 * limit)
 
     async def ping(self) -> None:
         """Return if the store can begin a transaction that writes, raise StoreUnavailable otherwise."""
-        await self._once("ping", lambda connection: connection.scalar(select(1)))
+        await self.transactions.write("ping", lambda connection: connection.scalar(select(1)))
 
     def listen(self, on_notify: Callable[[str], None], shares: Callable[[], None] = lambda: None) -> None:
         """Set the callback for uids of endpoints for which other replicas wrote deliveries; it runs on the event loop.
@@ -306,7 +280,7 @@ class Store:
         query of the store, and they are not guaranteed.
         """
         self._releases.on_notify = on_notify
-        self._database.listen(lambda told: shares() if told == shards.CHANGED else on_notify(told))
+        self.transactions.notifications.listen(lambda told: shares() if told == CHANGED else on_notify(told))
 
     async def next_due(self, endpoint_uids: Sequence[str] | None = None) -> dict[str, int]:
         """Return by endpoint uid when its earliest delivery without a claim of a living replica is due.
@@ -315,19 +289,19 @@ class Store:
             endpoint_uids: the endpoints; None means every endpoint.
         """
         due = partial(read.next_due, uids=endpoint_uids, owner=self.instance, now=self._clock())
-        return await self._read("next_due", due)
+        return await self.transactions.read("next_due", due)
 
     async def pending_uids(self) -> frozenset[str]:
         """Return the endpoints that have pending deliveries."""
-        return await self._read("pending_uids", read.pending_uids)
+        return await self.transactions.read("pending_uids", read.pending_uids)
 
     async def counts(self) -> dict[str, Counts]:
         """Return the counters by endpoint uid, for every endpoint that has ever had a delivery."""
-        return await self._read("counts", read.counts)
+        return await self.transactions.read("counts", read.counts)
 
     async def counts_of(self, endpoint_uid: str) -> Counts:
         """Return one endpoint's counters, zeros if it has never had a delivery."""
-        return await self._read("counts", lambda connection: read.counts_of(connection, endpoint_uid))
+        return await self.transactions.read("counts", lambda connection: read.counts_of(connection, endpoint_uid))
 
     async def deliveries(
         self, endpoint_uid: str, *, state: State | None = None, limit: int = 50, cursor: str | None = None
@@ -344,56 +318,34 @@ class Store:
             The page, and the cursor of the next one, None after the last. A page may be short or empty, see `paging`.
         """
         page = partial(read.log, endpoint_uid=endpoint_uid, state=state, limit=limit, cursor=cursor)
-        return await self._read("deliveries", page, by=self._database.read_log)
+        return await self.transactions.read("deliveries", page, of_log=True)
 
     async def delivery(self, delivery_id: str) -> DeliveryRecord | None:
         """Return one delivery with its attempts, or None if the id is unknown."""
-        return await self._read("delivery", partial(read.delivery, delivery_id=delivery_id), by=self._database.read_log)
+        return await self.transactions.read("delivery", partial(read.delivery, delivery_id=delivery_id), of_log=True)
 
-    async def running_recoveries(self) -> list[Replay]:
+    async def running_replays(self) -> list[Replay]:
         """Return every replay that is running."""
-        return await self._read("recoveries", replay.running)
+        return await self.transactions.read("recoveries", replay.running)
 
-    async def recovery(self, recovery_id: str) -> Replay | None:
+    async def replay(self, replay_id: str) -> Replay | None:
         """Return a replay, or None if the id is unknown."""
-        return await self._read("recoveries", lambda connection: replay.one(connection, recovery_id))
+        return await self.transactions.read("recoveries", lambda connection: replay.one(connection, replay_id))
 
     def _accept_all(self, connection: Connection, calls: Sequence[Sequence[NewEvent]]) -> list[Accepted]:
-        now, since = self._clock(), self._forgotten_ms()
-        return accept.accept(connection, calls, owner=self.instance, slot=self._slot, now=now, since=since)
-
-    def _forgotten_ms(self) -> int:
-        """Return a time; an event id that was accepted at or before it counts as new again."""
-        return self._clock() - self._dedupe_window_ms
+        slot = self.transactions.slot
+        return accept.accept(connection, calls, owner=self.instance, slot=slot, now=self._clock())
 
     def _claim_all(self, connection: Connection, calls: Sequence[Claim]) -> Sequence[list[Claimed] | None]:
         if self._releases.doubt:
             return [None] * len(calls)
         return claim.claim(connection, calls, owner=self.instance, now=self._clock())
 
-    def _settle_all(
-        self, settle: settle_sql.Settle, connection: Connection, calls: Sequence[Sequence[Settlement]]
-    ) -> list[None]:
-        return settle(connection, calls, owner=self.instance, slot=self._slot, now=self._clock())
-
-    def _once(
-        self, name: str, work: Callable[[Connection], T], *, weight: int = 1, tenant: str = ""
-    ) -> "asyncio.Future[T]":
-        """Submit an operation that shares no work with other calls of its kind."""
-        operation: Operation[None, T] = Operation(name, lambda connection, _: [work(connection)])
-        return self._batcher.submit(operation, None, weight=weight, tenant=tenant)
+    def _settle_all(self, connection: Connection, calls: Sequence[Settlements]) -> list[None]:
+        return settle.settle(connection, calls, owner=self.instance, slot=self.transactions.slot, now=self._clock())
 
     def _now(self, name: str, step: Callable[..., T], *, weight: int = 1, tenant: str = "") -> "asyncio.Future[T]":
         """Submit an operation that uses the time at which its transaction runs."""
-        return self._once(name, lambda connection: step(connection, now=self._clock()), weight=weight, tenant=tenant)
-
-    async def _read(self, name: str, work: Callable[[Connection], T], *, by: Read | None = None) -> T:
-        if self._closed:
-            raise StoreUnavailable("the store is closed")
-        started = perf_counter()
-        try:
-            return await (by or self._database.read)(work)
-        except (SQLAlchemyError, OSError) as error:
-            raise counted(translated(error)) from error
-        finally:
-            self._observe(name, perf_counter() - started)
+        return self.transactions.write(
+            name, lambda connection: step(connection, now=self._clock()), weight=weight, tenant=tenant
+        )

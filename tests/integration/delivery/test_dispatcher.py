@@ -19,7 +19,7 @@ from hookwright_operator.store.schema import deliveries
 async def owners(engine: Engine) -> set[str | None]:
     """Return the replicas that have claims on pending deliveries."""
     pending = select(deliveries.c.owner).where(deliveries.c.state == "pending")
-    return set(await engine.store._database.read(lambda connection: list(connection.scalars(pending))))
+    return set(await engine.store.transactions.read("test", lambda connection: list(connection.scalars(pending))))
 
 
 def held(engine: Engine, uid: str) -> int:

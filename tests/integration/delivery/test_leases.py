@@ -4,24 +4,9 @@ import asyncio
 
 from integration.delivery.conftest import Start
 from support.dispatcher import Busy, Plan, bodies, subscriber, until
-from support.store_factories import Clock
+from support.store_factories import Clock, left, neighbour_of
 
 from hookwright_dev.receiver import Receiver
-from hookwright_operator.store.store import DEDUPE_WINDOW_MS, Store
-
-
-async def beside(store: Store, clock: Clock) -> Store:
-    """Register another replica on the same database."""
-    other = Store(
-        store._database,
-        instance="neighbour",
-        lease_ms=10_000,
-        clock=clock,
-        observe=lambda _operation, _seconds: None,
-        dedupe_window_ms=DEDUPE_WINDOW_MS,
-    )
-    await other.heartbeat()
-    return other
 
 
 async def test_no_attempt_begins_that_could_outlive_the_lease(start: Start, receiver: Receiver) -> None:
@@ -48,7 +33,7 @@ async def test_a_lapsed_lease_is_noticed_and_nothing_that_another_took_is_sent(
     receiver.answer = busy = Busy()
     await engine.post_many(6)
     await until(lambda: busy.now == 1)
-    neighbour = await beside(engine.store, clock)
+    neighbour = await neighbour_of(engine.store, "", clock)
     clock.advance(10_000)
     await neighbour.heartbeat()
     taken = await neighbour.claim([("orders", 3)])
@@ -56,7 +41,7 @@ async def test_a_lapsed_lease_is_noticed_and_nothing_that_another_took_is_sent(
     engine.dispatcher.lease_renewed(await engine.store.heartbeat())
     busy.open.set()
     await engine.ended("orders", 3)  # three of the six are the other replica's, and one of them was in flight here
-    await neighbour._batcher.close()
+    await left(neighbour)
     sent = {received.id for received in receiver.received}
     assert len(receiver.received) == len(sent)
     assert {delivery.event_id for delivery in taken} & sent <= {receiver.received[0].id}
@@ -69,9 +54,9 @@ async def test_what_a_dead_instance_held_is_taken_over(start: Start, receiver: R
     engine = await start(plan)
     engine.registry.put(subscriber("orders", receiver.url, timeout=4, suspend=True))
     await engine.post_many(3)
-    neighbour = await beside(engine.store, clock)
+    neighbour = await neighbour_of(engine.store, "", clock)
     assert len(await neighbour.claim([("orders", 3)])) == 3
-    await neighbour._batcher.close()
+    await left(neighbour)
     engine.registry.put(subscriber("orders", receiver.url, timeout=4))
     await asyncio.sleep(0.2)  # several sweeps
     assert not receiver.received

@@ -1,6 +1,6 @@
 """Results of attempts reach the leader from every replica."""
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from typing import Self
 
@@ -10,7 +10,6 @@ from sqlalchemy import text
 from structlog.testing import capture_logs
 from support.dispatcher import eventually, subscriber, until
 
-from hookwright_dev.cluster.postgres import postgres_server
 from hookwright_operator.delivery.status_reporter import StatusReporter
 from hookwright_operator.registry import Endpoint, Health, Registry
 from hookwright_operator.store.records import State
@@ -52,11 +51,10 @@ class Process:
         self.publisher.attempted(self.endpoint, made("orders", state, error), limited_to=limited_to)
 
 
-@pytest.fixture(scope="module")
-def url() -> Iterator[str]:
-    """Yield the URL of a database for these tests only."""
-    with postgres_server() as server:
-        yield server.new_database("reports")
+@pytest.fixture
+def url(postgres_url: str) -> str:
+    """Use PostgreSQL, because replicas share it."""
+    return postgres_url
 
 
 @pytest.fixture
@@ -72,8 +70,9 @@ async def pair(url: str) -> AsyncIterator[tuple[Process, Process]]:
 async def all_hear(store: Store) -> bool:
     """Return whether two connections listen for reports."""
     hearing = "query LIKE 'LISTEN%reports%' AND datname = current_database()"
-    number = await store._database.read(
-        lambda connection: connection.scalar(text(f"SELECT count(*) FROM pg_stat_activity WHERE {hearing}"))  # noqa: S608
+    number = await store.transactions.read(
+        "test",
+        lambda connection: connection.scalar(text(f"SELECT count(*) FROM pg_stat_activity WHERE {hearing}")),  # noqa: S608
     )
     return bool(number == 2)
 

@@ -1,7 +1,7 @@
 """Several replicas on one PostgreSQL database: only one at a time sends to an endpoint."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -10,37 +10,20 @@ from random import Random
 import pytest
 from support.delivery_replicas import LEASE_MS, MAX_IN_FLIGHT, TIMEOUT, TOGETHER, Receivers, Replica
 from support.dispatcher import eventually, subscriber, until
-from support.store_factories import EMPTY, Clock, migrated
+from support.store_factories import Clock
 
-from hookwright_dev.cluster.postgres import PostgresServer, postgres_server
 from hookwright_operator.registry import Endpoint
 from hookwright_operator.services.replays import Replays
 from hookwright_operator.store.records import ReplayState
-from hookwright_operator.store.sql.shards import CLOCKS_DIFFER_MS, SHARDS, shard_of
+from hookwright_operator.store.shard_sharing import CLOCKS_DIFFER_MS, SHARDS, shard_of
 
 UIDS = [f"endpoint-{number}" for number in range(8)]
 
 
-@pytest.fixture(scope="module")
-def postgres() -> Iterator[PostgresServer]:
-    """Yield a server for this module only."""
-    with postgres_server() as server:
-        yield server
-
-
-@pytest.fixture(scope="module")
-def database_url(postgres: PostgresServer) -> str:
-    """Return a database with the schema."""
-    url = postgres.new_database("shards")
-    asyncio.run(migrated(url))
-    return url
-
-
 @pytest.fixture
-def url(postgres: PostgresServer, database_url: str) -> str:
-    """Return the URL of the database after emptying it."""
-    postgres.execute(EMPTY, database="shards")
-    return database_url
+def url(postgres_url: str) -> str:
+    """Use PostgreSQL, because replicas share it."""
+    return postgres_url
 
 
 @dataclass(slots=True)
@@ -262,7 +245,7 @@ async def test_a_recovery_is_driven_by_the_owner_of_its_endpoint(url: str) -> No
         uid = UIDS[0]
         if other.dispatcher.owned_shards.owns(uid):
             owner, other = other, owner
-        job = await other.store.begin_recovery("rec_1", uid, since_ms=0)
+        job = await other.store.begin_replay("rec_1", uid, since_ms=0)
         for replica in (other, owner):
             replays = Replays(replica.registry, replica.dispatcher, replica.store, receivers.clock)
             before = replica.observed.count("recoveries")
@@ -270,7 +253,7 @@ async def test_a_recovery_is_driven_by_the_owner_of_its_endpoint(url: str) -> No
             await until(lambda replica=replica, before=before: replica.observed.count("recoveries") > before + 1)  # type: ignore[misc]
 
         async def completed() -> bool:
-            found = await other.store.recovery(job.id)
+            found = await other.store.replay(job.id)
             return found is not None and found.state is ReplayState.COMPLETED
 
         await eventually(completed)

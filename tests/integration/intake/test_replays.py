@@ -30,7 +30,7 @@ async def test_a_recovery_asks_who_calls_and_whether_it_may(
         headers = {"Authorization": authorization}
         refused(await intake.client.request(method, path.format(name="orders"), json=body, headers=headers), status)
     refused(await intake.client.request(method, path.format(name="ghost"), json=body), 404)
-    assert await intake.engine.store.running_recoveries() == []
+    assert await intake.engine.store.running_replays() == []
 
 
 async def test_a_recovery_is_begun_and_told_where_to_look(intake: Intake) -> None:
@@ -43,7 +43,7 @@ async def test_a_recovery_is_begun_and_told_where_to_look(intake: Intake) -> Non
     )
 
     assert answer.status_code == 202
-    (replay,) = await intake.engine.store.running_recoveries()
+    (replay,) = await intake.engine.store.running_replays()
     assert answer.json() == {
         "id": replay.id,
         "status": "running",
@@ -99,7 +99,7 @@ async def test_a_wrong_time_is_422_with_its_field(intake: Intake, body: str, fau
 
     assert [fault["field"] for fault in problem["errors"]] == list(faults)
     assert all(says in fault["message"] for fault, says in zip(problem["errors"], faults.values(), strict=True))
-    assert await intake.engine.store.running_recoveries() == []
+    assert await intake.engine.store.running_replays() == []
 
 
 @pytest.mark.parametrize(("body", "status"), [(b"", 400), (b"{", 400), (b" " * 5000, 413)])
@@ -117,7 +117,7 @@ async def test_an_ended_recovery_tells_when_it_ended(intake: Intake) -> None:
     intake.engine.loops.start("replays", intake.services.replays.run)
 
     async def ended() -> bool:
-        return await intake.engine.store.running_recoveries() == []
+        return await intake.engine.store.running_replays() == []
 
     await eventually(ended)
     told = (await intake.client.get(str(intake.client.base_url.join(begun.headers["location"])))).json()
@@ -129,6 +129,6 @@ async def test_an_ended_recovery_tells_when_it_ended(intake: Intake) -> None:
 @pytest.mark.parametrize("wanted", ["rec_2", "rec_other", "%00", "a" * 500])
 async def test_a_recovery_that_is_not_the_endpoints_is_404(intake: Intake, wanted: str) -> None:
     """A missing replay and one of another endpoint get the same answer."""
-    await intake.engine.store.begin_recovery("rec_other", "uid-other", since_ms=BEGUN_MS)
+    await intake.engine.store.begin_replay("rec_other", "uid-other", since_ms=BEGUN_MS)
 
     refused(await intake.client.get(f"/webhookendpoints/orders/recoveries/{wanted}"), 404)

@@ -1,14 +1,11 @@
-"""Fixtures of the store's tests: stores on real databases, SQLite and PostgreSQL in turn."""
+"""Fixtures of the store's tests: stores on real databases; `support.store_databases` has the databases."""
 
-import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from pathlib import Path
+from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 import pytest_asyncio
-from support.store_factories import EMPTY, LEASE_MS, Clock, Observed, left, migrated, neighbour_of
+from support.store_factories import LEASE_MS, Clock, Observed, left, neighbour_of
 
-from hookwright_dev.cluster.postgres import PostgresServer, postgres_server, programs
 from hookwright_operator.store.store import Store
 
 Open = Callable[[], Awaitable[Store]]
@@ -24,37 +21,6 @@ def clock() -> Clock:
 def observed() -> Observed:
     """Return the record of the stores' transactions."""
     return Observed()
-
-
-def pytest_collection_finish(session: pytest.Session) -> None:
-    """Install PostgreSQL if it is missing. This can take a minute, and no test's time limit covers it."""
-    if session.items and not session.config.option.collectonly:
-        programs()
-
-
-@pytest.fixture(scope="session")
-def postgres() -> Iterator[PostgresServer]:
-    """Start the session's PostgreSQL server."""
-    with postgres_server() as server:
-        yield server
-
-
-@pytest.fixture(scope="session")
-def postgres_url(postgres: PostgresServer) -> str:
-    """Create a database with the schema, which tests use one after the other."""
-    url = postgres.new_database("contract")
-    asyncio.run(migrated(url))
-    return url
-
-
-@pytest.fixture(params=["sqlite", "postgresql"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """Return the URL of an empty database, on SQLite and on PostgreSQL."""
-    if request.param == "sqlite":
-        return f"sqlite:///{tmp_path}/deliveries.db"
-    url = str(request.getfixturevalue("postgres_url"))
-    request.getfixturevalue("postgres").execute(EMPTY, database="contract")
-    return url
 
 
 @pytest_asyncio.fixture

@@ -15,7 +15,7 @@ from support.store_factories import LEASE_MS, Clock, logged, settlement
 
 from hookwright_operator.ids import message_id
 from hookwright_operator.store import migrations
-from hookwright_operator.store.records import NewDelivery, NewEvent, Settlement, State
+from hookwright_operator.store.records import NewDelivery, NewEvent, Settlements, State
 from hookwright_operator.store.store import Store
 
 DAY_MS = 24 * 60 * 60 * 1000
@@ -132,7 +132,7 @@ async def test_what_was_rolled_back_is_not_taken_for_written(store: Store, monke
     await accepted(store, first, second)
     work = store._settle.run
 
-    def fail(connection: Connection, calls: Sequence[Sequence[Settlement]]) -> list[None]:
+    def fail(connection: Connection, calls: Sequence[Settlements]) -> list[None]:
         work(connection, calls)
         raise RefusedError
 
@@ -225,6 +225,8 @@ async def test_a_file_of_an_earlier_operator_keeps_its_log(tmp_path: Path) -> No
 
 async def test_an_earlier_operator_refuses_a_file_with_slices_and_serves_beside_a_newer_one(store: Store) -> None:
     """An earlier operator refuses a SQLite file with slices, because it would not write slices; PostgreSQL has none."""
-    oldest = await store._database.read(lambda connection: connection.scalar(text("SELECT oldest FROM compatibility")))
+    oldest = await store.transactions.read(
+        "test", lambda connection: connection.scalar(text("SELECT oldest FROM compatibility"))
+    )
 
-    assert oldest == ("0005" if store._database.exclusive else "0001")
+    assert oldest == ("0001" if store.shared else "0005")

@@ -59,7 +59,7 @@ async def test_an_error_of_our_own_reaches_its_caller_as_it_is(store: Store) -> 
         connection.execute(text("DELETE FROM deliveries"))
         raise ZeroDivisionError
 
-    asked = (store._batcher.submit(store._accept, [new]), store._once("fail", fail))
+    asked = (store.transactions.group_commit.submit(store._accept, [new]), store.transactions.write("fail", fail))
     accepted, failed = await asyncio.gather(*asked, return_exceptions=True)
 
     assert isinstance(failed, ZeroDivisionError)
@@ -73,7 +73,10 @@ async def test_each_caller_gets_an_exception_of_its_own(store: Store) -> None:
     def fail(_connection: Connection) -> None:
         raise StoreUnavailable("away")
 
-    asked = (store._once("fail", fail), store._batcher.submit(store._accept, [event("orders")]))
+    asked = (
+        store.transactions.write("fail", fail),
+        store.transactions.group_commit.submit(store._accept, [event("orders")]),
+    )
     first, second = await asyncio.gather(*asked, return_exceptions=True)
 
     assert isinstance(first, StoreUnavailable)
@@ -93,7 +96,7 @@ async def test_a_transaction_takes_no_more_than_its_weight(store: Store, observe
     observed.operations.clear()
 
     answers = await asyncio.gather(
-        *[store._batcher.submit(heavy, n, weight=MAX_WEIGHT // 2, tenant="acme") for n in range(6)]
+        *[store.transactions.group_commit.submit(heavy, n, weight=MAX_WEIGHT // 2, tenant="acme") for n in range(6)]
     )
 
     assert answers == list(range(6))
@@ -163,7 +166,7 @@ async def test_a_call_by_itself_waits_for_no_other_but_one_that_stands_for_sever
         sizes.append(len(payloads))
         return payloads
 
-    batcher = GroupCommit(store._database.write, lambda _operation, _seconds: None)
+    batcher = GroupCommit(store.transactions.database.write, lambda _operation, _seconds: None)
     noted: Operation[None, None] = Operation("note", note)
     first = batcher.submit(noted, None, parts=parts)
     for _ in range(2):
@@ -190,7 +193,7 @@ async def test_nothing_is_taken_while_the_store_closes(store: Store, url: str) -
 
 async def test_a_batcher_closed_at_once_still_does_what_it_was_asked(store: Store) -> None:
     """The writer runs all calls that were made before the close."""
-    batcher = GroupCommit(store._database.write, lambda _operation, _seconds: None)
+    batcher = GroupCommit(store.transactions.database.write, lambda _operation, _seconds: None)
     echo: Operation[str, str] = Operation("echo", lambda _, payloads: payloads)
     answer = batcher.submit(echo, "hello")
 
@@ -204,7 +207,7 @@ async def test_a_dead_writer_refuses_instead_of_hanging(store: Store, url: str) 
     async with held(store, url) as under_way:
         waiting = asyncio.create_task(store.accept([event("orders")]))
         await asyncio.sleep(0)
-        store._batcher._writer.cancel()
+        store.transactions.group_commit._writer.cancel()
 
         async with asyncio.timeout(PATIENCE):
             for call in (under_way, waiting, store.ping()):
@@ -218,7 +221,7 @@ async def test_a_writer_that_dies_of_a_fault_says_which(store: Store) -> None:
     def fail(_operation: str, _seconds: float) -> None:
         raise ZeroDivisionError
 
-    batcher = GroupCommit(store._database.write, fail)
+    batcher = GroupCommit(store.transactions.database.write, fail)
     ping: Operation[int, int] = Operation("ping", lambda _, payloads: payloads)
     assert await batcher.submit(ping, 1) == 1
     await asyncio.wait([batcher._writer])

@@ -11,22 +11,20 @@ from hookwright_operator.store.store import Store
 ACME, RIVAL = Owner("acme", "k1"), Owner("rival", "k1")
 
 
-def digests_of(store: Store, clock: Clock) -> KeyDigests:
+def digests_of(store: Store) -> KeyDigests:
     """Return the digest owners of a store."""
-    return KeyDigests(store.sharing.read, store.sharing.write, clock)
+    return KeyDigests(store.transactions)
 
 
-async def test_a_digest_belongs_to_the_first_that_declares_it_also_after_a_restart(
-    open_store: Open, clock: Clock
-) -> None:
+async def test_a_digest_belongs_to_the_first_that_declares_it_also_after_a_restart(open_store: Open) -> None:
     """A second claim changes nothing; the same ApiKey may claim again."""
     store = await open_store()
-    digests = digests_of(store, clock)
+    digests = digests_of(store)
     assert await digests.owner_of("sha256:a") is None
     assert await digests.claim("sha256:a", ACME, list) == ACME
     assert await digests.claim("sha256:a", RIVAL, list) == ACME
     await store.close()
-    digests = digests_of(await open_store(), clock)
+    digests = digests_of(await open_store())
     assert await digests.owner_of("sha256:a") == ACME
     assert await digests.claim("sha256:a", RIVAL, list) == ACME
     assert await digests.claim("sha256:a", ACME, list) == ACME
@@ -37,8 +35,7 @@ async def test_a_tenant_that_makes_many_keys_has_only_its_own_forgotten(
 ) -> None:
     """The digests of a namespace are limited; other namespaces keep theirs, and existing ApiKeys keep their digests."""
     monkeypatch.setattr(key_digests, "REMEMBERED", 5)
-    monkeypatch.setattr(key_digests.forget, "__kwdefaults__", {"remembered": 5})
-    digests = digests_of(store, clock)
+    digests = digests_of(store)
     await digests.claim("sha256:victim", ACME, list)
     for number in range(20):
         clock.now += 1

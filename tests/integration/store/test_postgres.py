@@ -14,7 +14,6 @@ from integration.store.conftest import Open
 from sqlalchemy import Connection, func, select, text
 from support.polling import PATIENCE
 from support.store_factories import (
-    EMPTY,
     LEASE_MS,
     Clock,
     accept_one,
@@ -36,9 +35,8 @@ from hookwright_runtime.errors import StoreError, StoreUnavailable
 
 
 @pytest.fixture
-def url(postgres: PostgresServer, postgres_url: str) -> str:
-    """Empty the database that tests share."""
-    postgres.execute(EMPTY, database="contract")
+def url(postgres_url: str) -> str:
+    """Use PostgreSQL only."""
     return postgres_url
 
 
@@ -92,7 +90,7 @@ async def test_replicas_that_start_together_migrate_once(blank_url: str) -> None
     """One replica creates the schema, the others wait for it, and all can use it."""
     stores = await asyncio.gather(*[opened(blank_url) for _ in range(4)])
 
-    assert sorted(store._slot for store in stores) == [0, 1, 2, 3]
+    assert sorted(store.transactions.slot for store in stores) == [0, 1, 2, 3]
     for store in stores:
         await store.ping()
         await store.close()
@@ -101,16 +99,18 @@ async def test_replicas_that_start_together_migrate_once(blank_url: str) -> None
 async def test_the_migrations_make_what_the_tables_say(blank_url: str) -> None:
     """A migrated database equals the definitions."""
     store = await opened(blank_url)
-    found = await store._database.read(lambda connection: differences(connection, metadata))
-    migrated = await store._database.read(_indexes)
-    await store._database.write(lambda connection: connection.execute(text("CREATE SCHEMA defined")) and None)
+    found = await store.transactions.read("test", lambda connection: differences(connection, metadata))
+    migrated = await store.transactions.read("test", _indexes)
+    await store.transactions.write(
+        "test", lambda connection: connection.execute(text("CREATE SCHEMA defined")) and None
+    )
 
     def define(connection: Connection) -> None:
         connection.execute(text("SET LOCAL search_path TO defined"))
         metadata.create_all(connection)
 
-    await store._database.write(define)
-    defined = await store._database.read(_indexes)
+    await store.transactions.write("test", define)
+    defined = await store.transactions.read("test", _indexes)
     await store.close()
 
     assert found == []
@@ -130,11 +130,15 @@ def _indexes(connection: Connection) -> dict[str, str]:
 async def test_an_old_replica_starts_beside_a_new_one(blank_url: str) -> None:
     """A schema of a later revision is used if it is compatible with this operator, and refused otherwise."""
     store = await opened(blank_url)
-    await store._database.write(lambda c: c.execute(text("UPDATE alembic_version SET version_num = '9999'")) and None)
+    await store.transactions.write(
+        "test", lambda c: c.execute(text("UPDATE alembic_version SET version_num = '9999'")) and None
+    )
 
     await (await opened(blank_url)).close()
 
-    await store._database.write(lambda c: c.execute(text("UPDATE compatibility SET oldest = '9998'")) and None)
+    await store.transactions.write(
+        "test", lambda c: c.execute(text("UPDATE compatibility SET oldest = '9998'")) and None
+    )
     await store.close()
     with pytest.raises(StoreError, match="revision 9999, which this operator does not know"):
         await opened(blank_url)
@@ -144,7 +148,7 @@ async def test_a_commit_is_on_the_disk_before_it_is_answered(url: str) -> None:
     """A commit is on the disk, whatever the server's default is; the default of this server is off."""
     store = await opened(url)
 
-    assert await store._database.write(lambda c: c.scalar(text("SHOW synchronous_commit"))) == "on"
+    assert await store.transactions.write("test", lambda c: c.scalar(text("SHOW synchronous_commit"))) == "on"
 
     await store.close()
 
@@ -163,7 +167,7 @@ async def test_living_instances_have_counters_of_their_own(open_store: Open, clo
     third = await open_store()
     await accept_one(third)
 
-    assert [store._slot for store in (first, second, third)] == [0, 1, 0]
+    assert [store.transactions.slot for store in (first, second, third)] == [0, 1, 0]
     assert await third.counts_of("orders") == Counts(pending=3)
 
 
@@ -171,7 +175,7 @@ async def test_living_instances_have_counters_of_their_own(open_store: Open, clo
 async def lock_held(url: str, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[None]:
     """Keep the lock that `wait_for_the_lock` waits for; stores opened later wait for it as long as a test runs."""
     for limit in ("lock_timeout", "statement_timeout"):
-        monkeypatch.setitem(postgres_module._LIMITS, limit, f"{PATIENCE:g}s")
+        monkeypatch.setitem(postgres_module.LIMITS, limit, f"{PATIENCE:g}s")
     holder = await asyncpg.connect(url)
     await holder.execute("SELECT pg_advisory_lock(7)")
     try:
@@ -199,7 +203,7 @@ async def test_a_transaction_waits_for_no_other_instance(
             asyncio.get_running_loop().call_soon(held.set)
             wait_for_the_lock(connection)
 
-        slow = first._once("slow", accept_and_hold)
+        slow = first.transactions.write("slow", accept_and_hold)
         await held.wait()
         await second.accept([event("orders")])
         claimed = await second.claim([("orders", 1)])
@@ -227,7 +231,7 @@ async def test_a_claim_passes_by_what_another_transaction_is_taking(
             wait_for_the_lock(connection)
             return [delivery.id for delivery in claimed or ()]
 
-        slow = first._once("slow", claim_and_hold)
+        slow = first.transactions.write("slow", claim_and_hold)
         await held.wait()
         others = await claimed_ids(second)
 
@@ -289,8 +293,8 @@ async def test_instances_that_do_everything_at_once_keep_the_counters_right(open
         while delivering:
             number += 1
             await store.discard("audit", "endpoint deleted")
-            job = await store.begin_recovery(f"rec_{store.instance}_{number}", "orders", since_ms=0)
-            await store.advance_recovery(job.id, limit=100)
+            job = await store.begin_replay(f"rec_{store.instance}_{number}", "orders", since_ms=0)
+            await store.advance_replay(job.id, limit=100)
             await store.prune(delivered_before_ms=0, failed_before_ms=0, limit=50)
 
     work = [deliver(store, n) for n, store in enumerate(stores) for _ in range(3)]
@@ -300,7 +304,7 @@ async def test_instances_that_do_everything_at_once_keep_the_counters_right(open
         found = connection.execute(select(deliveries.c.endpoint_uid, deliveries.c.state))
         return Counter((uid, state) for uid, state in found)
 
-    counted, found = await stores[0].counts(), await stores[0]._database.read(rows)
+    counted, found = await stores[0].counts(), await stores[0].transactions.read("test", rows)
     assert found.total() > 100
     for uid in uids:
         assert {state: getattr(counted[uid], state) for state in State} == {state: found[uid, state] for state in State}
@@ -343,7 +347,7 @@ async def test_a_lock_that_somebody_holds_too_long_is_unavailable_and_passes(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Calls fail and do not hang during a long lock, and reads work."""
-    monkeypatch.setitem(postgres_module._LIMITS, "lock_timeout", "100ms")
+    monkeypatch.setitem(postgres_module.LIMITS, "lock_timeout", "100ms")
     store = await opened(url)
     delivery = await accept_one(store, claimed=True)
     intruder = await asyncpg.connect(url)

@@ -10,7 +10,7 @@ import pytest
 import pytest_asyncio
 from integration.store.conftest import Open
 from support.polling import PATIENCE
-from support.store_factories import EMPTY, LEASE_MS, Clock, accept_one, claimed_ids, event, eventually, ids, settlement
+from support.store_factories import LEASE_MS, Clock, accept_one, claimed_ids, event, eventually, ids, settlement
 from support.tcp_proxy import Cut, Proxy, proxied
 
 from hookwright_dev.cluster.postgres import FAST, PostgresServer
@@ -22,9 +22,8 @@ T = TypeVar("T")
 
 
 @pytest.fixture
-def url(postgres: PostgresServer, postgres_url: str) -> str:
-    """Empty the database that tests share."""
-    postgres.execute(EMPTY, database="contract")
+def url(postgres_url: str) -> str:
+    """Use PostgreSQL only."""
     return postgres_url
 
 
@@ -73,7 +72,7 @@ async def under_way(call: Coroutine[Any, Any, T], store: Store) -> "asyncio.Task
     # The call is submitted, and the writer begins.
     for _ in range(3):
         await asyncio.sleep(0)
-    assert store._batcher._under_way
+    assert store.transactions.group_commit._under_way
     return task
 
 

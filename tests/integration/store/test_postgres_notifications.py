@@ -3,19 +3,17 @@
 import pytest
 from integration.store.conftest import Open
 from sqlalchemy import text
-from support.store_factories import EMPTY, LEASE_MS, Clock, accept_one, event, eventually, settlement
+from support.store_factories import LEASE_MS, Clock, accept_one, event, eventually, settlement
 from support.tcp_proxy import proxied
 
-from hookwright_dev.cluster.postgres import PostgresServer
 from hookwright_operator.store.notifications import payloads
 from hookwright_operator.store.records import State
 from hookwright_operator.store.store import Store
 
 
 @pytest.fixture
-def url(postgres: PostgresServer, postgres_url: str) -> str:
-    """Empty the database that tests share."""
-    postgres.execute(EMPTY, database="contract")
+def url(postgres_url: str) -> str:
+    """Use PostgreSQL only."""
     return postgres_url
 
 
@@ -51,21 +49,22 @@ async def test_others_hear_of_what_nobody_holds(open_store: Open) -> None:
     await hears("orders")
     [claimed] = await teller.claim([("orders", 1)])
     await teller.settle([settlement(claimed, State.FAILED)])
-    await teller.begin_recovery("rec_1", "orders", since_ms=0)
-    await teller.advance_recovery("rec_1", limit=10)
+    await teller.begin_replay("rec_1", "orders", since_ms=0)
+    await teller.advance_replay("rec_1", limit=10)
     await hears("orders")
     assert own == []
 
 
 async def both_listen(store: Store) -> bool:
     """Return whether two connections listen."""
-    listening = await store._database.read(
+    listening = await store.transactions.read(
+        "test",
         lambda connection: connection.scalar(
             text(
                 "SELECT count(*) FROM pg_stat_activity"
                 " WHERE query ~ '^(LISTEN|SELECT pg_notify)' AND datname = current_database()"
             )
-        )
+        ),
     )
     return bool(listening == 2)
 

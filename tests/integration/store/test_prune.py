@@ -16,7 +16,8 @@ from support.store_factories import (
 
 from hookwright_operator.store import store as store_module
 from hookwright_operator.store.records import Counts, State
-from hookwright_operator.store.store import DEDUPE_WINDOW_MS, Store
+from hookwright_operator.store.sql.accept import DEDUPE_WINDOW_MS
+from hookwright_operator.store.store import Store
 
 EMPTY = {"attempts": 0, "deliveries": 0, "event_ids": 0, "events": 0}
 
@@ -74,7 +75,7 @@ async def test_old_deliveries_go_with_all_that_hangs_on_them(store: Store, clock
 
     removed = [await store.prune(delivered_before_ms=clock.now, failed_before_ms=0, limit=10) for _ in range(2)]
 
-    slices = int(store._database.exclusive)
+    slices = int(not store.shared)
     assert removed == [3 + slices, 0]  # a delivery, its attempt, the event's id, and on SQLite the slice
     assert await rows_of(store, "events") == 1
     assert await state_of(store, audit.id) == State.PENDING
@@ -144,7 +145,7 @@ async def test_a_deleted_endpoint_is_forgotten_with_its_last_delivery(store: Sto
     for uid in ("orders", "kept"):
         delivery = await accept_one(store, claimed=True, uid=uid)
         await store.settle([settlement(delivery, State.FAILED)])
-        await store.begin_recovery(f"rec_{uid}", uid, since_ms=clock.now + 1)
+        await store.begin_replay(f"rec_{uid}", uid, since_ms=clock.now + 1)
     await store.discard("orders", "endpoint deleted")
     clock.advance(1)
 
@@ -154,19 +155,19 @@ async def test_a_deleted_endpoint_is_forgotten_with_its_last_delivery(store: Sto
         pass
 
     assert (await store.counts()).keys() == {"kept"}
-    assert [job.endpoint_uid for job in await store.running_recoveries()] == ["kept"]
-    assert await store.recovery("rec_orders") is None
+    assert [job.endpoint_uid for job in await store.running_replays()] == ["kept"]
+    assert await store.replay("rec_orders") is None
     assert await rows_of(store, "gone_endpoints") == 0
 
 
 async def test_ended_recoveries_go_with_age(store: Store, clock: Clock) -> None:
     """Replays are removed at the age of failed deliveries; a running replay is never removed."""
     for uid in ("orders", "audit"):
-        await store.begin_recovery(f"rec_{uid}", uid, since_ms=0)
-    await store.advance_recovery("rec_orders", limit=1)
+        await store.begin_replay(f"rec_{uid}", uid, since_ms=0)
+    await store.advance_replay("rec_orders", limit=1)
     clock.advance(1)
 
     assert await store.prune(delivered_before_ms=clock.now, failed_before_ms=clock.now, limit=10) == 1
 
-    assert await store.recovery("rec_orders") is None
-    assert await store.recovery("rec_audit") is not None
+    assert await store.replay("rec_orders") is None
+    assert await store.replay("rec_audit") is not None

@@ -32,14 +32,14 @@ async def test_what_failed_within_the_time_becomes_pending_and_nothing_else(stor
     delivered = await accept_one(store, claimed=True)
     await store.settle([settlement(delivered, State.DELIVERED)])
 
-    job = await store.begin_recovery("rec_1", "orders", since_ms=since, until_ms=since + 1)
+    job = await store.begin_replay("rec_1", "orders", since_ms=since, until_ms=since + 1)
     assert (job.state, job.total, job.done, job.begun_ms) == (ReplayState.RUNNING, 2, 0, clock.now)
-    assert await store.advance_recovery("rec_1", limit=10) == 2
+    assert await store.advance_replay("rec_1", limit=10) == 2
 
     assert await states(store, orders) == [State.FAILED, State.PENDING, State.PENDING, State.FAILED]
     assert await states(store, [other, delivered]) == [State.FAILED, State.DELIVERED]
     assert (await store.counts())["orders"] == Counts(2, 1, 2, 0, 1_800_000_000_000, 200)
-    told = await store.recovery("rec_1")
+    told = await store.replay("rec_1")
     assert told is not None
     assert (told.state, told.total, told.done, told.ended_ms) == (ReplayState.COMPLETED, 2, 2, clock.now)
 
@@ -48,8 +48,8 @@ async def test_a_recovered_delivery_starts_its_schedule_anew(store: Store, clock
     """A replayed delivery is due now with a new retry schedule, and its next attempt continues the numbers."""
     [delivery] = await failed(store, clock)
     clock.advance(60_000)
-    await store.begin_recovery("rec_1", "orders", since_ms=0)
-    await store.advance_recovery("rec_1", limit=1)
+    await store.begin_replay("rec_1", "orders", since_ms=0)
+    await store.advance_replay("rec_1", limit=1)
 
     assert await store.next_due() == {"orders": clock.now}
     [claimed] = await store.claim([("orders", 1)])
@@ -63,17 +63,17 @@ async def test_a_recovered_delivery_starts_its_schedule_anew(store: Store, clock
 async def test_the_longest_failed_come_first_and_a_batch_at_a_time(store: Store, clock: Clock) -> None:
     """A replay makes deliveries due up to the limit; the next step waits until half of them are gone."""
     orders = await failed(store, clock, 6)
-    await store.begin_recovery("rec_1", "orders", since_ms=0)
+    await store.begin_replay("rec_1", "orders", since_ms=0)
 
-    assert await store.advance_recovery("rec_1", limit=4) == 4
+    assert await store.advance_replay("rec_1", limit=4) == 4
     assert await states(store, orders) == [State.PENDING] * 4 + [State.FAILED] * 2
-    assert await store.advance_recovery("rec_1", limit=4) == 0
+    assert await store.advance_replay("rec_1", limit=4) == 0
     first = await store.claim([("orders", 1)])
     await store.settle([settlement(first[0], State.DELIVERED)])
-    assert await store.advance_recovery("rec_1", limit=4) == 0
+    assert await store.advance_replay("rec_1", limit=4) == 0
     second = await store.claim([("orders", 1)])
     await store.settle([settlement(second[0], State.PENDING, due_ms=clock.now + 1)])
-    assert await store.advance_recovery("rec_1", limit=4) == 2
+    assert await store.advance_replay("rec_1", limit=4) == 2
 
     assert [first[0].id, second[0].id] == [delivery.id for delivery in orders[:2]]
     assert await claimed_ids(store) == [delivery.id for delivery in orders[2:]]
@@ -83,11 +83,11 @@ async def test_a_backlog_of_fresh_events_goes_first(store: Store, clock: Clock) 
     """An endpoint that cannot keep up gets no old deliveries, and its replay stays open."""
     await failed(store, clock, 3)
     await store.accept([event(*["orders"] * 5)])
-    await store.begin_recovery("rec_1", "orders", since_ms=0)
+    await store.begin_replay("rec_1", "orders", since_ms=0)
 
-    assert await store.advance_recovery("rec_1", limit=4) == 0
+    assert await store.advance_replay("rec_1", limit=4) == 0
 
-    [running] = await store.running_recoveries()
+    [running] = await store.running_replays()
     assert (running.id, running.total, running.done) == ("rec_1", 3, 0)
 
 
@@ -95,27 +95,27 @@ async def test_what_fails_again_is_not_recovered_twice(store: Store, clock: Cloc
     """A replay ends even if every delivery fails again, also while the clock does not advance."""
     [delivery] = await failed(store, clock)
     clock.now -= 1
-    await store.begin_recovery("rec_1", "orders", since_ms=0)
+    await store.begin_replay("rec_1", "orders", since_ms=0)
     for recovered in (1, 0):
-        assert await store.advance_recovery("rec_1", limit=1) == recovered
+        assert await store.advance_replay("rec_1", limit=1) == recovered
         for claimed in await store.claim([("orders", 1)]):
             await store.settle([settlement(claimed, State.FAILED)])
 
     assert await state_of(store, delivery.id) == State.FAILED
-    assert await store.running_recoveries() == []
+    assert await store.running_replays() == []
 
 
 async def test_one_recovery_runs_for_an_endpoint_at_a_time(store: Store, neighbour: Store, clock: Clock) -> None:
     """A second replay of an endpoint returns the first one, on every replica; other endpoints have their own."""
     await failed(store, clock)
-    first = await neighbour.begin_recovery("rec_1", "orders", since_ms=0)
+    first = await neighbour.begin_replay("rec_1", "orders", since_ms=0)
 
-    assert await store.begin_recovery("rec_2", "orders", since_ms=5) == first
-    assert (await store.begin_recovery("rec_3", "audit", since_ms=0)).id == "rec_3"
-    assert await store.recovery("rec_2") is None
+    assert await store.begin_replay("rec_2", "orders", since_ms=5) == first
+    assert (await store.begin_replay("rec_3", "audit", since_ms=0)).id == "rec_3"
+    assert await store.replay("rec_2") is None
 
-    await store.advance_recovery("rec_1", limit=10)
-    assert (await store.begin_recovery("rec_2", "orders", since_ms=0)).id == "rec_2"
+    await store.advance_replay("rec_1", limit=10)
+    assert (await store.begin_replay("rec_2", "orders", since_ms=0)).id == "rec_2"
 
 
 async def test_recoveries_that_are_advanced_from_two_sides_do_everything_once(
@@ -123,9 +123,9 @@ async def test_recoveries_that_are_advanced_from_two_sides_do_everything_once(
 ) -> None:
     """Each failed delivery becomes pending once, and is counted once."""
     await failed(store, clock, 10)
-    await store.begin_recovery("rec_1", "orders", since_ms=0)
+    await store.begin_replay("rec_1", "orders", since_ms=0)
 
-    moved = await asyncio.gather(*[one.advance_recovery("rec_1", limit=20) for one in (store, neighbour) * 3])
+    moved = await asyncio.gather(*[one.advance_replay("rec_1", limit=20) for one in (store, neighbour) * 3])
 
     assert sum(moved) == 10
     assert await store.counts_of("orders") == Counts(10, 0, 0, 0, 1_800_000_000_000, 500)
@@ -135,16 +135,16 @@ async def test_a_recovery_goes_on_where_it_was_after_a_restart(open_store: Open,
     """The progress of a replay is in the database."""
     store = await open_store()
     orders = await failed(store, clock, 3)
-    await store.begin_recovery("rec_1", "orders", since_ms=0)
-    await store.advance_recovery("rec_1", limit=2)
+    await store.begin_replay("rec_1", "orders", since_ms=0)
+    await store.advance_replay("rec_1", limit=2)
     await store.close()
 
     store = await open_store()
-    [job] = await store.running_recoveries()
+    [job] = await store.running_replays()
     assert (job.id, job.done, job.total) == ("rec_1", 2, 3)
     for claimed in await store.claim([("orders", 2)]):
         await store.settle([settlement(claimed, State.DELIVERED)])
-    assert await store.advance_recovery(job.id, limit=2) == 1
+    assert await store.advance_replay(job.id, limit=2) == 1
 
     assert await states(store, orders) == [State.DELIVERED, State.DELIVERED, State.PENDING]
 
@@ -152,13 +152,13 @@ async def test_a_recovery_goes_on_where_it_was_after_a_restart(open_store: Open,
 async def test_a_deleted_endpoints_recovery_ends(store: Store, clock: Clock) -> None:
     """The replay is cancelled, its pending deliveries are discarded, and the rest stays failed."""
     orders = await failed(store, clock, 3)
-    await store.begin_recovery("rec_1", "orders", since_ms=0)
-    await store.advance_recovery("rec_1", limit=2)
+    await store.begin_replay("rec_1", "orders", since_ms=0)
+    await store.advance_replay("rec_1", limit=2)
 
     assert await store.discard("orders", "endpoint deleted") == 2
 
-    assert await store.advance_recovery("rec_1", limit=2) == 0
-    told = await store.recovery("rec_1")
+    assert await store.advance_replay("rec_1", limit=2) == 0
+    told = await store.replay("rec_1")
     assert told is not None
     assert (told.state, told.done, told.ended_ms) == (ReplayState.CANCELLED, 2, clock.now)
     assert await states(store, orders) == [State.DISCARDED, State.DISCARDED, State.FAILED]
@@ -167,9 +167,9 @@ async def test_a_deleted_endpoints_recovery_ends(store: Store, clock: Clock) -> 
 
 async def test_a_recovery_of_nothing_completes(store: Store) -> None:
     """The first step completes an empty replay; a step of an unknown replay does nothing."""
-    assert (await store.begin_recovery("rec_1", "orders", since_ms=0)).total == 0
-    assert await store.advance_recovery("rec_1", limit=1) == 0
-    assert await store.advance_recovery("rec_unknown", limit=1) == 0
+    assert (await store.begin_replay("rec_1", "orders", since_ms=0)).total == 0
+    assert await store.advance_replay("rec_1", limit=1) == 0
+    assert await store.advance_replay("rec_unknown", limit=1) == 0
 
-    assert await store.running_recoveries() == []
-    assert await store.recovery("rec_unknown") is None
+    assert await store.running_replays() == []
+    assert await store.replay("rec_unknown") is None

@@ -2,15 +2,13 @@
 
 import asyncio
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import text
-from support.store_factories import EMPTY, LEASE_MS, Clock, accept_one, claimed_ids, eventually, left, neighbour_of
+from support.store_factories import LEASE_MS, Clock, accept_one, claimed_ids, eventually, left, neighbour_of
 
-from hookwright_dev.cluster.postgres import PostgresServer
 from hookwright_operator.store.records import Holding
-from hookwright_operator.store.sql.shards import CLOCKS_DIFFER_MS, SHARDS, missing, shard_of, share_of
+from hookwright_operator.store.shard_sharing import CLOCKS_DIFFER_MS, SHARDS, missing, shard_of, share_of
 from hookwright_operator.store.store import Store
 
 ALL = frozenset(range(SHARDS))
@@ -123,21 +121,14 @@ async def test_only_the_owner_can_free(store: Store, neighbour: Store) -> None:
 # ------------------------------------------------------------------------------------------ PostgreSQL alone
 
 
-@pytest.fixture
-def shared_url(postgres: PostgresServer, postgres_url: str) -> str:
-    """Empty the PostgreSQL database that tests share."""
-    postgres.execute(EMPTY, database="contract")
-    return postgres_url
-
-
 async def opened(url: str, clock: Clock, *, name: str = "", delivers: bool = True) -> Store:
     """Open a store with a name."""
     return await Store.open(url, instance="test", lease_ms=LEASE_MS, clock=clock, name=name, delivers=delivers)
 
 
-async def test_several_that_start_at_once_share_everything(shared_url: str, clock: Clock) -> None:
+async def test_several_that_start_at_once_share_everything(postgres_url: str, clock: Clock) -> None:
     """No shard has two owners and no shard is left over if replicas start concurrently."""
-    stores = [await opened(shared_url, clock) for _ in range(5)]
+    stores = [await opened(postgres_url, clock) for _ in range(5)]
 
     holdings = await asyncio.gather(*[store.sharing.balance() for store in stores * 3])
 
@@ -148,26 +139,26 @@ async def test_several_that_start_at_once_share_everything(shared_url: str, cloc
         await store.close()
 
 
-async def test_who_does_not_deliver_takes_no_share(shared_url: str, clock: Clock) -> None:
+async def test_who_does_not_deliver_takes_no_share(postgres_url: str, clock: Clock) -> None:
     """A replica that does not deliver leaves all shards to the others."""
-    intake = await opened(shared_url, clock, delivers=False)
-    store = await opened(shared_url, clock)
+    intake = await opened(postgres_url, clock, delivers=False)
+    store = await opened(postgres_url, clock)
     assert await intake.sharing.balance() == Holding(frozenset(), 0)
     assert await store.sharing.balance() == Holding(ALL, 0)
     await intake.close()
     await store.close()
 
 
-async def test_who_comes_under_a_dead_ones_name_takes_over_at_once(shared_url: str, clock: Clock) -> None:
+async def test_who_comes_under_a_dead_ones_name_takes_over_at_once(postgres_url: str, clock: Clock) -> None:
     """A restarted container of the same name waits for no claim lease; one of another name does."""
-    killed = await opened(shared_url, clock, name="pod-0")
+    killed = await opened(postgres_url, clock, name="pod-0")
     await killed.sharing.balance()
     delivery = await accept_one(killed, claimed=True)
-    stranger = await opened(shared_url, clock, name="pod-1")
+    stranger = await opened(postgres_url, clock, name="pod-1")
     assert (await stranger.sharing.balance()).owned == frozenset()
     assert await claimed_ids(stranger) == []
 
-    restarted = await opened(shared_url, clock, name="pod-0")
+    restarted = await opened(postgres_url, clock, name="pod-0")
 
     assert len((await restarted.sharing.balance()).owned) == HALF
     assert await claimed_ids(restarted) == [delivery.id]
@@ -176,14 +167,14 @@ async def test_who_comes_under_a_dead_ones_name_takes_over_at_once(shared_url: s
         await store.close()
 
 
-async def test_an_older_operator_delivers_beside_newer_ones(shared_url: str, clock: Clock) -> None:
+async def test_an_older_operator_delivers_beside_newer_ones(postgres_url: str, clock: Clock) -> None:
     """An older operator takes no shards, and no other replica gets its claimed deliveries while it lives."""
-    store = await opened(shared_url, clock)
+    store = await opened(postgres_url, clock)
     older = f"INSERT INTO instances (id, lease_until_ms, slot) VALUES ('older', {clock.now + LEASE_MS}, 7)"  # noqa: S608
-    await store._database.write(lambda connection: connection.execute(text(older)) and None)
+    await store.transactions.write("test", lambda connection: connection.execute(text(older)) and None)
     delivery = await accept_one(store, claimed=True)
-    await store._database.write(
-        lambda connection: connection.execute(text("UPDATE deliveries SET owner='older'")) and None
+    await store.transactions.write(
+        "test", lambda connection: connection.execute(text("UPDATE deliveries SET owner='older'")) and None
     )
 
     assert await store.sharing.balance() == Holding(ALL, 0)
@@ -193,9 +184,9 @@ async def test_an_older_operator_delivers_beside_newer_ones(shared_url: str, clo
     await store.close()
 
 
-async def test_others_hear_when_there_are_shards_to_take_or_to_let_go(shared_url: str, clock: Clock) -> None:
+async def test_others_hear_when_there_are_shards_to_take_or_to_let_go(postgres_url: str, clock: Clock) -> None:
     """Released shards, and replicas that join or leave, cause a notice that names no endpoint."""
-    store, other = await opened(shared_url, clock), await opened(shared_url, clock)
+    store, other = await opened(postgres_url, clock), await opened(postgres_url, clock)
     looks: list[int] = []
     uids: list[str] = []
     other.listen(uids.append, lambda: looks.append(1))

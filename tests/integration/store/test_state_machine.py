@@ -14,12 +14,14 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from sqlalchemy import Connection, select
+from support.store_databases import DATABASE
 from support.store_factories import EMPTY, LEASE_MS, Clock, event, left, logged, neighbour_of, settlement
 
 from hookwright_dev.cluster.postgres import PostgresServer
 from hookwright_operator.store.records import NewDelivery, ReplayState, State
 from hookwright_operator.store.schema import deliveries
-from hookwright_operator.store.store import DEDUPE_WINDOW_MS, Store
+from hookwright_operator.store.sql.accept import DEDUPE_WINDOW_MS
+from hookwright_operator.store.store import Store
 
 T = TypeVar("T")
 
@@ -218,11 +220,11 @@ class Deliveries(RuleBasedStateMachine):
         expected.due_ms, expected.attempts = self.clock.now, 0
 
     @rule(uid=ENDPOINTS, ago=st.sampled_from([0, 1, 30_000, DEDUPE_WINDOW_MS]))
-    def begin_recovery(self, uid: str, ago: int) -> None:
+    def begin_replay(self, uid: str, ago: int) -> None:
         """Begin a replay of deliveries that failed since a time."""
         self.begun += 1
         since_ms = self.clock.now - ago
-        found = self.run(self.stores[0].begin_recovery(f"rec_{self.begun}", uid, since_ms=since_ms))
+        found = self.run(self.stores[0].begin_replay(f"rec_{self.begun}", uid, since_ms=since_ms))
         job = self.jobs.setdefault(uid, Job(f"rec_{self.begun}", self.clock.now, (since_ms, "")))
         assert (found.id, found.done, found.state) == (job.id, job.done, ReplayState.RUNNING)
         if job.id == f"rec_{self.begun}":
@@ -242,7 +244,7 @@ class Deliveries(RuleBasedStateMachine):
 
     @precondition(lambda self: self.jobs)
     @rule(pick=st.randoms(use_true_random=False), instance=INSTANCES, limit=st.integers(1, 4))
-    def advance_recovery(self, pick: Random, instance: int, limit: int) -> None:
+    def advance_replay(self, pick: Random, instance: int, limit: int) -> None:
         """Advance a replay if its endpoint does not have too many due deliveries."""
         uid = pick.choice(list(self.jobs))
         job = self.jobs[uid]
@@ -252,7 +254,7 @@ class Deliveries(RuleBasedStateMachine):
         )
         room = 0 if due * 2 > limit else limit - due
         batch = self.recoverable(uid, job)[:room]
-        assert self.run(self.stores[instance].advance_recovery(job.id, limit=limit)) == len(batch)
+        assert self.run(self.stores[instance].advance_replay(job.id, limit=limit)) == len(batch)
         for reached in batch:
             self.renew(self.known[reached[1]])
             job.reached = reached
@@ -262,7 +264,7 @@ class Deliveries(RuleBasedStateMachine):
 
     def has_ended(self, job: Job, state: ReplayState) -> None:
         """Check that the replay has ended, and how."""
-        told = self.run(self.stores[1].recovery(job.id))
+        told = self.run(self.stores[1].replay(job.id))
         assert told is not None
         assert (told.state, told.done, told.ended_ms) == (state, job.done, self.clock.now)
 
@@ -278,14 +280,14 @@ class Deliveries(RuleBasedStateMachine):
             found = connection.execute(select(deliveries.c.id, deliveries.c.state, deliveries.c.owner))
             return {delivery_id: (state, owners[owner]) for delivery_id, state, owner in found}
 
-        assert self.run(self.stores[0]._database.read(rows)) == {
+        assert self.run(self.stores[0].transactions.read("test", rows)) == {
             delivery_id: (expected.state, expected.owner) for delivery_id, expected in self.known.items()
         }
 
     @invariant()
     def the_running_recoveries_are_as_expected(self) -> None:
         """Check that an endpoint has at most one running replay, with the progress of the model."""
-        running = self.run(self.stores[1].running_recoveries())
+        running = self.run(self.stores[1].running_replays())
         assert {job.endpoint_uid: (job.id, job.done) for job in running} == {
             uid: (job.id, job.done) for uid, job in self.jobs.items()
         }
@@ -349,13 +351,13 @@ class OnPostgres(Deliveries):
 
     def empty_database(self) -> str:
         """Empty the database that tests share, and return its URL."""
-        self.server.execute(EMPTY, database="contract")
-        return self.server.url("contract")
+        self.server.execute(EMPTY, database=DATABASE)
+        return self.server.url(DATABASE)
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _server(postgres: PostgresServer, postgres_url: str) -> None:
-    assert postgres_url == postgres.url("contract")
+def _server(postgres: PostgresServer, migrated_url: str) -> None:
+    assert migrated_url == postgres.url(DATABASE)
     OnPostgres.server = postgres
 
 

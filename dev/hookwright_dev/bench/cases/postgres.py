@@ -16,7 +16,7 @@ from hookwright_dev.bench.loader import Target
 from hookwright_dev.bench.measures import BYTES, CPU, PER_SECOND, TIMES, Measure
 from hookwright_dev.bench.site import ROLES, Site, running
 from hookwright_dev.cluster.postgres import PostgresServer, postgres_server
-from hookwright_operator.store.sql.shards import SHARDS
+from hookwright_operator.store.shard_sharing import SHARDS
 
 DURABLE: Final = {"fsync": "on", "synchronous_commit": "on", "full_page_writes": "on", "max_wal_size": "4GB"}
 """Settings that a database needs to survive a power cut, written out; and no checkpoint within a measurement."""

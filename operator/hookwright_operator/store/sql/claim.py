@@ -28,18 +28,16 @@ from sqlalchemy import (
     update,
 )
 
-# The PostgreSQL construct compiles on SQLite too: both dialects spell ON CONFLICT alike.
-from sqlalchemy.dialects.postgresql import insert
-
 from hookwright_operator.store.records import Claim, Claimed, Replica
 from hookwright_operator.store.schema import deliveries, events, instances, is_pending
+from hookwright_operator.store.sql.dialect import dialect_of, insert, lock
 from hookwright_operator.store.sql.rows import packed, rows
-from hookwright_operator.store.sql.statements import has_company, run
+from hookwright_operator.store.sql.statements import run
 
 # Expired rows are kept for this many lease lengths, for people who read the database. No code needs them.
 _REMEMBERED_LEASES = 10
 
-# The key of the advisory lock under which PostgreSQL assigns slots, one replica at a time.
+# The key of the lock under which replicas get their slots, one replica at a time.
 REGISTERING = 4_716_552_002
 
 _now = bindparam("now", type_=BigInteger)
@@ -163,7 +161,7 @@ _Found = Row[str, str, str, str, int, int, int, bytes | None, str | None]
 def _pick(connection: Connection, call: Claim, *, owner: str, now: int) -> Iterable[_Found]:
     common = {"now": now, "me": owner}
     share = call.room // max(1, len(call.wants))
-    if has_company(connection):
+    if dialect_of(connection).shared:
         return connection.execute(CLAIM_BESIDE_OTHERS, {"rows": packed(call.wants), "share": share, **common})
     return chain.from_iterable(
         _within(run(connection, CLAIM, {"endpoint_uid": uid, "count": limit, **common}), share)
@@ -227,8 +225,7 @@ def register(connection: Connection, member: Replica, *, now: int, lease_ms: int
     """
     if alone:
         connection.execute(delete(instances))
-    if has_company(connection):
-        connection.execute(select(func.pg_advisory_xact_lock(REGISTERING)))
+    lock(connection, REGISTERING)
     if member.name:
         connection.execute(_SUCCEED, {"name": member.name})
     taken = set(connection.scalars(_TAKEN_SLOTS, {"now": now}))

@@ -3,7 +3,8 @@
 Sync functions on a connection. The caller begins and ends the transaction.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from sqlalchemy import (
     BigInteger,
@@ -14,6 +15,7 @@ from sqlalchemy import (
     Select,
     Text,
     bindparam,
+    case,
     cast,
     func,
     literal,
@@ -21,39 +23,53 @@ from sqlalchemy import (
     true,
 )
 
-# The PostgreSQL construct compiles on SQLite too: both dialects spell ON CONFLICT alike.
-from sqlalchemy.dialects.postgresql import Insert, insert
-
 from hookwright_operator.store.schema import counters
+from hookwright_operator.store.sql.dialect import insert
 from hookwright_operator.store.sql.rows import packed, rows
-from hookwright_operator.store.sql.statements import Each, few, run
-
-Change = tuple[str, int, int, int, int]
-"""An endpoint's uid, then the numbers to add to accepted, delivered, failed and discarded."""
+from hookwright_operator.store.sql.statements import run
 
 
-def _adding(new: Insert) -> Insert:
-    return new.on_conflict_do_update(
-        index_elements=list(counters.primary_key),
-        set_={name: counters.c[name] + new.excluded[name] for name in ("accepted", "delivered", "failed", "discarded")},
-    )
+class Change(NamedTuple):
+    """Numbers to add to the counters of an endpoint.
+
+    Attributes:
+        last_attempt_ms: the time of an attempt; it is stored unless the stored attempt is later. None if there is none.
+        last_status_code: the status of that attempt.
+    """
+
+    endpoint_uid: str
+    accepted: int = 0
+    delivered: int = 0
+    failed: int = 0
+    discarded: int = 0
+    last_attempt_ms: int | None = None
+    last_status_code: int | None = None
 
 
-_added = rows("added", endpoint_uid=Text, accepted=Integer, delivered=Integer, failed=Integer, discarded=Integer)
-ADD = _adding(
-    insert(counters).from_select(
-        ["endpoint_uid", "slot", "accepted", "delivered", "failed", "discarded"],
-        select(
-            _added.c.endpoint_uid,
-            bindparam("slot", type_=Integer),
-            _added.c.accepted,
-            _added.c.delivered,
-            _added.c.failed,
-            _added.c.discarded,
-        ).where(true()),
-    )
+_added = rows(
+    "added",
+    endpoint_uid=Text,
+    accepted=Integer,
+    delivered=Integer,
+    failed=Integer,
+    discarded=Integer,
+    last_attempt_ms=BigInteger,
+    last_status_code=Integer,
 )
-_ADD_EACH = Each(_adding(insert(counters)), *counters.columns.keys())
+_add = insert(counters).from_select(
+    [*Change._fields, "slot"], select(_added, bindparam("slot", type_=Integer)).where(true())
+)
+_newer = _add.excluded.last_attempt_ms >= func.coalesce(counters.c.last_attempt_ms, 0)
+ADD = _add.on_conflict_do_update(
+    index_elements=list(counters.primary_key),
+    set_={
+        **{name: counters.c[name] + _add.excluded[name] for name in ("accepted", "delivered", "failed", "discarded")},
+        **{
+            name: case((_newer, _add.excluded[name]), else_=counters.c[name])
+            for name in ("last_attempt_ms", "last_status_code")
+        },
+    },
+)
 
 
 def _sum(column: ColumnElement[int]) -> Label[int]:
@@ -81,7 +97,7 @@ BUSY: Select[str] = select(counters.c.endpoint_uid).group_by(counters.c.endpoint
 """The endpoints that have pending deliveries."""
 
 
-def add(connection: Connection, slot: int, changes: Sequence[Change]) -> None:
+def add_counts(connection: Connection, slot: int, changes: Sequence[Change]) -> None:
     """Change counters in a slot.
 
     Args:
@@ -89,13 +105,5 @@ def add(connection: Connection, slot: int, changes: Sequence[Change]) -> None:
         slot: the slot of this replica.
         changes: each endpoint once.
     """
-    if few(connection, changes):
-        _ADD_EACH.run(connection, [(uid, slot, *numbers, None, None) for uid, *numbers in changes])
-    else:
-        run(connection, ADD, added(slot, changes))
-
-
-def added(slot: int, changes: Iterable[Change]) -> dict[str, object]:
-    """Return the parameters of ADD."""
     # Sorted by uid, because two transactions that lock rows in the same order cannot deadlock.
-    return {"added": packed(sorted(changes)), "slot": slot}
+    run(connection, ADD, {"added": packed(sorted(changes)), "slot": slot})

@@ -14,16 +14,26 @@ Sync functions on a connection. The caller begins and ends the transaction.
 from collections.abc import Iterable
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import BigInteger, Connection, Integer, Text, bindparam, delete, exists, select, tuple_
-
-# The PostgreSQL construct compiles on SQLite too: both dialects spell ON CONFLICT alike.
-from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy import (
+    BigInteger,
+    Connection,
+    Executable,
+    Integer,
+    Text,
+    bindparam,
+    delete,
+    exists,
+    select,
+    true,
+    tuple_,
+)
 
 from hookwright_operator.store.records import Settlement, State
 from hookwright_operator.store.schema import deliveries, ended_slices, is_delivered, log_slices
+from hookwright_operator.store.sql.dialect import insert
 from hookwright_operator.store.sql.paging import AFTER_ALL, Found, RowBudget, search, stretch_of, up_to
 from hookwright_operator.store.sql.rows import packed, rows
-from hookwright_operator.store.sql.statements import Each, has_company, run
+from hookwright_operator.store.sql.statements import run
 
 SLICE: Final = len("dlv_") + 8
 """How many characters the ids of one slice have in common; two more characters identify the millisecond."""
@@ -31,9 +41,6 @@ SLICE: Final = len("dlv_") + 8
 _MOST_KNOWN: Final = 10_000
 _ID: Final = len("dlv_") + 26
 _LAST_DIGIT: Final = "Z"
-
-_NOTE = Each(insert(log_slices).on_conflict_do_nothing(), *log_slices.columns.keys())
-_NOTE_SECOND = Each(insert(ended_slices).on_conflict_do_nothing(), *ended_slices.columns.keys())
 
 _endpoint = bindparam("endpoint", type_=Text)
 _begin, _end = bindparam("begin", type_=Text), bindparam("end", type_=Text)
@@ -67,6 +74,10 @@ STRIKE_OUT = delete(ended_slices).where(
     tuple_(ended_slices.c.ended_s, ended_slices.c.slice).in_(select(_seconds.c.ended_s, _seconds.c.slice))
 )
 _keys = rows(endpoint_uid=Text, slice=Text)
+NOTE = insert(log_slices).from_select(_keys.c.keys(), select(_keys).where(true())).on_conflict_do_nothing()
+NOTE_SECOND = (
+    insert(ended_slices).from_select(_seconds.c.keys(), select(_seconds).where(true())).on_conflict_do_nothing()
+)
 FORGET = delete(log_slices).where(
     tuple_(log_slices.c.endpoint_uid, log_slices.c.slice).in_(select(_keys.c.endpoint_uid, _keys.c.slice)),
     ~exists().where(
@@ -86,23 +97,18 @@ class Ended(NamedTuple):
     endpoint_uid: str
 
 
-def used(connection: Connection) -> bool:
-    """Return whether a database finds delivered deliveries by slices."""
-    return not has_company(connection)
-
-
 def note(connection: Connection, settlements: Iterable[Settlement], *, now: int) -> None:
     """Record the slices of deliveries that are delivered now."""
     keys = {(one.endpoint_uid, one.delivery_id[:SLICE]) for one in settlements if one.state is State.DELIVERED}
-    _enter(connection, _NOTE, keys)
-    _enter(connection, _NOTE_SECOND, {(now // 1000, begin) for _, begin in keys})
+    _enter(connection, NOTE, keys)
+    _enter(connection, NOTE_SECOND, {(now // 1000, begin) for _, begin in keys})
 
 
-def _enter(connection: Connection, each: Each, entries: set[tuple[Any, str]]) -> None:
+def _enter(connection: Connection, statement: Executable, entries: set[tuple[Any, str]]) -> None:
     """Insert entries that this process has not inserted before; a rollback clears this knowledge."""
-    known: set[tuple[Any, str]] = connection.info.setdefault(each, set())
+    known: set[tuple[Any, str]] = connection.info.setdefault(statement, set())
     if new := sorted(entries - known):
-        each.run(connection, new)
+        run(connection, statement, {"rows": packed(new)})
         if len(known) >= _MOST_KNOWN:
             known.clear()
         known.update(new)
@@ -156,12 +162,12 @@ def take_old(connection: Connection, *, before_ms: int, limit: int) -> tuple[lis
         if (second + 1) * 1000 <= before_ms:
             over.append((second, begin))
     if over:
-        connection.info.pop(_NOTE_SECOND, None)
+        connection.info.pop(NOTE_SECOND, None)
         run(connection, STRIKE_OUT, {"rows": packed(over)})
     return found, len(over)
 
 
 def forget(connection: Connection, removed: Iterable[Ended]) -> None:
     """Remove the slices in which an endpoint has no delivered deliveries any more."""
-    connection.info.pop(_NOTE, None)
+    connection.info.pop(NOTE, None)
     run(connection, FORGET, {"rows": packed(sorted({(one.endpoint_uid, one.id[:SLICE]) for one in removed}))})

@@ -22,9 +22,6 @@ from sqlalchemy import (
     update,
 )
 
-# The PostgreSQL construct compiles on SQLite too: both dialects spell ON CONFLICT alike.
-from sqlalchemy.dialects.postgresql import insert
-
 from hookwright_operator.store.records import State
 from hookwright_operator.store.schema import (
     attempts,
@@ -41,9 +38,10 @@ from hookwright_operator.store.schema import (
     log_slices,
     recoveries,
 )
-from hookwright_operator.store.sql import counters as counters_sql
 from hookwright_operator.store.sql import delivered_index, replay
+from hookwright_operator.store.sql.counters import Change, add_counts
 from hookwright_operator.store.sql.delivered_index import Ended
+from hookwright_operator.store.sql.dialect import dialect_of, insert
 from hookwright_operator.store.sql.rows import packed, rows
 
 _before = bindparam("before", type_=BigInteger)
@@ -100,7 +98,7 @@ _old_keys = (
 )
 DROP_EVENT_IDS = delete(event_ids).where(tuple_(*_key).in_(_old_keys))
 
-_OLD_RECOVERIES = delete(recoveries).where(recoveries.c.ended_ms < _before)
+_OLD_REPLAYS = delete(recoveries).where(recoveries.c.ended_ms < _before)
 _REMEMBER_GONE = insert(gone_endpoints).values(endpoint_uid=bindparam("endpoint", type_=Text)).on_conflict_do_nothing()
 _of_gone = deliveries.c.endpoint_uid == gone_endpoints.c.endpoint_uid
 _FAN_OUT = select(fan_outs.c.id).limit(1)
@@ -132,7 +130,7 @@ def discard(connection: Connection, endpoint_uid: str, reason: str, *, limit: in
         DISCARD, {"endpoint": endpoint_uid, "why": reason, "count": limit, "now": now}
     ).rowcount
     if discarded:
-        counters_sql.add(connection, slot, [(endpoint_uid, 0, 0, 0, discarded)])
+        add_counts(connection, slot, [Change(endpoint_uid, discarded=discarded)])
     return discarded
 
 
@@ -154,7 +152,7 @@ def prune(
     ended += _old(connection, FAILED, before_ms=failed_before_ms, limit=limit)
     removed = struck_out + (_remove(connection, ended) if ended else 0)
     removed += connection.execute(DROP_EVENT_IDS, {"before": accepted_before_ms, "count": limit}).rowcount
-    removed += connection.execute(_OLD_RECOVERIES, {"before": failed_before_ms}).rowcount
+    removed += connection.execute(_OLD_REPLAYS, {"before": failed_before_ms}).rowcount
     return removed + (forget(connection) if len(ended) < limit else 0)
 
 
@@ -166,7 +164,7 @@ def forget(connection: Connection) -> int:
     """
     if connection.scalar(_FAN_OUT) is not None:
         return 0
-    forgettable = FORGETTABLE_BY_STATE if delivered_index.used(connection) else FORGETTABLE
+    forgettable = FORGETTABLE_BY_STATE if dialect_of(connection).sliced else FORGETTABLE
     uids = packed([(uid,) for uid in connection.scalars(forgettable)])
     return sum(
         connection.execute(delete(table).where(table.c.endpoint_uid.in_(select(_uids.c.uid))), {"rows": uids}).rowcount
@@ -176,7 +174,7 @@ def forget(connection: Connection) -> int:
 
 def _done(connection: Connection, *, before_ms: int, limit: int) -> tuple[list[Ended], int]:
     """Find old delivered or discarded deliveries; also return how many rows of ``ended_slices`` were deleted."""
-    if not delivered_index.used(connection):
+    if not dialect_of(connection).sliced:
         return _old(connection, DONE, before_ms=before_ms, limit=limit), 0
     delivered, struck_out = delivered_index.take_old(connection, before_ms=before_ms, limit=limit)
     return delivered + _old(connection, DISCARDED, before_ms=before_ms, limit=limit), struck_out
@@ -191,7 +189,7 @@ def _remove(connection: Connection, ended: Sequence[Ended]) -> int:
     shares = packed(sorted(Counter([one.event_id for one in ended]).items()))
     removed = connection.execute(_DROP_ATTEMPTS, {"rows": ids}).rowcount
     removed += connection.execute(_DROP_DELIVERIES, {"rows": ids}).rowcount
-    if delivered_index.used(connection):
+    if dialect_of(connection).sliced:
         delivered_index.forget(connection, ended)
     connection.execute(_SHRINK_EVENTS, {"rows": shares})
     return removed + connection.execute(_DROP_EVENTS, {"rows": shares}).rowcount

@@ -13,6 +13,7 @@ from hookwright_operator.store.schema import attempts, counters, deliveries, eve
 from hookwright_operator.store.sql import delivered_index
 from hookwright_operator.store.sql.claim import claimable
 from hookwright_operator.store.sql.counters import BUSY, SUMS
+from hookwright_operator.store.sql.dialect import dialect_of
 from hookwright_operator.store.sql.paging import AFTER_ALL, Found, RowBudget, search, stretch_of, up_to
 from hookwright_operator.store.sql.rows import packed, rows
 
@@ -104,7 +105,7 @@ def log(
 
     A page has less than ``limit`` deliveries, or none, if the read had to examine too many rows of other deliveries.
     """
-    newest = _newest_by_state if delivered_index.used(connection) else _newest
+    newest = _newest_by_state if dialect_of(connection).sliced else _newest
     ids, reached = newest(connection, endpoint_uid, state=state, limit=limit + 1, before=cursor or AFTER_ALL)
     found = connection.execute(_PAGE, {"rows": packed([(delivery_id,) for delivery_id in ids[:limit]])}).all()
     # On PostgreSQL a delivery of the first query may have changed meanwhile, or may be deleted.

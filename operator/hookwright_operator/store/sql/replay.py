@@ -24,12 +24,10 @@ from sqlalchemy import (
     update,
 )
 
-# The PostgreSQL construct compiles on SQLite too: both dialects spell ON CONFLICT alike.
-from sqlalchemy.dialects.postgresql import insert
-
 from hookwright_operator.store.records import Replay, ReplayState
 from hookwright_operator.store.schema import deliveries, is_failed, is_pending, is_running, recoveries
-from hookwright_operator.store.sql import counters
+from hookwright_operator.store.sql.counters import Change, add_counts
+from hookwright_operator.store.sql.dialect import insert
 from hookwright_operator.store.sql.rows import packed, rows
 from hookwright_operator.store.sql.settle import RENEW
 
@@ -85,13 +83,13 @@ _RENEW_MANY = RENEW.where(deliveries.c.id.in_(select(_ids.c.id)))
 
 
 def begin(
-    connection: Connection, recovery_id: str, endpoint_uid: str, *, since_ms: int, until_ms: int | None, now: int
+    connection: Connection, replay_id: str, endpoint_uid: str, *, since_ms: int, until_ms: int | None, now: int
 ) -> Replay:
     """Begin a replay unless one is running for the endpoint; return the replay that is running afterwards.
 
     Args:
         connection: in a transaction.
-        recovery_id: the id of the new replay.
+        replay_id: the id of the new replay.
         endpoint_uid: the endpoint of the failed deliveries.
         since_ms: deliveries that failed earlier stay failed.
         until_ms: deliveries that failed later stay failed. Deliveries that fail after the beginning of the replay also
@@ -100,21 +98,21 @@ def begin(
     """
     until = now if until_ms is None else min(until_ms, now)
     total = connection.scalar(TOTAL, {"endpoint": endpoint_uid, "since": since_ms, "until": until}) or 0
-    begun = Replay(recovery_id, endpoint_uid, ReplayState.RUNNING, since_ms, until, total, 0, now)
+    begun = Replay(replay_id, endpoint_uid, ReplayState.RUNNING, since_ms, until, total, 0, now)
     # The running replay may end between the two statements, and the next replay may begin.
     while not connection.execute(_BEGIN, {**asdict(begun), "reached_ms": since_ms, "reached_id": ""}).rowcount:
         running = connection.execute(_RUNNING_FOR, {"endpoint": endpoint_uid}).one_or_none()
         if running is not None:
-            return _recovery(running)
+            return _replay(running)
     return begun
 
 
-def advance(connection: Connection, recovery_id: str, *, limit: int, slot: int, now: int) -> tuple[int, str]:
+def advance(connection: Connection, replay_id: str, *, limit: int, slot: int, now: int) -> tuple[int, str]:
     """Make the next failed deliveries pending, oldest failure first.
 
     Args:
         connection: in a transaction.
-        recovery_id: the replay; nothing happens unless it is running.
+        replay_id: the replay; nothing happens unless it is running.
         limit: how many of the endpoint's deliveries may be due afterwards. Nothing happens while more than half as many
             are already due.
         slot: the slot of this replica's counters.
@@ -123,7 +121,7 @@ def advance(connection: Connection, recovery_id: str, *, limit: int, slot: int, 
     Returns:
         How many became pending, and their endpoint's uid.
     """
-    job = connection.execute(_TAKEN_UP, {"id": recovery_id}).one_or_none()
+    job = connection.execute(_TAKEN_UP, {"id": replay_id}).one_or_none()
     if job is None:
         return 0, ""
     due = connection.scalar(DUE, {"endpoint": job.endpoint_uid, "now": now, "count": limit}) or 0
@@ -133,14 +131,14 @@ def advance(connection: Connection, recovery_id: str, *, limit: int, slot: int, 
     batch = connection.execute(NEXT, {"endpoint": job.endpoint_uid, "count": limit - due, **position}).all()
     if batch:
         connection.execute(_RENEW_MANY, {"rows": packed([(row.id,) for row in batch]), "now": now})
-        counters.add(connection, slot, [(job.endpoint_uid, 0, 0, -len(batch), 0)])
+        add_counts(connection, slot, [Change(job.endpoint_uid, failed=-len(batch))])
     done = job.done + len(batch)
     moved = {"done": done, "total": max(job.total, done)}
     if batch:
         moved |= {"reached_ms": batch[-1].ended_ms, "reached_id": batch[-1].id}
     if len(batch) < limit - due:
         moved |= {"state": ReplayState.COMPLETED.value, "ended_ms": now}
-    connection.execute(update(recoveries).where(recoveries.c.id == recovery_id).values(moved))
+    connection.execute(update(recoveries).where(recoveries.c.id == replay_id).values(moved))
     return len(batch), job.endpoint_uid
 
 
@@ -155,14 +153,14 @@ def cancel(connection: Connection, endpoint_uid: str, *, now: int) -> None:
 
 def running(connection: Connection) -> list[Replay]:
     """Return every replay that is running."""
-    return [_recovery(row) for row in connection.execute(_RUNNING)]
+    return [_replay(row) for row in connection.execute(_RUNNING)]
 
 
-def one(connection: Connection, recovery_id: str) -> Replay | None:
+def one(connection: Connection, replay_id: str) -> Replay | None:
     """Return a replay, or None if the id is unknown."""
-    row = connection.execute(_ONE, {"id": recovery_id}).one_or_none()
-    return _recovery(row) if row else None
+    row = connection.execute(_ONE, {"id": replay_id}).one_or_none()
+    return _replay(row) if row else None
 
 
-def _recovery(row: Row[*tuple[object, ...]]) -> Replay:
+def _replay(row: Row[*tuple[object, ...]]) -> Replay:
     return Replay(**{**row._mapping, "state": ReplayState(row.state)})  # noqa: SLF001 - SQLAlchemy's public face

@@ -1,0 +1,64 @@
+"""Transactions of one replica: writing calls share commits, reading calls run beside them."""
+
+from collections.abc import Callable
+from time import perf_counter
+from typing import TYPE_CHECKING, TypeVar
+
+from sqlalchemy import Connection
+from sqlalchemy.exc import SQLAlchemyError
+
+from hookwright_operator.store.database import Database
+from hookwright_operator.store.database_errors import translated
+from hookwright_operator.store.group_commit import GroupCommit, Observe, Operation, counted
+from hookwright_runtime.errors import StoreUnavailable
+
+if TYPE_CHECKING:
+    import asyncio
+
+T = TypeVar("T")
+
+
+class Transactions:
+    """Runs functions in transactions of a database; every call may raise StoreUnavailable.
+
+    Args:
+        database: it is closed with this object.
+        clock: returns the time in milliseconds since the epoch, in any thread.
+        observe: receives the name of each operation and its seconds.
+
+    Attributes:
+        slot: the slot of this replica's counters; it is known when the replica is registered.
+    """
+
+    def __init__(self, database: Database, clock: Callable[[], int], observe: Observe) -> None:
+        self.database, self.clock, self._observe = database, clock, observe
+        self.notifications = database.notifications
+        self.group_commit = GroupCommit(database.write, observe)
+        self.slot = 0
+        self._closed = False
+
+    def write(
+        self, name: str, work: Callable[[Connection], T], *, weight: int = 1, tenant: str = ""
+    ) -> "asyncio.Future[T]":
+        """Submit a function that shares no work with other calls of its kind; see `GroupCommit.submit`."""
+        operation: Operation[None, T] = Operation(name, lambda connection, _: [work(connection)])
+        return self.group_commit.submit(operation, None, weight=weight, tenant=tenant)
+
+    async def read(self, name: str, work: Callable[[Connection], T], *, of_log: bool = False) -> T:
+        """Run a function that only reads; see `Database.read`."""
+        if self._closed:
+            raise StoreUnavailable("the store is closed")
+        started = perf_counter()
+        try:
+            return await self.database.read(work, of_log=of_log)
+        except (SQLAlchemyError, OSError) as error:
+            raise counted(translated(error)) from error
+        finally:
+            self._observe(name, perf_counter() - started)
+
+    async def close(self) -> None:
+        """Commit all calls made so far, then refuse new calls and close the database."""
+        if not self._closed:
+            self._closed = True
+            await self.group_commit.close()
+            await self.database.close()
