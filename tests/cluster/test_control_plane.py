@@ -22,6 +22,7 @@ from hookwright_dev.cluster.components import Ports
 from hookwright_dev.cluster.control_plane import ControlPlane
 from hookwright_dev.cluster.kubectl import Cluster
 from hookwright_dev.errors import DevError, FolderInUseError, IncompleteAssetsError, KubectlError, ProcessError
+from hookwright_runtime.kubernetes import KubernetesClient
 
 # A shell makes its background processes ignore SIGINT, which includes the tests and this parent.
 LONELY_PARENT = """
@@ -272,6 +273,30 @@ def test_an_existing_cluster_is_described_by_its_kubeconfig(plane: ControlPlane,
     assert cluster.server == plane.server
     assert cluster.ca.read_bytes() == plane.ca.read_bytes()
     assert cluster.kubectl("get", "--raw", "/readyz").stdout == "ok"
+
+
+async def test_a_kubeconfig_with_a_command_gives_every_client_its_token(
+    plane: ControlPlane, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Kubeconfigs of cloud providers have a command that prints a token; the product's client cannot run commands."""
+    token = plane.kubectl("create", "token", "default", "-n", "default").stdout.strip()
+    printed = {"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", "status": {"token": token}}
+    command = {"apiVersion": printed["apiVersion"], "command": "echo", "args": [json.dumps(printed)]}
+    config = json.loads(plane.kubectl("config", "view", "--minify", "--flatten", "--raw", "-o", "json").stdout)
+    config["users"][0]["user"] = {"exec": {**command, "interactiveMode": "Never"}}
+    given, folder = tmp_path / "given", tmp_path / "folder"
+    given.write_text(json.dumps(config))
+    folder.mkdir()
+    cluster = Cluster.existing(given, folder)
+    monkeypatch.setenv("KUBECONFIG", str(cluster.kubeconfig))
+    kube = await KubernetesClient.connect("tests")
+    review = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
+    try:
+        answer = await kube.post("/apis/authentication.k8s.io/v1/selfsubjectreviews", review)
+    finally:
+        await kube.close()
+    assert answer["status"]["userInfo"]["username"] == "system:serviceaccount:default:default"
+    assert "system:serviceaccount:default:default" in cluster.kubectl("auth", "whoami").stdout
 
 
 def test_an_incomplete_folder_of_binaries_names_what_is_missing(tmp_path: Path) -> None:

@@ -12,9 +12,9 @@ import yaml
 
 from hookwright_dev.cluster import components
 from hookwright_dev.cluster.assets import Assets, acquire
-from hookwright_dev.cluster.certificates import Authority, KeyPair, service_account_key
+from hookwright_dev.cluster.certificates import Authority, service_account_key
 from hookwright_dev.cluster.components import AuditLevel, Layout, Ports
-from hookwright_dev.cluster.kubectl import Cluster
+from hookwright_dev.cluster.kubectl import Cluster, certificate_user, write_kubeconfig
 from hookwright_dev.errors import ProcessError
 from hookwright_dev.folders import OwnFolder
 from hookwright_dev.processes import ChildProcess, free_port
@@ -166,26 +166,10 @@ def write_files(layout: Layout, now: datetime, audit_level: AuditLevel | None) -
     admin.write(layout.pki(""), "admin")
     authority.issue("hookwright-dev", hosts=components.SERVING_NAMES).write(layout.pki(""), "serving")
     service_account_key().write(layout.pki(""), "service-account")
-    layout.kubeconfig.touch(mode=0o600)
-    layout.kubeconfig.write_text(yaml.safe_dump(_kubeconfig(layout.server, authority.pem, admin)))
+    user = certificate_user(admin.public, admin.key)
+    write_kubeconfig(layout.kubeconfig, server=layout.server, ca=authority.pem, user=user)
     if audit_level:
         layout.audit_policy.write_text(yaml.safe_dump(_audit_policy(audit_level)))
-
-
-def _kubeconfig(server: str, ca: bytes, client: KeyPair) -> dict[str, object]:
-    cluster = {"server": server, "certificate-authority-data": b64encode(ca).decode()}
-    user = {
-        "client-certificate-data": b64encode(client.public).decode(),
-        "client-key-data": b64encode(client.key).decode(),
-    }
-    return {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "clusters": [{"name": "hookwright", "cluster": cluster}],
-        "users": [{"name": "admin", "user": user}],
-        "contexts": [{"name": "hookwright", "context": {"cluster": "hookwright", "user": "admin"}}],
-        "current-context": "hookwright",
-    }
 
 
 def _audit_policy(level: AuditLevel) -> dict[str, object]:

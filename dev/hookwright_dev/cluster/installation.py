@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Final
 
 import httpx
-import yaml
 
-from hookwright_dev.cluster.kubectl import Cluster
+from hookwright_dev.cluster.kubectl import Cluster, write_kubeconfig
 from hookwright_dev.processes import ChildProcess, free_port
 
 MANIFESTS: Final = Path(__file__).parent / "manifests"
@@ -29,19 +28,8 @@ def service_account_token(cluster: Cluster, account: str, *, namespace: str, aud
 def service_account_kubeconfig(cluster: Cluster, account: str, folder: Path) -> Path:
     """Write a kubeconfig with which a process acts as a ServiceAccount of the installation."""
     token = service_account_token(cluster, account, namespace=SYSTEM_NAMESPACE)
-    config = {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "current-context": "default",
-        "clusters": [
-            {"name": "default", "cluster": {"server": cluster.server, "certificate-authority": str(cluster.ca)}}
-        ],
-        "users": [{"name": "default", "user": {"token": token}}],
-        "contexts": [{"name": "default", "context": {"cluster": "default", "user": "default"}}],
-    }
     path = folder / f"{account}.kubeconfig"
-    path.touch(mode=0o600)
-    path.write_text(yaml.safe_dump(config))
+    write_kubeconfig(path, server=cluster.server, ca=cluster.ca.read_bytes(), user={"token": token})
     return path
 
 

@@ -4,10 +4,13 @@ import json
 import os
 import shutil
 import subprocess
-from base64 import b64decode
+from base64 import b64encode
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Protocol, Self
+
+from kubernetes.client import Configuration
+from kubernetes.config import load_kube_config
 
 from hookwright_dev.cluster.assets import acquire
 from hookwright_dev.errors import DevError, KubectlError
@@ -44,21 +47,32 @@ class Cluster:
         self.server = server
         self.ca = ca
         self.kubectl_path = kubectl_path
+        self._kubectl_config = kubeconfig
         self.logs: Mapping[str, Path] = {}
         self.etcd_url: str | None = None
 
     @classmethod
     def existing(cls, kubeconfig: Path, folder: Path) -> Self:
-        """Describe the cluster of ``kubeconfig``'s current context; write its CA certificate into ``folder``."""
-        found = shutil.which("kubectl")
-        ca = folder / "ca.crt"
+        """Describe the cluster of a person's kubeconfig; write its CA certificate and credentials into ``folder``.
+
+        The official client reads the file, because it knows every way to authenticate, such as a command that
+        prints a token. ``kubeconfig`` of the result has that token. kubectl keeps the given file, so it gets a new
+        token when this one expires.
+        """
+        found = Configuration()
+        load_kube_config(config_file=str(kubeconfig), client_configuration=found, persist_config=False)
+        kubectl = shutil.which("kubectl")
         cluster = cls(
-            folder, kubeconfig=kubeconfig, server="", ca=ca, kubectl_path=Path(found) if found else acquire().kubectl
+            folder,
+            kubeconfig=folder / "kubeconfig",
+            server=found.host,
+            ca=folder / "ca.crt",
+            kubectl_path=Path(kubectl) if kubectl else acquire().kubectl,
         )
-        view = json.loads(cluster.kubectl("config", "view", "--minify", "--flatten", "--raw", "-o", "json").stdout)
-        described = view["clusters"][0]["cluster"]
-        cluster.server = described["server"]
-        ca.write_bytes(b64decode(described.get("certificate-authority-data", "")))
+        cluster._kubectl_config = kubeconfig
+        ca = Path(found.ssl_ca_cert).read_bytes() if found.ssl_ca_cert else b""
+        cluster.ca.write_bytes(ca)
+        write_kubeconfig(cluster.kubeconfig, server=found.host, ca=ca, user=_user(found))
         return cluster
 
     def kubectl(
@@ -69,7 +83,7 @@ class Cluster:
         Raises `KubectlError` with kubectl's standard error if it fails and ``check`` is set.
         """
         result = subprocess.run(
-            [self.kubectl_path, "--kubeconfig", self.kubeconfig, *arguments],
+            [self.kubectl_path, "--kubeconfig", self._kubectl_config, *arguments],
             input=stdin or "",
             env={**os.environ, "KUBECACHEDIR": str(self.folder / "kubectl-cache")},
             capture_output=True,
@@ -88,3 +102,40 @@ class Cluster:
             raise DevError(f"{folder} contains no *.yaml; it must contain the CustomResourceDefinitions")
         self.kubectl("apply", "--server-side", "--force-conflicts", f"--field-manager={_FIELD_MANAGER}", *files)
         self.kubectl("wait", "--for=condition=Established", "--timeout=30s", *files)
+
+
+def write_kubeconfig(path: Path, *, server: str, ca: bytes, user: Mapping[str, str]) -> None:
+    """Write a kubeconfig with one cluster and one user, readable only by this account.
+
+    Args:
+        path: of the file.
+        server: URL of the API server.
+        ca: its certificate authority, PEM; empty: one that the system trusts.
+        user: the credentials, by their names in a kubeconfig.
+    """
+    authority = {"certificate-authority-data": b64encode(ca).decode()} if ca else {}
+    config = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "hookwright",
+        "clusters": [{"name": "hookwright", "cluster": {"server": server, **authority}}],
+        "users": [{"name": "hookwright", "user": dict(user)}],
+        "contexts": [{"name": "hookwright", "context": {"cluster": "hookwright", "user": "hookwright"}}],
+    }
+    path.touch(mode=0o600)
+    path.write_text(json.dumps(config))
+
+
+def certificate_user(certificate: bytes, key: bytes) -> dict[str, str]:
+    """Return the credentials of a client certificate, PEM, for `write_kubeconfig`."""
+    return {
+        "client-certificate-data": b64encode(certificate).decode(),
+        "client-key-data": b64encode(key).decode(),
+    }
+
+
+def _user(found: Configuration) -> dict[str, str]:
+    token = found.get_api_key_with_prefix("BearerToken")
+    if token:
+        return {"token": token.removeprefix("Bearer ")}
+    return certificate_user(Path(found.cert_file).read_bytes(), Path(found.key_file).read_bytes())
