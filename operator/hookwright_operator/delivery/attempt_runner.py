@@ -63,9 +63,11 @@ class AttemptRunner:
 
     def start(self) -> None:
         """Start all attempts that may start now."""
+        if self._queues.closing:
+            return
         queues, scheduler = self._queues, self._queues.scheduler
-        now, now_ms, resume_at = asyncio.get_running_loop().time(), self._clock_ms(), scheduler.resume_at
-        while not queues.closing and (queue := scheduler.start_next(now, now_ms)) is not None:
+        resume_at = scheduler.resume_at
+        for queue in scheduler.start(asyncio.get_running_loop().time(), self._clock_ms()):
             queues.owned_shards.begin(queue.shard)
             self._runners.start(queue, queue.ready.popleft())
         if scheduler.resume_at != resume_at:

@@ -2,6 +2,7 @@
 
 import heapq
 from collections import OrderedDict
+from collections.abc import Iterator
 from itertools import count
 from typing import Generic, TypeVar
 
@@ -97,7 +98,7 @@ class Scheduler:
     its namespace has, unless it has nothing under way. A queue that the threshold stops still waits, and it starts
     as soon as its namespace has room: when attempts of any namespace end, or when endpoints are deleted.
 
-    Each call costs O(1), except that `start_next` compares the ranks of waiting namespaces. Such a rank consists of
+    Each call costs O(1), except that `start` compares the ranks of waiting namespaces. Such a rank consists of
     the attempts of the namespace and the fewest attempts of a waiting queue. At most 113 ranks fit into 1,024 places.
 
     Args:
@@ -146,8 +147,8 @@ class Scheduler:
         """Let a queue start the attempts that it may start."""
         self._asking[queue] = None
 
-    def start_next(self, now: float, now_ms: int) -> EndpointQueue | None:
-        """Return the queue that starts an attempt now, and count the attempt; None if no attempt may start.
+    def start(self, now: float, now_ms: int) -> Iterator[EndpointQueue]:
+        """Count and yield each attempt that may start now, as its queue; the caller takes the delivery from the queue.
 
         Args:
             now: in seconds of the event loop's clock.
@@ -155,19 +156,18 @@ class Scheduler:
         """
         self._end_pauses(now)
         while self._asking:
-            queue = next(iter(self._asking))
-            if self._may_start(queue, now, now_ms):
-                if self._has_place(queue):
-                    self._start(queue, now)
-                    return queue
-                self._wait(queue)
-            del self._asking[queue]
-        while (next_queue := self._next_waiting()) is not None:
+            queue, _ = self._asking.popitem(last=False)
+            while self._may_start(queue, now, now_ms):
+                if not self._has_place(queue):
+                    self._wait(queue)
+                    break
+                self._count(queue, now)
+                yield queue
+        while self._waiting and (next_queue := self._next_waiting()) is not None:
             if self._may_start(next_queue, now, now_ms):
-                self._start(next_queue, now)
+                self._count(next_queue, now)
+                yield next_queue
                 self._wait(next_queue)
-                return next_queue
-        return None
 
     def end(self, queue: EndpointQueue) -> None:
         """Count an attempt that ended."""
@@ -194,7 +194,7 @@ class Scheduler:
         """Return whether an attempt may start now without a turn: no endpoint queue waits, and the bounds allow it."""
         return not self._waiting and queue.in_flight < self._places.left(queue.endpoint.namespace)
 
-    def _start(self, queue: EndpointQueue, now: float) -> None:
+    def _count(self, queue: EndpointQueue, now: float) -> None:
         queue.in_flight += 1
         queue.started(now)
         self._places.take(queue.endpoint.namespace)

@@ -42,10 +42,7 @@ def fill(scheduler: Scheduler, *queues: EndpointQueue) -> None:
 
 def start_all(scheduler: Scheduler, *, now: float = 0.0, now_ms: int = 0) -> list[EndpointQueue]:
     """Start all attempts that may start, and return their queues in order."""
-    started = []
-    while (one := scheduler.start_next(now, now_ms)) is not None:
-        started.append(one)
-    return started
+    return list(scheduler.start(now, now_ms))
 
 
 def known(scheduler: Scheduler, namespace: str, endpoints: int = 50, *, max_in_flight: int = 64) -> list[EndpointQueue]:
@@ -168,7 +165,7 @@ def test_the_endpoint_with_the_fewest_attempts_under_way_is_next() -> None:
     scheduler = leased(32)
     hanging, lively, other = known(scheduler, "a", 3)
     for _ in range(4):
-        scheduler._start(hanging, 0.0)
+        scheduler._count(hanging, 0.0)
     for one in (hanging, lively, other):
         scheduler._wait(one)
     assert start_all(scheduler) == [lively, other] * 4
@@ -239,7 +236,7 @@ def test_fifty_endpoints_that_hang_leave_places_for_another_of_their_own_namespa
     for _ in range(64):
         for one in queues:
             if one.can_start and scheduler._has_place(one):
-                scheduler._start(one, 0.0)
+                scheduler._count(one, 0.0)
     assert in_flight(queues) > BOUND // 3
     fill(scheduler, newcomer)
     assert newcomer.in_flight >= 4
@@ -467,7 +464,7 @@ class Scheduling(RuleBasedStateMachine):
     def settle(self) -> None:
         """Start all attempts that may start; each must be allowed by its endpoint, by the lease and by the time."""
         pauses = {one: one.pause(self.now) for one in self.known}
-        while (one := self.scheduler.start_next(self.now, self.now_ms)) is not None:
+        for one in self.scheduler.start(self.now, self.now_ms):
             assert one.in_flight <= one.limit
             assert self.covered()
             assert pauses[one] == 0
