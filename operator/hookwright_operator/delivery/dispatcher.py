@@ -119,7 +119,7 @@ class Dispatcher:
             queue.ready.append(delivery)
             if self.queues.closing or not queue.active:
                 self._releaser.release_ready(queue)
-            self.queues.ask(queue)
+            self.queues.scheduler.ask(queue)
         self._attempts.start()
 
     def waiting(self, uid: str) -> None:
