@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Self
 
 import httpx
-from support.dispatcher import until
-from support.polling import PATIENCE
+from support.polling import PATIENCE, until
 
 from hookwright_dev.cluster.installation import SYSTEM_NAMESPACE, OperatorProcess, service_account_token
 from hookwright_dev.cluster.kubectl import Cluster

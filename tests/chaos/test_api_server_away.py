@@ -9,7 +9,7 @@ from uuid import uuid4
 
 import pytest
 from chaos.site import Site
-from support.dispatcher import until
+from support.polling import until
 
 from hookwright_dev.cluster.assets import Assets
 from hookwright_dev.cluster.components import kube_apiserver

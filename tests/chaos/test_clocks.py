@@ -5,7 +5,8 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from support.dispatcher import Busy, Engine, Jumping, Plan, eventually, subscriber, until
+from support.dispatcher import Busy, Engine, Jumping, Plan, subscriber
+from support.polling import until
 
 from hookwright_dev.receiver import Receiver
 from hookwright_operator.services.events import IncomingEvent
@@ -95,7 +96,7 @@ async def test_a_jump_backward_keeps_the_order_and_the_distance_of_what_waits(
     async def all_moved() -> bool:
         return all(due_ms < before[delivery] for delivery, due_ms in (await dues()).items())
 
-    await eventually(all_moved)
+    await until(all_moved)
     moved = {before[delivery] - due_ms for delivery, due_ms in (await dues()).items()}
     assert len(before) == 6
     assert len(moved) == 1

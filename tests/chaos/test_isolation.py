@@ -11,7 +11,8 @@ from statistics import median, quantiles
 
 import pytest
 from chaos.site import MAX_IN_FLIGHT
-from support.dispatcher import Busy, Engine, Plan, subscriber, until
+from support.dispatcher import Busy, Engine, Plan, subscriber
+from support.polling import until
 
 from hookwright_dev.receiver import Received, Receiver
 from hookwright_operator.services.events import IncomingEvent

@@ -8,7 +8,7 @@ from contextlib import closing
 from functools import partial
 
 from chaos.site import UNSETTLED, Site, arrived
-from support.dispatcher import until
+from support.polling import until
 
 from hookwright_dev.receiver import Received
 

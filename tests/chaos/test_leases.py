@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 from chaos import node
-from support.dispatcher import Engine, Plan, subscriber, until
+from support.dispatcher import Engine, Plan, subscriber
+from support.polling import until
 
 from hookwright_dev.processes import ChildProcess
 from hookwright_dev.receiver import Received, Receiver

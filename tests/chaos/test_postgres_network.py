@@ -9,7 +9,7 @@ import pytest
 from chaos.conftest import LEASE_SECONDS, on_postgres
 from chaos.neighbour import Neighbour, neighbour
 from chaos.site import MAX_IN_FLIGHT, UNSETTLED, Crowd, Site
-from support.dispatcher import until
+from support.polling import until
 from support.tcp_proxy import Cut, Proxy, proxied
 
 from hookwright_dev.cluster.kubectl import Cluster

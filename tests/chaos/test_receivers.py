@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 from support import receivers
-from support.dispatcher import Engine, Plan, subscriber, until
+from support.dispatcher import Engine, Plan, subscriber
+from support.polling import until
 from support.receivers import AnswersMuch, answers, bomb, certificate, coded, serve
 
 from hookwright_dev.receiver import Receiver

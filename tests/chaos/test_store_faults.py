@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 from chaos.site import Site
-from support.dispatcher import Busy, Engine, Jumping, Plan, locked, open_store, subscriber, until
+from support.dispatcher import Busy, Engine, Jumping, Plan, locked, open_store, subscriber
+from support.polling import until
 
 from hookwright_dev.receiver import Receiver
 from hookwright_runtime.errors import StoreUnavailable

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from support.store_factories import eventually
+from support.polling import until
 
 from hookwright_dev.cluster.kubectl import Cluster, Kubectl
 from hookwright_operator.leader import election as election_module
@@ -88,7 +88,7 @@ async def test_a_lease_is_taken_over_when_it_stood_unchanged_for_its_duration(st
         stage.write(renewTime=written, holderIdentity="dead/1")
         assert not await wins(heir)
         began = election_module.seconds()
-        await eventually(lambda: wins(heir))  # noqa: B023 - called at once
+        await until(lambda: wins(heir))  # noqa: B023 - called at once
         assert SHORT - 0.2 < election_module.seconds() - began < SHORT + 1.5
 
 

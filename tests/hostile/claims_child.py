@@ -4,7 +4,8 @@ import asyncio
 import sys
 
 import uvloop
-from support.dispatcher import Engine, Plan, now_ms, subscriber, until
+from support.dispatcher import Engine, Plan, now_ms, subscriber
+from support.polling import until
 
 from hookwright_operator.store.store import Store
 

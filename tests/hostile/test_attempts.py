@@ -17,7 +17,8 @@ from typing import Any
 
 import pytest
 import uvloop
-from support.dispatcher import Busy, Engine, Plan, subscriber, until
+from support.dispatcher import Busy, Engine, Plan, subscriber
+from support.polling import until
 
 from hookwright_dev.receiver import Received, Receiver
 from hookwright_operator.delivery.endpoint_queue import EndpointQueue

@@ -19,7 +19,8 @@ from pathlib import Path
 
 import pytest
 from aiohttp import web
-from support.dispatcher import Engine, Plan, eventually, subscriber, until
+from support.dispatcher import Engine, Plan, subscriber
+from support.polling import until
 
 from hookwright_dev.cluster.postgres import PostgresServer
 from hookwright_operator.delivery.shares import CLAIMS_IN_MEMORY
@@ -140,9 +141,9 @@ async def attacked(url: str) -> float:
         assert child.stdout
         try:
             assert await asyncio.wait_for(child.stdout.readline(), 90) == b"full\n"
-            await eventually(lambda: asyncio.sleep(0, len(listening.requests) == ENDPOINTS), within=60)
+            await until(lambda: asyncio.sleep(0, len(listening.requests) == ENDPOINTS), within=60)
             listening.open.set()
-            await eventually(
+            await until(
                 lambda: asyncio.sleep(0, min(listening.requests.values()) >= EACH // 8),
                 within=120,
             )

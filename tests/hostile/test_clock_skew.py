@@ -12,7 +12,8 @@ from random import Random
 import pytest
 from integration.delivery.test_shard_owner import UIDS, World
 from support.delivery_replicas import LEASE_MS, MAX_IN_FLIGHT, TIMEOUT, TOGETHER, Receivers, Replica
-from support.dispatcher import eventually, subscriber, until
+from support.dispatcher import subscriber
+from support.polling import until
 from support.store_factories import Clock
 
 from hookwright_operator.store.shard_sharing import CLOCKS_DIFFER_MS, SHARDS
@@ -73,7 +74,7 @@ async def test_living_replicas_keep_their_shares_and_send_each_delivery_once(
             counts = (await replicas[0].store.counts()).values()
             return sum(count.delivered for count in counts) == 12 * len(UIDS)
 
-        await eventually(all_delivered)
+        await until(all_delivered)
         assert [frozenset(one.dispatcher.owned_shards._since) for one in replicas] == shares
         assert [one.dispatcher.queues.lapses for one in replicas] == [0, 0]
         assert receivers.wrong == []

@@ -12,8 +12,7 @@ import httpx
 import pytest
 from starlette.types import Receive, Scope, Send
 from support.attacks import LOOPBACK, Installation, closed, connect, exchange, installation, open_files, read_answer
-from support.dispatcher import until
-from support.polling import eventually
+from support.polling import eventually, until
 
 from hookwright_dev.cluster.installation import ApiProcess
 from hookwright_dev.cluster.kubectl import Cluster

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 from support.attacks import no_descriptors
 from support.attempts import endpoint, loopback, send
-from support.dispatcher import Engine, Plan, subscriber, until
+from support.dispatcher import Engine, Plan, subscriber
+from support.polling import until
 from support.receivers import keeps_answering, serve
 
 from hookwright_dev.receiver import Receiver

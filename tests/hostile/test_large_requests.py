@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 from sqlalchemy import Connection, text
-from support.dispatcher import Engine, Plan, eventually, now_ms, subscriber, until
+from support.dispatcher import Engine, Plan, now_ms, subscriber
+from support.polling import until
 
 from hookwright_dev.receiver import Receiver
 from hookwright_operator.intake.parsing import MAX_BODY_BYTES, MAX_EVENTS
@@ -61,7 +62,7 @@ class Site:
         async def all_written() -> bool:
             return bool(await self.scalar("SELECT count(*) FROM deliveries") >= total)
 
-        await eventually(all_written, within=within)
+        await until(all_written, within=within)
         await until(lambda: not self.engine.events.fan_outs.backlog("acme"))
         pairs = "SELECT count(*) FROM (SELECT DISTINCT event_id, endpoint_uid FROM deliveries) AS pairs"
         assert await self.scalar("SELECT count(*) FROM deliveries") == total
@@ -315,7 +316,7 @@ async def test_a_fan_out_that_cannot_be_written_keeps_no_other_one_waiting(site:
     async def written() -> bool:
         return bool(await site.scalar("SELECT count(*) FROM deliveries") == endpoints * events)
 
-    await eventually(written, within=60)
+    await until(written, within=60)
     assert await site.scalar("SELECT count(*) FROM fan_outs") == 1
 
 

@@ -15,7 +15,8 @@ from pathlib import Path
 
 import pytest
 from support.attempts import endpoint, guarded, loopback, send
-from support.dispatcher import Engine, Plan, eventually, subscriber, until
+from support.dispatcher import Engine, Plan, subscriber
+from support.polling import until
 from support.receivers import answers, serve
 
 from hookwright_dev.receiver import Receiver
@@ -304,7 +305,7 @@ async def until_delivered(sender: Sender, to: Endpoint) -> None:
     async def delivers() -> bool:
         return (await send(sender, to)).delivered
 
-    await eventually(delivers, within=30)
+    await until(delivers, within=30)
 
 
 @pytest.fixture

@@ -6,7 +6,8 @@ from collections.abc import AsyncIterator
 
 import asyncpg
 import pytest
-from support.dispatcher import Engine, Plan, eventually, now_ms, subscriber
+from support.dispatcher import Engine, Plan, now_ms, subscriber
+from support.polling import until
 from support.store_factories import LEASE_MS, Clock, accept_one, claimed_ids, left, neighbour_of, settlement
 from support.tcp_proxy import Cut, Proxy, proxied
 
@@ -102,7 +103,7 @@ async def test_a_repeated_settlement_waits_for_the_transaction_in_doubt(postgres
     async def waits() -> bool:
         return bool(await in_doubt.fetchval("SELECT count(*) FROM pg_locks WHERE NOT granted"))
 
-    await eventually(waits, within=30)
+    await until(waits, within=30)
     await transaction.commit()
     await repetition
     assert await attempts_of(store, delivery.id) == 1
@@ -153,7 +154,7 @@ async def test_each_attempt_is_recorded_once_when_every_commit_is_cut(postgres_u
         async def failed() -> bool:
             return (await engine.counts("orders")).failed == 1 and engine.at_rest
 
-        await eventually(failed, within=60)
+        await until(failed, within=60)
         [delivery_id] = sender.sent
         assert proxy.cuts >= RETRIES
         assert sender.sent[delivery_id] == 1 + RETRIES

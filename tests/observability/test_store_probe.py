@@ -10,23 +10,12 @@ import kopf
 import pytest
 from aiohttp import web
 from prometheus_client import REGISTRY
-from support.dispatcher import until
-from support.polling import PATIENCE
+from support.clock import Seconds
+from support.polling import PATIENCE, until
 
 from hookwright_operator.store_probe import StoreProbe
 from hookwright_operator.watch.freshness import WatchFreshness
 from hookwright_runtime.errors import StoreUnavailable
-
-
-class Clock:
-    """Clock that changes only when a test sets it."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        """Return the seconds."""
-        return self.now
 
 
 @pytest.fixture
@@ -59,7 +48,7 @@ async def _get(session: aiohttp.ClientSession, url: str) -> None:
 async def test_a_watch_that_is_answered_is_young_again(server: tuple[str, list[int]]) -> None:
     """Only the resource of that watch becomes fresh."""
     url, _ = server
-    clock = Clock()
+    clock = Seconds()
     freshness = WatchFreshness(["projects", "secrets"], clock)
     clock.now += 400
     async with freshness.session(kopf.ConnectionInfo(server=url)).aiohttp_session as session:
@@ -72,7 +61,7 @@ async def test_a_watch_that_is_answered_is_young_again(server: tuple[str, list[i
 async def test_other_requests_are_no_sign_of_life(server: tuple[str, list[int]], path: str) -> None:
     """Lists, single objects and kinds of other groups do not count."""
     url, _ = server
-    clock = Clock()
+    clock = Seconds()
     freshness = WatchFreshness(["projects"], clock)
     clock.now += 10
     async with freshness.session(kopf.ConnectionInfo(server=url)).aiohttp_session as session:
@@ -83,7 +72,7 @@ async def test_other_requests_are_no_sign_of_life(server: tuple[str, list[int]],
 async def test_a_watch_that_is_refused_grows_old(server: tuple[str, list[int]]) -> None:
     """Answers 403, 410 and 500 do not count as a watch."""
     url, status = server
-    clock = Clock()
+    clock = Seconds()
     freshness = WatchFreshness(["projects"], clock)
     async with freshness.session(kopf.ConnectionInfo(server=url)).aiohttp_session as session:
         for status[0] in (403, 410, 500):
@@ -95,7 +84,7 @@ async def test_a_watch_that_is_refused_grows_old(server: tuple[str, list[int]]) 
 async def test_sessions_with_the_same_credentials_are_equal(server: tuple[str, list[int]]) -> None:
     """Otherwise kopf would retry refused credentials forever."""
     url, _ = server
-    freshness = WatchFreshness(["projects"], Clock())
+    freshness = WatchFreshness(["projects"], Seconds())
     same, again = (freshness.session(kopf.ConnectionInfo(server=url, token="a")) for _ in range(2))
     other = freshness.session(kopf.ConnectionInfo(server=url, token="b"))
     assert same == again
@@ -112,7 +101,7 @@ class Store:
     """
 
     def __init__(self) -> None:
-        self.clock = Clock()
+        self.clock = Seconds()
         self.answers = True
         self.first: list[bool] = []
         self.hangs = False

@@ -4,14 +4,14 @@ import asyncio
 import random
 import sqlite3
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
 
 from support.attempts import SECRET
-from support.polling import PATIENCE
+from support.polling import PATIENCE, until
 
 from hookwright_dev.receiver import Received, Receiver
 from hookwright_operator.delivery.clock_jumps import ClockJumps
@@ -204,7 +204,7 @@ class Engine:
             counted = await self.counts(uid)
             return counted.delivered + counted.failed + counted.discarded >= count
 
-        await eventually(enough, within=within)
+        await until(enough, within=within)
 
 
 async def open_store(path: Path, plan: Plan, *, patience: float = 5.0) -> Store:
@@ -250,23 +250,6 @@ def subscriber(
         suspend=suspend,
         secrets=(SECRET,),
     )
-
-
-async def eventually(condition: Callable[[], Awaitable[bool]], *, within: float = PATIENCE) -> None:
-    """Wait until a condition is true, and fail if it is not within some seconds."""
-    deadline = time.monotonic() + within
-    while not await condition():
-        assert time.monotonic() < deadline, f"the condition was not true within {within:g} s"
-        await asyncio.sleep(0.01)
-
-
-async def until(condition: Callable[[], bool], *, within: float = PATIENCE) -> None:
-    """Wait until a synchronous condition is true, and fail if it is not within some seconds."""
-
-    async def holds() -> bool:
-        return condition()
-
-    await eventually(holds, within=within)
 
 
 def tally(records: list[DeliveryRecord]) -> Mapping[State, int]:

@@ -1,7 +1,8 @@
 """Waiting in tests for an event that must happen, on a machine that does other work too."""
 
+import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar
 
 T = TypeVar("T")
@@ -18,6 +19,17 @@ def eventually(look: Callable[[], T | None], what: str, within: float = PATIENCE
         assert time.monotonic() < deadline, f"not within {within:g} s: {what}"
         time.sleep(every)
     return found
+
+
+async def until(condition: Callable[[], bool | Awaitable[bool]], *, within: float = PATIENCE) -> None:
+    """Wait until a condition is true; fail after ``within`` seconds."""
+    deadline = time.monotonic() + within
+    while True:
+        holds = condition()
+        if holds if isinstance(holds, bool) else await holds:
+            return
+        assert time.monotonic() < deadline, f"the condition was not true within {within:g} s"
+        await asyncio.sleep(0.005)
 
 
 def busy_seconds(quiet: float) -> float:

@@ -2,8 +2,7 @@
 
 import asyncio
 import threading
-import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
@@ -11,7 +10,7 @@ import asyncpg
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from sqlalchemy import Connection, MetaData, func, select
-from support.polling import PATIENCE
+from support.polling import PATIENCE, until
 
 from hookwright_operator.ids import delivery_id, message_id
 from hookwright_operator.store.records import Attempt, Claimed, NewDelivery, NewEvent, Replica, Settlement, State
@@ -82,7 +81,7 @@ async def held(store: Store, url: str) -> AsyncIterator["asyncio.Future[str]"]:
     await holder.execute("SELECT pg_advisory_lock(7)")
     under_way = store.transactions.write("hold", wait_for_the_lock)
     try:
-        await eventually(lambda: asyncio.sleep(0, begun.is_set()))
+        await until(lambda: asyncio.sleep(0, begun.is_set()))
         yield under_way
     finally:
         await holder.close()
@@ -169,14 +168,6 @@ async def rows_of(store: Store, table: str) -> int:
 async def all_rows(store: Store) -> dict[str, int]:
     """Return how many rows each table has."""
     return {table: await rows_of(store, table) for table in TABLES}
-
-
-async def eventually(condition: Callable[[], Awaitable[bool]], *, within: float = PATIENCE) -> None:
-    """Wait until a condition is true, and fail if it is not true within some seconds."""
-    deadline = time.monotonic() + within
-    while not await condition():
-        assert time.monotonic() < deadline, "the condition was not true in time"
-        await asyncio.sleep(0.01)
 
 
 async def logged(store: Store, uid: str = "orders", *, state: State | None = None, limit: int = 3) -> list[str]:

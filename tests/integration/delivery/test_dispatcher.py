@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from integration.delivery.conftest import Start
 from sqlalchemy import select
-from support.dispatcher import Busy, Engine, Plan, bodies, locked, open_store, subscriber, until
+from support.dispatcher import Busy, Engine, Plan, bodies, locked, open_store, subscriber
+from support.polling import until
 
 from hookwright_dev.receiver import Receiver
 from hookwright_operator.store.records import State

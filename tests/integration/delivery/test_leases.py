@@ -3,7 +3,8 @@
 import asyncio
 
 from integration.delivery.conftest import Start
-from support.dispatcher import Busy, Plan, bodies, subscriber, until
+from support.dispatcher import Busy, Plan, bodies, subscriber
+from support.polling import until
 from support.store_factories import Clock, left, neighbour_of
 
 from hookwright_dev.receiver import Receiver

@@ -8,7 +8,8 @@ import pytest
 from integration.delivery.test_status_reporter import INTERVAL, Seconds, made
 from sqlalchemy import text
 from structlog.testing import capture_logs
-from support.dispatcher import eventually, subscriber, until
+from support.dispatcher import subscriber
+from support.polling import until
 
 from hookwright_operator.delivery.status_reporter import StatusReporter
 from hookwright_operator.registry import Endpoint, Health, Registry
@@ -61,7 +62,7 @@ def url(postgres_url: str) -> str:
 async def pair(url: str) -> AsyncIterator[tuple[Process, Process]]:
     """Yield a leader and another replica; each receives the other's reports."""
     processes = [await Process.start(url, leads=leads) for leads in (True, False)]
-    await eventually(lambda: all_hear(processes[0].store))
+    await until(lambda: all_hear(processes[0].store))
     yield processes[0], processes[1]
     for process in processes:
         await process.store.close()

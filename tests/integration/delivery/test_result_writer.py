@@ -9,7 +9,8 @@ from typing import cast
 
 import pytest
 from structlog.testing import capture_logs
-from support.dispatcher import Plan, Watcher, locked, now_ms, open_store, subscriber, until
+from support.dispatcher import Plan, Watcher, locked, now_ms, open_store, subscriber
+from support.polling import until
 
 from hookwright_operator.delivery.endpoint_queue import EndpointQueue
 from hookwright_operator.delivery.queues import EndpointQueues

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 from support.attempts import BODY, MESSAGE, SECRET, endpoint, guarded, loopback, send
-from support.dispatcher import until
-from support.polling import PATIENCE
+from support.polling import PATIENCE, until
 from support.receivers import answers, certificate, keeps_answering, read_request, serve
 
 from hookwright_dev.receiver import Receiver

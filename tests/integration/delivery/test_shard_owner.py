@@ -9,7 +9,8 @@ from random import Random
 
 import pytest
 from support.delivery_replicas import LEASE_MS, MAX_IN_FLIGHT, TIMEOUT, TOGETHER, Receivers, Replica
-from support.dispatcher import eventually, subscriber, until
+from support.dispatcher import subscriber
+from support.polling import until
 from support.store_factories import Clock
 
 from hookwright_operator.registry import Endpoint
@@ -116,7 +117,7 @@ class World:
                 self.receivers.answer(sent, 200)
             return all([(await store.counts_of(uid)).pending == 0 for uid in UIDS])
 
-        await eventually(all_ended)
+        await until(all_ended)
         counts = (await store.counts()).values()
         assert sum(count.delivered + count.failed for count in counts) == self.posted * len(UIDS)
         assert sum(count.delivered for count in counts) <= len(self.receivers.delivered)
@@ -187,7 +188,7 @@ async def test_a_shard_is_handed_on_when_what_is_under_way_has_ended_and_not_bef
             counts = (await new.store.counts()).values()
             return sum(count.delivered for count in counts) == 2 * len(UIDS)
 
-        await eventually(all_ended)
+        await until(all_ended)
         assert receivers.wrong == []
         assert receivers.begun == 2 * len(UIDS)
 
@@ -232,7 +233,7 @@ async def test_the_rate_limit_holds_while_an_endpoint_goes_from_one_to_another(u
         async def all_delivered() -> bool:
             return (await owner.store.counts_of("orders")).delivered == 6
 
-        await eventually(all_delivered)
+        await until(all_delivered)
         # 1.5 s lie between two attempts. Each begins a moment after its time, a longer moment on a busy machine.
         assert min(later - earlier for earlier, later in pairwise(receivers.times)) > 1.5 - 1.0
 
@@ -256,6 +257,6 @@ async def test_a_recovery_is_driven_by_the_owner_of_its_endpoint(url: str) -> No
             found = await other.store.replay(job.id)
             return found is not None and found.state is ReplayState.COMPLETED
 
-        await eventually(completed)
+        await until(completed)
         assert "advance_recovery" in owner.observed
         assert "advance_recovery" not in other.observed

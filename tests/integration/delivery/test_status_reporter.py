@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from support.dispatcher import Plan, open_store, subscriber, until
+from support.dispatcher import Plan, open_store, subscriber
+from support.polling import until
 from support.store_factories import accept_one, settlement
 
 from hookwright_operator.delivery import status_reporter

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 from prometheus_client import REGISTRY
 from prometheus_client.openmetrics.exposition import generate_latest
-from support.dispatcher import Engine, Plan, open_store, subscriber, until
+from support.dispatcher import Engine, Plan, open_store, subscriber
+from support.polling import until
 from support.trace_collector import Collector, collecting
 
 from hookwright_dev.receiver import Receiver

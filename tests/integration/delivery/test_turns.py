@@ -4,7 +4,8 @@ All endpoints here are in one namespace, so half of `in_flight` stays free for o
 """
 
 from integration.delivery.conftest import Start
-from support.dispatcher import Busy, Plan, subscriber, until
+from support.dispatcher import Busy, Plan, subscriber
+from support.polling import until
 
 from hookwright_dev.receiver import Receiver
 

@@ -1,8 +1,8 @@
 """Replays of failed deliveries since a time: permissions, requests and answers."""
 
 import pytest
-from support.dispatcher import eventually
 from support.intake import BEGUN_MS, ORDERS, Intake, Tokens, refused
+from support.polling import until
 from support.store_factories import event, settlement
 
 from hookwright_operator.store.records import State
@@ -119,7 +119,7 @@ async def test_an_ended_recovery_tells_when_it_ended(intake: Intake) -> None:
     async def ended() -> bool:
         return await intake.engine.store.running_replays() == []
 
-    await eventually(ended)
+    await until(ended)
     told = (await intake.client.get(str(intake.client.base_url.join(begun.headers["location"])))).json()
     assert (told["status"], told["total"], told["done"]) == ("completed", 7, 6)
     assert (told["begunAt"], told["endedAt"]) == ("2026-01-01T00:00:00.000Z", "2026-01-01T00:01:00.001Z")

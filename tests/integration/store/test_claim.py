@@ -3,17 +3,8 @@
 import asyncio
 
 import pytest
-from support.store_factories import (
-    LEASE_MS,
-    Clock,
-    accept_one,
-    claimed_ids,
-    event,
-    eventually,
-    ids,
-    rows_of,
-    settlement,
-)
+from support.polling import until
+from support.store_factories import LEASE_MS, Clock, accept_one, claimed_ids, event, ids, rows_of, settlement
 
 from hookwright_operator.store.records import State
 from hookwright_operator.store.sql.claim import groups
@@ -159,7 +150,7 @@ async def test_a_cancelled_claim_gives_back_what_it_took(store: Store) -> None:
     async def is_back() -> bool:
         return await claimed_ids(store) == [delivery.id]
 
-    await eventually(is_back)
+    await until(is_back)
 
 
 async def test_a_cancelled_accept_gives_back_what_it_wrote_as_claimed(store: Store) -> None:
@@ -175,7 +166,7 @@ async def test_a_cancelled_accept_gives_back_what_it_wrote_as_claimed(store: Sto
     async def is_back() -> bool:
         return await claimed_ids(store) == ids([new])
 
-    await eventually(is_back)
+    await until(is_back)
 
 
 @pytest.mark.parametrize("size", [1000, 10_000], ids=["small bodies", "large bodies"])

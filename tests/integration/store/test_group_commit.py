@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import pytest
 from sqlalchemy import Connection, text
-from support.polling import PATIENCE
-from support.store_factories import Observed, accept_one, claimed_ids, event, eventually, held, settlement, state_of
+from support.polling import PATIENCE, until
+from support.store_factories import Observed, accept_one, claimed_ids, event, held, settlement, state_of
 
 from hookwright_operator.store.group_commit import MAX_WEIGHT, GroupCommit, Operation
 from hookwright_operator.store.records import State
@@ -137,7 +137,7 @@ async def test_a_cancelled_settlement_is_stored_all_the_same(store: Store) -> No
     async def is_delivered() -> bool:
         return await state_of(store, delivery.id) == State.DELIVERED
 
-    await eventually(is_delivered)
+    await until(is_delivered)
     await store.ping()
 
 

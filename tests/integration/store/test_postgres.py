@@ -12,18 +12,8 @@ import asyncpg
 import pytest
 from integration.store.conftest import Open
 from sqlalchemy import Connection, func, select, text
-from support.polling import PATIENCE
-from support.store_factories import (
-    LEASE_MS,
-    Clock,
-    accept_one,
-    claimed_ids,
-    differences,
-    event,
-    eventually,
-    ids,
-    settlement,
-)
+from support.polling import PATIENCE, until
+from support.store_factories import LEASE_MS, Clock, accept_one, claimed_ids, differences, event, ids, settlement
 
 from hookwright_dev.cluster.postgres import PostgresServer
 from hookwright_operator.store import postgres as postgres_module
@@ -323,7 +313,7 @@ async def test_a_deadlock_is_broken_and_nobody_notices(open_store: Open, url: st
         settling = asyncio.create_task(
             store.settle([settlement(delivery, State.DELIVERED) for delivery in new.deliveries])
         )
-        await eventually(lambda: waits_for_a_lock(url))
+        await until(lambda: waits_for_a_lock(url))
         await intruder.execute(lock, first)
     await intruder.close()
     await settling

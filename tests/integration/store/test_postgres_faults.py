@@ -9,8 +9,8 @@ import asyncpg
 import pytest
 import pytest_asyncio
 from integration.store.conftest import Open
-from support.polling import PATIENCE
-from support.store_factories import LEASE_MS, Clock, accept_one, claimed_ids, event, eventually, ids, settlement
+from support.polling import PATIENCE, until
+from support.store_factories import LEASE_MS, Clock, accept_one, claimed_ids, event, ids, settlement
 from support.tcp_proxy import Cut, Proxy, proxied
 
 from hookwright_dev.cluster.postgres import FAST, PostgresServer
@@ -103,7 +103,7 @@ async def test_what_was_accepted_over_a_connection_lost_after_the_commit_waits_f
     async def is_told() -> bool:
         return heard == ["orders"]
 
-    await eventually(is_told)
+    await until(is_told)
     assert await claimed_ids(through_proxy.store) == ids([new])
 
 
@@ -118,7 +118,7 @@ async def test_a_claim_whose_answer_was_lost_is_given_back(through_proxy: Line) 
     async def is_free() -> bool:
         return await claimed_ids(through_proxy.store) == [delivery.id]
 
-    await eventually(is_free)
+    await until(is_free)
 
 
 @pytest.mark.parametrize("cut", Cut)
@@ -163,7 +163,7 @@ async def test_what_is_claimed_after_a_release_whose_answer_was_lost_stays_claim
     async def is_told() -> bool:
         return heard == ["orders"]
 
-    await eventually(is_told)
+    await until(is_told)
 
 
 @pytest.mark.parametrize("cut", Cut)
@@ -226,7 +226,7 @@ async def test_callers_that_share_a_commit_that_is_lost_are_all_told(through_pro
         found.extend(await claimed_ids(through_proxy.store))
         return sorted(found) == sorted(ids(events))
 
-    await eventually(all_free)
+    await until(all_free)
 
 
 async def test_a_restart_of_the_database_costs_seconds_not_events() -> None:
@@ -250,7 +250,7 @@ async def test_a_restart_of_the_database_costs_seconds_not_events() -> None:
                 return False
             return True
 
-        await eventually(is_back)
+        await until(is_back)
         assert await claimed_ids(store) == [kept.id]
         await store.close()
     finally:

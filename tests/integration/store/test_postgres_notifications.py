@@ -3,7 +3,8 @@
 import pytest
 from integration.store.conftest import Open
 from sqlalchemy import text
-from support.store_factories import LEASE_MS, Clock, accept_one, event, eventually, settlement
+from support.polling import until
+from support.store_factories import LEASE_MS, Clock, accept_one, event, settlement
 from support.tcp_proxy import proxied
 
 from hookwright_operator.store.notifications import payloads
@@ -34,10 +35,10 @@ async def test_others_hear_of_what_nobody_holds(open_store: Open) -> None:
         async def all_heard() -> bool:
             return set(uids) <= set(heard)
 
-        await eventually(all_heard)
+        await until(all_heard)
         heard.clear()
 
-    await eventually(lambda: both_listen(teller))
+    await until(lambda: both_listen(teller))
     await teller.accept([event("orders", "audit"), event("silent", claimed=True)])
     await hears("orders", "audit")
     [claimed] = await teller.claim([("orders", 1)])
@@ -76,7 +77,7 @@ async def test_notices_come_again_after_their_connection_was_cut(url: str, open_
     async with proxied(url) as (proxy, proxy_url):
         hearer = await opened(proxy_url, clock)
         hearer.listen(heard.append)
-        await eventually(lambda: both_listen(teller))
+        await until(lambda: both_listen(teller))
         for writer in proxy.writers:
             writer.transport.abort()
 
@@ -84,7 +85,7 @@ async def test_notices_come_again_after_their_connection_was_cut(url: str, open_
             await accept_one(teller)
             return "orders" in heard
 
-        await eventually(hears)
+        await until(hears)
         await hearer.close()
 
 
@@ -94,7 +95,7 @@ async def test_closing_tells_what_is_left_to_tell(open_store: Open, url: str, cl
     heard: list[str] = []
     hearer.listen(heard.append)
     teller = await opened(url, clock)
-    await eventually(lambda: both_listen(hearer))
+    await until(lambda: both_listen(hearer))
     delivery = await accept_one(teller, claimed=True)
 
     await teller.release([delivery.id])
@@ -103,7 +104,7 @@ async def test_closing_tells_what_is_left_to_tell(open_store: Open, url: str, cl
     async def hears() -> bool:
         return heard == ["orders"]
 
-    await eventually(hears)
+    await until(hears)
 
 
 def test_uids_are_put_together_up_to_what_a_notice_carries() -> None:

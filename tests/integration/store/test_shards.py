@@ -5,7 +5,8 @@ import asyncio
 from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import text
-from support.store_factories import LEASE_MS, Clock, accept_one, claimed_ids, eventually, left, neighbour_of
+from support.polling import until
+from support.store_factories import LEASE_MS, Clock, accept_one, claimed_ids, left, neighbour_of
 
 from hookwright_operator.store.records import Holding
 from hookwright_operator.store.shard_sharing import CLOCKS_DIFFER_MS, SHARDS, missing, shard_of, share_of
@@ -195,11 +196,11 @@ async def test_others_hear_when_there_are_shards_to_take_or_to_let_go(postgres_u
         store.sharing.changed()
         return bool(looks)
 
-    await eventually(hears_of_a_member)
+    await until(hears_of_a_member)
     for change in (store.sharing.free([1]), store.sharing.withdraw()):
         looks.clear()
         await change
-        await eventually(lambda: asyncio.sleep(0, bool(looks)))
+        await until(lambda: asyncio.sleep(0, bool(looks)))
     assert uids == []
     await store.close()
     await other.close()

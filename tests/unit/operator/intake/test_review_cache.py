@@ -4,20 +4,10 @@ import asyncio
 import math
 
 import pytest
+from support.clock import Seconds
 
 from hookwright_operator.intake.review_cache import Keeping, ReviewAnswer, Reviews
 from hookwright_runtime.errors import KubeError, KubeUnavailable
-
-
-class Clock:
-    """A clock that only the test moves."""
-
-    def __init__(self) -> None:
-        self.time = 1000.0
-
-    def __call__(self) -> float:
-        """Return the time."""
-        return self.time
 
 
 class Oracle:
@@ -50,13 +40,13 @@ KEEPING = Keeping(granted=10, denied=2, stale=60, size=3)
 
 
 @pytest.fixture
-def clock() -> Clock:
+def clock() -> Seconds:
     """Return a clock that only the test moves."""
-    return Clock()
+    return Seconds()
 
 
 @pytest.fixture
-def reviews(clock: Clock) -> Reviews[bool]:
+def reviews(clock: Seconds) -> Reviews[bool]:
     """Return an empty cache of answers."""
     return Reviews(KEEPING, now=clock)
 
@@ -64,75 +54,75 @@ def reviews(clock: Clock) -> Reviews[bool]:
 @pytest.mark.parametrize(("oracle", "holds"), [(Oracle(granted=True), 10.0), (Oracle(granted=False), 2.0)])
 async def test_an_answer_holds_for_its_time_and_no_longer(
     reviews: Reviews[bool],
-    clock: Clock,
+    clock: Seconds,
     oracle: Oracle,
     holds: float,
 ) -> None:
     """A grant is cached for ten seconds, a denial for two."""
     for moment, asked in ((0, 1), (holds / 2 - 0.001, 1), (holds / 2 + 0.001, 2)):
-        clock.time += moment
+        clock.now += moment
         assert await reviews.get("key", oracle) is oracle.granted
         assert oracle.asked == asked
 
 
-async def test_a_grant_in_use_is_renewed_before_it_expires(reviews: Reviews[bool], clock: Clock) -> None:
+async def test_a_grant_in_use_is_renewed_before_it_expires(reviews: Reviews[bool], clock: Seconds) -> None:
     """From half of the lifetime on, one renewal runs in the background, and requests do not wait for it."""
     oracle = Oracle()
     await reviews.get("key", oracle)
     oracle.open.clear()
     for _ in range(3):
-        clock.time += 1.7
+        clock.now += 1.7
         assert await reviews.get("key", oracle) is True
     await loop_turns()
     assert oracle.asked == 2
     oracle.open.set()
     await loop_turns()
-    clock.time += 4.9
+    clock.now += 4.9
     assert await reviews.get("key", oracle) is True
     assert oracle.asked == 2, "the renewed grant holds from its own answer on"
 
 
-async def test_a_renewal_that_is_denied_ends_the_grant(reviews: Reviews[bool], clock: Clock) -> None:
+async def test_a_renewal_that_is_denied_ends_the_grant(reviews: Reviews[bool], clock: Seconds) -> None:
     """The request that starts the renewal is still served; the next one is refused."""
     oracle = Oracle()
     await reviews.get("key", oracle)
     oracle.granted = False
-    clock.time += 5
+    clock.now += 5
     assert await reviews.get("key", oracle) is True
     await loop_turns()
     assert await reviews.get("key", oracle) is False
 
 
-async def test_a_renewal_that_fails_leaves_the_grant_its_time(reviews: Reviews[bool], clock: Clock) -> None:
+async def test_a_renewal_that_fails_leaves_the_grant_its_time(reviews: Reviews[bool], clock: Seconds) -> None:
     """While the API server is unavailable, one renewal a second is tried. A refused question does not end the grant."""
     oracle = Oracle()
     await reviews.get("key", oracle)
     for fault, asked in ((KubeUnavailable("away"), 2), (KubeError("tokenreviews is forbidden", status=403), 3)):
         oracle.fault = fault
-        clock.time += 2.5 if asked == 3 else 5
+        clock.now += 2.5 if asked == 3 else 5
         assert await reviews.get("key", oracle) is True
         await loop_turns()
         assert oracle.asked == asked
-    clock.time += 2.5
+    clock.now += 2.5
     with pytest.raises(KubeError):
         await reviews.get("key", oracle)
 
 
-async def test_a_denial_is_not_renewed(reviews: Reviews[bool], clock: Clock) -> None:
+async def test_a_denial_is_not_renewed(reviews: Reviews[bool], clock: Seconds) -> None:
     """A flood of wrong tokens causes only the reviews of its requests."""
     oracle = Oracle(granted=False)
     await reviews.get("key", oracle)
-    clock.time += 1.9
+    clock.now += 1.9
     await reviews.get("key", oracle)
     await loop_turns()
     assert oracle.asked == 1
 
 
-async def test_an_expiring_token_is_not_kept_beyond_its_end(reviews: Reviews[bool], clock: Clock) -> None:
+async def test_an_expiring_token_is_not_kept_beyond_its_end(reviews: Reviews[bool], clock: Seconds) -> None:
     """An answer ends with its token, also while the API server is unavailable."""
     oracle = Oracle(lifetime=3)
     await reviews.get("key", oracle)
-    clock.time += 3
+    clock.now += 3
     oracle.fault = KubeUnavailable("away")
     with pytest.raises(KubeUnavailable):
         await reviews.get("key", oracle)
@@ -161,40 +151,40 @@ async def test_a_requester_that_leaves_does_not_take_the_answer_from_the_others(
     assert oracle.asked == 1
 
 
-async def test_while_the_api_server_is_away_a_recent_grant_serves(reviews: Reviews[bool], clock: Clock) -> None:
+async def test_while_the_api_server_is_away_a_recent_grant_serves(reviews: Reviews[bool], clock: Seconds) -> None:
     """The grant serves for a minute after the answer, with one question a second."""
     oracle = Oracle()
     await reviews.get("key", oracle)
     oracle.fault = KubeUnavailable("away")
-    clock.time += 10
+    clock.now += 10
     assert await reviews.get("key", oracle) is True
     assert await reviews.get("key", oracle) is True
     assert oracle.asked == 2
-    clock.time += 49.999
+    clock.now += 49.999
     assert await reviews.get("key", oracle) is True
-    clock.time += 0.001
+    clock.now += 0.001
     with pytest.raises(KubeUnavailable):
         await reviews.get("key", oracle)
 
 
-async def test_after_the_api_server_came_back_a_revocation_counts(reviews: Reviews[bool], clock: Clock) -> None:
+async def test_after_the_api_server_came_back_a_revocation_counts(reviews: Reviews[bool], clock: Seconds) -> None:
     """The first denial removes an old grant."""
     oracle = Oracle()
     await reviews.get("key", oracle)
-    clock.time += 10
+    clock.now += 10
     oracle.granted = False
     assert await reviews.get("key", oracle) is False
     oracle.fault = KubeUnavailable("away")
-    clock.time += 2
+    clock.now += 2
     with pytest.raises(KubeUnavailable):
         await reviews.get("key", oracle)
 
 
-async def test_a_refused_question_is_never_taken_for_a_grant(reviews: Reviews[bool], clock: Clock) -> None:
+async def test_a_refused_question_is_never_taken_for_a_grant(reviews: Reviews[bool], clock: Seconds) -> None:
     """A 403 for the review itself is not an outage, so the request is refused at once."""
     oracle = Oracle()
     await reviews.get("key", oracle)
-    clock.time += 10
+    clock.now += 10
     oracle.fault = KubeError("tokenreviews is forbidden", status=403)
     with pytest.raises(KubeError):
         await reviews.get("key", oracle)
@@ -218,7 +208,7 @@ async def test_what_was_not_used_for_longest_goes_first(reviews: Reviews[bool]) 
     assert {key: oracle.asked for key, oracle in oracles.items()} == {"a": 1, "b": 2, "c": 2, "d": 2}
 
 
-async def test_zero_seconds_keep_nothing(clock: Clock) -> None:
+async def test_zero_seconds_keep_nothing(clock: Seconds) -> None:
     """With a setting of 0 every request is reviewed."""
     reviews: Reviews[bool] = Reviews(Keeping(granted=0, denied=0), now=clock)
     oracle = Oracle()

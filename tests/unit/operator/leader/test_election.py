@@ -1,22 +1,11 @@
 """The rules of leadership; another test shows the election on a real API server."""
 
 import asyncio
-from dataclasses import dataclass
 
 import pytest
+from support.clock import Seconds
 
 from hookwright_operator.leader.election import DURATION, LOOK_EVERY, RENEW_DEADLINE, RENEW_EVERY, Leadership
-
-
-@dataclass
-class Seconds:
-    """Clock that changes only when a test sets it."""
-
-    now: float = 1000.0
-
-    def __call__(self) -> float:
-        """Return the time."""
-        return self.now
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 from structlog.testing import capture_logs
-from support.polling import PATIENCE
+from support.polling import PATIENCE, until
 
 from hookwright_operator.watch import work_queue as module
 from hookwright_operator.watch.objects import Key
@@ -50,13 +50,6 @@ async def running(work: Work, workers: int = 4) -> AsyncIterator[WorkQueue]:
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
-
-
-async def until(true: Callable[[], bool], within: float = PATIENCE) -> None:
-    """Poll until a condition is true."""
-    async with asyncio.timeout(within):
-        while not true():  # noqa: ASYNC110 - many conditions, none of which has an event
-            await asyncio.sleep(0.002)
 
 
 async def settle(awaitable: Awaitable[None]) -> None:
