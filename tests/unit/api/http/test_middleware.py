@@ -140,7 +140,7 @@ def test_every_operation_tells_its_credentials_its_refusals_and_the_rate_headers
         if path != "/v1/broken"
         for operation in item.values()
     ]
-    assert len(operations) == 13
+    assert len(operations) == 14
     for path, operation in operations:
         assert operation["operationId"]
         assert operation["description"]
