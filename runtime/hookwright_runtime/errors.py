@@ -6,9 +6,11 @@
     ├── SettingsError            a setting is wrong; the process does not start
     ├── KubeError                the API server answered with an error
     │   ├── KubeUnavailable      it did not answer, or answered 429 or 5xx
+    │   ├── WriteRefused         it refused a write of the operator for an object, for example by a quota
     │   └── NotLeading           no request was sent, because another replica may lead
     ├── StoreError               the store refused or failed
     │   └── StoreUnavailable     it cannot read or write right now
+    ├── IdConflictError          other content under an accepted id; in the operator's `services.events`
     ├── RefusedAddressError      the guard does not let an attempt connect there
     ├── ProblemError             a request is refused; in `problems`
     ├── OperatorError            the operator answered the API with an error; in the API's `operator_client`
@@ -56,6 +58,10 @@ class KubeError(HookwrightError):
 
 class KubeUnavailable(KubeError):  # noqa: N818 - the condition, as in StoreUnavailable, not a fault of the caller
     """The state that the API server cannot be reached or is overloaded; a later retry may succeed."""
+
+
+class WriteRefused(KubeError):  # noqa: N818 - the condition, which only the tenant can end
+    """The refusal of a write by a rule of the cluster: a quota, an admission policy, the end of a namespace."""
 
 
 class NotLeading(KubeError):  # noqa: N818

@@ -32,8 +32,8 @@ def create_health(*, live: Probe, ready: Probe, registry: CollectorRegistry) -> 
 
 
 def _answer(probe: Probe) -> Callable[[Request], Awaitable[Response]]:
-    async def told(_: Request) -> Response:
+    async def state(_: Request) -> Response:
         reason = probe()
         return PlainTextResponse(reason or "ok", 503 if reason else 200, headers={"Cache-Control": "no-store"})
 
-    return told
+    return state

@@ -248,17 +248,17 @@ async def _object(answer: aiohttp.ClientResponse) -> Object:
 
 async def _refusal(method: str, path: str, answer: aiohttp.ClientResponse) -> KubeError:
     try:
-        told = await _object(answer)
+        failure = await _object(answer)
     except ValueError:
-        told = {}
+        failure = {}
     kind = KubeUnavailable if answer.status == 429 or answer.status >= 500 else KubeError
-    explanation = str(told.get("message", ""))
+    explanation = str(failure.get("message", ""))
     return kind(
         f"{method} {path}: {answer.status} {explanation}".rstrip(),
         status=answer.status,
-        reason=str(told.get("reason", "")),
+        reason=str(failure.get("reason", "")),
         explanation=explanation,
-        causes=(told.get("details") or {}).get("causes") or (),
+        causes=(failure.get("details") or {}).get("causes") or (),
     )
 
 

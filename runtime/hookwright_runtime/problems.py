@@ -1,11 +1,12 @@
 """Pure: refusals of HTTP requests as RFC 9457 problem documents.
 
-Every refusal is a `ProblemError`. ``type`` is always ``about:blank``, so ``title`` is the phrase of the status code.
-``detail`` names the error and the correct form (RFC 9457, 4.2.1).
+Every refusal is a `ProblemError`. ``code`` is one of `Code`, and ``type`` is the URL of its description in the
+documentation. ``title`` is the phrase of the status code. ``detail`` names the error and the correct form.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Final
 
 from pydantic_core import to_json
@@ -27,6 +28,7 @@ TITLES: Final = {
     405: "Method Not Allowed",
     408: "Request Timeout",
     409: "Conflict",
+    412: "Precondition Failed",
     413: "Content Too Large",
     414: "URI Too Long",
     415: "Unsupported Media Type",
@@ -37,6 +39,86 @@ TITLES: Final = {
     503: "Service Unavailable",
 }
 """Phrases of the status codes (RFC 9110, RFC 6585)."""
+
+
+TYPE_BASE: Final = "https://hookwright.dev/docs/problems/#"
+"""Beginning of every ``type``: the page docs/problems.md, which has a section for each code."""
+
+
+class Code(StrEnum):
+    """The kind of a problem. A code keeps its meaning; a later version may add codes."""
+
+    BAD_REQUEST = "bad_request"
+    MALFORMED_JSON = "malformed_json"
+    SEVERAL_CREDENTIALS = "several_credentials"
+    UNAUTHENTICATED = "unauthenticated"
+    LOGIN_FAILED = "login_failed"
+    FORBIDDEN = "forbidden"
+    WRONG_CREDENTIAL = "wrong_credential"
+    NOT_FOUND = "not_found"
+    METHOD_NOT_ALLOWED = "method_not_allowed"
+    REQUEST_TIMEOUT = "request_timeout"
+    CONFLICT = "conflict"
+    QUOTA_EXCEEDED = "quota_exceeded"
+    EVENT_ID_REUSED = "event_id_reused"
+    PRECONDITION_FAILED = "precondition_failed"
+    CONTENT_TOO_LARGE = "content_too_large"
+    URI_TOO_LONG = "uri_too_long"
+    UNSUPPORTED_MEDIA_TYPE = "unsupported_media_type"
+    INVALID_REQUEST = "invalid_request"
+    IDEMPOTENCY_KEY_REUSED = "idempotency_key_reused"
+    TOO_MANY_REQUESTS = "too_many_requests"
+    RATE_LIMITED = "rate_limited"
+    HEADERS_TOO_LARGE = "headers_too_large"
+    INTERNAL_ERROR = "internal_error"
+    UNAVAILABLE = "unavailable"
+
+
+CODES: Final[dict[Code, tuple[int, str]]] = {
+    Code.BAD_REQUEST: (400, "The request is not valid HTTP/1.1, or its body is missing or incomplete."),
+    Code.MALFORMED_JSON: (
+        400,
+        "The body is not strict JSON (byte order mark, repeated name, NaN, 1e999); `detail` has the line and column.",
+    ),
+    Code.SEVERAL_CREDENTIALS: (400, "The request has more than one credential, or one of them twice."),
+    Code.UNAUTHENTICATED: (401, "The credential is missing, unknown, revoked or expired: one wording for all."),
+    Code.LOGIN_FAILED: (401, "The email or the password is wrong."),
+    Code.FORBIDDEN: (
+        403,
+        "The caller lacks the permission, the role or the scope, or a CORS preflight asks for what is not allowed.",
+    ),
+    Code.WRONG_CREDENTIAL: (403, "The route does not accept this kind of credential."),
+    Code.NOT_FOUND: (404, "The path or the object does not exist, or the object belongs to another project."),
+    Code.METHOD_NOT_ALLOWED: (405, "The path does not accept this method; the header `Allow` lists those it accepts."),
+    Code.REQUEST_TIMEOUT: (408, "The head or the body of the request was not complete in time."),
+    Code.CONFLICT: (409, "The request contradicts the present state of the object."),
+    Code.QUOTA_EXCEEDED: (409, "The quota of the organization is used up."),
+    Code.EVENT_ID_REUSED: (409, "An event's `id` was accepted within 24 hours with other content."),
+    Code.PRECONDITION_FAILED: (412, "`If-Match` has the ETag of another state."),
+    Code.CONTENT_TOO_LARGE: (413, "The body, or one event in it, is too large."),
+    Code.URI_TOO_LONG: (414, "The URL is too long."),
+    Code.UNSUPPORTED_MEDIA_TYPE: (415, "The body has another media type, or a content encoding."),
+    Code.INVALID_REQUEST: (422, "A field is not valid; `errors` names each one, and nothing was done."),
+    Code.IDEMPOTENCY_KEY_REUSED: (422, "The `Idempotency-Key` was used within 24 hours for another request."),
+    Code.TOO_MANY_REQUESTS: (429, "Too many requests of this kind are in progress. Wait for `Retry-After`."),
+    Code.RATE_LIMITED: (429, "A rate limit is used up. Wait for `Retry-After`."),
+    Code.HEADERS_TOO_LARGE: (431, "The head of the request is too large, or has too many headers."),
+    Code.INTERNAL_ERROR: (500, "An error of the service; `traceId` leads to its log."),
+    Code.UNAVAILABLE: (503, "A service that the request needs is unavailable. Wait for `Retry-After`."),
+}
+"""Status and meaning of each code. The first code of a status is that of every problem without a special one."""
+
+_CODE_OF: Final = {status: code for code, (status, _) in reversed(CODES.items())}
+
+
+def code_of(status: int) -> Code:
+    """Return the code of the problems of a status that have no special one."""
+    return _CODE_OF.get(status, Code.INTERNAL_ERROR if status >= 500 else Code.BAD_REQUEST)
+
+
+def known_code(written: object) -> Code | None:
+    """Return the code of a problem document of another process; None if this version does not know it."""
+    return Code(written) if isinstance(written, str) and written in CODES else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +134,7 @@ class ProblemError(HookwrightError):
 
     Attributes:
         status: HTTP status code.
+        code: the kind of the problem.
         errors: the single faults, if several are named.
         headers: further headers of the answer.
         trace: the request's id in the log; empty if the log has no further details.
@@ -62,12 +145,14 @@ class ProblemError(HookwrightError):
         status: int,
         detail: str,
         *,
+        code: Code | None = None,
         errors: tuple[FieldFault, ...] = (),
         headers: Mapping[str, str] | None = None,
         trace: str = "",
     ) -> None:
         super().__init__(detail)
         self.status = status
+        self.code = code or code_of(status)
         self.detail = detail
         self.errors = errors
         self.headers = dict(headers or {})
@@ -76,9 +161,10 @@ class ProblemError(HookwrightError):
     def body(self) -> bytes:
         """Return the problem document as JSON."""
         document: dict[str, object] = {
-            "type": "about:blank",
+            "type": f"{TYPE_BASE}{self.code}",
             "title": TITLES.get(self.status, "Error"),
             "status": self.status,
+            "code": self.code,
             "detail": self.detail,
         }
         if self.errors:
@@ -107,9 +193,9 @@ def unavailable(detail: str, *, retry_after: int | None = None) -> ProblemError:
     return ProblemError(503, detail, headers={"Retry-After": str(retry_after or RETRY_AFTER_SECONDS)})
 
 
-def too_many(detail: str, *, retry_after: int | None = None) -> ProblemError:
+def too_many(detail: str, *, retry_after: int | None = None, code: Code | None = None) -> ProblemError:
     """Return a 429 with Retry-After: the caller has used up its own limit."""
-    return ProblemError(429, detail, headers={"Retry-After": str(retry_after or RETRY_AFTER_SECONDS)})
+    return ProblemError(429, detail, code=code, headers={"Retry-After": str(retry_after or RETRY_AFTER_SECONDS)})
 
 
 def too_large(detail: str) -> ProblemError:
@@ -117,6 +203,11 @@ def too_large(detail: str) -> ProblemError:
     return ProblemError(413, detail, headers=CLOSE)
 
 
-def invalid(*faults: FieldFault) -> ProblemError:
+def malformed_json(detail: str) -> ProblemError:
+    """Return a 400 for a body that is not strict JSON; ``detail`` has the place of the error."""
+    return ProblemError(400, f"the body is not a JSON text: {detail}", code=Code.MALFORMED_JSON)
+
+
+def invalid(*faults: FieldFault, code: Code | None = None) -> ProblemError:
     """Return a 422 that names every fault."""
-    return ProblemError(422, "the request is not valid; nothing was done", errors=faults)
+    return ProblemError(422, "the request is not valid; nothing was done", code=code, errors=faults)

@@ -16,20 +16,28 @@ class Quotas:
     Args:
         total: the most that all holders may have together.
         each: the most that one holder may have.
+        reserved: the part of the total that only holders with nothing get.
     """
 
-    def __init__(self, *, total: int, each: int) -> None:
+    def __init__(self, *, total: int, each: int, reserved: int = 0) -> None:
         self.total = total
         self.each = each
+        self.reserved = reserved
         self.held = 0
         self._of: dict[str, int] = {}
 
+    @property
+    def largest(self) -> int:
+        """The largest amount that one holder has."""
+        return max(self._of.values(), default=0)
+
     def take(self, holder: str, amount: int = 1) -> Full | None:
         """Add an amount to a holder's share; return None, or the bound that does not allow it."""
-        mine = self._of.get(holder, 0) + amount
+        present = self._of.get(holder, 0)
+        mine = present + amount
         if mine > self.each:
             return Full.HOLDER
-        if self.held + amount > self.total:
+        if self.held + amount > (self.total - self.reserved if present else self.total):
             return Full.TOTAL
         self._of[holder] = mine
         self.held += amount

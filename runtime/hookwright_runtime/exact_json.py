@@ -1,0 +1,174 @@
+"""Pure: the strict JSON reader of both processes; numbers keep their text.
+
+A float has 15 decimal digits and exponents up to 308. JSON (RFC 8259, section 6) limits neither, and an amount such as
+12345678901234567.89 or 0.1000 must reach the receiver unchanged. So every number with a point or an exponent, and every
+long integer, keeps its text.
+
+The reader accepts what every JSON parser reads in the same way (RFC 8259, sections 4, 6, 8; RFC 7493): UTF-8 without a
+byte order mark, each name once in an object, no NaN, no number beyond the range of a double.
+"""
+
+import hashlib
+import json
+import math
+import re
+from json.encoder import encode_basestring
+from typing import Any, Final, NoReturn
+
+from pydantic_core import PydanticSerializationError, from_json, to_json
+
+_LONG_NUMBER: Final = re.compile(rb"[0-9](?:[0-9.]{16}|[eE][+-]?[0-9]{3})")
+"""16 digits and a point, or 17 digits, or an exponent of three digits; a match in a text does no harm."""
+_SAFE_DIGITS: Final = 15
+_LEVELS: Final = 200
+"""Deepest nesting that `from_json` accepts."""
+_BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
+_TOKEN: Final = re.compile(r'"(?:[^"\\]|\\.)*"|-?[0-9][0-9.eE+-]*|[{}\[\],:]')
+
+
+class JsonError(ValueError):
+    """Bytes that are not a JSON text; the message names the error and its position, and repeats none of the bytes."""
+
+
+class _RepeatedNameError(ValueError):
+    """An object that has a name twice."""
+
+
+class _RangeError(ValueError):
+    """A number beyond the range of a double."""
+
+
+class _Number:
+    # No dataclass, because the fast serializer would write a dataclass as an object.
+    __slots__ = ("text",)
+
+    def __init__(self, text: str) -> None:
+        if not math.isfinite(float(text)):
+            raise _RangeError
+        self.text = text
+
+
+def _integer(text: str) -> int | _Number:
+    return int(text) if len(text) <= _SAFE_DIGITS and text != "-0" else _Number(text)
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    named = dict(pairs)
+    if len(named) != len(pairs):
+        raise _RepeatedNameError
+    return named
+
+
+def _constant(_: str) -> NoReturn:
+    raise ValueError
+
+
+_decode: Final = json.JSONDecoder(
+    object_pairs_hook=_object, parse_float=_Number, parse_int=_integer, parse_constant=_constant
+).decode
+
+
+def loads(raw: bytes) -> Any:
+    """Parse one JSON text in UTF-8, at most 200 levels deep.
+
+    Returns:
+        dict, list, str, bool, None and numbers; `dumps` accepts it, whole or in parts.
+
+    Raises:
+        JsonError: malformed, too deep, not UTF-8, a byte order mark, NaN or Infinity, a number beyond the range of a
+            double, a name twice in one object, or half a surrogate pair.
+    """
+    try:
+        text = raw.decode()
+        if "\\u" in text or text.count("[") + text.count("{") > _LEVELS:
+            # Only this parser refuses half a surrogate pair, and too many levels.
+            from_json(raw, allow_inf_nan=False)
+        return _decode(text)
+    except _RepeatedNameError:
+        raise JsonError(f"a name is repeated in one object at {_place(text, _repeated_name(text))}") from None
+    except _RangeError:
+        message = "a number is beyond the range of a 64-bit floating point number"
+        raise JsonError(f"{message} at {_place(text, _too_large(text))}") from None
+    except ValueError:
+        raise JsonError(_malformed(raw)) from None
+
+
+def digest(value: object, text: bytes) -> int:
+    """Return 64 bits that identify what `loads` returned, as a signed number; the order of fields does not matter.
+
+    Args:
+        value: what `loads` returned.
+        text: the same as `dumps` returned it.
+    """
+    # Stored digests of the last 24 hours have long numbers as strings, so this form must stay.
+    exact = _LONG_NUMBER.search(text) is not None
+    ordered = _in_order(json.loads(text, parse_float=str, parse_int=str) if exact else value).encode()
+    return int.from_bytes(hashlib.blake2b(ordered, digest_size=8).digest(), signed=True)
+
+
+def dumps(value: object) -> bytes:
+    """Serialise what `loads` returned as compact UTF-8."""
+    try:
+        return to_json(value)
+    except PydanticSerializationError:
+        return _text(value).encode()
+
+
+def _text(value: object) -> str:
+    if isinstance(value, dict):
+        return "{" + ",".join([f"{encode_basestring(name)}:{_text(item)}" for name, item in value.items()]) + "}"
+    if isinstance(value, list):
+        return "[" + ",".join([_text(item) for item in value]) + "]"
+    if isinstance(value, _Number):
+        return value.text
+    return encode_basestring(value) if isinstance(value, str) else json.dumps(value)
+
+
+def _number(value: object) -> float:
+    assert isinstance(value, _Number)
+    return float(value.text)
+
+
+_in_order: Final = json.JSONEncoder(sort_keys=True, separators=(",", ":"), check_circular=False, default=_number).encode
+
+
+def _malformed(raw: bytes) -> str:
+    if raw.startswith(_BYTE_ORDER_MARK):
+        return "it begins with a byte order mark; send UTF-8 without one"
+    try:
+        from_json(raw, allow_inf_nan=False)
+    except ValueError as error:
+        return str(error)
+    return "it is not UTF-8, or not one JSON text"
+
+
+def _place(text: str, at: int) -> str:
+    before = text[:at].split("\n")
+    return f"line {len(before)} column {len(before[-1]) + 1}"
+
+
+def _repeated_name(text: str) -> int:
+    """Return the position of the first name that its object has already."""
+    names: list[set[str]] = []
+    last: re.Match[str] | None = None
+    for token in _TOKEN.finditer(text):
+        kind = token[0]
+        if kind in "{[":
+            names.append(set())
+        elif kind in "}]":
+            names.pop()
+        elif kind == ":" and last is not None:
+            name = json.loads(last[0])
+            if name in names[-1]:
+                return last.start()
+            names[-1].add(name)
+        last = token
+    return 0
+
+
+def _too_large(text: str) -> int:
+    """Return the position of the first number beyond the range of a double."""
+    for token in _TOKEN.finditer(text):
+        if token[0][0] in "-0123456789" and not math.isfinite(float(token[0])):
+            return token.start()
+    return 0
