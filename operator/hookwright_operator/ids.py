@@ -10,6 +10,7 @@ from typing import Final
 
 BASE32: Final = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 """Crockford's digits."""
+_TIME_DIGITS: Final = 10
 _PAIRS: Final = [first + second for first in BASE32 for second in BASE32]
 _RANDOM_BITS: Final = 80
 _TAIL_BITS: Final = 20
@@ -58,6 +59,39 @@ def message_id() -> str:
 def delivery_id() -> str:
     """Return a new id for a delivery."""
     return f"dlv_{_next()}"
+
+
+def delivery_id_like(event_id: str) -> str:
+    """Return a new id for a delivery that was not made with its event; it has the time of the event's id."""
+    return f"dlv_{event_id[4 : 4 + _TIME_DIGITS]}{_next()[_TIME_DIGITS:]}"
+
+
+def first_delivery_id(epoch_ms: int) -> str:
+    """Return an id that is at most those of the deliveries that were made at a time or later."""
+    return f"dlv_{_first(epoch_ms)}"
+
+
+def first_event_id(epoch_ms: int) -> str:
+    """Return an id that is at most those of the events that were accepted at a time or later."""
+    return f"msg_{_first(epoch_ms)}"
+
+
+def _first(epoch_ms: int) -> str:
+    milliseconds = min(max(epoch_ms, 0), (1 << 48) - 1)
+    return "".join([BASE32[milliseconds >> shift & 31] for shift in range(45, -1, -5)]) + "0" * 16
+
+
+def take_id(epoch_ms: int) -> str:
+    """Return a new id for a request that leases messages at a time: the digits of the time, and 80 random bits."""
+    random = int.from_bytes(os.urandom(_RANDOM_BITS // 8))
+    begin = first_delivery_id(epoch_ms).removeprefix("dlv_")[:_TIME_DIGITS]
+    return begin + "".join([BASE32[random >> shift & 31] for shift in range(_RANDOM_BITS - 5, -1, -5)])
+
+
+def epoch_ms_of(name: str) -> int:
+    """Return when an id with a prefix was created, in milliseconds since the epoch."""
+    digits = name.partition("_")[2][:_TIME_DIGITS]
+    return sum([BASE32.index(digit) << 5 * place for place, digit in enumerate(reversed(digits))])
 
 
 def replay_id() -> str:

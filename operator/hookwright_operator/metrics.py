@@ -56,6 +56,25 @@ OLDEST_LATE: Final = Gauge(
     "Age of the oldest due delivery to reachable endpoints without a rate limit, in seconds: delay of Hookwright.",
     registry=WHOLE_STORE,
 )
+NAMESPACE_USE: Final = Gauge(
+    "hookwright_namespace_use_ratio",
+    "Largest part that one namespace uses of its bound in this replica, from 0 to 1: attempts at once (attempts), "
+    "memory for bodies (memory), accepted deliveries of large requests that are not yet written (unwritten), requests "
+    "for messages (polls).",
+    ["bound"],
+)
+PULLED: Final = Counter(
+    "hookwright_pull_messages",
+    "Messages of endpoints with pull: taken by a consumer (taken), acknowledged (acked), refused (nacked), or not "
+    "settled before the lease ended (lease_ended).",
+    ["result"],
+)
+PULL_POLLS: Final = Gauge("hookwright_pull_requests", "Requests for messages in progress; most of them wait.")
+OLDEST_PULLED: Final = Gauge(
+    "hookwright_pull_oldest_waiting_age_seconds",
+    "Age of the oldest due message that no consumer has taken, of endpoints with pull, in seconds.",
+    registry=WHOLE_STORE,
+)
 FAN_OUT_BACKLOG: Final = Gauge(
     "hookwright_fan_out_backlog",
     "Accepted deliveries of large requests that this replica has not yet written.",
@@ -72,13 +91,23 @@ ENDPOINTS: Final = Gauge(
     ["state"],
     registry=WHOLE_STORE,
 )
+ATTEMPTED: Final = Gauge(
+    "hookwright_endpoints_attempted",
+    "Active and unreachable endpoints with an attempt in the last 15 minutes, by the result of the last one.",
+    ["result"],
+    registry=WHOLE_STORE,
+)
 UNSUPPORTED: Final = Gauge(
     "hookwright_unsupported_objects",
     "Objects with fields, event types or values that this version does not understand, by kind.",
     ["kind"],
     registry=WHOLE_STORE,
 )
-RECONCILES: Final = Counter("hookwright_reconcile", "Reconciliations, by kind and result.", ["kind", "result"])
+RECONCILES: Final = Counter(
+    "hookwright_reconcile",
+    "Reconciliations, by kind and result: ok; conflict, another client wrote or deleted it; refused, by a rule; error.",
+    ["kind", "result"],
+)
 RECONCILE_DURATION: Final = Histogram(
     "hookwright_reconcile_duration_seconds", "Duration of one reconciliation.", ["kind"], buckets=_FAST
 )
@@ -116,6 +145,9 @@ BUILD_INFO: Final = Gauge("hookwright_build_info", "1, with the operator's versi
 STATES: Final = ("active", "unreachable", "suspended", "blocked")
 """Values of ``hookwright_endpoints``'s label."""
 
+NAMESPACE_BOUNDS: Final = ("attempts", "memory", "unwritten", "polls")
+"""Values of ``hookwright_namespace_use_ratio``'s label."""
+
 OWN_FAULT_REASONS: Final = ("descriptors", "memory", "ports", "lookups", "namespace_lookups")
 """Values of ``hookwright_own_faults_total``'s label."""
 
@@ -125,6 +157,11 @@ for _outcome in ("delivered", "failed", "discarded"):
     DELIVERIES.labels(_outcome)
 for _result in ("delivered", "failed"):
     ATTEMPTS.labels(_result)
+    ATTEMPTED.labels(_result)
+for _result in ("taken", "acked", "nacked", "lease_ended"):
+    PULLED.labels(_result)
+for _bound in NAMESPACE_BOUNDS:
+    NAMESPACE_USE.labels(_bound)
 for _reason in OWN_FAULT_REASONS:
     OWN_FAULTS.labels(_reason)
 for _reason in ("unavailable", "refused"):
@@ -134,5 +171,5 @@ for _state in STATES:
 for _kind in ("Project", "ApiKey", "WebhookEndpoint"):
     UNSUPPORTED.labels(_kind)
     RECONCILE_DURATION.labels(_kind)
-    for _result in ("ok", "error"):
+    for _result in ("ok", "conflict", "refused", "error"):
         RECONCILES.labels(_kind, _result)

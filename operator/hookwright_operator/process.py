@@ -36,13 +36,16 @@ from hookwright_operator.leader.session_keys import Rotation, SessionKeys
 from hookwright_operator.reconcile.applier import Applier
 from hookwright_operator.reconcile.observer import ResourceObserver
 from hookwright_operator.reconcile.reconciler import Reconciler
+from hookwright_operator.reconcile.referenced_secrets import ReferencedSecrets
 from hookwright_operator.reconcile.unpublished_health import UnpublishedHealth
 from hookwright_operator.registry import Registry
 from hookwright_operator.services import IntakeServices
+from hookwright_operator.services.acceptance_log import AcceptanceLog
 from hookwright_operator.services.delivery_log import DeliveryLog
 from hookwright_operator.services.endpoint_test import EndpointTester
 from hookwright_operator.services.events import Events
 from hookwright_operator.services.fan_out_writer import FanOutWriter
+from hookwright_operator.services.messages import Messages
 from hookwright_operator.services.replays import Replays
 from hookwright_operator.settings import OperatorSettings
 from hookwright_operator.store.key_digests import KeyDigests
@@ -87,6 +90,7 @@ class Operator:
         self._settings, self._kube, self._store = settings, kube, store
         self._stopping = ""
         self._servers: list[Server] = []
+        self._intake: IntakeApp | None = None
         self._loops, self._registry, self._queue = Supervisor(), Registry(), WorkQueue()
         # On SQLite this is the only replica, so it leads without an election.
         self._leadership = Leadership() if store.shared else Leadership.without_end()
@@ -117,7 +121,6 @@ class Operator:
             interval=settings.status_interval,
             clock=time.monotonic,
             leads=lambda: self._leadership.holds,
-            report=store.reports.report,
         )
         self._dispatcher = Dispatcher(
             store,
@@ -128,11 +131,16 @@ class Operator:
             observer=self._status_reporter,
             shared=store.shared,
         )
-        self._fan_outs = FanOutWriter(store, self._dispatcher, self._status_reporter.changed)
+        self._fan_outs = FanOutWriter(store, self._dispatcher, self._status_reporter)
+        self._acceptance_log = AcceptanceLog()
         self._shard_owner = ShardOwner(store.sharing, self._dispatcher)
         self._heartbeat = Heartbeat(store, self._dispatcher, lease=settings.lease)
         self._clock_jumps = ClockJumps(store, self._dispatcher, now_ms)
         self._replays = Replays(self._registry, self._dispatcher, store, now_ms)
+        self._messages = Messages(
+            self._registry, store, self._dispatcher.pull_waiters, settings.retry_schedule, now_ms, self._status_reporter
+        )
+        self._registry.listen(self._dispatcher.pull_waiters)
         if "deliver" in settings.roles:
             self._registry.listen(self._dispatcher)
 
@@ -140,7 +148,16 @@ class Operator:
         settings, store, cache = self._settings, self._store, self._changes.cache
         digests = KeyDigests(store.transactions)
         grace = timedelta(seconds=settings.finalizer_grace)
-        observer = ResourceObserver(self._writing, cache, digests, settings.allow_http, grace)
+        observer = ResourceObserver(
+            self._writing,
+            cache,
+            digests,
+            self._registry,
+            _guard(settings),
+            ReferencedSecrets(self._writing, utc_now),
+            settings.allow_http,
+            grace,
+        )
         applier = Applier(
             self._writing,
             cache,
@@ -165,6 +182,7 @@ class Operator:
         loops: dict[str, Callable[[], Awaitable[None]]] = {
             "sessions": _session_keys(settings, self._writing, self._changes).run,
             "retention": partial(self._housekeeping.prune, **retention),
+            "search": self._housekeeping.arrange_ids,
             "gauges": self._housekeeping.measure,
         }
         if self._store.shared:
@@ -200,6 +218,8 @@ class Operator:
         if "deliver" in settings.roles:
             self._store.listen(self._dispatcher.waiting, self._shard_owner.look_soon)
             await self._dispatcher.reload_due_times()
+        elif "intake" in settings.roles:
+            self._store.listen(self._dispatcher.pull_waiters.wake)
         served = settings.watch_namespaces
         watched = {*served, settings.namespace} if served else set()
         for name, run in (
@@ -207,6 +227,7 @@ class Operator:
             ("clock", self._clock_jumps.run),
             ("store", self._store_probe.run),
             ("fan-out", self._fan_outs.run),
+            ("statistics", self._store.statistics.run),
             ("reconcile", self._reconciler.run),
             ("watch", partial(watch_cluster, self._kube, self._changes, self._freshness, watched)),
             ("sync", self._sync),
@@ -220,6 +241,7 @@ class Operator:
             if self._store.shared:
                 self._loops.start("shards", self._shard_owner.run)
             self._loops.start("replays", self._replays.run)
+            self._loops.start("leases", self._messages.run)
         if "reconcile" in settings.roles:
             self._store.reports.hear_reports(self._status_reporter.heard)
             self._leader.start()
@@ -232,13 +254,15 @@ class Operator:
         registry, dispatcher, store = self._registry, self._dispatcher, self._store
         services = IntakeServices(
             registry,
-            Events(registry, dispatcher, store, self._status_reporter.changed, self._fan_outs),
-            DeliveryLog(store, dispatcher),
+            Events(registry, dispatcher, store, self._status_reporter, self._fan_outs, self._acceptance_log),
+            DeliveryLog(store, dispatcher, self._sender),
             self._replays,
-            EndpointTester(self._sender, time.time, EndpointTests(self._budget.tests)),
+            EndpointTester(self._sender, store, time.time, EndpointTests(self._budget.tests)),
+            store.statistics,
+            self._messages,
         )
         auth = ReviewAuth(self._kube, keeping=Keeping(granted=settings.review_cache))
-        intake = IntakeApp(services, auth, ready=self._unready, traces=self._traces)
+        self._intake = intake = IntakeApp(services, auth, ready=self._unready, traces=self._traces)
         total = descriptor_budget.intake_connections(settings.intake_connections, self._budget)
         bounds = ConnectionBounds(total, per_address=min(settings.intake_connections_per_address, total // 2))
         self._servers.append(
@@ -266,8 +290,11 @@ class Operator:
         """Stop without loss: close the intake, finish attempts, store results, release claims."""
         self._stopping = "stopping"
         log.info("stopping", attempts_under_way=self._dispatcher.in_flight)
+        if self._intake is not None:
+            self._intake.polls.ending.set()
         await asyncio.gather(self._leader.release(), *(server.stop() for server in self._servers[1:]))
-        await self._loops.stop("claim", "sweep", "shards", "replays", "health", "resync", "sync", "clock")
+        self._acceptance_log.flush()
+        await self._loops.stop("claim", "sweep", "shards", "replays", "leases", "health", "resync", "sync", "clock")
         await self._leader.stop()
         await self._shard_owner.drain(self._settings.shutdown_grace)
         with suppress(Exception):
@@ -294,14 +321,18 @@ class Operator:
         return self._unready() or self._store_probe.away()
 
 
+def _guard(settings: OperatorSettings) -> Guard:
+    return Guard(
+        allowed=settings.allowed_networks,
+        denied=settings.denied_networks,
+        allowed_hosts=settings.allowed_hosts,
+        denied_hosts=settings.denied_hosts,
+    )
+
+
 def _sender(settings: OperatorSettings, traces: Traces | None, available: DescriptorBudget) -> Sender:
     return Sender(
-        Guard(
-            allowed=settings.allowed_networks,
-            denied=settings.denied_networks,
-            allowed_hosts=settings.allowed_hosts,
-            denied_hosts=settings.denied_hosts,
-        ),
+        _guard(settings),
         user_agent=f"Hookwright/{version('hookwright')}",
         allow_http=settings.allow_http,
         traces=traces,

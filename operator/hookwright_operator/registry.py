@@ -5,10 +5,24 @@ reader never sees a partial change. One event loop owns it.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from typing import Protocol
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Final, Protocol
 
 from hookwright_crds.resources import DeliveryCounts
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectSettings:
+    """The settings of a Project that intake and delivery need.
+
+    Attributes:
+        omits_payloads: whether its delivery log has no bodies of events and of receivers' answers.
+        keeps_missed: whether events without a subscriber are stored.
+    """
+
+    omits_payloads: bool = False
+    keeps_missed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,10 +30,17 @@ class Endpoint:
     """One WebhookEndpoint as delivery needs it.
 
     Attributes:
+        url: of the receiver; empty if consumers take the messages.
+        pull_lease: how long a consumer has a message, in seconds, if it requests no other time; None: the endpoint has
+            a URL.
         timeout: seconds for one whole attempt.
+        format: ``json``, or ``cloudevents`` for CloudEvents in binary mode.
         per_minute: attempts a minute at most, evenly spread; None: no limit.
         secrets: signing secrets, the newest first, older ones only during a rotation's overlap;
             empty until the operator has created the first one; until then no delivery is sent.
+        rotation: the value of ``spec.signing.rotation`` for which the newest secret was made.
+        previous_until: when the overlap of the replaced secret ends, None without an overlap.
+        omits_responses: whether the bodies of answers are not stored; the registry sets it by the project's settings.
         blocked: why no delivery may be sent although the endpoint is not suspended (for example, its url is plain http
             and that is not allowed); empty: not blocked.
     """
@@ -37,6 +58,11 @@ class Endpoint:
     per_minute: int | None = None
     secrets: tuple[str, ...] = field(default=(), repr=False)
     blocked: str = ""
+    format: str = "json"
+    rotation: int = 0
+    previous_until: datetime | None = None
+    omits_responses: bool = False
+    pull_lease: float | None = None
 
     def __hash__(self) -> int:
         """Hash the uid alone: a hash of all fields would read a dozen objects per attempt."""
@@ -44,8 +70,13 @@ class Endpoint:
 
     @property
     def sendable(self) -> bool:
-        """Whether deliveries may be sent now."""
+        """Whether deliveries may be sent now, or taken by a consumer."""
         return bool(self.secrets) and not self.suspend and not self.blocked
+
+    @property
+    def pulled(self) -> bool:
+        """Whether consumers take the deliveries, so that no attempt sends them."""
+        return self.pull_lease is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +96,9 @@ class Health:
     limited_to: int | None = None
 
 
+DEFAULT_SETTINGS: Final = ProjectSettings()
+
+
 class EndpointListener(Protocol):
     """A listener that acts when an endpoint appears, changes or is removed."""
 
@@ -79,7 +113,7 @@ class EndpointListener(Protocol):
 class Registry:
     """Projects and endpoints, indexed by the keys of their look-ups."""
 
-    _projects: set[tuple[str, str]] = field(default_factory=set)
+    _projects: dict[tuple[str, str], ProjectSettings] = field(default_factory=dict)
     _endpoints: dict[str, Endpoint] = field(default_factory=dict)
     _uids: dict[tuple[str, str], str] = field(default_factory=dict)
     _by_project: dict[tuple[str, str], dict[str, Endpoint]] = field(default_factory=dict)
@@ -89,20 +123,34 @@ class Registry:
         """Call a listener for every change from now on."""
         self._listeners.append(listener)
 
-    def put_project(self, namespace: str, name: str) -> None:
-        """Let a project accept events."""
-        self._projects.add((namespace, name))
+    def put_project(self, namespace: str, name: str, settings: ProjectSettings = DEFAULT_SETTINGS) -> None:
+        """Let a project accept events, and apply its settings to its endpoints."""
+        self._projects[namespace, name] = settings
+        for endpoint in self.endpoints_of(namespace, name):
+            self.put(endpoint)
 
     def remove_project(self, namespace: str, name: str) -> None:
         """Reject further events of a project."""
-        self._projects.discard((namespace, name))
+        self._projects.pop((namespace, name), None)
 
     def has_project(self, namespace: str, name: str) -> bool:
         """Whether the project exists."""
         return (namespace, name) in self._projects
 
+    def omits_payloads(self, namespace: str, project: str) -> bool:
+        """Whether the log of a project shows no payloads; the settings of an unknown project could forbid them."""
+        settings = self._projects.get((namespace, project))
+        return settings is None or settings.omits_payloads
+
+    def keeps_missed(self, namespace: str, project: str) -> bool:
+        """Whether events of a project are stored if no endpoint subscribes to them."""
+        return self._projects.get((namespace, project), DEFAULT_SETTINGS).keeps_missed
+
     def put(self, endpoint: Endpoint) -> None:
         """Add an endpoint, or replace its earlier version."""
+        settings = self._projects.get((endpoint.namespace, endpoint.project))
+        if settings is not None and settings.omits_payloads != endpoint.omits_responses:
+            endpoint = replace(endpoint, omits_responses=settings.omits_payloads)
         if self._endpoints.get(endpoint.uid) == endpoint:
             return
         self._forget(endpoint.uid)
@@ -132,6 +180,13 @@ class Registry:
         for endpoint in self._by_project.get((namespace, project), {}).values():
             if event_type in endpoint.events:
                 yield endpoint
+
+    def endpoints_of(self, namespace: str, project: str | None) -> list[Endpoint]:
+        """Return the endpoints of a project, or those of all projects of the namespace."""
+        if project is not None:
+            return list(self._by_project.get((namespace, project), {}).values())
+        peers = [found for (place, _), found in self._by_project.items() if place == namespace]
+        return [endpoint for found in peers for endpoint in found.values()]
 
     def __iter__(self) -> Iterator[Endpoint]:
         return iter(tuple(self._endpoints.values()))

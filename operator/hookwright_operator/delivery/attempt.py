@@ -17,6 +17,8 @@ class Outcome(NamedTuple):
         started_ms: when it began, in milliseconds since the epoch.
         timed_out: whether the attempt failed because its timeout expired.
         retry_after_ms: the delay that a 429 or 503 asked for in Retry-After, None if it did not.
+        response_headers: the headers of the response, one in each line; None if there was no response.
+        request: what identifies the request, see `Attempt.request`; None if no request was prepared.
         own_fault: the resource that this process lacked for the attempt, such as descriptors; empty if the attempt was
             made. Such an outcome gives no information about the receiver, so it is neither recorded nor counted.
     """
@@ -29,24 +31,32 @@ class Outcome(NamedTuple):
     retry_after_ms: int | None = None
     own_fault: str = ""
     timed_out: bool = False
+    response_headers: str | None = None
+    request: str | None = None
 
     @property
     def delivered(self) -> bool:
         """Whether the receiver answered 2xx and its response is complete."""
         return not self.error
 
+    def attempt(self, number: int) -> Attempt:
+        """Return the record of the attempt with its running number."""
+        return Attempt(
+            number=number,
+            started_ms=self.started_ms,
+            duration_ms=self.duration_ms,
+            status_code=self.status_code,
+            error=self.error,
+            response=self.response,
+            response_headers=self.response_headers,
+            request=self.request,
+        )
+
 
 def judge(delivery: Claimed, outcome: Outcome, schedule: RetrySchedule) -> Settlement:
     """Return the attempt's record and the delivery's next state: delivered, due again, or failed."""
     made = delivery.attempts + 1
-    attempt = Attempt(
-        number=made,
-        started_ms=outcome.started_ms,
-        duration_ms=outcome.duration_ms,
-        status_code=outcome.status_code,
-        error=outcome.error,
-        response=outcome.response,
-    )
+    attempt = outcome.attempt(made)
     settlement = Settlement(delivery.id, delivery.endpoint_uid, attempt, State.DELIVERED, event_id=delivery.event_id)
     if outcome.delivered:
         return settlement

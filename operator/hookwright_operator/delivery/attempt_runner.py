@@ -8,13 +8,14 @@ import structlog
 
 from hookwright_operator import metrics
 from hookwright_operator.delivery.attempt import Outcome, judge
+from hookwright_operator.delivery.attempt_log import AttemptLog
 from hookwright_operator.delivery.claim_releaser import ClaimReleaser
 from hookwright_operator.delivery.endpoint_queue import EndpointQueue
 from hookwright_operator.delivery.http.sender import Sender
 from hookwright_operator.delivery.queues import EndpointQueues
 from hookwright_operator.delivery.result_writer import Result, ResultWriter
 from hookwright_operator.delivery.retry_schedule import RetrySchedule
-from hookwright_operator.delivery.tasks import Runners, Tasks, wait_for_event
+from hookwright_operator.delivery.tasks import Tasks, wait_for_event
 from hookwright_operator.store.records import Claimed
 from hookwright_operator.tracing import exemplar_of
 
@@ -25,7 +26,7 @@ _LOGGED_EVERY: Final = 10.0
 
 
 class AttemptRunner:
-    """Starts the attempts that the scheduler allows, each in a task of its own.
+    """Starts the attempts that the scheduler allows, in background tasks.
 
     Args:
         results: stores the results.
@@ -49,8 +50,9 @@ class AttemptRunner:
         self._queues, self._sender, self._schedule = queues, sender, schedule
         self._results, self._releaser = results, releaser
         self._clock_ms, self._jitter = clock_ms, jitter
-        self._runners = Runners(tasks, self._attempt)
+        self._tasks = tasks
         self._own_faults = _OwnFaults()
+        self._log = AttemptLog()
 
     async def run(self) -> None:
         """Start attempts when a queue asks and when a pause ends, until cancelled; attempts under way then continue."""
@@ -69,13 +71,9 @@ class AttemptRunner:
         resume_at = scheduler.resume_at
         for queue in scheduler.start(asyncio.get_running_loop().time(), self._clock_ms()):
             queues.owned_shards.begin(queue.shard)
-            self._runners.start(queue, queue.ready.popleft())
+            self._tasks.spawn(self._attempt(queue, queue.ready.popleft()))
         if scheduler.resume_at != resume_at:
             queues.to_start.set()
-
-    def close(self) -> None:
-        """End the idle tasks."""
-        self._runners.close()
 
     async def _attempt(self, queue: EndpointQueue, delivery: Claimed) -> None:
         endpoint, lapses = queue.endpoint, self._queues.lapses
@@ -89,11 +87,12 @@ class AttemptRunner:
             raise
         finally:
             self._queues.scheduler.end(queue)
-            self._queues.memory.give(endpoint.namespace, len(delivery.body))
+            self._queues.memory.give(endpoint.namespace, delivery.size)
         if outcome.own_fault:
             self._postpone(queue, delivery, outcome.own_fault, keep=lapses == self._queues.lapses)
         else:
             self._count(queue, delivery, outcome)
+            self._log.attempted(endpoint, delivery, settlement)
             self._results.add(Result(queue, endpoint, settlement))
         if self._queues.ask(queue):
             self.start()
@@ -114,7 +113,7 @@ class AttemptRunner:
         self._own_faults.note(reason, now)
         if keep and queue.active and not self._queues.closing:
             queue.postpone(delivery, now)
-            self._queues.memory.take(queue.endpoint.namespace, len(delivery.body))
+            self._queues.memory.take(queue.endpoint.namespace, delivery.size)
         else:
             self._releaser.release([delivery])
         self._queues.owned_shards.end(queue.shard)

@@ -23,7 +23,7 @@ class ClaimReleaser:
     def release_ready(self, queue: EndpointQueue) -> None:
         """Release the claims on a queue's deliveries that wait for their attempt."""
         if queue.ready:
-            size = sum(len(delivery.body) for delivery in queue.ready)
+            size = sum(delivery.size for delivery in queue.ready)
             self._queues.memory.give(queue.endpoint.namespace, size)
             self.release(tuple(queue.ready))
             queue.ready.clear()

@@ -108,7 +108,7 @@ class Claimer:
                 strays.append(delivery)
                 continue
             queue.ready.append(delivery)
-            queues.memory.take(queue.endpoint.namespace, len(delivery.body))
+            queues.memory.take(queue.endpoint.namespace, delivery.size)
         self._releaser.release(strays)
 
 

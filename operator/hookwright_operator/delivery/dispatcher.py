@@ -16,6 +16,7 @@ from hookwright_operator.delivery.attempt_runner import AttemptRunner
 from hookwright_operator.delivery.claim_releaser import ClaimReleaser
 from hookwright_operator.delivery.claimer import Claimer
 from hookwright_operator.delivery.http.sender import Sender
+from hookwright_operator.delivery.pull_waiters import PullWaiters
 from hookwright_operator.delivery.queues import EndpointQueues
 from hookwright_operator.delivery.result_writer import Observer, ResultWriter
 from hookwright_operator.delivery.retry_schedule import RetrySchedule
@@ -41,6 +42,7 @@ class Dispatcher:
     Attributes:
         queues: the endpoint queues.
         owned_shards: the shards of this replica.
+        pull_waiters: consumers that wait for messages; calls that report a delivery in the store wake them.
     """
 
     def __init__(
@@ -58,6 +60,7 @@ class Dispatcher:
     ) -> None:
         self._clock_ms = clock_ms
         self._tasks = Tasks()
+        self.pull_waiters = PullWaiters()
         self.queues = queues = EndpointQueues(bounds, clock_ms, shared=shared)
         self.owned_shards = queues.owned_shards
         self._releaser = ClaimReleaser(store, queues, self._tasks)
@@ -75,6 +78,8 @@ class Dispatcher:
         )
         metrics.SHARDS_OWNED.set(len(self.owned_shards))
         metrics.IN_FLIGHT.set_function(lambda: self.in_flight)
+        metrics.NAMESPACE_USE.labels("attempts").set_function(lambda: queues.scheduler.largest_use)
+        metrics.NAMESPACE_USE.labels("memory").set_function(queues.memory.largest_use)
 
     @property
     def loops(self) -> Mapping[str, Callable[[], Coroutine[None, None, None]]]:
@@ -125,6 +130,14 @@ class Dispatcher:
     def waiting(self, uid: str) -> None:
         """Note that a delivery was accepted into the store only."""
         self.queues.waiting(uid)
+        self.pull_waiters.wake(uid)
+
+    def try_now(self, uid: str) -> None:
+        """Note that a person wants an attempt now: end the endpoint's pause after timeouts, and claim."""
+        queue = self.queues.by_uid.get(uid)
+        if queue is not None:
+            queue.timeout_pause_until = 0.0
+        self.waiting(uid)
 
     # ---- lifecycle
 
@@ -165,7 +178,6 @@ class Dispatcher:
         """Start nothing new, let attempts under way end, and release the other claims; at most ``grace`` seconds."""
         self.queues.closing = True
         self._release_all()
-        self._attempts.close()
         await self._tasks.finish(grace)
 
     def _release_all(self) -> None:

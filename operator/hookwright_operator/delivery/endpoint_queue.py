@@ -41,7 +41,7 @@ class EndpointQueue:
         shard: the shard of the endpoint.
         owned: whether this replica owns the shard.
         gone: whether the endpoint was deleted.
-        active: whether deliveries may be claimed and sent.
+        active: whether deliveries may be claimed and sent; never if consumers take them.
     """
 
     endpoint: Endpoint
@@ -171,7 +171,8 @@ class EndpointQueue:
         self._see()
 
     def _see(self) -> None:
-        self.active = self.owned and not self.gone and self.endpoint.sendable
+        sends = self.endpoint.sendable and not self.endpoint.pulled
+        self.active = self.owned and not self.gone and sends
 
     def can_take(self, window: int) -> bool:
         """Return whether a new event may go straight to memory: there is room, and the store has no older one."""

@@ -17,7 +17,7 @@ _LONGEST: Final = 60.0
 
 
 class EndpointQueues:
-    """All endpoint queues, and what they share.
+    """All endpoint queues, with the bounds and events that they share.
 
     `AttemptRunner.run` waits for `to_start`, and `Claimer.run` waits for `to_claim`.
 

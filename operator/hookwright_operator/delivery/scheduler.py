@@ -86,7 +86,7 @@ class _Ranking(Generic[T, R]):
 class Scheduler:
     """The attempts under way, and the endpoint queues that may start further ones.
 
-    A queue that asks starts attempts until one of its own conditions stops it: its limit, the claim lease, its rate
+    A queue that asks starts attempts until one of its conditions stops it: its limit, the claim lease, its rate
     limit, or a pause after a timeout or a fault of this process. Then it must ask again; only after a pause it asks by
     itself. A queue that finds no place waits.
 
@@ -122,6 +122,11 @@ class Scheduler:
     def in_flight(self) -> int:
         """How many attempts are under way."""
         return self._places.used
+
+    @property
+    def largest_use(self) -> float:
+        """The largest part that a namespace uses of the places that it may use now, from 0 to 1."""
+        return self._places.largest_use()
 
     @property
     def waiting(self) -> bool:

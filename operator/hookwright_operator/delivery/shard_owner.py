@@ -7,8 +7,7 @@ import structlog
 
 from hookwright_operator.delivery.dispatcher import Dispatcher
 from hookwright_operator.delivery.tasks import wait_for_event
-from hookwright_operator.store.records import Holding
-from hookwright_operator.store.shard_sharing import ShardSharing
+from hookwright_operator.store.shard_sharing import ShardOwnership, ShardSharing
 from hookwright_runtime.errors import StoreError
 
 log = structlog.get_logger(__name__)
@@ -89,7 +88,7 @@ class ShardOwner:
             await self._sharing.free(quiet)
         return len(held.owned) > len(quiet)
 
-    def _chosen(self, held: Holding) -> frozenset[int]:
+    def _chosen(self, held: ShardOwnership) -> frozenset[int]:
         """Choose the shards to release: those already being released, then those with the fewest attempts under way."""
 
         def reluctance(shard: int) -> tuple[bool, int, int]:

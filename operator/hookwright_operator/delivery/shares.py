@@ -100,6 +100,11 @@ class Shares:
         free = self._bound - self.used
         return left if left <= free else max(0, free)
 
+    def largest_use(self) -> float:
+        """Return the largest part that a namespace uses of what it may use now, from 0 to 1."""
+        shares = tuple(self._shares.items())
+        return max((one.used / (one.used + self.left(name)) for name, one in shares if one.used), default=0.0)
+
     def used_by(self, namespace: str) -> int:
         """Return how much a namespace uses."""
         return self._shares[namespace].used

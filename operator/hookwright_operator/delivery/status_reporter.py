@@ -8,7 +8,7 @@ leader corrects the status later, when it compares statuses with the counts in t
 """
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
@@ -27,7 +27,8 @@ log = structlog.get_logger(__name__)
 _DELIVERED: Final = metrics.ATTEMPTS.labels("delivered")
 _FAILED: Final = metrics.ATTEMPTS.labels("failed")
 _SOON: Final = 1.0
-_FAILURE_INTERVAL: Final = 5.0
+_URGENT_INTERVAL: Final = 5.0
+"""Seconds between two publications of an endpoint with failed deliveries, or with deliveries that may not be sent."""
 _PER_TICK: Final = 20
 _TICK: Final = 0.5
 _REPORTED_CHARACTERS: Final = 500
@@ -66,8 +67,6 @@ class StatusReporter:
         publish: called with the endpoint and its health; writes the status.
         interval: seconds between two publications of one endpoint; failed deliveries are published earlier.
         leads: returns whether this replica is the leader.
-        report: called with texts for the leader while this replica is not the leader. Each text is a `Report`, and the
-            leader passes it to `heard`.
     """
 
     def __init__(
@@ -79,47 +78,48 @@ class StatusReporter:
         interval: float,
         clock: Callable[[], float],
         leads: Callable[[], bool] = lambda: True,
-        report: Callable[[Iterable[str]], None] = lambda _: None,
     ) -> None:
         self._store, self._registry, self._publish = store, registry, publish
         self._interval, self._clock = interval, clock
-        self._leads, self._report = leads, report
+        self._leads = leads
         self._pulses: dict[str, _Pulse] = {}
         self._last: dict[str, float] = {}
 
     def attempted(self, endpoint: Endpoint, settlement: Settlement, *, limited_to: int | None = None) -> None:
         """Record the result of an attempt."""
         attempt = settlement.attempt
-        metrics.ATTEMPT_DURATION.observe(attempt.duration_ms / 1000)
+        if not endpoint.pulled:
+            metrics.ATTEMPT_DURATION.observe(attempt.duration_ms / 1000)
         (_FAILED if attempt.error else _DELIVERED).inc()
-        given_up = settlement.state is State.FAILED
-        self._note(endpoint.uid, attempt.error, failures=int(given_up), limited_to=limited_to)
-        if given_up:
-            log.warning(
-                "delivery failed",
-                delivery=settlement.delivery_id, event_id=settlement.event_id,
-                namespace=endpoint.namespace, endpoint=endpoint.name,
-                attempts=attempt.number, status=attempt.status_code, error=attempt.error,
-            )  # fmt: skip
+        failures = int(settlement.state is State.FAILED)
+        self._note(endpoint.uid, attempt.error, failures=failures, limited_to=limited_to)
 
     def changed(self, uid: str) -> None:
-        """Publish an endpoint's counts when they are due."""
-        self._note(uid, None)
+        """Publish an endpoint's counts when they are due: soon if nothing may be sent to it."""
+        endpoint = self._registry.get(uid)
+        self._note(uid, None, urgent=endpoint is not None and not endpoint.sendable)
 
     def heard(self, word: str) -> None:
         """Record a report of another replica; ignored unless this replica is the leader."""
         if not self._leads():
             return
         try:
-            told = Report.model_validate_json(word)
+            report = Report.model_validate_json(word)
         except ValidationError:
             log.warning("report of another replica is not valid, ignored; the replicas may run different versions")
             return
         # The other replica has already waited for more results.
-        self._note(told.uid, told.error, failures=told.failures, limited_to=told.limited_to, soon=0.0)
+        self._note(report.uid, report.error, failures=report.failures, limited_to=report.limited_to, soon=0.0)
 
     def _note(
-        self, uid: str, error: str | None, *, failures: int = 0, limited_to: int | None = None, soon: float = _SOON
+        self,
+        uid: str,
+        error: str | None,
+        *,
+        failures: int = 0,
+        limited_to: int | None = None,
+        soon: float = _SOON,
+        urgent: bool = False,
     ) -> None:
         now, last = self._clock(), self._last.get(uid, 0.0)
         pulse = self._pulses.get(uid)
@@ -127,9 +127,9 @@ class StatusReporter:
             pulse = self._pulses[uid] = _Pulse(max(now + soon, last + self._interval))
         if error is not None:
             pulse.error, pulse.limited_to = error, limited_to
-        if failures:
-            pulse.failures += failures
-            pulse.due_at = min(pulse.due_at, max(now + soon, last + _FAILURE_INTERVAL))
+        pulse.failures += failures
+        if failures or urgent:
+            pulse.due_at = min(pulse.due_at, max(now + soon, last + _URGENT_INTERVAL))
 
     async def run(self) -> None:
         """Publish due counts, until cancelled."""
@@ -149,7 +149,8 @@ class StatusReporter:
 
     async def _publish_all(self, uids: list[str]) -> None:
         if not self._leads():
-            self._report([self._reported(uid) for uid in uids])
+            # The leader passes each text to `heard`.
+            self._store.reports.report([self._reported(uid) for uid in uids])
             return
         for uid in uids:
             # Results that are stored during the read belong to the next publication, so the pulse ends before it.

@@ -1,16 +1,13 @@
 """Background tasks that run without a caller that awaits them."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from contextlib import suppress
 from contextvars import Context
-from typing import Generic, TypeVarTuple
 
 import structlog
 
 log = structlog.get_logger(__name__)
-
-Ts = TypeVarTuple("Ts")
 
 
 async def wait_for_event(event: asyncio.Event, seconds: float | None) -> None:
@@ -49,44 +46,3 @@ class Tasks(set[asyncio.Task[None]]):
         self.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("background task failed", error=type(error).__name__, exc_info=error)
-
-
-class Runners(Generic[*Ts]):
-    """Tasks that are reused for the same work; there are as many as were ever busy at once.
-
-    A new task for each attempt took 3 % more CPU.
-
-    Args:
-        tasks: the set in which they run.
-        work: the work.
-    """
-
-    def __init__(self, tasks: Tasks, work: Callable[[*Ts], Coroutine[None, None, None]]) -> None:
-        self._tasks, self._work = tasks, work
-        self._idle: list[asyncio.Future[tuple[*Ts] | None]] = []
-        self._loop = asyncio.get_running_loop()
-        self._closed = False
-
-    def start(self, *given: *Ts) -> None:
-        """Run the work with these arguments in a task."""
-        if self._idle:
-            self._idle.pop().set_result(given)
-        else:
-            self._tasks.spawn(self._run(given))
-
-    def close(self) -> None:
-        """End the idle tasks now, and the busy ones after their current work."""
-        self._closed = True
-        for idle in self._idle:
-            idle.set_result(None)
-        self._idle.clear()
-
-    async def _run(self, given: tuple[*Ts] | None) -> None:
-        while given is not None:
-            await self._work(*given)
-            if self._closed:
-                return
-            idle: asyncio.Future[tuple[*Ts] | None] = self._loop.create_future()
-            self._idle.append(idle)
-            given = None  # frees the body of the delivery while idle
-            given = await idle

@@ -5,8 +5,8 @@ from collections.abc import Callable
 
 import structlog
 from starlette.exceptions import HTTPException
-from starlette.routing import Route, Router, compile_path
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.routing import Route, Router
+from starlette.types import Message, Receive, Scope, Send
 from structlog.contextvars import bind_contextvars
 
 from hookwright_crds.requests import REQUEST_ID, request_id
@@ -18,6 +18,7 @@ from hookwright_operator.intake.routes.events import EVENTS, EventRoute
 from hookwright_operator.services import IntakeServices
 from hookwright_operator.tracing import Traces
 from hookwright_runtime.errors import KubeError, StoreError
+from hookwright_runtime.long_polls import LongPolls
 from hookwright_runtime.problems import ProblemError, unavailable
 from hookwright_runtime.refusals import OncePerSecond
 from hookwright_runtime.request_body import Bodies, ClientGoneError
@@ -25,7 +26,6 @@ from hookwright_runtime.request_body import Bodies, ClientGoneError
 log = structlog.get_logger(__name__)
 
 _REQUEST_ID = REQUEST_ID.lower().encode()
-_EVENTS = compile_path(EVENTS)[0]
 
 
 class IntakeApp:
@@ -40,6 +40,9 @@ class IntakeApp:
             has at most half of them.
         body_seconds: time limit for the body of a request.
         new_request_id: creates the id of a request without one.
+
+    Attributes:
+        polls: the requests for messages, which wait.
     """
 
     def __init__(
@@ -54,9 +57,10 @@ class IntakeApp:
         new_request_id: Callable[[], str] = lambda: secrets.token_hex(16),
     ) -> None:
         bodies = Bodies(body_seconds, total=BODY_BYTES, each=BODY_BYTES_OF_NAMESPACE)
-        self._events = EventRoute(services, auth, bodies, traces, max_requests=max_requests)
-        others = routes(services, auth, bodies)
-        self._router = Router([Route(EVENTS, self._events, methods=["POST"]), *others], redirect_slashes=False)
+        events = EventRoute(services, auth, bodies, traces, max_requests=max_requests)
+        self.polls = LongPolls()
+        others = routes(services, auth, bodies, self.polls)
+        self._router = Router([Route(EVENTS, events, methods=["POST"]), *others], redirect_slashes=False)
         self._ready = ready
         self._new_request_id = new_request_id
         self._review_failures = OncePerSecond()
@@ -65,29 +69,20 @@ class IntakeApp:
         """Serve one HTTP request."""
         # The router needs this to raise its 404 and 405 as exceptions, which are caught here.
         scope["app"] = self
-        scope[REQUEST_ID] = told = request_id(_given(scope), self._new_request_id)
-        bind_contextvars(request_id=told)
-        answer = _with_request_id(send, told)
+        scope[REQUEST_ID] = its_id = request_id(_given(scope), self._new_request_id)
+        bind_contextvars(request_id=its_id)
+        answer = _with_request_id(send, its_id)
         try:
-            await self._route(scope)(scope, receive, answer)
+            self._check_ready()
+            await self._router(scope, receive, answer)
         except ClientGoneError:
             log.debug("client gone", path=scope["path"])
         except Exception as error:  # noqa: BLE001 - the client gets a problem document for every error
             await refuse(receive, answer, self._problem(error, scope))
 
-    def _route(self, scope: Scope) -> ASGIApp:
-        """Find the route of events directly: a search by the router would cost as much as the route itself.
-
-        Raises:
-            ProblemError: 503, the intake is not ready.
-        """
+    def _check_ready(self) -> None:
         if (reason := self._ready()) is not None:
             raise unavailable(f"not ready: {reason}")
-        match = _EVENTS.fullmatch(scope["path"])
-        if match is None or scope["method"] != "POST":
-            return self._router
-        scope["path_params"] = match.groupdict()
-        return self._events
 
     def _problem(self, error: Exception, scope: Scope) -> ProblemError:
         if isinstance(error, ProblemError):
@@ -104,9 +99,9 @@ class IntakeApp:
         if isinstance(error, StoreError):
             log.error("store failed", error=str(error))
             return unavailable("the store cannot read or write now")
-        told = scope[REQUEST_ID]
+        its_id = scope[REQUEST_ID]
         log.error("unexpected fault", method=scope["method"], path=scope["path"], exc_info=error)
-        return ProblemError(500, f"unexpected error; see the operator's log for request id {told}", trace=told)
+        return ProblemError(500, f"unexpected error; see the operator's log for request id {its_id}", trace=its_id)
 
 
 def _given(scope: Scope) -> str | None:
@@ -117,8 +112,8 @@ def _given(scope: Scope) -> str | None:
     return None
 
 
-def _with_request_id(send: Send, told: str) -> Send:
-    header = (_REQUEST_ID, told.encode())
+def _with_request_id(send: Send, its_id: str) -> Send:
+    header = (_REQUEST_ID, its_id.encode())
 
     async def answer(message: Message) -> None:
         if message["type"] == "http.response.start":

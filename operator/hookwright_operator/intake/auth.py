@@ -94,14 +94,16 @@ class ReviewAuth:
         self._token_reviews = Quotas(total=REVIEWS, each=TOKEN_REVIEWS_OF_ADDRESS)
         self._access_reviews = Quotas(total=REVIEWS, each=ACCESS_REVIEWS_OF_CALLER)
 
-    async def permit(self, headers: Mapping[str, str], access: Access, client: str = "") -> None:
-        """Return if the bearer has the permission; ``headers`` by lowercase name, ``client`` its IP address.
+    async def permit(self, headers: Mapping[str, str], access: Access, client: str = "") -> Producer:
+        """Return the bearer if it has the permission; ``headers`` by lowercase name, ``client`` its IP address.
 
         Raises:
             ProblemError: 401, 403 or 503.
             KubeError: the API server cannot review the token or the permission.
         """
-        await self.authorise(await self.authenticate(headers.get("authorization", ""), client), access)
+        caller = await self.authenticate(headers.get("authorization", ""), client)
+        await self.authorise(caller, access)
+        return caller
 
     async def authenticate(self, authorization: str, client: str = "") -> Producer:
         """Return the caller.

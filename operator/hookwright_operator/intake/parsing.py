@@ -6,16 +6,22 @@ HTTP protocol binding 1.0.2, section 3; JSON event format 1.0.2).
 
 import base64
 import binascii
-import re
 from collections.abc import Callable, Mapping
 from enum import Enum
-from typing import Any, Final
-from urllib.parse import unquote_to_bytes
+from typing import Any, Final, NamedTuple
 
 from hookwright_crds.events import EVENT_TYPES, UnknownEventTypeError, event_type
-from hookwright_operator.intake import exact_json
+from hookwright_operator.intake.cloud_events import (
+    MAX_ATTRIBUTE_BYTES,
+    SPEC_VERSION,
+    from_headers,
+    is_binary,
+    passed_on,
+)
 from hookwright_operator.services.events import IncomingEvent
-from hookwright_runtime.problems import FieldFault, ProblemError
+from hookwright_operator.store.records import SOURCE_END
+from hookwright_runtime import exact_json
+from hookwright_runtime.problems import FieldFault, ProblemError, malformed_json
 
 MAX_BODY_BYTES: Final = 1024 * 1024
 """Most bytes of one request's body."""
@@ -25,13 +31,12 @@ MAX_EVENTS: Final = 1000
 """Most events in one request."""
 MAX_NAME_CHARACTERS: Final = 256
 """Most characters of an event id, of a messageId and of a CloudEvent's source."""
-_MAX_FAULTS: Final = 50
+MAX_FAULTS: Final = 50
 """Faults that one answer names; a batch could have thousands."""
 
-_SPEC_VERSION: Final = "1.0"
-_QUOTED: Final = re.compile(r'"(?:[^"\\]|\\.)*"')
-_ESCAPED: Final = re.compile(r"\\(.)")
-_BINARY_HEADERS: Final = ("ce-specversion", "ce-type", "ce-id", "ce-source")
+TEST_TYPE: Final = "delivered"
+"""The event type of a test that names none."""
+_TEST: Final = ("type", "payload")
 _NAME_RULE: Final = f"a string of 1 to {MAX_NAME_CHARACTERS} printable characters"
 
 
@@ -59,6 +64,9 @@ def mode_of(headers: Mapping[str, str]) -> Mode:
     given = headers.get("content-type", "")
     media, *parameters = (given,) if given in _MEDIA_TYPES else [part.strip() for part in given.lower().split(";")]
     mode = _MEDIA_TYPES.get(media)
+    if not given and is_binary(headers):
+        # Python's CloudEvents SDK sends no Content-Type for an event without datacontenttype.
+        mode = Mode.PLAIN
     if mode is None:
         raise ProblemError(
             415, f"Content-Type is {_shown(given) if given else 'missing'}; send {', '.join(_MEDIA_TYPES)}"
@@ -70,9 +78,7 @@ def mode_of(headers: Mapping[str, str]) -> Mode:
         raise ProblemError(
             415, f"Content-Encoding is {_shown(headers['content-encoding'])}; send the body without an encoding"
         )
-    if mode is Mode.PLAIN and not headers.keys().isdisjoint(_BINARY_HEADERS):
-        return Mode.BINARY
-    return mode
+    return Mode.BINARY if mode is Mode.PLAIN and is_binary(headers) else mode
 
 
 def parse(mode: Mode, body: bytes, headers: Mapping[str, str]) -> tuple[IncomingEvent, ...]:
@@ -92,13 +98,51 @@ def parse(mode: Mode, body: bytes, headers: Mapping[str, str]) -> tuple[Incoming
     try:
         value = exact_json.loads(body)
     except exact_json.JsonError as error:
-        raise ProblemError(400, f"the body is not a JSON text: {error}") from None
+        raise malformed_json(str(error)) from None
     if mode is Mode.BINARY:
         return _all([value], lambda value, check: _binary(headers, value, check), numbered=False)
     read = _plain if mode is Mode.PLAIN else _structured
     if mode is Mode.BATCH or (mode is Mode.PLAIN and isinstance(value, list)):
         return _all(_array(value), read, numbered=True)
     return _all([value], read, numbered=False)
+
+
+def parse_test(body: bytes, message_id: str) -> IncomingEvent:
+    """Return the event of a test, which has ``test: true``.
+
+    Args:
+        body: JSON ``{type?, payload?}``; empty for a ``delivered`` event without further fields.
+        message_id: used if the payload has no ``messageId``.
+
+    Raises:
+        ProblemError: 400 malformed JSON; 413 too large; 422 with each fault.
+    """
+    try:
+        given = exact_json.loads(body) if body.strip() else {}
+    except exact_json.JsonError as error:
+        raise malformed_json(str(error)) from None
+    if not isinstance(given, dict):
+        raise _wrong_body("must be a JSON object {type?, payload?}")
+    faults = [FieldFault(_shown(name), "is unknown; send type and payload") for name in given if name not in _TEST]
+    check = _Check("", faults)
+    payload = given.get("payload", {})
+    if not isinstance(payload, dict):
+        check.fault("payload", "must be a JSON object")
+        payload = {}
+    kind = check.type("type", given["type"]) if "type" in given else ""
+    if "type" in payload:
+        named = check.type("payload.type", payload["type"])
+        if kind and named not in ("", kind):
+            check.fault("payload.type", "contradicts type; omit it or send the same type")
+        kind = kind or named
+    kind = kind or TEST_TYPE
+    id_, sent = _payload(kind, {"messageId": message_id, **payload}, check, "payload.messageId")
+    event = IncomingEvent(None, kind, id_, exact_json.dumps({**sent, "test": True}))
+    if faults:
+        raise ProblemError(422, "no test was sent", errors=tuple(faults[:MAX_FAULTS]))
+    if len(event.body) > MAX_EVENT_BYTES:
+        raise _too_large("", len(event.body))
+    return event
 
 
 class _Check:
@@ -146,8 +190,8 @@ def _all(values: list[Any], read: _Read, *, numbered: bool) -> tuple[IncomingEve
             raise _too_large(at, len(event.body))
         events.append(event)
     if faults:
-        more = f"; {len(faults) - _MAX_FAULTS} more are not listed" if len(faults) > _MAX_FAULTS else ""
-        raise ProblemError(422, f"nothing was accepted{more}", errors=tuple(faults[:_MAX_FAULTS]))
+        more = f"; {len(faults) - MAX_FAULTS} more are not listed" if len(faults) > MAX_FAULTS else ""
+        raise ProblemError(422, f"nothing was accepted{more}", errors=tuple(faults[:MAX_FAULTS]))
     return tuple(events)
 
 
@@ -164,30 +208,52 @@ def _plain(value: Any, check: _Check) -> IncomingEvent:
         check.fault("", "must be a JSON object {id?, type, messageId, ...}")
         return _NOTHING
     event_id = None if value.get("id") is None else check.name("id", value["id"])
-    return _event(event_id, check.type("type", value.get("type")), value, check, "messageId")
+    kind = check.type("type", value.get("type"))
+    message_id, payload = _payload(kind, value, check, "messageId")
+    body = exact_json.dumps(payload)
+    digest = None if event_id is None else exact_json.digest(payload, body)
+    return IncomingEvent(event_id, kind, message_id, body, digest)
 
 
 def _structured(value: Any, check: _Check) -> IncomingEvent:
     if not isinstance(value, dict):
         check.fault("", "must be a CloudEvent as a JSON object")
         return _NOTHING
-    event_id, kind = _attributes(value, check, "")
-    return _carried(event_id, kind, _data(value, check), check, "data.")
+    context = _context(value, check, "")
+    return _carried(context, _data(value, check), check, "data.")
 
 
 def _binary(headers: Mapping[str, str], value: Any, check: _Check) -> IncomingEvent:
-    attributes = {name.removeprefix("ce-"): _attribute(headers[name]) for name in _BINARY_HEADERS if name in headers}
-    event_id, kind = _attributes(attributes, check, "ce-")
-    return _carried(event_id, kind, value, check, "")
+    context = _context(from_headers(headers), check, "ce-")
+    return _carried(context, value, check, "")
 
 
-def _attributes(given: Mapping[str, Any], check: _Check, prefix: str) -> tuple[str, str]:
-    """Validate the context attributes that every CloudEvent has; return its id and event type."""
+class _Context(NamedTuple):
+    """The context of a CloudEvent: its source and id, its event type, and its attributes as JSON."""
+
+    identity: str
+    kind: str
+    attributes: str
+
+
+def _context(given: Mapping[str, Any], check: _Check, prefix: str) -> _Context:
+    """Validate the context attributes of a CloudEvent."""
     version = given.get("specversion")
-    if version != _SPEC_VERSION:
-        check.fault(f"{prefix}specversion", f'{_lack(version)}; send "{_SPEC_VERSION}"')
-    check.name(f"{prefix}source", given.get("source"))
-    return check.name(f"{prefix}id", given.get("id")), check.type(f"{prefix}type", given.get("type"))
+    if version != SPEC_VERSION:
+        check.fault(f"{prefix}specversion", f'{_lack(version)}; send "{SPEC_VERSION}"')
+    source = check.name(f"{prefix}source", given.get("source"))
+    its_id = check.name(f"{prefix}id", given.get("id"))
+    kind = check.type(f"{prefix}type", given.get("type"))
+    attributes = {}
+    for name, value, fault in passed_on(given):
+        if value is not None:
+            attributes[name] = value
+        elif name not in ("source", "id", "type"):
+            check.fault(f"{prefix}{name}", fault)
+    text = exact_json.dumps(attributes)
+    if len(text) > MAX_ATTRIBUTE_BYTES:
+        check.fault("", f"has {len(text)} bytes of attributes; at most {MAX_ATTRIBUTE_BYTES} are accepted")
+    return _Context(f"{source}{SOURCE_END}{its_id}", kind, text.decode())
 
 
 def _data(event: Mapping[str, Any], check: _Check) -> Any:
@@ -205,34 +271,24 @@ def _data(event: Mapping[str, Any], check: _Check) -> Any:
         return None
 
 
-def _carried(event_id: str, kind: str, data: Any, check: _Check, at: str) -> IncomingEvent:
+def _carried(context: _Context, data: Any, check: _Check, at: str) -> IncomingEvent:
     """Return the event in the data of a CloudEvent, whose fields are at ``at``."""
+    kind = context.kind
     if not isinstance(data, dict):
         check.fault(at.removesuffix("."), "must be a JSON object that has messageId")
         return _NOTHING
     if "type" in data and check.type(f"{at}type", data["type"]) not in ("", kind) and kind:
         check.fault(f"{at}type", "contradicts the type of the CloudEvent; omit it or send the same type")
-    return _event(event_id, kind, data, check, f"{at}messageId")
+    message_id, payload = _payload(kind, data, check, f"{at}messageId")
+    return IncomingEvent(context.identity, kind, message_id, exact_json.dumps(payload), attributes=context.attributes)
 
 
-def _event(event_id: str | None, kind: str, given: dict[str, Any], check: _Check, field: str) -> IncomingEvent:
+def _payload(kind: str, given: dict[str, Any], check: _Check, field: str) -> tuple[str, dict[str, Any]]:
+    """Return the messageId, whose field has this name, and what is sent."""
     message_id = check.name(field, given.get("messageId"))
     payload = {"type": kind, "messageId": message_id, **given}
     payload["type"] = kind
-    return IncomingEvent(event_id, kind, message_id, exact_json.dumps(payload))
-
-
-def _attribute(value: str) -> str:
-    """Decode a header by HTTP binding 3.1.3.2: first quoted strings, then per cent signs, once.
-
-    Returns:
-        The attribute, or "" if the bytes are not UTF-8; no attribute may be empty.
-    """
-    bare = _QUOTED.sub(lambda match: _ESCAPED.sub(r"\1", match[0][1:-1]), value)
-    try:
-        return unquote_to_bytes(bare.encode("latin-1")).decode()
-    except UnicodeDecodeError:
-        return ""
+    return message_id, payload
 
 
 _NOTHING: Final = IncomingEvent(None, "", "", b"")

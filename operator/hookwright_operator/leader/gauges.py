@@ -4,8 +4,10 @@ An update reads one row of counters and one index entry per endpoint, independen
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from typing import Final
 
 from prometheus_client import REGISTRY
 
@@ -16,6 +18,9 @@ from hookwright_operator.registry import Endpoint, Registry
 from hookwright_operator.store.store import Store
 from hookwright_operator.watch.cache import MODELS, Cache
 from hookwright_operator.watch.objects import Key
+
+RECENT: Final = timedelta(minutes=15)
+"""Age up to which an attempt counts for `metrics.ATTEMPTED`."""
 
 
 def show() -> None:
@@ -40,14 +45,36 @@ async def measure(store: Store, registry: Registry, cache: Cache, *, now_ms: int
     dues = await store.next_due()
     states = {endpoint.uid: state_of(endpoint, cache) for endpoint in registry}
     metrics.PENDING.set(sum(count.pending for count in counts.values()))
-    metrics.OLDEST_PENDING.set(_age(_sendable(dues, registry), now_ms))
+    metrics.OLDEST_PENDING.set(_age(_sendable(dues, registry, pulled=False), now_ms))
+    metrics.OLDEST_PULLED.set(_age(_sendable(dues, registry, pulled=True), now_ms))
     metrics.OLDEST_LATE.set(_age(_late(dues, registry, states), now_ms))
     numbers = Counter(states.values())
     for state in metrics.STATES:
         metrics.ENDPOINTS.labels(state).set(numbers[state])
+    attempted = Counter(_attempted(registry, cache, states, now_ms))
+    for result in ("delivered", "failed"):
+        metrics.ATTEMPTED.labels(result).set(attempted[result])
     for kind in MODELS:
         metrics.UNSUPPORTED.labels(kind).set(cache.number_unsupported(kind))
     metrics.MEASURED.set(now_ms / 1000)
+
+
+def _attempted(registry: Registry, cache: Cache, states: Mapping[str, str], now_ms: int) -> Iterator[str]:
+    """Yield the result of the last attempt of each endpoint that may be sent to and had an attempt recently."""
+    since = datetime.fromtimestamp(now_ms / 1000, UTC) - RECENT
+    for endpoint in registry:
+        if endpoint.pulled:
+            continue
+        resource = _resource(endpoint, cache)
+        counts = resource.status.deliveries if resource is not None else None
+        last = counts.last_attempt_time if counts is not None else None
+        if last is not None and last >= since and states[endpoint.uid] in {"active", "unreachable"}:
+            yield "failed" if states[endpoint.uid] == "unreachable" else "delivered"
+
+
+def _resource(endpoint: Endpoint, cache: Cache) -> WebhookEndpoint | None:
+    found = cache.resource(Key("WebhookEndpoint", endpoint.namespace, endpoint.name))
+    return found if isinstance(found, WebhookEndpoint) else None
 
 
 def state_of(endpoint: Endpoint, cache: Cache) -> str:
@@ -56,22 +83,24 @@ def state_of(endpoint: Endpoint, cache: Cache) -> str:
         return "blocked"
     if endpoint.suspend:
         return "suspended"
-    resource = cache.resource(Key("WebhookEndpoint", endpoint.namespace, endpoint.name))
-    reachable = find(resource.status.conditions, "Reachable") if isinstance(resource, WebhookEndpoint) else None
+    resource = _resource(endpoint, cache)
+    reachable = find(resource.status.conditions, "Reachable") if resource is not None else None
     return "unreachable" if reachable is not None and reachable.status == "False" else "active"
 
 
-def _sendable(dues: dict[str, int], registry: Registry) -> Iterator[int]:
+def _sendable(dues: dict[str, int], registry: Registry, *, pulled: bool) -> Iterator[int]:
     for uid, due_ms in dues.items():
         endpoint = registry.get(uid)
-        if endpoint is not None and endpoint.sendable:
+        if endpoint is not None and endpoint.sendable and endpoint.pulled is pulled:
             yield due_ms
 
 
 def _late(dues: dict[str, int], registry: Registry, states: dict[str, str]) -> Iterator[int]:
     for uid, due_ms in dues.items():
         endpoint = registry.get(uid)
-        if endpoint is not None and states.get(uid) == "active" and endpoint.sendable and endpoint.per_minute is None:
+        if endpoint is None or endpoint.pulled or endpoint.per_minute is not None:
+            continue
+        if states.get(uid) == "active" and endpoint.sendable:
             yield due_ms
 
 

@@ -29,6 +29,8 @@ _PRUNED_AT_ONCE: Final = 500
 _PRUNE_PAUSE: Final = 60.0
 # While more rows can be removed, pruning takes at most a fifth of the writer's time.
 _PRUNE_REST: Final = 4
+_ARRANGE_PAUSE: Final = 5.0
+_ARRANGE_REST: Final = 0.1
 _COUNTS_PAUSE: Final = 180.0
 _GAUGES_PAUSE: Final = 5.0
 _ORPHAN_PAUSE: Final = 60.0
@@ -97,7 +99,6 @@ class Housekeeping:
             log.warning("endpoint missing in the cluster, keeping its pending deliveries", endpoint=uid)
         for uid in plan.expired:
             discarded = await self.store.discard(uid, "endpoint deleted")
-            metrics.DELIVERIES.labels("discarded").inc(discarded)
             log.warning("endpoint deleted, discarded its pending deliveries", endpoint=uid, deliveries=discarded)
         await self.store.orphans.record(new=(), ended=plan.expired, now_ms=now)
         orphaned = found - plan.expired
@@ -120,7 +121,7 @@ class Housekeeping:
         return set(await self.store.pending_uids() | recovering) - live
 
     async def prune(self, *, retain_delivered: float, retain_failed: float) -> None:
-        """Remove deliveries after their retention time in days, repeatedly, until cancelled."""
+        """Remove deliveries after their retention time in days, and old statistics, repeatedly, until cancelled."""
         while True:
             now, began = self.clock_ms(), time.perf_counter()
             removed = await self.store.prune(
@@ -128,7 +129,14 @@ class Housekeeping:
                 failed_before_ms=now - int(retain_failed * _DAY_MS),
                 limit=_PRUNED_AT_ONCE,
             )
+            removed += await self.store.statistics.prune(limit=_PRUNED_AT_ONCE)
             await asyncio.sleep(_PRUNE_REST * (time.perf_counter() - began) if removed else _PRUNE_PAUSE)
+
+    async def arrange_ids(self) -> None:
+        """Arrange the producers' ids that searches use, repeatedly, until cancelled."""
+        while True:
+            arranged = await self.store.search.arrange()
+            await asyncio.sleep(_ARRANGE_REST if arranged else _ARRANGE_PAUSE)
 
     async def measure(self) -> None:
         """Keep the gauges of deliveries and endpoints up to date, until cancelled."""

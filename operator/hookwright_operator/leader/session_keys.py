@@ -1,4 +1,7 @@
-"""Creation and rotation of the keys that sign the dashboard's session tokens; the API only reads them."""
+"""Creation and rotation of the keys that sign the dashboard's session tokens; the API only reads them.
+
+The Secret of ended sessions is created here too, because the API may patch this one Secret and create none.
+"""
 
 import asyncio
 import secrets
@@ -8,7 +11,10 @@ from typing import Final
 
 import structlog
 
+from hookwright_crds.base import MANAGED_BY
 from hookwright_crds.sessions import (
+    ENDED_SESSIONS_NAME,
+    ENDED_SESSIONS_TYPE,
     SESSION_KEY_LENGTH,
     SESSION_KEYS_NAME,
     SESSION_KEYS_TYPE,
@@ -19,7 +25,7 @@ from hookwright_crds.sessions import (
 )
 from hookwright_operator.watch.changes import Changes
 from hookwright_operator.watch.kubernetes_paths import secrets_path
-from hookwright_operator.watch.objects import MANAGED_BY, MANAGER
+from hookwright_operator.watch.objects import MANAGER
 from hookwright_runtime.errors import KubeError
 from hookwright_runtime.kubernetes import KubernetesClient
 
@@ -70,6 +76,8 @@ class SessionKeys:
         while True:
             try:
                 await self._ensure()
+                if self.changes.cache.secret_at(self.namespace, ENDED_SESSIONS_NAME) is None:
+                    await self._create(ENDED_SESSIONS_NAME, ENDED_SESSIONS_TYPE, {})
                 pause = _LOOK_SECONDS
             except KubeError as error:
                 log.warning("session keys not written, retrying", error=str(error))
@@ -89,7 +97,7 @@ class SessionKeys:
         if wants_new(keys, self.rotation, now):
             made[session_key_field(int(now))] = format_session_key(secrets.token_bytes(SESSION_KEY_LENGTH))
         if known is None:
-            await self._create(made)
+            await self._create(SESSION_KEYS_NAME, SESSION_KEYS_TYPE, made)
             return
         drop: dict[str, str | None] = dict.fromkeys(outlived(keys, self.rotation, now))
         if made or drop:
@@ -97,12 +105,12 @@ class SessionKeys:
             self.changes.cache.see_secret(await self.kube.merge(path, {"stringData": made, "data": drop}))
             log.info("session keys rotated", made=list(made), dropped=list(drop))
 
-    async def _create(self, fields: dict[str, str | None]) -> None:
-        metadata = {"name": SESSION_KEYS_NAME, "namespace": self.namespace, "labels": {MANAGED_BY: MANAGER}}
+    async def _create(self, name: str, kind: str, fields: dict[str, str | None]) -> None:
+        metadata = {"name": name, "namespace": self.namespace, "labels": {MANAGED_BY: MANAGER}}
         body = {
             "apiVersion": "v1",
             "kind": "Secret",
-            "type": SESSION_KEYS_TYPE,
+            "type": kind,
             "metadata": metadata,
             "stringData": fields,
         }
@@ -113,5 +121,5 @@ class SessionKeys:
                 raise
             # The Secret exists without Hookwright's label, or the watch has not shown it yet: keep its content.
             label = {"metadata": {"labels": metadata["labels"]}}
-            path = secrets_path(self.namespace, SESSION_KEYS_NAME)
+            path = secrets_path(self.namespace, name)
             self.changes.cache.see_secret(await self.kube.merge(path, label))

@@ -7,14 +7,23 @@ digest stays. It is in the status and also in annotations of the ApiKey, because
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Final
+from typing import Final, TypeAlias
 
 from hookwright_crds.base import format_timestamp, parse_duration
-from hookwright_crds.conditions import condition, merge
+from hookwright_crds.conditions import merge, readiness
 from hookwright_crds.keys import MalformedKeyError, MintedKey, digest, key_id_of
 from hookwright_crds.reading import UNDERSTOOD, Unsupported
-from hookwright_crds.resources import ApiKey, ApiKeyStatus, HandoverState, HandoverStatus
+from hookwright_crds.resources import ApiKey, ApiKeyStatus, HandoverState, HandoverStatus, PreviousKey
+from hookwright_operator.reconcile.key_rotation import (
+    ROTATION_ANNOTATION,
+    made_for,
+    replaced,
+    rotation_annotations,
+    rotation_of,
+    still_valid,
+)
 from hookwright_operator.reconcile.plan import (
+    WRITE_REFUSED,
     Action,
     ApplyMetadata,
     ApplyStatus,
@@ -23,15 +32,22 @@ from hookwright_operator.reconcile.plan import (
     EmitEvent,
     Plan,
     RestoreSecret,
+    UpdateSecret,
+    warnings,
 )
 from hookwright_operator.reconcile.signing_secret import RECHECK
 from hookwright_operator.watch.cache import key_of
-from hookwright_operator.watch.objects import Parent, Secret, ours, owner_reference
+from hookwright_operator.watch.objects import Parent, Secret, ours, owner_reference, project_references
 
 KEY_FIELD: Final = "key"
 KEY_ID_ANNOTATION: Final = "hookwright.dev/key-id"
 DIGEST_ANNOTATION: Final = "hookwright.dev/digest"
 REMOVE_AT_ANNOTATION: Final = "hookwright.dev/remove-at"
+_PROJECT_NOT_FOUND: Final = "ProjectNotFound"
+
+
+Mint: TypeAlias = Callable[[str | None], MintedKey]
+"""Returns a new key with a public id, or with a new id for None."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +58,7 @@ class ObservedApiKey:
         secret: the handover Secret.
         duplicate: the digest belongs to another ApiKey.
         unsupported: the parts of the ApiKey that this version does not understand.
+        refused_write: why the API server refuses a write for this ApiKey, empty if no write was refused.
     """
 
     key: ApiKey
@@ -49,6 +66,7 @@ class ObservedApiKey:
     secret: Secret | None
     duplicate: bool = False
     unsupported: Unsupported = UNDERSTOOD
+    refused_write: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +83,9 @@ class _Outcome:
 
     Attributes:
         removal: must follow the record of the identity, because only the Secret may have the identity before.
+        rotation: the ``spec.rotation`` for which the key was generated.
+        previous: the replaced keys.
+        note: a sentence about a key that is usable.
     """
 
     identity: KeyIdentity | None = None
@@ -73,32 +94,50 @@ class _Outcome:
     actions: tuple[Action, ...] = ()
     removal: tuple[Action, ...] = ()
     again_at: datetime | None = None
+    rotation: int = 0
+    previous: tuple[PreviousKey, ...] = ()
+    note: str = ""
 
 
-def plan_apikey(observed: ObservedApiKey, *, now: datetime, mint: Callable[[], MintedKey]) -> Plan:
-    """Plan the owner, the handover and the digest in the status; ``mint`` creates a new key."""
+def plan_apikey(observed: ObservedApiKey, *, now: datetime, mint: Mint) -> Plan:
+    """Plan the owner, the handover, the rotation and the digests in the status; ``mint`` creates a new key."""
     key = observed.key
     if key.metadata.deletion_timestamp is not None:
         return Plan()
     if observed.unsupported.faults:
         fault = ("UnsupportedSpec", f"{observed.unsupported.sentence} The key authenticates no request until then.")
-        return Plan(tuple(_plan_status(observed, replace(_as_it_was(key), fault=fault), now)))
+        return Plan(tuple(_plan_status(observed, replace(_as_it_was(key, now), fault=fault), now)))
     if observed.duplicate:
         return Plan(tuple(_plan_duplicate(observed, now)))
+    if observed.refused_write:
+        sentence = f"The API server refuses a write of the operator, which tries again: {observed.refused_write}"
+        outcome = replace(_as_it_was(key, now), fault=(WRITE_REFUSED, sentence))
+        return Plan(tuple(_plan_status(observed, outcome, now)))
     if observed.project is None:
-        name = key.spec.project_ref.name
-        sentence = (
-            f"Project {name!r} does not exist in namespace {key.metadata.namespace!r}; "
-            "create it; then this key becomes ready automatically."
-        )
-        fault = ("ProjectNotFound", sentence)
-        return Plan(tuple(_plan_status(observed, replace(_as_it_was(key), fault=fault), now)))
+        return _plan_orphan(observed, now)
     outcome = _declared(key) if key.spec.digest else _plan_handover(observed, now, mint)
     outcome = _with_expiry(key, outcome, now)
     kept = _plan_metadata(key, observed.project, outcome)
     return Plan(
         (*outcome.actions, *kept, *outcome.removal, *_plan_status(observed, outcome, now)), again_at=outcome.again_at
     )
+
+
+def _plan_orphan(observed: ObservedApiKey, now: datetime) -> Plan:
+    """Report that the Project is missing; a handover Secret is removed at its time nevertheless."""
+    key, secret = observed.key, observed.secret
+    sentence = (
+        f"Project {key.spec.project_ref.name!r} does not exist in namespace {key.metadata.namespace!r}; "
+        "create it; then this key becomes ready automatically. It gives access to nothing until then."
+    )
+    outcome = _as_it_was(key, now)
+    if outcome.identity is not None and secret is not None and not secret.foreign:
+        outcome = _plan_known(key, outcome.identity, secret, now)
+    elif outcome.identity is not None and key.spec.digest is None:
+        outcome = _plan_removed(key, outcome.identity, now)
+    outcome = replace(outcome, fault=(_PROJECT_NOT_FOUND, sentence))
+    status = _plan_status(observed, outcome, now)
+    return Plan((*outcome.actions, *outcome.removal, *status), again_at=outcome.again_at)
 
 
 def identity_of(key: ApiKey, secret: Secret | None) -> KeyIdentity | None:
@@ -119,8 +158,13 @@ def _plan_duplicate(observed: ObservedApiKey, now: datetime) -> list[Action]:
     return [*kept, *_plan_status(observed, outcome, now)]
 
 
-def _as_it_was(key: ApiKey) -> _Outcome:
-    return _Outcome(identity=_recorded(key), handover=key.status.handover)
+def _as_it_was(key: ApiKey, now: datetime) -> _Outcome:
+    return _Outcome(
+        identity=_recorded(key),
+        handover=key.status.handover,
+        rotation=rotation_of(key, None),
+        previous=still_valid(key, now),
+    )
 
 
 def _declared(key: ApiKey) -> _Outcome:
@@ -149,47 +193,77 @@ def _handed_over(secret: Secret | None) -> KeyIdentity | None:
         return None
 
 
-def _plan_handover(observed: ObservedApiKey, now: datetime, mint: Callable[[], MintedKey]) -> _Outcome:
+def _plan_handover(observed: ObservedApiKey, now: datetime, mint: Mint) -> _Outcome:
     key, secret = observed.key, observed.secret
     identity = identity_of(key, secret)
     if identity is None:
         return _plan_new(observed, now, mint)
+    if key.spec.rotation > rotation_of(key, secret) and not _expired(key, now):
+        return _plan_rotation(observed, identity, now, mint)
     if secret is None or secret.foreign:
         return _plan_removed(key, identity, now)
+    return _plan_known(key, identity, secret, now)
+
+
+def _plan_rotation(observed: ObservedApiKey, identity: KeyIdentity, now: datetime, mint: Mint) -> _Outcome:
+    """Hand a new key over in the Secret of the first one, and keep the old key for its overlap."""
+    key, secret = observed.key, observed.secret
+    if secret is not None and secret.foreign:
+        note = f"The rotation waits, because {_conflict(key)}"
+        return replace(_as_it_was(key, now), identity=identity, note=note, again_at=now + RECHECK)
+    handed_over = _handed_over(secret)
+    if secret is not None and handed_over is not None and made_for(key, secret):
+        known = replace(_plan_known(key, handed_over, secret, now), rotation=key.spec.rotation)
+        return replace(known, previous=replaced(key, identity.digest, secret, now))
+    minted = mint(identity.key_id)
+    made = _handover_secret(key, minted, now)
+    if secret is not None:
+        annotations = {**secret.annotations, **made.annotations}
+        made = replace(secret, fields={**secret.fields, **made.fields}, annotations=annotations)
+    remove_at = _remove_at(key, made, now)
+    event = EmitEvent(
+        key_of("ApiKey", key.metadata),
+        key.metadata.uid,
+        "Normal",
+        "KeyRotated",
+        f"A new key is in Secret {made.name!r}, field 'key', until {format_timestamp(remove_at)}; the previous one "
+        f"also opens the project for {key.spec.overlap}.",
+        always=True,
+    )
+    return _Outcome(
+        KeyIdentity(minted.key_id, minted.digest),
+        HandoverStatus(state=HandoverState.DELIVERED, remove_at=remove_at),
+        actions=(CreateSecret(made) if secret is None else UpdateSecret(made), event),
+        again_at=remove_at,
+        rotation=key.spec.rotation,
+        previous=replaced(key, identity.digest, made, now),
+    )
+
+
+def _plan_known(key: ApiKey, identity: KeyIdentity, secret: Secret, now: datetime) -> _Outcome:
+    """Plan the removal of a handover Secret at its time."""
     remove_at = _remove_at(key, secret, now)
     if now >= remove_at:
         removal = DeleteSecret(secret.namespace, secret.name, secret.uid)
         status = HandoverStatus(state=HandoverState.REMOVED, remove_at=remove_at)
-        return _Outcome(identity, status, removal=(removal,))
-    status = HandoverStatus(state=HandoverState.DELIVERED, remove_at=remove_at)
-    return _Outcome(identity, status, actions=_plan_restoration(key, secret), again_at=remove_at)
+        outcome = _Outcome(identity, status, removal=(removal,))
+    else:
+        status = HandoverStatus(state=HandoverState.DELIVERED, remove_at=remove_at)
+        outcome = _Outcome(identity, status, actions=_plan_restoration(key, secret), again_at=remove_at)
+    return replace(outcome, rotation=rotation_of(key, secret), previous=still_valid(key, now))
 
 
-def _plan_new(observed: ObservedApiKey, now: datetime, mint: Callable[[], MintedKey]) -> _Outcome:
+def _plan_new(observed: ObservedApiKey, now: datetime, mint: Mint) -> _Outcome:
     key, secret = observed.key, observed.secret
-    handover = key.spec.handover
-    assert handover is not None, "the schema lets exactly one of handover and digest be set"
     pending = HandoverStatus(state=HandoverState.PENDING)
     if secret is not None:
-        sentence = (
-            f"Secret {handover.secret_name!r} exists, but the operator did not create it for this key; "
-            "rename or delete it, or choose another spec.handover.secretName."
-        )
-        fault = ("SecretConflict", sentence)
+        fault = ("SecretConflict", _conflict(key))
         return _Outcome(handover=pending, fault=fault, again_at=now + RECHECK)
-    if key.spec.expires_at is not None and now >= key.spec.expires_at:
+    if _expired(key, now):
         return _Outcome(handover=pending)
-    remove_at = now + parse_duration(handover.ttl)
-    minted = mint()
-    made = Secret(
-        namespace=key.metadata.namespace,
-        name=handover.secret_name,
-        fields={KEY_FIELD: minted.plaintext},
-        owner_uid=key.metadata.uid,
-        owner_references=(owner_reference("ApiKey", key.metadata, controller=True),),
-        labels=ours(key.metadata.uid),
-        annotations={REMOVE_AT_ANNOTATION: format_timestamp(remove_at)},
-    )
+    minted = mint(None)
+    made = _handover_secret(key, minted, now)
+    remove_at = _remove_at(key, made, now)
     event = EmitEvent(
         key_of("ApiKey", key.metadata),
         key.metadata.uid,
@@ -202,6 +276,30 @@ def _plan_new(observed: ObservedApiKey, now: datetime, mint: Callable[[], Minted
         HandoverStatus(state=HandoverState.DELIVERED, remove_at=remove_at),
         actions=(CreateSecret(made), event),
         again_at=remove_at,
+        rotation=key.spec.rotation,
+    )
+
+
+def _conflict(key: ApiKey) -> str:
+    assert key.spec.handover is not None
+    return (
+        f"Secret {key.spec.handover.secret_name!r} exists, but the operator did not create it for this key; "
+        "rename or delete it, or choose another spec.handover.secretName."
+    )
+
+
+def _handover_secret(key: ApiKey, minted: MintedKey, now: datetime) -> Secret:
+    handover = key.spec.handover
+    assert handover is not None, "the schema lets exactly one of handover and digest be set"
+    remove_at = now + parse_duration(handover.ttl)
+    return Secret(
+        namespace=key.metadata.namespace,
+        name=handover.secret_name,
+        fields={KEY_FIELD: minted.plaintext},
+        owner_uid=key.metadata.uid,
+        owner_references=(owner_reference("ApiKey", key.metadata, controller=True),),
+        labels=ours(key.metadata.uid),
+        annotations={REMOVE_AT_ANNOTATION: format_timestamp(remove_at), **rotation_annotations(key, now)},
     )
 
 
@@ -216,10 +314,11 @@ def _plan_removed(key: ApiKey, identity: KeyIdentity, now: datetime) -> _Outcome
         "Warning",
         "HandoverSecretGone",
         "The handover Secret was deleted before its time. The key stays valid, but it cannot be handed over again: "
-        "if no client has the key, delete this ApiKey and create it again.",
+        "if no client has the key, raise spec.rotation.",
     )
     status = HandoverStatus(state=HandoverState.REMOVED, remove_at=remove_at)
-    return _Outcome(identity, status, actions=(event,) if early else ())
+    actions = (event,) if early else ()
+    return replace(_as_it_was(key, now), identity=identity, handover=status, actions=actions)
 
 
 def _remove_at(key: ApiKey, secret: Secret, now: datetime) -> datetime:
@@ -240,14 +339,19 @@ def _plan_restoration(key: ApiKey, secret: Secret) -> tuple[Action, ...]:
     return (RestoreSecret(replace(secret, owner_references=(owner,), labels=ours(meta.uid), owner_uid=meta.uid)),)
 
 
+def _expired(key: ApiKey, now: datetime) -> bool:
+    return key.spec.expires_at is not None and now >= key.spec.expires_at
+
+
 def _with_expiry(key: ApiKey, outcome: _Outcome, now: datetime) -> _Outcome:
+    """Report an expired key, and look again when the key, a replaced key or the handover ends."""
     expires_at = key.spec.expires_at
-    if expires_at is None:
-        return outcome
-    if now >= expires_at:
-        return replace(outcome, fault=("Expired", f"The key expired at {format_timestamp(expires_at)}."))
-    soonest = min(expires_at, outcome.again_at) if outcome.again_at else expires_at
-    return replace(outcome, again_at=soonest)
+    ends = [outcome.again_at, *(one.until for one in outcome.previous)]
+    if expires_at is not None and now >= expires_at:
+        outcome = replace(outcome, fault=("Expired", f"The key expired at {format_timestamp(expires_at)}."))
+    else:
+        ends.append(expires_at)
+    return replace(outcome, again_at=min((end for end in ends if end is not None), default=None))
 
 
 def _plan_metadata(key: ApiKey, project: Parent, outcome: _Outcome) -> list[Action]:
@@ -255,29 +359,42 @@ def _plan_metadata(key: ApiKey, project: Parent, outcome: _Outcome) -> list[Acti
     kept = {}
     if outcome.identity is not None and key.spec.digest is None:
         kept = {KEY_ID_ANNOTATION: outcome.identity.key_id, DIGEST_ANNOTATION: outcome.identity.digest}
-    owned = any(reference.uid == project.uid for reference in meta.owner_references)
-    if owned and kept.items() <= meta.annotations.items():
+        if outcome.rotation:
+            kept[ROTATION_ANNOTATION] = str(outcome.rotation)
+    references = project_references(meta, project)
+    if references is None and kept.items() <= meta.annotations.items():
         return []
-    reference = owner_reference("Project", project, controller=True)
-    return [ApplyMetadata(key_of("ApiKey", key.metadata), meta.uid, owner_references=(reference,), annotations=kept)]
+    references = references if references is not None else meta.owner_references
+    return [ApplyMetadata(key_of("ApiKey", meta), meta.uid, owner_references=references, annotations=kept)]
 
 
 def _plan_status(observed: ObservedApiKey, outcome: _Outcome, now: datetime) -> list[Action]:
     key = observed.key
     meta, before = key.metadata, key.status
-    usable = f"The key opens its project. {observed.unsupported.ignored}".rstrip()
+    usable = " ".join(filter(None, ("The key opens its project.", outcome.note, observed.unsupported.ignored)))
     reason, message = outcome.fault or ("Usable", usable)
-    ready = condition(
-        "Ready", "False" if outcome.fault else "True", reason, message, generation=meta.generation, now=now
+    ready = readiness(
+        ready=outcome.fault is None,
+        reason=reason,
+        message=message,
+        stalled=reason not in (_PROJECT_NOT_FOUND, WRITE_REFUSED),
+        generation=meta.generation,
+        now=now,
     )
     after = ApiKeyStatus(
         observed_generation=meta.generation,
         key_id=outcome.identity.key_id if outcome.identity else None,
         digest=outcome.identity.digest if outcome.identity else None,
+        rotation=outcome.rotation,
+        previous=outcome.previous,
         handover=outcome.handover,
-        conditions=tuple(merge(before.conditions, [ready])),
+        conditions=tuple(merge(before.conditions, ready)),
     )
     # The API writes the time of the last use. An apply without that field does not change it.
     if after == before.model_copy(update={"last_used_at": None}):
         return []
-    return [ApplyStatus(key_of("ApiKey", key.metadata), meta.uid, after.to_kubernetes())]
+    named = key_of("ApiKey", meta)
+    return [
+        ApplyStatus(named, meta.uid, after.to_kubernetes()),
+        *warnings(named, meta.uid, before.conditions, after.conditions, ("Ready",)),
+    ]

@@ -10,7 +10,6 @@ from typing import Any, Final
 import structlog
 
 from hookwright_crds.trimming import MORE_FINALIZERS
-from hookwright_operator import metrics
 from hookwright_operator.reconcile.manifests import event_body, identity, metadata_body, secret_body, update_body
 from hookwright_operator.reconcile.plan import (
     FINALIZER,
@@ -90,8 +89,8 @@ class Applier:
     def register(self, action: RegistryAction) -> None:
         """Execute an action on this replica's registry, as leader or follower."""
         match action:
-            case AllowProject(namespace, name):
-                self.registry.put_project(namespace, name)
+            case AllowProject(namespace, name, settings):
+                self.registry.put_project(namespace, name, settings)
             case BlockProject(namespace, name):
                 self.registry.remove_project(namespace, name)
             case Register(endpoint):
@@ -117,7 +116,7 @@ class Applier:
         """
         remaining = self._undiscarded.get(key, set())
         for uid in remaining - {living}:
-            metrics.DELIVERIES.labels("discarded").inc(await self.store.discard(uid, "endpoint deleted"))
+            await self.store.discard(uid, "endpoint deleted")
             remaining.discard(uid)
         if not remaining:
             self._undiscarded.pop(key, None)
@@ -171,8 +170,7 @@ class Applier:
     async def _discard(self, action: DiscardDeliveries) -> None:
         try:
             async with asyncio.timeout(_DISCARD_SECONDS):
-                discarded = await self.store.discard(action.uid, "endpoint deleted")
-                metrics.DELIVERIES.labels("discarded").inc(discarded)
+                await self.store.discard(action.uid, "endpoint deleted")
         except (StoreError, TimeoutError) as error:
             if action.essential:
                 raise StoreError(f"pending deliveries not discarded, retrying: {error}") from error

@@ -1,21 +1,24 @@
 """Pure: the plan for a WebhookEndpoint."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final
 
 from hookwright_crds.base import parse_duration
-from hookwright_crds.conditions import Condition, condition, find, merge
+from hookwright_crds.conditions import Condition, condition, find, merge, readiness
+from hookwright_crds.events import expanded
 from hookwright_crds.reading import UNDERSTOOD, Unsupported
 from hookwright_crds.resources import (
     DeliveryCounts,
     SecretKeyRef,
+    SecretRef,
     WebhookEndpoint,
     WebhookEndpointStatus,
 )
 from hookwright_operator.reconcile.plan import (
     FINALIZER,
+    WRITE_REFUSED,
     Action,
     ApplyMetadata,
     ApplyStatus,
@@ -25,19 +28,25 @@ from hookwright_operator.reconcile.plan import (
     Register,
     RemoveFinalizer,
     Unregister,
+    warnings,
 )
 from hookwright_operator.reconcile.signing_secret import (
+    MISSING,
     SECRET_FIELD,
+    plan_referenced_secret,
     plan_signing_secret,
+    previous_until,
+    rotation_of,
     signing_secret_name,
     signing_secrets,
     valid_secret,
 )
 from hookwright_operator.registry import Endpoint, Health
 from hookwright_operator.watch.cache import key_of
-from hookwright_operator.watch.objects import Parent, Secret, owner_reference
+from hookwright_operator.watch.objects import Parent, Secret, project_references
 
 _CONFLICT: Final = "SecretConflict"
+_INVALID: Final = "SigningSecretInvalid"
 _UNSUPPORTED: Final = "UnsupportedSpec"
 
 
@@ -64,6 +73,9 @@ class ObservedEndpoint:
         health: None if the status shows the health already.
         failures: failed deliveries for which an Event is due now.
         unsupported: the parts of the endpoint that this version does not understand.
+        refused_address: why no attempt may connect to the literal address in the URL, empty if it may.
+        refused_write: why the API server refuses a write for this endpoint, empty if no write was refused.
+        kept_secrets: the secrets with which this replica signs, the current one first.
     """
 
     endpoint: WebhookEndpoint
@@ -74,6 +86,9 @@ class ObservedEndpoint:
     finalizer_grace: timedelta
     failures: FailedDeliveries | None = None
     unsupported: Unsupported = UNDERSTOOD
+    refused_address: str = ""
+    refused_write: str = ""
+    kept_secrets: tuple[str, ...] = field(default=(), repr=False)
 
 
 def plan_endpoint(observed: ObservedEndpoint, *, now: datetime, new_secret: Callable[[], str]) -> Plan:
@@ -84,7 +99,14 @@ def plan_endpoint(observed: ObservedEndpoint, *, now: datetime, new_secret: Call
         return _plan_unsupported(observed, now)
     if observed.project is None:
         return _plan_orphan(observed, now)
-    signing = plan_signing_secret(observed.endpoint, observed.secret, now=now, new_secret=new_secret)
+    if observed.refused_write:
+        return _plan_refused(observed, now)
+    if observed.endpoint.spec.signing.secret_ref is not None:
+        signing = plan_referenced_secret(observed.endpoint, observed.secret, now=now)
+    else:
+        signing = plan_signing_secret(
+            observed.endpoint, observed.secret, observed.kept_secrets, now=now, new_secret=new_secret
+        )
     secret = signing.secret
     verdict = _verdict(observed, secret)
     actions: list[Action] = [*_plan_metadata(observed, observed.project), *signing.actions]
@@ -103,12 +125,14 @@ class _Verdict:
 
     Attributes:
         sends: deliveries are signed and sent, although a part of the spec is not in effect.
+        stalled: the endpoint does not become ready until somebody changes it, or what it names.
     """
 
     ready: bool
     reason: str
     message: str
     sends: bool = False
+    stalled: bool = True
 
 
 def _plan_deletion(observed: ObservedEndpoint, now: datetime) -> Plan:
@@ -143,28 +167,61 @@ def _plan_orphan(observed: ObservedEndpoint, now: datetime) -> Plan:
         ready=False,
         reason="ProjectNotFound",
         message=f"Project {name!r} does not exist in namespace {endpoint.metadata.namespace!r}; "
-        "create it; then this endpoint becomes ready automatically.",
+        "create it; then this endpoint becomes ready automatically. Deliveries stay pending until then.",
+        stalled=False,
     )
     return Plan((Register(_snapshot(endpoint, observed.secret, verdict, now)), *_plan_status(observed, verdict, now)))
 
 
+def _plan_refused(observed: ObservedEndpoint, now: datetime) -> Plan:
+    """Report a write that the API server refuses; events find the endpoint, and their deliveries stay pending."""
+    message = f"The API server refuses a write of the operator, which tries again: {observed.refused_write}"
+    verdict = _Verdict(ready=False, reason=WRITE_REFUSED, message=message, stalled=False)
+    register = Register(_snapshot(observed.endpoint, observed.secret, verdict, now))
+    return Plan((register, *_plan_status(observed, verdict, now)))
+
+
 def _plan_metadata(observed: ObservedEndpoint, project: Parent) -> list[Action]:
     meta = observed.endpoint.metadata
-    owned = any(reference.uid == project.uid for reference in meta.owner_references)
-    if owned and FINALIZER in meta.finalizers:
+    references = project_references(meta, project)
+    if references is None and FINALIZER in meta.finalizers:
         return []
-    return [
-        ApplyMetadata(
-            key_of("WebhookEndpoint", observed.endpoint.metadata),
-            meta.uid,
-            owner_references=(owner_reference("Project", project, controller=True),),
-            finalizers=(FINALIZER,),
-        )
-    ]
+    kept = references if references is not None else meta.owner_references
+    return [ApplyMetadata(key_of("WebhookEndpoint", meta), meta.uid, owner_references=kept, finalizers=(FINALIZER,))]
 
 
 def _verdict(observed: ObservedEndpoint, secret: Secret) -> _Verdict:
     spec = observed.endpoint.spec
+    faulty = _faulty_reference(spec.signing.secret_ref, secret) if spec.signing.secret_ref else _faulty(secret)
+    if faulty is not None:
+        return faulty
+    if spec.url is not None and spec.url.startswith("http:") and not observed.allow_http:
+        return _Verdict(
+            ready=False,
+            reason="InsecureUrl",
+            message="spec.url is plain http, which this installation does not allow; "
+            "use https, or set HOOKWRIGHT_ALLOW_HTTP=true for the operator.",
+        )
+    if observed.refused_address:
+        return _Verdict(
+            ready=False,
+            reason="AddressRefused",
+            message=f"spec.url: {observed.refused_address}. Deliveries stay pending until the URL is changed.",
+        )
+    unsupported = observed.unsupported
+    if unsupported.events:
+        message = f"{unsupported.sentence} Events of the known types are delivered."
+        return _Verdict(ready=False, reason=_UNSUPPORTED, message=message, sends=True)
+    held, sent = "Deliveries stay pending until spec.suspend is false.", "Deliveries are signed and sent."
+    waiting = "Deliveries are signed and wait until a consumer takes them."
+    reason, message = ("Delivering", sent) if spec.pull is None else ("Waiting", waiting)
+    if spec.suspend:
+        reason, message = "Suspended", held
+    return _Verdict(ready=True, reason=reason, message=f"{message} {unsupported.ignored}".rstrip())
+
+
+def _faulty(secret: Secret) -> _Verdict | None:
+    """Return what is wrong with a Secret of the operator."""
     if secret.foreign:
         return _Verdict(
             ready=False,
@@ -172,27 +229,31 @@ def _verdict(observed: ObservedEndpoint, secret: Secret) -> _Verdict:
             message=f"Secret {secret.name!r} exists, but the operator did not create it for this endpoint; "
             "rename or delete it.",
         )
-    if not valid_secret(secret.fields.get(SECRET_FIELD, "")):
-        return _Verdict(
-            ready=False,
-            reason="SigningSecretInvalid",
-            message=f"Secret {secret.name!r}: field 'secret' must be whsec_ and base64 of 24 to 64 bytes; "
-            "correct it, or delete the Secret so that the operator creates a new one.",
-        )
-    if spec.url.startswith("http:") and not observed.allow_http:
-        return _Verdict(
-            ready=False,
-            reason="InsecureUrl",
-            message="spec.url is plain http, which this installation does not allow; "
-            "use https, or set HOOKWRIGHT_ALLOW_HTTP=true for the operator.",
-        )
-    unsupported = observed.unsupported
-    if unsupported.events:
-        message = f"{unsupported.sentence} Events of the known types are delivered."
-        return _Verdict(ready=False, reason=_UNSUPPORTED, message=message, sends=True)
-    held, sent = "Deliveries stay pending until spec.suspend is false.", "Deliveries are signed and sent."
-    reason, message = ("Suspended", held) if spec.suspend else ("Delivering", sent)
-    return _Verdict(ready=True, reason=reason, message=f"{message} {unsupported.ignored}".rstrip())
+    if valid_secret(secret.fields.get(SECRET_FIELD, "")):
+        return None
+    return _Verdict(
+        ready=False,
+        reason=_INVALID,
+        message=f"Secret {secret.name!r}: field 'secret' must be whsec_ and base64 of 24 to 64 bytes; "
+        "correct it, or delete the Secret so that the operator creates a new one.",
+    )
+
+
+def _faulty_reference(reference: SecretRef, secret: Secret) -> _Verdict | None:
+    """Return what is wrong with a Secret that the tenant makes."""
+    if secret.foreign:
+        message = f"spec.signing.secretRef: Secret {secret.name!r} belongs to the operator; name one that you make."
+        return _Verdict(ready=False, reason=_CONFLICT, message=message)
+    if not secret.uid:
+        message = f"spec.signing.secretRef: Secret {secret.name!r} does not exist; it is used when it is created."
+        return _Verdict(ready=False, reason=MISSING, message=message, stalled=False)
+    if all(map(valid_secret, secret.fields.values())) and secret.fields:
+        return None
+    message = (
+        f"spec.signing.secretRef: field {reference.key!r} of Secret {secret.name!r} must be a signing secret: whsec_ "
+        "and base64 of 24 to 64 bytes; or up to four of them, separated by spaces."
+    )
+    return _Verdict(ready=False, reason=_INVALID, message=message)
 
 
 def _snapshot(endpoint: WebhookEndpoint, secret: Secret | None, verdict: _Verdict, now: datetime) -> Endpoint:
@@ -203,41 +264,51 @@ def _snapshot(endpoint: WebhookEndpoint, secret: Secret | None, verdict: _Verdic
         namespace=meta.namespace,
         name=meta.name,
         project=spec.project_ref.name,
-        url=spec.url,
-        events=frozenset(spec.events),
+        url=spec.url or "",
+        events=expanded(spec.events),
         suspend=spec.suspend,
         timeout=parse_duration(spec.timeout).total_seconds(),
         max_in_flight=spec.max_in_flight,
         headers=tuple(spec.headers.items()),
+        format=spec.format,
         per_minute=spec.rate_limit.per_minute if spec.rate_limit else None,
         secrets=tuple(text for text in kept if valid_secret(text)),
         blocked="" if verdict.ready or verdict.sends else verdict.reason,
+        rotation=rotation_of(secret) if secret is not None else 0,
+        previous_until=previous_until(secret) if secret is not None else None,
+        pull_lease=parse_duration(spec.pull.lease).total_seconds() if spec.pull else None,
     )
 
 
 def _plan_status(observed: ObservedEndpoint, verdict: _Verdict, now: datetime) -> list[Action]:
     endpoint = observed.endpoint
     before, meta = endpoint.status, endpoint.metadata
-    ready = condition(
-        "Ready",
-        "True" if verdict.ready else "False",
-        verdict.reason,
-        verdict.message,
+    ready = readiness(
+        ready=verdict.ready,
+        reason=verdict.reason,
+        message=verdict.message,
+        stalled=verdict.stalled,
         generation=meta.generation,
         now=now,
     )
-    kept = before.signing_secret_ref
-    if observed.project is not None and verdict.reason != _CONFLICT:
+    kept, reference = before.signing_secret_ref, endpoint.spec.signing.secret_ref
+    if reference is not None:
+        kept = SecretKeyRef(name=reference.name, key=reference.key)
+    elif observed.project is not None and verdict.reason not in (_CONFLICT, WRITE_REFUSED):
         kept = SecretKeyRef(name=signing_secret_name(meta.name), key=SECRET_FIELD)
     after = WebhookEndpointStatus(
         observed_generation=meta.generation,
         signing_secret_ref=kept,
         deliveries=observed.health.counts if observed.health else before.deliveries or DeliveryCounts(),
-        conditions=tuple(merge(before.conditions, [ready, _reachable(observed, now)])),
+        conditions=tuple(merge(before.conditions, [*ready, _reachable(observed, now)])),
     )
     if after == before:
         return []
-    return [ApplyStatus(key_of("WebhookEndpoint", endpoint.metadata), meta.uid, after.to_kubernetes())]
+    key = key_of("WebhookEndpoint", meta)
+    return [
+        ApplyStatus(key, meta.uid, after.to_kubernetes()),
+        *warnings(key, meta.uid, before.conditions, after.conditions, ("Ready", "Reachable")),
+    ]
 
 
 def _plan_failures(observed: ObservedEndpoint) -> list[Action]:
@@ -268,15 +339,17 @@ def _reachable(observed: ObservedEndpoint, now: datetime) -> Condition:
     if health is None or health.counts.last_attempt_time is None:
         if known is not None:
             return known.model_copy(update={"observed_generation": generation})
-        return condition("Reachable", "Unknown", "NotTried", "No attempt was made yet.", generation=generation, now=now)
-    code = health.counts.last_status_code or 0
+        message = "No message was taken yet." if observed.endpoint.spec.pull else "No attempt was made yet."
+        return condition("Reachable", "Unknown", "NotTried", message, generation=generation, now=now)
+    code, pulled = health.counts.last_status_code or 0, observed.endpoint.spec.pull
     if not health.error and 200 <= code < 300:
-        return condition(
-            "Reachable", "True", "Delivered", "The last attempt was answered 2xx.", generation=generation, now=now
-        )
+        message = "The last message was acknowledged." if pulled else "The last attempt was answered 2xx."
+        return condition("Reachable", "True", "Delivered", message, generation=generation, now=now)
     # Without an attempt since the last update there is no new error, and the earlier message stays.
     said = known.message if known is not None and known.status == "False" else ""
     answer = f"The last attempt was answered {code}." if code else "The last attempt had no HTTP answer."
+    if pulled:
+        answer = "The last message was not acknowledged."
     message = _limited(health.error, health.limited_to) if health.error else said or answer
     return condition("Reachable", "False", "AttemptFailed", message, generation=generation, now=now)
 

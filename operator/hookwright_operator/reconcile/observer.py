@@ -5,11 +5,13 @@ from datetime import timedelta
 
 from hookwright_crds.base import ObjectMeta
 from hookwright_crds.resources import ApiKey, HandoverState, Project, WebhookEndpoint
+from hookwright_operator.delivery.http.guard import Guard
 from hookwright_operator.reconcile.apikey import ObservedApiKey, identity_of
 from hookwright_operator.reconcile.endpoint import FailedDeliveries, ObservedEndpoint
 from hookwright_operator.reconcile.project import ObservedProject
+from hookwright_operator.reconcile.referenced_secrets import ReferencedSecrets
 from hookwright_operator.reconcile.signing_secret import signing_secret_name
-from hookwright_operator.registry import Health
+from hookwright_operator.registry import Health, Registry
 from hookwright_operator.store.key_digests import KeyDigests, Owner
 from hookwright_operator.watch.cache import Cache, key_of
 from hookwright_operator.watch.kubernetes_paths import secrets_path
@@ -28,6 +30,9 @@ class ResourceObserver:
     kube: KubernetesClient
     cache: Cache
     digests: KeyDigests
+    registry: Registry
+    guard: Guard
+    referenced: ReferencedSecrets
     allow_http: bool
     finalizer_grace: timedelta
 
@@ -65,17 +70,23 @@ class ResourceObserver:
         Raises:
             KubeError: the Secret could not be read.
         """
-        meta = endpoint.metadata
-        expected = leads and endpoint.status.signing_secret_ref is not None and meta.deletion_timestamp is None
+        meta, reference = endpoint.metadata, endpoint.spec.signing.secret_ref
+        if reference is not None:
+            secret = await self.referenced.read(meta.namespace, reference)
+        else:
+            expected = leads and endpoint.status.signing_secret_ref is not None and meta.deletion_timestamp is None
+            secret = await self._secret(meta, signing_secret_name(meta.name), expected=expected, adopted=True)
         return ObservedEndpoint(
             endpoint=endpoint,
             project=self.cache.project(meta.namespace, endpoint.spec.project_ref.name),
-            secret=await self._secret(meta, signing_secret_name(meta.name), expected=expected),
+            secret=secret,
             health=health,
             allow_http=self.allow_http,
             finalizer_grace=self.finalizer_grace,
             failures=failures,
             unsupported=self.cache.unsupported(key_of("WebhookEndpoint", meta)),
+            refused_address=self.guard.literal_refusal(endpoint.spec.url) if endpoint.spec.url else "",
+            kept_secrets=registered.secrets if (registered := self.registry.get(meta.uid)) is not None else (),
         )
 
     async def _duplicate(self, key: ApiKey, secret: Secret | None) -> bool:
@@ -95,8 +106,8 @@ class ResourceObserver:
             owner = await self.digests.claim(known.digest, me, lambda: self.cache.digests_in(me.namespace))
         return owner != me
 
-    async def _secret(self, owner: ObjectMeta, name: str, *, expected: bool) -> Secret | None:
-        known = self.cache.secret(owner.namespace, name, owner_uid=owner.uid)
+    async def _secret(self, owner: ObjectMeta, name: str, *, expected: bool, adopted: bool = False) -> Secret | None:
+        known = self.cache.secret(owner.namespace, name, owner_uid=owner.uid, adopted=adopted)
         if known is None and not expected:
             return None
         if known is not None and not known.partial:
@@ -107,4 +118,4 @@ class ResourceObserver:
         except KubeError as error:
             if error.status != 404:
                 raise
-        return self.cache.secret(owner.namespace, name, owner_uid=owner.uid)
+        return self.cache.secret(owner.namespace, name, owner_uid=owner.uid, adopted=adopted)

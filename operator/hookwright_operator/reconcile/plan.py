@@ -4,16 +4,19 @@ A failed action stops the plan. The key is reconciled again later, from the stat
 prerequisite (a finalizer, a Secret) comes before the actions that depend on it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final, Literal
 
 from hookwright_crds.base import OwnerReference
-from hookwright_operator.registry import Endpoint
+from hookwright_crds.conditions import Condition, turned_false
+from hookwright_operator.registry import DEFAULT_SETTINGS, Endpoint, ProjectSettings
 from hookwright_operator.watch.objects import Key, Secret
 
 FINALIZER: Final = "hookwright.dev/deliveries"
+WRITE_REFUSED: Final = "WriteRefused"
+"""The reason of an object for which the API server refuses a write."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,10 +109,11 @@ class EmitEvent:
 
 @dataclass(frozen=True, slots=True)
 class AllowProject:
-    """Accept events for a project."""
+    """Accept events for a project, and apply its settings."""
 
     namespace: str
     name: str
+    settings: ProjectSettings = DEFAULT_SETTINGS
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,3 +163,11 @@ class Plan:
 
     actions: tuple[Action, ...] = ()
     again_at: datetime | None = None
+
+
+def warnings(
+    key: Key, uid: str, before: Sequence[Condition], after: Sequence[Condition], types: Sequence[str]
+) -> list[Action]:
+    """Return a Warning Event for each of these conditions that has become false, or false for another reason."""
+    turned = [found for type_ in types if (found := turned_false(before, after, type_)) is not None]
+    return [EmitEvent(key, uid, "Warning", one.reason, one.message) for one in turned]

@@ -3,10 +3,11 @@
 from dataclasses import dataclass
 from datetime import datetime
 
-from hookwright_crds.conditions import condition, merge
+from hookwright_crds.conditions import merge, readiness
 from hookwright_crds.reading import UNDERSTOOD, Unsupported
 from hookwright_crds.resources import Project, ProjectStatus
-from hookwright_operator.reconcile.plan import Action, AllowProject, ApplyStatus, BlockProject, Plan
+from hookwright_operator.reconcile.plan import Action, AllowProject, ApplyStatus, BlockProject, Plan, warnings
+from hookwright_operator.registry import ProjectSettings
 from hookwright_operator.watch.objects import Key
 
 
@@ -21,17 +22,17 @@ class ObservedProject:
 
 
 def plan_project(observed: ObservedProject, *, now: datetime) -> Plan:
-    """Plan to accept events, also if the spec is not understood, and to report the numbers of keys and endpoints."""
+    """Plan to accept events, also if the spec is not understood, with the Project's settings, and report its counts."""
     meta = observed.project.metadata
     if meta.deletion_timestamp is not None:
         return Plan((BlockProject(meta.namespace, meta.name),))
     before = observed.project.status
     unsupported = observed.unsupported
-    ready = condition(
-        "Ready",
-        "False" if unsupported.faults else "True",
-        "UnsupportedSpec" if unsupported.faults else "Accepting",
-        f"Events are accepted. {unsupported.sentence}".rstrip(),
+    ready = readiness(
+        ready=not unsupported.faults,
+        reason="UnsupportedSpec" if unsupported.faults else "Accepting",
+        message=f"Events are accepted. {unsupported.sentence}".rstrip(),
+        stalled=True,
         generation=meta.generation,
         now=now,
     )
@@ -39,10 +40,15 @@ def plan_project(observed: ObservedProject, *, now: datetime) -> Plan:
         observed_generation=meta.generation,
         api_keys=observed.api_keys,
         webhook_endpoints=observed.webhook_endpoints,
-        conditions=tuple(merge(before.conditions, [ready])),
+        conditions=tuple(merge(before.conditions, ready)),
     )
-    actions: list[Action] = [AllowProject(meta.namespace, meta.name)]
+    declared = observed.project.spec.delivery_log
+    settings = ProjectSettings(
+        omits_payloads=declared.payloads == "Omit", keeps_missed=declared.missed_events == "Keep"
+    )
+    actions: list[Action] = [AllowProject(meta.namespace, meta.name, settings)]
     if after != before:
         key = Key("Project", meta.namespace, meta.name)
         actions.append(ApplyStatus(key, meta.uid, after.to_kubernetes()))
+        actions.extend(warnings(key, meta.uid, before.conditions, after.conditions, ("Ready",)))
     return Plan(tuple(actions))

@@ -22,10 +22,12 @@ from hookwright_operator.reconcile.observer import ResourceObserver
 from hookwright_operator.reconcile.plan import FINALIZER, Plan, Register, RegistryAction, SecretAction
 from hookwright_operator.reconcile.project import plan_project
 from hookwright_operator.reconcile.unpublished_health import UnpublishedHealth
+from hookwright_operator.reconcile.write_refusals import is_missing_right, is_refusal, without_secrets
 from hookwright_operator.registry import Registry
 from hookwright_operator.watch.cache import Cache, Resource
 from hookwright_operator.watch.objects import Key
 from hookwright_operator.watch.work_queue import WorkQueue
+from hookwright_runtime.errors import KubeError, WriteRefused
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +64,15 @@ class Reconciler:
         now, uid = self.clock(), resource.metadata.uid
         health, failures = self.unpublished.health(uid), self.unpublished.failures(uid, now)
         plan = await self._plan(resource, now, leads=True)
-        news = [await self.applier.apply(action) for action in plan.actions]
+        try:
+            news = [await self.applier.apply(action) for action in plan.actions]
+        except KubeError as error:
+            if not is_refusal(error):
+                raise
+            await self._report_refusal(resource, now, without_secrets(error.explanation, plan))
+            if is_missing_right(error):
+                raise
+            raise WriteRefused(str(error), status=error.status, reason=error.reason) from error
         if failures is not None:
             self.unpublished.failures_reported(uid, failures, now)
         if isinstance(resource, WebhookEndpoint) and _lost_counts(resource):
@@ -72,6 +82,12 @@ class Reconciler:
             # The watch shows nothing more than the answers, and the answers may show other clients' writes.
             return 0.0
         return _seconds_until(now, plan.again_at, self.unpublished.event_due_at(uid))
+
+    async def _report_refusal(self, resource: Resource, now: datetime, why: str) -> None:
+        """Show in the status that the API server refuses a write; events find an endpoint nevertheless."""
+        plan = await self._plan(resource, now, leads=True, refused_write=why or "it gives no reason")
+        for action in plan.actions:
+            await self.applier.apply(action)
 
     async def _follow(self, resource: Resource) -> float | None:
         """Execute the actions for this replica's registry, up to the first Secret that the leader must write."""
@@ -93,17 +109,19 @@ class Reconciler:
         if later is not None and self.registry.get(later.uid) is None:
             self.registry.put(replace(later, secrets=()))
 
-    async def _plan(self, resource: Resource, now: datetime, *, leads: bool) -> Plan:
+    async def _plan(self, resource: Resource, now: datetime, *, leads: bool, refused_write: str = "") -> Plan:
         match resource:
             case Project():
                 return plan_project(self.observer.project(resource), now=now)
             case ApiKey():
                 observed_key = await self.observer.apikey(resource, leads=leads)
-                return plan_apikey(observed_key, now=now, mint=partial(mint, secrets.choice))
+                observed_key = replace(observed_key, refused_write=refused_write)
+                return plan_apikey(observed_key, now=now, mint=lambda key_id: mint(secrets.choice, key_id=key_id))
             case WebhookEndpoint():
                 uid = resource.metadata.uid
                 failures = self.unpublished.failures(uid, now) if leads else None
                 observed = await self.observer.endpoint(resource, self.unpublished.health(uid), failures, leads=leads)
+                observed = replace(observed, refused_write=refused_write)
                 return plan_endpoint(observed, now=now, new_secret=partial(new_secret, secrets.token_bytes))
 
     def _unregister_deleted(self, key: Key, uid: str) -> None:

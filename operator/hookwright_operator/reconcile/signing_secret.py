@@ -10,12 +10,14 @@ import base64
 import binascii
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from hookwright_crds.base import format_timestamp, parse_duration
+from hookwright_crds.conditions import find
 from hookwright_crds.resources import WebhookEndpoint
 from hookwright_operator.reconcile.plan import Action, CreateSecret, EmitEvent, RestoreSecret, UpdateSecret
 from hookwright_operator.watch.cache import key_of
@@ -30,6 +32,13 @@ ROTATION_ANNOTATION: Final = "hookwright.dev/rotation"
 UNTIL_ANNOTATION: Final = "hookwright.dev/previous-until"
 RECHECK: Final = timedelta(seconds=30)
 """Delay until a name that a foreign Secret uses is checked again; no event reports when it is free."""
+
+READ_AGAIN: Final = timedelta(seconds=60)
+"""Delay until a Secret of the tenant is read again; no watch shows it."""
+MISSING_RECHECK: Final = timedelta(seconds=10)
+"""Least delay until a missing Secret is looked for again; the delay grows with the time for which it is missing."""
+MISSING: Final = "SecretNotFound"
+"""The reason of an endpoint whose Secret does not exist."""
 
 _SUFFIX: Final = "-signing"
 _LONGEST_NAME: Final = 253
@@ -66,11 +75,24 @@ def valid_secret(text: str) -> bool:
 
 
 def plan_signing_secret(
-    endpoint: WebhookEndpoint, known: Secret | None, *, now: datetime, new_secret: Callable[[], str]
+    endpoint: WebhookEndpoint,
+    known: Secret | None,
+    kept: Sequence[str],
+    *,
+    now: datetime,
+    new_secret: Callable[[], str],
 ) -> SigningPlan:
-    """Plan a Secret of the operator that matches the endpoint's rotation; ``new_secret`` creates a secret."""
+    """Plan a Secret of the operator that matches the endpoint's rotation.
+
+    Args:
+        endpoint: whose Secret it is.
+        known: the Secret, None if it does not exist.
+        kept: the secrets with which this replica signs, from which a deleted Secret is restored.
+        now: the time.
+        new_secret: creates a secret.
+    """
     if known is None:
-        return _plan_making(endpoint, new_secret)
+        return _plan_making(endpoint, kept, now, new_secret)
     if known.foreign:
         return SigningPlan(known, again_at=now + RECHECK)
     meta = endpoint.metadata
@@ -90,26 +112,56 @@ def plan_signing_secret(
     return SigningPlan(rotation.secret, tuple(actions), rotation.again_at)
 
 
-def _plan_making(endpoint: WebhookEndpoint, new_secret: Callable[[], str]) -> SigningPlan:
+def plan_referenced_secret(endpoint: WebhookEndpoint, known: Secret | None, *, now: datetime) -> SigningPlan:
+    """Plan nothing for a Secret that the tenant makes, except to read it again.
+
+    No watch shows the Secret, so many endpoints without one would make many requests if the delay did not grow.
+    """
+    if known is not None:
+        return SigningPlan(known, again_at=now + READ_AGAIN)
+    reference, ready = endpoint.spec.signing.secret_ref, find(endpoint.status.conditions, "Ready")
+    assert reference is not None
+    missing = Secret(namespace=endpoint.metadata.namespace, name=reference.name, fields={})
+    known_as_missing = ready is not None and ready.reason == MISSING
+    missing_for = now - ready.last_transition_time if ready is not None and known_as_missing else timedelta()
+    return SigningPlan(missing, again_at=now + min(max(missing_for, MISSING_RECHECK), READ_AGAIN))
+
+
+def _plan_making(
+    endpoint: WebhookEndpoint, kept: Sequence[str], now: datetime, new_secret: Callable[[], str]
+) -> SigningPlan:
     meta = endpoint.metadata
+    fields = dict(zip((SECRET_FIELD, *PREVIOUS_FIELDS), kept or [new_secret()], strict=False))
+    # The ends of earlier overlaps were in the deleted Secret.
+    ends = dict.fromkeys(fields.keys() - {SECRET_FIELD}, now + parse_duration(endpoint.spec.signing.overlap))
     made = Secret(
         namespace=meta.namespace,
         name=signing_secret_name(meta.name),
-        fields={SECRET_FIELD: new_secret()},
+        fields=fields,
         owner_uid=meta.uid,
         owner_references=(owner_reference("WebhookEndpoint", meta, controller=True),),
         labels=ours(meta.uid),
-        annotations={ROTATION_ANNOTATION: rotation_token(endpoint)},
+        annotations={ROTATION_ANNOTATION: rotation_token(endpoint), UNTIL_ANNOTATION: _written(ends)},
     )
     actions: list[Action] = [CreateSecret(made)]
     if endpoint.status.signing_secret_ref is not None:
+        actions.append(_announce_making(endpoint, made, restored=bool(kept)))
+    return SigningPlan(made, tuple(actions), min(ends.values(), default=None))
+
+
+def _announce_making(endpoint: WebhookEndpoint, made: Secret, *, restored: bool) -> EmitEvent:
+    key, uid = key_of("WebhookEndpoint", endpoint.metadata), endpoint.metadata.uid
+    if restored:
         message = (
-            f"Secret {made.name!r} was missing, so a new signing secret was created; give it to the receiver, "
-            "because signatures from now on do not match the old one."
+            f"Secret {made.name!r} was missing, so it was created again with the same signing secret. "
+            "To replace the signing secret, increase spec.signing.rotation."
         )
-        key = key_of("WebhookEndpoint", meta)
-        actions.append(EmitEvent(key, meta.uid, "Warning", "SigningSecretRecreated", message, always=True))
-    return SigningPlan(made, tuple(actions))
+        return EmitEvent(key, uid, "Warning", "SigningSecretRestored", message, always=True)
+    message = (
+        f"Secret {made.name!r} was missing, so a new signing secret was created; give it to the receiver, "
+        "because signatures from now on do not match the old one."
+    )
+    return EmitEvent(key, uid, "Warning", "SigningSecretRecreated", message, always=True)
 
 
 def _announce_rotation(endpoint: WebhookEndpoint, rotation: "_Rotation") -> EmitEvent:
@@ -169,6 +221,17 @@ def signing_secrets(secret: Secret, *, now: datetime) -> list[str]:
     until = _until(secret)
     names = [SECRET_FIELD, *(name for name in PREVIOUS_FIELDS if name not in until or until[name] > now)]
     return [secret.fields[name] for name in names if valid_secret(secret.fields.get(name, ""))]
+
+
+def rotation_of(secret: Secret) -> int:
+    """Return the value of ``spec.signing.rotation`` for which the current secret was made, 0 if it is unknown."""
+    number = secret.annotations.get(ROTATION_ANNOTATION, "").partition("/")[0]
+    return int(number) if re.fullmatch("[0-9]{1,7}", number) else 0
+
+
+def previous_until(secret: Secret) -> datetime | None:
+    """Return when the overlap of the secret that was replaced last ends, None if there is none."""
+    return _until(secret).get(PREVIOUS_FIELDS[0]) if PREVIOUS_FIELDS[0] in secret.fields else None
 
 
 def _shifted(fields: Mapping[str, str], until: Mapping[str, datetime]) -> tuple[dict[str, str], dict[str, datetime]]:

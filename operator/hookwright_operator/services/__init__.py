@@ -1,20 +1,30 @@
 """The operations behind the intake; they use delivery and store."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from hookwright_operator.registry import Registry
 from hookwright_operator.services.delivery_log import DeliveryLog
 from hookwright_operator.services.endpoint_test import EndpointTester
 from hookwright_operator.services.events import Events
+from hookwright_operator.services.messages import Messages
 from hookwright_operator.services.replays import Replays
+from hookwright_operator.store.statistics import Statistics
+from hookwright_runtime.audit import AuditLog
 
 
 @dataclass(frozen=True, slots=True)
 class IntakeServices:
-    """The operations that the routes of the intake call, and the registry in which they find their objects."""
+    """The operations that the routes of the intake call, and the registry in which they find their objects.
+
+    Attributes:
+        audit: has a line for each read of a secret, each retry, and each begin and cancellation of a replay.
+    """
 
     registry: Registry
     events: Events
     delivery_log: DeliveryLog
     replays: Replays
     endpoint_tester: EndpointTester
+    statistics: Statistics
+    messages: Messages
+    audit: AuditLog = field(default_factory=AuditLog)

@@ -1,20 +1,38 @@
-"""Tests of endpoints: one synthetic event, sent through the same guarded client as every delivery."""
+"""Tests of endpoints: one event, sent through the same guarded client as every delivery, and recorded in the log."""
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
-
-from pydantic_core import to_json
+from typing import Final, NamedTuple
 
 from hookwright_operator.delivery.attempt import Outcome
 from hookwright_operator.delivery.http.sender import Sender
-from hookwright_operator.ids import message_id, trial_id
+from hookwright_operator.ids import delivery_id, message_id
 from hookwright_operator.registry import Endpoint
+from hookwright_operator.services.events import IncomingEvent
+from hookwright_operator.store.records import Claimed, NewDelivery, NewEvent
+from hookwright_operator.store.store import Store
 from hookwright_runtime.endpoint_tests import EndpointTests
+from hookwright_runtime.errors import StoreError
+
+_RECORD_SECONDS: Final = 3.0
+"""Time limit of the record: the caller waits for the answer, and an attempt may have taken 30 s already."""
+
+
+class TestResult(NamedTuple):
+    """The result of a test.
+
+    Attributes:
+        delivery_id: its id in the delivery log, None if it is not recorded.
+    """
+
+    outcome: Outcome
+    delivery_id: str | None
 
 
 @dataclass(frozen=True, slots=True)
 class EndpointTester:
-    """A sender of synthetic events.
+    """A sender of test events.
 
     Attributes:
         clock: seconds since the epoch.
@@ -22,15 +40,35 @@ class EndpointTester:
     """
 
     sender: Sender
+    store: Store
     clock: Callable[[], float]
     tests: EndpointTests = field(default_factory=EndpointTests)
 
-    async def test(self, endpoint: Endpoint) -> Outcome:
-        """Send one signed ``delivered`` event once; the store keeps nothing of it.
+    async def test(self, endpoint: Endpoint, event: IncomingEvent) -> TestResult:
+        """Send a signed event once, and record it. It changes no counter and no condition.
 
         Raises:
             TooManyTestsError: the endpoint, its namespace or this replica has too many tests in progress.
         """
-        body = to_json({"type": "delivered", "messageId": trial_id(), "test": True})
         with self.tests.one(endpoint.namespace, endpoint.name):
-            return await self.sender.send(endpoint, message_id=message_id(), body=body, now=self.clock)
+            now_ms = int(self.clock() * 1000)
+            test = Claimed(delivery_id(), endpoint.uid, message_id(), event.type, event.body, 0, now_ms)
+            outcome = await self.sender.send(
+                endpoint, message_id=test.event_id, body=test.body, now=self.clock, delivery=test
+            )
+            if outcome.own_fault or not await self._record(endpoint, test, outcome):
+                return TestResult(outcome, None)
+            return TestResult(outcome, test.id)
+
+    async def _record(self, endpoint: Endpoint, test: Claimed, outcome: Outcome) -> bool:
+        """Write the test; return False if the store cannot, because the result is worth more than its record."""
+        delivery = NewDelivery(test.id, endpoint.uid, claimed=False)
+        known = (endpoint.namespace, endpoint.project, None, test.event_type, test.body)
+        try:
+            async with asyncio.timeout(_RECORD_SECONDS):
+                await self.store.record_test(
+                    NewEvent(test.event_id, *known, (delivery,)), outcome.attempt(1), test.accepted_ms
+                )
+        except (StoreError, TimeoutError):
+            return False
+        return True

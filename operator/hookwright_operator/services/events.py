@@ -1,21 +1,22 @@
 """Acceptance of events: one delivery for every subscribed endpoint, committed before the producer gets its answer."""
 
-import logging
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import structlog
 
 from hookwright_operator import metrics
 from hookwright_operator.delivery.dispatcher import Dispatcher
+from hookwright_operator.delivery.status_reporter import StatusReporter
 from hookwright_operator.ids import delivery_id, message_id
 from hookwright_operator.registry import Registry
+from hookwright_operator.services.acceptance_log import AcceptanceLog
 from hookwright_operator.services.fan_out_writer import FanOutWriter
 from hookwright_operator.store.fan_outs import AT_ONCE
 from hookwright_operator.store.records import Accepted, Claimed, NewDelivery, NewEvent
 from hookwright_operator.store.store import Store
-from hookwright_runtime.errors import StoreError
+from hookwright_runtime.errors import HookwrightError, StoreError
 
 log = structlog.get_logger(__name__)
 
@@ -24,16 +25,22 @@ class IncomingEvent(NamedTuple):
     """One validated event of a producer.
 
     Attributes:
-        event_id: the producer's id, which identifies duplicates, or None.
+        event_id: what identifies repetitions: the producer's id, or source and id of a CloudEvent with
+            `records.SOURCE_END` between them; None if the event has no id.
         type: the event type without the CloudEvents prefix.
         message_id: the producer's messageId.
         body: the exact bytes to sign and send.
+        digest: of the content, so that other content under the same id is refused; None if it is not compared. A
+            repeated CloudEvent is not compared: by its specification, source and id suffice.
+        attributes: context attributes of a CloudEvent as a JSON object of strings, None for other events.
     """
 
     event_id: str | None
     type: str
     message_id: str
     body: bytes
+    digest: int | None = None
+    attributes: str | None = None
 
 
 class AcceptResult(NamedTuple):
@@ -43,11 +50,26 @@ class AcceptResult(NamedTuple):
         accepted: how many events are new.
         duplicates: how many events were accepted before; they create no deliveries.
         deliveries: how many deliveries the new events have; some may not be written yet.
+        event_ids: for each event of the request its id, which is ``webhook-id``; a duplicate has that of the event
+            that was accepted before.
     """
 
     accepted: int
     duplicates: int
     deliveries: int
+    event_ids: Sequence[str] = ()
+
+
+class IdConflictError(HookwrightError):
+    """The refusal of events whose ids were accepted with other content within 24 hours; nothing was accepted.
+
+    Attributes:
+        indexes: the places of these events in the request.
+    """
+
+    def __init__(self, indexes: Sequence[int]) -> None:
+        super().__init__("an id was accepted with other content")
+        self.indexes = indexes
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,15 +77,17 @@ class Events:
     """The acceptance of events.
 
     Attributes:
-        counts_changed: called with the uid of an endpoint whose delivery stays in the store.
+        reporter: publishes the counts of an endpoint whose delivery stays in the store.
         fan_outs: accepts requests with more deliveries than one transaction may write.
+        acceptance_log: logs the events that are accepted.
     """
 
     registry: Registry
     dispatcher: Dispatcher
     store: Store
-    counts_changed: Callable[[str], object]
+    reporter: StatusReporter
     fan_outs: FanOutWriter
+    acceptance_log: AcceptanceLog = field(default_factory=AcceptanceLog)
 
     async def accept(
         self, namespace: str, project: str, events: Sequence[IncomingEvent], *, trace: str | None = None
@@ -78,6 +102,7 @@ class Events:
 
         Raises:
             ProblemError: 422, too many deliveries for one request; 429, the namespace has too many unwritten ones.
+            IdConflictError: an id was accepted with other content; nothing was written.
             StoreUnavailable: nothing was written.
         """
         subscribers = {
@@ -86,7 +111,7 @@ class Events:
         }
         if sum([len(subscribers[event.type]) for event in events]) > AT_ONCE:
             new = [self._new(namespace, project, event, trace, ()) for event in events]
-            return _accepted(new, await self.fan_outs.accept(new, subscribers))
+            return self._accepted(new, await self.fan_outs.accept(new, subscribers))
         return await self._write(
             [self._new(namespace, project, event, trace, subscribers[event.type]) for event in events]
         )
@@ -94,10 +119,12 @@ class Events:
     def _new(
         self, namespace: str, project: str, event: IncomingEvent, trace: str | None, uids: Iterable[str]
     ) -> NewEvent:
-        size = len(event.body)
+        size = len(event.body) + len(event.attributes or "")
         deliveries = [NewDelivery(delivery_id(), uid, self.dispatcher.reserve(uid, size)) for uid in uids]
         known = (namespace, project, event.event_id, event.type, event.body)
-        return NewEvent(message_id(), *known, tuple(deliveries), trace)
+        kept = self.registry.keeps_missed(namespace, project)
+        about = (trace, event.digest, event.attributes, event.message_id, kept)
+        return NewEvent(message_id(), *known, tuple(deliveries), *about)
 
     async def _write(self, events: Sequence[NewEvent]) -> AcceptResult:
         try:
@@ -108,20 +135,20 @@ class Events:
                 self._cancel(event)
             raise
         for event in events:
-            if event.id in accepted.duplicate_ids:
+            if accepted.conflicts or event.id in accepted.duplicate_of:
                 self._cancel(event)
             else:
                 self._dispatch(event, accepted)
         gone = {uid for event in events for _, uid, _ in event.deliveries if self.registry.get(uid) is None}
         if gone:
             await self._discard_for(gone)
-        return _accepted(events, accepted)
+        return self._accepted(events, accepted)
 
     async def _discard_for(self, gone: Iterable[str]) -> None:
         """Discard deliveries that were written for endpoints deleted during the write."""
         for uid in gone:
             try:
-                metrics.DELIVERIES.labels("discarded").inc(await self.store.discard(uid, "endpoint deleted"))
+                await self.store.discard(uid, "endpoint deleted")
             except StoreError as error:
                 # The events are committed, so the producer gets a success. Reconciling discards the deliveries as well.
                 log.warning("endpoint deleted, discarding its deliveries later", endpoint=uid, error=str(error))
@@ -129,12 +156,20 @@ class Events:
     def _cancel(self, event: NewEvent) -> None:
         for delivery in event.deliveries:
             if delivery.claimed:
-                self.dispatcher.cancel(delivery.endpoint_uid, len(event.body))
+                self.dispatcher.cancel(delivery.endpoint_uid, event.size)
 
     def _dispatch(self, event: NewEvent, accepted: Accepted) -> None:
         self.dispatcher.accepted(
             Claimed(
-                delivery.id, delivery.endpoint_uid, event.id, event.type, event.body, 0, accepted.at_ms, event.trace
+                delivery.id,
+                delivery.endpoint_uid,
+                event.id,
+                event.type,
+                event.body,
+                0,
+                accepted.at_ms,
+                event.trace,
+                event.attributes,
             )
             for delivery in event.deliveries
             if delivery.claimed
@@ -142,15 +177,15 @@ class Events:
         for delivery in event.deliveries:
             if not delivery.claimed:
                 self.dispatcher.waiting(delivery.endpoint_uid)
-                self.counts_changed(delivery.endpoint_uid)
+                self.reporter.changed(delivery.endpoint_uid)
 
-
-def _accepted(events: Iterable[NewEvent], accepted: Accepted) -> AcceptResult:
-    duplicates = len(accepted.duplicate_ids)
-    metrics.EVENTS_ACCEPTED.inc(accepted.accepted)
-    if duplicates:
-        metrics.EVENTS_DUPLICATE.inc(duplicates)
-    if log.is_enabled_for(logging.DEBUG):
-        new = [event.id for event in events if event.id not in accepted.duplicate_ids]
-        log.debug("events accepted", event_ids=new, duplicates=duplicates, deliveries=accepted.deliveries)
-    return AcceptResult(accepted.accepted, duplicates, accepted.deliveries)
+    def _accepted(self, events: Sequence[NewEvent], accepted: Accepted) -> AcceptResult:
+        if accepted.conflicts:
+            raise IdConflictError([place for place, event in enumerate(events) if event.id in accepted.conflicts])
+        duplicate_of = accepted.duplicate_of
+        metrics.EVENTS_ACCEPTED.inc(accepted.accepted)
+        if duplicate_of:
+            metrics.EVENTS_DUPLICATE.inc(len(duplicate_of))
+        self.acceptance_log.note(events, accepted)
+        ids = [duplicate_of.get(event.id, event.id) for event in events]
+        return AcceptResult(accepted.accepted, len(duplicate_of), accepted.deliveries, ids)

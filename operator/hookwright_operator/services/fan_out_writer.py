@@ -2,14 +2,15 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import structlog
 
 from hookwright_operator import metrics
 from hookwright_operator.delivery.dispatcher import Dispatcher
+from hookwright_operator.delivery.status_reporter import StatusReporter
+from hookwright_operator.delivery.tasks import wait_for_event
 from hookwright_operator.ids import delivery_id
 from hookwright_operator.store.fan_outs import AT_ONCE, SLICE, FanOut
 from hookwright_operator.store.records import Accepted, NewEvent
@@ -35,20 +36,24 @@ class FanOutWriter:
     Args:
         store: has the fan-outs.
         dispatcher: sends the deliveries.
-        counts_changed: called with the uid of each endpoint that got deliveries.
+        reporter: publishes the counts of each endpoint that got deliveries.
     """
 
-    def __init__(self, store: Store, dispatcher: Dispatcher, counts_changed: Callable[[str], object]) -> None:
-        self._store, self._dispatcher, self._counts_changed = store, dispatcher, counts_changed
+    def __init__(self, store: Store, dispatcher: Dispatcher, reporter: StatusReporter) -> None:
+        self._store, self._dispatcher, self._reporter = store, dispatcher, reporter
         self._look_at = 0.0
         self._open: dict[str, dict[str, FanOut]] = {}
         self._accepting: Counter[str] = Counter()
         self._wake = asyncio.Event()
         metrics.FAN_OUT_BACKLOG.set_function(lambda: sum(map(self.backlog, tuple(self._open))))
+        metrics.NAMESPACE_USE.labels("unwritten").set_function(self._largest_use)
 
     def backlog(self, namespace: str) -> int:
         """Return how many accepted deliveries of a namespace are not yet written."""
         return self._accepting[namespace] + sum(one.left for one in self._open.get(namespace, {}).values())
+
+    def _largest_use(self) -> float:
+        return min(1.0, max(map(self.backlog, tuple(self._open)), default=0) / MAX_BACKLOG)
 
     async def accept(self, events: Sequence[NewEvent], endpoint_uids: Mapping[str, Sequence[str]]) -> Accepted:
         """Accept events whose deliveries are written later, and return after the commit.
@@ -96,9 +101,7 @@ class FanOutWriter:
                 log.warning("fan-out failed, retrying", error=str(error))
                 await asyncio.sleep(_BACKOFF)
             if not self._open:
-                with suppress(TimeoutError):
-                    async with asyncio.timeout_at(self._look_at):
-                        await self._wake.wait()
+                await wait_for_event(self._wake, self._look_at - asyncio.get_running_loop().time())
             self._wake.clear()
 
     async def _look(self) -> None:
@@ -132,7 +135,7 @@ class FanOutWriter:
         metrics.DELIVERIES.labels("discarded").inc(written.discarded)
         for uid in written.endpoint_uids:
             self._dispatcher.waiting(uid)
-            self._counts_changed(uid)
+            self._reporter.changed(uid)
 
     def _add(self, fan_out: FanOut) -> None:
         self._open.setdefault(fan_out.namespace, {}).setdefault(fan_out.id, fan_out)

@@ -1,19 +1,21 @@
-"""Replays, which make an endpoint's failed deliveries of a time range pending again."""
+"""Replays, which make an endpoint's deliveries of a time range pending again."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from hookwright_operator import metrics
 from hookwright_operator.delivery.dispatcher import Dispatcher
 from hookwright_operator.ids import replay_id
 from hookwright_operator.registry import Registry
+from hookwright_operator.store.chosen_replays import Wanted
 from hookwright_operator.store.records import Replay
 from hookwright_operator.store.store import Store
 
 REPLAYED_AT_ONCE: Final = 200
 """Deliveries of one endpoint that a replay makes due at once; a new event waits behind them."""
+_ADVANCED_AT_ONCE: Final = 16
+"""Replays that search at the same time; other reads of the log wait behind them."""
 _STEP_SECONDS: Final = 0.1
 _POLL_SECONDS: Final = 1.0
 
@@ -39,9 +41,27 @@ class Replays:
         """
         wanted = replay_id()
         replay = await self.store.begin_replay(wanted, endpoint_uid, since_ms=since_ms, until_ms=until_ms)
-        if self.registry.get(endpoint_uid) is None:
-            metrics.DELIVERIES.labels("discarded").inc(await self.store.discard(endpoint_uid, "endpoint deleted"))
+        await self._discard_if_gone(endpoint_uid)
         return replay, replay.id == wanted
+
+    async def begin_chosen(self, wanted: Wanted) -> tuple[Replay, bool]:
+        """Begin a replay with a choice; returns the same as `begin`."""
+        new_id = replay_id()
+        replay = await self.store.chosen_replays.begin(new_id, wanted)
+        await self._discard_if_gone(wanted.endpoint_uid)
+        return replay, replay.id == new_id
+
+    async def count(self, wanted: Wanted) -> tuple[int, bool]:
+        """Return how many deliveries a replay would send now, and whether these are all."""
+        return await self.store.chosen_replays.count(wanted)
+
+    async def latest(self, endpoint_uid: str) -> Sequence[Replay]:
+        """Return the latest replays of an endpoint, the newest first."""
+        return await self.store.chosen_replays.of_endpoint(endpoint_uid)
+
+    async def cancel(self, replay: Replay) -> None:
+        """End a replay if it is running; deliveries that it made pending stay pending."""
+        await self.store.chosen_replays.cancel(replay.id)
 
     async def find(self, wanted: str) -> Replay | None:
         """Return a replay by its id."""
@@ -52,8 +72,22 @@ class Replays:
         while True:
             running = await self.store.running_replays()
             own = [replay for replay in running if self.dispatcher.owned_shards.owns(replay.endpoint_uid)]
-            steps = [self.store.advance_replay(replay.id, limit=REPLAYED_AT_ONCE) for replay in own]
-            for replay, replayed in zip(own, await asyncio.gather(*steps), strict=True):
-                if replayed:
-                    self.dispatcher.waiting(replay.endpoint_uid)
+            for first in range(0, len(own), _ADVANCED_AT_ONCE):
+                await asyncio.gather(*[self._advance(replay) for replay in own[first : first + _ADVANCED_AT_ONCE]])
             await asyncio.sleep(_STEP_SECONDS if own else _POLL_SECONDS)
+
+    async def _advance(self, replay: Replay) -> None:
+        endpoint = self.registry.get(replay.endpoint_uid)
+        if replay.choice is None:
+            number = await self.store.advance_replay(replay.id, limit=REPLAYED_AT_ONCE)
+        elif endpoint is not None:
+            project = (endpoint.namespace, endpoint.project)
+            number = await self.store.chosen_replays.advance(replay.id, limit=REPLAYED_AT_ONCE, project=project)
+        else:
+            return
+        if number:
+            self.dispatcher.waiting(replay.endpoint_uid)
+
+    async def _discard_if_gone(self, endpoint_uid: str) -> None:
+        if self.registry.get(endpoint_uid) is None:
+            await self.store.discard(endpoint_uid, "endpoint deleted")

@@ -21,7 +21,7 @@ from hookwright_operator.store.records import Accepted, NewEvent
 from hookwright_operator.store.schema import fan_outs, gone_endpoints
 from hookwright_operator.store.sql import prune
 from hookwright_operator.store.sql.accept import check, remember_ids, weight_of, write_deliveries, write_events
-from hookwright_operator.store.sql.rows import packed, rows
+from hookwright_operator.store.sql.rows import packed_column, rows
 from hookwright_operator.store.sql.statements import run
 from hookwright_operator.store.transactions import Transactions
 
@@ -144,20 +144,22 @@ def _accept(
     connection: Connection, events: Sequence[NewEvent], endpoint_uids: Mapping[str, Sequence[str]], *, now: int
 ) -> FannedOut:
     """Write the new events, and a fan-out for each of their types."""
-    repeated = remember_ids(connection, events, now=now)
-    new = [event for event in events if event.id not in repeated and endpoint_uids[event.type]]
+    (comparison,) = remember_ids(connection, [events], now=now)
+    accepted = comparison.new(events)
+    new = [event for event in accepted if endpoint_uids[event.type] or event.kept]
     if new:
         write_events(connection, new, [len(endpoint_uids[event.type]) for event in new], now=now)
     begun = []
     for kind, uids in endpoint_uids.items():
         ids = [event.id for event in new if event.type == kind]
-        if ids:
+        if ids and uids:
             total = len(ids) * len(uids)
             row = {"endpoint_uids": _json(uids), "event_ids": _json(ids), "total": total, "written": 0}
             connection.execute(_INSERT, {"id": ids[0], "namespace": new[0].namespace, **row})
             begun.append(FanOut(ids[0], new[0].namespace, total))
     deliveries = sum(one.left for one in begun)
-    return FannedOut(Accepted(len(events) - len(repeated), deliveries, frozenset(repeated), now), tuple(begun))
+    counts = Accepted(len(accepted), deliveries, comparison.duplicate_of, now, comparison.conflicts)
+    return FannedOut(counts, tuple(begun))
 
 
 def _write_slice(
@@ -181,7 +183,7 @@ def _write_slice(
     else:
         connection.execute(_END, {"fan_out": fan_out_id})
     given = {uid for _, _, uid, _ in written}
-    gone = {uid for (uid,) in run(connection, GONE, {"rows": packed([(uid,) for uid in sorted(given)])})}
+    gone = {uid for (uid,) in run(connection, GONE, {"rows": packed_column(sorted(given))})}
     discarded = sum(
         prune.discard(connection, uid, DELETED, limit=len(written), slot=slot, now=now) for uid in sorted(gone)
     )

@@ -10,7 +10,7 @@ from sqlalchemy import Connection, Text, bindparam, delete, select
 
 from hookwright_operator.store.schema import orphans
 from hookwright_operator.store.sql.dialect import insert
-from hookwright_operator.store.sql.rows import packed, rows
+from hookwright_operator.store.sql.rows import packed_column, rows
 from hookwright_operator.store.transactions import Transactions
 
 _uids = rows(uid=Text)
@@ -76,4 +76,4 @@ def _record(connection: Connection, new: Collection[str], ended: Collection[str]
     for uid in new:
         connection.execute(_ADD, {"endpoint": uid, "now": now_ms})
     if ended:
-        connection.execute(_DROP, {"rows": packed([(uid,) for uid in ended])})
+        connection.execute(_DROP, {"rows": packed_column(ended)})

@@ -96,6 +96,6 @@ def not_opened(url: str, error: Exception) -> StoreError:
             "the database URL cannot be read; expected postgresql://<user>:<password>@<host>:<port>/<database>,"
             " with special characters of user and password percent-encoded"
         )
-    told = translated(error)
-    kind = type(told) if isinstance(told, StoreError) else StoreError
+    translation = translated(error)
+    kind = type(translation) if isinstance(translation, StoreError) else StoreError
     return kind(f"cannot open the database at {where}: {cause(error)}")

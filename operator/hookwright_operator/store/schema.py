@@ -6,11 +6,19 @@ Times are milliseconds since the epoch. The columns of a delivery:
 - ``attempts``: attempts since it last became pending, by acceptance or by hand; the retry schedule uses it. The running
   number of an attempt is ``attempts.number``, which a retry by hand does not reset.
 - ``owner``: the replica that claimed the delivery; NULL if it is unclaimed or not pending. The claim is valid until
-  that replica's row in ``instances`` expires; an owner without a row is dead.
+  that replica's row in ``instances`` expires; an owner without a row is dead. Of a message that a consumer took, it is
+  ``pull:`` and the id of the row in ``pull_takes``, and ``due_ms`` is the end of the lease.
 - ``ended_ms``: when it left the pending state, NULL while it is pending.
 
 A replay processes failed deliveries in the order of ``ended_ms`` and ``id``; ``reached_ms`` and ``reached_id`` are
-those of the last delivery that it made pending. ``gone_endpoints`` lists deleted endpoints that still have counters.
+those of the last delivery that it made pending. If ``recoveries.states`` is not NULL, it is a JSON array of the states
+that the replay chooses, and ``types`` is one of event types, empty for all. Such a replay processes deliveries in the
+order of ``id``; ``reached_id`` is the last id that it examined. If the array of states is empty, the replay sends
+events that its endpoint has no delivery of, in the order of their ids; operators of revision 0011 find none of them.
+While it runs, its state is ``choosing``: operators before revision 0011 would process it as a replay of failed
+deliveries if it were ``running``.
+
+``gone_endpoints`` lists deleted endpoints that still have counters.
 
 Counters are kept by ``slot``. Each living replica has its own slot, because two replicas that update one row would wait
 for each other's commits. Only the sum over all slots is meaningful; the numbers of one slot may be negative. Of the
@@ -21,7 +29,11 @@ same ``instances.name`` that is not empty, only the latest of them is alive.
 ``database_owner`` has one row: the installation that the database belongs to. ``orphans.since_ms`` is when an endpoint
 with pending deliveries was first found to be missing in the cluster.
 
-``ended_slices.ended_s`` is in seconds.
+``ended_slices.ended_s`` is in seconds. A row of ``pull_takes`` is a request that leased messages to a consumer, until
+the end of the leases; ``delivery_ids`` is a JSON array.
+
+A row of ``statistics`` counts the settled results of an endpoint within ``width_s`` seconds from ``begin_s``; see the
+modules `statistics` and `latency_classes`. The rows of an endpoint in each width count the same attempts.
 
 A row of ``fan_outs`` is a group of accepted events whose deliveries are not all written: one for each of its endpoints
 and events, endpoint by endpoint. Both are JSON arrays of ids; ``written`` counts the deliveries that exist.
@@ -29,14 +41,25 @@ and events, endpoint by endpoint. Both are JSON arrays of ids; ``written`` count
 ``compatibility.oldest`` is the oldest schema revision whose operators can still use the current schema.
 
 ``events.trace`` is the W3C ``traceparent`` of the event's acceptance, NULL if the acceptance was not traced. An event
-without subscribers has no row in ``events``, only the id that identifies duplicates of it.
+without subscribers has no row in ``events``, only the id that identifies duplicates of it. If its project keeps missed
+events, it has a row in ``events``, and one in ``kept_events`` that protects the other one from being pruned.
+
+``event_ids.event_id`` is the producer's id, for a CloudEvent after its source and a line break. ``event_ids.digest``
+identifies the content of the event, and is NULL if the content of a repetition is not compared. ``events.attributes``
+has the context attributes of a CloudEvent as a JSON object of strings. Operators before revision 0009 write NULL.
+
+``attempts.response_headers`` has the head of the response, a header in each line. ``attempts.request`` is the timestamp
+that was signed, in seconds, and the fingerprints of the signing secrets and of the constant part of the request's head.
+Both are NULL in rows of operators before revision 0010.
+
+``search_recent``, ``search_blocks`` and ``search_segments`` find events by the producer's ids; see `message_index`.
 
 There are no foreign keys. The transactions in this package keep the rows consistent, and a second check would cost time
 for every delivery. Without a rowid, SQLite stores the rows in the tree of their primary key and needs no second tree.
 This takes 6 % less space at the same speed. Rows with bodies would make a poor tree, so ``events`` has rowids.
 """
 
-from typing import Any
+from typing import Any, Final
 
 from sqlalchemy import (
     BigInteger,
@@ -51,7 +74,10 @@ from sqlalchemy import (
     Text,
     false,
     literal_column,
+    true,
 )
+
+from hookwright_operator.store.latency_classes import LATENCY_BOUNDS_MS
 
 metadata = MetaData()
 sqlite_metadata = MetaData()
@@ -86,6 +112,7 @@ event_ids = Table(
     Column("event_id", Key, primary_key=True),
     Column("message_id", Text, nullable=False),
     Column("accepted_ms", BigInteger, nullable=False),
+    Column("digest", BigInteger),
     Index("event_ids_by_age", "accepted_ms"),
     sqlite_with_rowid=False,
 )
@@ -101,6 +128,17 @@ events = Table(
     Column("deliveries", Integer, nullable=False),
     Column("body", LargeBinary, nullable=False),
     Column("trace", Text),
+    Column("attributes", Text),
+)
+
+kept_events = Table(
+    "kept_events",
+    metadata,
+    Column("event_id", Key, primary_key=True),
+    Column("namespace", Key, nullable=False),
+    Column("project", Key, nullable=False),
+    Index("kept_events_of_project", "namespace", "project", "event_id"),
+    sqlite_with_rowid=False,
 )
 
 fan_outs = Table(
@@ -180,7 +218,31 @@ attempts = Table(
     Column("status_code", Integer, nullable=False),
     Column("error", Text, nullable=False),
     Column("response", Text, nullable=False),
+    Column("response_headers", Text),
+    Column("request", Text),
     sqlite_with_rowid=False,
+)
+
+search_recent = Table(
+    "search_recent",
+    metadata,
+    Column("id", BigInteger().with_variant(Integer, "sqlite"), primary_key=True),
+    Column("lines", Text, nullable=False),
+)
+
+search_blocks = Table(
+    "search_blocks",
+    metadata,
+    Column("id", BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=False),
+    Column("lines", Text, nullable=False),
+)
+
+search_segments = Table(
+    "search_segments",
+    metadata,
+    Column("segment", BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=False),
+    Column("first_event_id", Key, nullable=False),
+    Column("last_event_id", Key, nullable=False),
 )
 
 counters = Table(
@@ -211,11 +273,38 @@ recoveries = Table(
     Column("ended_ms", BigInteger),
     Column("reached_ms", BigInteger, nullable=False),
     Column("reached_id", Key, nullable=False),
+    Column("states", Text),
+    Column("types", Text),
+    Column("total_is_exact", Boolean, nullable=False, server_default=true()),
+    Index("recoveries_of_endpoint", "endpoint_uid", "id"),
     sqlite_with_rowid=False,
 )
 
-is_running = recoveries.c.state == literal_column("'running'")
-_partial("recoveries_running", recoveries.c.endpoint_uid, where=is_running, unique=True)
+LATENCY_COLUMNS: Final = tuple(f"latency_{number:02}" for number in range(len(LATENCY_BOUNDS_MS)))
+"""The columns of ``statistics`` that count attempts by latency, one for each class."""
+
+statistics = Table(
+    "statistics",
+    metadata,
+    Column("width_s", Integer, primary_key=True, autoincrement=False),
+    Column("begin_s", BigInteger, primary_key=True, autoincrement=False),
+    Column("endpoint_uid", Key, primary_key=True),
+    Column("delivered", BigInteger, nullable=False),
+    Column("failed", BigInteger, nullable=False),
+    Column("attempts", BigInteger, nullable=False),
+    *(Column(name, BigInteger, nullable=False) for name in LATENCY_COLUMNS),
+    sqlite_with_rowid=False,
+)
+
+is_running = recoveries.c.state.in_([literal_column("'running'"), literal_column("'choosing'")])
+_partial("recoveries_active", recoveries.c.endpoint_uid, where=is_running, unique=True)
+# Operators before revision 0011 name the condition of this index.
+_partial(
+    "recoveries_running",
+    recoveries.c.endpoint_uid,
+    where=recoveries.c.state == literal_column("'running'"),
+    unique=True,
+)
 
 gone_endpoints = Table(
     "gone_endpoints",
@@ -235,6 +324,16 @@ key_digests = Table(
     sqlite_with_rowid=False,
 )
 """The ApiKey that declared a digest first; the row stays when the ApiKey is deleted."""
+pull_takes = Table(
+    "pull_takes",
+    metadata,
+    Column("id", Key, primary_key=True),
+    Column("endpoint_uid", Key, nullable=False),
+    Column("until_ms", BigInteger, nullable=False),
+    Column("delivery_ids", Text, nullable=False),
+    Index("pull_takes_by_end", "until_ms"),
+    sqlite_with_rowid=False,
+)
 database_owner = Table(
     "database_owner",
     metadata,

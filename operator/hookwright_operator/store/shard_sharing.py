@@ -13,10 +13,10 @@ from zlib import crc32
 
 from sqlalchemy import BigInteger, Connection, Integer, Text, bindparam, delete, select, true, update
 
-from hookwright_operator.store.records import Holding, Replica
+from hookwright_operator.store.records import Replica
 from hookwright_operator.store.schema import instances, shards
 from hookwright_operator.store.sql.dialect import insert, lock
-from hookwright_operator.store.sql.rows import packed, rows
+from hookwright_operator.store.sql.rows import packed_column, rows
 from hookwright_operator.store.transactions import Transactions
 
 SHARDS: Final = 128
@@ -44,6 +44,19 @@ _FREE = delete(shards).where(shards.c.owner == _me, shards.c.shard.in_(select(_n
 _WITHDRAW = update(instances).where(instances.c.id == _me).values(delivers=False)
 
 
+@dataclass(frozen=True, slots=True)
+class ShardOwnership:
+    """The shards of endpoints that a replica owns.
+
+    Attributes:
+        owned: its shards; no other replica takes them before its claim lease expires.
+        surplus: how many of them it should release for other replicas.
+    """
+
+    owned: frozenset[int]
+    surplus: int
+
+
 def shard_of(endpoint_uid: str) -> int:
     """Return the shard of an endpoint; it never changes."""
     return crc32(endpoint_uid.encode()) % SHARDS
@@ -57,7 +70,7 @@ def share_of(member: str, members: Collection[str]) -> int:
     return each + (sorted(members).index(member) < left)
 
 
-def missing(me: str, living: Mapping[str, bool], owners: Mapping[int, str]) -> tuple[Holding, list[int]]:
+def missing(me: str, living: Mapping[str, bool], owners: Mapping[int, str]) -> tuple[ShardOwnership, list[int]]:
     """Return the shards of a replica, and the free shards that it should take.
 
     Args:
@@ -66,11 +79,11 @@ def missing(me: str, living: Mapping[str, bool], owners: Mapping[int, str]) -> t
         owners: the owner of each shard; owners may be dead.
     """
     if me not in living:
-        return Holding(frozenset(), 0), []
+        return ShardOwnership(frozenset(), 0), []
     owned = frozenset([shard for shard, owner in owners.items() if owner == me])
     share = share_of(me, [instance for instance, delivers in living.items() if delivers])
     free = [shard for shard in range(SHARDS) if owners.get(shard) not in living]
-    return Holding(owned, max(0, len(owned) - share)), free[: max(0, share - len(owned))]
+    return ShardOwnership(owned, max(0, len(owned) - share)), free[: max(0, share - len(owned))]
 
 
 @dataclass(slots=True)
@@ -84,31 +97,31 @@ class ShardSharing:
     transactions: Transactions
     member: Replica
 
-    async def balance(self) -> Holding:
+    async def balance(self) -> ShardOwnership:
         """Take free shards up to this replica's share, and return its shards afterwards."""
         # Most of the time there is nothing to take, and a read locks nothing.
         held, lacked = await self.transactions.read("balance", self._look)
         return await self.transactions.write("balance", self._take) if lacked else held
 
-    def _look(self, connection: Connection) -> tuple[Holding, list[int]]:
+    def _look(self, connection: Connection) -> tuple[ShardOwnership, list[int]]:
         now = self.transactions.clock() - CLOCKS_DIFFER_MS
         living = {row.id: row.delivers for row in connection.execute(_LIVING, {"now": now})}
         owners = {row.shard: row.owner for row in connection.execute(_OWNERS)}
         return missing(self.member.id, living, owners)
 
-    def _take(self, connection: Connection) -> Holding:
+    def _take(self, connection: Connection) -> ShardOwnership:
         lock(connection, SHARING)
         held, lacked = self._look(connection)
         if lacked:
-            connection.execute(_TAKE, {"rows": packed([(shard,) for shard in lacked]), "me": self.member.id})
-        return Holding(held.owned.union(lacked), held.surplus)
+            connection.execute(_TAKE, {"rows": packed_column(lacked), "me": self.member.id})
+        return ShardOwnership(held.owned.union(lacked), held.surplus)
 
     async def free(self, numbers: Iterable[int]) -> None:
         """Release shards for other replicas; no delivery of their endpoints may be in flight here any more.
 
         Shards of other replicas do not change.
         """
-        freed = {"rows": packed([(shard,) for shard in sorted(numbers)]), "me": self.member.id}
+        freed = {"rows": packed_column(sorted(numbers)), "me": self.member.id}
         await self.transactions.write("free", lambda connection: connection.execute(_FREE, freed).rowcount)
         self.changed()
 

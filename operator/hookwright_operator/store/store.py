@@ -3,19 +3,25 @@
 import asyncio
 import secrets
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Self, TypeVar
 
 from sqlalchemy import Connection, select
 
+from hookwright_operator import metrics
+from hookwright_operator.store.chosen_replays import ChosenReplays
 from hookwright_operator.store.connect import open_database
 from hookwright_operator.store.database import Database
+from hookwright_operator.store.delivery_search import LogSearch
 from hookwright_operator.store.fan_outs import FanOuts
 from hookwright_operator.store.group_commit import Observe, Operation
 from hookwright_operator.store.lost_claims import LostClaims
 from hookwright_operator.store.orphans import Orphans
+from hookwright_operator.store.pull_leases import PullLeases
 from hookwright_operator.store.records import (
     Accepted,
+    Attempt,
     Claim,
     Claimed,
     Counts,
@@ -29,9 +35,11 @@ from hookwright_operator.store.records import (
     Wants,
 )
 from hookwright_operator.store.shard_sharing import CHANGED, ShardSharing
-from hookwright_operator.store.sql import accept, claim, prune, read, replay, settle, shift_due
+from hookwright_operator.store.sql import accept, claim, prune, read, recorded_tests, replay, settle, shift_due
 from hookwright_operator.store.sql.shift_due import Reached
+from hookwright_operator.store.statistics import Statistics
 from hookwright_operator.store.transactions import Transactions
+from hookwright_runtime.errors import StoreUnavailable
 
 T = TypeVar("T")
 
@@ -77,6 +85,10 @@ class Store:
         self._release = Operation("release", partial(claim.release, owner=replica.id))
         self.fan_outs = FanOuts(self.transactions)
         self.orphans = Orphans(self.transactions)
+        self.search = LogSearch(self.transactions)
+        self.chosen_replays = ChosenReplays(self.transactions)
+        self.statistics = Statistics(self.transactions)
+        self.pull_leases = PullLeases(self.transactions, self.statistics)
         self.sharing = ShardSharing(self.transactions, replica)
 
     @classmethod
@@ -123,8 +135,11 @@ class Store:
         return self.transactions.database.shared
 
     async def close(self) -> None:
-        """Commit all calls made so far, then refuse new calls and close the database."""
+        """Write the statistics, commit all calls made so far, then refuse new calls and close the database."""
         self._releases.close()
+        self.pull_leases.close()
+        with suppress(StoreUnavailable):
+            await self.statistics.flush()
         await self.transactions.close()
 
     async def accept(self, events: Sequence[NewEvent]) -> Accepted:
@@ -146,6 +161,11 @@ class Store:
         if waiting := {one.endpoint_uid for event in events for one in event.deliveries if not one.claimed}:
             self.transactions.notifications.tell(waiting)
         return accepted
+
+    async def record_test(self, event: NewEvent, attempt: Attempt, accepted_ms: int) -> None:
+        """Write a test of an endpoint with its one attempt: it is in the log, and in no counter."""
+        write = partial(recorded_tests.record, event=event, attempt=attempt, accepted_ms=accepted_ms)
+        await self._now("record_test", write, weight=1 + accept.weight_of([event]), tenant=event.namespace)
 
     async def claim(self, wants: Wants, *, room: int = CLAIM_ROOM) -> list[Claimed]:
         """Claim due deliveries that no living replica has claimed.
@@ -171,9 +191,10 @@ class Store:
             again: an earlier call with them failed; this call skips deliveries that it settled in spite of that.
         """
         number = len(settlements)
-        await self.transactions.group_commit.submit(
+        unmoved = await self.transactions.group_commit.submit(
             self._settle, Settlements(settlements, again), weight=2 * number, parts=number
         )
+        self.statistics.count(settlements, unmoved)
 
     async def release(self, delivery_ids: Sequence[str]) -> None:
         """Release claimed deliveries, so that every replica may claim them."""
@@ -199,6 +220,7 @@ class Store:
         )
         while True:
             discarded = await self._now("discard", step, weight=DISCARD_BATCH, tenant=_DELETIONS)
+            metrics.DELIVERIES.labels("discarded").inc(discarded)
             total += discarded
             if discarded < DISCARD_BATCH:
                 return total
@@ -206,7 +228,8 @@ class Store:
     async def retry(self, delivery_id: str) -> State | None:
         """Make a delivered or failed delivery pending again, due now; its retry schedule starts again.
 
-        Return its previous state, or None if the id is unknown. A pending or discarded delivery does not change.
+        Return its previous state, or None if the id is unknown. A pending delivery becomes due now, and its retry
+        schedule goes on. A discarded delivery does not change.
         """
         found = await self._now("retry", partial(settle.retry, delivery_id=delivery_id, slot=self.transactions.slot))
         if found is None:
@@ -280,7 +303,7 @@ class Store:
         query of the store, and they are not guaranteed.
         """
         self._releases.on_notify = on_notify
-        self.transactions.notifications.listen(lambda told: shares() if told == CHANGED else on_notify(told))
+        self.transactions.notifications.listen(lambda word: shares() if word == CHANGED else on_notify(word))
 
     async def next_due(self, endpoint_uids: Sequence[str] | None = None) -> dict[str, int]:
         """Return by endpoint uid when its earliest delivery without a claim of a living replica is due.
@@ -341,7 +364,7 @@ class Store:
             return [None] * len(calls)
         return claim.claim(connection, calls, owner=self.instance, now=self._clock())
 
-    def _settle_all(self, connection: Connection, calls: Sequence[Settlements]) -> list[None]:
+    def _settle_all(self, connection: Connection, calls: Sequence[Settlements]) -> list[frozenset[str]]:
         return settle.settle(connection, calls, owner=self.instance, slot=self.transactions.slot, now=self._clock())
 
     def _now(self, name: str, step: Callable[..., T], *, weight: int = 1, tenant: str = "") -> "asyncio.Future[T]":

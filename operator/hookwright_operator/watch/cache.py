@@ -13,11 +13,11 @@ from typing import Any, Final
 
 from pydantic import BaseModel
 
-from hookwright_crds.base import LATEST, ObjectMeta
+from hookwright_crds.base import LATEST, MANAGED_BY, ObjectMeta
 from hookwright_crds.reading import UNDERSTOOD, Unsupported, read
 from hookwright_crds.resources import ApiKey, Kind, Project, WebhookEndpoint
 from hookwright_crds.trimming import trimmed, trimmed_secret
-from hookwright_operator.watch.objects import MANAGED_BY, MANAGER, OWNER_UID, Key, Parent, Secret
+from hookwright_operator.watch.objects import MANAGER, OWNER_UID, Key, Parent, Secret
 
 Resource = Project | ApiKey | WebhookEndpoint
 Name = tuple[str, str]
@@ -67,8 +67,9 @@ class Cache:
         if unsupported:
             self._unsupported[key] = unsupported
         self._keys[resource.metadata.uid] = key
-        if isinstance(resource, ApiKey) and (digest := digest_of(resource)):
-            self._digests.setdefault(digest, set()).add(key)
+        if isinstance(resource, ApiKey):
+            for digest in digests_of(resource):
+                self._digests.setdefault(digest, set()).add(key)
         if not isinstance(resource, Project):
             self._children.setdefault((key.namespace, resource.spec.project_ref.name), set()).add(key)
         return key
@@ -146,13 +147,17 @@ class Cache:
             return None
         return Parent(known.metadata.name, known.metadata.uid)
 
-    def secret(self, namespace: str, name: str, *, owner_uid: str) -> Secret | None:
+    def secret(self, namespace: str, name: str, *, owner_uid: str, adopted: bool = False) -> Secret | None:
         """Return the Secret of a name, marked as foreign if it was not created for this owner.
+
+        With ``adopted``, a Secret whose owner never existed in this cluster is not foreign: a backup restored it.
 
         The cache then forgets a foreign Secret, because no watch follows it: the next caller must read it again.
         """
         known = self._secrets.get((namespace, name))
         if known is None or known.owner_uid == owner_uid or known.owned_by(owner_uid):
+            return known
+        if adopted and known.owner_uid and not known.owner_references and not self.knows(known.owner_uid):
             return known
         if known.owner_uid == "":
             self._forget_secret(namespace, name)
@@ -223,7 +228,7 @@ class Cache:
         known = self._resources.get(key)
         if known is None or isinstance(known, Project):
             return
-        if isinstance(known, ApiKey) and (digest := digest_of(known)):
+        for digest in digests_of(known) if isinstance(known, ApiKey) else ():
             self._digests[digest].discard(key)
             if not self._digests[digest]:
                 del self._digests[digest]
@@ -257,9 +262,10 @@ def key_of(kind: Kind, meta: ObjectMeta) -> Key:
     return Key(kind, meta.namespace, meta.name)
 
 
-def digest_of(key: ApiKey) -> str | None:
-    """Return the digest that an ApiKey declares, or that the operator has recorded for it."""
-    return key.spec.digest or key.status.digest
+def digests_of(key: ApiKey) -> frozenset[str]:
+    """Return the digests that an ApiKey declares, or that the operator has recorded for it and its replaced keys."""
+    found = (key.spec.digest or key.status.digest, *(replaced.digest for replaced in key.status.previous))
+    return frozenset(filter(None, found))
 
 
 def _share_names(model: BaseModel) -> None:

@@ -3,9 +3,10 @@
 from typing import Final
 
 from hookwright_crds import API_VERSION
+from hookwright_crds.base import MANAGED_BY
 from hookwright_crds.resources import Kind
 from hookwright_operator.watch.cache import MODELS
-from hookwright_operator.watch.objects import MANAGED_BY, MANAGER, Key
+from hookwright_operator.watch.objects import MANAGER, Key
 
 SELECTOR: Final = f"{MANAGED_BY}={MANAGER}"
 """Label selector of the Secrets that the operator creates."""

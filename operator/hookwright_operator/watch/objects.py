@@ -4,10 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from hookwright_crds.base import ObjectMeta, OwnerReference
+from hookwright_crds.base import MADE_BY_API, MANAGED_BY, ObjectMeta, OwnerReference
 from hookwright_crds.resources import Kind
 
-MANAGED_BY: Final = "app.kubernetes.io/managed-by"
 MANAGER: Final = "hookwright"
 OWNER_UID: Final = "hookwright.dev/owner-uid"
 """Label on objects that the operator creates: the uid of the owner."""
@@ -62,6 +61,19 @@ def owner_reference(kind: Kind, metadata: ObjectMeta | Parent, *, controller: bo
     return OwnerReference(
         api_version="hookwright.dev/v1alpha1", kind=kind, name=metadata.name, uid=metadata.uid, controller=controller
     )
+
+
+def project_references(metadata: ObjectMeta, project: Parent) -> tuple[OwnerReference, ...] | None:
+    """Return the ownerReferences that an object must have, None if they are correct.
+
+    An object that ``/v1`` created is deleted with its Project. An object that people declare has no ownerReference,
+    because Argo CD prunes only objects without one.
+    """
+    projects = [one for one in metadata.owner_references if one.kind == "Project" and one.controller]
+    if not MADE_BY_API.items() <= metadata.labels.items():
+        return () if projects else None
+    wanted = owner_reference("Project", project, controller=True)
+    return None if any(one.uid == project.uid for one in projects) else (wanted,)
 
 
 def ours(owner_uid: str) -> dict[str, str]:

@@ -13,7 +13,7 @@ import structlog
 
 from hookwright_operator import metrics
 from hookwright_operator.watch.objects import Key
-from hookwright_runtime.errors import KubeError, StoreError
+from hookwright_runtime.errors import KubeError, StoreError, WriteRefused
 
 log = structlog.get_logger(__name__)
 
@@ -100,7 +100,12 @@ class WorkQueue:
             result = "ok"
             if again is not None:
                 self.add(key, max(again, 0.01))
+        except WriteRefused as error:
+            result = "refused"
+            self._fail(key, str(error))
         except (KubeError, StoreError) as error:
+            if isinstance(error, KubeError) and error.status in (404, 409):
+                result = "conflict"
             self._fail(key, str(error))
         except Exception as error:
             log.exception("reconcile failed", kind=key.kind, namespace=key.namespace, name=key.name)

@@ -11,6 +11,8 @@ import httptools
 
 from hookwright_operator.delivery.http.error_messages import AttemptError, DeadlineError, Step
 
+HEADERS_LIMIT: Final = 2048
+"""How many bytes of a response's headers are kept, names and values together; a header beyond it is left out."""
 READ_LIMIT: Final = 64 * 1024
 """How many bytes are read in response to a request: interim responses, headers, framing and body together."""
 
@@ -33,14 +35,29 @@ class Exchange:
         status: of the final response, 0 until its headers are complete and if the response is not HTTP.
         coding: its Content-Encoding, '' if it has none.
         retry_after: its Retry-After, '' if it has none.
+        headers: its headers, names and values as received, up to ``HEADERS_LIMIT``.
         body: its beginning, as received.
         reusable: whether both sides keep the connection, and no other data than this response arrived.
         waited: seconds for which the attempt waited for a place in a queue of this process.
     """
 
     __slots__ = (
-        "_chunked", "_done", "_in_head", "_keep", "_left", "_parser", "_sized",
-        "body", "coding", "retry_after", "reusable", "status", "step", "waited",
+        "_chunked",
+        "_done",
+        "_headers_left",
+        "_in_head",
+        "_keep",
+        "_left",
+        "_parser",
+        "_sized",
+        "body",
+        "coding",
+        "headers",
+        "retry_after",
+        "reusable",
+        "status",
+        "step",
+        "waited",
     )  # fmt: skip
 
     def __init__(self, keep: int) -> None:
@@ -48,11 +65,13 @@ class Exchange:
         self.status = 0
         self.coding = ""
         self.retry_after = ""
+        self.headers: list[tuple[bytes, bytes]] = []
         self.body = b""
         self.reusable = False
         self.waited = 0.0
         self._keep = keep
         self._left = READ_LIMIT
+        self._headers_left = HEADERS_LIMIT
         self._done = False
         self._in_head = True
         self._chunked = False
@@ -109,7 +128,7 @@ class Exchange:
     def _unusable(self, words: str) -> AttemptError:
         """Reset the fields that were parsed from an invalid response."""
         self._done, self._parser, self.reusable = True, None, False
-        self.status, self.coding, self.retry_after, self.body = 0, "", "", b""
+        self.status, self.coding, self.retry_after, self.body, self.headers = 0, "", "", b"", []
         return AttemptError(words)
 
     # Callbacks of the parser.
@@ -121,11 +140,16 @@ class Exchange:
             return
         self._in_head, self._chunked, self._sized = True, False, False
         self.coding = self.retry_after = ""
+        self.headers, self._headers_left = [], HEADERS_LIMIT
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """Store a header, unless it is in the trailers."""
         if self._done or not self._in_head:
             return
+        left = self._headers_left - len(name) - len(value)
+        if left >= 0:
+            self.headers.append((name, value))
+            self._headers_left = left
         match name.lower():
             case b"content-length":
                 self._sized = True

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 from ipaddress import IPv6Address, IPv6Network, ip_address, ip_network
 from typing import Final
+from urllib.parse import urlsplit
 
 from hookwright_operator.delivery.http.special_ranges import Address, Network, embedded, special_range, translated
 from hookwright_runtime.errors import RefusedAddressError
@@ -73,6 +74,20 @@ class Guard:
         """
         if self._denied_hosts and _matches(host, self._denied_hosts):
             raise RefusedAddressError(f"{host} is denied by this installation")
+
+    def literal_refusal(self, url: str) -> str:
+        """Return why no attempt may connect to the literal address in a URL; empty if it may, or for a name."""
+        try:
+            host = urlsplit(url).hostname or ""
+        except ValueError:
+            return ""
+        if not is_literal(host):
+            return ""
+        try:
+            self.check(host)
+        except RefusedAddressError as error:
+            return str(error)
+        return ""
 
     def _judge(self, text: str) -> tuple[str, bool]:
         """Return why an address is refused ('' if it passes), and whether this overrides allowed host suffixes."""

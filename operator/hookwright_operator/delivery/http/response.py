@@ -3,6 +3,7 @@
 import codecs
 import re
 import zlib
+from collections.abc import Sequence
 from datetime import UTC
 from email.utils import parsedate_to_datetime
 from typing import Final
@@ -28,6 +29,11 @@ def excerpt(body: bytes, coding: str, limit: int) -> str:
     # Not final: a character that the limit cuts in two is dropped and does not become U+FFFD.
     text, _ = codecs.utf_8_decode(plain[:limit], "replace", False)  # noqa: FBT003 - positional in C
     return text.replace("\0", "\N{REPLACEMENT CHARACTER}")
+
+
+def header_lines(headers: Sequence[tuple[bytes, bytes]]) -> str:
+    """Return headers as text, one in each line."""
+    return b"\n".join([b"%b: %b" % header for header in headers]).decode("latin-1")
 
 
 def retry_after_ms(value: str, now: float) -> int | None:

@@ -19,9 +19,10 @@ from typing import Final, Self
 import structlog
 from yarl import URL
 
-from hookwright_crds.resources import RESERVED_HEADERS
+from hookwright_crds.endpoint_fields import CLOUDEVENTS, RESERVED_HEADERS
 from hookwright_operator.delivery.attempt import Outcome
 from hookwright_operator.delivery.http.client import Client
+from hookwright_operator.delivery.http.cloudevent_headers import PREFIX, cloudevent_headers
 from hookwright_operator.delivery.http.connection import Exchange
 from hookwright_operator.delivery.http.error_messages import (
     AttemptError,
@@ -34,10 +35,11 @@ from hookwright_operator.delivery.http.error_messages import (
 from hookwright_operator.delivery.http.guard import Guard, is_literal
 from hookwright_operator.delivery.http.idle_connections import Origin
 from hookwright_operator.delivery.http.resolver import PLACES, GuardedResolver, Lookup, system_lookup
-from hookwright_operator.delivery.http.response import excerpt, retry_after_ms
+from hookwright_operator.delivery.http.response import excerpt, header_lines, retry_after_ms
+from hookwright_operator.delivery.http.sent_request import SentRequest, fingerprints, sent_request
 from hookwright_operator.delivery.http.signatures import signature_headers
 from hookwright_operator.registry import Endpoint
-from hookwright_operator.store.records import Claimed
+from hookwright_operator.store.records import Attempt, Claimed
 from hookwright_operator.tracing import Traces
 
 log = structlog.get_logger(__name__)
@@ -160,10 +162,13 @@ class Sender:
         started, clock = now(), asyncio.get_running_loop().time
         begun = clock()
         exchange = Exchange(self._response_limit)
-        fault, lacked, timed_out = "", "", False
+        fault, lacked, timed_out, identified = "", "", False, None
         try:
             target = self._target(endpoint)
+            identified = f"{int(started)} {target.fingerprints}"
             lines = _lines(_changing(endpoint, message_id, int(started), body, traceparent))
+            if endpoint.format == CLOUDEVENTS:
+                lines += _lines(cloudevent_headers(endpoint, message_id, delivery, int(started * 1000)))
             head = b"%b%bContent-Length: %d\r\n\r\n" % (target.head, lines, len(body))
             request = (head + body,) if len(body) < _LARGE_BODY else (head, body)
             await self._client_started().post(
@@ -177,13 +182,34 @@ class Sender:
         return Outcome(
             status_code=exchange.status,
             error=(status_words(exchange.status) if exchange.status else "") or fault,
-            response=excerpt(exchange.body, exchange.coding, self._response_limit) if exchange.body else "",
+            response=self._excerpt(exchange) if exchange.body and not endpoint.omits_responses else "",
             duration_ms=int((clock() - begun - exchange.waited) * 1000) + 1,
             started_ms=int((started + exchange.waited) * 1000),
             retry_after_ms=retry_after_ms(exchange.retry_after, now()) if exchange.status in _BUSY else None,
             own_fault=lacked,
             timed_out=timed_out,
+            response_headers=header_lines(exchange.headers) if exchange.status else None,
+            request=identified,
         )
+
+    def request_of(self, endpoint: Endpoint, delivery: Claimed, attempt: Attempt) -> SentRequest | None:
+        """Compute the request of an earlier attempt again.
+
+        Args:
+            endpoint: as it is now; it may have changed since.
+            delivery: with the body that was sent.
+            attempt: as the store recorded it.
+
+        Returns:
+            None if the attempt made no request, or an operator made it that did not record its request.
+        """
+        try:
+            return sent_request(self._target(endpoint).head, endpoint, delivery, attempt)
+        except AttemptError:
+            return sent_request(None, endpoint, delivery, attempt)
+
+    def _excerpt(self, exchange: Exchange) -> str:
+        return excerpt(exchange.body, exchange.coding, self._response_limit)
 
     def _client_started(self) -> Client:
         if self._client is None:
@@ -199,6 +225,7 @@ class Sender:
         origin = _origin(url)
         self._guard.check_host(origin.host)
         ours = RESERVED_HEADERS | _TRACE_HEADERS if self._traces_to_receivers else RESERVED_HEADERS
+        cloudevents = endpoint.format == CLOUDEVENTS
         headers = {
             "host": ("Host", url.host_port_subcomponent or ""),
             "user-agent": ("User-Agent", self._user_agent),
@@ -207,12 +234,14 @@ class Sender:
             "accept-encoding": ("Accept-Encoding", "identity"),
         }
         for name, value in endpoint.headers:
-            if name.lower() not in ours:
+            # kube-apiserver refuses ce- headers in this format, but not in an object that is older than the format.
+            if name.lower() not in ours and not (cloudevents and name.lower().startswith(PREFIX)):
                 _check_header(name, value)
                 # Keyed by lower-case names, so that an endpoint's own Accept replaces the default one.
                 headers[name.lower()] = (name, value)
         line = f"POST {url.raw_path_qs} HTTP/1.1\r\n".encode()
-        return _Target(origin, line + _lines(dict(headers.values())))
+        head = line + _lines(dict(headers.values()))
+        return _Target(origin, head, fingerprints(endpoint.secrets, head))
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,10 +250,12 @@ class _Target:
 
     Attributes:
         head: the request line and the headers that never change.
+        fingerprints: of the signing secrets and of the head.
     """
 
     origin: Origin
     head: bytes
+    fingerprints: str
 
 
 def _url(text: str) -> URL:

@@ -3,7 +3,6 @@
 import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from starlette.requests import Request
@@ -11,32 +10,33 @@ from starlette.responses import JSONResponse
 from starlette.routing import Route
 
 from hookwright_operator.intake.asgi import client_of
-from hookwright_operator.intake.auth import Access, ReviewAuth
+from hookwright_operator.intake.auth import Access, Producer, ReviewAuth
 from hookwright_operator.intake.log_reads import LogReads
 from hookwright_operator.intake.places import OTHER_REQUESTS, OTHER_REQUESTS_OF_NAMESPACE, Places
-from hookwright_operator.intake.routes.endpoints import ENDPOINT, NAMESPACE, permitted_endpoint
+from hookwright_operator.intake.routes.endpoints import ENDPOINT, NAMESPACE, audit, hindrance, permitted_endpoint
+from hookwright_operator.intake.timestamps import timestamp
 from hookwright_operator.registry import Endpoint
 from hookwright_operator.services import IntakeServices
-from hookwright_operator.services.delivery_log import is_cursor
+from hookwright_operator.services.delivery_log import HIDDEN, SentRequest, is_cursor
 from hookwright_operator.store.records import Attempt, DeliveryRecord, State
 from hookwright_runtime.problems import FieldFault, ProblemError, not_found
 
 MAX_LIMIT: Final = 250
 """Most deliveries on one page."""
 DEFAULT_LIMIT: Final = 50
+OMITTED: Final = "the Project keeps payloads out of the log: spec.deliveryLog.payloads is Omit"
+"""The reason for an omitted body."""
 
 _ID: Final = re.compile(r"[0-9A-Za-z_.=-]{1,128}")
 """Form of ids; the store is not asked for other texts."""
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class DeliveryRoutes:
     """Routes of the delivery log."""
 
-    def __init__(self, services: IntakeServices, auth: ReviewAuth, places: Places) -> None:
+    def __init__(self, services: IntakeServices, auth: ReviewAuth, places: Places, reads: LogReads) -> None:
         self._services, self._auth = services, auth
-        self._places = places
-        self._reads = LogReads()
+        self._places, self._reads = places, reads
         self._of_callers = Places("requests for a delivery", total=OTHER_REQUESTS, each=OTHER_REQUESTS // 2)
         self._of_namespaces = Places("requests for a delivery", total=OTHER_REQUESTS, each=OTHER_REQUESTS_OF_NAMESPACE)
 
@@ -51,41 +51,63 @@ class DeliveryRoutes:
 
     async def page(self, request: Request) -> JSONResponse:
         """Return an endpoint's deliveries, the newest first: ``{data, next}``; a page may be short or empty."""
-        endpoint = await permitted_endpoint(self._services, self._auth, request, "get", "deliveries")
+        endpoint, _ = await permitted_endpoint(self._services, self._auth, request, "get", "deliveries")
         state, limit, cursor = page_of(request.query_params.get)
         async with self._reads.turn(endpoint.namespace):
             records, following = await self._services.delivery_log.page(
                 endpoint.uid, state=state, limit=limit, cursor=cursor
             )
-        return JSONResponse({"data": [document(record) for record in records], "next": following})
+        omits = self._services.registry.omits_payloads(endpoint.namespace, endpoint.project)
+        shown = [document(record, endpoint.name, omits_payloads=omits) for record in records]
+        return JSONResponse({"data": shown, "next": following})
 
     async def one(self, request: Request) -> JSONResponse:
         """Return one delivery of an endpoint."""
-        endpoint = await permitted_endpoint(self._services, self._auth, request, "get", "deliveries")
+        endpoint, _ = await permitted_endpoint(self._services, self._auth, request, "get", "deliveries")
         with self._places.held(endpoint.namespace):
             record = await self._find(request)
         if record is None or record.endpoint_uid != endpoint.uid:
             raise _no_delivery(request)
-        return JSONResponse(document(record))
+        return JSONResponse(await self._detailed(record, endpoint))
 
     async def find(self, request: Request) -> JSONResponse:
         """Return one delivery of the namespace (``?project=``: only of that project)."""
-        async with self._permitted_delivery(request, "get", "deliveries") as record:
-            return JSONResponse(document(record))
+        async with self._permitted_delivery(request, "get", "deliveries") as (record, endpoint, _):
+            return JSONResponse(await self._detailed(record, endpoint))
 
     async def retry(self, request: Request) -> JSONResponse:
-        """Send a failed or delivered delivery again (``?project=``: only of that project): 202 ``{id, status}``."""
-        async with self._permitted_delivery(request, "create", "retry") as record:
+        """Send an ended delivery again, or try a pending one now: 202 ``{id, status}`` (``?project=``: only of it)."""
+        async with self._permitted_delivery(request, "create", "retry") as (record, endpoint, caller):
+            if record.is_test:
+                raise ProblemError(409, f"delivery {record.id} is a test; only deliveries of events can be sent again")
+            if record.state is State.PENDING and not endpoint.sendable:
+                raise ProblemError(409, f"delivery {record.id} cannot be tried now: {hindrance(endpoint)}")
             if not await self._services.delivery_log.retry(record):
-                raise ProblemError(
-                    409,
-                    f"delivery {record.id} is {record.state}; only a failed or delivered delivery can be sent again",
-                )
+                raise ProblemError(409, f"delivery {record.id} is discarded; its webhook was deleted")
+            audit(self._services, request, "delivery.retry", caller, endpoint, target=record.id)
             return JSONResponse({"id": record.id, "status": State.PENDING}, status_code=202)
 
+    async def _detailed(self, record: DeliveryRecord, endpoint: Endpoint) -> dict[str, object]:
+        """Return a delivery with its request as it was sent, and the headers of each attempt."""
+        log = self._services.delivery_log
+        event = await log.event(record.event_id)
+        omits = self._services.registry.omits_payloads(endpoint.namespace, endpoint.project)
+        fields = document(record, endpoint.name, omits_payloads=omits)
+        if event is None:
+            return fields
+        sent = zip(record.attempts, log.sent(record, event, endpoint), strict=True)
+        way = {"method": None, "url": None} if endpoint.pulled else {"method": "POST", "url": endpoint.url}
+        request = {**way, **body_document(event.body, omits_payloads=omits)}
+        attempts = [_detailed_attempt(*one, omits_payloads=omits) for one in sent]
+        return {**fields, "request": request, "attempts": attempts}
+
     @asynccontextmanager
-    async def _permitted_delivery(self, request: Request, verb: str, subresource: str) -> AsyncIterator[DeliveryRecord]:
-        """Hold slots of the caller and yield the delivery of the path, if ``?project=`` is absent or its project.
+    async def _permitted_delivery(
+        self, request: Request, verb: str, subresource: str
+    ) -> AsyncIterator[tuple[DeliveryRecord, Endpoint, Producer]]:
+        """Hold slots of the caller and yield the delivery of the path, its endpoint and the caller.
+
+        The delivery is one of the project in ``?project=``, if the request has this parameter.
 
         Raises:
             ProblemError: 401 or 403; 404, there is no such delivery; 503, no slot is free.
@@ -103,7 +125,7 @@ class DeliveryRoutes:
             await self._auth.authorise(caller, Access(verb, "webhookendpoints", subresource, namespace, name))
             if record is None or endpoint is None:
                 raise _no_delivery(request)
-            yield record
+            yield record, endpoint, caller
 
     async def _find(self, request: Request) -> DeliveryRecord | None:
         wanted = request.path_params["delivery"]
@@ -123,48 +145,79 @@ def page_of(query: Callable[[str], str | None]) -> tuple[State | None, int, str 
     Raises:
         ProblemError: 422, with each fault.
     """
-    faults = []
+    faults: list[FieldFault] = []
+    page = page_faults(query, faults)
+    if faults:
+        raise ProblemError(422, "the query is wrong", errors=tuple(faults))
+    return page
+
+
+def page_faults(query: Callable[[str], str | None], faults: list[FieldFault]) -> tuple[State | None, int, str | None]:
+    """Return status, limit and cursor of the query, and add each fault; the values are usable only without a fault."""
     status, limit, cursor = query("status"), query("limit") or str(DEFAULT_LIMIT), query("cursor")
     if status and status not in set(State):
         faults.append(FieldFault("status", f"is unknown; send one of {', '.join(State)}"))
     if not re.fullmatch("[0-9]{1,4}", limit) or not 1 <= int(limit) <= MAX_LIMIT:
         faults.append(FieldFault("limit", f"is wrong; send a number from 1 to {MAX_LIMIT}"))
+        limit = str(DEFAULT_LIMIT)
     if cursor and not is_cursor(cursor):
         faults.append(FieldFault("cursor", "must be the `next` of a page; omit it to begin with the newest delivery"))
-    if faults:
-        raise ProblemError(422, "the query is wrong", errors=tuple(faults))
-    return State(status) if status else None, int(limit), cursor or None
+    return State(status) if status in set(State) else None, int(limit), cursor or None
 
 
-def document(record: DeliveryRecord) -> dict[str, object]:
-    """Return a delivery in the form of the log."""
-    told: dict[str, object] = {
+def document(record: DeliveryRecord, webhook: str, *, omits_payloads: bool) -> dict[str, object]:
+    """Return a delivery to the endpoint of a name in the form of the log."""
+    fields: dict[str, object] = {
         "id": record.id,
         "eventId": record.event_id,
+        "webhook": webhook,
         "type": record.event_type,
         "status": record.state,
         "reason": record.reason,
         "acceptedAt": timestamp(record.accepted_ms),
-        "attempts": [_attempt(attempt) for attempt in record.attempts],
+        "attempts": [_attempt(attempt, omits_payloads=omits_payloads) for attempt in record.attempts],
     }
-    return {**told, "nextAttemptAt": timestamp(record.due_ms)} if record.state is State.PENDING else told
+    if record.is_test:
+        fields["test"] = True
+    return {**fields, "nextAttemptAt": timestamp(record.due_ms)} if record.state is State.PENDING else fields
 
 
-def _attempt(attempt: Attempt) -> dict[str, object]:
+def body_document(body: bytes, *, omits_payloads: bool) -> dict[str, object]:
+    """Return the body of an event as text, or the reason why it is omitted."""
+    return {"body": None, "body_omitted": OMITTED} if omits_payloads else {"body": body.decode("utf-8", "replace")}
+
+
+def _attempt(attempt: Attempt, *, omits_payloads: bool) -> dict[str, object]:
+    response = {"response": "", "response_omitted": OMITTED} if omits_payloads else {"response": attempt.response}
     return {
         "number": attempt.number,
         "startedAt": timestamp(attempt.started_ms),
         "durationMs": attempt.duration_ms,
         "statusCode": attempt.status_code,
         "error": attempt.error,
-        "response": attempt.response,
+        **response,
     }
 
 
-def timestamp(epoch_ms: int) -> str:
-    """Return an RFC 3339 time in UTC with milliseconds."""
-    moment = _EPOCH + timedelta(milliseconds=epoch_ms)
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+def _detailed_attempt(attempt: Attempt, sent: SentRequest | None, *, omits_payloads: bool) -> dict[str, object]:
+    return {
+        **_attempt(attempt, omits_payloads=omits_payloads),
+        "request_headers": None if sent is None else dict(sent.headers),
+        "signature_known": sent is not None and sent.signature_known,
+        "endpoint_changed": None if sent is None else sent.endpoint_changed,
+        "response_headers": None if attempt.response_headers is None else _headers(attempt.response_headers),
+    }
+
+
+def _headers(lines: str) -> dict[str, str]:
+    """Return the headers of a response by name; equal names are joined, and cookies are hidden."""
+    headers: dict[str, str] = {}
+    for name, _, value in (line.partition(": ") for line in lines.split("\n") if line):
+        if name.lower() == "set-cookie":
+            headers[name] = HIDDEN
+        else:
+            headers[name] = f"{headers[name]}, {value}" if name in headers else value
+    return headers
 
 
 def _no_delivery(request: Request) -> ProblemError:

@@ -1,116 +1,165 @@
-"""Replays: send all failed deliveries of an endpoint since a time again, with visible progress."""
+"""Replays: send deliveries of an endpoint again, with visible progress.
+
+The routes ``/recover`` and ``/recoveries`` replay all deliveries that failed since a time. The routes ``/replays``
+choose deliveries by state, event type and time of acceptance.
+"""
 
 import re
-from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from starlette.requests import Request
-from starlette.responses import JSONResponse
+from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from hookwright_operator.intake import exact_json
 from hookwright_operator.intake.asgi import headers_of
 from hookwright_operator.intake.auth import ReviewAuth
+from hookwright_operator.intake.log_reads import LogReads
 from hookwright_operator.intake.places import Places
-from hookwright_operator.intake.routes.deliveries import timestamp
-from hookwright_operator.intake.routes.endpoints import ENDPOINT, permitted_endpoint
+from hookwright_operator.intake.replay_body import STATES, ReplayBody, replay_of, span_of
+from hookwright_operator.intake.routes.endpoints import ENDPOINT, audit, permitted_endpoint
+from hookwright_operator.intake.timestamps import timestamp
+from hookwright_operator.registry import Endpoint
 from hookwright_operator.services import IntakeServices
-from hookwright_operator.store.records import Replay
+from hookwright_operator.store.chosen_replays import Wanted
+from hookwright_operator.store.records import Choice, Replay, ReplayState, State
 from hookwright_runtime.problems import FieldFault, ProblemError, not_found
 from hookwright_runtime.request_body import Bodies
 
 MAX_BODY_BYTES: Final = 4096
 
-_TIMESTAMP: Final = re.compile(
-    r"[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?([Zz]|[+-][0-9]{2}:[0-9]{2})"
-)
 _ID: Final = re.compile(r"[0-9A-Za-z_]{1,64}")
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_MILLISECOND: Final = timedelta(milliseconds=1)
-_EXPECTED: Final = "send a time with its zone (RFC 3339), such as 2030-01-31T12:00:00Z"
+_STATE_OF: Final = {states: name for name, states in STATES.items()}
+_EVERY_FAILED: Final = Choice((State.FAILED,))
 
 
 class ReplayRoutes:
     """Routes of the replays of one endpoint."""
 
-    def __init__(self, services: IntakeServices, auth: ReviewAuth, bodies: Bodies, places: Places) -> None:
+    def __init__(
+        self, services: IntakeServices, auth: ReviewAuth, bodies: Bodies, places: Places, reads: LogReads
+    ) -> None:
         self._services, self._auth = services, auth
         self._bodies = bodies
-        self._places = places
+        self._places, self._reads = places, reads
 
     def routes(self) -> list[Route]:
         """Return the routes."""
         return [
-            Route(f"{ENDPOINT}/recover", self.begin, methods=["POST"]),
-            Route(f"{ENDPOINT}/recoveries/{{replay}}", self.one),
+            Route(f"{ENDPOINT}/recover", self.recover, methods=["POST"]),
+            Route(f"{ENDPOINT}/recoveries/{{replay}}", self.recovery),
+            Route(f"{ENDPOINT}/replays", self.begin, methods=["POST"]),
+            Route(f"{ENDPOINT}/replays", self.latest),
+            Route(f"{ENDPOINT}/replays/{{replay}}", self.one),
+            Route(f"{ENDPOINT}/replays/{{replay}}", self.cancel, methods=["DELETE"]),
         ]
 
-    async def begin(self, request: Request) -> JSONResponse:
-        """Begin a replay from ``{since, until?}``: 202 with the replay, 409 if another one runs."""
-        endpoint = await permitted_endpoint(self._services, self._auth, request, "create", "retry")
-        headers = headers_of(request.scope)
-        holder = f'namespace "{endpoint.namespace}"'
-        body = await self._bodies.read(request.receive, headers, holder, limit=MAX_BODY_BYTES)
-        since_ms, until_ms = span_of(body, now_ms=self._services.replays.clock_ms())
+    async def recover(self, request: Request) -> JSONResponse:
+        """Begin a replay of what failed from ``{since, until?}``: 202 with the replay, 409 if another one runs."""
+        endpoint, caller = await permitted_endpoint(self._services, self._auth, request, "create", "retry")
+        since_ms, until_ms = span_of(await self._body(request, endpoint), now_ms=self._services.replays.clock_ms())
         with self._places.held(endpoint.namespace):
             replay, new = await self._services.replays.begin(endpoint.uid, since_ms=since_ms, until_ms=until_ms)
-        if not new:
-            raise ProblemError(
-                409, f'WebhookEndpoint "{endpoint.name}" has a running replay, {replay.id}; wait until it ends'
-            )
+        _check_new(replay, endpoint, new=new)
+        audit(self._services, request, "endpoint.replay", caller, endpoint)
         location = f"{request.url.path.removesuffix('/recover')}/recoveries/{replay.id}"
-        return JSONResponse(document(replay), status_code=202, headers={"Location": location})
+        return JSONResponse(recovery_document(replay), status_code=202, headers={"Location": location})
+
+    async def recovery(self, request: Request) -> JSONResponse:
+        """Return the progress of a replay of an endpoint."""
+        endpoint, _ = await permitted_endpoint(self._services, self._auth, request, "get", "deliveries")
+        return JSONResponse(recovery_document(await self._find(request, endpoint)))
+
+    async def begin(self, request: Request) -> JSONResponse:
+        """Begin a replay from ``{since, until?, state?, types?, dry_run?}``: 202 with the replay, 409 if another runs.
+
+        With ``dry_run``, the answer is 200 with the number of deliveries, and nothing is sent.
+        """
+        endpoint, caller = await permitted_endpoint(self._services, self._auth, request, "create", "retry")
+        now_ms = self._services.replays.clock_ms()
+        body = replay_of(await self._body(request, endpoint), now_ms=now_ms)
+        until_ms = now_ms if body.until_ms is None else min(body.until_ms, now_ms)
+        body = body._replace(choice=_of_subscribed(body.choice, endpoint))
+        project = (endpoint.namespace, endpoint.project)
+        wanted = Wanted(endpoint.uid, body.choice, body.since_ms, until_ms, project)
+        # The deliveries are counted first, which is a read of the log.
+        async with self._reads.turn(endpoint.namespace):
+            if body.dry_run:
+                return JSONResponse(await self._counted(body, wanted))
+            replay, new = await self._services.replays.begin_chosen(wanted)
+        _check_new(replay, endpoint, new=new)
+        audit(self._services, request, "endpoint.replay", caller, endpoint)
+        headers = {"Location": f"{request.url.path}/{replay.id}"}
+        return JSONResponse(document(replay), status_code=202, headers=headers)
+
+    async def latest(self, request: Request) -> JSONResponse:
+        """Return the latest replays of an endpoint, the newest first: ``{data}``."""
+        endpoint, _ = await permitted_endpoint(self._services, self._auth, request, "get", "deliveries")
+        with self._places.held(endpoint.namespace):
+            replays = await self._services.replays.latest(endpoint.uid)
+        return JSONResponse({"data": [document(replay) for replay in replays]})
 
     async def one(self, request: Request) -> JSONResponse:
         """Return the progress of a replay of an endpoint."""
-        endpoint = await permitted_endpoint(self._services, self._auth, request, "get", "deliveries")
+        endpoint, _ = await permitted_endpoint(self._services, self._auth, request, "get", "deliveries")
+        return JSONResponse(document(await self._find(request, endpoint)))
+
+    async def cancel(self, request: Request) -> Response:
+        """Cancel a replay: 204, also if it is cancelled already; 409 if it is completed."""
+        endpoint, caller = await permitted_endpoint(self._services, self._auth, request, "create", "retry")
+        replay = await self._find(request, endpoint)
+        if replay.state is ReplayState.RUNNING:
+            with self._places.held(endpoint.namespace):
+                await self._services.replays.cancel(replay)
+            replay = await self._find(request, endpoint)
+            if replay.state is ReplayState.CANCELLED:
+                audit(self._services, request, "replay.cancel", caller, endpoint, target=replay.id)
+        if replay.state is ReplayState.COMPLETED:
+            raise ProblemError(409, f"replay {replay.id} is completed; only a running replay can be cancelled")
+        return Response(status_code=204)
+
+    async def _body(self, request: Request, endpoint: Endpoint) -> bytes:
+        holder = f'namespace "{endpoint.namespace}"'
+        return await self._bodies.read(request.receive, headers_of(request.scope), holder, limit=MAX_BODY_BYTES)
+
+    async def _find(self, request: Request, endpoint: Endpoint) -> Replay:
         wanted = request.path_params["replay"]
         with self._places.held(endpoint.namespace):
             replay = await self._services.replays.find(wanted) if _ID.fullmatch(wanted) else None
         if replay is None or replay.endpoint_uid != endpoint.uid:
             raise not_found(f'replay "{wanted}" of WebhookEndpoint "{endpoint.name}"')
-        return JSONResponse(document(replay))
+        return replay
+
+    async def _counted(self, body: ReplayBody, wanted: Wanted) -> dict[str, object]:
+        total, exact = await self._services.replays.count(wanted)
+        return {"dry_run": True, **_chosen(body.choice, wanted.since_ms, wanted.until_ms), **_total(total, exact=exact)}
 
 
-def span_of(body: bytes, *, now_ms: int) -> tuple[int, int | None]:
-    """Return since and until in milliseconds since the epoch; until is None if the body has none.
+def _of_subscribed(choice: Choice, endpoint: Endpoint) -> Choice:
+    """Return the choice; that of missed events names the types to which the endpoint subscribes.
 
     Raises:
-        ProblemError: 400 malformed JSON; 422 with each fault.
+        ProblemError: 422, the endpoint subscribes to none of the chosen types.
     """
-    try:
-        given = exact_json.loads(body)
-    except exact_json.JsonError as error:
-        raise ProblemError(400, f"the body is not a JSON text: {error}") from None
-    if not isinstance(given, dict):
-        raise ProblemError(422, "the body must be a JSON object {since, until?}", errors=(FieldFault("", _EXPECTED),))
-    faults = [FieldFault(name, "is unknown; send since and until") for name in given if name not in ("since", "until")]
-    since_ms = _time(given, "since", faults)
-    until_ms = _time(given, "until", faults) if given.get("until") is not None else None
-    if since_ms is not None and since_ms > now_ms:
-        faults.append(FieldFault("since", f"is in the future; the time is now {timestamp(now_ms)}"))
-    if since_ms is not None and until_ms is not None and until_ms < since_ms:
-        faults.append(FieldFault("until", "is before since"))
-    if faults or since_ms is None:
-        raise ProblemError(422, "no replay was started", errors=tuple(faults))
-    return since_ms, until_ms
+    if not choice.missed:
+        return choice
+    types = sorted(endpoint.events.intersection(choice.types) if choice.types else endpoint.events)
+    if not types:
+        message = f'WebhookEndpoint "{endpoint.name}" subscribes to none of these types; it has missed no event of them'
+        raise ProblemError(422, "no replay was started", errors=(FieldFault("types", message),))
+    return choice._replace(types=tuple(types))
 
 
-def _time(given: Mapping[str, object], field: str, faults: list[FieldFault]) -> int | None:
-    written = given.get(field)
-    if isinstance(written, str) and _TIMESTAMP.fullmatch(written):
-        try:
-            return (datetime.fromisoformat(written.upper()) - _EPOCH) // _MILLISECOND
-        except ValueError:
-            pass
-    faults.append(FieldFault(field, f"is {'missing' if written is None else 'wrong'}; {_EXPECTED}"))
-    return None
+def _check_new(replay: Replay, endpoint: Endpoint, *, new: bool) -> None:
+    if not new:
+        raise ProblemError(
+            409,
+            f'WebhookEndpoint "{endpoint.name}" has a running replay, {replay.id}; wait until it ends, or cancel it',
+        )
 
 
-def document(replay: Replay) -> dict[str, object]:
-    """Return a replay in the form of the answer."""
-    told: dict[str, object] = {
+def recovery_document(replay: Replay) -> dict[str, object]:
+    """Return a replay in the form of ``/recoveries``."""
+    fields: dict[str, object] = {
         "id": replay.id,
         "status": replay.state,
         "since": timestamp(replay.since_ms),
@@ -119,4 +168,30 @@ def document(replay: Replay) -> dict[str, object]:
         "done": replay.done,
         "begunAt": timestamp(replay.begun_ms),
     }
-    return told if replay.ended_ms is None else {**told, "endedAt": timestamp(replay.ended_ms)}
+    return fields if replay.ended_ms is None else {**fields, "endedAt": timestamp(replay.ended_ms)}
+
+
+def document(replay: Replay) -> dict[str, object]:
+    """Return a replay in the form of ``/replays``."""
+    return {
+        "id": replay.id,
+        "status": replay.state,
+        **_chosen(replay.choice or _EVERY_FAILED, replay.since_ms, replay.until_ms),
+        **_total(replay.total, exact=replay.total_is_exact),
+        "done": replay.done,
+        "begun_at": timestamp(replay.begun_ms),
+        "ended_at": None if replay.ended_ms is None else timestamp(replay.ended_ms),
+    }
+
+
+def _chosen(choice: Choice, since_ms: int, until_ms: int) -> dict[str, object]:
+    return {
+        "since": timestamp(since_ms),
+        "until": timestamp(until_ms),
+        "state": _STATE_OF[choice.states],
+        "types": list(choice.types),
+    }
+
+
+def _total(total: int, *, exact: bool) -> dict[str, object]:
+    return {"total": total, "total_is_exact": exact}

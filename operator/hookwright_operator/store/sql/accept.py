@@ -4,8 +4,8 @@ Sync functions on a connection. The caller begins and ends the transaction.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from typing import Final
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, NamedTuple
 
 from sqlalchemy import (
     BigInteger,
@@ -15,16 +15,19 @@ from sqlalchemy import (
     Text,
     and_,
     bindparam,
+    delete,
     func,
     literal,
     null,
     select,
     true,
+    tuple_,
     type_coerce,
 )
 
 from hookwright_operator.store.records import Accepted, NewEvent, State
 from hookwright_operator.store.schema import deliveries, event_ids, events
+from hookwright_operator.store.sql import kept_events, message_index
 from hookwright_operator.store.sql.counters import Change, add_counts
 from hookwright_operator.store.sql.dialect import insert
 from hookwright_operator.store.sql.rows import packed, rows, storable
@@ -38,16 +41,16 @@ _BODY_BYTES_PER_ROW: Final = 4096
 _now = bindparam("now", type_=BigInteger)
 
 
-_keys = rows(namespace=Text, project=Text, event_id=Text, message_id=Text)
+_keys = rows(namespace=Text, project=Text, event_id=Text, message_id=Text, digest=BigInteger)
 _remember = insert(event_ids).from_select(
-    ["namespace", "project", "event_id", "message_id", "accepted_ms"], select(_keys, _now).where(true())
+    ["namespace", "project", "event_id", "message_id", "digest", "accepted_ms"], select(_keys, _now).where(true())
 )
 REMEMBER = _remember.on_conflict_do_update(
     index_elements=list(event_ids.primary_key),
-    set_={"message_id": _remember.excluded.message_id, "accepted_ms": _remember.excluded.accepted_ms},
+    set_={name: _remember.excluded[name] for name in ("message_id", "accepted_ms", "digest")},
     where=event_ids.c.accepted_ms <= bindparam("since", type_=BigInteger),
 )
-REPETITIONS = select(_keys.c.message_id).join(
+REPETITIONS = select(_keys.c.message_id, event_ids.c.message_id, event_ids.c.digest).join(
     event_ids,
     and_(
         event_ids.c.namespace == _keys.c.namespace,
@@ -57,12 +60,19 @@ REPETITIONS = select(_keys.c.message_id).join(
     ),
 )
 
-_events = rows(
-    id=Text, namespace=Text, project=Text, type=Text, deliveries=Integer, trace=Text, start=Integer, length=Integer
+FORGET = delete(event_ids).where(
+    tuple_(event_ids.c.namespace, event_ids.c.project, event_ids.c.event_id, event_ids.c.message_id).in_(
+        select(_keys.c.namespace, _keys.c.project, _keys.c.event_id, _keys.c.message_id)
+    )
 )
+
+_events = rows(
+    id=Text, namespace=Text, project=Text, type=Text, deliveries=Integer, trace=Text, attributes=Text,
+    start=Integer, length=Integer,
+)  # fmt: skip
 _body = func.substr(bindparam("bodies", type_=LargeBinary), _events.c.start, _events.c.length)
 INSERT_EVENTS = insert(events).from_select(
-    ["id", "namespace", "project", "type", "deliveries", "trace", "accepted_ms", "body"],
+    ["id", "namespace", "project", "type", "deliveries", "trace", "attributes", "accepted_ms", "body"],
     select(*list(_events.c)[:-2], _now, type_coerce(_body, LargeBinary)),
 )
 
@@ -101,38 +111,113 @@ def accept(
         slot: the slot of the replica's counters.
         now: the time of acceptance.
     """
-    repeated = remember_ids(connection, (event for call in calls for event in call), now=now)
-    new = [event for call in calls for event in call if event.id not in repeated]
-    if any(event.deliveries for event in new):
-        _write(connection, [event for event in new if event.deliveries], owner=owner, slot=slot, now=now)
-    return [_answer(call, repeated, now) for call in calls]
+    comparisons = remember_ids(connection, calls, now=now)
+    new = [comparison.new(call) for call, comparison in zip(calls, comparisons, strict=True)]
+    written = [event for events in new for event in events if event.deliveries or event.kept]
+    if written:
+        _write(connection, written, owner=owner, slot=slot, now=now)
+    return [_answer(events, comparison, now) for events, comparison in zip(new, comparisons, strict=True)]
 
 
-def _answer(call: Sequence[NewEvent], repeated: set[str], now: int) -> Accepted:
-    if not repeated:
-        return Accepted(len(call), sum([len(event.deliveries) for event in call]), frozenset(), now)
-    duplicates = frozenset([event.id for event in call if event.id in repeated])
-    written = sum([len(event.deliveries) for event in call if event.id not in duplicates])
-    return Accepted(len(call) - len(duplicates), written, duplicates, now)
+def _answer(new: Sequence[NewEvent], comparison: "Comparison", now: int) -> Accepted:
+    deliveries = sum([len(event.deliveries) for event in new])
+    return Accepted(len(new), deliveries, comparison.duplicate_of, now, comparison.conflicts)
 
 
-def remember_ids(connection: Connection, arrived: Iterable[NewEvent], *, now: int) -> set[str]:
-    """Insert the producers' ids; return the message ids of the events whose producer id exists already."""
-    first: dict[tuple[str, str, str], str] = {}
-    repeated = set()
-    for event in arrived:
-        if event.event_id is not None:
-            key = (event.namespace, event.project, event.event_id)
-            if first.setdefault(key, event.id) != event.id:
-                repeated.add(event.id)
-    if first:
-        # Sorted by id, because two transactions that lock rows in the same order cannot deadlock.
-        arrived_ids = packed([(*key, message_id) for key, message_id in sorted(first.items())])
-        times = {"now": now, "since": now - DEDUPE_WINDOW_MS}
-        entered = run(connection, REMEMBER, {"rows": arrived_ids, **times}).rowcount
-        if entered < len(first):
-            repeated.update(message_id for (message_id,) in run(connection, REPETITIONS, {"rows": arrived_ids}))
-    return repeated
+class Comparison(NamedTuple):
+    """The result of the comparison of one call's ids with all ids that were accepted before.
+
+    Attributes:
+        duplicate_of: by id of each repeated event, the id of the event that was accepted.
+        conflicts: ids of the events whose ``event_id`` was accepted with other content; then the call is refused.
+    """
+
+    duplicate_of: Mapping[str, str]
+    conflicts: frozenset[str]
+
+    def new(self, call: Sequence[NewEvent]) -> Sequence[NewEvent]:
+        """Return the events of the call that are to be written."""
+        if self.conflicts:
+            return ()
+        return [event for event in call if event.id not in self.duplicate_of] if self.duplicate_of else call
+
+
+_ALL_NEW: Final = Comparison({}, frozenset())
+_Key = tuple[str, str, str]
+_Seen = tuple[str, int | None]
+"""An event whose id was accepted: its message id and its digest."""
+
+
+def remember_ids(connection: Connection, calls: Sequence[Sequence[NewEvent]], *, now: int) -> list[Comparison]:
+    """Insert the producers' ids of all calls that are not refused; return a comparison for each call."""
+    first: dict[_Key, _Seen] = {}
+    number = 0
+    for call in calls:
+        for event in call:
+            if event.event_id is not None:
+                number += 1
+                first.setdefault(_key(event), (event.id, event.digest))
+    if not first:
+        return [_ALL_NEW] * len(calls)
+    entered = _remember_all(connection, first, now=now)
+    if entered == number:
+        return [_ALL_NEW] * len(calls)
+    known = _known(connection, first) if entered < len(first) else {}
+    comparisons = _compare(calls, known)
+    if any(comparison.conflicts for comparison in comparisons):
+        _correct(connection, first, known, now=now)
+    return comparisons
+
+
+def _key(event: NewEvent) -> _Key:
+    return event.namespace, event.project, event.event_id or ""
+
+
+def _packed(ids: Mapping[_Key, _Seen]) -> str:
+    # Sorted by id, because two transactions that lock rows in the same order cannot deadlock.
+    return packed([(*key, *ids[key]) for key in sorted(ids)])
+
+
+def _remember_all(connection: Connection, ids: Mapping[_Key, _Seen], *, now: int) -> int:
+    """Insert ids; return how many were not known."""
+    return run(connection, REMEMBER, {"rows": _packed(ids), "now": now, "since": now - DEDUPE_WINDOW_MS}).rowcount
+
+
+def _known(connection: Connection, first: Mapping[_Key, _Seen]) -> dict[_Key, _Seen]:
+    """Return the ids that earlier transactions accepted."""
+    keys = {message_id: key for key, (message_id, _) in first.items()}
+    found = run(connection, REPETITIONS, {"rows": _packed(first)})
+    return {keys[mine]: (message_id, digest) for mine, message_id, digest in found}
+
+
+def _compare(calls: Sequence[Sequence[NewEvent]], known: dict[_Key, _Seen]) -> list[Comparison]:
+    """Compare each call, and add the ids of the accepted calls to those that are known."""
+    comparisons = []
+    for call in calls:
+        mine: dict[_Key, _Seen] = {}
+        duplicate_of, conflicts = {}, set()
+        for event in call:
+            if event.event_id is None:
+                continue
+            key = _key(event)
+            seen = known.get(key) or mine.get(key)
+            if seen is None:
+                mine[key] = (event.id, event.digest)
+            elif None not in (seen[1], event.digest) and seen[1] != event.digest:
+                conflicts.add(event.id)
+            else:
+                duplicate_of[event.id] = seen[0]
+        if not conflicts:
+            known.update(mine)
+        comparisons.append(Comparison({} if conflicts else duplicate_of, frozenset(conflicts)))
+    return comparisons
+
+
+def _correct(connection: Connection, first: Mapping[_Key, _Seen], accepted: Mapping[_Key, _Seen], *, now: int) -> None:
+    """Remove the ids of refused calls, and insert the id of the accepted call that has the same one."""
+    wrong = {key: seen for key, seen in first.items() if accepted.get(key) != seen}
+    run(connection, FORGET, {"rows": _packed(wrong)})
+    _remember_all(connection, {key: accepted[key] for key in wrong if key in accepted}, now=now)
 
 
 def _write(connection: Connection, new: Sequence[NewEvent], *, owner: str, slot: int, now: int) -> None:
@@ -151,7 +236,7 @@ def write_events(connection: Connection, new: Sequence[NewEvent], numbers: Seque
     Args:
         connection: in a transaction.
         new: the events.
-        numbers: how many deliveries each event has.
+        numbers: how many deliveries each event has; an event without one is kept.
         now: the time of acceptance.
     """
     # Each row has the start and length of its body in the concatenated bodies.
@@ -159,10 +244,14 @@ def write_events(connection: Connection, new: Sequence[NewEvent], numbers: Seque
     start = 1
     for event, number in zip(new, numbers, strict=True):
         length = len(event.body)
-        event_rows.append((event.id, event.namespace, event.project, event.type, number, event.trace, start, length))
+        named = (event.id, event.namespace, event.project, event.type)
+        event_rows.append((*named, number, event.trace, event.attributes, start, length))
         start += length
     bodies = b"".join([event.body for event in new])
     run(connection, INSERT_EVENTS, {"rows": packed(event_rows), "bodies": bodies, "now": now})
+    message_index.note(connection, new)
+    if 0 in numbers:
+        kept_events.note(connection, [event for event, number in zip(new, numbers, strict=True) if not number])
 
 
 def write_deliveries(
@@ -176,6 +265,8 @@ def write_deliveries(
         slot: the slot of this replica's counters.
         now: the time at which they are due.
     """
+    if not written:
+        return
     run(connection, INSERT_DELIVERIES, {"delivery_rows": packed(written), "now": now})
     accepted = Counter([row[2] for row in written])
     add_counts(connection, slot, [Change(uid, number) for uid, number in accepted.items()])

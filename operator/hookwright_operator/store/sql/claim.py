@@ -31,7 +31,7 @@ from sqlalchemy import (
 from hookwright_operator.store.records import Claim, Claimed, Replica
 from hookwright_operator.store.schema import deliveries, events, instances, is_pending
 from hookwright_operator.store.sql.dialect import dialect_of, insert, lock
-from hookwright_operator.store.sql.rows import packed, rows
+from hookwright_operator.store.sql.rows import packed, packed_column, rows
 from hookwright_operator.store.sql.statements import run
 
 # Expired rows are kept for this many lease lengths, for people who read the database. No code needs them.
@@ -59,9 +59,9 @@ SMALL_BODY: Final = 2048
 GROUP_BYTES: Final = 4 * 1024 * 1024
 """Bytes of large bodies that one statement reads at most, except a single larger body: the driver copies them all."""
 
-_size = func.length(events.c.body, type_=Integer)
-_is_small = _size <= literal_column(str(SMALL_BODY))
-_columns = (
+SIZE = func.length(events.c.body, type_=Integer)
+_is_small = literal_column(str(SMALL_BODY)) >= SIZE
+COLUMNS = (
     deliveries.c.id,
     deliveries.c.endpoint_uid,
     deliveries.c.event_id,
@@ -69,12 +69,13 @@ _columns = (
     deliveries.c.attempts,
     events.c.accepted_ms,
 )
-_small = (case((_is_small, events.c.body)).label("body"), case((_is_small, events.c.trace)).label("trace"))
+# The columns behind a large body would be reached through all of its pages.
+SMALL_COLUMNS = tuple(case((_is_small, events.c[name])).label(name) for name in ("body", "trace", "attributes"))
 _claimable = and_(is_pending, deliveries.c.due_ms <= _now, claimable())
 _oldest_first = (deliveries.c.due_ms, deliveries.c.id)
 
 CLAIM = (
-    select(*_columns, _size.label("size"), *_small)
+    select(*COLUMNS, SIZE.label("size"), *SMALL_COLUMNS)
     .join(events, events.c.id == deliveries.c.event_id)
     .where(deliveries.c.endpoint_uid == bindparam("endpoint_uid", type_=Text), _claimable)
     .order_by(*_oldest_first)
@@ -97,11 +98,11 @@ _picked = (
 _in_order = (_picked.c.due_ms, _picked.c.id)
 _sized = (
     select(
-        *_columns,
-        _size.label("size"),
-        *_small,
+        *COLUMNS,
+        SIZE.label("size"),
+        *SMALL_COLUMNS,
         func.row_number().over(partition_by=_wants.c.endpoint_uid, order_by=_in_order).label("place"),
-        func.sum(_size).over(partition_by=_wants.c.endpoint_uid, order_by=_in_order, rows=(None, 0)).label("bytes"),
+        func.sum(SIZE).over(partition_by=_wants.c.endpoint_uid, order_by=_in_order, rows=(None, 0)).label("bytes"),
     )
     .select_from(_wants.join(_picked, true()))
     .join(deliveries, deliveries.c.id == _picked.c.id)
@@ -115,7 +116,9 @@ CLAIM_BESIDE_OTHERS = (
     .order_by(_sized.c.endpoint_uid, _sized.c.place)
 )
 _ids = rows(id=Text)
-BODIES = select(events.c.id, events.c.body, events.c.trace).where(events.c.id.in_(select(_ids.c.id)))
+BODIES = select(events.c.id, events.c.body, events.c.trace, events.c.attributes).where(
+    events.c.id.in_(select(_ids.c.id))
+)
 OWN = update(deliveries).values(owner=_me).where(deliveries.c.id.in_(select(_ids.c.id)))
 RELEASE = (
     update(deliveries)
@@ -149,27 +152,27 @@ def claim(connection: Connection, calls: Sequence[Claim], *, owner: str, now: in
     for call in calls:
         found = list(_pick(connection, call, owner=owner, now=now))
         if found:
-            run(connection, OWN, {"rows": packed([(one[0],) for one in found]), "me": owner})
-        answers.append(_with_bodies(connection, found))
+            run(connection, OWN, {"rows": packed_column([one[0] for one in found]), "me": owner})
+        answers.append(with_bodies(connection, found))
     return answers
 
 
-_Found = Row[str, str, str, str, int, int, int, bytes | None, str | None]
-"""A delivery that a claim takes; body and trace are None if the body is large."""
+Found = Row[str, str, str, str, int, int, int, bytes | None, str | None, str | None]
+"""A delivery that a claim takes; body, trace and attributes are None if the body is large."""
 
 
-def _pick(connection: Connection, call: Claim, *, owner: str, now: int) -> Iterable[_Found]:
+def _pick(connection: Connection, call: Claim, *, owner: str, now: int) -> Iterable[Found]:
     common = {"now": now, "me": owner}
     share = call.room // max(1, len(call.wants))
     if dialect_of(connection).shared:
         return connection.execute(CLAIM_BESIDE_OTHERS, {"rows": packed(call.wants), "share": share, **common})
     return chain.from_iterable(
-        _within(run(connection, CLAIM, {"endpoint_uid": uid, "count": limit, **common}), share)
+        within(run(connection, CLAIM, {"endpoint_uid": uid, "count": limit, **common}), share)
         for uid, limit in call.wants
     )
 
 
-def _within(found: Iterable[_Found], share: int) -> Iterator[_Found]:
+def within(found: Iterable[Found], share: int) -> Iterator[Found]:
     """Yield the first delivery, and the next ones while all bodies together fit into a share of bytes."""
     total = 0
     for one in found:
@@ -179,16 +182,18 @@ def _within(found: Iterable[_Found], share: int) -> Iterator[_Found]:
         yield one
 
 
-def _with_bodies(connection: Connection, found: Sequence[_Found]) -> list[Claimed]:
+def with_bodies(connection: Connection, found: Sequence[Found]) -> list[Claimed]:
+    """Read the large bodies, once for each event, and return the deliveries."""
     bodies: dict[str, Sequence[Any]] = {one[2]: one[7:] for one in found}
-    large = {event_id: size for _, _, event_id, _, _, _, size, body, _ in found if body is None}
+    large = {event_id: size for _, _, event_id, _, _, _, size, body, *_ in found if body is None}
     for group in groups(large, GROUP_BYTES):
-        for event_id, *body in run(connection, BODIES, {"rows": packed([(event_id,) for event_id in group])}):
+        for event_id, *body in run(connection, BODIES, {"rows": packed_column(group)}):
             bodies[event_id] = body
     claimed = []
     for delivery_id, endpoint_uid, event_id, event_type, attempts, accepted_ms, *_ in found:
-        body, trace = bodies[event_id]
-        claimed.append(Claimed(delivery_id, endpoint_uid, event_id, event_type, body, attempts, accepted_ms, trace))
+        known = (delivery_id, endpoint_uid, event_id, event_type)
+        body, *rest = bodies[event_id]
+        claimed.append(Claimed(*known, body, attempts, accepted_ms, *rest))
     return claimed
 
 
@@ -208,7 +213,7 @@ def groups(sizes: Mapping[str, int], most: int) -> Iterator[list[str]]:
 
 def release(connection: Connection, calls: Sequence[Sequence[str]], *, owner: str) -> list[frozenset[str]]:
     """Release pending deliveries that the owner claimed; return the uids of their endpoints."""
-    ids = packed([(delivery_id,) for call in calls for delivery_id in call])
+    ids = packed_column([delivery_id for call in calls for delivery_id in call])
     uids = frozenset(connection.scalars(RELEASE, {"rows": ids, "me": owner}))
     return [uids] * len(calls)
 

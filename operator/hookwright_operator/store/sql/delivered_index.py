@@ -11,7 +11,9 @@ PostgreSQL has indexes instead, because replicas of two versions may use it at t
 Sync functions on a connection. The caller begins and ends the transaction.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+from heapq import merge
+from itertools import groupby
 from typing import Any, Final, NamedTuple
 
 from sqlalchemy import (
@@ -32,7 +34,7 @@ from hookwright_operator.store.records import Settlement, State
 from hookwright_operator.store.schema import deliveries, ended_slices, is_delivered, log_slices
 from hookwright_operator.store.sql.dialect import insert
 from hookwright_operator.store.sql.paging import AFTER_ALL, Found, RowBudget, search, stretch_of, up_to
-from hookwright_operator.store.sql.rows import packed, rows
+from hookwright_operator.store.sql.rows import packed, packed_column, rows
 from hookwright_operator.store.sql.statements import run
 
 SLICE: Final = len("dlv_") + 8
@@ -45,6 +47,7 @@ _LAST_DIGIT: Final = "Z"
 _endpoint = bindparam("endpoint", type_=Text)
 _begin, _end = bindparam("begin", type_=Text), bindparam("end", type_=Text)
 _count = bindparam("count", type_=Integer)
+_uids = rows("uids", uid=Text)
 _in_slice = (deliveries.c.id >= _begin, deliveries.c.id < _end, is_delivered)
 SLICES = (
     select(log_slices.c.slice)
@@ -54,7 +57,7 @@ SLICES = (
 STRETCH = stretch_of(deliveries.c.id >= _begin, deliveries.c.id < _end)
 IN_SLICE = (
     select(deliveries.c.id)
-    .where(*_in_slice, deliveries.c.endpoint_uid == _endpoint)
+    .where(*_in_slice, deliveries.c.endpoint_uid.in_(select(_uids.c.uid)))
     .order_by(deliveries.c.id.desc())
     .limit(_count)
 )
@@ -89,7 +92,7 @@ FORGET = delete(log_slices).where(
 )
 
 
-class Ended(NamedTuple):
+class EndedDelivery(NamedTuple):
     """A delivery that has ended."""
 
     id: str
@@ -114,31 +117,40 @@ def _enter(connection: Connection, statement: Executable, entries: set[tuple[Any
         known.update(new)
 
 
-def delivered(connection: Connection, endpoint_uid: str, *, limit: int, before: str) -> Found:
-    """Find an endpoint's newest delivered deliveries with ids below a given id."""
+def delivered(connection: Connection, endpoint_uids: Sequence[str], *, limit: int, before: str) -> Found:
+    """Find the newest delivered deliveries of some endpoints with ids below a given id."""
     found: list[str] = []
     budget = RowBudget()
-    for (begin,) in run(connection, SLICES, {"endpoint": endpoint_uid, "end": before}):
+    uids = packed_column(endpoint_uids)
+    for begin in _slices(connection, endpoint_uids, before):
         end = min(begin + AFTER_ALL, before)
-        within = {"endpoint": endpoint_uid, "begin": begin, "end": end}
+        if end <= begin.ljust(_ID, "0"):
+            continue  # the cursor is the position before this slice
+        within = {"uids": uids, "begin": begin, "end": end}
         ids, reached = search(connection, STRETCH, IN_SLICE, within, limit=limit - len(found), budget=budget)
         found += ids
         if len(found) >= limit:
             break
         if reached is not None:
-            return up_to(found, _end_of_millisecond(reached, end))
+            return up_to(found, end_of_millisecond(reached, end))
         if budget.rows <= 0:
             return Found(found, begin.ljust(_ID, "0"))
     return Found(found, None)
 
 
-def _end_of_millisecond(reached: str, end: str) -> str:
+def _slices(connection: Connection, endpoint_uids: Sequence[str], before: str) -> Iterator[str]:
+    """Yield the slices of some endpoints, each once, the newest first; the queries read no more than is needed."""
+    queries = [run(connection, SLICES, {"endpoint": uid, "end": before}) for uid in endpoint_uids]
+    return (begin for (begin,), _ in groupby(merge(*queries, reverse=True)))
+
+
+def end_of_millisecond(reached: str, end: str) -> str:
     """Return a position at or above an id that does not disclose the id, which may be another tenant's delivery."""
     position = reached[: SLICE + 2].ljust(_ID, _LAST_DIGIT)
     return position if position < end else reached
 
 
-def take_old(connection: Connection, *, before_ms: int, limit: int) -> tuple[list[Ended], int]:
+def take_old(connection: Connection, *, before_ms: int, limit: int) -> tuple[list[EndedDelivery], int]:
     """Find deliveries that were delivered before a time; delete the seconds in which no others were delivered.
 
     Args:
@@ -149,13 +161,13 @@ def take_old(connection: Connection, *, before_ms: int, limit: int) -> tuple[lis
     Returns:
         The deliveries, and how many rows of ``ended_slices`` were deleted.
     """
-    found: list[Ended] = []
+    found: list[EndedDelivery] = []
     read: set[str] = set()
     over: list[tuple[int, str]] = []
     for second, begin in list(run(connection, ENDED, {"second": before_ms // 1000, "count": limit})):
         if begin not in read:
             within = {"begin": begin, "end": begin + AFTER_ALL, "before": before_ms, "count": limit - len(found)}
-            found += [Ended(*row) for row in run(connection, ENDED_IN_SLICE, within)]
+            found += [EndedDelivery(*row) for row in run(connection, ENDED_IN_SLICE, within)]
             if len(found) >= limit:
                 break
             read.add(begin)
@@ -167,7 +179,7 @@ def take_old(connection: Connection, *, before_ms: int, limit: int) -> tuple[lis
     return found, len(over)
 
 
-def forget(connection: Connection, removed: Iterable[Ended]) -> None:
+def forget(connection: Connection, removed: Iterable[EndedDelivery]) -> None:
     """Remove the slices in which an endpoint has no delivered deliveries any more."""
     connection.info.pop(NOTE, None)
     run(connection, FORGET, {"rows": packed(sorted({(one.endpoint_uid, one.id[:SLICE]) for one in removed}))})

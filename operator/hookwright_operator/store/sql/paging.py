@@ -61,7 +61,7 @@ def search(
     connection: Connection,
     stretch: Executable,
     matching: Executable,
-    within: Mapping[str, str],
+    within: Mapping[str, str | None],
     *,
     limit: int,
     budget: RowBudget,
@@ -77,7 +77,7 @@ def search(
         budget: reduced by the rows examined, and by one for each statement.
     """
     found: list[str] = []
-    end = within["end"]
+    end = str(within["end"])
     while True:
         asked = min(STRETCH_ROWS, max(1, budget.rows))
         [(examined, lowest)] = run(connection, stretch, {**within, "end": end, "rows": asked})

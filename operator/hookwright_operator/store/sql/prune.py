@@ -35,14 +35,16 @@ from hookwright_operator.store.schema import (
     is_done,
     is_failed,
     is_pending,
+    kept_events,
     log_slices,
     recoveries,
 )
-from hookwright_operator.store.sql import delivered_index, replay
+from hookwright_operator.store.sql import delivered_index, message_index, replay
+from hookwright_operator.store.sql import kept_events as kept
 from hookwright_operator.store.sql.counters import Change, add_counts
-from hookwright_operator.store.sql.delivered_index import Ended
+from hookwright_operator.store.sql.delivered_index import EndedDelivery
 from hookwright_operator.store.sql.dialect import dialect_of, insert
-from hookwright_operator.store.sql.rows import packed, rows
+from hookwright_operator.store.sql.rows import packed, packed_column, rows
 
 _before = bindparam("before", type_=BigInteger)
 _limit = bindparam("count", type_=Integer)
@@ -86,7 +88,11 @@ _shares = rows(id=Text, removed=Integer)
 _SHRINK_EVENTS = (
     update(events).values(deliveries=events.c.deliveries - _shares.c.removed).where(events.c.id == _shares.c.id)
 )
-_DROP_EVENTS = delete(events).where(events.c.id.in_(select(_shares.c.id)), events.c.deliveries <= 0)
+_DROP_EVENTS = delete(events).where(
+    events.c.id.in_(select(_shares.c.id)),
+    events.c.deliveries <= 0,
+    ~exists().where(kept_events.c.event_id == events.c.id),
+)
 
 _key = (event_ids.c.namespace, event_ids.c.project, event_ids.c.event_id)
 _old_keys = (
@@ -143,7 +149,8 @@ def prune(
 
     Args:
         connection: in a transaction.
-        delivered_before_ms: delivered and discarded deliveries that ended before this time are removed.
+        delivered_before_ms: delivered and discarded deliveries that ended before this time are removed, and events
+            without subscribers that were accepted before it.
         failed_before_ms: failed deliveries and replays that ended before this time are removed.
         accepted_before_ms: producers' event ids that were accepted at this time or before are removed.
         limit: how many deliveries of each sort and how many ids to remove at most.
@@ -153,7 +160,10 @@ def prune(
     removed = struck_out + (_remove(connection, ended) if ended else 0)
     removed += connection.execute(DROP_EVENT_IDS, {"before": accepted_before_ms, "count": limit}).rowcount
     removed += connection.execute(_OLD_REPLAYS, {"before": failed_before_ms}).rowcount
-    return removed + (forget(connection) if len(ended) < limit else 0)
+    removed += kept.forget(connection, before_ms=delivered_before_ms, limit=limit)
+    if len(ended) < limit:
+        removed += forget(connection) + message_index.forget(connection)
+    return removed
 
 
 def forget(connection: Connection) -> int:
@@ -165,14 +175,14 @@ def forget(connection: Connection) -> int:
     if connection.scalar(_FAN_OUT) is not None:
         return 0
     forgettable = FORGETTABLE_BY_STATE if dialect_of(connection).sliced else FORGETTABLE
-    uids = packed([(uid,) for uid in connection.scalars(forgettable)])
+    uids = packed_column(connection.scalars(forgettable))
     return sum(
         connection.execute(delete(table).where(table.c.endpoint_uid.in_(select(_uids.c.uid))), {"rows": uids}).rowcount
         for table in (counters, recoveries, gone_endpoints)
     )
 
 
-def _done(connection: Connection, *, before_ms: int, limit: int) -> tuple[list[Ended], int]:
+def _done(connection: Connection, *, before_ms: int, limit: int) -> tuple[list[EndedDelivery], int]:
     """Find old delivered or discarded deliveries; also return how many rows of ``ended_slices`` were deleted."""
     if not dialect_of(connection).sliced:
         return _old(connection, DONE, before_ms=before_ms, limit=limit), 0
@@ -180,12 +190,12 @@ def _done(connection: Connection, *, before_ms: int, limit: int) -> tuple[list[E
     return delivered + _old(connection, DISCARDED, before_ms=before_ms, limit=limit), struck_out
 
 
-def _old(connection: Connection, query: Select[str, str, str], *, before_ms: int, limit: int) -> list[Ended]:
-    return [Ended(*row) for row in connection.execute(query, {"before": before_ms, "count": limit})]
+def _old(connection: Connection, query: Select[str, str, str], *, before_ms: int, limit: int) -> list[EndedDelivery]:
+    return [EndedDelivery(*row) for row in connection.execute(query, {"before": before_ms, "count": limit})]
 
 
-def _remove(connection: Connection, ended: Sequence[Ended]) -> int:
-    ids = packed([(one.id,) for one in ended])
+def _remove(connection: Connection, ended: Sequence[EndedDelivery]) -> int:
+    ids = packed_column([one.id for one in ended])
     shares = packed(sorted(Counter([one.event_id for one in ended]).items()))
     removed = connection.execute(_DROP_ATTEMPTS, {"rows": ids}).rowcount
     removed += connection.execute(_DROP_DELIVERIES, {"rows": ids}).rowcount

@@ -15,7 +15,8 @@ from hookwright_operator.store.sql.claim import claimable
 from hookwright_operator.store.sql.counters import BUSY, SUMS
 from hookwright_operator.store.sql.dialect import dialect_of
 from hookwright_operator.store.sql.paging import AFTER_ALL, Found, RowBudget, search, stretch_of, up_to
-from hookwright_operator.store.sql.rows import packed, rows
+from hookwright_operator.store.sql.recorded_tests import shown
+from hookwright_operator.store.sql.rows import packed_column, rows
 
 
 def _next_due(busy: Subquery) -> Select[str, int | None]:
@@ -85,7 +86,7 @@ def pending_uids(connection: Connection) -> frozenset[str]:
 
 def next_due(connection: Connection, uids: Sequence[str] | None, *, owner: str, now: int) -> dict[str, int]:
     """Return by endpoint uid when its earliest unclaimed delivery is due, in the past or the future."""
-    query, which = (NEXT_DUE, {}) if uids is None else (_NEXT_DUE_OF, {"rows": packed([(uid,) for uid in uids])})
+    query, which = (NEXT_DUE, {}) if uids is None else (_NEXT_DUE_OF, {"rows": packed_column(uids)})
     found = connection.execute(query, {"me": owner, "now": now, **which})
     return {uid: due_ms for uid, due_ms in found if due_ms is not None}
 
@@ -103,14 +104,26 @@ def log(
 ) -> tuple[list[DeliveryRecord], str | None]:
     """Return one page of an endpoint's delivery log, and the cursor of the next page if there may be one.
 
-    A page has less than ``limit`` deliveries, or none, if the read had to examine too many rows of other deliveries.
+    A page has less than ``limit`` deliveries, or none, if the read had to examine too many rows of other deliveries. A
+    page of one state has no tests.
     """
-    newest = _newest_by_state if dialect_of(connection).sliced else _newest
-    ids, reached = newest(connection, endpoint_uid, state=state, limit=limit + 1, before=cursor or AFTER_ALL)
-    found = connection.execute(_PAGE, {"rows": packed([(delivery_id,) for delivery_id in ids[:limit]])}).all()
-    # On PostgreSQL a delivery of the first query may have changed meanwhile, or may be deleted.
-    records = [record for record in _with_attempts(connection, found) if state in {None, record.state}]
-    return records, ids[limit - 1] if len(ids) > limit else reached
+    ids, reached = newest(connection, endpoint_uid, state, limit=limit + 1, before=cursor or AFTER_ALL)
+    # A test is stored as discarded. On PostgreSQL a delivery of the first query may have changed, or may be deleted.
+    found = [record for record in records(connection, ids[:limit]) if state in {None, record.state}]
+    return found, ids[limit - 1] if len(ids) > limit else reached
+
+
+def records(connection: Connection, ids: Sequence[str]) -> list[DeliveryRecord]:
+    """Return the deliveries that still exist, the newest first, with their attempts."""
+    found = connection.execute(_PAGE, {"rows": packed_column(ids)}).all()
+    return _with_attempts(connection, found)
+
+
+def newest(connection: Connection, endpoint_uid: str, state: State | None, *, limit: int, before: str) -> Found:
+    """Find an endpoint's newest deliveries with ids below a given id, in a state if one is given."""
+    if dialect_of(connection).sliced:
+        return newest_by_state(connection, [endpoint_uid], state, limit=limit, before=before)
+    return _newest(connection, endpoint_uid, state=state, limit=limit, before=before)
 
 
 def _newest(connection: Connection, endpoint_uid: str, *, state: State | None, limit: int, before: str) -> Found:
@@ -130,18 +143,19 @@ def _indexed(connection: Connection, endpoint_uid: str, *, state: State | None, 
     return Found(list(connection.scalars(page)), None)
 
 
-def _newest_by_state(
-    connection: Connection, endpoint_uid: str, *, state: State | None, limit: int, before: str
+def newest_by_state(
+    connection: Connection, endpoint_uids: Sequence[str], state: State | None, *, limit: int, before: str
 ) -> Found:
-    """Find deliveries state by state, because SQLite has no index of all deliveries of an endpoint."""
+    """Find deliveries of endpoints state by state, because SQLite has no index of all deliveries of an endpoint."""
     found: list[str] = []
     reached = None
     for one in State if state is None else [state]:
         if one is State.DELIVERED:
-            ids, reached = delivered_index.delivered(connection, endpoint_uid, limit=limit, before=before)
-        else:
-            ids, _ = _indexed(connection, endpoint_uid, state=one, limit=limit, before=before)
-        found += ids
+            ids, reached = delivered_index.delivered(connection, endpoint_uids, limit=limit, before=before)
+            found += ids
+            continue
+        for uid in endpoint_uids:
+            found += _indexed(connection, uid, state=one, limit=limit, before=before).ids
     ids = sorted(found, reverse=True)[:limit]
     return Found(ids, None) if reached is None else up_to(ids, reached)
 
@@ -154,7 +168,7 @@ def delivery(connection: Connection, delivery_id: str) -> DeliveryRecord | None:
 
 def _with_attempts(connection: Connection, found: Sequence[Row[*tuple[object, ...]]]) -> list[DeliveryRecord]:
     made: defaultdict[str, list[Attempt]] = defaultdict(list)
-    ids = packed([(row.id,) for row in found])
+    ids = packed_column([row.id for row in found])
     for delivery_id, *attempt in connection.execute(_ATTEMPTS, {"rows": ids}):
         made[delivery_id].append(Attempt(*attempt))
     return [
@@ -163,7 +177,7 @@ def _with_attempts(connection: Connection, found: Sequence[Row[*tuple[object, ..
             event_id=row.event_id,
             event_type=row.type,
             endpoint_uid=row.endpoint_uid,
-            state=State(row.state),
+            state=shown(State(row.state), row.reason, made[row.id]),
             reason=row.reason,
             accepted_ms=row.accepted_ms,
             due_ms=row.due_ms,

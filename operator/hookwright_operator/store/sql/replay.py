@@ -1,4 +1,8 @@
-"""Replays: all deliveries of an endpoint that failed within a time become pending again, in limited steps.
+"""Replays: deliveries of an endpoint become pending again, in limited steps.
+
+There are two sorts. A replay without a choice takes all deliveries that failed within a time, in the order of their
+failures. A replay with a choice takes deliveries by state, event type and time of acceptance, in the order of their
+acceptance. Its steps search before they write, because a search can examine many rows and the writer is one thread.
 
 Sync functions on a connection. The caller begins and ends the transaction.
 
@@ -8,8 +12,11 @@ suspended endpoint waits until the endpoint is active again. A delivery that fai
 other delivery.
 """
 
-from dataclasses import asdict
+from collections import Counter
+from collections.abc import Sequence
+from typing import Final, NamedTuple
 
+from pydantic_core import from_json, to_json
 from sqlalchemy import (
     BigInteger,
     Connection,
@@ -17,6 +24,7 @@ from sqlalchemy import (
     Row,
     Text,
     bindparam,
+    delete,
     func,
     literal_column,
     select,
@@ -24,12 +32,20 @@ from sqlalchemy import (
     update,
 )
 
-from hookwright_operator.store.records import Replay, ReplayState
+from hookwright_operator.ids import first_delivery_id, first_event_id
+from hookwright_operator.store.records import Choice, Replay, ReplayState, State
 from hookwright_operator.store.schema import deliveries, is_failed, is_pending, is_running, recoveries
+from hookwright_operator.store.sql import missed_events, replay_choice
 from hookwright_operator.store.sql.counters import Change, add_counts
 from hookwright_operator.store.sql.dialect import insert
-from hookwright_operator.store.sql.rows import packed, rows
+from hookwright_operator.store.sql.paging import Found
+from hookwright_operator.store.sql.rows import packed_column, rows
 from hookwright_operator.store.sql.settle import RENEW
+
+KEPT: Final = 50
+"""Replays of an endpoint that are kept; older ones are removed when a new one begins."""
+STEP_ROWS: Final = 5_000
+"""Rows that one step of a replay with a choice examines at most."""
 
 _now = bindparam("now", type_=BigInteger)
 _uid = bindparam("endpoint", type_=Text)
@@ -47,17 +63,26 @@ _shown = select(
     recoveries.c.done,
     recoveries.c.begun_ms,
     recoveries.c.ended_ms,
+    recoveries.c.states,
+    recoveries.c.types,
+    recoveries.c.total_is_exact,
 )
 _RUNNING_FOR = _shown.where(recoveries.c.endpoint_uid == _uid, is_running)
 _RUNNING = _shown.where(is_running)
 _ONE = _shown.where(recoveries.c.id == bindparam("id", type_=Text))
-_TAKEN_UP = (
-    select(recoveries)
-    .where(recoveries.c.id == bindparam("id", type_=Text), is_running)
-    .with_for_update(skip_locked=True)
+_LATEST = _shown.where(recoveries.c.endpoint_uid == _uid).order_by(recoveries.c.id.desc()).limit(KEPT)
+_one_running = select(recoveries).where(recoveries.c.id == bindparam("id", type_=Text), is_running)
+_TAKEN_UP = _one_running.where(recoveries.c.states.is_(None)).with_for_update(skip_locked=True)
+_CHOOSING = _one_running.where(recoveries.c.states.is_not(None))
+_TAKEN_UP_CHOOSING = _CHOOSING.where(recoveries.c.reached_id == bindparam("reached_id", type_=Text)).with_for_update(
+    skip_locked=True
 )
+_superfluous = (
+    select(recoveries.c.id).where(recoveries.c.endpoint_uid == _uid).order_by(recoveries.c.id.desc()).offset(KEPT)
+).limit(KEPT)
+_DROP_SUPERFLUOUS = delete(recoveries).where(recoveries.c.id.in_(_superfluous), ~is_running)
 
-_BEGIN = insert(recoveries).on_conflict_do_nothing(index_elements=[recoveries.c.endpoint_uid], index_where=is_running)
+_BEGIN = insert(recoveries).on_conflict_do_nothing()
 
 _failed = (deliveries.c.endpoint_uid == _uid, is_failed, deliveries.c.ended_ms <= _until)
 TOTAL = (
@@ -79,13 +104,33 @@ DUE = select(func.count()).select_from(
     .subquery("due")
 )
 _ids = rows(id=Text)
+_STATES = (
+    select(deliveries.c.id, deliveries.c.endpoint_uid, deliveries.c.state)
+    .where(deliveries.c.id.in_(select(_ids.c.id)))
+    .order_by(deliveries.c.id)
+    .with_for_update()
+)
+_STATE_OF_CHOOSING: Final = "choosing"
+"""Stored instead of ``running`` for a replay with a choice; see `schema`."""
+_PLAIN: Final = (
+    "id",
+    "endpoint_uid",
+    "since_ms",
+    "until_ms",
+    "total",
+    "done",
+    "begun_ms",
+    "ended_ms",
+    "total_is_exact",
+)
+"""The columns that have the value of a replay's attribute."""
 _RENEW_MANY = RENEW.where(deliveries.c.id.in_(select(_ids.c.id)))
 
 
 def begin(
     connection: Connection, replay_id: str, endpoint_uid: str, *, since_ms: int, until_ms: int | None, now: int
 ) -> Replay:
-    """Begin a replay unless one is running for the endpoint; return the replay that is running afterwards.
+    """Begin a replay without a choice unless one is running for the endpoint; return the one that runs afterwards.
 
     Args:
         connection: in a transaction.
@@ -98,12 +143,35 @@ def begin(
     """
     until = now if until_ms is None else min(until_ms, now)
     total = connection.scalar(TOTAL, {"endpoint": endpoint_uid, "since": since_ms, "until": until}) or 0
-    begun = Replay(replay_id, endpoint_uid, ReplayState.RUNNING, since_ms, until, total, 0, now)
+    return insert_replay(
+        connection, Replay(replay_id, endpoint_uid, ReplayState.RUNNING, since_ms, until, total, 0, now), reached_id=""
+    )
+
+
+def insert_replay(connection: Connection, begun: Replay, *, reached_id: str) -> Replay:
+    """Insert a replay unless one is running for its endpoint; return the one that runs afterwards.
+
+    The oldest replays of the endpoint are removed if it has more than `KEPT`.
+
+    Args:
+        connection: in a transaction.
+        begun: the new replay.
+        reached_id: the id after which it begins.
+    """
+    values = {
+        **{column: getattr(begun, column) for column in _PLAIN},
+        "state": begun.state.value if begun.choice is None else _STATE_OF_CHOOSING,
+        "states": None if begun.choice is None else to_json(begun.choice.states).decode(),
+        "types": None if begun.choice is None else to_json(begun.choice.types).decode(),
+        "reached_ms": begun.since_ms,
+        "reached_id": reached_id,
+    }
     # The running replay may end between the two statements, and the next replay may begin.
-    while not connection.execute(_BEGIN, {**asdict(begun), "reached_ms": since_ms, "reached_id": ""}).rowcount:
-        running = connection.execute(_RUNNING_FOR, {"endpoint": endpoint_uid}).one_or_none()
+    while not connection.execute(_BEGIN, values).rowcount:
+        running = connection.execute(_RUNNING_FOR, {"endpoint": begun.endpoint_uid}).one_or_none()
         if running is not None:
             return _replay(running)
+    connection.execute(_DROP_SUPERFLUOUS, {"endpoint": begun.endpoint_uid})
     return begun
 
 
@@ -130,7 +198,7 @@ def advance(connection: Connection, replay_id: str, *, limit: int, slot: int, no
     position = {"until": job.until_ms, "reached_ms": job.reached_ms, "reached_id": job.reached_id}
     batch = connection.execute(NEXT, {"endpoint": job.endpoint_uid, "count": limit - due, **position}).all()
     if batch:
-        connection.execute(_RENEW_MANY, {"rows": packed([(row.id,) for row in batch]), "now": now})
+        connection.execute(_RENEW_MANY, {"rows": packed_column([row.id for row in batch]), "now": now})
         add_counts(connection, slot, [Change(job.endpoint_uid, failed=-len(batch))])
     done = job.done + len(batch)
     moved = {"done": done, "total": max(job.total, done)}
@@ -140,6 +208,130 @@ def advance(connection: Connection, replay_id: str, *, limit: int, slot: int, no
         moved |= {"state": ReplayState.COMPLETED.value, "ended_ms": now}
     connection.execute(update(recoveries).where(recoveries.c.id == replay_id).values(moved))
     return len(batch), job.endpoint_uid
+
+
+class ReplayStep(NamedTuple):
+    """The deliveries that a step of a replay makes pending.
+
+    Attributes:
+        after: the id that the replay had reached before the step.
+        ids: the deliveries, or the events of a replay of missed events.
+        reached: the id that the step reaches, None if it is the last one.
+    """
+
+    after: str
+    ids: Sequence[str]
+    reached: str | None
+
+
+def next_step(
+    connection: Connection, replay_id: str, *, limit: int, now: int, project: tuple[str, str] = ("", "")
+) -> ReplayStep | None:
+    """Search for the next deliveries of a replay with a choice; None if the replay does not run or has to wait.
+
+    Args:
+        connection: a connection that can read.
+        replay_id: the replay.
+        limit: as for `advance`.
+        now: the current time.
+        project: namespace and name of the endpoint's project; only a replay of missed events needs it.
+    """
+    job = connection.execute(_CHOOSING, {"id": replay_id}).one_or_none()
+    if job is None:
+        return None
+    due = connection.scalar(DUE, {"endpoint": job.endpoint_uid, "now": now, "count": limit}) or 0
+    if due * 2 > limit:
+        return None
+    found = find(
+        connection,
+        _choice(job),
+        job.endpoint_uid,
+        project,
+        after=job.reached_id,
+        until_ms=job.until_ms,
+        limit=limit - due,
+        rows_at_most=STEP_ROWS,
+    )
+    return ReplayStep(job.reached_id, found.ids, found.reached)
+
+
+def find(
+    connection: Connection,
+    choice: Choice,
+    endpoint_uid: str,
+    project: tuple[str, str],
+    *,
+    after: str,
+    until_ms: int,
+    limit: int,
+    rows_at_most: int,
+) -> Found:
+    """Find the next chosen deliveries, or the next events that the endpoint missed; see `replay_choice.find`."""
+    if choice.missed:
+        before = first_event_id(until_ms + 1)
+        within = missed_events.Range(endpoint_uid, project, choice.types, after, before)
+        return missed_events.find(connection, within, limit=limit, rows_at_most=rows_at_most)
+    return replay_choice.find(
+        connection,
+        choice,
+        endpoint_uid=endpoint_uid,
+        after=after,
+        before=first_delivery_id(until_ms + 1),
+        limit=limit,
+        rows_at_most=rows_at_most,
+    )
+
+
+def position(choice: Choice | None, since_ms: int) -> str:
+    """Return the id after which a replay with a choice begins."""
+    return first_event_id(since_ms) if choice is not None and choice.missed else first_delivery_id(since_ms)
+
+
+def take_step(connection: Connection, replay_id: str, step: ReplayStep, *, slot: int, now: int) -> tuple[int, str]:
+    """Make the deliveries of a step pending, unless another replica has taken the step or the replay does not run.
+
+    Return how many became pending, and their endpoint's uid. A delivery whose state has changed since the search
+    does not change.
+    """
+    job = connection.execute(_TAKEN_UP_CHOOSING, {"id": replay_id, "reached_id": step.after}).one_or_none()
+    if job is None:
+        return 0, ""
+    choice = _choice(job)
+    if choice.missed:
+        number = missed_events.deliver(connection, step.ids, job.endpoint_uid, slot=slot, now=now)
+    else:
+        number = _renew_chosen(connection, step.ids, job.endpoint_uid, choice, slot=slot, now=now)
+    done = job.done + number
+    moved = {"done": done, "total": max(job.total, done)}
+    if step.reached is None:
+        moved |= {"state": ReplayState.COMPLETED.value, "ended_ms": now}
+    else:
+        moved |= {"reached_id": step.reached}
+    connection.execute(update(recoveries).where(recoveries.c.id == replay_id).values(moved))
+    return number, job.endpoint_uid
+
+
+def _renew_chosen(
+    connection: Connection, ids: Sequence[str], endpoint_uid: str, choice: Choice, *, slot: int, now: int
+) -> int:
+    """Make deliveries pending that are still in a chosen state; return how many there are."""
+    chosen = connection.execute(_STATES, {"rows": packed_column(ids)}).all()
+    batch = [row for row in chosen if row.endpoint_uid == endpoint_uid and State(row.state) in choice.states]
+    if batch:
+        connection.execute(_RENEW_MANY, {"rows": packed_column([row.id for row in batch]), "now": now})
+        ended = Counter([State(row.state) for row in batch])
+        change = Change(endpoint_uid, delivered=-ended[State.DELIVERED], failed=-ended[State.FAILED])
+        add_counts(connection, slot, [change])
+    return len(batch)
+
+
+def cancel_one(connection: Connection, replay_id: str, *, now: int) -> None:
+    """End a replay if it is running; deliveries that it made pending stay pending."""
+    connection.execute(
+        update(recoveries)
+        .where(recoveries.c.id == replay_id, is_running)
+        .values(state=ReplayState.CANCELLED.value, ended_ms=now)
+    )
 
 
 def cancel(connection: Connection, endpoint_uid: str, *, now: int) -> None:
@@ -162,5 +354,16 @@ def one(connection: Connection, replay_id: str) -> Replay | None:
     return _replay(row) if row else None
 
 
+def latest(connection: Connection, endpoint_uid: str) -> list[Replay]:
+    """Return the replays of an endpoint that are kept, the newest first."""
+    return [_replay(row) for row in connection.execute(_LATEST, {"endpoint": endpoint_uid})]
+
+
 def _replay(row: Row[*tuple[object, ...]]) -> Replay:
-    return Replay(**{**row._mapping, "state": ReplayState(row.state)})  # noqa: SLF001 - SQLAlchemy's public face
+    state = ReplayState.RUNNING if row.state == _STATE_OF_CHOOSING else ReplayState(row.state)
+    choice = None if row.states is None else _choice(row)
+    return Replay(**{column: getattr(row, column) for column in _PLAIN}, state=state, choice=choice)
+
+
+def _choice(row: Row[*tuple[object, ...]]) -> Choice:
+    return Choice(tuple(map(State, from_json(row.states))), tuple(from_json(row.types)))

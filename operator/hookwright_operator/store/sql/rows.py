@@ -66,6 +66,11 @@ def packed(values: Iterable[Sequence[Value]]) -> str:
     return to_json(list(values)).decode()
 
 
+def packed_column(values: Iterable[Value]) -> str:
+    """Encode rows of one column as the parameter of a statement that uses `rows`."""
+    return packed([(value,) for value in values])
+
+
 def storable(text: str) -> bool:
     """Return whether every database can store the text unchanged: no U+0000, no lone surrogates."""
     return text.isprintable() or plain(text) == text

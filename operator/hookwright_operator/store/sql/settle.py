@@ -4,13 +4,16 @@ Sync functions on a connection. The caller begins and ends the transaction.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from sqlalchemy import (
     BigInteger,
+    ColumnElement,
     Connection,
     Integer,
+    Subquery,
     Text,
+    Update,
     bindparam,
     exists,
     func,
@@ -24,7 +27,7 @@ from hookwright_operator.store.schema import attempts, deliveries
 from hookwright_operator.store.sql import delivered_index
 from hookwright_operator.store.sql.counters import Change, add_counts
 from hookwright_operator.store.sql.dialect import dialect_of, insert
-from hookwright_operator.store.sql.rows import packed, plain, rows
+from hookwright_operator.store.sql.rows import packed, packed_column, plain, rows
 from hookwright_operator.store.sql.statements import run
 
 # If other replicas may write, this statement locks the deliveries before they are changed and counted.
@@ -44,6 +47,8 @@ _made = rows(
     status_code=Integer,
     error=Text,
     response=Text,
+    response_headers=Text,
+    request=Text,
 )
 # An attempt is identified by its delivery, its time and its result, because the store assigns its number.
 STORED = select(_made.c.delivery_id).where(
@@ -59,21 +64,29 @@ _last_number = (
 )
 INSERT_ATTEMPTS = insert(attempts).from_select([*_made.c.keys(), "number"], select(_made, _last_number + 1))
 
+
+def _move(ended: Subquery, owner: ColumnElement[str]) -> Update:
+    """Build the statement that ends attempts of deliveries which an owner still has."""
+    return (
+        update(deliveries)
+        .values(
+            state=ended.c.state,
+            due_ms=func.coalesce(ended.c.due_ms, deliveries.c.due_ms),
+            attempts=deliveries.c.attempts + 1,
+            owner=null(),
+            ended_ms=ended.c.ended_ms,
+        )
+        .where(deliveries.c.id == ended.c.id, deliveries.c.owner == owner)
+    )
+
+
 # A delivery with an owner is pending. A condition on the state would make PostgreSQL use the index of pending
 # deliveries, which is full of dead entries.
 _moved = rows("moved", id=Text, state=Text, due_ms=BigInteger, ended_ms=BigInteger)
-MOVE = (
-    update(deliveries)
-    .values(
-        state=_moved.c.state,
-        due_ms=func.coalesce(_moved.c.due_ms, deliveries.c.due_ms),
-        attempts=deliveries.c.attempts + 1,
-        owner=null(),
-        ended_ms=_moved.c.ended_ms,
-    )
-    .where(deliveries.c.id == _moved.c.id, deliveries.c.owner == bindparam("me", type_=Text))
-    .returning(deliveries.c.id)
-)
+MOVE = _move(_moved, bindparam("me", type_=Text)).returning(deliveries.c.id)
+
+_ended_leases = rows("ended_leases", id=Text, state=Text, due_ms=BigInteger, ended_ms=BigInteger, lease=Text)
+MOVE_LEASED = _move(_ended_leases, _ended_leases.c.lease)
 
 _STATE = (
     select(deliveries.c.state, deliveries.c.endpoint_uid).where(deliveries.c.id == bindparam("id")).with_for_update()
@@ -87,10 +100,21 @@ RENEW = update(deliveries).values(
     owner=null(),
     ended_ms=null(),
 )
+_HASTEN = (
+    update(deliveries)
+    .values(due_ms=bindparam("now", type_=BigInteger))
+    .where(
+        deliveries.c.id == bindparam("delivery_id"),
+        deliveries.c.owner.is_(None),
+        deliveries.c.due_ms > bindparam("now", type_=BigInteger),
+    )
+)
 _RENEW_ONE = RENEW.where(deliveries.c.id == bindparam("delivery_id"))
 
 
-def settle(connection: Connection, calls: Sequence[Settlements], *, owner: str, slot: int, now: int) -> list[None]:
+def settle(
+    connection: Connection, calls: Sequence[Settlements], *, owner: str, slot: int, now: int
+) -> list[frozenset[str]]:
     """Record every attempt, and set the next state of deliveries that are still pending and claimed by the owner.
 
     An attempt of a delivery that does not exist any more is ignored. The store numbers the attempts.
@@ -101,22 +125,46 @@ def settle(connection: Connection, calls: Sequence[Settlements], *, owner: str, 
         owner: the replica that made the attempts.
         slot: the slot of its counters.
         now: when the deliveries ended.
+
+    Returns:
+        For each call, the deliveries of all calls whose state did not change; the set is empty except after a loss.
     """
-    ids = {"rows": packed([(one.delivery_id,) for call in calls for one in call.settlements])}
     if dialect_of(connection).shared:
-        connection.execute(LOCK, ids)
+        connection.execute(LOCK, _ids_of(one for call in calls for one in call.settlements))
     made = [one for call in calls for one in _new(connection, call)]
     states = packed([_next_state(one, now) for one in made])
     moved_ids = {row[0] for row in run(connection, MOVE, {"moved": states, "me": owner})}
     moved = [one for one in made if one.delivery_id in moved_ids]
+    unmoved: frozenset[str] = frozenset()
     if len(moved) < len(made):
-        existing = {row[0] for row in run(connection, LOCK, ids)}
+        unmoved = frozenset([one.delivery_id for one in made if one.delivery_id not in moved_ids])
+        existing = {row[0] for row in run(connection, LOCK, _ids_of(made))}
         made = [one for one in made if one.delivery_id in existing]
     if dialect_of(connection).sliced:
         delivered_index.note(connection, moved, now=now)
     run(connection, INSERT_ATTEMPTS, {"made": _attempt_rows(made)})
     add_counts(connection, slot, _changes(made, moved))
-    return [None] * len(calls)
+    return [unmoved] * len(calls)
+
+
+def settle_leases(connection: Connection, leased: Sequence[tuple[Settlement, str]], *, slot: int, now: int) -> None:
+    """Record the attempts of messages, and set the next state of their deliveries.
+
+    Args:
+        connection: in a transaction that has locked the deliveries.
+        leased: each settlement with the present owner of its delivery, which is a lease.
+        slot: the slot of this replica's counters.
+        now: when the deliveries ended.
+    """
+    if not leased:
+        return
+    made = [settlement for settlement, _ in leased]
+    states = packed([(*_next_state(settlement, now), owner) for settlement, owner in leased])
+    run(connection, MOVE_LEASED, {"ended_leases": states})
+    if dialect_of(connection).sliced:
+        delivered_index.note(connection, made, now=now)
+    run(connection, INSERT_ATTEMPTS, {"made": _attempt_rows(made)})
+    add_counts(connection, slot, _changes(made, made))
 
 
 def _new(connection: Connection, call: Settlements) -> Sequence[Settlement]:
@@ -145,12 +193,19 @@ def _changes(made: Sequence[Settlement], moved: Sequence[Settlement]) -> list[Ch
     ]
 
 
+def _ids_of(settlements: Iterable[Settlement]) -> dict[str, str]:
+    return {"rows": packed_column([one.delivery_id for one in settlements])}
+
+
 def _attempt_rows(settlements: Sequence[Settlement]) -> str:
     return packed([(one.delivery_id, *_recorded(one.attempt)) for one in settlements])
 
 
-def _recorded(attempt: Attempt) -> tuple[int, int, int, str, str]:
-    return attempt.started_ms, attempt.duration_ms, attempt.status_code, plain(attempt.error), plain(attempt.response)
+def _recorded(attempt: Attempt) -> tuple[int | str | None, ...]:
+    figures = (attempt.started_ms, attempt.duration_ms, attempt.status_code)
+    texts = (plain(attempt.error), plain(attempt.response))
+    headers = attempt.response_headers
+    return (*figures, *texts, headers if headers is None else plain(headers), attempt.request)
 
 
 def _next_state(settlement: Settlement, now: int) -> tuple[str | int | None, ...]:
@@ -161,14 +216,17 @@ def _next_state(settlement: Settlement, now: int) -> tuple[str | int | None, ...
 
 
 def retry(connection: Connection, delivery_id: str, *, slot: int, now: int) -> tuple[State, str] | None:
-    """Make an ended delivery pending again; return its previous state and its endpoint's uid.
+    """Make an ended delivery pending again, or a pending one due now; return its previous state and its endpoint's uid.
 
-    A pending or discarded delivery does not change.
+    A pending delivery keeps the number of its attempts. A discarded delivery does not change, nor one that a replica
+    has claimed: its attempt is under way, or it waits in the replica's memory and is due already.
     """
     found = connection.execute(_STATE, {"id": delivery_id}).one_or_none()
     if found is None:
         return None
     state = State(found.state)
+    if state is State.PENDING:
+        connection.execute(_HASTEN, {"delivery_id": delivery_id, "now": now})
     if state in {State.DELIVERED, State.FAILED}:
         connection.execute(_RENEW_ONE, {"delivery_id": delivery_id, "now": now})
         delivered = int(state is State.DELIVERED)

@@ -8,7 +8,7 @@ Sync functions on a connection. The caller begins and ends the transaction.
 from sqlalchemy import BigInteger, Connection, Integer, Text, bindparam, select, tuple_, update
 
 from hookwright_operator.store.schema import deliveries, is_pending
-from hookwright_operator.store.sql.rows import packed, rows
+from hookwright_operator.store.sql.rows import packed_column, rows
 
 Reached = tuple[int, str]
 """The previous ``due_ms`` and the id of a delivery. An endpoint's deliveries are processed in this order."""
@@ -47,5 +47,5 @@ def advance(connection: Connection, endpoint_uid: str, *, by_ms: int, reached: R
     at = {"reached_ms": reached[0], "reached_id": reached[1]}
     found = connection.execute(NEXT, {"endpoint": endpoint_uid, "count": limit, **at}).all()
     if found:
-        connection.execute(ADVANCE, {"rows": packed([(row.id,) for row in found]), "by": by_ms})
+        connection.execute(ADVANCE, {"rows": packed_column([row.id for row in found]), "by": by_ms})
     return (found[-1].due_ms, found[-1].id) if len(found) == limit else None

@@ -1,0 +1,180 @@
+"""Messages of endpoints with pull: a consumer takes them, and acknowledges or refuses them."""
+
+import asyncio
+from base64 import b64encode
+from collections.abc import Mapping
+from typing import Final
+
+from pydantic_core import to_json
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
+
+from hookwright_operator import metrics
+from hookwright_operator.intake.asgi import headers_of
+from hookwright_operator.intake.auth import ReviewAuth
+from hookwright_operator.intake.message_body import SettleBody, TakeQuery, settle_body, take_query
+from hookwright_operator.intake.places import Places
+from hookwright_operator.intake.routes.endpoints import ENDPOINT, hindrance, permitted_endpoint
+from hookwright_operator.intake.timestamps import timestamp
+from hookwright_operator.registry import Endpoint
+from hookwright_operator.services import IntakeServices
+from hookwright_operator.services.messages import (
+    LEASE_ENDED,
+    LeaseId,
+    Nack,
+    SettledLease,
+    Taken,
+    lease_of,
+    message_headers,
+    message_id_of,
+)
+from hookwright_runtime.long_polls import LongPolls, until_gone
+from hookwright_runtime.problems import ProblemError
+from hookwright_runtime.request_body import Bodies, ClientGoneError
+
+_BODY_LIMIT: Final = 256 * 1024
+_AT_ONCE: Final = 50
+"""Messages that are signed without a pause for other requests."""
+_CHUNK_BYTES: Final = 64 * 1024
+_SEND_SECONDS: Final = 30.0
+"""Time limit for the client to read an answer, because the answer is in memory until then."""
+_JSON: Final = [(b"content-type", b"application/json"), (b"cache-control", b"no-store")]
+
+
+class TakeRoute:
+    """The route that leases messages; plain ASGI, so that a request counts until its answer is sent."""
+
+    def __init__(self, services: IntakeServices, auth: ReviewAuth, polls: LongPolls) -> None:
+        self._services, self._auth, self._polls = services, auth, polls
+        metrics.PULL_POLLS.set_function(lambda: polls.number)
+        metrics.NAMESPACE_USE.labels("polls").set_function(lambda: polls.largest_use)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Lease messages to the caller (``?limit=&wait=&lease=``): ``{data}``.
+
+        Raises:
+            ProblemError: 405 for HEAD; 409, the endpoint has a URL or is not ready; 422, the query is wrong; 429, the
+                namespace has too many such requests.
+        """
+        if scope["method"] == "HEAD":
+            raise ProblemError(405, "messages are taken with GET", headers={"Allow": "GET"})
+        request = Request(scope, receive)
+        endpoint, _ = await permitted_endpoint(self._services, self._auth, request, "create", "pull")
+        query = take_query(request.query_params.get)
+        _check(endpoint)
+        with self._polls.one(endpoint.namespace):
+            work = self._taken(endpoint, query)
+            body = await until_gone(work, receive, self._polls.ending) or b'{"data":[]}'
+            length = (b"content-length", b"%d" % len(body))
+            await send({"type": "http.response.start", "status": 200, "headers": [*_JSON, length]})
+            try:
+                async with asyncio.timeout(_SEND_SECONDS):
+                    # A chunk waits until the client has read most of those before it.
+                    for begin in range(0, len(body), _CHUNK_BYTES):
+                        chunk = body[begin : begin + _CHUNK_BYTES]
+                        await send({"type": "http.response.body", "body": chunk, "more_body": True})
+            except TimeoutError:
+                raise ClientGoneError from None
+            await send({"type": "http.response.body", "body": b""})
+
+    async def _taken(self, endpoint: Endpoint, query: TakeQuery) -> bytes | None:
+        taken = await self._services.messages.take(
+            endpoint.uid, limit=query.limit, wait=query.wait, lease_ms=query.lease_ms
+        )
+        return None if taken is None else await _document(*taken)
+
+
+class MessageRoutes:
+    """Routes that settle messages."""
+
+    def __init__(self, services: IntakeServices, auth: ReviewAuth, bodies: Bodies, places: Places) -> None:
+        self._services, self._auth, self._bodies, self._places = services, auth, bodies, places
+
+    def routes(self) -> list[Route]:
+        """Return the routes."""
+        return [
+            Route(f"{ENDPOINT}/messages/ack", self.ack, methods=["POST"]),
+            Route(f"{ENDPOINT}/messages/nack", self.nack, methods=["POST"]),
+        ]
+
+    async def ack(self, request: Request) -> Response:
+        """Acknowledge messages, ``{ids}``: ``{data}`` with a result for each."""
+        return await self._settle(request, refuses=False)
+
+    async def nack(self, request: Request) -> Response:
+        """Refuse messages, ``{ids, delay?, reason?}``: ``{data}`` with a result for each."""
+        return await self._settle(request, refuses=True)
+
+    async def _settle(self, request: Request, *, refuses: bool) -> Response:
+        endpoint, _ = await permitted_endpoint(self._services, self._auth, request, "create", "pull")
+        holder = f'namespace "{endpoint.namespace}"'
+        body = await self._bodies.read(request.receive, headers_of(request.scope), holder, limit=_BODY_LIMIT)
+        asked = settle_body(body, refuses=refuses)
+        leases = {one: lease_of(one) for one in asked.ids}
+        wanted = list(dict.fromkeys(lease for lease in leases.values() if lease is not None))
+        refusal = Nack(asked.reason, asked.delay_ms) if refuses else None
+        with self._places.held(endpoint.namespace):
+            results = await self._services.messages.settle(endpoint, wanted, refusal)
+        return Response(_results(asked, leases, results, refuses=refuses), media_type="application/json")
+
+
+def _check(endpoint: Endpoint) -> None:
+    """Return if consumers may take messages of an endpoint, at once or when it is resumed."""
+    if not endpoint.pulled:
+        raise ProblemError(409, f'webhook "{endpoint.name}" has a url; only a webhook with pull has messages to take')
+    if not endpoint.sendable and not endpoint.suspend:
+        raise ProblemError(409, f"no message can be taken now: {hindrance(endpoint)}")
+
+
+async def _document(endpoint: Endpoint, taken: Taken) -> bytes:
+    """Return signed messages as JSON, and let other requests run between."""
+    until, parts = timestamp(taken.until_ms), []
+    for number, message in enumerate(taken.messages, 1):
+        try:
+            body, encoding = message.body.decode(), "utf-8"
+        except UnicodeDecodeError:
+            body, encoding = b64encode(message.body).decode(), "base64"
+        fields = {
+            "id": message_id_of(LeaseId(message.id, taken.id)),
+            "delivery_id": message.id,
+            "type": message.event_type,
+            "attempt": message.attempts + 1,
+            "lease_until": until,
+            "headers": message_headers(endpoint, message, taken.at_ms),
+            "body": body,
+            "body_encoding": encoding,
+        }
+        parts.append(to_json(fields))
+        if number % _AT_ONCE == 0:
+            await asyncio.sleep(0)
+    return b'{"data":[%b]}' % b",".join(parts)
+
+
+def _results(
+    asked: SettleBody,
+    leases: Mapping[str, LeaseId | None],
+    results: Mapping[LeaseId, SettledLease],
+    *,
+    refuses: bool,
+) -> bytes:
+    by_id = {
+        one: _result(one, results.get(lease) if lease is not None else None, refuses=refuses)
+        for one, lease in leases.items()
+    }
+    return to_json({"data": [by_id[one] for one in asked.ids]})
+
+
+def _result(message_id: str, settled: SettledLease | None, *, refuses: bool) -> dict[str, str | None]:
+    if settled is None:
+        return {"id": message_id, "result": "unknown", "status": None, "next_attempt_at": None}
+    ours = settled.error is not None and settled.error != LEASE_ENDED and bool(settled.error) is refuses
+    done = "nacked" if refuses else "acked"
+    due = timestamp(settled.due_ms) if settled.due_ms is not None else None
+    return {
+        "id": message_id,
+        "result": done if ours else "lease_ended",
+        "status": settled.state,
+        "next_attempt_at": due,
+    }

@@ -1,0 +1,29 @@
+"""Pure: times in requests and answers, by RFC 3339."""
+
+import re
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+EXPECTED_TIME: Final = "send a time with its zone (RFC 3339), such as 2030-01-31T12:00:00Z"
+
+_TIMESTAMP: Final = re.compile(
+    r"[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?([Zz]|[+-][0-9]{2}:[0-9]{2})"
+)
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND: Final = timedelta(milliseconds=1)
+
+
+def timestamp(epoch_ms: int) -> str:
+    """Return an RFC 3339 time in UTC with milliseconds."""
+    moment = _EPOCH + timedelta(milliseconds=epoch_ms)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def time_of(text: str) -> int | None:
+    """Return a time in milliseconds since the epoch, or None if the text is no RFC 3339 time with a zone."""
+    if not _TIMESTAMP.fullmatch(text):
+        return None
+    try:
+        return (datetime.fromisoformat(text.upper()) - _EPOCH) // _MILLISECOND
+    except ValueError:
+        return None

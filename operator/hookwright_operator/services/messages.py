@@ -1,0 +1,154 @@
+"""Messages of endpoints with pull: consumers take them, and settle them."""
+
+import asyncio
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import structlog
+
+from hookwright_operator import metrics
+from hookwright_operator.delivery.http.message_headers import message_headers
+from hookwright_operator.delivery.pull_waiters import PullWaiters
+from hookwright_operator.delivery.result_writer import Observer
+from hookwright_operator.delivery.retry_schedule import RetrySchedule
+from hookwright_operator.delivery.tasks import wait_for_event
+from hookwright_operator.ids import take_id
+from hookwright_operator.registry import Endpoint, Registry
+from hookwright_operator.store.message_leases import LeaseId, Nack, SettledLease, Take, Taken
+from hookwright_operator.store.records import Settlement, State
+from hookwright_operator.store.sql.pull import LEASE_ENDED
+from hookwright_operator.store.store import Store
+from hookwright_runtime.errors import StoreError
+
+log = structlog.get_logger(__name__)
+
+ROOM: Final = 1024 * 1024
+"""Bytes of bodies in one answer; a larger message is alone in its answer."""
+
+_END_SECONDS: Final = 1.0
+"""Seconds between two searches for leases that have ended."""
+_BACKOFF: Final = 5.0
+_MESSAGE_ID: Final = re.compile(r"(dlv_[0-7][0-9A-HJKMNP-TV-Z]{25})\.([0-7][0-9A-HJKMNP-TV-Z]{25})")
+
+__all__ = [
+    "LEASE_ENDED",
+    "LeaseId",
+    "Messages",
+    "Nack",
+    "SettledLease",
+    "Taken",
+    "lease_of",
+    "message_headers",
+    "message_id_of",
+]
+
+
+def lease_of(message_id: str) -> LeaseId | None:
+    """Return the lease that the id of a message names, None if the text is no such id."""
+    match = _MESSAGE_ID.fullmatch(message_id)
+    return None if match is None else LeaseId(match[1], match[2])
+
+
+def message_id_of(lease: LeaseId) -> str:
+    """Return the id of a message, as consumers get it."""
+    return f"{lease.delivery_id}.{lease.take_id}"
+
+
+@dataclass(frozen=True, slots=True)
+class Messages:
+    """The messages in the store, and the consumers that wait for them.
+
+    Attributes:
+        schedule: of the retries.
+        clock_ms: milliseconds since the epoch, by the store's clock.
+        observer: called with every settled message.
+    """
+
+    registry: Registry
+    store: Store
+    waiters: PullWaiters
+    schedule: RetrySchedule
+    clock_ms: Callable[[], int]
+    observer: Observer
+
+    async def take(self, uid: str, *, limit: int, wait: float, lease_ms: int | None) -> tuple[Endpoint, Taken] | None:
+        """Lease messages of an endpoint, and wait for the first one; the caller may be cancelled while it waits.
+
+        Args:
+            uid: the endpoint.
+            limit: messages at most.
+            wait: seconds to wait.
+            lease_ms: how long the leases last; None: as the endpoint says.
+
+        Returns:
+            The endpoint with which to sign, and the messages. None if no message was due in time, or if the endpoint
+            is suspended, blocked or deleted.
+        """
+        clock = asyncio.get_running_loop().time
+        deadline = clock() + wait
+        with self.waiters.waiting(uid) as consumers:
+            while True:
+                async with consumers.turn:
+                    changed, endpoint = consumers.changed, self.registry.get(uid)
+                    if endpoint is None or endpoint.pull_lease is None:
+                        return None
+                    if endpoint.sendable and consumers.look_at <= clock():
+                        lasts = lease_ms or int(endpoint.pull_lease * 1000)
+                        wanted = Take(uid, limit, lasts, ROOM, take_id)
+                        taken = await self.store.pull_leases.take(wanted, tenant=endpoint.namespace)
+                        if taken.messages:
+                            metrics.PULLED.labels("taken").inc(len(taken.messages))
+                            return endpoint, taken
+                        consumers.found_none(changed, now=clock(), due_in=await self._due_in(uid))
+                left = deadline - clock()
+                if left <= 0:
+                    return None
+                look_in = consumers.look_at - clock() if endpoint.sendable else left
+                await wait_for_event(changed, min(left, max(0.0, look_in)))
+
+    async def _due_in(self, uid: str) -> float | None:
+        due_ms = (await self.store.next_due([uid])).get(uid)
+        return None if due_ms is None else (due_ms - self.clock_ms()) / 1000
+
+    async def settle(
+        self, endpoint: Endpoint, leases: Sequence[LeaseId], refusal: Nack | None
+    ) -> dict[LeaseId, SettledLease]:
+        """Acknowledge messages, or refuse them; return the result by lease, without unknown messages."""
+        settlements, results = await self.store.pull_leases.settle(
+            endpoint.uid, leases, refusal, self.schedule.next, tenant=endpoint.namespace
+        )
+        self._report(settlements, "acked" if refusal is None else "nacked")
+        return results
+
+    async def run(self) -> None:
+        """End the leases whose time is over, repeatedly, until cancelled."""
+        while True:
+            try:
+                ended = await self.end_leases()
+            except StoreError as error:
+                log.warning("ended leases not settled, retrying", error=str(error))
+                await asyncio.sleep(_BACKOFF)
+                continue
+            if not ended:
+                await asyncio.sleep(_END_SECONDS)
+
+    async def end_leases(self) -> int:
+        """Settle messages of leases whose time is over as failed attempts; return how many, up to a limit."""
+        settlements = await self.store.pull_leases.end(self.schedule.next)
+        self._report(settlements, "lease_ended")
+        return len(settlements)
+
+    def _report(self, settlements: Sequence[Settlement], result: str) -> None:
+        """Report settled messages, and wake the consumers that may get a refused one again."""
+        if not settlements:
+            return
+        metrics.PULLED.labels(result).inc(len(settlements))
+        for settlement in settlements:
+            if settlement.state is not State.PENDING:
+                metrics.DELIVERIES.labels(settlement.state.value).inc()
+            if (endpoint := self.registry.get(settlement.endpoint_uid)) is not None:
+                self.observer.attempted(endpoint, settlement)
+        for uid in {one.endpoint_uid for one in settlements if one.state is State.PENDING}:
+            self.waiters.wake(uid)

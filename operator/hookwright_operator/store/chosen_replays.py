@@ -1,0 +1,108 @@
+"""Replays that choose deliveries by state, event type and time of acceptance; and the list of an endpoint's replays."""
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Final, NamedTuple
+
+from sqlalchemy import Connection
+
+from hookwright_operator.store.records import Choice, Replay, ReplayState
+from hookwright_operator.store.sql import replay
+from hookwright_operator.store.sql.paging import ROWS, Found
+from hookwright_operator.store.transactions import Transactions
+
+MOST_COUNTED: Final = 10_000
+"""Deliveries that are counted before a replay begins; of a larger number, the replay has a minimum."""
+
+
+class Wanted(NamedTuple):
+    """What a caller wants to replay.
+
+    Attributes:
+        since_ms: deliveries that were accepted earlier are not replayed.
+        until_ms: deliveries that were accepted later are not replayed.
+        project: namespace and name of the endpoint's project; only a replay of missed events needs it.
+    """
+
+    endpoint_uid: str
+    choice: Choice
+    since_ms: int
+    until_ms: int
+    project: tuple[str, str] = ("", "")
+
+
+@dataclass(frozen=True, slots=True)
+class ChosenReplays:
+    """The replays with a choice; every call may raise StoreUnavailable."""
+
+    transactions: Transactions
+
+    async def count(self, wanted: Wanted) -> tuple[int, bool]:
+        """Return how many deliveries a replay would send now, and whether these are all.
+
+        The count ends at `MOST_COUNTED` deliveries, or when the read has examined too many rows.
+        """
+        found = await self.transactions.read("count_replay", partial(_found, wanted=wanted), of_log=True)
+        return len(found.ids), found.reached is None
+
+    async def begin(self, replay_id: str, wanted: Wanted) -> Replay:
+        """Begin a replay; return it, or the replay that is already running for the endpoint."""
+        total, exact = await self.count(wanted)
+        begun = Replay(
+            replay_id,
+            wanted.endpoint_uid,
+            ReplayState.RUNNING,
+            wanted.since_ms,
+            wanted.until_ms,
+            total,
+            done=0,
+            begun_ms=self.transactions.clock(),
+            choice=wanted.choice,
+            total_is_exact=exact,
+        )
+        insert = partial(replay.insert_replay, begun=begun, reached_id=replay.position(wanted.choice, wanted.since_ms))
+        return await self.transactions.write("begin_replay", insert)
+
+    async def advance(self, replay_id: str, *, limit: int, project: tuple[str, str] = ("", "")) -> int:
+        """Make the next chosen deliveries of a running replay pending, due now, the oldest first.
+
+        Args:
+            replay_id: the replay; nothing happens unless it is running.
+            project: see `Wanted.project`.
+            limit: how many of its endpoint's deliveries may be due afterwards; nothing happens if over half are due.
+
+        Returns:
+            How many became pending; none also if the step examined many rows and found no delivery.
+        """
+        now = self.transactions.clock()
+        search = partial(replay.next_step, replay_id=replay_id, project=project, limit=limit, now=now)
+        step = await self.transactions.read("search_replay", search, of_log=True)
+        if step is None:
+            return 0
+        take = partial(replay.take_step, replay_id=replay_id, step=step, slot=self.transactions.slot, now=now)
+        number, uid = await self.transactions.write("advance_replay", take, weight=len(step.ids) + 1, tenant=replay_id)
+        if number:
+            self.transactions.notifications.tell([uid])
+        return number
+
+    async def cancel(self, replay_id: str) -> None:
+        """End a replay if it is running; deliveries that it made pending stay pending."""
+        end = partial(replay.cancel_one, replay_id=replay_id, now=self.transactions.clock())
+        await self.transactions.write("cancel_replay", end)
+
+    async def of_endpoint(self, endpoint_uid: str) -> list[Replay]:
+        """Return the latest replays of an endpoint of both sorts, the newest first; at most `replay.KEPT`."""
+        return await self.transactions.read("replays", partial(replay.latest, endpoint_uid=endpoint_uid), of_log=True)
+
+
+def _found(connection: Connection, wanted: Wanted) -> Found:
+    return replay.find(
+        connection,
+        wanted.choice,
+        wanted.endpoint_uid,
+        wanted.project,
+        after=replay.position(wanted.choice, wanted.since_ms),
+        until_ms=wanted.until_ms,
+        limit=MOST_COUNTED,
+        rows_at_most=ROWS,
+    )

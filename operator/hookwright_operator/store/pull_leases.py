@@ -1,0 +1,105 @@
+"""Leases of messages to consumers: taken, settled, ended."""
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+from sqlalchemy import Connection
+
+from hookwright_operator.store.group_commit import Operation
+from hookwright_operator.store.message_leases import LeaseId, Nack, SettledLease, Take, Taken
+from hookwright_operator.store.records import Settlement, State
+from hookwright_operator.store.sql import pull
+from hookwright_operator.store.statistics import Statistics
+from hookwright_operator.store.transactions import Transactions
+from hookwright_runtime.errors import StoreError
+
+
+class PullLeases:
+    """The leases in a store. Every call may raise StoreUnavailable, as the store's own calls do."""
+
+    def __init__(self, transactions: Transactions, statistics: Statistics) -> None:
+        self._transactions, self._statistics = transactions, statistics
+        self._take = Operation("take", self._take_all)
+        self._returns: set[asyncio.Task[None]] = set()
+
+    async def take(self, wanted: Take, *, tenant: str) -> Taken:
+        """Lease messages that are due. If the caller is cancelled meanwhile, their leases end without an attempt.
+
+        Args:
+            wanted: the request.
+            tenant: the namespace of the endpoint.
+        """
+        answer = self._transactions.group_commit.submit(
+            self._take, wanted, weight=wanted.limit, tenant=tenant, on_abandoned=self._give_back
+        )
+        try:
+            return await answer
+        except asyncio.CancelledError:
+            if answer.done() and not answer.cancelled() and answer.exception() is None:
+                self._give_back(answer.result(), outcome_unknown=False)
+            raise
+
+    async def settle(
+        self,
+        endpoint_uid: str,
+        leases: Sequence[LeaseId],
+        refusal: Nack | None,
+        next_attempt: pull.NextAttempt,
+        *,
+        tenant: str,
+    ) -> tuple[list[Settlement], dict[LeaseId, SettledLease]]:
+        """Settle the messages that leases still own; see `pull.settle_messages`."""
+        step = partial(
+            pull.settle_messages,
+            endpoint_uid=endpoint_uid,
+            leases=leases,
+            refusal=refusal,
+            next_attempt=next_attempt,
+            slot=self._transactions.slot,
+        )
+        settlements, results = await self._write("settle_messages", step, weight=2 * len(leases), tenant=tenant)
+        self._note(settlements)
+        return settlements, results
+
+    async def end(self, next_attempt: pull.NextAttempt) -> list[Settlement]:
+        """Settle the messages of leases that have ended as failed attempts, up to a limit; return the settlements."""
+        first = await self._transactions.read("next_lease_end", lambda connection: connection.scalar(pull.NEXT_END))
+        if first is None or first > self._transactions.clock():
+            return []
+        step = partial(pull.end_leases, next_attempt=next_attempt, slot=self._transactions.slot)
+        settlements: list[Settlement] = await self._write("end_leases", step, weight=512, tenant="(leases)")
+        self._note(settlements)
+        return settlements
+
+    def close(self) -> None:
+        """Stop giving messages back; their leases end by themselves."""
+        for task in self._returns:
+            task.cancel()
+
+    def _take_all(self, connection: Connection, calls: Sequence[Take]) -> list[Taken]:
+        return [pull.take(connection, call, now=self._transactions.clock()) for call in calls]
+
+    def _note(self, settlements: Sequence[Settlement]) -> None:
+        self._statistics.count(settlements, frozenset())
+        self._transactions.notifications.tell({one.endpoint_uid for one in settlements if one.state is State.PENDING})
+
+    def _give_back(self, taken: Taken, *, outcome_unknown: bool) -> None:
+        """End the leases of messages that no consumer gets; if this fails, they end at their time."""
+        del outcome_unknown
+        if taken.messages:
+            task = asyncio.get_running_loop().create_task(self._return(taken))
+            self._returns.add(task)
+            task.add_done_callback(self._returns.discard)
+
+    async def _return(self, taken: Taken) -> None:
+        with suppress(StoreError):
+            await self._write("return", partial(pull.give_back, taken=taken), weight=len(taken.messages))
+
+    def _write(self, name: str, step: Any, *, weight: int, tenant: str = "") -> "asyncio.Future[Any]":
+        clock = self._transactions.clock
+        return self._transactions.write(
+            name, lambda connection: step(connection, now=clock()), weight=weight, tenant=tenant
+        )

@@ -1,0 +1,85 @@
+"""Statements on the statistics of endpoints: add to buckets, sum them up, remove old ones.
+
+Sync functions on a connection. The caller begins and ends the transaction.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from itertools import product
+
+from sqlalchemy import BigInteger, Connection, Integer, Text, and_, bindparam, cast, delete, func, select, true, tuple_
+
+from hookwright_operator.store.schema import LATENCY_COLUMNS, statistics
+from hookwright_operator.store.sql.dialect import insert
+from hookwright_operator.store.sql.rows import packed, rows
+from hookwright_operator.store.sql.statements import run
+
+_NUMBERS = ("delivered", "failed", "attempts", *LATENCY_COLUMNS)
+_KEY = ("width_s", "begin_s", "endpoint_uid")
+
+_added = rows("added", width_s=Integer, begin_s=BigInteger, endpoint_uid=Text, **dict.fromkeys(_NUMBERS, BigInteger))
+_add = insert(statistics).from_select([*_KEY, *_NUMBERS], select(_added).where(true()))
+ADD = _add.on_conflict_do_update(
+    index_elements=list(statistics.primary_key),
+    set_={name: statistics.c[name] + _add.excluded[name] for name in _NUMBERS},
+)
+
+_keys = rows("keys", begin_s=BigInteger, uid=Text)
+_width = bindparam("width", type_=Integer)
+# One row for each bucket of each endpoint, and groups by a column without an index: both engines then find each bucket
+# by the primary key. With two lists of keys, or a range, their planners may read the buckets of all endpoints.
+SUMS = (
+    select(_keys.c.begin_s, *(cast(func.sum(statistics.c[name]), BigInteger) for name in _NUMBERS))
+    .join(
+        statistics,
+        and_(
+            statistics.c.width_s == _width,
+            statistics.c.begin_s == _keys.c.begin_s,
+            statistics.c.endpoint_uid == _keys.c.uid,
+        ),
+    )
+    .group_by(_keys.c.begin_s)
+)
+
+_key = tuple_(*(statistics.c[name] for name in _KEY))
+_old = (
+    select(*(statistics.c[name] for name in _KEY))
+    .where(statistics.c.width_s == _width, statistics.c.begin_s < bindparam("before", type_=BigInteger))
+    .limit(bindparam("count", type_=Integer))
+    .with_for_update(skip_locked=True)
+)
+DROP_OLD = delete(statistics).where(_key.in_(_old))
+
+
+def add(connection: Connection, cells: Sequence[tuple[str | int, ...]]) -> None:
+    """Add numbers to buckets; each row is width and begin in seconds, an endpoint uid, and the numbers of a bucket."""
+    # Sorted, because two transactions that lock rows in the same order cannot deadlock.
+    run(connection, ADD, {"added": packed(sorted(cells))})
+
+
+def sums(
+    connection: Connection, uids: Collection[str], *, width_s: int, begins: Collection[int]
+) -> list[tuple[int, ...]]:
+    """Return the begin and the numbers of each bucket that has an attempt, summed over endpoints.
+
+    Args:
+        connection: a connection that can read.
+        uids: the endpoints, each once.
+        width_s: the width of the buckets in seconds.
+        begins: the begins of the buckets, each once, in seconds since the epoch.
+    """
+    keys = packed(sorted(product(begins, uids)))
+    return [tuple(row) for row in connection.execute(SUMS, {"width": width_s, "keys": keys})]
+
+
+def drop_old(connection: Connection, before_s: Mapping[int, int], *, limit: int) -> int:
+    """Remove old buckets, and return how many were removed.
+
+    Args:
+        connection: in a transaction.
+        before_s: by width of a bucket, the time before which a bucket of this width is old.
+        limit: how many buckets of each width to remove at most.
+    """
+    return sum(
+        connection.execute(DROP_OLD, {"width": width, "before": before, "count": limit}).rowcount
+        for width, before in before_s.items()
+    )

@@ -1,0 +1,152 @@
+"""Events of a project that an endpoint has no delivery of, and deliveries of them that a replay makes.
+
+No index finds the events of a project. A search examines all events of a range of ids in stretches, and ends when its
+budget is used up. The deliveries that a replay makes have ids with the times of their events, so reads that start at
+the time of an event find them.
+
+Sync functions on a connection.
+"""
+
+from collections.abc import Mapping, Sequence
+from itertools import islice
+from typing import Final, NamedTuple
+
+from sqlalchemy import Connection, Integer, Text, bindparam, func, select, update
+
+from hookwright_operator.ids import delivery_id_like
+from hookwright_operator.store.schema import deliveries, events
+from hookwright_operator.store.sql import event_deliveries
+from hookwright_operator.store.sql.accept import write_deliveries
+from hookwright_operator.store.sql.paging import AFTER_ALL, ROWS, Found, RowBudget
+from hookwright_operator.store.sql.rows import packed_column, rows
+from hookwright_operator.store.sql.statements import run
+
+_STRETCH_ROWS: Final = 500
+"""Events that one statement examines."""
+
+_after, _before = bindparam("after", type_=Text), bindparam("before", type_=Text)
+_next = (
+    select(events.c.id)
+    .where(events.c.id > _after, events.c.id < _before)
+    .order_by(events.c.id)
+    .limit(bindparam("count", type_=Integer))
+    .subquery("stretch")
+)
+STRETCH = select(func.count(), func.max(_next.c.id))
+_types = rows("types", type=Text)
+OF_PROJECT = (
+    select(events.c.id, events.c.deliveries)
+    .where(
+        events.c.id > _after,
+        events.c.id < _before,
+        events.c.namespace == bindparam("namespace", type_=Text),
+        events.c.project == bindparam("project", type_=Text),
+        events.c.type.in_(select(_types.c.type)),
+    )
+    .order_by(events.c.id)
+)
+_ids = rows(id=Text)
+EVENTS_OF = select(deliveries.c.event_id).where(deliveries.c.id.in_(select(_ids.c.id)))
+_COUNT_ONE_MORE = update(events).values(deliveries=events.c.deliveries + 1).where(events.c.id.in_(select(_ids.c.id)))
+_EXISTING = select(events.c.id).where(events.c.id.in_(select(_ids.c.id))).order_by(events.c.id)
+
+
+class Range(NamedTuple):
+    """A range of the events that an endpoint would have got.
+
+    Attributes:
+        project: namespace and name of the endpoint's project.
+        types: the event types.
+        after: the range begins above this id.
+        before: the range ends below this id.
+    """
+
+    endpoint_uid: str
+    project: tuple[str, str]
+    types: Sequence[str]
+    after: str
+    before: str
+
+
+def find(connection: Connection, within: Range, *, limit: int, rows_at_most: int) -> Found:
+    """Find the oldest events of a range that the endpoint has no delivery of.
+
+    Args:
+        connection: a connection that can read.
+        within: the range.
+        limit: how many events to find at most.
+        rows_at_most: how many events to examine.
+
+    Returns:
+        The ids of the events, the oldest first, and the id up to which everything was examined, None if that is the
+        whole range.
+    """
+    namespace, project = within.project
+    of_project = {"namespace": namespace, "project": project, "types": packed_column(within.types)}
+    after = within.after
+    budget = RowBudget(rows_at_most)
+    found: list[str] = []
+    while True:
+        asked = min(_STRETCH_ROWS, max(1, budget.rows))
+        [(examined, highest)] = run(connection, STRETCH, {"after": after, "before": within.before, "count": asked})
+        budget.rows -= examined + 1
+        if examined:
+            which = {**of_project, "after": after, "before": highest + AFTER_ALL}
+            # SQLAlchemy's result has a method `keys`, so dict() would take it for a mapping.
+            missed, reached = _missed(connection, dict(iter(run(connection, OF_PROJECT, which))), within.endpoint_uid)
+            found += missed
+            if len(found) >= limit:
+                return Found(found[:limit], found[limit - 1])
+            if reached is not None:
+                return Found(found, reached)
+        if examined < asked:
+            return Found(found, None)
+        if budget.rows <= 0:
+            return Found(found, highest)
+        after = highest
+
+
+def _missed(connection: Connection, totals: Mapping[str, int], endpoint_uid: str) -> tuple[list[str], str | None]:
+    """Return the events that an endpoint has no delivery of, and the last one that was examined, None if all were.
+
+    Args:
+        connection: a connection that can read.
+        totals: by event, the oldest first, how many deliveries it has.
+        endpoint_uid: the endpoint.
+    """
+    number = len(totals)
+    while number:
+        part = dict(islice(totals.items(), number))
+        sent = {event: total for event, total in part.items() if total}
+        got = event_deliveries.find(connection, sent, packed_column([endpoint_uid]), None, budget=RowBudget(ROWS))
+        if got is None and number > 1:
+            # The deliveries are spread over too many rows, so fewer events are examined at once.
+            number //= 2
+            continue
+        # A single event whose deliveries are spread over too many rows is not sent: the endpoint may have got it.
+        known = (
+            set(part) if got is None else {one for (one,) in run(connection, EVENTS_OF, {"rows": packed_column(got)})}
+        )
+        return [event for event in part if event not in known], None if number == len(totals) else [*part][-1]
+    return [], None
+
+
+def deliver(connection: Connection, event_ids: Sequence[str], endpoint_uid: str, *, slot: int, now: int) -> int:
+    """Write pending deliveries of events that still exist, due now; return how many there are.
+
+    Args:
+        connection: in a transaction.
+        event_ids: events that the endpoint has no delivery of.
+        endpoint_uid: the endpoint.
+        slot: the slot of this replica's counters.
+        now: the time at which they are due.
+    """
+    which = {"rows": packed_column(event_ids)}
+    # The update locks the events, so that they are not pruned before this transaction ends.
+    if not connection.execute(_COUNT_ONE_MORE, which).rowcount:
+        return 0
+    existing = list(connection.scalars(_EXISTING, which))
+    write_deliveries(
+        connection, [(delivery_id_like(one), one, endpoint_uid, None) for one in existing], slot=slot, now=now
+    )
+    return len(existing)

@@ -1,0 +1,247 @@
+"""Statements that lease messages to consumers, and that settle leases.
+
+A message that is leased has the owner `owner_of` and is due when the lease ends. No replica has such an id, so no claim
+of a replica and no release changes it. Only the lease that owns a message settles it: the owner is the fence against
+late acknowledgements.
+
+Sync functions on a connection. The caller begins and ends the transaction.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+from pydantic_core import from_json, to_json
+from sqlalchemy import (
+    BigInteger,
+    Connection,
+    Integer,
+    Text,
+    and_,
+    bindparam,
+    delete,
+    func,
+    insert,
+    null,
+    or_,
+    select,
+    update,
+)
+
+from hookwright_operator.store.message_leases import LeaseId, Nack, SettledLease, Take, Taken
+from hookwright_operator.store.records import Attempt, Settlement, State
+from hookwright_operator.store.schema import attempts, deliveries, events, instances, is_pending, pull_takes
+from hookwright_operator.store.sql.claim import COLUMNS, SIZE, SMALL_COLUMNS, with_bodies, within
+from hookwright_operator.store.sql.rows import packed, packed_column, rows
+from hookwright_operator.store.sql.settle import settle_leases
+from hookwright_operator.store.sql.statements import run
+
+ACKNOWLEDGED: Final = 200
+"""The status of an acknowledged message in the log, as if a receiver had answered 200."""
+LEASE_ENDED: Final = "the lease ended before the message was acknowledged"
+"""The error of an attempt whose lease ended."""
+
+NextAttempt = Callable[[int, int], int | None]
+"""Returns when the next attempt is due after a number of attempts, of which the last one failed at a time."""
+
+_OWNER: Final = "pull:"
+_AFTER_OWNERS: Final = "pull;"
+_TAKES_AT_ONCE: Final = 256
+_MESSAGES_AT_ONCE: Final = 1000
+
+_now = bindparam("now", type_=BigInteger)
+_living = select(instances.c.id).where(instances.c.lease_until_ms > _now)
+_free = or_(
+    deliveries.c.owner.is_(None),
+    and_(or_(deliveries.c.owner < _OWNER, deliveries.c.owner >= _AFTER_OWNERS), deliveries.c.owner.not_in(_living)),
+)
+TAKE = (
+    select(*COLUMNS, SIZE.label("size"), *SMALL_COLUMNS)
+    .join(events, events.c.id == deliveries.c.event_id)
+    .where(
+        deliveries.c.endpoint_uid == bindparam("endpoint", type_=Text),
+        is_pending,
+        deliveries.c.due_ms <= _now,
+        _free,
+    )
+    .order_by(deliveries.c.due_ms, deliveries.c.id)
+    .limit(bindparam("count", type_=Integer))
+    .with_for_update(of=deliveries, skip_locked=True)
+)
+_ids = rows(id=Text)
+_owner = bindparam("lease", type_=Text)
+LEASE = (
+    update(deliveries)
+    .values(owner=_owner, due_ms=bindparam("until", type_=BigInteger))
+    .where(deliveries.c.id.in_(select(_ids.c.id)))
+)
+_NOTE = insert(pull_takes)
+RETURN = (
+    update(deliveries)
+    .values(owner=null(), due_ms=_now)
+    .where(deliveries.c.id.in_(select(_ids.c.id)), deliveries.c.owner == _owner)
+)
+_FORGET = delete(pull_takes).where(pull_takes.c.id.in_(select(_ids.c.id)))
+NEXT_END = select(func.min(pull_takes.c.until_ms))
+ENDED = (
+    select(pull_takes)
+    .where(pull_takes.c.until_ms <= _now)
+    .order_by(pull_takes.c.until_ms)
+    .limit(_TAKES_AT_ONCE)
+    .with_for_update(skip_locked=True)
+)
+_leases = rows("leases", id=Text, lease=Text)
+_state = (
+    deliveries.c.id,
+    deliveries.c.owner,
+    deliveries.c.endpoint_uid,
+    deliveries.c.event_id,
+    deliveries.c.attempts,
+    deliveries.c.state,
+    deliveries.c.due_ms,
+)
+STILL_LEASED = (
+    select(*_state)
+    .where(deliveries.c.id == _leases.c.id, deliveries.c.owner == _leases.c.lease)
+    .order_by(deliveries.c.id)
+    .with_for_update(of=deliveries)
+)
+NAMED = (
+    select(*_state)
+    .where(deliveries.c.id.in_(select(_ids.c.id)), deliveries.c.endpoint_uid == bindparam("endpoint", type_=Text))
+    .order_by(deliveries.c.id)
+    .with_for_update()
+)
+_begun = rows("begun", id=Text, started_ms=BigInteger)
+MADE = select(attempts.c.delivery_id, attempts.c.started_ms, attempts.c.error).where(
+    attempts.c.delivery_id == _begun.c.id, attempts.c.started_ms == _begun.c.started_ms
+)
+
+
+def owner_of(take_id: str) -> str:
+    """Return the owner of the messages that one request took."""
+    return f"{_OWNER}{take_id}"
+
+
+def take(connection: Connection, wanted: Take, *, now: int) -> Taken:
+    """Lease messages that are due and that nobody has, the oldest first, and read their bodies.
+
+    Args:
+        connection: in a transaction.
+        wanted: the request of a consumer.
+        now: when the leases begin.
+    """
+    found = list(
+        within(run(connection, TAKE, {"endpoint": wanted.endpoint_uid, "count": wanted.limit, "now": now}), wanted.room)
+    )
+    until = now + wanted.lease_ms
+    take_id = wanted.new_id(now)
+    if found:
+        ids = [one[0] for one in found]
+        lease = {"rows": packed_column(ids), "lease": owner_of(take_id), "until": until}
+        run(connection, LEASE, lease)
+        listed = to_json(ids).decode()
+        row = {"id": take_id, "endpoint_uid": wanted.endpoint_uid, "until_ms": until, "delivery_ids": listed}
+        connection.execute(_NOTE, row)
+    return Taken(take_id, now, until, with_bodies(connection, found))
+
+
+def give_back(connection: Connection, taken: Taken, *, now: int) -> None:
+    """End the leases of a request whose consumer did not get them; this is no attempt."""
+    ids = packed_column([one.id for one in taken.messages])
+    run(connection, RETURN, {"rows": ids, "lease": owner_of(taken.id), "now": now})
+    run(connection, _FORGET, {"rows": packed_column([taken.id])})
+
+
+def end_leases(connection: Connection, next_attempt: NextAttempt, *, slot: int, now: int) -> list[Settlement]:
+    """Settle the messages of leases that have ended, as failed attempts; return the settlements, up to a limit."""
+    leases: list[tuple[str, str]] = []
+    until: dict[str, int] = {}
+    for one in list(connection.execute(ENDED, {"now": now})):
+        ids = from_json(one.delivery_ids)
+        if leases and len(leases) + len(ids) > _MESSAGES_AT_ONCE:
+            break
+        until[one.id] = one.until_ms
+        leases += [(its_id, owner_of(one.id)) for its_id in ids]
+    if not until:
+        return []
+    settlements = []
+    for found in list(run(connection, STILL_LEASED, {"leases": packed(leases)})):
+        take_id = found[1].removeprefix(_OWNER)
+        began, ended = LeaseId(found[0], take_id).began_ms, until[take_id]
+        attempt = Attempt(0, began, max(0, ended - began), 0, LEASE_ENDED)
+        settlements.append((_failed(found, attempt, next_attempt(found[4] + 1, ended)), found[1]))
+    settle_leases(connection, settlements, slot=slot, now=now)
+    run(connection, _FORGET, {"rows": packed_column(until)})
+    return [settlement for settlement, _ in settlements]
+
+
+def settle_messages(
+    connection: Connection,
+    endpoint_uid: str,
+    leases: Sequence[LeaseId],
+    refusal: Nack | None,
+    next_attempt: NextAttempt,
+    *,
+    slot: int,
+    now: int,
+) -> tuple[list[Settlement], dict[LeaseId, SettledLease]]:
+    """Settle the messages that the leases still own.
+
+    Args:
+        connection: in a transaction.
+        endpoint_uid: the endpoint; messages of others are unknown.
+        leases: each once.
+        refusal: why the consumer refuses them; None: it has processed them.
+        next_attempt: returns when a refused message is due again.
+        slot: the slot of this replica's counters.
+        now: the time.
+
+    Returns:
+        The new settlements, and the result by lease; it has no unknown message.
+    """
+    ids = packed_column(sorted({lease.delivery_id for lease in leases}))
+    known = {row[0]: row for row in run(connection, NAMED, {"rows": ids, "endpoint": endpoint_uid})}
+    owned = [one for one in leases if one.delivery_id in known and known[one.delivery_id][1] == owner_of(one.take_id)]
+    settlements = []
+    for lease in owned:
+        found = known[lease.delivery_id]
+        attempt = Attempt(0, lease.began_ms, max(0, now - lease.began_ms), ACKNOWLEDGED)
+        if refusal is None:
+            settlement = Settlement(found[0], found[2], attempt, State.DELIVERED, event_id=found[3])
+        else:
+            due_ms = next_attempt(found[4] + 1, now)
+            later = due_ms if due_ms is None or refusal.delay_ms is None else now + refusal.delay_ms
+            settlement = _failed(found, attempt._replace(status_code=0, error=refusal.reason), later)
+        settlements.append((settlement, owner_of(lease.take_id)))
+    settle_leases(connection, settlements, slot=slot, now=now)
+    moved = {settlement.delivery_id: settlement for settlement, _ in settlements}
+    made = _made(connection, [one for one in leases if one.delivery_id in known])
+    results = {}
+    for lease in leases:
+        if (row := known.get(lease.delivery_id)) is not None:
+            results[lease] = _result(row, moved.get(row[0]), made.get((row[0], lease.began_ms)))
+    return [settlement for settlement, _ in settlements], results
+
+
+_Row = Sequence[str | int | None]
+
+
+def _failed(found: _Row, attempt: Attempt, due_ms: int | None) -> Settlement:
+    known = Settlement(str(found[0]), str(found[2]), attempt, State.FAILED, event_id=str(found[3]))
+    return known if due_ms is None else known._replace(state=State.PENDING, due_ms=due_ms)
+
+
+def _made(connection: Connection, leases: Sequence[LeaseId]) -> Mapping[tuple[str, int], str]:
+    """Return the errors of the attempts that leases made, by delivery and begin; a lease that holds made none."""
+    begun = packed([(lease.delivery_id, lease.began_ms) for lease in leases])
+    return {(its_id, began): error for its_id, began, error in run(connection, MADE, {"begun": begun})}
+
+
+def _result(row: _Row, moved: Settlement | None, error: str | None) -> SettledLease:
+    """Return the state of a delivery now, and the error of the attempt that the lease made."""
+    if moved is not None:
+        state, due_ms = moved.state, moved.due_ms if moved.state is State.PENDING else None
+    else:
+        state = State(str(row[5]))
+        due_ms = int(str(row[6])) if state is State.PENDING and row[1] is None else None
+    return SettledLease(state, due_ms, error)

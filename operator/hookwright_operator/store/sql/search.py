@@ -1,0 +1,271 @@
+"""Searches of the deliveries of several endpoints, the newest first, and reads of one event.
+
+A search has a source of ids and conditions. The source is the most selective one for the search: the deliveries of a
+few events, the log of one endpoint, an index by state of a few endpoints, or all deliveries. The conditions
+that the source does not cover are checked afterwards. Both have a limit on the rows that one page examines, so a page
+may be short or empty, see `paging`.
+
+Sync functions on a connection.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from sqlalchemy import (
+    Connection,
+    Integer,
+    Select,
+    Text,
+    bindparam,
+    literal_column,
+    or_,
+    select,
+    true,
+)
+
+from hookwright_operator.ids import first_delivery_id
+from hookwright_operator.store.records import DeliveryRecord, EventRecord, Search, State
+from hookwright_operator.store.schema import attempts, deliveries, events
+from hookwright_operator.store.sql import event_deliveries, message_index, read
+from hookwright_operator.store.sql.delivered_index import end_of_millisecond
+from hookwright_operator.store.sql.dialect import dialect_of
+from hookwright_operator.store.sql.paging import AFTER_ALL, ROWS, Found, RowBudget, search, stretch_of, up_to
+from hookwright_operator.store.sql.rows import packed_column, rows
+from hookwright_operator.store.sql.statements import run
+
+CHECKED_AT_ONCE: Final = 200
+CHECKED: Final = 1_000
+"""Deliveries of which one page checks the conditions that its source does not cover."""
+WALKED: Final = 10_000
+"""Rows that one page examines if no index fits."""
+MERGED: Final = 25
+"""Endpoints whose indexes one page merges; with more endpoints the page examines all deliveries."""
+
+_begin, _end = bindparam("begin", type_=Text), bindparam("end", type_=Text)
+_count = bindparam("count", type_=Integer)
+_uids = rows("uids", uid=Text)
+_ids = rows(id=Text)
+_in_range = (deliveries.c.id >= _begin, deliveries.c.id < _end)
+# Not the column itself: PostgreSQL would read all deliveries of the endpoints through an index.
+_of_endpoints = deliveries.c.endpoint_uid.op("||")(literal_column("''")).in_(select(_uids.c.uid))
+_type, _code = bindparam("type", type_=Text), bindparam("code", type_=Integer)
+_state = bindparam("state", type_=Text)
+_in_state = or_(_state.is_(None), deliveries.c.state == _state)
+STRETCH = stretch_of(*_in_range)
+OF_ENDPOINTS = (
+    select(deliveries.c.id).where(*_in_range, _of_endpoints, _in_state).order_by(deliveries.c.id.desc()).limit(_count)
+)
+OF_EVENTS = (
+    select(deliveries.c.id)
+    .where(*_in_range, deliveries.c.event_id.in_(select(_ids.c.id)), _of_endpoints, _in_state)
+    .order_by(deliveries.c.id.desc())
+    .limit(_count)
+)
+_latest_code = (
+    select(attempts.c.status_code)
+    .where(attempts.c.delivery_id == deliveries.c.id)
+    .order_by(attempts.c.number.desc())
+    .limit(1)
+    .scalar_subquery()
+)
+CHECK = (
+    select(deliveries.c.id)
+    .join(events, events.c.id == deliveries.c.event_id)
+    .where(
+        deliveries.c.id.in_(select(_ids.c.id)),
+        or_(_type.is_(None), events.c.type == _type),
+        or_(_code.is_(None), _latest_code == _code),
+    )
+    .order_by(deliveries.c.id.desc())
+)
+EVENTS = select(events.c.id, events.c.deliveries).where(
+    events.c.id.in_(select(_ids.c.id)), events.c.namespace == bindparam("namespace", type_=Text)
+)
+EVENT = select(
+    events.c.id,
+    events.c.namespace,
+    events.c.project,
+    events.c.type,
+    events.c.accepted_ms,
+    events.c.deliveries,
+    events.c.body,
+    events.c.attributes,
+).where(events.c.id == bindparam("id", type_=Text))
+
+
+def _newest_of_each(*conditions: object) -> Select[str]:
+    """Build PostgreSQL's query for the newest deliveries of each endpoint, from an index by endpoint and id."""
+    newest = (
+        select(deliveries.c.id)
+        .where(deliveries.c.endpoint_uid == _uids.c.uid, *_in_range, *conditions)  # type: ignore[arg-type]
+        .order_by(deliveries.c.id.desc())
+        .limit(_count)
+        .correlate(_uids)
+        .lateral("newest")
+    )
+    return select(newest.c.id).select_from(_uids.join(newest, true())).order_by(newest.c.id.desc()).limit(_count)
+
+
+MERGED_POSTGRES = {None: _newest_of_each()} | {
+    State.FAILED: _newest_of_each(deliveries.c.state == literal_column("'failed'"))
+}
+
+
+def page(
+    connection: Connection, wanted: Search, *, limit: int, cursor: str | None
+) -> tuple[list[DeliveryRecord], str | None]:
+    """Return one page of a search, and the cursor of the next page if there may be one."""
+    begin, before = _bounds(wanted, cursor)
+    source = _source(connection, wanted, begin)
+    covered = wanted.event_type is None and wanted.status_code is None
+    found: list[str] = []
+    budget = CHECKED
+    size = limit + 1 if covered else max(limit + 1, CHECKED_AT_ONCE)
+    while True:
+        ids, reached = source.newest(before, size)
+        found += ids if covered else _checked(connection, wanted, ids)
+        if len(found) > limit:
+            following: str | None = found[limit - 1]
+            break
+        budget -= len(ids)
+        following = reached if len(ids) < size else ids[-1]
+        if len(ids) < size or covered or budget <= 0:
+            break
+        before = ids[-1]
+    records = read.records(connection, found[:limit])
+    # On PostgreSQL a delivery of an earlier statement may have changed meanwhile.
+    return [one for one in records if wanted.state in {None, one.state}], following
+
+
+def event(connection: Connection, event_id: str) -> EventRecord | None:
+    """Return an event with its body, or None if the id is unknown."""
+    row = connection.execute(EVENT, {"id": event_id}).one_or_none()
+    return EventRecord(*row) if row else None
+
+
+def deliveries_of(
+    connection: Connection, shown: EventRecord, *, endpoint_uids: Sequence[str], limit: int
+) -> tuple[list[DeliveryRecord], str | None]:
+    """Return the newest deliveries of an event to some endpoints, and the cursor of a search for the others."""
+    wanted = Search(endpoint_uids, shown.namespace, event_id=shown.id)
+    source = _of_events(connection, wanted, "", {shown.id: shown.deliveries})
+    ids, reached = source.newest(AFTER_ALL, limit + 1)
+    return read.records(connection, ids[:limit]), ids[limit - 1] if len(ids) > limit else reached
+
+
+def _bounds(wanted: Search, cursor: str | None) -> tuple[str, str]:
+    """Return the least id of the search, and an id above its greatest one."""
+    begin = "" if wanted.since_ms is None else first_delivery_id(wanted.since_ms)
+    end = AFTER_ALL if wanted.until_ms is None else first_delivery_id(wanted.until_ms + 1)
+    return begin, min(end, cursor or AFTER_ALL)
+
+
+def _checked(connection: Connection, wanted: Search, ids: Sequence[str]) -> list[str]:
+    which = {"type": wanted.event_type, "code": wanted.status_code}
+    return [one for (one,) in connection.execute(CHECK, {"rows": packed_column(ids), **which})] if ids else []
+
+
+class _Source(Protocol):
+    """A source of the deliveries of a search, except for the conditions that `CHECK` has."""
+
+    def newest(self, before: str, size: int) -> Found:
+        """Return the newest ids below an id, at most ``size``."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Listed:
+    """All ids of a search, the newest first."""
+
+    ids: Sequence[str]
+
+    def newest(self, before: str, size: int) -> Found:
+        return Found([one for one in self.ids if one < before][:size], None)
+
+
+@dataclass(frozen=True, slots=True)
+class _ByState:
+    """SQLite's indexes of a few endpoints."""
+
+    connection: Connection
+    wanted: Search
+    begin: str
+
+    def newest(self, before: str, size: int) -> Found:
+        uids, state, begin = self.wanted.endpoint_uids, self.wanted.state, self.begin
+        found = read.newest_by_state(self.connection, uids, state, limit=size, before=before)
+        ids = [one for one in found.ids if one >= begin]
+        ended = len(ids) < len(found.ids) or (found.reached is not None and found.reached <= begin)
+        return Found(ids, None if ended else found.reached)
+
+
+@dataclass(frozen=True, slots=True)
+class _Merged:
+    """PostgreSQL's index of a few endpoints."""
+
+    connection: Connection
+    wanted: Search
+    begin: str
+
+    def newest(self, before: str, size: int) -> Found:
+        which = {**_parameters(self.wanted, self.begin, before), "count": size}
+        return Found(list(self.connection.scalars(MERGED_POSTGRES[self.wanted.state], which)), None)
+
+
+@dataclass(frozen=True, slots=True)
+class _All:
+    """All deliveries, if no index fits; a page examines a limited number of them."""
+
+    connection: Connection
+    wanted: Search
+    begin: str
+    budget: RowBudget
+    event_ids: Sequence[str] | None = None
+
+    def newest(self, before: str, size: int) -> Found:
+        within = _parameters(self.wanted, self.begin, before)
+        matching = OF_ENDPOINTS
+        if self.event_ids is not None:
+            matching, within["rows"] = OF_EVENTS, packed_column(self.event_ids)
+        ids, reached = search(self.connection, STRETCH, matching, within, limit=size, budget=self.budget)
+        return Found(ids, None) if reached is None else up_to(ids, end_of_millisecond(reached, before))
+
+
+def _source(connection: Connection, wanted: Search, begin: str) -> _Source:
+    """Return the most selective source of a search."""
+    if wanted.message_id is not None or wanted.event_id is not None:
+        return _of_events(connection, wanted, begin, _events(connection, wanted))
+    if len(wanted.endpoint_uids) <= MERGED:
+        if dialect_of(connection).sliced:
+            return _ByState(connection, wanted, begin)
+        if wanted.state in MERGED_POSTGRES:
+            return _Merged(connection, wanted, begin)
+    return _All(connection, wanted, begin, RowBudget(WALKED))
+
+
+def _of_events(connection: Connection, wanted: Search, begin: str, totals: Mapping[str, int]) -> _Source:
+    """Return the deliveries of events; if they are spread over too many rows, each page examines the newest rows."""
+    uids = packed_column(wanted.endpoint_uids)
+    found = event_deliveries.find(connection, totals, uids, wanted.state, budget=RowBudget(ROWS))
+    if found is not None:
+        return _Listed([one for one in found if one >= begin])
+    begin = max(begin, event_deliveries.earliest(min(totals)))
+    return _All(connection, wanted, begin, RowBudget(ROWS), sorted(totals))
+
+
+def _parameters(wanted: Search, begin: str, end: str) -> dict[str, str | None]:
+    return {"begin": begin, "end": end, "uids": packed_column(wanted.endpoint_uids), "state": wanted.state}
+
+
+def _events(connection: Connection, wanted: Search) -> dict[str, int]:
+    """Return the events of the namespace that have the ids of the search, and how many deliveries each has."""
+    found: list[set[str]] = []
+    if wanted.message_id is not None:
+        found.append(message_index.find(connection, message_index.message_digest(wanted.namespace, wanted.message_id)))
+    if wanted.event_id is not None:
+        digest = message_index.event_digest(wanted.namespace, wanted.event_id)
+        found.append(message_index.find(connection, digest) | {wanted.event_id})
+    ids = set.intersection(*found)
+    which = {"rows": packed_column(sorted(ids)), "namespace": wanted.namespace}
+    # SQLAlchemy's result has a method `keys`, so dict() would take it for a mapping.
+    return dict(iter(run(connection, EVENTS, which)))
