@@ -6,9 +6,13 @@ import sys
 from typing import Final
 
 import structlog
+from fastapi import FastAPI
 from prometheus_client import REGISTRY
+from starlette.types import ASGIApp
 
 from hookwright_api.app import create_app
+from hookwright_api.console.console_app import end_live_streams
+from hookwright_api.http.cors import CorsHeaders
 from hookwright_api.http.middleware import Middleware
 from hookwright_api.operator_client import OPERATOR_CONNECTIONS
 from hookwright_api.settings import ApiSettings
@@ -44,6 +48,12 @@ def _bounds(settings: ApiSettings) -> ConnectionBounds:
     return ConnectionBounds(total, per_address, settings.trusted_proxies)
 
 
+def _refusals(app: FastAPI, settings: ApiSettings) -> ASGIApp:
+    """Return what answers refusals of the HTTP server: they count and have headers like every answer."""
+    counted = Middleware(answer_refusal, limiter=lambda: app.state.services.limiter, trusted=settings.trusted_proxies)
+    return CorsHeaders(counted, settings.cors_origins) if settings.cors_origins else counted
+
+
 async def serve(settings: ApiSettings, bounds: ConnectionBounds) -> None:
     """Serve until SIGTERM or SIGINT; then become not ready, finish requests in progress, and return.
 
@@ -69,10 +79,7 @@ async def serve(settings: ApiSettings, bounds: ConnectionBounds) -> None:
             host=settings.api_host,
             port=settings.api_port,
             bounds=bounds,
-            # A refusal counts for the limit per address and has its headers, like every answer.
-            refuse=Middleware(
-                answer_refusal, limiter=lambda: app.state.services.limiter, trusted=settings.trusted_proxies
-            ),
+            refuse=_refusals(app, settings),
             grace=settings.api_shutdown_grace,
         )
         probes = create_health(live=lambda: None, ready=not_ready, registry=REGISTRY)
@@ -82,6 +89,8 @@ async def serve(settings: ApiSettings, bounds: ConnectionBounds) -> None:
         log.info("listening", port=api.port, health_port=health.port)
         await ended.wait()
         log.info("stopping")
+        app.state.services.polls.ending.set()
+        end_live_streams(app)
         await api.stop()
     await health.stop()
     log.info("stopped")

@@ -9,11 +9,16 @@ from typing import Any, Final
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
+from starlette.types import Scope, Send
 
 from hookwright_api.auth.passwords import Passwords
+from hookwright_api.console.console_app import add_console, problem_page
+from hookwright_api.console.static_files import URLS as FILES_OF_CONSOLE
+from hookwright_api.http.cors import CorsHeaders, Preflights
 from hookwright_api.http.middleware import Middleware
 from hookwright_api.http.openapi import describe, methods_of
 from hookwright_api.http.responses import from_validation
+from hookwright_api.http.swagger_ui import add_swagger_ui
 from hookwright_api.key_usage import KeyUsage
 from hookwright_api.operator_client import OperatorClient
 from hookwright_api.rate_limits import Limiter, LimitsUnavailable
@@ -21,9 +26,9 @@ from hookwright_api.routes import routers
 from hookwright_api.services import Services, utc_now
 from hookwright_api.settings import ApiSettings
 from hookwright_api.view.view import View
-from hookwright_crds.trimming import trimmed
+from hookwright_crds.trimming import trimmed_with_labels
 from hookwright_runtime.kubernetes import KubernetesClient
-from hookwright_runtime.problems import MEDIA_TYPE, ProblemError, unavailable
+from hookwright_runtime.problems import MEDIA_TYPE, ProblemError, send_problem, unavailable
 
 DESCRIPTION: Final = (
     "Webhooks, the API keys that give access to them, and the events they deliver. An organization's projects are "
@@ -39,7 +44,7 @@ Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
 async def running(settings: ApiSettings) -> AsyncIterator[Services]:
     """Connect, keep the view up to date inside the context, then close everything."""
     async with AsyncExitStack() as stack:
-        kube = await KubernetesClient.connect(_MANAGER, seconds=5.0, connections=0, trim=trimmed)
+        kube = await KubernetesClient.connect(_MANAGER, seconds=5.0, connections=0, trim=trimmed_with_labels)
         stack.push_async_callback(kube.close)
         intake = OperatorClient(settings.operator_url, settings.operator_token_file)
         stack.push_async_callback(intake.close)
@@ -83,34 +88,62 @@ def assemble(settings: ApiSettings, lifespan: Lifespan | None = None) -> FastAPI
         description=DESCRIPTION,
         lifespan=lifespan,
         redirect_slashes=False,
+        docs_url=None,
         redoc_url=None,
-        license_info={"name": "Apache-2.0"},
     )
+    add_swagger_ui(app)
     for router in routers():
         app.include_router(router)
+    if settings.console:
+        add_console(app)
+    app.state.console = settings.console
     app.add_exception_handler(ProblemError, _on_problem)
     app.add_exception_handler(LimitsUnavailable, _on_limits_unavailable)
     app.add_exception_handler(RequestValidationError, _on_invalid)
     app.add_exception_handler(HTTPException, _on_http)
-    app.add_middleware(Middleware, limiter=lambda: app.state.services.limiter, trusted=settings.trusted_proxies)
+    of_console: dict[str, Any] = {"uncounted": FILES_OF_CONSOLE, "send_error": _send_page} if settings.console else {}
+    # The last one is the outermost.
+    if settings.cors_origins:
+        app.add_middleware(Preflights, origins=settings.cors_origins)
+    app.add_middleware(
+        Middleware,
+        limiter=lambda: app.state.services.limiter,
+        trusted=settings.trusted_proxies,
+        **of_console,
+    )
+    if settings.cors_origins:
+        app.add_middleware(CorsHeaders, origins=settings.cors_origins)
     app.openapi = lambda: describe(app)  # type: ignore[method-assign]
     return app
 
 
-def _answer(problem: ProblemError) -> Response:
-    return Response(problem.body(), problem.status, problem.headers, media_type=MEDIA_TYPE)
+async def _send_page(scope: Scope, send: Send, problem: ProblemError) -> None:
+    page = problem_page(scope, problem)
+    if page is None:
+        await send_problem(send, problem)
+    else:
+        await page(scope, _nothing, send)
 
 
-async def _on_problem(_: Request, error: Any) -> Response:
-    return _answer(error)
+async def _nothing() -> Any:
+    """Stand for the rest of a request that is not read."""
 
 
-async def _on_limits_unavailable(_: Request, error: Any) -> Response:
-    return _answer(unavailable(str(error)))
+def _answer(request: Request, problem: ProblemError) -> Response:
+    page = problem_page(request.scope, problem) if request.app.state.console else None
+    return page or Response(problem.body(), problem.status, problem.headers, media_type=MEDIA_TYPE)
 
 
-async def _on_invalid(_: Request, error: Any) -> Response:
-    return _answer(from_validation(error.errors()))
+async def _on_problem(request: Request, error: Any) -> Response:
+    return _answer(request, error)
+
+
+async def _on_limits_unavailable(request: Request, error: Any) -> Response:
+    return _answer(request, unavailable(str(error)))
+
+
+async def _on_invalid(request: Request, error: Any) -> Response:
+    return _answer(request, from_validation(error.errors()))
 
 
 async def _on_http(request: Request, error: Any) -> Response:
@@ -123,5 +156,8 @@ async def _on_http(request: Request, error: Any) -> Response:
     detail = details.get(error.status_code, str(error.detail))
     headers = dict(error.headers or {})
     if error.status_code == 405:
-        headers["Allow"] = ", ".join(methods_of(request.app, request.url.path)) or headers.get("Allow", "GET")
-    return _answer(ProblemError(error.status_code, detail, headers=headers))
+        known = ", ".join(methods_of(request.app, request.url.path))
+        headers["Allow"] = known or f"{headers.get('Allow', 'GET')}, OPTIONS"
+        if request.method == "OPTIONS":
+            return Response(status_code=204, headers=headers)
+    return _answer(request, ProblemError(error.status_code, detail, headers=headers))

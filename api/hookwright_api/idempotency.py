@@ -17,11 +17,13 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from hookwright_runtime.problems import FieldFault, invalid
+from hookwright_runtime.problems import Code, FieldFault, invalid
 
 HEADER: Final = "Idempotency-Key"
 REQUEST_ANNOTATION: Final = "hookwright.dev/idempotency-request"
 """Annotation of a created object: the SHA-256 of the request that created it."""
+CREATOR_ANNOTATION: Final = "hookwright.dev/created-by"
+"""Annotation of a created object: the user or key that created it, as the audit log names it."""
 LIFETIME: Final = timedelta(hours=24)
 GENERATIONS: Final = 8
 """How often one key may create a new object, each time a day later, while its earlier objects still exist."""
@@ -82,7 +84,8 @@ def check_same(annotations: Mapping[str, str], digest: str) -> None:
         ProblemError: 422, it is another request.
     """
     if annotations.get(REQUEST_ANNOTATION) != digest:
-        raise invalid(FieldFault(HEADER, "was used within 24 hours for another request; use a new key"))
+        fault = FieldFault(HEADER, "was used within 24 hours for another request; use a new key")
+        raise invalid(fault, code=Code.IDEMPOTENCY_KEY_REUSED)
 
 
 class EventsShapeError(ValueError):

@@ -1,4 +1,4 @@
-"""The client of the operator's HTTP: events, tests, signing secrets and the delivery log.
+"""The client of the operator's HTTP: events, tests, signing secrets, the delivery log, replays, messages.
 
 It authenticates with a ServiceAccount token of the audience ``hookwright``; RBAC decides its permissions.
 """
@@ -6,7 +6,7 @@ It authenticates with a ServiceAccount token of the audience ``hookwright``; RBA
 import asyncio
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from urllib.parse import quote
 
 import httpx
@@ -16,6 +16,7 @@ from pydantic_core import from_json
 from hookwright_api.request_context import headers_passed_on
 from hookwright_runtime.endpoint_tests import TESTS_AT_ONCE, EndpointTests
 from hookwright_runtime.errors import HookwrightError
+from hookwright_runtime.long_polls import POLLS
 
 log = structlog.get_logger(__name__)
 
@@ -24,8 +25,10 @@ _NO_ANSWER: Final = (httpx.HTTPError, AttributeError)
 _TIMEOUT: Final = httpx.Timeout(10.0, connect=2.0)
 _TEST_TIMEOUT: Final = httpx.Timeout(35.0, connect=2.0)
 """An endpoint's timeout is 30 s at most."""
+_POLL_TIMEOUT: Final = httpx.Timeout(45.0, connect=2.0)
+"""A request for messages waits 30 s at most."""
 _EVENT_CONNECTIONS: Final = 200
-OPERATOR_CONNECTIONS: Final = _EVENT_CONNECTIONS + TESTS_AT_ONCE
+OPERATOR_CONNECTIONS: Final = _EVENT_CONNECTIONS + TESTS_AT_ONCE + POLLS
 """Most connections to the operator."""
 _RECHECK_SECONDS: Final = 5.0
 
@@ -52,6 +55,20 @@ class OperatorUnavailable(OperatorError):  # noqa: N818
     """The state that the operator cannot be reached or cannot serve right now; a later retry may succeed."""
 
 
+class SigningSecret(NamedTuple):
+    """The signing secret of an endpoint.
+
+    Attributes:
+        secret: the current one.
+        rotation: the value of ``spec.signing.rotation`` for which it was made.
+        previous_signs_until: until when the replaced secret also signs, None if it does not.
+    """
+
+    secret: str
+    rotation: int
+    previous_signs_until: str | None
+
+
 class OperatorClient:
     """Requests to the operator of one installation."""
 
@@ -65,6 +82,7 @@ class OperatorClient:
         self._client = _client(url, _TIMEOUT, _EVENT_CONNECTIONS)
         # A test may take 30 s, so tests have separate connections.
         self._test_client = _client(url, _TEST_TIMEOUT, TESTS_AT_ONCE)
+        self._poll_client = _client(url, _POLL_TIMEOUT, POLLS)
         self._tests = EndpointTests()
         self._token_file = token_file
         self._token = ""
@@ -74,31 +92,49 @@ class OperatorClient:
         """Close the connections."""
         await self._client.aclose()
         await self._test_client.aclose()
+        await self._poll_client.aclose()
 
     async def send_events(self, namespace: str, project: str, body: bytes) -> bytes:
         """Send one event or an array of events, as JSON, and return the JSON answer of the 202."""
         answer = await self._request("POST", _path(namespace, "projects", project, "events"), content=body)
         return answer.content
 
-    async def test(self, namespace: str, endpoint: str) -> dict[str, Any]:
-        """Send one synthetic event and return ``{success, statusCode, error?}``.
+    async def test(self, namespace: str, endpoint: str, body: bytes) -> dict[str, Any]:
+        """Send one test event and return ``{success, statusCode, error?, delivery_id?}``.
+
+        Args:
+            namespace: the organization.
+            endpoint: its name.
+            body: JSON ``{type?, payload?}``; empty for the synthetic event.
 
         Raises:
             TooManyTestsError: the endpoint, its namespace or this process has too many tests in progress.
         """
         path = _path(namespace, "webhookendpoints", endpoint, "test")
         with self._tests.one(namespace, endpoint):
-            return _document(await self._request("POST", path, client=self._test_client))
+            return _document(await self._request("POST", path, content=body or None, client=self._test_client))
 
-    async def secret(self, namespace: str, endpoint: str) -> str:
+    async def secret(self, namespace: str, endpoint: str) -> SigningSecret:
         """Return an endpoint's signing secret."""
-        answer = _document(await self._request("GET", _path(namespace, "webhookendpoints", endpoint, "secret")))
-        return str(answer["secret"])
+        answered = _document(await self._request("GET", _path(namespace, "webhookendpoints", endpoint, "secret")))
+        # An operator of an earlier version returns only the secret.
+        return SigningSecret(
+            str(answered["secret"]), int(answered.get("rotation", 0)), answered.get("previous_signs_until")
+        )
 
     async def deliveries(self, namespace: str, endpoint: str, query: Mapping[str, str]) -> bytes:
         """Return one page of an endpoint's delivery log: JSON ``{data, next}``."""
         path = _path(namespace, "webhookendpoints", endpoint, "deliveries")
         return (await self._request("GET", path, params=query)).content
+
+    async def search(self, namespace: str, query: Mapping[str, str]) -> bytes:
+        """Return one page of the deliveries of an organization that meet all conditions: JSON ``{data, next}``."""
+        return (await self._request("GET", _path(namespace, "deliveries"), params=query)).content
+
+    async def event(self, namespace: str, project: str | None, event: str) -> bytes:
+        """Return one event with its deliveries as JSON; the arguments are those of `retry`."""
+        params = {"project": project} if project else {}
+        return (await self._request("GET", _path(namespace, "events", event), params=params)).content
 
     async def delivery(self, namespace: str, project: str | None, delivery: str) -> bytes:
         """Return one delivery with its attempts as JSON; the arguments are those of `retry`."""
@@ -115,6 +151,38 @@ class OperatorClient:
         """
         params = {"project": project} if project else {}
         return (await self._request("POST", _path(namespace, "deliveries", delivery, "retry"), params=params)).content
+
+    async def begin_replay(self, namespace: str, endpoint: str, body: bytes) -> bytes:
+        """Begin a replay from JSON and return the JSON answer of the 202, or of the 200 after a dry run."""
+        path = _path(namespace, "webhookendpoints", endpoint, "replays")
+        return (await self._request("POST", path, content=body)).content
+
+    async def replays(self, namespace: str, endpoint: str) -> bytes:
+        """Return the latest replays of an endpoint: JSON ``{data}``."""
+        return (await self._request("GET", _path(namespace, "webhookendpoints", endpoint, "replays"))).content
+
+    async def replay(self, namespace: str, endpoint: str, replay: str) -> bytes:
+        """Return one replay as JSON."""
+        return (await self._request("GET", _path(namespace, "webhookendpoints", endpoint, "replays", replay))).content
+
+    async def cancel_replay(self, namespace: str, endpoint: str, replay: str) -> None:
+        """Cancel a replay."""
+        await self._request("DELETE", _path(namespace, "webhookendpoints", endpoint, "replays", replay))
+
+    async def take_messages(self, namespace: str, endpoint: str, query: Mapping[str, str]) -> bytes:
+        """Take messages of an endpoint with pull, and wait for them as long as the query says: JSON ``{data}``."""
+        path = _path(namespace, "webhookendpoints", endpoint, "messages")
+        return (await self._request("GET", path, params=query, client=self._poll_client)).content
+
+    async def settle_messages(self, namespace: str, endpoint: str, verb: str, body: bytes) -> bytes:
+        """Acknowledge (``ack``) or refuse (``nack``) messages: JSON ``{data}`` with a result for each."""
+        path = _path(namespace, "webhookendpoints", endpoint, "messages", verb)
+        return (await self._request("POST", path, content=body)).content
+
+    async def statistics(self, namespace: str, resource: str, name: str, window: str) -> bytes:
+        """Return the statistics of one of the ``webhookendpoints`` or ``projects`` as JSON."""
+        path = _path(namespace, resource, name, "statistics")
+        return (await self._request("GET", path, params={"window": window})).content
 
     async def _request(
         self,
@@ -173,14 +241,14 @@ def _path(namespace: str, *parts: str) -> str:
 
 def _problem(answer: httpx.Response) -> dict[str, Any]:
     try:
-        told = from_json(answer.content)
+        answered = from_json(answer.content)
     except ValueError:
         return {}
-    return told if isinstance(told, dict) else {}
+    return answered if isinstance(answered, dict) else {}
 
 
 def _document(answer: httpx.Response) -> dict[str, Any]:
-    told = _problem(answer)
-    if not told:
+    answered = _problem(answer)
+    if not answered:
         raise OperatorUnavailable("the operator's answer is not JSON")
-    return told
+    return answered

@@ -25,7 +25,7 @@ from redis.exceptions import RedisError
 from hookwright_api.metrics import LIMITS_AVAILABLE, REJECTIONS
 from hookwright_api.settings import ApiSettings
 from hookwright_runtime.errors import HookwrightError
-from hookwright_runtime.problems import ProblemError
+from hookwright_runtime.problems import Code, ProblemError
 
 _EXPIRED_AT_ONCE: Final = 2
 """Expired identities that each new one removes; more than one, so that their number shrinks again."""
@@ -52,6 +52,10 @@ class Scope(StrEnum):
     LOGIN_EMAIL = "login_email"
 
 
+# A rate over a counter that first appears with its first event would miss that event.
+for _scope in Scope:
+    REJECTIONS.labels(_scope.value)
+
 _TOLD: Final = {
     Scope.IP: "requests a minute from one address",
     Scope.ORGANIZATION: "requests a minute of one organization",
@@ -70,6 +74,7 @@ class Verdict:
         remaining: how many more are allowed now.
         reset: when the oldest counted request leaves the window, in seconds since the epoch, rounded up.
         retry_after: seconds until then, at least 1.
+        window: length of the window in seconds.
     """
 
     scope: Scope
@@ -78,16 +83,37 @@ class Verdict:
     remaining: int
     reset: int
     retry_after: int
+    window: int = WINDOW_SECONDS
 
     def refusal(self) -> ProblemError:
         """Return the 429."""
         detail = f"{self.limit} {_TOLD[self.scope]} are allowed; retry in {self.retry_after} s"
-        return ProblemError(429, detail, headers={"Retry-After": str(self.retry_after)})
+        return ProblemError(429, detail, code=Code.RATE_LIMITED, headers={"Retry-After": str(self.retry_after)})
 
 
 def nearest(verdicts: list[Verdict]) -> Verdict | None:
     """Return the limit that a client reaches first: the fewest remaining, then the later reset."""
     return min(verdicts, key=lambda verdict: (verdict.remaining, -verdict.reset), default=None)
+
+
+def limit_headers(verdicts: list[Verdict]) -> list[tuple[bytes, bytes]]:
+    """Return the headers of an answer: of the nearest limit, and of every limit in the form of the IETF.
+
+    Source: draft-ietf-httpapi-ratelimit-headers-10. ``q`` requests in ``w`` seconds are allowed; ``r`` of them remain,
+    and in ``t`` seconds the oldest counted one leaves the window.
+    """
+    verdict = nearest(verdicts)
+    if verdict is None:
+        return []
+    policies = ", ".join(f'"{each.scope}";q={each.limit};w={each.window}' for each in verdicts)
+    states = ", ".join(f'"{each.scope}";r={each.remaining};t={each.retry_after}' for each in verdicts)
+    return [
+        (b"x-ratelimit-limit", b"%d" % verdict.limit),
+        (b"x-ratelimit-remaining", b"%d" % verdict.remaining),
+        (b"x-ratelimit-reset", b"%d" % verdict.reset),
+        (b"ratelimit-policy", policies.encode()),
+        (b"ratelimit", states.encode()),
+    ]
 
 
 class Limiter:
@@ -191,6 +217,7 @@ class Limiter:
             remaining=max(0, stats.remaining) if allowed else 0,
             reset=math.ceil(reset),
             retry_after=max(1, math.ceil(reset - now)),
+            window=item.get_expiry(),
         )
 
 

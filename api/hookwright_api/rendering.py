@@ -1,5 +1,6 @@
 """Pure: the public form of keys and endpoints, from the resources."""
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -35,11 +36,36 @@ def endpoint_summary(endpoint: WebhookEndpoint) -> dict[str, Any]:
     return {
         "id": endpoint.metadata.name,
         "url": endpoint.spec.url,
+        "pull": {"lease": endpoint.spec.pull.lease} if endpoint.spec.pull else None,
         "events": list(endpoint.spec.events),
         "project": endpoint.spec.project_ref.name,
         "status": endpoint_status(endpoint),
         "created_at": timestamp(endpoint.metadata.creation_timestamp),
+        **_settings(endpoint),
     }
+
+
+def _settings(endpoint: WebhookEndpoint) -> dict[str, Any]:
+    """Return how an endpoint is delivered to; of its headers only the names, because a value may be a credential."""
+    spec = endpoint.spec
+    return {
+        "enabled": not spec.suspend,
+        "description": spec.description,
+        "header_names": sorted(spec.headers),
+        "timeout": spec.timeout,
+        "max_in_flight": spec.max_in_flight,
+        "rate_limit": {"per_minute": spec.rate_limit.per_minute} if spec.rate_limit else None,
+        "format": spec.format,
+        "labels": own_labels(endpoint.metadata.labels),
+    }
+
+
+def own_labels(labels: Mapping[str, str]) -> dict[str, str]:
+    """Return the labels that `/v1` shows and changes: those without a prefix.
+
+    Source: Kubernetes, "Labels and Selectors": a key without a prefix is private to the user, and tools must use one.
+    """
+    return {name: value for name, value in sorted(labels.items()) if "/" not in name}
 
 
 def endpoint_detail(endpoint: WebhookEndpoint) -> dict[str, Any]:

@@ -14,7 +14,9 @@ from hookwright_api.operator_client import OperatorClient
 from hookwright_api.rate_limits import Limiter
 from hookwright_api.settings import ApiSettings
 from hookwright_api.view.view import View
+from hookwright_runtime.audit import AuditLog
 from hookwright_runtime.kubernetes import KubernetesClient
+from hookwright_runtime.long_polls import LongPolls
 from hookwright_runtime.request_body import Bodies
 
 _BODY_SECONDS: Final = 30.0
@@ -35,8 +37,10 @@ class Services:
 
     Attributes:
         bodies: reads request bodies.
+        polls: the requests for messages, each of which has a connection to the operator.
         now: the present time, in UTC.
         choose: returns a random character of a string, suitable for secrets.
+        audit: has a line for each login, and for each change that a caller makes.
     """
 
     settings: ApiSettings
@@ -46,9 +50,11 @@ class Services:
     limiter: Limiter
     passwords: Passwords
     key_use: KeyUsage
+    polls: LongPolls = field(default_factory=LongPolls)
     bodies: Bodies = field(default_factory=lambda: Bodies(_BODY_SECONDS, total=_BODY_BYTES, each=_BODY_BYTES_EACH))
     now: Callable[[], datetime] = utc_now
     choose: Callable[[str], str] = field(default=secrets.choice)
+    audit: AuditLog = field(default_factory=AuditLog)
 
 
 class _State(Protocol):

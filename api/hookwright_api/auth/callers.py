@@ -2,14 +2,14 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import Enum
 
 from hookwright_api.auth.api_keys import find_key
-from hookwright_api.auth.session_tokens import read_token
+from hookwright_api.auth.session_tokens import Session, read_token
 from hookwright_api.view.table_records import KeyRecord, UserRecord
 from hookwright_api.view.view import View
-from hookwright_runtime.problems import ProblemError
+from hookwright_runtime.problems import Code, ProblemError
 
 KEY_HEADER = "X-Service-Key"
 
@@ -28,19 +28,27 @@ class Caller:
     Attributes:
         organization: the namespace.
         key: the API key, which gives access to one project; None for a session.
-        user: the user of the session; None for a key.
-        expires_at: when the session ends.
+        session: the session; None for a key.
     """
 
     organization: str
     key: KeyRecord | None = field(default=None, repr=False)
-    user: UserRecord | None = field(default=None, repr=False)
-    expires_at: datetime | None = None
+    session: Session | None = field(default=None, repr=False)
+
+    @property
+    def user(self) -> UserRecord | None:
+        """The user of the session; None for a key."""
+        return self.session.user if self.session else None
 
     @property
     def credential(self) -> Credential:
         """The kind of the credential."""
         return Credential.KEY if self.key else Credential.SESSION
+
+    @property
+    def actor(self) -> str:
+        """The user or key, as the audit log and the annotation of created objects name it; no secret."""
+        return f"key:{self.key.identity.name}" if self.key else f"user:{self.user.email if self.user else ''}"
 
     @property
     def credential_uid(self) -> str:
@@ -50,30 +58,32 @@ class Caller:
         return record.identity.uid
 
 
-def authenticate(view: View, header: Callable[[str], str | None], now: datetime) -> Caller:
+def authenticate(view: View, headers: Callable[[str], list[str]], now: datetime, session_ttl: timedelta) -> Caller:
     """Return the caller.
 
     Args:
         view: used to look up credentials.
-        header: returns a header by its name.
+        headers: returns every header of a name.
         now: the present time.
+        session_ttl: the lifetime of sessions.
 
     Raises:
         ProblemError: 401 with the same text for every invalid credential; 400 for two credentials.
     """
-    key, authorization = header(KEY_HEADER), header("authorization")
-    if key is not None and authorization is not None:
-        raise ProblemError(400, f"send one credential: {KEY_HEADER}, or Authorization, not both")
-    if key is not None:
-        record = find_key(view, key, now)
+    keys, authorizations = headers(KEY_HEADER), headers("authorization")
+    if len(keys) + len(authorizations) > 1:
+        detail = f"send one credential: {KEY_HEADER} or Authorization, once"
+        raise ProblemError(400, detail, code=Code.SEVERAL_CREDENTIALS)
+    if keys:
+        record = find_key(view, keys[0], now)
         if record is None:
             raise _unauthenticated()
         return Caller(record.identity.namespace, key=record)
-    scheme, _, token = (authorization or "").partition(" ")
-    session = read_token(view, token.strip(), now) if scheme.lower() == "bearer" else None
+    scheme, _, token = "".join(authorizations).partition(" ")
+    session = read_token(view, token.strip(), now, session_ttl) if scheme.lower() == "bearer" else None
     if session is None:
         raise _unauthenticated()
-    return Caller(session.user.organization, user=session.user, expires_at=session.expires_at)
+    return Caller(session.user.organization, session=session)
 
 
 def _unauthenticated() -> ProblemError:

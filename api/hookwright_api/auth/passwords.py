@@ -21,6 +21,8 @@ from hookwright_runtime.quotas import Full
 
 log = structlog.get_logger(__name__)
 
+MIN_PASSWORD_LENGTH: Final = 12
+"""Of passwords that users choose with ``/v1``."""
 MAX_PASSWORD_LENGTH: Final = 1024
 _WORKERS: Final = 2
 """Concurrent checks: each needs 64 MiB and tens of milliseconds of a core."""
@@ -96,6 +98,10 @@ class Passwords:
     async def verify(self, user: UserRecord | None, password: str) -> bool:
         """Verify off the event loop; see `verify_password`."""
         return await asyncio.get_running_loop().run_in_executor(self._pool, verify_password, user, password)
+
+    async def hash(self, password: str) -> str:
+        """Hash off the event loop; see `hash_password`."""
+        return await asyncio.get_running_loop().run_in_executor(self._pool, hash_password, password)
 
     def close(self) -> None:
         """End the threads."""

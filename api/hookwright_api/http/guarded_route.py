@@ -1,28 +1,40 @@
 """Routes that check, in this order, the credential, the limit and the permission, and then read the body.
 
 FastAPI reads and validates a body before any dependency runs, so an anonymous caller would see the faults of a body.
-These routes require the credential first.
+These routes require the credential first. Each route declares its permission with `needs`; a route without it cannot be
+created.
 """
 
+from collections import Counter
 from collections.abc import Callable, Coroutine
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, TypeVar
 
 from fastapi import Response
 from fastapi.routing import APIRoute
 from starlette.requests import Request
 from starlette.types import Message, Receive
 
-from hookwright_api.auth.callers import Caller, Credential, authenticate
+from hookwright_api.auth.callers import Caller, authenticate
+from hookwright_api.auth.permissions import Permission
 from hookwright_api.http.middleware import CLIENT, tally_of
 from hookwright_api.http.openapi import route_options
 from hookwright_api.rate_limits import Scope
-from hookwright_api.services import Services, services_of
-from hookwright_runtime.problems import ProblemError, unavailable
+from hookwright_api.services import services_of
+from hookwright_runtime import exact_json
+from hookwright_runtime.problems import FieldFault, ProblemError, invalid, malformed_json, unavailable
 from hookwright_runtime.request_body import ClientGoneError
 
 BODY_LIMIT: Final = 256 * 1024
 EVENTS_BODY_LIMIT: Final = 1024 * 1024
+JSON: Final = "application/json"
+MERGE_PATCH: Final = "application/merge-patch+json"
 _CALLER: Final = "hookwright.caller"
+_PERMISSION: Final = "hookwright_permission"
+_MOST_NAMED: Final = 10
+_MOST_SHOWN: Final = 64
+"""Characters of the name of a parameter."""
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 def caller_of(request: Request) -> Caller:
@@ -37,23 +49,69 @@ def client_of_request(request: Request) -> str:
     return client
 
 
-class OpenRoute(APIRoute):
-    """A route without a credential.
+def audit(request: Request, action: str, *, target: str, project: str = "") -> None:
+    """Log what the caller did in its organization; see `AuditLog.record`."""
+    caller = caller_of(request)
+    services_of(request).audit.record(
+        action,
+        actor=caller.actor,
+        client=client_of_request(request),
+        organization=caller.organization,
+        project=project,
+        target=target,
+    )
+
+
+def needs(permission: Permission) -> Callable[[F], F]:
+    """Declare the permission of a route; the decorator stands below the one that creates the route."""
+
+    def declare(endpoint: F) -> F:
+        vars(endpoint)[_PERMISSION] = permission
+        return endpoint
+
+    return declare
+
+
+def permission_of(endpoint: Callable[..., Any]) -> Permission:
+    """Return the declared permission of a route's function.
+
+    Raises:
+        TypeError: it declares none.
+    """
+    permission = vars(endpoint).get(_PERMISSION)
+    if not isinstance(permission, Permission):
+        raise TypeError(f"declare the permission of {endpoint.__name__} with @needs(...)")
+    return permission
+
+
+class GuardedRoute(APIRoute):
+    """A route that only callers with its declared permission may call.
 
     Attributes:
-        accepts: the kinds of credentials that may call; empty: no credential needed.
         body_limit: most bytes of the body.
         raw_body: the route reads the body itself.
+        permission: as declared.
+        optional_body: a request without a body is accepted.
+        media: the accepted content types.
     """
 
-    accepts: ClassVar[tuple[Credential, ...]] = ()
     body_limit: ClassVar[int] = BODY_LIMIT
     raw_body: ClassVar[bool] = False
+    optional_body: ClassVar[bool] = False
+    media: ClassVar[tuple[str, ...]] = (JSON,)
 
     def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
-        """Create a route, with its refusals and credentials in the OpenAPI description."""
+        """Create a route, with its refusals and its permission in the OpenAPI description.
+
+        Raises:
+            TypeError: the route does not declare its permission.
+        """
+        try:
+            self.permission = permission = permission_of(endpoint)
+        except TypeError as error:
+            raise TypeError(f"{path}: {error}") from None
         described = route_options(
-            path, methods=options.get("methods") or (), accepts=self.accepts, body_limit=self.body_limit
+            path, methods=options.get("methods") or (), permission=permission, body_limit=self.body_limit
         )
         options["responses"] = {**described.responses, **(options.get("responses") or {})}
         options["openapi_extra"] = {**described.extra, **(options.get("openapi_extra") or {})}
@@ -68,40 +126,78 @@ class OpenRoute(APIRoute):
             services = services_of(request)
             if not services.view.ready:
                 raise unavailable("the API is starting; it has no data from the API server yet")
-            if self.accepts:
-                request.scope[_CALLER] = await _admit(request, services, self.accepts)
-            return await handler(await _with_body(request, self.body_limit) if reads_body else request)
+            if not self.permission.open:
+                now, ttl = services.now(), services.settings.session_ttl
+                caller = authenticate(services.view, request.headers.getlist, now, ttl)
+                await admit(request, caller, self.permission)
+            _check_query(request)
+            if not reads_body:
+                return await handler(request)
+            body = await self._read_body(request)
+            if body and not self.raw_body:
+                _check_json(body)
+            return await handler(with_body(request, body))
 
         return guarded
 
+    async def _read_body(self, request: Request) -> bytes:
+        """Return the body of a request, of the right type and size."""
+        written = request.headers.get("content-type", "")
+        self._check_media(written, required=not self.optional_body)
+        if request.headers.get("content-encoding", "identity").lower() != "identity":
+            raise ProblemError(415, "send the body without a Content-Encoding")
+        caller: Caller | None = request.scope.get(_CALLER)
+        holder = f'organization "{caller.organization}"' if caller else f"client {client_of_request(request)}"
+        bodies = services_of(request).bodies
+        try:
+            body = await bodies.read(request.receive, request.headers, holder, limit=self.body_limit)
+        except ClientGoneError:
+            # The client does not read this.
+            raise ProblemError(400, "the body is not complete") from None
+        if body:
+            self._check_media(written, required=True)
+        elif not self.optional_body:
+            raise ProblemError(400, "the body is empty; send JSON")
+        return body
 
-class SessionRoute(OpenRoute):
-    """A route for sessions."""
-
-    accepts = (Credential.SESSION,)
-
-
-class KeyRoute(OpenRoute):
-    """A route for API keys."""
-
-    accepts = (Credential.KEY,)
+    def _check_media(self, written: str, *, required: bool) -> None:
+        if (written or required) and written.partition(";")[0].strip().lower() not in self.media:
+            raise ProblemError(415, f"send the body as Content-Type: {' or '.join(self.media)}")
 
 
-class EventsRoute(KeyRoute):
-    """The route for events: a key, and a larger body that is forwarded unchanged."""
+class EventsRoute(GuardedRoute):
+    """The route for events: a larger body that is forwarded unchanged."""
 
     body_limit = EVENTS_BODY_LIMIT
     raw_body = True
 
 
-class KeyOrSessionRoute(OpenRoute):
-    """A route for keys and sessions."""
+class TestRoute(GuardedRoute):
+    """The route for tests: a body that is optional and forwarded unchanged."""
 
-    accepts = (Credential.KEY, Credential.SESSION)
+    optional_body = True
+    raw_body = True
 
 
-async def _admit(request: Request, services: Services, accepts: tuple[Credential, ...]) -> Caller:
-    caller = authenticate(services.view, request.headers.get, services.now())
+class PatchRoute(GuardedRoute):
+    """A route whose body is a JSON merge patch."""
+
+    media = (MERGE_PATCH, JSON)
+
+
+class OptionalBodyRoute(GuardedRoute):
+    """A route whose body is optional."""
+
+    optional_body = True
+
+
+async def admit(request: Request, caller: Caller, permission: Permission) -> None:
+    """Count a request of an authenticated caller, and make it the request's caller.
+
+    Raises:
+        ProblemError: 429, the organization's limit is used up; 403, the caller lacks the permission.
+    """
+    services = services_of(request)
     verdict = await services.limiter.hit(Scope.ORGANIZATION, caller.organization)
     if verdict is not None:
         tally_of(request.scope).append(verdict)
@@ -109,28 +205,28 @@ async def _admit(request: Request, services: Services, accepts: tuple[Credential
             raise verdict.refusal()
     if caller.key is not None:
         services.key_use.note(caller.key)
-    if caller.credential not in accepts:
-        raise ProblemError(403, f"this route does not accept {caller.credential.value}; send {accepts[0].value}")
-    return caller
+    request.scope[_CALLER] = caller
+    permission.check(caller)
 
 
-async def _with_body(request: Request, limit: int) -> Request:
-    """Return the request with its body, of the right type and size."""
-    media = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if media != "application/json":
-        raise ProblemError(415, "send the body as Content-Type: application/json")
-    if request.headers.get("content-encoding", "identity").lower() != "identity":
-        raise ProblemError(415, "send the body without a Content-Encoding")
-    caller: Caller | None = request.scope.get(_CALLER)
-    holder = f'organization "{caller.organization}"' if caller else f"client {client_of_request(request)}"
-    try:
-        body = await services_of(request).bodies.read(request.receive, request.headers, holder, limit=limit)
-    except ClientGoneError:
-        # The client does not read this.
-        raise ProblemError(400, "the body is not complete") from None
-    if not body:
-        raise ProblemError(400, "the body is empty; send JSON")
+def with_body(request: Request, body: bytes) -> Request:
+    """Return a request with this body in place of its own, which was read."""
     return Request(request.scope, _replay(body, request.receive))
+
+
+def _check_query(request: Request) -> None:
+    """Refuse a parameter that is sent twice, because the last value would replace the others silently."""
+    names = Counter([name for name, _ in request.query_params.multi_items()])
+    if repeated := [name[:_MOST_SHOWN] for name, times in names.items() if times > 1]:
+        raise invalid(*[FieldFault(name, "is sent more than once; send one value") for name in repeated[:_MOST_NAMED]])
+
+
+def _check_json(body: bytes) -> None:
+    """Refuse what FastAPI's reader accepts although other readers understand it differently, or not at all."""
+    try:
+        exact_json.loads(body)
+    except exact_json.JsonError as error:
+        raise malformed_json(str(error)) from None
 
 
 def _replay(body: bytes, receive: Receive) -> Receive:

@@ -5,7 +5,7 @@ It is plain ASGI, because every request passes it.
 
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Container
 from typing import Final, cast
 
 import structlog
@@ -14,7 +14,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from hookwright_api import metrics
 from hookwright_api.http.client_address import client_of
-from hookwright_api.rate_limits import Limiter, LimitsUnavailable, Verdict, nearest
+from hookwright_api.http.openapi import changes_state
+from hookwright_api.rate_limits import Limiter, LimitsUnavailable, Verdict, limit_headers
 from hookwright_api.rate_limits import Scope as LimitScope
 from hookwright_api.request_context import begin
 from hookwright_crds.requests import REQUEST_ID, request_id
@@ -25,7 +26,11 @@ log = structlog.get_logger(__name__)
 
 TALLY: Final = "hookwright.tally"
 CLIENT: Final = "hookwright.client"
-"""Keys of the ASGI scope: the verdicts on this request, and the client for which it was counted."""
+ENDLESS: Final = "hookwright.endless"
+"""Keys of the ASGI scope: the verdicts on this request, and the client for which it was counted, and whether its answer
+ends only with the client."""
+
+SendError = Callable[[Scope, Send, ProblemError], Awaitable[None]]
 
 _REQUEST_ID: Final = REQUEST_ID.lower().encode()
 _METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
@@ -34,6 +39,10 @@ _METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "O
 def tally_of(scope: Scope) -> list[Verdict]:
     """Return the verdicts on a request; limits that are counted later append theirs."""
     return cast("list[Verdict]", scope[TALLY])
+
+
+async def _send_problem(_: Scope, send: Send, problem: ProblemError) -> None:
+    await send_problem(send, problem)
 
 
 class Middleware:
@@ -45,6 +54,8 @@ class Middleware:
         limiter: Callable[[], Limiter],
         *,
         trusted: tuple[Network, ...],
+        uncounted: Container[str] = frozenset(),
+        send_error: SendError = _send_problem,
         new_request_id: Callable[[], str] = lambda: secrets.token_hex(16),
     ) -> None:
         """Wrap an application.
@@ -53,11 +64,15 @@ class Middleware:
             app: the application.
             limiter: returns the limiter, which is created when the application starts.
             trusted: networks of the proxies whose X-Forwarded-For is used.
+            uncounted: paths of files, which have no limit.
+            send_error: answers a request that no route answers.
             new_request_id: creates the id of a request without one.
         """
         self._app = app
         self._limiter = limiter
         self._trusted = trusted
+        self._uncounted = uncounted
+        self._send_error = send_error
         self._new_request_id = new_request_id
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -66,45 +81,52 @@ class Middleware:
             await self._app(scope, receive, send)
             return
         began = time.perf_counter()
+        asked = scope["method"]
+        if asked == "HEAD" and not changes_state(scope["path"]):
+            # The routes know only GET; `_Answer` omits the body.
+            scope = {**scope, "method": "GET"}
         headers = Headers(scope=scope)
-        told = request_id(headers.get(REQUEST_ID), self._new_request_id)
-        begin(told, headers)
-        answer = _Answer(scope, send, told)
+        its_id = request_id(headers.get(REQUEST_ID), self._new_request_id)
+        begin(its_id, headers)
+        answer = _Answer(scope, send, its_id, with_body=asked != "HEAD")
         try:
             await self._count(scope, headers)
             await self._app(scope, receive, answer.send)
         except Exception as error:  # noqa: BLE001 - the client gets a problem document for every error
             if not answer.started:
-                await send_problem(answer.send, self._problem(error, scope, told))
+                await self._send_error(scope, answer.send, self._problem(error, scope, its_id))
         finally:
-            _measure(scope, answer.status, time.perf_counter() - began)
+            _measure(scope, asked, answer.status, time.perf_counter() - began)
 
     async def _count(self, scope: Scope, headers: Headers) -> None:
         scope[TALLY] = tally = []
         peer = scope.get("client")
         forwarded = headers.getlist("x-forwarded-for") if self._trusted else ()
         scope[CLIENT] = client_of(peer[0] if peer else None, forwarded, self._trusted)
+        if scope["path"] in self._uncounted:
+            return
         verdict = await self._limiter().hit(LimitScope.IP, scope[CLIENT])
         if verdict is not None:
             tally.append(verdict)
             if not verdict.allowed:
                 raise verdict.refusal()
 
-    def _problem(self, error: Exception, scope: Scope, told: str) -> ProblemError:
+    def _problem(self, error: Exception, scope: Scope, its_id: str) -> ProblemError:
         if isinstance(error, ProblemError):
             return error
         if isinstance(error, LimitsUnavailable):
             return unavailable(str(error))
         log.error("unexpected fault", method=scope["method"], route=_route(scope), exc_info=error)
-        return ProblemError(500, f"unexpected error; see the API's log for request id {told}", trace=told)
+        return ProblemError(500, f"unexpected error; see the API's log for request id {its_id}", trace=its_id)
 
 
 class _Answer:
     """The answer to one request while it is sent."""
 
-    def __init__(self, scope: Scope, send: Send, told: str) -> None:
+    def __init__(self, scope: Scope, send: Send, its_id: str, *, with_body: bool) -> None:
         self._scope = scope
-        self._request_id = (_REQUEST_ID, told.encode())
+        self._with_body = with_body
+        self._request_id = (_REQUEST_ID, its_id.encode())
         self._send = send
         self.started = False
         self.status = 500
@@ -113,28 +135,23 @@ class _Answer:
         if message["type"] == "http.response.start":
             self.started, self.status = True, message["status"]
             message["headers"] = [*message.get("headers", ()), *self._headers()]
+        elif not self._with_body:
+            message = {**message, "body": b""}
         await self._send(message)
 
     def _headers(self) -> list[tuple[bytes, bytes]]:
         headers = [(b"x-content-type-options", b"nosniff"), self._request_id]
         if self._scope["path"].startswith("/v1"):
             headers.append((b"cache-control", b"no-store"))
-        verdict = nearest(self._scope.get(TALLY, []))
-        if verdict is not None:
-            headers += [
-                (b"x-ratelimit-limit", b"%d" % verdict.limit),
-                (b"x-ratelimit-remaining", b"%d" % verdict.remaining),
-                (b"x-ratelimit-reset", b"%d" % verdict.reset),
-            ]
-        return headers
+        return headers + limit_headers(self._scope.get(TALLY, []))
 
 
 def _route(scope: Scope) -> str:
     return getattr(scope.get("route"), "path", "unmatched")
 
 
-def _measure(scope: Scope, status: int, seconds: float) -> None:
+def _measure(scope: Scope, method: str, status: int, seconds: float) -> None:
     route = _route(scope)
-    method = scope["method"] if scope["method"] in _METHODS else "other"
-    metrics.REQUESTS.labels(route, method, str(status)).inc()
-    metrics.REQUEST_DURATION.labels(route).observe(seconds)
+    metrics.REQUESTS.labels(route, method if method in _METHODS else "other", str(status)).inc()
+    if ENDLESS not in scope:
+        metrics.REQUEST_DURATION.labels(route).observe(seconds)

@@ -1,7 +1,7 @@
 """Pure: the parts of the OpenAPI description that every route shares: credentials, headers, refusals."""
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -9,7 +9,10 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
 from hookwright_api.auth.callers import KEY_HEADER, Credential
-from hookwright_runtime.problems import MEDIA_TYPE, TITLES
+from hookwright_api.auth.permissions import Permission
+from hookwright_api.http.openapi_webhooks import webhooks
+from hookwright_api.schemas.event_bodies import events_schemas
+from hookwright_runtime.problems import MEDIA_TYPE, TITLES, TYPE_BASE, Code
 
 _SCHEMES: Final[dict[str, Any]] = {
     "ServiceKey": {
@@ -32,11 +35,17 @@ _PROBLEM: Final[dict[str, Any]] = {
     "type": "object",
     "title": "Problem",
     "description": "The problem (RFC 9457).",
-    "required": ["type", "title", "status", "detail"],
+    "required": ["type", "title", "status", "code", "detail"],
     "properties": {
-        "type": {"type": "string", "description": "Always about:blank; the status is the kind of the problem."},
+        "type": {"type": "string", "format": "uri", "description": "The URL of the code's description."},
         "title": {"type": "string", "description": "The phrase of the status."},
         "status": {"type": "integer", "description": "The HTTP status."},
+        "code": {
+            "type": "string",
+            "description": "The kind of the problem. A later version may add codes, so a client treats an unknown one "
+            "like its status.",
+            "examples": [*Code],
+        },
         "detail": {"type": "string", "description": "The cause of this problem, and the correct form."},
         "errors": {
             "type": "array",
@@ -53,9 +62,10 @@ _PROBLEM: Final[dict[str, Any]] = {
         },
     },
     "example": {
-        "type": "about:blank",
+        "type": f"{TYPE_BASE}{Code.NOT_FOUND}",
         "title": "Not Found",
         "status": 404,
+        "code": Code.NOT_FOUND,
         "detail": "WebhookEndpoint wh-3k9x0q2m7a does not exist",
     },
 }
@@ -76,20 +86,53 @@ _HEADERS: Final[dict[str, Any]] = {
         "description": "When the oldest counted request leaves the window, in seconds since the epoch.",
         "schema": {"type": "integer"},
     },
+    "RateLimit-Policy": {
+        "description": 'Every limit that counts this request, such as `"ip";q=100;w=60`: q requests in w seconds.',
+        "schema": {"type": "string"},
+    },
+    "RateLimit": {
+        "description": 'The state of each of these limits, such as `"ip";r=99;t=60`: r requests remain; in t seconds '
+        "the oldest counted one leaves the window.",
+        "schema": {"type": "string"},
+    },
 }
+CONTACT: Final = {"name": "Hookwright", "url": "https://hookwright.dev"}
+LICENSE: Final = {"name": "Apache-2.0", "url": "https://www.apache.org/licenses/LICENSE-2.0"}
+SERVERS: Final[list[dict[str, Any]]] = [
+    {"url": "/", "description": "The installation that serves this description."},
+    {
+        "url": "https://{host}",
+        "description": "Any installation.",
+        "variables": {"host": {"default": "hookwright.example.com", "description": "The host of its API."}},
+    },
+]
+TAGS: Final[list[dict[str, Any]]] = [
+    {"name": "auth", "description": "Log in, and show the session."},
+    {"name": "projects", "description": "Projects of an organization."},
+    {"name": "keys", "description": "API keys of a project; a session creates and revokes them."},
+    {"name": "webhooks", "description": "Endpoints of a project."},
+    {"name": "deliveries", "description": "The delivery log, and retries by hand."},
+    {"name": "messages", "description": "Messages of endpoints with pull, which consumers take."},
+    {"name": "replays", "description": "Deliveries of a time range that are sent again."},
+    {"name": "statistics", "description": "Numbers and latencies of deliveries by time."},
+    {"name": "events", "description": "Events to deliver."},
+    {"name": "receivers", "description": "The request that a receiver gets for each event."},
+]
+
+_MESSAGES: Final = re.compile(r"/v1/webhooks/[^/]+/messages")
 _RETRY_AFTER: Final = {"description": "Seconds to wait before a retry.", "schema": {"type": "integer"}}
 _CHALLENGE: Final = {"description": "How to authenticate.", "schema": {"type": "string"}}
 
 _MEANINGS: Final = {
-    400: "The body is not JSON, or two credentials were sent.",
+    400: "The body is not strict JSON, or two credentials were sent.",
     401: "The credential is missing, unknown, revoked or expired.",
-    403: "This route does not accept this kind of credential.",
     404: "The object does not exist, or it belongs to another project.",
     405: "The path does not accept this method.",
     408: "The body took too long.",
     409: "The request contradicts the state of the object.",
+    412: "If-Match has the ETag of another state.",
     413: "The body is too large.",
-    415: "The body is not application/json.",
+    415: "The body has another content type.",
     422: "The request is not valid; errors name each field.",
     429: "A rate limit is used up.",
     500: "An error of the service.",
@@ -105,10 +148,13 @@ class RouteOptions:
     extra: dict[str, Any]
 
 
-def route_options(
-    path: str, *, methods: Collection[str], accepts: Sequence[Credential], body_limit: int
-) -> RouteOptions:
-    """Return the refusals that a route can answer with, and the credentials that it accepts."""
+def route_options(path: str, *, methods: Collection[str], permission: Permission, body_limit: int) -> RouteOptions:
+    """Return the refusals that a route can answer with, and its permission.
+
+    Extensions name the scope of a key and the least role of a user. A security requirement may have them too, but only
+    OAuth declares scopes, so linters report others as unknown.
+    """
+    accepts = permission.accepts
     statuses = {400, 422, 429, 500, 503}
     if accepts:
         statuses |= {401, 403}
@@ -116,12 +162,33 @@ def route_options(
         statuses.add(404)
     if "POST" in methods:
         statuses |= {408, 409, 413, 415}
+    if "DELETE" in methods or path.endswith("/messages"):
+        # A webhook with a url has no messages.
+        statuses.add(409)
+    if "PATCH" in methods:
+        statuses |= {408, 409, 412, 413, 415}
     if not accepts:
         statuses.add(401)
     responses: dict[int | str, dict[str, Any]] = {status: _refusal(status) for status in sorted(statuses)}
     if 413 in responses:
         responses[413]["description"] = f"The body has more than {body_limit} bytes."
-    return RouteOptions(responses, {"security": [{_SCHEME_OF[credential]: []} for credential in accepts]})
+    if 403 in responses:
+        responses[403]["description"] = _forbidden(permission)
+    needed = {"x-required-scope": permission.scope, "x-required-role": permission.role}
+    extra = {name: str(right) for name, right in needed.items() if right is not None}
+    return RouteOptions(responses, {"security": [{_SCHEME_OF[kind]: []} for kind in accepts], **extra})
+
+
+def _forbidden(permission: Permission) -> str:
+    parts = []
+    if permission.scope is not None:
+        parts.append(f"the key lacks the scope {permission.scope}")
+    if permission.role is not None:
+        parts.append(f"the session's user lacks the role {permission.role}")
+    if len(permission.accepts) == 1:
+        parts.append("the credential is of the other kind")
+    sentence = ", or ".join(parts)
+    return f"{sentence[:1].upper()}{sentence[1:]}."
 
 
 def _refusal(status: int) -> dict[str, Any]:
@@ -143,15 +210,21 @@ def describe(app: FastAPI) -> dict[str, Any]:
         document = get_openapi(
             title=app.title,
             version=app.version,
-            summary=app.summary,
             description=app.description,
             routes=app.routes,
-            tags=app.openapi_tags,
-            servers=app.servers,
+            tags=TAGS,
+            servers=SERVERS,
+            contact=CONTACT,
+            license_info=LICENSE,
         )
         _complete(document)
         app.openapi_schema = document
     return app.openapi_schema
+
+
+def changes_state(path: str) -> bool:
+    """Return whether a GET of a path changes state: it leases messages, so HEAD must not do the same."""
+    return _MESSAGES.fullmatch(path) is not None
 
 
 def methods_of(app: FastAPI, path: str) -> list[str]:
@@ -159,7 +232,9 @@ def methods_of(app: FastAPI, path: str) -> list[str]:
     found: set[str] = set()
     for template, operations in describe(app)["paths"].items():
         if re.fullmatch(re.sub(r"\{[^}]+\}", "[^/]+", template), path):
-            found |= {method.upper() for method in operations}
+            found |= {method.upper() for method in operations} | {"OPTIONS"}
+    if "GET" in found and not changes_state(path):
+        found.add("HEAD")
     return sorted(found)
 
 
@@ -168,7 +243,8 @@ def _complete(document: dict[str, Any]) -> None:
     schemas = components.setdefault("schemas", {})
     for unused in ("HTTPValidationError", "ValidationError"):
         schemas.pop(unused, None)
-    schemas["Problem"] = _PROBLEM
+    schemas |= {"Problem": _PROBLEM, **events_schemas()}
+    document["webhooks"] = webhooks()
     components["securitySchemes"] = _SCHEMES
     components["headers"] = _HEADERS
     references = {name: {"$ref": f"#/components/headers/{name}"} for name in _HEADERS}

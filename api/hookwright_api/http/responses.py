@@ -1,17 +1,37 @@
 """Pure: answers without validation, because this package creates them and hot paths need the time."""
 
 from collections.abc import Iterable, Mapping
+from itertools import islice
 from typing import Any, Final
 
 from fastapi import Response
 from pydantic_core import to_json
 
 from hookwright_api.operator_client import OperatorError, OperatorUnavailable
+from hookwright_crds.endpoint_fields import CLOUDEVENT_HEADERS_SENTENCE, PUSH_ONLY_SENTENCE, URL_OR_PULL_SENTENCE
+from hookwright_crds.rules import SENTENCES
 from hookwright_runtime.errors import KubeError, KubeUnavailable
-from hookwright_runtime.problems import FieldFault, ProblemError, invalid, not_found, too_many, unavailable
+from hookwright_runtime.problems import (
+    Code,
+    FieldFault,
+    ProblemError,
+    invalid,
+    known_code,
+    not_found,
+    too_many,
+    unavailable,
+)
 
 _MAX_FAULTS: Final = 50
+_FIELDS: Final = {
+    CLOUDEVENT_HEADERS_SENTENCE: "headers",
+    PUSH_ONLY_SENTENCE: "pull",
+    URL_OR_PULL_SENTENCE: "url",
+}
+"""The field to correct, by the sentence of a rule for several fields."""
 """Faults that one answer names."""
+_LONGEST: Final = 256
+"""Most characters of a name in the path of a fault, which may come from the request."""
 
 
 def answer(document: Any, status: int = 200, **headers: str) -> Response:
@@ -24,9 +44,9 @@ def raw_answer(body: bytes, status: int = 200, **headers: str) -> Response:
     return Response(body, status, headers, media_type="application/json")
 
 
-def list_answer(items: list[bytes]) -> Response:
-    """Return ``{data: [...]}`` of items that are already JSON."""
-    return raw_answer(b'{"data":[%s]}' % b",".join(items))
+def list_answer(items: list[bytes], following: str | None) -> Response:
+    """Return ``{data: [...], next}`` of items that are already JSON; ``following`` is the cursor of the next page."""
+    return raw_answer(b'{"data":[%b],"next":%b}' % (b",".join(items), to_json(following)))
 
 
 def from_operator(error: OperatorError, what: str) -> ProblemError:
@@ -36,13 +56,15 @@ def from_operator(error: OperatorError, what: str) -> ProblemError:
     detail = str(error.problem.get("detail", ""))
     if error.status == 404:
         return not_found(what)
+    code = known_code(error.problem.get("code"))
     if error.status == 429:
-        return too_many(detail or "too many requests of this kind are in progress", retry_after=error.retry_after)
+        text = detail or "too many requests of this kind are in progress"
+        return too_many(text, retry_after=error.retry_after, code=code)
     faults = tuple(
         FieldFault(str(fault.get("field", "")), str(fault.get("message", "")))
         for fault in error.problem.get("errors") or ()
     )
-    return ProblemError(error.status, detail, errors=faults)
+    return ProblemError(error.status, detail, code=code, errors=faults)
 
 
 def from_kube(error: KubeError, what: str) -> ProblemError:
@@ -53,7 +75,7 @@ def from_kube(error: KubeError, what: str) -> ProblemError:
         causes = [FieldFault(str(cause.get("field", "")), str(cause.get("message", ""))) for cause in error.causes]
         return invalid(*causes)
     if error.status == 403 and "exceeded quota" in error.explanation:
-        return ProblemError(409, f"{what}: the organization's quota is used up")
+        return ProblemError(409, f"{what}: the organization's quota is used up", code=Code.QUOTA_EXCEEDED)
     if error.status == 404 or _terminating(error):
         return ProblemError(409, f"{what}: the organization is being deleted")
     if error.status == 409:
@@ -67,16 +89,16 @@ def _terminating(error: KubeError) -> bool:
 
 
 def from_validation(errors: Iterable[Mapping[str, Any]]) -> ProblemError:
-    """Return the problem for pydantic's errors: 400 for malformed JSON, otherwise 422.
+    """Return the 422 for pydantic's errors.
 
     The request's content is never repeated: it may be a password or a URL with a credential.
     """
-    faults = []
-    for error in errors:
-        if error["type"] == "json_invalid":
-            return ProblemError(400, f"the body is not JSON: {error.get('ctx', {}).get('error', 'malformed')}")
-        faults.append(FieldFault(_path(error["loc"]), _sentence(error)))
-    return invalid(*faults[:_MAX_FAULTS])
+    return invalid(*(_fault(error) for error in islice(errors, _MAX_FAULTS)))
+
+
+def _fault(error: Mapping[str, Any]) -> FieldFault:
+    sentence = _sentence(error)
+    return FieldFault(_path(error["loc"]) or _FIELDS.get(sentence, ""), sentence)
 
 
 def _sentence(error: Mapping[str, Any]) -> str:
@@ -84,10 +106,14 @@ def _sentence(error: Mapping[str, Any]) -> str:
         return "is missing"
     if error["type"] == "extra_forbidden":
         return "is unknown; omit it"
+    if error["type"] == "string_pattern_mismatch" and (known := SENTENCES.get(error["ctx"]["pattern"])):
+        return known["message"]
     return str(error["msg"]).removeprefix("Value error, ")
 
 
 def _path(location: Iterable[str | int]) -> str:
+    # The last part of a map's wrong name is [key]; the name itself comes before it.
     first, *rest = (*location, "")
-    parts = [part for part in (rest if first in ("body", "query", "path", "header") else [first, *rest]) if part != ""]
-    return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in parts).lstrip(".")
+    parts = rest if first in ("body", "query", "path", "header") else [first, *rest]
+    named = [part for part in parts if part not in ("", "[key]")]
+    return "".join(f"[{part}]" if isinstance(part, int) else f".{part[:_LONGEST]}" for part in named).lstrip(".")

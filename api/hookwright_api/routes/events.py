@@ -1,19 +1,27 @@
 """Events from producers outside the cluster, forwarded unchanged to the operator."""
 
+import re
 from contextlib import suppress
+from typing import Final
 
 from fastapi import APIRouter, Request, Response
 
-from hookwright_api.http.guarded_route import EventsRoute, caller_of
-from hookwright_api.http.responses import from_operator, raw_answer
+from hookwright_api.auth.permissions import READ, SEND
+from hookwright_api.http.guarded_route import EventsRoute, GuardedRoute, caller_of, needs
+from hookwright_api.http.responses import raw_answer
 from hookwright_api.idempotency import EventsShapeError, check_key, with_event_ids
-from hookwright_api.operator_client import OperatorError
 from hookwright_api.routes.keys import IdempotencyKey
-from hookwright_api.routes.scoping import one_project
-from hookwright_api.schemas import EventsAnswer, event_schema
+from hookwright_api.routes.operator_answers import operator_answer
+from hookwright_api.routes.scoping import ProjectQuery, one_project, optional_project
+from hookwright_api.schemas.delivery_bodies import EventAnswer
+from hookwright_api.schemas.event_bodies import EventsAnswer
 from hookwright_api.services import services_of
+from hookwright_runtime.problems import not_found
 
 router = APIRouter(prefix="/v1/events", tags=["events"], route_class=EventsRoute)
+reading = APIRouter(prefix="/v1/events", tags=["events"], route_class=GuardedRoute)
+
+_EVENT_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 @router.post(
@@ -22,9 +30,13 @@ router = APIRouter(prefix="/v1/events", tags=["events"], route_class=EventsRoute
     response_model=EventsAnswer,
     operation_id="sendEvents",
     openapi_extra={
-        "requestBody": {"required": True, "content": {"application/json": {"schema": event_schema()}}},
+        "requestBody": {
+            "required": True,
+            "content": {"application/json": {"schema": {"$ref": "#/components/schemas/EventsRequest"}}},
+        },
     },
 )
+@needs(SEND)
 async def send_events(request: Request, idempotency_key: IdempotencyKey = None) -> Response:
     """Accept one event or an array of up to 1,000, all or none; 202 after they are stored durably.
 
@@ -38,8 +50,19 @@ async def send_events(request: Request, idempotency_key: IdempotencyKey = None) 
         # A body without the form of events is forwarded unchanged, because the operator reports its faults.
         with suppress(EventsShapeError):
             body = with_event_ids(body, "events", organization, project, key)
-    try:
-        accepted = await services_of(request).intake.send_events(organization, project, body)
-    except OperatorError as error:
-        raise from_operator(error, "the project") from None
-    return raw_answer(accepted, 202)
+    accepted = services_of(request).intake.send_events(organization, project, body)
+    return raw_answer(await operator_answer(accepted, "the project"), 202)
+
+
+@reading.get("/{id}", response_model=EventAnswer, operation_id="getEvent")
+@needs(READ)
+async def get_event(request: Request, id: str, project: ProjectQuery = None) -> Response:  # noqa: A002
+    """Show one event with its body and its deliveries, the newest 100 first.
+
+    An event that no webhook had subscribed to is not stored.
+    """
+    name = optional_project(request, project)
+    if not _EVENT_ID.fullmatch(id):
+        raise not_found("the event")
+    found = services_of(request).intake.event(caller_of(request).organization, name, id)
+    return raw_answer(await operator_answer(found, "the event"))

@@ -6,9 +6,11 @@ from typing import Annotated, Any
 import structlog
 from fastapi import APIRouter, Header, Request, Response
 
-from hookwright_api.http.guarded_route import SessionRoute, caller_of
+from hookwright_api.auth.permissions import ADMINISTER, ANY_USER
+from hookwright_api.http.guarded_route import GuardedRoute, audit, caller_of, needs
 from hookwright_api.http.responses import answer, from_kube
 from hookwright_api.idempotency import (
+    CREATOR_ANNOTATION,
     GENERATIONS,
     HEADER,
     REQUEST_ANNOTATION,
@@ -20,18 +22,19 @@ from hookwright_api.idempotency import (
 )
 from hookwright_api.rendering import timestamp
 from hookwright_api.routes.scoping import project_named
-from hookwright_api.schemas import KeyRequest, KeysAnswer, NewKeyAnswer
+from hookwright_api.schemas.key_bodies import KeyRequest, KeysAnswer, NewKeyAnswer
 from hookwright_api.services import Services, services_of
 from hookwright_api.view.table_records import KeyRecord
 from hookwright_api.view.view import object_path
 from hookwright_crds import API_VERSION
-from hookwright_crds.keys import KEY_ID_LENGTH, MintedKey, mint
+from hookwright_crds.base import MADE_BY_API
+from hookwright_crds.keys import KEY_ID_LENGTH, KeyScope, MintedKey, mint
 from hookwright_runtime.errors import KubeError
 from hookwright_runtime.problems import FieldFault, ProblemError, invalid, not_found, unavailable
 
 log = structlog.get_logger(__name__)
 
-router = APIRouter(prefix="/v1/projects/{project}/keys", tags=["keys"], route_class=SessionRoute)
+router = APIRouter(prefix="/v1/projects/{project}/keys", tags=["keys"], route_class=GuardedRoute)
 
 IdempotencyKey = Annotated[
     str | None, Header(alias=HEADER, description="Makes the request repeatable for 24 hours.", max_length=255)
@@ -39,6 +42,7 @@ IdempotencyKey = Annotated[
 
 
 @router.post("", status_code=201, response_model=NewKeyAnswer, operation_id="createKey")
+@needs(ADMINISTER)
 async def create_key(
     request: Request, project: str, body: KeyRequest, idempotency_key: IdempotencyKey = None
 ) -> Response:
@@ -58,7 +62,8 @@ async def create_key(
     bound = bound_key(idempotency_key, caller.credential_uid)
     key_id = _fresh_id(services, organization, project, bound, digest)
     minted = mint(services.choose, key_id=key_id)
-    manifest = _manifest(organization, project, body, minted, digest if idempotency_key else None)
+    annotations = {CREATOR_ANNOTATION: caller.actor} | ({REQUEST_ANNOTATION: digest} if idempotency_key else {})
+    manifest = _manifest(organization, project, body, minted, annotations)
     try:
         made = await services.kube.post(object_path("apikeys", organization), manifest)
     except KubeError as error:
@@ -66,10 +71,12 @@ async def create_key(
             raise _made_before(minted.key_id) from None
         raise from_kube(error, "the key") from None
     await _confirmed(services, organization, made)
+    audit(request, "key.create", target=minted.key_id, project=project)
     document = {
         "id": minted.key_id,
         "name": body.name,
         "key": minted.plaintext,
+        "scopes": list(body.scopes or KeyScope),
         "created_at": made["metadata"]["creationTimestamp"],
     }
     return answer(document, 201, Location=f"/v1/projects/{project}/keys")
@@ -138,25 +145,32 @@ def _made_before(key_id: str) -> ProblemError:
 
 
 def _manifest(
-    organization: str, project: str, body: KeyRequest, minted: MintedKey, digest: str | None
+    organization: str, project: str, body: KeyRequest, minted: MintedKey, annotations: dict[str, str]
 ) -> dict[str, Any]:
     spec: dict[str, Any] = {
         "projectRef": {"name": project},
         "displayName": body.name,
         "digest": minted.digest,
     }
+    if body.scopes is not None:
+        spec["scopes"] = list(body.scopes)
     if body.expires_at is not None:
         spec["expiresAt"] = timestamp(body.expires_at)
-    annotations = {REQUEST_ANNOTATION: digest} if digest else {}
     return {
         "apiVersion": API_VERSION,
         "kind": "ApiKey",
-        "metadata": {"name": minted.key_id, "namespace": organization, "annotations": annotations},
+        "metadata": {
+            "name": minted.key_id,
+            "namespace": organization,
+            "labels": MADE_BY_API,
+            "annotations": annotations,
+        },
         "spec": spec,
     }
 
 
 @router.get("", response_model=KeysAnswer, operation_id="listKeys")
+@needs(ANY_USER)
 async def list_keys(request: Request, project: str) -> Response:
     """List the keys of a project, including those declared in YAML; never a key or its digest."""
     project = project_named(request, project)
@@ -164,10 +178,11 @@ async def list_keys(request: Request, project: str) -> Response:
     return answer({"data": [_shown(key) for key in keys]})
 
 
-def _shown(key: KeyRecord) -> dict[str, str | None]:
+def _shown(key: KeyRecord) -> dict[str, Any]:
     return {
         "id": key.identity.name,
         "name": key.display_name or key.identity.name,
+        "scopes": list(key.scopes),
         "created_at": timestamp(key.identity.created),
         "last_used_at": timestamp(key.last_used_at),
         "expires_at": timestamp(key.expires_at),
@@ -175,6 +190,7 @@ def _shown(key: KeyRecord) -> dict[str, str | None]:
 
 
 @router.delete("/{id}", status_code=204, operation_id="deleteKey")
+@needs(ADMINISTER)
 async def delete_key(request: Request, project: str, id: str) -> Response:  # noqa: A002 - the contract's name
     """Revoke a key; it is invalid at once."""
     services = services_of(request)
@@ -189,4 +205,5 @@ async def delete_key(request: Request, project: str, id: str) -> Response:  # no
         if error.status != 409:
             raise from_kube(error, "the key") from None
     services.view.keys.forget(key)
+    audit(request, "key.delete", target=id, project=project)
     return Response(status_code=204)

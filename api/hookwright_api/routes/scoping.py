@@ -28,6 +28,18 @@ def project_named(request: Request, name_or_uid: str) -> str:
     return record.identity.name
 
 
+def own_project(request: Request, name_or_uid: str) -> str:
+    """Return the name of the project of a path; a key sees no other project than its own.
+
+    Raises:
+        ProblemError: 404.
+    """
+    name, key = project_named(request, name_or_uid), caller_of(request).key
+    if key is not None and key.project != name:
+        raise not_found("the project")
+    return name
+
+
 def optional_project(request: Request, project: str | None) -> str | None:
     """Return the name of the project that a request is limited to; None for all projects of a session's organization.
 

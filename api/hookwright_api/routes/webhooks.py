@@ -1,29 +1,63 @@
 """Webhook endpoints of a project: registered, listed, tested, deleted."""
 
-from typing import Any
+from typing import Annotated, Any
 
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, Body, Header, Query, Request, Response
 
-from hookwright_api.http.guarded_route import KeyOrSessionRoute, KeyRoute, caller_of
-from hookwright_api.http.responses import answer, from_kube, from_operator, list_answer
+from hookwright_api.auth.permissions import EDIT, MANAGE, READ, TEST
+from hookwright_api.http.guarded_route import (
+    MERGE_PATCH,
+    GuardedRoute,
+    OptionalBodyRoute,
+    PatchRoute,
+    TestRoute,
+    audit,
+    caller_of,
+    needs,
+)
+from hookwright_api.http.responses import answer, from_kube, list_answer
 from hookwright_api.idempotency import bound_key
-from hookwright_api.operator_client import OperatorError
+from hookwright_api.operator_client import SigningSecret
 from hookwright_api.rendering import endpoint_detail, endpoint_summary
 from hookwright_api.routes.keys import IdempotencyKey
-from hookwright_api.routes.scoping import ProjectQuery, endpoint_named, one_project
-from hookwright_api.schemas import NewWebhookAnswer, TestAnswer, WebhookDetailAnswer, WebhookRequest, WebhooksAnswer
+from hookwright_api.routes.operator_answers import operator_answer
+from hookwright_api.routes.scoping import ProjectQuery, endpoint_named, one_project, optional_project
+from hookwright_api.schemas.delivery_bodies import MAX_LIMIT
+from hookwright_api.schemas.webhook_bodies import (
+    NewWebhookAnswer,
+    RotationRequest,
+    SecretAnswer,
+    Status,
+    TestAnswer,
+    WebhookDetailAnswer,
+    WebhookPatch,
+    WebhookRequest,
+    WebhooksAnswer,
+)
 from hookwright_api.services import services_of
+from hookwright_api.view.table import page_after
 from hookwright_api.view.view import object_path
-from hookwright_api.webhook_creation import WebhookCreation, register
+from hookwright_api.webhook_operations.webhook_changes import change, check_url_scheme
+from hookwright_api.webhook_operations.webhook_creation import WebhookCreation, register
+from hookwright_api.webhook_operations.webhook_document import etag_of
+from hookwright_api.webhook_operations.webhook_rotation import rotate
 from hookwright_runtime.endpoint_tests import TooManyTestsError
 from hookwright_runtime.errors import KubeError
-from hookwright_runtime.problems import FieldFault, invalid, too_many
+from hookwright_runtime.problems import too_many
 
-router = APIRouter(prefix="/v1/webhooks", tags=["webhooks"], route_class=KeyOrSessionRoute)
-tests = APIRouter(prefix="/v1/webhooks", tags=["webhooks"], route_class=KeyRoute)
+router = APIRouter(prefix="/v1/webhooks", tags=["webhooks"], route_class=GuardedRoute)
+changes = APIRouter(prefix="/v1/webhooks", tags=["webhooks"], route_class=PatchRoute)
+rotations = APIRouter(prefix="/v1/webhooks", tags=["webhooks"], route_class=OptionalBodyRoute)
+tests = APIRouter(prefix="/v1/webhooks", tags=["webhooks"], route_class=TestRoute)
+
+IfMatch = Annotated[
+    str | None,
+    Header(description="The ETag of an earlier answer; 412 if a field or label of the webhook has changed since."),
+]
 
 
 @router.post("", status_code=201, response_model=NewWebhookAnswer, operation_id="createWebhook")
+@needs(MANAGE)
 async def create_webhook(
     request: Request, body: WebhookRequest, project: ProjectQuery = None, idempotency_key: IdempotencyKey = None
 ) -> Response:
@@ -34,34 +68,121 @@ async def create_webhook(
     """
     services, caller = services_of(request), caller_of(request)
     name = one_project(request, project)
-    if body.url[:5].lower() == "http:" and not services.settings.allow_http:
-        raise invalid(FieldFault("url", "must be an https URL, such as https://example.com/hooks"))
-    wanted = WebhookCreation(caller.organization, name, body.url, tuple(body.events))
-    record, secret = await register(services, wanted, bound_key(idempotency_key, caller.credential_uid))
-    document = {**endpoint_summary(record.endpoint), "secret": secret}
-    return answer(document, 201, Location=f"/v1/webhooks/{record.identity.name}")
+    check_url_scheme(services, body.url)
+    wanted = WebhookCreation(caller.organization, name, body)
+    made = await register(services, wanted, bound_key(idempotency_key, caller.credential_uid), creator=caller.actor)
+    its_id = made.record.identity.name
+    audit(request, "webhook.create" if made.is_new else "secret.read", target=its_id, project=name)
+    document = {**endpoint_summary(made.record.endpoint), "secret": made.secret}
+    return answer(document, 201, Location=f"/v1/webhooks/{its_id}", ETag=etag_of(made.record.endpoint.metadata))
 
 
 @router.get("", response_model=WebhooksAnswer, operation_id="listWebhooks")
-async def list_webhooks(request: Request, project: ProjectQuery = None) -> Response:
-    """List all endpoints of a project, including those declared in YAML, oldest first."""
+@needs(READ)
+async def list_webhooks(
+    request: Request,
+    *,
+    status: Annotated[Status | None, Query(description="Only endpoints with this status.")] = None,
+    limit: Annotated[
+        int | None, Query(ge=1, le=MAX_LIMIT, description="Endpoints on one page; without it the page has all.")
+    ] = None,
+    cursor: Annotated[str | None, Query(max_length=512, description="The `next` of the previous page.")] = None,
+    project: ProjectQuery = None,
+) -> Response:
+    """List the endpoints of a project, including those declared in YAML, oldest first.
+
+    Pages are stable: an endpoint that is made between two requests is on the last page.
+    """
     name = one_project(request, project)
     found = services_of(request).view.endpoints.find("project", (caller_of(request).organization, name))
-    return list_answer([endpoint.rendered for endpoint in found])
+    if status is not None:
+        found = [endpoint for endpoint in found if endpoint.status == status]
+    page, following = page_after(found, cursor, limit)
+    return list_answer([endpoint.rendered for endpoint in page], following)
 
 
 @router.get("/{id}", response_model=WebhookDetailAnswer, operation_id="getWebhook")
+@needs(READ)
 async def get_webhook(request: Request, id: str, project: ProjectQuery = None) -> Response:  # noqa: A002
     """Show an endpoint with its conditions and delivery counts."""
     found = endpoint_named(request, id, one_project(request, project))
-    return answer(endpoint_detail(found.endpoint))
+    return answer(endpoint_detail(found.endpoint), ETag=etag_of(found.endpoint.metadata))
+
+
+@changes.patch(
+    "/{id}",
+    response_model=WebhookDetailAnswer,
+    operation_id="updateWebhook",
+    openapi_extra={
+        "requestBody": {"content": {MERGE_PATCH: {"schema": {"$ref": "#/components/schemas/WebhookPatch"}}}}
+    },
+)
+@needs(MANAGE)
+async def update_webhook(
+    request: Request,
+    id: str,  # noqa: A002
+    body: WebhookPatch,
+    project: ProjectQuery = None,
+    if_match: IfMatch = None,
+) -> Response:
+    """Change an endpoint by a JSON merge patch (RFC 7396), and return its new state.
+
+    Only the named fields change. null resets a field to its default. An endpoint that is declared in YAML is a 409 that
+    names the owner of its fields.
+    """
+    name = one_project(request, project)
+    found = endpoint_named(request, id, name)
+    changed = await change(services_of(request), found.identity, body, if_match)
+    audit(request, "webhook.update", target=id, project=name)
+    return answer(endpoint_detail(changed.endpoint), ETag=etag_of(changed.endpoint.metadata))
+
+
+@rotations.post("/{id}/rotate-secret", response_model=SecretAnswer, operation_id="rotateWebhookSecret")
+@needs(MANAGE)
+async def rotate_secret(
+    request: Request,
+    id: str,  # noqa: A002
+    *,
+    # Not `RotationRequest | None`: generated clients cannot send a body that may be null.
+    body: Annotated[RotationRequest, Body(default_factory=RotationRequest)],
+    project: ProjectQuery = None,
+    idempotency_key: IdempotencyKey = None,
+) -> Response:
+    """Make a new signing secret; the replaced one also signs until `previous_signs_until`.
+
+    Each request rotates the secret, unless it repeats an Idempotency-Key. 503 says whether the rotation was requested.
+    """
+    name = one_project(request, project)
+    identity = endpoint_named(request, id, name).identity
+    bound = bound_key(idempotency_key, caller_of(request).credential_uid)
+    made, is_new = await rotate(services_of(request), identity, body.overlap, bound)
+    audit(request, "secret.rotate" if is_new else "secret.read", target=id, project=name)
+    return _secret_answer(id, made)
+
+
+@router.get("/{id}/secret", response_model=SecretAnswer, operation_id="getWebhookSecret")
+@needs(EDIT)
+async def get_secret(request: Request, id: str, project: ProjectQuery = None) -> Response:  # noqa: A002
+    """Show the signing secret of an endpoint to a user; the audit log has a line for each read."""
+    found = endpoint_named(request, id, optional_project(request, project))
+    read = services_of(request).intake.secret(found.identity.namespace, found.identity.name)
+    made = await operator_answer(read, "the webhook")
+    audit(request, "secret.read", target=id, project=found.project)
+    return _secret_answer(id, made)
+
+
+def _secret_answer(name: str, made: SigningSecret) -> Response:
+    document = {"id": name, "secret": made.secret, "previous_signs_until": made.previous_signs_until}
+    return answer(document)
 
 
 @router.delete("/{id}", status_code=204, operation_id="deleteWebhook")
+@needs(MANAGE)
 async def delete_webhook(request: Request, id: str, project: ProjectQuery = None) -> Response:  # noqa: A002
     """Delete an endpoint; its pending deliveries are discarded."""
     services = services_of(request)
-    found = endpoint_named(request, id, one_project(request, project))
+    name = one_project(request, project)
+    found = endpoint_named(request, id, name)
     identity = found.identity
     path = object_path("webhookendpoints", identity.namespace, identity.name)
     try:
@@ -74,20 +195,34 @@ async def delete_webhook(request: Request, id: str, project: ProjectQuery = None
         services.view.endpoints.put(left)
     else:
         services.view.endpoints.forget(found)
+    audit(request, "webhook.delete", target=id, project=name)
     return Response(status_code=204)
 
 
-@tests.post("/{id}/test", response_model=TestAnswer, operation_id="testWebhook", response_model_exclude_none=True)
-async def test_webhook(request: Request, id: str) -> Response:  # noqa: A002
-    """Send one synthetic, signed `delivered` event now, and return the result. There is no retry.
+@tests.post(
+    "/{id}/test",
+    response_model=TestAnswer,
+    operation_id="testWebhook",
+    response_model_exclude_none=True,
+    openapi_extra={
+        "requestBody": {
+            "required": False,
+            "content": {"application/json": {"schema": {"$ref": "#/components/schemas/TestRequest"}}},
+        },
+    },
+)
+@needs(TEST)
+async def test_webhook(request: Request, id: str, project: ProjectQuery = None) -> Response:  # noqa: A002, PT028
+    """Send one signed event now, and return the result. There is no retry.
 
-    429 means that too many tests are in progress: 2 of one endpoint, or 16 of one organization.
+    Without a body it is a synthetic `delivered` event. The delivery log shows it with `test: true`. 429 means that too
+    many tests are in progress: 2 of one endpoint, or 16 of one organization.
     """
-    found = endpoint_named(request, id, one_project(request, None))
+    found = endpoint_named(request, id, one_project(request, project))
+    body = await request.body()
     try:
-        outcome = await services_of(request).intake.test(found.identity.namespace, found.identity.name)
+        test = services_of(request).intake.test(found.identity.namespace, found.identity.name, body)
+        outcome = await operator_answer(test, "the webhook")
     except TooManyTestsError as error:
         raise too_many(str(error)) from None
-    except OperatorError as error:
-        raise from_operator(error, "the webhook") from None
     return answer(outcome)

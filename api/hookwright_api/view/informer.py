@@ -13,7 +13,7 @@ from typing import Any, Final, Protocol
 import structlog
 
 from hookwright_api.metrics import VIEW_LISTS
-from hookwright_crds.trimming import trimmed
+from hookwright_crds.trimming import trimmed_with_labels
 from hookwright_runtime.errors import KubeError
 from hookwright_runtime.kubernetes import KubernetesClient
 
@@ -148,7 +148,7 @@ class Informer:
                     raise ExpiredError
                 raise KubeError(f"WATCH {self._path}: {written.get('message')}", status=int(written.get("code") or 0))
             if kind in ("ADDED", "MODIFIED"):
-                self._sink.put(trimmed(written))
+                self._sink.put(trimmed_with_labels(written))
             elif kind == "DELETED":
                 self._sink.remove(written)
             self._version = written["metadata"]["resourceVersion"]

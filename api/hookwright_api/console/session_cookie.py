@@ -1,0 +1,54 @@
+"""The cookie that has the session token; only pages of the console get it, and no script can read it."""
+
+from datetime import datetime
+from typing import Final
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from hookwright_api.auth.callers import Caller
+from hookwright_api.auth.session_tokens import read_token
+from hookwright_api.services import Services, services_of
+
+COOKIE: Final = "hookwright_session"
+COOKIE_PATH: Final = "/console"
+
+
+def set_session(request: Request, response: Response, token: str, expires_at: str) -> None:
+    """Store a new session in the browser until it expires.
+
+    Args:
+        request: its services decide whether plain http is allowed.
+        response: gets the cookie.
+        token: the session token.
+        expires_at: as ``/v1`` returns it.
+    """
+    services = services_of(request)
+    remaining = datetime.fromisoformat(expires_at) - services.now()
+    response.set_cookie(
+        COOKIE,
+        token,
+        max_age=max(0, int(remaining.total_seconds())),
+        path=COOKIE_PATH,
+        secure=_secure(services),
+        httponly=True,
+        samesite="strict",
+    )
+
+
+def remove_session(request: Request, response: Response) -> None:
+    """Remove the session from the browser."""
+    secure = _secure(services_of(request))
+    response.delete_cookie(COOKIE, path=COOKIE_PATH, secure=secure, httponly=True, samesite="strict")
+
+
+def _secure(services: Services) -> bool:
+    return not services.settings.allow_http
+
+
+def caller_in(request: Request) -> tuple[Caller, str] | None:
+    """Return the user of the request's session with its token; None without a valid session."""
+    token = request.cookies.get(COOKIE, "")
+    services = services_of(request)
+    session = read_token(services.view, token, services.now(), services.settings.session_ttl) if token else None
+    return (Caller(session.user.organization, session=session), token) if session else None

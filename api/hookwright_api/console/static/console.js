@@ -1,0 +1,70 @@
+"use strict";
+// Behaviour of the console that HTML alone does not have; elements ask for it with data- attributes.
+(() => {
+  const two = (number) => String(number).padStart(2, "0");
+
+  // Show times in the zone of the browser, in the same form, so that nothing moves. The title keeps UTC.
+  const localTimes = (root) => {
+    for (const element of root.querySelectorAll("time[datetime]")) {
+      const moment = new Date(element.getAttribute("datetime"));
+      if (Number.isNaN(moment.getTime())) continue;
+      const day = [moment.getFullYear(), two(moment.getMonth() + 1), two(moment.getDate())].join("-");
+      const clock = [two(moment.getHours()), two(moment.getMinutes()), two(moment.getSeconds())].join(":");
+      element.textContent = `${day} ${clock}`;
+    }
+    const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
+    for (const element of root.querySelectorAll("[data-zone]")) element.textContent = zone || "local time";
+  };
+
+  const say = (text) => {
+    const place = document.getElementById("notice");
+    if (!place) return;
+    const line = document.createElement("p");
+    line.className = "hidden-text";
+    line.textContent = text;
+    place.append(line);
+    setTimeout(() => line.remove(), 3000);
+  };
+
+  const copy = async (button) => {
+    const source = document.getElementById(button.dataset.copy);
+    if (!source) return;
+    const text = source.value !== undefined ? source.value : source.textContent;
+    try {
+      await navigator.clipboard.writeText(text);
+    } catch {
+      // Without https the clipboard is not available; the person copies the selection.
+      getSelection().selectAllChildren(source);
+      return;
+    }
+    const before = button.textContent;
+    button.textContent = "Copied";
+    say("Copied to the clipboard");
+    setTimeout(() => { button.textContent = before; }, 2000);
+  };
+
+  // Fill a text area with the example of the chosen event type.
+  const fillExample = (choice) => {
+    const target = document.getElementById(choice.dataset.example);
+    const chosen = choice.selectedOptions[0];
+    if (target && chosen && chosen.dataset.value) target.value = chosen.dataset.value;
+  };
+
+  const prepare = (root) => {
+    localTimes(root);
+    for (const element of root.querySelectorAll("[data-copy], [data-script]")) element.hidden = false;
+  };
+
+  document.addEventListener("click", (event) => {
+    const button = event.target.closest("[data-copy]");
+    if (button) copy(button);
+  });
+  document.addEventListener("change", (event) => {
+    const choice = event.target.closest("select[data-example]");
+    if (choice) fillExample(choice);
+  });
+  document.addEventListener("htmx:afterSwap", (event) => prepare(event.detail.target.parentElement || document));
+  document.addEventListener("htmx:load", (event) => prepare(event.target.parentElement || document));
+  document.addEventListener("console:shown", (event) => prepare(event.target));
+  document.addEventListener("DOMContentLoaded", () => prepare(document));
+})();

@@ -1,0 +1,126 @@
+"""Pure: the words that people read instead of statuses, reasons and codes."""
+
+from datetime import UTC, datetime
+from typing import Final, NamedTuple
+
+from hookwright_crds.resources import WebhookEndpoint
+
+
+class StatusWord(NamedTuple):
+    """A status for people.
+
+    Attributes:
+        title: one or two words.
+        tone: ``good``, ``bad``, ``warn`` or ``quiet``; the style sheet has a colour and a shape for each.
+        sentence: what the status means.
+    """
+
+    title: str
+    tone: str
+    sentence: str
+
+
+ENDPOINT_STATUSES: Final = {
+    "active": StatusWord("Active", "good", "Deliveries are sent, and the last attempt succeeded."),
+    "failing": StatusWord("Failing", "bad", "The last attempt got no 2xx answer. Failed attempts are retried."),
+    "error": StatusWord("Not sending", "bad", "No delivery can be sent until the cause is removed."),
+    "suspended": StatusWord("Suspended", "quiet", "Deliveries stay pending until you resume the endpoint."),
+    "pending": StatusWord("Being set up", "warn", "The operator has not set up the endpoint yet."),
+}
+"""By the status of ``/v1``."""
+
+DELIVERY_STATES: Final = {
+    "pending": StatusWord("Pending", "warn", "An attempt follows."),
+    "delivered": StatusWord("Delivered", "good", "The receiver answered with 2xx."),
+    "failed": StatusWord("Failed", "bad", "No attempt follows. You can send it again."),
+    "discarded": StatusWord("Discarded", "quiet", "The endpoint was deleted before the delivery succeeded."),
+}
+"""By the state of a delivery."""
+
+CONDITIONS: Final = {
+    "Ready": ("Set up", "Not set up"),
+    "Reachable": ("Receiver answers", "Receiver does not answer as it should"),
+    "Stalled": ("Needs a change", "Needs no change"),
+    "Reconciling": ("Being set up", "Setup is complete"),
+}
+"""The words for the statuses True and False of each condition type."""
+_BAD_IF: Final = {"Ready": "False", "Reachable": "False", "Stalled": "True", "Reconciling": "True"}
+
+_ADVICE: Final = {
+    400: "Reload the page, and repeat it.",
+    403: "Ask an administrator of your organization if you need this.",
+    404: "It may have been deleted. Go back to the list.",
+    409: "Reload the page to see the present state.",
+    412: "Reload the page to see the present state, and repeat your change.",
+    422: "Correct the fields, and send the form again.",
+    429: "Wait a moment, then reload the page.",
+    500: "If it happens again, tell your administrator the request id below.",
+    503: "Your data is safe. Wait a moment, then reload the page.",
+}
+
+
+class ConditionWord(NamedTuple):
+    """A condition for people."""
+
+    title: str
+    tone: str
+    reason: str
+    message: str
+    since: datetime
+
+
+def conditions_of(endpoint: WebhookEndpoint) -> list[ConditionWord]:
+    """Return the conditions of an endpoint in words, the ones that need attention first."""
+    found = []
+    for known in endpoint.status.conditions:
+        when_true, when_false = CONDITIONS.get(known.type, (known.type, f"not {known.type}"))
+        title = {"True": when_true, "False": when_false}.get(known.status, f"{known.type} is not known yet")
+        unknown = known.status == "Unknown"
+        tone = "quiet" if unknown else "bad" if _BAD_IF.get(known.type) == known.status else "good"
+        found.append(ConditionWord(title, tone, known.reason, known.message, known.last_transition_time))
+    return sorted(found, key=lambda word: word.tone != "bad")
+
+
+def endpoint_word(status: str) -> StatusWord:
+    """Return the words for the status of an endpoint."""
+    return ENDPOINT_STATUSES.get(status, StatusWord(status, "quiet", ""))
+
+
+def delivery_word(state: str) -> StatusWord:
+    """Return the words for the state of a delivery."""
+    return DELIVERY_STATES.get(state, StatusWord(state, "quiet", ""))
+
+
+def advice(status: int) -> str:
+    """Return what a person can do after a refusal."""
+    return _ADVICE.get(status, "")
+
+
+def utc(moment: datetime | str) -> datetime:
+    """Return a moment, or one that ``/v1`` has written, in UTC."""
+    found = datetime.fromisoformat(moment) if isinstance(moment, str) else moment
+    return found.astimezone(UTC)
+
+
+def shown_number(number: float) -> str:
+    """Return a number with separators, such as 12,345."""
+    return f"{number:,}"
+
+
+def percent(part: int, whole: int) -> str:
+    """Return a share, such as 99.8%; never 100% if something is missing."""
+    if not whole:
+        return "none"
+    share = 100 * part / whole
+    return f"{min(share, 99.9) if part < whole else 100:.1f}%".replace(".0%", "%")
+
+
+def sentence_of(detail: str) -> str:
+    """Return a message of ``/v1`` with a capital letter and a full stop."""
+    text = capital(detail)
+    return text if text.endswith((".", "!", "?")) else f"{text}."
+
+
+def capital(text: str) -> str:
+    """Return a text that begins with a capital letter."""
+    return f"{text[:1].upper()}{text[1:]}"

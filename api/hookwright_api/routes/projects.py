@@ -1,0 +1,176 @@
+"""Projects of an organization: listed, and created and deleted where the organization allows it.
+
+The API may write Projects only in namespaces that grant its ServiceAccount the ClusterRole of the chart.
+"""
+
+from collections.abc import Sequence
+from typing import Annotated, Any, Final
+
+from fastapi import APIRouter, Query, Request, Response
+
+from hookwright_api.auth.permissions import ADMINISTER, READ
+from hookwright_api.http.guarded_route import GuardedRoute, audit, caller_of, needs
+from hookwright_api.http.responses import answer, from_kube
+from hookwright_api.idempotency import CREATOR_ANNOTATION
+from hookwright_api.rendering import timestamp
+from hookwright_api.routes.scoping import project_named
+from hookwright_api.schemas.project_bodies import (
+    DeletedProjectAnswer,
+    ProjectDetailAnswer,
+    ProjectRequest,
+    ProjectsAnswer,
+)
+from hookwright_api.services import services_of
+from hookwright_api.view.table_records import EndpointRecord, KeyRecord, ProjectRecord
+from hookwright_api.view.view import View, object_path
+from hookwright_crds import API_VERSION
+from hookwright_crds.base import MADE_BY_API
+from hookwright_runtime.errors import KubeError
+from hookwright_runtime.problems import ProblemError, not_found
+
+router = APIRouter(prefix="/v1/projects", tags=["projects"], route_class=GuardedRoute)
+
+_ROLE: Final = "hookwright-project-manager"
+
+Force = Annotated[bool, Query(description="true deletes a project that has webhooks or keys, with all of them.")]
+
+
+@router.get("", response_model=ProjectsAnswer, operation_id="listProjects")
+@needs(READ)
+async def list_projects(request: Request) -> Response:
+    """List the projects of the organization by name; a key sees its own project only."""
+    caller, view = caller_of(request), services_of(request).view
+    found = view.projects.find("organization", caller.organization)
+    visible = [record for record in found if caller.key is None or record.identity.name == caller.key.project]
+    return answer({"data": [_shown(view, one) for one in sorted(visible, key=lambda one: one.identity.name)]})
+
+
+@router.get("/{project}", response_model=ProjectDetailAnswer, operation_id="getProject")
+@needs(READ)
+async def get_project(request: Request, project: str) -> Response:
+    """Show a project, by its name or uid; a key sees its own project only."""
+    record = _named(request, project)
+    key = caller_of(request).key
+    if key is not None and key.project != record.identity.name:
+        raise not_found("the project")
+    return answer(_shown(services_of(request).view, record))
+
+
+@router.post("", status_code=201, response_model=ProjectDetailAnswer, operation_id="createProject")
+@needs(ADMINISTER)
+async def create_project(request: Request, body: ProjectRequest) -> Response:
+    """Create a project. It accepts events as soon as the operator has seen it, usually within a second.
+
+    403 also means that the organization does not allow it, and says how to allow it. 409 means that a project of this
+    name exists, or that the organization's quota is used up.
+    """
+    services, caller = services_of(request), caller_of(request)
+    manifest = {
+        "apiVersion": API_VERSION,
+        "kind": "Project",
+        "metadata": {
+            "name": body.name,
+            "namespace": caller.organization,
+            "labels": MADE_BY_API,
+            "annotations": {CREATOR_ANNOTATION: caller.actor},
+        },
+        "spec": {"displayName": body.display_name} if body.display_name else {},
+    }
+    try:
+        made = await services.kube.post(object_path("projects", caller.organization), manifest)
+    except KubeError as error:
+        if error.reason == "AlreadyExists":
+            raise ProblemError(409, f"the project {body.name} exists; choose another name") from None
+        raise _refusal(error, "create", caller.organization) from None
+    services.view.projects.put(made)
+    audit(request, "project.create", target=body.name, project=body.name)
+    return answer(_shown(services.view, ProjectRecord.of(made)), 201, Location=f"/v1/projects/{body.name}")
+
+
+@router.delete("/{project}", response_model=DeletedProjectAnswer, operation_id="deleteProject")
+@needs(ADMINISTER)
+async def delete_project(request: Request, project: str, *, force: Force = False) -> Response:
+    """Delete a project that /v1 created, with its webhooks and keys, and return what was deleted.
+
+    A project that has webhooks or keys needs `force=true`; otherwise 409 says what the deletion discards. A declared
+    project is a 409 that names its owner. 403 also means that the organization does not allow it.
+    """
+    services = services_of(request)
+    record = _named(request, project)
+    identity = record.identity
+    if identity.declared_by:
+        owner = identity.declared_by
+        raise ProblemError(409, f"the project {identity.name} is declared by {owner}; delete it there")
+    endpoints, keys = _children(services.view, record)
+    discarded = _discarded(identity.name, endpoints, keys)
+    if (endpoints or keys) and not force:
+        raise ProblemError(409, _warning(discarded))
+    try:
+        await services.kube.delete(object_path("projects", identity.namespace, identity.name), uid=identity.uid)
+    except KubeError as error:
+        raise _refusal(error, "delete", identity.namespace) from None
+    services.view.projects.forget(record)
+    audit(request, "project.delete", target=identity.name, project=identity.name)
+    return answer(discarded)
+
+
+def _named(request: Request, name_or_uid: str) -> ProjectRecord:
+    organization = caller_of(request).organization
+    record = services_of(request).view.projects.get(organization, project_named(request, name_or_uid))
+    if record is None:
+        raise not_found("the project")
+    return record
+
+
+def _children(view: View, project: ProjectRecord) -> tuple[list[EndpointRecord], list[KeyRecord]]:
+    where = (project.identity.namespace, project.identity.name)
+    return view.endpoints.find("project", where), view.keys.find("project", where)
+
+
+def _shown(view: View, project: ProjectRecord) -> dict[str, Any]:
+    endpoints, keys = _children(view, project)
+    return {
+        "name": project.identity.name,
+        "uid": project.identity.uid,
+        "display_name": project.display_name,
+        "declared_by": project.identity.declared_by or None,
+        "webhooks": len(endpoints),
+        "keys": len(keys),
+        "created_at": timestamp(project.identity.created),
+    }
+
+
+def _discarded(name: str, endpoints: Sequence[EndpointRecord], keys: Sequence[KeyRecord]) -> dict[str, Any]:
+    """Return what the deletion of a project deletes: garbage collection deletes only objects that /v1 created."""
+    deleted = [endpoint for endpoint in endpoints if not endpoint.identity.declared_by]
+    revoked = [key for key in keys if not key.identity.declared_by]
+    counts = [endpoint.endpoint.status.deliveries for endpoint in deleted]
+    return {
+        "name": name,
+        "webhooks": len(deleted),
+        "keys": len(revoked),
+        "declared": len(endpoints) + len(keys) - len(deleted) - len(revoked),
+        "pending_deliveries": sum(count.pending for count in counts if count is not None),
+    }
+
+
+def _warning(discarded: dict[str, Any]) -> str:
+    return (
+        "the project {name} is not empty: its deletion deletes {webhooks} webhooks with {pending_deliveries} pending "
+        "deliveries, revokes {keys} keys, and leaves {declared} declared objects without a project; "
+        "send ?force=true to delete it"
+    ).format(**discarded)
+
+
+def _refusal(error: KubeError, verb: str, organization: str) -> ProblemError:
+    """Return the problem for a write of a project that the API server refused."""
+    if error.status == 403 and f"cannot {verb} resource" in error.explanation:
+        return ProblemError(
+            403,
+            f"the organization does not allow /v1 to {verb} projects; an administrator of the cluster allows it with a "
+            f"RoleBinding in namespace {organization} of the ClusterRole {_ROLE} to the API's ServiceAccount",
+        )
+    if verb == "delete" and error.status == 422:
+        # A policy of the cluster refuses the deletion, such as that of protected objects.
+        return ProblemError(409, f"a policy of the cluster refuses this: {error.explanation}")
+    return from_kube(error, "the project")

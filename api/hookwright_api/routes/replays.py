@@ -1,0 +1,89 @@
+"""Replays of a webhook: begun, listed, shown, cancelled."""
+
+import re
+from typing import Annotated, Final
+
+from fastapi import APIRouter, Path, Request, Response
+from pydantic_core import from_json
+
+from hookwright_api.auth.permissions import MANAGE, READ
+from hookwright_api.http.guarded_route import GuardedRoute, audit, needs
+from hookwright_api.http.responses import raw_answer
+from hookwright_api.routes.operator_answers import operator_answer
+from hookwright_api.routes.scoping import ProjectQuery, endpoint_named, optional_project
+from hookwright_api.schemas.replay_bodies import BegunReplayAnswer, ReplayAnswer, ReplayRequest, ReplaysAnswer
+from hookwright_api.services import services_of
+from hookwright_api.view.table_records import EndpointRecord
+from hookwright_runtime.problems import not_found
+
+router = APIRouter(prefix="/v1/webhooks/{id}/replays", tags=["replays"], route_class=GuardedRoute)
+
+_REPLAY_ID: Final = re.compile(r"[A-Za-z0-9_]{1,64}")
+
+WebhookId = Annotated[str, Path(description="The webhook's id.")]
+ReplayId = Annotated[str, Path(description="The replay's id.")]
+
+
+@router.post(
+    "",
+    status_code=202,
+    response_model=BegunReplayAnswer,
+    operation_id="beginReplay",
+    responses={200: {"model": BegunReplayAnswer, "description": "The number of deliveries, after a `dry_run`."}},
+)
+@needs(MANAGE)
+async def begin_replay(request: Request, id: WebhookId, body: ReplayRequest, project: ProjectQuery = None) -> Response:  # noqa: A002
+    """Send deliveries of a time range again, in the background, the oldest first.
+
+    409 means that another replay of the webhook is running.
+    """
+    found = _endpoint(request, id, project)
+    sent = services_of(request).intake.begin_replay(
+        found.identity.namespace, found.identity.name, body.model_dump_json(exclude_none=True).encode()
+    )
+    replied = await operator_answer(sent, "the webhook")
+    if body.dry_run:
+        return raw_answer(replied)
+    audit(request, "webhook.replay", target=id, project=found.project)
+    return raw_answer(replied, 202, Location=f"/v1/webhooks/{found.identity.name}/replays/{from_json(replied)['id']}")
+
+
+@router.get("", response_model=ReplaysAnswer, operation_id="listReplays")
+@needs(READ)
+async def list_replays(request: Request, id: WebhookId, project: ProjectQuery = None) -> Response:  # noqa: A002
+    """List the latest replays of an endpoint, newest first."""
+    found = _endpoint(request, id, project).identity
+    return raw_answer(
+        await operator_answer(services_of(request).intake.replays(found.namespace, found.name), "the webhook")
+    )
+
+
+@router.get("/{replay}", response_model=ReplayAnswer, operation_id="getReplay")
+@needs(READ)
+async def get_replay(request: Request, id: WebhookId, replay: ReplayId, project: ProjectQuery = None) -> Response:  # noqa: A002
+    """Show a replay with its progress."""
+    found = _endpoint(request, id, project).identity
+    _check_id(replay)
+    replied = services_of(request).intake.replay(found.namespace, found.name, replay)
+    return raw_answer(await operator_answer(replied, "the replay"))
+
+
+@router.delete("/{replay}", status_code=204, operation_id="cancelReplay")
+@needs(MANAGE)
+async def cancel_replay(request: Request, id: WebhookId, replay: ReplayId, project: ProjectQuery = None) -> Response:  # noqa: A002
+    """Cancel a replay; deliveries that are pending already stay pending. 409 means that the replay is completed."""
+    found = _endpoint(request, id, project)
+    _check_id(replay)
+    cancelled = services_of(request).intake.cancel_replay(found.identity.namespace, found.identity.name, replay)
+    await operator_answer(cancelled, "the replay")
+    audit(request, "replay.cancel", target=replay, project=found.project)
+    return Response(status_code=204)
+
+
+def _endpoint(request: Request, webhook: str, project: str | None) -> EndpointRecord:
+    return endpoint_named(request, webhook, optional_project(request, project))
+
+
+def _check_id(replay: str) -> None:
+    if not _REPLAY_ID.fullmatch(replay):
+        raise not_found("the replay")

@@ -1,0 +1,44 @@
+"""Statistics of a webhook, and of all webhooks of a project."""
+
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Query, Request, Response
+
+from hookwright_api.auth.permissions import READ
+from hookwright_api.http.guarded_route import GuardedRoute, caller_of, needs
+from hookwright_api.http.responses import raw_answer
+from hookwright_api.routes.operator_answers import operator_answer
+from hookwright_api.routes.scoping import ProjectQuery, endpoint_named, optional_project, own_project
+from hookwright_api.schemas.statistics_bodies import StatisticsAnswer
+from hookwright_api.services import services_of
+
+router = APIRouter(prefix="/v1", tags=["statistics"], route_class=GuardedRoute)
+
+Window = Annotated[
+    Literal["1h", "24h", "7d"],
+    Query(description="60 buckets of a minute, 96 of 15 minutes, or 84 of two hours. The last bucket is the present."),
+]
+
+
+@router.get("/webhooks/{id}/statistics", response_model=StatisticsAnswer, operation_id="getWebhookStatistics")
+@needs(READ)
+async def get_webhook_statistics(
+    request: Request,
+    id: str,  # noqa: A002
+    *,
+    window: Window = "24h",
+    project: ProjectQuery = None,
+) -> Response:
+    """Show how many deliveries of an endpoint succeeded and failed, and how long attempts took, by time."""
+    found = endpoint_named(request, id, optional_project(request, project)).identity
+    read = services_of(request).intake.statistics(found.namespace, "webhookendpoints", found.name, window)
+    return raw_answer(await operator_answer(read, "the webhook"))
+
+
+@router.get("/projects/{project}/statistics", response_model=StatisticsAnswer, operation_id="getProjectStatistics")
+@needs(READ)
+async def get_project_statistics(request: Request, project: str, *, window: Window = "24h") -> Response:
+    """Show the same for all present endpoints of a project; a key shows only its own project."""
+    name = own_project(request, project)
+    read = services_of(request).intake.statistics(caller_of(request).organization, "projects", name, window)
+    return raw_answer(await operator_answer(read, "the project"))

@@ -1,0 +1,75 @@
+"""Pure: the bodies of events."""
+
+from typing import Any, Final
+
+from pydantic import Field
+
+from hookwright_api.schemas.forms import CamelAnswer
+from hookwright_crds.events import EVENT_TYPES
+
+
+class EventsAnswer(CamelAnswer):
+    """The result for events."""
+
+    accepted: int
+    duplicates: int = Field(description="Events whose id was seen within 24 hours; they create no deliveries.")
+    deliveries: int
+    event_ids: list[str] = Field(
+        description="The webhook-id of each event at its receivers; for a duplicate, that of the first event.",
+        examples=[["msg_01JK3V9Q4D1X7N0T5C8B2M6EYA"]],
+    )
+
+
+_TEST: Final[dict[str, Any]] = {
+    "title": "TestRequest",
+    "description": "The event of a test. Receivers get it with `test: true`.",
+    "type": "object",
+    "properties": {
+        "type": {"type": "string", "enum": [*EVENT_TYPES], "description": "The event type; `delivered` without it."},
+        "payload": {
+            "type": "object",
+            "description": "Fields of the event, up to 256 KiB. Without messageId, it begins with `test_`.",
+            "additionalProperties": True,
+        },
+    },
+    "additionalProperties": False,
+    "example": {"type": "bounced", "payload": {"recipient": "ada@example.com"}},
+}
+
+
+def events_schemas() -> dict[str, Any]:
+    """Return the JSON schemas of the bodies that the operator validates, by their names.
+
+    Each has a name, because generators of clients make a usable type only for a named schema.
+    """
+    name = {"type": "string", "minLength": 1, "maxLength": 256}
+    event = {
+        "title": "Event",
+        "description": "One event. Receivers get all of its fields.",
+        "type": "object",
+        "required": ["type", "messageId"],
+        "properties": {
+            "id": {**name, "description": "Identifies repetitions within 24 hours; other content gets 409."},
+            "type": {"type": "string", "enum": [*EVENT_TYPES], "description": "The event type."},
+            "messageId": {**name, "description": "The message that the event is about."},
+        },
+        "additionalProperties": True,
+        "example": {"id": "evt-1", "type": "delivered", "messageId": "m-42", "recipient": "ada@example.com"},
+    }
+    return {
+        "Event": event,
+        "TestRequest": _TEST,
+        "EventList": {
+            "title": "EventList",
+            "description": "Several events, accepted as a whole or not at all.",
+            "type": "array",
+            "items": {"$ref": "#/components/schemas/Event"},
+            "minItems": 1,
+            "maxItems": 1000,
+        },
+        "EventsRequest": {
+            "title": "EventsRequest",
+            "description": "One event, or an array of them.",
+            "oneOf": [{"$ref": "#/components/schemas/Event"}, {"$ref": "#/components/schemas/EventList"}],
+        },
+    }

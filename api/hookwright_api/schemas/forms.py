@@ -1,0 +1,43 @@
+"""Pure: the bases of request and answer bodies."""
+
+from typing import Final
+
+from pydantic import BaseModel, ConfigDict
+from pydantic.alias_generators import to_camel
+
+ID_EXAMPLE: Final = "wh-3k9x0q2m7a5d"
+TIME_EXAMPLE: Final = "2026-01-31T12:00:00Z"
+
+
+class Request(BaseModel):
+    """Base of request bodies: unknown fields are refused, and no answer repeats the request."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+
+
+class Answer(BaseModel):
+    """Base of answers. A later version may add fields, so clients ignore unknown ones.
+
+    Generators of clients make one name of ``expires_at`` and ``expiresAt``, and their Java code does not compile. So a
+    schema has only the field in snake_case, also if the answer has the earlier name too.
+    """
+
+
+class CamelAnswer(Answer):
+    """Base of answers whose names were promised in camelCase."""
+
+    model_config = ConfigDict(alias_generator=to_camel, validate_by_name=True)
+
+
+def printable(text: str) -> str:
+    """Return a text for people unchanged, or raise ValueError."""
+    if not text.strip() or not text.isprintable():
+        raise ValueError("must have only printable characters, and not only white space")
+    return text
+
+
+def readable(text: str) -> str:
+    """Return a text of several lines unchanged, or raise ValueError for other control characters."""
+    if not text.replace("\n", "").replace("\t", "").isprintable():
+        raise ValueError("must have only printable characters, tabs and line feeds")
+    return text

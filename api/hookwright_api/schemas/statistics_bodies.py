@@ -1,0 +1,40 @@
+"""Pure: the bodies of statistics."""
+
+from typing import Literal
+
+from pydantic import Field
+
+from hookwright_api.schemas.forms import TIME_EXAMPLE, Answer
+
+
+class NumbersAnswer(Answer):
+    """The numbers of a span of time."""
+
+    delivered: int = Field(description="Deliveries that became delivered within this time.", examples=[120])
+    failed: int = Field(description="Deliveries that became failed within this time.", examples=[1])
+    attempts: int = Field(description="All attempts, successful or not.", examples=[126])
+    latency_p50_ms: int | None = Field(
+        description="Half of the successful attempts took this many milliseconds or less; null if there was none.",
+        examples=[84],
+    )
+    latency_p95_ms: int | None = Field(
+        description="95 % of the successful attempts took this many milliseconds or less; null if there was none.",
+        examples=[410],
+    )
+
+
+class BucketAnswer(NumbersAnswer):
+    """The numbers of one bucket."""
+
+    since: str = Field(description="The begin of the bucket.", examples=[TIME_EXAMPLE])
+
+
+class StatisticsAnswer(Answer):
+    """The statistics of a window of time."""
+
+    window: Literal["1h", "24h", "7d"]
+    bucket_seconds: int = Field(description="The length of each bucket.", examples=[900])
+    since: str = Field(description="The begin of the first bucket.", examples=[TIME_EXAMPLE])
+    until: str = Field(description="The end of the last bucket, which is not complete.", examples=[TIME_EXAMPLE])
+    total: NumbersAnswer
+    buckets: list[BucketAnswer] = Field(description="All buckets of the window, the oldest first.")

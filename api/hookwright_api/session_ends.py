@@ -1,0 +1,66 @@
+"""The end of all sessions of a user, in a Secret that every replica watches."""
+
+import base64
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Final
+
+import structlog
+
+from hookwright_api.auth.session_tokens import Session, milliseconds
+from hookwright_api.services import Services
+from hookwright_crds.sessions import ENDED_SESSIONS_NAME
+from hookwright_runtime.errors import KubeError
+from hookwright_runtime.problems import unavailable
+
+log = structlog.get_logger(__name__)
+
+_ATTEMPTS: Final = 8
+"""Writes of one logout. Only the logouts of other replicas at the same moment make more than one necessary."""
+_SKEW: Final = timedelta(minutes=10)
+"""Ends are kept for longer than tokens are valid, because the clocks of replicas may differ."""
+
+
+async def end_sessions(services: Services, session: Session) -> None:
+    """End every session of a user; return when the API server has stored it.
+
+    Raises:
+        ProblemError: 503, the sessions were not ended.
+    """
+    namespace, table = services.settings.namespace, services.view.ended_sessions
+    path = f"/api/v1/namespaces/{namespace}/secrets/{ENDED_SESSIONS_NAME}"
+    failed = unavailable("the sessions were not ended; log out again")
+    for _ in range(_ATTEMPTS):
+        known = table.get(namespace, ENDED_SESSIONS_NAME)
+        if known is None:
+            raise unavailable("the operator has not created the Secret of ended sessions yet; log out again")
+        version = known.identity.version
+        body = {"metadata": {"resourceVersion": str(version)}, "data": _ends(services, session, known.ends)}
+        try:
+            table.put(await services.kube.merge(path, body))
+        except KubeError as error:
+            if error.status != 409:
+                log.warning("end of sessions not written, refusing the logout", error=str(error))
+                raise failed from None
+        else:
+            return
+        try:
+            # A write of an older state could replace a later end by an earlier one, so this waits for the newer state.
+            await table.wait(
+                namespace,
+                ENDED_SESSIONS_NAME,
+                lambda record, seen=version: record is None or record.identity.version > seen,  # type: ignore[misc]
+                seconds=services.settings.create_timeout,
+            )
+        except TimeoutError:
+            raise failed from None
+    raise failed
+
+
+def _ends(services: Services, session: Session, known: Mapping[str, float]) -> dict[str, str | None]:
+    """Return the changed fields: the end of the user's sessions, and null for ends that no valid token can need."""
+    now = services.now()
+    oldest = milliseconds(now - services.settings.session_ttl - _SKEW)
+    ended = max(milliseconds(now), session.issued_ms)
+    changed: dict[str, str | None] = {name: None for name, end in known.items() if end < oldest}
+    return {**changed, session.user.identity.name: base64.b64encode(str(ended).encode()).decode()}

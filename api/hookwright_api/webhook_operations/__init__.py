@@ -1,0 +1,1 @@
+"""The operations on webhooks behind the routes: creation, changes, rotation of the secret."""

@@ -1,0 +1,140 @@
+"""Changes of an endpoint by `/v1`: read the object, check who owns it, and write only the named fields."""
+
+from typing import Any, Final
+
+from pydantic import ValidationError
+
+from hookwright_api.http.responses import from_kube, from_validation
+from hookwright_api.schemas.webhook_bodies import WebhookPatch, WebhookRequest
+from hookwright_api.services import Services
+from hookwright_api.view.table_records import EndpointRecord, Identity
+from hookwright_api.view.view import object_path
+from hookwright_api.webhook_operations.webhook_document import (
+    check_etag,
+    document_of,
+    labels_patch,
+    merged,
+    refuse_declared,
+    spec_of,
+)
+from hookwright_crds.base import ObjectMeta
+from hookwright_crds.reading import read
+from hookwright_crds.resources import WebhookEndpoint
+from hookwright_crds.trimming import trimmed_with_labels
+from hookwright_runtime.errors import KubeError
+from hookwright_runtime.problems import FieldFault, ProblemError, invalid, not_found
+
+Object = dict[str, Any]
+
+_ATTEMPTS: Final = 5
+"""Attempts to write while the operator writes the status at the same time."""
+
+
+def check_url_scheme(services: Services, url: str | None) -> None:
+    """Return if the installation allows the scheme of a URL.
+
+    Raises:
+        ProblemError: 422, plain http is not allowed.
+    """
+    if url is not None and url[:5].lower() == "http:" and not services.settings.allow_http:
+        raise invalid(FieldFault("url", "must be an https URL, such as https://example.com/hooks"))
+
+
+async def change(services: Services, identity: Identity, patch: WebhookPatch, if_match: str | None) -> EndpointRecord:
+    """Apply a merge patch, and return the new state.
+
+    Fields that the patch does not name stay as they are, also if another client changes them at the same time.
+
+    Args:
+        services: of the process.
+        identity: of the endpoint.
+        patch: the patch.
+        if_match: the header of the request; the write then needs the state that was compared.
+
+    Raises:
+        ProblemError: 404, the endpoint was deleted; 409, `/v1` does not own it; 412, it changed; 422, the result is
+            not valid; 503, the API server is unavailable.
+    """
+    fields = patch.model_dump(exclude_unset=True)
+    if fields.get("url") is not None:
+        check_url_scheme(services, fields["url"])
+    for _ in range(_ATTEMPTS):
+        live = await read_live(services, identity)
+        check_etag(if_match, ObjectMeta.model_validate(trimmed_with_labels(live)["metadata"]))
+        refuse_declared(live)
+        if not fields:
+            return keep(services, live)
+        _check_result(live, fields)
+        try:
+            return await write(services, identity, _kubernetes_patch(live, fields, same_state=if_match is not None))
+        except KubeError as error:
+            # The write of a status is no reason for a 412, so the new state is compared.
+            if error.status != 409 or if_match is None:
+                raise from_kube(error, "the webhook") from None
+    raise ProblemError(409, "the webhook changes too often at the moment; nothing was done, repeat the request")
+
+
+def _kubernetes_patch(live: Object, fields: Object, *, same_state: bool) -> Object:
+    """Return the merge patch of the object; with ``same_state``, the API server refuses it for another state."""
+    meta = live["metadata"]
+    metadata: Object = {"uid": meta["uid"]} | ({"resourceVersion": meta["resourceVersion"]} if same_state else {})
+    if labels := labels_patch(fields, meta.get("labels") or {}):
+        metadata["labels"] = labels
+    return {"metadata": metadata, "spec": spec_of(fields)}
+
+
+async def read_live(services: Services, identity: Identity) -> Object:
+    """Return the object with the owners of its fields, which the view does not keep.
+
+    Raises:
+        ProblemError: 404, it was deleted; 503, the API server is unavailable.
+    """
+    try:
+        live = await services.kube.get(_path(identity))
+    except KubeError as error:
+        if error.status == 404:
+            raise not_found("the webhook") from None
+        raise from_kube(error, "the webhook") from None
+    if live["metadata"]["uid"] != identity.uid or "deletionTimestamp" in live["metadata"]:
+        raise not_found("the webhook")
+    return live
+
+
+async def write(services: Services, identity: Identity, patch: Object) -> EndpointRecord:
+    """Write a merge patch of the object, and return the new state.
+
+    Raises:
+        ProblemError: 404, it was deleted.
+        KubeError: the API server refused the write.
+    """
+    try:
+        return keep(services, await services.kube.merge(_path(identity), patch))
+    except KubeError as error:
+        if error.status == 404:
+            raise not_found("the webhook") from None
+        raise
+
+
+def keep(services: Services, written: Object) -> EndpointRecord:
+    """Put a state into the view, and return the newest known state."""
+    kept = trimmed_with_labels(written)
+    record = services.view.endpoints.put(kept)
+    return record if record is not None else EndpointRecord.of(kept)
+
+
+def _check_result(live: Object, fields: Object) -> None:
+    endpoint, unsupported = read(WebhookEndpoint, live)
+    if unsupported.faults:
+        raise ProblemError(409, f"the webhook was written by a newer version. {unsupported.sentence}")
+    before = document_of(endpoint)
+    if "labels" not in fields:
+        # Other clients may have set more labels than `/v1` accepts.
+        del before["labels"]
+    try:
+        WebhookRequest.model_validate(merged(before, fields))
+    except ValidationError as error:
+        raise from_validation(error.errors(include_url=False, include_input=False)) from None
+
+
+def _path(identity: Identity) -> str:
+    return object_path("webhookendpoints", identity.namespace, identity.name)

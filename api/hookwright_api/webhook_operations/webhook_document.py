@@ -1,0 +1,144 @@
+"""Pure: a webhook as a JSON document of `/v1`: its fields in a WebhookEndpoint, merge patches, ETags, and its owner.
+
+Source: RFC 7396 (JSON Merge Patch), RFC 9110, section 13.1.1 (If-Match).
+"""
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+from hookwright_api.rendering import own_labels
+from hookwright_crds.base import MADE_BY_API, MANAGED_BY, ObjectMeta
+from hookwright_crds.resources import WebhookEndpoint
+from hookwright_runtime.problems import FieldFault, ProblemError, invalid
+
+Document = dict[str, Any]
+
+_OURS: Final = MADE_BY_API[MANAGED_BY]
+"""The field manager of the API's writes, and the value of the label on its objects."""
+_ETAGS: Final = re.compile(r'(?:W/)?"[\x21\x23-\x7e]*"(?:[ \t]*,[ \t]*(?:W/)?"[\x21\x23-\x7e]*")*')
+_STRONG: Final = re.compile(r'(W/)?"([\x21\x23-\x7e]*)"')
+_MOST_NAMED: Final = 3
+_DIGITS: Final = 16
+
+
+def merged(target: Any, patch: Any) -> Any:
+    """Return the result of a merge patch (RFC 7396, section 2); the target does not change."""
+    if not isinstance(patch, dict):
+        return patch
+    result = dict(target) if isinstance(target, dict) else {}
+    for name, value in patch.items():
+        if value is None:
+            result.pop(name, None)
+        else:
+            result[name] = merged(result.get(name), value)
+    return result
+
+
+def document_of(endpoint: WebhookEndpoint) -> Document:
+    """Return the fields of an endpoint in the form of the request that registers one."""
+    spec = endpoint.spec
+    return {
+        "url": spec.url,
+        "pull": {"lease": spec.pull.lease} if spec.pull else None,
+        "events": list(spec.events),
+        "enabled": not spec.suspend,
+        "description": spec.description,
+        "headers": dict(spec.headers),
+        "timeout": spec.timeout,
+        "max_in_flight": spec.max_in_flight,
+        "rate_limit": {"per_minute": spec.rate_limit.per_minute} if spec.rate_limit else None,
+        "format": spec.format,
+        "labels": own_labels(endpoint.metadata.labels),
+    }
+
+
+def spec_of(fields: Mapping[str, Any]) -> Document:
+    """Return the fields of ``spec`` for fields of a request or of a merge patch; None stays None."""
+    spec: Document = {}
+    for name, value in fields.items():
+        if name == "enabled":
+            spec["suspend"] = None if value is None else not value
+        elif name == "max_in_flight":
+            spec["maxInFlight"] = value
+        elif name == "rate_limit":
+            spec["rateLimit"] = None if value is None else {"perMinute": value["per_minute"]}
+        elif name != "labels":
+            spec[name] = list(value) if name == "events" and value is not None else value
+    return spec
+
+
+def labels_patch(fields: Mapping[str, Any], present: Mapping[str, str]) -> Document:
+    """Return the merge patch of ``metadata.labels`` for a merge patch of a webhook; a null removes its own labels."""
+    if "labels" not in fields:
+        return {}
+    changes = fields["labels"]
+    return dict.fromkeys(own_labels(present)) if changes is None else dict(changes)
+
+
+def owner_of(written: Mapping[str, Any]) -> str | None:
+    """Return the name of the field manager that owns the spec of an object, None if `/v1` owns it."""
+    meta = written["metadata"]
+    managers = [
+        str(entry.get("manager") or "unknown")
+        for entry in meta.get("managedFields") or ()
+        if not entry.get("subresource") and "f:spec" in (entry.get("fieldsV1") or {})
+    ]
+    others = list(dict.fromkeys(name for name in managers if name != _OURS))
+    if others:
+        more = f" and {len(others) - _MOST_NAMED} more" if len(others) > _MOST_NAMED else ""
+        return ", ".join(others[:_MOST_NAMED]) + more
+    made_by = (meta.get("labels") or {}).get(MANAGED_BY)
+    return None if made_by == _OURS else made_by or "unknown"
+
+
+def refuse_declared(written: Mapping[str, Any]) -> None:
+    """Return if `/v1` may change an object.
+
+    Raises:
+        ProblemError: 409, it was declared outside of `/v1`, or somebody else changed its spec.
+    """
+    owner = owner_of(written)
+    if owner is not None:
+        raise ProblemError(
+            409,
+            f'the webhook is declared outside of this API: the field manager "{owner}" owns its spec. Change it there, '
+            "for example in the YAML file or the Git repository that it comes from",
+        )
+
+
+def etag_of(meta: ObjectMeta) -> str:
+    """Return the ETag of a state: its resource version and, after a period, a digest of what people set.
+
+    The operator writes the status after every change, and then again and again. Such a write changes the resource
+    version alone, and it must not make the ETag of a client useless.
+    """
+    return f'"{meta.resource_version}.{_settings_digest(meta)}"'
+
+
+def check_etag(if_match: str | None, meta: ObjectMeta) -> None:
+    """Return if the header If-Match allows a change of a state.
+
+    An ETag with a digest allows it if people have set the same; a resource version alone, such as that of kubectl,
+    allows it if the whole object is the same.
+
+    Raises:
+        ProblemError: 412, the state is another one; 422, the header has no ETag.
+    """
+    if if_match is None or if_match.strip() == "*":
+        return
+    if not _ETAGS.fullmatch(if_match.strip()):
+        raise invalid(FieldFault("If-Match", "must be an ETag of an earlier answer"))
+    # A weak ETag never matches here (RFC 9110, 13.1.1).
+    for version, _, digest in [tag.partition(".") for weak, tag in _STRONG.findall(if_match) if not weak]:
+        if (digest or version) == (_settings_digest(meta) if digest else meta.resource_version):
+            return
+    raise ProblemError(412, "the webhook changed since this ETag; get it, and repeat the change with its new ETag")
+
+
+def _settings_digest(meta: ObjectMeta) -> str:
+    """Return a digest that changes with every change of the spec (its generation) and of the labels of people."""
+    parts = {"uid": meta.uid, "generation": meta.generation, "labels": own_labels(meta.labels)}
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:_DIGITS]
