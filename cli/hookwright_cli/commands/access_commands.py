@@ -1,0 +1,234 @@
+"""Access: ``login``, ``logout``, ``whoami``, ``contexts`` and ``support-account``."""
+
+import os
+import sys
+from contextlib import closing
+from dataclasses import replace
+from typing import Annotated, Any
+from urllib.parse import urlsplit
+
+import typer
+
+from hookwright_cli import contexts, kept_credentials, live_names
+from hookwright_cli.command_errors import CommandError, ExitCode, OtherWayError
+from hookwright_cli.commands.asking import confirm, password
+from hookwright_cli.commands.endpoint_commands import Yes
+from hookwright_cli.contexts import Context
+from hookwright_cli.terminal.columns import CONTEXTS
+from hookwright_cli.verbs import Invocation, add_commands
+from hookwright_cli.way_choice import API, DEFAULT_ACCOUNT, chosen
+
+ContextName = Annotated[str, typer.Argument(metavar="NAME", autocompletion=live_names.context_names)]
+
+
+def log_in(
+    invocation: Invocation,
+    email: Annotated[str, typer.Option("--email", metavar="ADDRESS", help="Log in as this user.")] = "",
+    key: Annotated[
+        bool, typer.Option("--key", help="Keep an API key instead; it is read from standard input.")
+    ] = False,
+    name: Annotated[str, typer.Option("--name", metavar="NAME", help="Name of the context, by default the host.")] = "",
+) -> None:
+    """Log in to /v1 and keep the credential as the current context.
+
+    The password or the key is read from standard input, or asked for. The keyring of your desktop keeps the
+    credential, or a file that only you can read.
+    """
+    from hookwright_cli.ways.api_way import ApiWay
+
+    url = invocation.options.url or os.environ.get("HOOKWRIGHT_API_URL", "")
+    if not url:
+        raise CommandError("name the service: hookwright login --url https://hooks.example.com", ExitCode.USAGE)
+    if urlsplit(url).scheme not in {"http", "https"} or not urlsplit(url).hostname:
+        raise CommandError(f"--url {url!r} must begin with https://", ExitCode.USAGE)
+    if key and email:
+        raise CommandError("log in with --email or with --key, not with both", ExitCode.USAGE)
+    expires_at = ""
+    if key:
+        credential = password(repeat=False, prompt="API key").strip()
+        if not credential.startswith("hw_"):
+            raise CommandError("that is not an API key: it begins with hw_", ExitCode.USAGE)
+    else:
+        email = email or _asked_email()
+        with closing(ApiWay(url, "")) as way:
+            answer = way.log_in(email, password(repeat=False))
+        credential, expires_at = str(answer["token"]), str(answer["expires_at"])
+    with closing(ApiWay(url, credential, invocation.options.project)) as way:
+        me = way.me()
+    known = contexts.load()
+    context = Context(
+        name=name or str(urlsplit(url).hostname),
+        url=url,
+        project=invocation.options.project,
+        email=email,
+        expires_at=expires_at,
+        namespace=str(me.get("organization", "")),
+    )
+    place = kept_credentials.keep(context.name, credential)
+    known.known[context.name], known.current = context, context.name
+    contexts.save(known)
+    projects = ", ".join(one["name"] for one in me["projects"]) or "none"
+    who = f"as {email}" if email else "with an API key"
+    invocation.screen.one(
+        {"id": context.name, "url": url, "email": email, "credential": place},
+        lambda: f"logged in to {url} {who}; projects: {projects}\ncontext {context.name}, credential in {place}",
+    )
+
+
+def _asked_email() -> str:
+    if not sys.stdin.isatty():
+        raise CommandError("name the user with --email, or send a key with --key", ExitCode.USAGE)
+    sys.stderr.write("Email: ")
+    sys.stderr.flush()
+    return sys.stdin.readline().strip()
+
+
+def log_out(
+    invocation: Invocation,
+    everywhere: Annotated[
+        bool, typer.Option("--everywhere", help="End all sessions of the user, on every device.")
+    ] = False,
+) -> None:
+    """Forget the credential of a context."""
+    known = contexts.load()
+    context = known.get(invocation.options.context or known.current) if known.known else Context(name="")
+    if not context.name:
+        raise CommandError("there is no context to log out of", ExitCode.NOT_FOUND)
+    if everywhere:
+        from hookwright_cli.ways.api_way import ApiWay
+
+        with closing(ApiWay(context.url, kept_credentials.kept(context.name))) as way:
+            way.log_out()
+    kept_credentials.forget(context.name)
+    known.known.pop(context.name)
+    if known.current == context.name:
+        known.current = ""
+    contexts.save(known)
+    invocation.screen.one({"id": context.name}, lambda: f"logged out of context {context.name}")
+
+
+def who_am_i(invocation: Invocation) -> None:
+    """Show the way in, the user and the projects."""
+    kind, context = chosen(invocation.options)
+    document: dict[str, Any] = {"way": kind, "context": context.name}
+    if kind == API:
+        from hookwright_cli.ways.api_way import ApiWay
+
+        assert isinstance(invocation.way, ApiWay)
+        me = invocation.way.me()
+        document |= {"url": context.url, "email": me.get("email"), "organization": me.get("organization")}
+        document |= {"role": me.get("role"), "projects": [one["name"] for one in me["projects"]]}
+        document |= {"expires_at": me.get("expires_at")}
+    else:
+        from hookwright_cli.ways.kubeconfig_way import KubeconfigWay
+
+        way = invocation.way
+        assert isinstance(way, KubeconfigWay)
+        document |= {"kube_context": way.cluster.name, "namespace": way.namespace, "installation": way.installation}
+    shown = [
+        (name.replace("_", " ").capitalize(), ", ".join(value) if isinstance(value, list) else str(value))
+        for name, value in document.items()
+        if value
+    ]
+    invocation.screen.one(document, lambda: invocation.screen.pairs(shown), name=str(document.get("email") or kind))
+
+
+def list_contexts(invocation: Invocation) -> None:
+    """List the contexts."""
+    known = contexts.load()
+    rows = [
+        {
+            "current": one.name == known.current,
+            "name": one.name,
+            "way": "api" if one.url else "kubeconfig",
+            "place": one.url or one.kube_context or one.kubeconfig,
+            "project": one.project,
+            "email": one.email,
+            "namespace": one.namespace,
+        }
+        for _, one in sorted(known.known.items())
+    ]
+    columns = CONTEXTS if invocation.screen.form != "name" else CONTEXTS[1:]
+    invocation.screen.rows(rows, columns, none="There are no contexts: the current context of the kubeconfig is used.")
+
+
+def use_context(invocation: Invocation, name: ContextName) -> None:
+    """Make a context the current one."""
+    known = contexts.load()
+    known.current = known.get(name).name
+    contexts.save(known)
+    invocation.screen.one({"id": name}, lambda: f"context {name} is the current one")
+
+
+def set_context(invocation: Invocation, name: ContextName) -> None:
+    """Make a context of a kubeconfig, or change the project or namespace of a context. It becomes the current one."""
+    known, options = contexts.load(), invocation.options
+    present = known.known.get(name, Context(name=name))
+    given = {
+        "url": options.url,
+        "project": options.project,
+        "namespace": options.namespace,
+        "kubeconfig": options.kubeconfig,
+        "kube_context": options.kube_context,
+    }
+    context = replace(present, **{field: value for field, value in given.items() if value})
+    known.known[name], known.current = context, name
+    contexts.save(known)
+    invocation.screen.one({"id": name}, lambda: f"context {name} is the current one")
+
+
+def delete_context(invocation: Invocation, name: ContextName) -> None:
+    """Delete a context and its credential."""
+    known = contexts.load()
+    known.get(name)
+    known.known.pop(name)
+    known.current = "" if known.current == name else known.current
+    kept_credentials.forget(name)
+    contexts.save(known)
+    invocation.screen.one({"id": name}, lambda: f"context {name} deleted")
+
+
+def make_support_account(invocation: Invocation, yes: Yes = False) -> None:
+    """Make the ServiceAccount with all rights on the intake: in all namespaces, or with -n in one.
+
+    People who may make tokens of this ServiceAccount can read deliveries and signing secrets, send, retry and replay.
+    """
+    from hookwright_cli.ways.cluster_client import core
+    from hookwright_cli.ways.kubeconfig_way import KubeconfigWay
+
+    way = invocation.way
+    if not isinstance(way, KubeconfigWay):
+        raise OtherWayError("support-account", "kubeconfig")
+    namespace, _, name = (invocation.options.service_account or DEFAULT_ACCOUNT).rpartition("/")
+    namespace = namespace or way.installation
+    scope = f"namespace {invocation.options.namespace}" if invocation.options.namespace else "all namespaces"
+    confirm(f"Give ServiceAccount {namespace}/{name} all rights on the intake in {scope}?", yes=yes)
+    account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name}}
+    binding = {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "metadata": {"name": name},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "hookwright-intake-admin"},
+        "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": namespace}],
+    }
+    group = "/apis/rbac.authorization.k8s.io/v1"
+    kind, path = "ClusterRoleBinding", f"{group}/clusterrolebindings"
+    if invocation.options.namespace:
+        kind, path = "RoleBinding", core("rolebindings", invocation.options.namespace, group=group)
+    for place, manifest in ((core("serviceaccounts", namespace), account), (path, {**binding, "kind": kind})):
+        try:
+            way.cluster.create(place, manifest)
+        except CommandError as error:
+            if error.problem != "AlreadyExists":
+                raise
+    invocation.screen.one(
+        {"id": f"{namespace}/{name}", "binding": kind},
+        lambda: f"ServiceAccount {namespace}/{name} has all rights on the intake in {scope}",
+    )
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the commands."""
+    add_commands(app, {"login": log_in, "logout": log_out, "whoami": who_am_i, "support-account": make_support_account})
+    group = typer.Typer(no_args_is_help=True, help="Contexts: named ways into Hookwright.")
+    add_commands(group, {"list": list_contexts, "use": use_context, "set": set_context, "delete": delete_context})
+    app.add_typer(group, name="contexts", rich_help_panel="Access")

@@ -1,0 +1,109 @@
+"""``hookwright store``: back up and restore the SQLite store of an installation."""
+
+import os
+import sqlite3
+import time
+from contextlib import closing
+from pathlib import Path
+from typing import Annotated, Any, BinaryIO
+
+import typer
+
+from hookwright_cli.command_errors import CommandError, ExitCode, OtherWayError
+from hookwright_cli.commands.asking import confirm
+from hookwright_cli.commands.endpoint_commands import Yes
+from hookwright_cli.verbs import Invocation, command_of
+from hookwright_cli.ways.way import Way
+
+
+def back_up(
+    invocation: Invocation,
+    file: Annotated[str, typer.Argument(metavar="[FILE]")] = "hookwright-backup.db",
+    force: Annotated[bool, typer.Option("--force", help="Replace the file if it exists.")] = False,
+) -> None:
+    """Copy the SQLite store to a file while the operator runs, and check the copy."""
+    from hookwright_cli.ways.store_copy import StoreCopy
+
+    path = Path(file)
+    if path.exists() and not force:
+        raise CommandError(f"{path} exists; replace it with --force", ExitCode.CONFLICT)
+    copy = StoreCopy(_cluster_way(invocation.way, "store backup"))
+    draft = path.with_name(f"{path.name}.part")
+    try:
+        size = copy.prepare()
+        with invocation.screen.progress("copying (bytes)", size) as report, new_private_file(draft) as target:
+            copy.read(target, report)
+        if draft.stat().st_size != size:
+            raise CommandError(f"the copy has {draft.stat().st_size} of {size} bytes; try again", ExitCode.UNAVAILABLE)
+        counts = _counts(draft)
+        draft.replace(path)
+    finally:
+        draft.unlink(missing_ok=True)
+        copy.clean()
+    states = ", ".join(f"{number} {state}" for state, number in counts.items()) or "no"
+    invocation.screen.one(
+        {"file": str(path), "bytes": size, "deliveries": counts},
+        lambda: f"{path}: {size} bytes, integrity ok, {states} deliveries",
+        name=str(path),
+    )
+
+
+def new_private_file(path: Path) -> BinaryIO:
+    """Open a new file that only its owner can read. A link of this name is removed, because another user may own it."""
+    path.unlink(missing_ok=True)
+    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
+
+
+def _counts(path: Path) -> dict[str, int]:
+    """Return the number of deliveries by state, after the check of the file.
+
+    Raises:
+        CommandError: the file is no store, or it is damaged.
+    """
+    try:
+        with closing(sqlite3.connect(f"file:{path}?mode=ro&immutable=1", uri=True)) as store:
+            found = store.execute("PRAGMA integrity_check").fetchone()[0]
+            if found != "ok":
+                raise CommandError(f"{path} is damaged: {found}")
+            return dict(store.execute("SELECT state, count(*) FROM deliveries GROUP BY state ORDER BY state"))
+    except sqlite3.Error as error:
+        raise CommandError(f"{path} is not a store of Hookwright: {error}", ExitCode.INVALID) from None
+
+
+def restore(
+    invocation: Invocation,
+    file: Annotated[str, typer.Argument(metavar="FILE")],
+    yes: Yes = False,
+) -> None:
+    """Replace the SQLite store by a copy. The operator is stopped meanwhile; producers send again later."""
+    from hookwright_cli.ways.store_copy import StoreCopy
+
+    path = Path(file)
+    _counts(path)
+    copy = StoreCopy(_cluster_way(invocation.way, "store restore"))
+    confirm(f"Stop the operator and replace its store by {path}?", yes=yes)
+    begun = time.monotonic()
+    invocation.screen.note("stopping the operator")
+    with copy.operator_stopped(invocation.screen.note):
+        size = path.stat().st_size
+        with invocation.screen.progress("copying (bytes)", size) as report, path.open("rb") as source:
+            copy.write(source, size, report)
+    seconds = time.monotonic() - begun
+    document: dict[str, Any] = {"file": str(path), "bytes": size, "seconds": round(seconds, 1)}
+    invocation.screen.one(document, lambda: f"the store is that of {path}; the operator starts", name=str(path))
+
+
+def _cluster_way(way: Way, verb: str) -> Any:
+    from hookwright_cli.ways.kubeconfig_way import KubeconfigWay
+
+    if not isinstance(way, KubeconfigWay):
+        raise OtherWayError(verb, "kubeconfig")
+    return way
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the commands."""
+    group = typer.Typer(no_args_is_help=True, help="The SQLite store. Back up PostgreSQL with pg_dump.")
+    group.command("backup")(command_of(back_up))
+    group.command("restore")(command_of(restore))
+    app.add_typer(group, name="store")

@@ -1,0 +1,112 @@
+"""A receiver on this machine: messages of an endpoint with pull become the requests that a URL would get."""
+
+import base64
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+from hookwright_cli import VERSION
+from hookwright_cli.command_errors import CommandError, ExitCode
+
+_MOST_OF_ANSWER = 2_000
+
+
+@dataclass(frozen=True, slots=True)
+class LocalAnswer:
+    """The answer of the receiver.
+
+    Attributes:
+        status: the HTTP status, 0 without an answer.
+        milliseconds: until the answer began, or until the error.
+        error: why there is no answer, empty if there is one.
+        body: the beginning of the answer's body, as text.
+    """
+
+    status: int
+    milliseconds: int
+    error: str = ""
+    body: str = ""
+
+    @property
+    def accepted(self) -> bool:
+        """Whether the status is 2xx."""
+        return 200 <= self.status < 300
+
+    @property
+    def words(self) -> str:
+        """The status, or the error."""
+        return self.error or f"HTTP {self.status}"
+
+
+def body_of(message: Mapping[str, Any]) -> bytes:
+    """Return the exact bytes of a message, which are signed."""
+    written = str(message["body"])
+    return base64.b64decode(written) if message.get("body_encoding") == "base64" else written.encode()
+
+
+class LocalReceiver:
+    """A client of the receiver; threads may share it.
+
+    Args:
+        url: where requests are sent.
+        seconds: time limit of a request.
+
+    Raises:
+        CommandError: the URL is not one of http or https.
+    """
+
+    def __init__(self, url: str, seconds: float) -> None:
+        import httpx
+
+        try:
+            parts = urlsplit(url)
+            usable = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+        except ValueError:
+            usable = False
+        if not usable:
+            raise CommandError(
+                f"--forward {url!r} must be a URL such as http://localhost:3000/hooks", ExitCode.USAGE
+            ) from None
+        self.url, self._seconds = url, seconds
+        # A proxy of the environment is for other machines.
+        self._client = httpx.Client(
+            headers={"User-Agent": f"hookwright-cli/{VERSION}", "Accept-Encoding": "identity"},
+            timeout=seconds,
+            trust_env=False,
+        )
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._client.close()
+
+    def post(self, message: Mapping[str, Any]) -> LocalAnswer:
+        """Send a message with its headers and its exact bytes; redirections are not followed."""
+        import httpx
+
+        begun = time.monotonic()
+        headers = {str(name): str(value) for name, value in message["headers"].items()}
+        try:
+            with self._client.stream("POST", self.url, content=body_of(message), headers=headers) as answer:
+                milliseconds = _since(begun)
+                accepted = answer.is_success
+                body = b"" if accepted else self._beginning(answer, begun)
+                return LocalAnswer(answer.status_code, milliseconds, body=body.decode(errors="replace"))
+        except httpx.TimeoutException:
+            return LocalAnswer(0, _since(begun), f"no answer in {self._seconds:g} s")
+        except (httpx.HTTPError, OSError) as error:
+            return LocalAnswer(0, _since(begun), str(error) or type(error).__name__)
+
+    def _beginning(self, answer: Any, begun: float) -> bytes:
+        """Return the beginning of a body, however slowly it comes."""
+        read = b""
+        for chunk in answer.iter_raw():
+            read += chunk
+            if len(read) >= _MOST_OF_ANSWER or time.monotonic() - begun > self._seconds:
+                break
+        return read[:_MOST_OF_ANSWER]
+
+
+def _since(begun: float) -> int:
+    return round((time.monotonic() - begun) * 1000)

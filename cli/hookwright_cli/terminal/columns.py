@@ -1,0 +1,149 @@
+"""Pure: the columns of each kind of object, and the style of each state."""
+
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from hookwright_cli.durations import age
+
+Document = Mapping[str, Any]
+
+
+class Column(NamedTuple):
+    """A column: its title, its text for a document at a time, and whether only ``-o wide`` shows it."""
+
+    title: str
+    text: Callable[[Document, datetime], str]
+    wide: bool = False
+
+
+STYLES = {
+    "active": "green", "ready": "green", "delivered": "green", "completed": "green", "valid": "green",
+    "failing": "red", "error": "red", "failed": "red", "unready": "red", "missing": "red", "invalid": "red",
+    "pending": "yellow", "suspended": "yellow", "running": "yellow", "stopped": "yellow", "unknown": "yellow",
+    "discarded": "dim", "cancelled": "dim",
+}  # fmt: skip
+"""The style of a cell whose text is a state."""
+
+
+def field(name: str) -> Callable[[Document, datetime], str]:
+    """Return a reader of a field."""
+    return lambda document, _: shown(document.get(name))
+
+
+def _age(name: str) -> Callable[[Document, datetime], str]:
+    return lambda document, now: age(document.get(name), now)
+
+
+def shown(value: Any) -> str:
+    """Return a value as a cell."""
+    match value:
+        case None | "":
+            return "-"
+        case bool():
+            return "yes" if value else "no"
+        case list() | tuple():
+            return ",".join(map(str, value)) or "-"
+        case dict():
+            return ",".join(f"{name}={inner}" for name, inner in value.items()) or "-"
+        case _:
+            return " ".join(str(value).split())
+
+
+def _last(name: str) -> Callable[[Document, datetime], str]:
+    def text(document: Document, _: datetime) -> str:
+        attempts = document.get("attempts") or [{}]
+        return shown(attempts[-1].get(name))
+
+    return text
+
+
+def _result(document: Document, _: datetime) -> str:
+    """Return the error of the latest attempt, or its HTTP status."""
+    attempts = document.get("attempts") or []
+    if not attempts:
+        return "-"
+    code = attempts[-1].get("statusCode")
+    return shown(attempts[-1].get("error") or (f"HTTP {code}" if code else ""))
+
+
+def place_of(document: Document) -> str:
+    """Return the URL of an endpoint, or that consumers pull its messages."""
+    return "pulled by consumers" if document.get("pull") else shown(document.get("url"))
+
+
+def _pending(document: Document, _: datetime) -> str:
+    return shown((document.get("deliveries") or {}).get("pending"))
+
+
+ENDPOINTS = (
+    Column("NAME", field("id")),
+    Column("STATUS", field("status")),
+    Column("PROJECT", field("project"), wide=True),
+    Column("EVENTS", field("events")),
+    Column("URL", lambda document, _: place_of(document)),
+    Column("PENDING", _pending, wide=True),
+    Column("TIMEOUT", field("timeout"), wide=True),
+    Column("IN-FLIGHT", field("max_in_flight"), wide=True),
+    Column("DESCRIPTION", field("description"), wide=True),
+    Column("AGE", _age("created_at")),
+)
+DELIVERIES = (
+    Column("DELIVERY", field("id")),
+    Column("STATE", field("status")),
+    Column("TYPE", field("type")),
+    Column("ENDPOINT", field("webhook"), wide=True),
+    Column("EVENT", field("eventId"), wide=True),
+    Column("ATTEMPTS", lambda document, _: str(len(document.get("attempts") or ()))),
+    Column("RESULT", _result),
+    Column("MS", _last("durationMs"), wide=True),
+    Column("NEXT", _age("nextAttemptAt"), wide=True),
+    Column("AGE", _age("acceptedAt")),
+)
+ATTEMPTS = (
+    Column("ATTEMPT", field("number")),
+    Column("STARTED", field("startedAt")),
+    Column("MS", field("durationMs")),
+    Column("STATUS", field("statusCode")),
+    Column("ERROR", field("error")),
+    Column("RESPONSE", field("response")),
+)
+KEYS = (
+    Column("ID", field("id")),
+    Column("NAME", field("name")),
+    Column("PROJECT", field("project"), wide=True),
+    Column("SCOPES", field("scopes")),
+    Column("LAST-USED", _age("last_used_at")),
+    Column("EXPIRES", field("expires_at")),
+    Column("AGE", _age("created_at")),
+)
+USERS = (
+    Column("EMAIL", field("email")),
+    Column("ORGANIZATION", field("organization")),
+    Column("ROLE", field("role")),
+    Column("AGE", _age("created_at")),
+)
+REPLAYS = (
+    Column("REPLAY", field("id")),
+    Column("STATUS", field("status")),
+    Column("DONE", field("done")),
+    Column("TOTAL", field("total")),
+    Column("STATE", field("state")),
+    Column("TYPES", field("types"), wide=True),
+    Column("SINCE", field("since")),
+    Column("UNTIL", field("until"), wide=True),
+    Column("AGE", _age("begun_at")),
+)
+CONTEXTS = (
+    Column("CURRENT", lambda document, _: "*" if document.get("current") else ""),
+    Column("NAME", field("name")),
+    Column("WAY", field("way")),
+    Column("PLACE", field("place")),
+    Column("PROJECT", field("project")),
+    Column("USER", field("email")),
+)
+EVENT_TYPES = (
+    Column("TYPE", field("type")),
+    Column("CHANNEL", field("channel")),
+    Column("MEANING", field("meaning")),
+)

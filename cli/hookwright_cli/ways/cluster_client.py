@@ -1,0 +1,122 @@
+"""Requests to the API server, with the user's kubeconfig and the official client: exec plugins, OIDC, contexts."""
+
+import json
+import logging
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+from urllib.parse import quote
+
+from hookwright_cli.command_errors import CommandError, ExitCode, exit_code_of
+
+_GROUP = "/apis/hookwright.dev/v1alpha1"
+_SECONDS = (10.0, 60.0)
+_PAGE = 500
+FIELD_MANAGER = "hookwright"
+
+
+class ClusterClient:
+    """A client of one cluster.
+
+    Attributes:
+        namespace: the namespace of the kubeconfig's context.
+    """
+
+    def __init__(self, kubeconfig: str = "", context: str = "") -> None:
+        from kubernetes.config import ConfigException, list_kube_config_contexts, new_client_from_config
+
+        # A refused connection is reported by this program.
+        logging.getLogger("urllib3").setLevel(logging.CRITICAL)
+        logging.getLogger("kubernetes").setLevel(logging.CRITICAL)
+        files = kubeconfig or os.environ.get("KUBECONFIG") or None
+        try:
+            self.api = new_client_from_config(config_file=files, context=context or None, persist_config=False)
+            contexts, current = list_kube_config_contexts(config_file=files)
+        except (ConfigException, OSError) as error:
+            raise CommandError(
+                f"no usable kubeconfig: {error}",
+                ExitCode.USAGE,
+                hint="set KUBECONFIG or --kubeconfig, or use /v1 after `hookwright login --url URL`",
+            ) from None
+        self.api.configuration.retries = False
+        chosen = next((one for one in contexts if one["name"] == context), current)
+        self.namespace = str((chosen.get("context") or {}).get("namespace") or "default")
+        self.name = str(chosen.get("name", ""))
+
+    def close(self) -> None:
+        """Close the connections."""
+        self.api.close()
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Sequence[tuple[str, str]] = (),
+        body: Any = None,
+        kind: str = "application/json",
+    ) -> Any:
+        """Return the answer of the API server.
+
+        Raises:
+            CommandError: it refused, or did not answer.
+        """
+        from kubernetes.client.exceptions import ApiException
+        from urllib3.exceptions import HTTPError
+
+        headers = {"Accept": "application/json", **({"Content-Type": kind} if body is not None else {})}
+        try:
+            prepared = self.api.param_serialize(
+                method, path, query_params=list(query), header_params=headers, body=body, auth_settings=["BearerToken"]
+            )
+            answer = self.api.call_api(*prepared, _request_timeout=_SECONDS)
+            content = answer.read()
+        except (ApiException, HTTPError, OSError) as error:
+            reason = str(getattr(error, "reason", "") or error).strip()
+            raise CommandError(f"the API server cannot be reached: {reason}", ExitCode.UNAVAILABLE) from None
+        if answer.status >= 300:
+            raise _refused(answer.status, content)
+        return json.loads(content) if content else None
+
+    def items(self, path: str, selector: str = "") -> Iterator[dict[str, Any]]:
+        """Yield the objects of a list, in pages."""
+        following = ""
+        while True:
+            query = [("limit", str(_PAGE))]
+            query += [("labelSelector", selector)] if selector else []
+            query += [("continue", following)] if following else []
+            page = self.request("GET", path, query=query)
+            yield from page["items"]
+            following = page["metadata"].get("continue") or ""
+            if not following:
+                return
+
+    def patch(self, path: str, body: Mapping[str, Any], manager: str = FIELD_MANAGER) -> dict[str, Any]:
+        """Apply a merge patch and return the object."""
+        query = [("fieldManager", manager)]
+        answer = self.request("PATCH", path, query=query, body=dict(body), kind="application/merge-patch+json")
+        return dict(answer)
+
+    def create(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        """Create an object and return it."""
+        return dict(self.request("POST", path, query=[("fieldManager", FIELD_MANAGER)], body=dict(body)))
+
+
+def resources(plural: str, namespace: str = "", name: str = "") -> str:
+    """Return the path of objects of Hookwright: of all namespaces, of one, or of one object."""
+    place = f"{_GROUP}/namespaces/{quote(namespace, safe='')}" if namespace else _GROUP
+    return f"{place}/{plural}" + (f"/{quote(name, safe='')}" if name else "")
+
+
+def core(plural: str, namespace: str, name: str = "", *, group: str = "/api/v1") -> str:
+    """Return the path of objects of Kubernetes in a namespace."""
+    return f"{group}/namespaces/{quote(namespace, safe='')}/{plural}" + (f"/{quote(name, safe='')}" if name else "")
+
+
+def _refused(status: int, content: bytes) -> CommandError:
+    try:
+        answer = json.loads(content)
+        message, reason = str(answer["message"]), str(answer.get("reason", ""))
+    except (ValueError, KeyError, TypeError):
+        message, reason = f"the API server answered {status}", ""
+    return CommandError(message, exit_code_of(status), problem=reason, status=status)

@@ -1,0 +1,244 @@
+"""Copies of the SQLite store through ``exec`` in pods, as docs/backup.md describes."""
+
+import base64
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any, BinaryIO
+
+from hookwright_cli.command_errors import CommandError, ExitCode
+from hookwright_cli.ways.cluster_client import core
+from hookwright_cli.ways.kubeconfig_way import KubeconfigWay
+
+_STORE = "/var/lib/hookwright"
+_COPY = f"{_STORE}/backup.db"
+_PREPARE = f"""
+import pathlib, sqlite3
+copy = pathlib.Path({_COPY!r})
+copy.unlink(missing_ok=True)
+sqlite3.connect('file:{_STORE}/hookwright.db?mode=ro', uri=True).execute('VACUUM INTO ?', (str(copy),))
+print(copy.stat().st_size)"""
+_READ = f"import shutil, sys; shutil.copyfileobj(open({_COPY!r}, 'rb'), sys.stdout.buffer)"
+_CLEAN = f"import pathlib; pathlib.Path({_COPY!r}).unlink(missing_ok=True)"
+# The old write-ahead log would be applied to the new file.
+_WRITE = f"""
+import base64, pathlib, sys
+folder, size = pathlib.Path({_STORE!r}), int(sys.argv[1])
+with open(folder / 'restored.db', 'wb') as copy:
+    while copy.tell() < size: copy.write(base64.b64decode(sys.stdin.readline()))
+for name in ('hookwright.db-wal', 'hookwright.db-shm'): (folder / name).unlink(missing_ok=True)
+(folder / 'restored.db').replace(folder / 'hookwright.db')
+print('replaced')"""
+_CHUNK = 48 * 1024
+_POD = "hookwright-restore"
+_WAIT_SECONDS = 120.0
+_APPS = "/apis/apps/v1"
+
+
+class StoreCopy:
+    """The store of an installation on SQLite.
+
+    Raises:
+        CommandError: the installation has no operator with a SQLite store.
+    """
+
+    def __init__(self, way: KubeconfigWay) -> None:
+        from kubernetes.client import CoreV1Api
+
+        self._cluster, self._namespace = way.cluster, way.installation
+        self._core = CoreV1Api(way.cluster.api)
+        self._deployment = self._operator()
+        self._pod = ""
+
+    def _operator(self) -> dict[str, Any]:
+        selector = "app.kubernetes.io/component=operator"
+        found = list(self._cluster.items(core("deployments", self._namespace, group=_APPS), selector))
+        if len(found) != 1:
+            raise CommandError(
+                f"namespace {self._namespace} has {len(found)} Deployments of the operator",
+                ExitCode.NOT_FOUND,
+                hint="--installation names another namespace",
+            )
+        for container in found[0]["spec"]["template"]["spec"]["containers"]:
+            for variable in container.get("env") or ():
+                url = variable.get("value", "postgresql")
+                if variable["name"] == "HOOKWRIGHT_DATABASE_URL" and not url.startswith("sqlite"):
+                    raise CommandError(
+                        "the store is PostgreSQL: use pg_dump and pg_restore, or the tools of its provider",
+                        ExitCode.OTHER_WAY,
+                    )
+        return found[0]
+
+    def prepare(self) -> int:
+        """Make a consistent copy beside the store, and return its size in bytes."""
+        labels = self._deployment["spec"]["selector"]["matchLabels"]
+        selector = ",".join(f"{name}={value}" for name, value in labels.items())
+        running = [
+            pod["metadata"]["name"]
+            for pod in self._cluster.items(core("pods", self._namespace), selector)
+            if pod["status"].get("phase") == "Running" and not pod["metadata"].get("deletionTimestamp")
+        ]
+        if not running:
+            raise CommandError(
+                "no pod of the operator runs", ExitCode.UNAVAILABLE, hint="`hookwright status` shows the reason"
+            )
+        self._pod = running[0]
+        return int(self._run(self._pod, _PREPARE).decode())
+
+    def read(self, target: BinaryIO, report: Callable[[float], None]) -> None:
+        """Write the copy to a file."""
+        stream = self._exec(self._pod, [_READ], stdin=False)
+        try:
+            done = 0
+            while stream.is_open():
+                stream.update(timeout=30)
+                while stream.peek_stdout():
+                    part = stream.read_stdout()
+                    done += target.write(part)
+                    report(done)
+            _check(stream)
+        finally:
+            stream.close()
+
+    def clean(self) -> None:
+        """Remove the copy beside the store."""
+        if self._pod:
+            # A failure before this one is reported instead.
+            with suppress(CommandError):
+                self._run(self._pod, _CLEAN)
+
+    @contextmanager
+    def operator_stopped(self, say: Callable[[str], None]) -> Iterator[None]:
+        """Run no operator inside the context, but a pod with its volume."""
+        replicas = self._deployment["spec"].get("replicas", 1)
+        self._scale(0)
+        try:
+            self._wait_until_gone()
+            say("starting a pod with the volume of the store")
+            self._cluster.create(core("pods", self._namespace), self._pod_with_volume())
+            try:
+                self._wait_ready()
+                yield
+            finally:
+                path = core("pods", self._namespace, _POD)
+                self._cluster.request("DELETE", path, query=[("gracePeriodSeconds", "0")])
+        finally:
+            self._scale(max(replicas, 1))
+
+    def write(self, source: BinaryIO, size: int, report: Callable[[float], None]) -> None:
+        """Replace the store by the content of a file."""
+        stream = self._exec(_POD, [_WRITE, str(size)], stdin=True)
+        try:
+            done = 0
+            while part := source.read(_CHUNK):
+                if not stream.is_open():
+                    break
+                stream.write_stdin(base64.b64encode(part) + b"\n")
+                done += len(part)
+                report(done)
+            while stream.is_open():
+                stream.update(timeout=30)
+            _check(stream)
+        finally:
+            stream.close()
+
+    def _exec(self, pod: str, program: list[str], *, stdin: bool) -> Any:
+        from kubernetes.client.exceptions import ApiException
+        from kubernetes.stream import stream
+
+        try:
+            return stream(
+                self._core.connect_get_namespaced_pod_exec,
+                pod,
+                self._namespace,
+                command=["python", "-c", *program],
+                stdin=stdin,
+                stdout=True,
+                stderr=True,
+                tty=False,
+                binary=True,
+                _preload_content=False,
+            )
+        except ApiException as error:
+            reason = (error.reason or "").split("\n", 1)[0].strip()
+            raise CommandError(
+                f"exec in pod {self._namespace}/{pod} was refused: {reason}", ExitCode.FORBIDDEN
+            ) from None
+
+    def _run(self, pod: str, program: str) -> bytes:
+        stream = self._exec(pod, [program], stdin=False)
+        try:
+            stream.run_forever(timeout=600)
+            output = stream.read_stdout() if stream.peek_stdout() else b""
+            _check(stream)
+            return bytes(output)
+        finally:
+            stream.close()
+
+    def _scale(self, replicas: int) -> None:
+        path = core("deployments", self._namespace, self._deployment["metadata"]["name"], group=_APPS) + "/scale"
+        self._cluster.patch(path, {"spec": {"replicas": replicas}})
+
+    def _wait_until_gone(self) -> None:
+        labels = self._deployment["spec"]["selector"]["matchLabels"]
+        selector = ",".join(f"{name}={value}" for name, value in labels.items())
+        deadline = time.monotonic() + _WAIT_SECONDS
+        while list(self._cluster.items(core("pods", self._namespace), selector)):
+            if time.monotonic() > deadline:
+                raise CommandError("the pod of the operator did not end in time", ExitCode.UNAVAILABLE)
+            time.sleep(0.5)
+
+    def _pod_with_volume(self) -> dict[str, Any]:
+        """Return a pod of the same image, user and volume as the operator."""
+        spec = self._deployment["spec"]["template"]["spec"]
+        claims = [one for one in spec.get("volumes") or () if "persistentVolumeClaim" in one]
+        if not claims:
+            raise CommandError("the operator has no volume claim for its store", ExitCode.CONFLICT)
+        container = spec["containers"][0]
+        kept = {
+            name: spec[name]
+            for name in ("securityContext", "imagePullSecrets", "nodeSelector", "tolerations")
+            if name in spec
+        }
+        program = {
+            "name": "restore",
+            "image": container["image"],
+            "command": ["python", "-c", "import time; time.sleep(3600)"],
+            "volumeMounts": [{"name": "store", "mountPath": _STORE}],
+            **({"securityContext": container["securityContext"]} if "securityContext" in container else {}),
+        }
+        volume = {"name": "store", "persistentVolumeClaim": claims[0]["persistentVolumeClaim"]}
+        return {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": _POD, "labels": {"app.kubernetes.io/part-of": "hookwright"}},
+            "spec": {**kept, "restartPolicy": "Never", "containers": [program], "volumes": [volume]},
+        }
+
+    def _wait_ready(self) -> None:
+        deadline = time.monotonic() + _WAIT_SECONDS
+        path = core("pods", self._namespace, _POD)
+        while self._cluster.request("GET", path)["status"].get("phase") != "Running":
+            if time.monotonic() > deadline:
+                raise CommandError(
+                    f"pod {_POD} did not start in time",
+                    ExitCode.UNAVAILABLE,
+                    hint=f"kubectl describe pod {_POD} -n {self._namespace}",
+                )
+            time.sleep(0.5)
+
+
+def _check(stream: Any) -> None:
+    """Return if the program of a finished stream succeeded.
+
+    Raises:
+        CommandError: it failed, with the last line of its error output.
+    """
+    said = stream.read_stderr() if stream.peek_stderr() else b""
+    try:
+        failed = bool(stream.returncode)
+    except (ValueError, KeyError, TypeError) as error:
+        raise CommandError(f"exec in the pod failed: {error}", ExitCode.UNAVAILABLE) from None
+    if failed:
+        last = said.decode("utf-8", "replace").strip().rsplit("\n", 1)[-1]
+        raise CommandError(f"the program in the pod failed: {last}")
