@@ -54,7 +54,10 @@ app.kubernetes.io/component: {{ . }}
 {{- end }}
 {{- end -}}
 
+{{- /* [registry/]repository, then "@" and a digest, or ":" and a tag. */ -}}
 {{- define "hookwright.image" -}}
-{{- $tag := default .Chart.AppVersion .Values.image.tag -}}
-{{- .Values.image.repository }}{{ ternary "@" ":" (hasPrefix "sha256:" $tag) }}{{ $tag -}}
+{{- $image := .Values.image -}}
+{{- $version := $image.digest | default $image.tag | default .Chart.AppVersion -}}
+{{- with .Values.global.imageRegistry | default $image.registry }}{{ trimSuffix "/" . }}/{{ end -}}
+{{- $image.repository }}{{ ternary "@" ":" (hasPrefix "sha256:" $version) }}{{ $version -}}
 {{- end -}}

@@ -21,8 +21,19 @@ enableServiceLinks: false
 imagePullSecrets:
   {{- toYaml . | nindent 2 }}
 {{- end }}
-{{- with $own.podSecurityContext }}
+{{- with include "hookwright.podSecurityContext" (dict "root" .root "context" $own.podSecurityContext) }}
 securityContext:
+  {{- . | nindent 2 }}
+{{- end }}
+{{- with $own.runtimeClassName }}
+runtimeClassName: {{ . }}
+{{- end }}
+{{- with $own.dnsConfig }}
+dnsConfig:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with $own.hostAliases }}
+hostAliases:
   {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- with $own.priorityClassName }}
@@ -53,6 +64,49 @@ topologySpreadConstraints:
   {{- end }}
 {{- end -}}
 
+{{- /* A pod's security context. OpenShift assigns the user and the groups, and refuses pods that name others. */ -}}
+{{- define "hookwright.podSecurityContext" -}}
+{{- $chosen := toString .root.Values.openshift -}}
+{{- $openshift := or (eq $chosen "true") (and (eq $chosen "auto") (.root.Capabilities.APIVersions.Has "security.openshift.io/v1")) -}}
+{{- with ternary (omit (.context | default dict) "runAsUser" "runAsGroup" "fsGroup") .context $openshift }}
+{{- toYaml . }}
+{{- end -}}
+{{- end -}}
+
+{{- /* The mounts of every container of a component, besides its own. */ -}}
+{{- define "hookwright.mounts" -}}
+- {name: tmp, mountPath: /tmp}
+{{- if .root.Values.caBundle.configMap }}
+- {name: ca-bundle, mountPath: /etc/hookwright/ca, readOnly: true}
+{{- end }}
+{{- if and .root.Values.database.certificates.secret (ne .component "api") }}
+- {name: database-certificates, mountPath: /etc/hookwright/database, readOnly: true}
+{{- end }}
+{{- with (include "hookwright.own" . | fromJson).extraVolumeMounts }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}
+
+{{- /* The volumes of these mounts. */ -}}
+{{- define "hookwright.volumes" -}}
+- name: tmp
+  emptyDir: {}
+{{- with .root.Values.caBundle.configMap }}
+- name: ca-bundle
+  configMap: {name: {{ . }}}
+{{- end }}
+{{- if ne .component "api" }}
+{{- with .root.Values.database.certificates.secret }}
+- name: database-certificates
+  # The group of the pod reads the files; libpq refuses a client's key that others can read.
+  secret: {secretName: {{ . }}, defaultMode: 0440}
+{{- end }}
+{{- end }}
+{{- with (include "hookwright.own" . | fromJson).extraVolumes }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}
+
 {{- /* Liveness checks the supervised loops, readiness the store and the watches. A start may include a migration. */ -}}
 {{- define "hookwright.probes" -}}
 startupProbe:
@@ -81,6 +135,10 @@ securityContext:
 {{- end }}
 env:
   {{- include "hookwright.env" . | nindent 2 }}
+{{- with $own.envFrom }}
+envFrom:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
 {{ include "hookwright.probes" . }}
 {{- with $own.resources }}
 resources:

@@ -45,7 +45,11 @@
 {{- fail (printf "settings.%s and settings.%s are both %s: two servers of one pod need two ports" (first $pair) (last $pair) $first) -}}
 {{- end -}}
 {{- end -}}
+{{- if and $v.metrics.serviceMonitor.enabled $v.metrics.podMonitor.enabled -}}
+{{- fail "metrics.serviceMonitor.enabled and metrics.podMonitor.enabled are true: enable one of them, or each pod is scraped twice and sums over pods are wrong" -}}
+{{- end -}}
 {{- include "hookwright.organizationRefusals" . -}}
+{{- include "hookwright.alertRefusals" . -}}
 {{- end -}}
 
 {{- define "hookwright.layoutRefusals" -}}

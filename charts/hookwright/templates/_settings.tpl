@@ -67,6 +67,10 @@ sqlite
 {{- end }}
 {{- end }}
 {{- end }}
+{{- if $root.Values.caBundle.configMap }}
+- name: SSL_CERT_FILE
+  value: /etc/hookwright/ca/{{ $root.Values.caBundle.key }}
+{{- end }}
 {{- with (include "hookwright.own" . | fromJson).extraEnv }}
 {{ toYaml . }}
 {{- end }}
