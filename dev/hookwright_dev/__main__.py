@@ -38,7 +38,7 @@ def main() -> int:
 def _up() -> int:
     with stack.running({}) as running:
         running.write_env()
-        print(stack_hint(), flush=True)
+        print(stack_hint(stack.console_hint(running)), flush=True)
         stop = threading.Event()
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda *_: stop.set())
@@ -49,11 +49,11 @@ def _up() -> int:
     return 0
 
 
-def stack_hint() -> str:
-    """Return the hint about a running stack."""
+def stack_hint(console: str) -> str:
+    """Return the hint about a running stack; ``console`` is that of its console."""
     return (
         f"Hookwright is up. In another shell:\n\n    . {stack.shown(stack.ENV_FILE)}\n"
-        "    kubectl apply -f examples/\n    kubectl get hookwright -A\n\nCtrl-C stops it."
+        f"    {stack.APPLY_EXAMPLES}\n    kubectl get hookwright -A\n\n{console}\n\nCtrl-C stops it."
     )
 
 

@@ -1,4 +1,4 @@
-"""Tools of the tests and the chart: helm, built from Go's module proxy; promtool; CRDs of other projects.
+"""Tools of the tests and the chart: Go programs, built from Go's module proxy; promtool; CRDs of other projects.
 
 A Go tool is built once at a pinned version, verified by Go's checksum database. The cache stores it completely or not
 at all. promtool comes with Debian's ``prometheus`` package, because its Go module cannot be installed by version. The
@@ -8,15 +8,13 @@ The tests do not use kubeconform, because its schemas have to be downloaded. A r
 validates more.
 """
 
-import fcntl
 import json
 import os
 import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -24,6 +22,7 @@ from typing import Final
 from hookwright_dev import packages
 from hookwright_dev.cluster.assets import GO_VERSION
 from hookwright_dev.errors import DevError
+from hookwright_dev.exclusion import exclusive
 from hookwright_dev.processes import ChildProcess
 from hookwright_dev.progress import progress
 
@@ -54,6 +53,7 @@ class GoTool:
 HELM: Final = GoTool(
     "helm", "helm.sh/helm/v4/cmd/helm", "v4.3.1", "-s -w -X helm.sh/helm/v4/internal/version.version=v4.3.1"
 )
+OAPI_CODEGEN: Final = GoTool("oapi-codegen", "github.com/oapi-codegen/oapi-codegen/v2/cmd/oapi-codegen", "v2.8.2")
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +75,7 @@ PROMETHEUS_CRDS: Final = GoModule(
     "github.com/prometheus-operator/prometheus-operator",
     "v0.85.0",
     (
+        "example/prometheus-operator-crd/monitoring.coreos.com_podmonitors.yaml",
         "example/prometheus-operator-crd/monitoring.coreos.com_servicemonitors.yaml",
         "example/prometheus-operator-crd/monitoring.coreos.com_prometheusrules.yaml",
     ),
@@ -99,7 +100,7 @@ def acquire_tool(tool: GoTool, environ: Mapping[str, str] = os.environ) -> Path:
     executable = folder / tool.name
     if not os.access(executable, os.X_OK):
         folder.parent.mkdir(parents=True, exist_ok=True)
-        with _locked(folder.with_name(f"{folder.name}.lock"), tool):
+        with exclusive(folder.with_name(f"{folder.name}.lock"), tool.name):
             if not os.access(executable, os.X_OK):  # another process may have built it while this one waited
                 _build(tool, folder, environ)
     return executable
@@ -148,15 +149,7 @@ def acquire_promtool(environ: Mapping[str, str] = os.environ) -> Path:
 
 
 def _variable(tool: GoTool) -> str:
-    return f"HOOKWRIGHT_{tool.name.upper()}"
-
-
-@contextmanager
-def _locked(path: Path, tool: GoTool) -> Iterator[None]:
-    with path.open("w") as lock:
-        with progress(f"waiting for another process that prepares {tool.name}"):
-            fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
+    return f"HOOKWRIGHT_{tool.name.upper().replace('-', '_')}"
 
 
 def _go(wanted: str, environ: Mapping[str, str]) -> str:

@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -15,6 +16,8 @@ import asyncpg
 
 from hookwright_dev.cluster.postgres import PostgresServer
 from hookwright_operator.ids import BASE32
+from hookwright_operator.store.records import NewEvent
+from hookwright_operator.store.sql import message_index
 from hookwright_operator.store.sql.delivered_index import SLICE
 from hookwright_operator.store.store import Store
 
@@ -23,9 +26,9 @@ CROWDED: Final = 5
 """Endpoints that have a tenth of all deliveries each; the others share the rest."""
 ENDPOINTS: Final = 1000
 MOST_PENDING: Final = 100_000
-_ID_BEGIN: Final = "dlv_01K9"
+_ID_BEGIN: Final = "01K9"
 _ID_BITS: Final = (20, 15, 10, 5, 0)
-"""The bits of a delivery's number that its id contains between the common prefix and suffix of all ids."""
+"""The bits of a delivery's number that its id contains between the common beginning and end of all ids."""
 _ID_END: Final = "0QWERTYAAAAAAAAAA"
 _DAYS: Final = 7
 _DAY_MS: Final = 24 * 60 * 60 * 1000
@@ -75,7 +78,34 @@ def endpoint_uid(number: int) -> str:
 
 def delivery_id(number: int) -> str:
     """Pure: return the id of delivery ``number``, counted from 1: a ULID, with one delivery each 32 ms."""
+    return f"dlv_{_ulid(number)}"
+
+
+def _ulid(number: int) -> str:
     return _ID_BEGIN + "".join(BASE32[(number >> bits) % 32] for bits in _ID_BITS) + _ID_END
+
+
+def producer_id(number: int) -> str:
+    """Pure: return the producer's id of event ``number``, which is also its messageId."""
+    return f"r1-{100_000_000 + number}"
+
+
+def event_id(number: int) -> str:
+    """Pure: return the id of event ``number``, which was made with its delivery."""
+    return f"msg_{_ulid(number)}"
+
+
+def segments(rows: int) -> Iterator[message_index.Segment]:
+    """Pure: yield the segments that find the events by their producer's ids."""
+    size = message_index.SEGMENT // 2
+    for first in range(1, rows + 1, size):
+        numbers = range(first, min(first + size, rows + 1))
+        new = [
+            NewEvent(event_id(n), "acme", "billing", producer_id(n), "delivered", b"", (), message_id=producer_id(n))
+            for n in numbers
+        ]
+        blocks = message_index.blocks_of([message_index.line_of(event) for event in new])
+        yield message_index.Segment((), blocks, new[0].id, new[-1].id)
 
 
 def statements(rows: int, now_ms: int, *, series: str, body: str) -> list[str]:
@@ -93,9 +123,9 @@ def statements(rows: int, now_ms: int, *, series: str, body: str) -> list[str]:
     crowded = f"'00000000-0000-4000-8000-' || (100000000000 + n / 2 % {CROWDED})"
     others = f"'00000000-0000-4000-8000-' || (100000000000 + {CROWDED} + n / 2 % {ENDPOINTS - CROWDED})"
     uid = f"CASE WHEN n % 2 = 0 THEN {crowded} ELSE {others} END"
-    message = "'msg_01K9QWERTYAAAAAAA' || (100000000 + n)"
     digits = [f"substr('{BASE32}', (n >> {bits}) % 32 + 1, 1)" for bits in _ID_BITS]
-    delivery = " || ".join([f"'{_ID_BEGIN}'", *digits, f"'{_ID_END}'"])
+    ulid = " || ".join([f"'{_ID_BEGIN}'", *digits, f"'{_ID_END}'"])
+    message, delivery = f"'msg_' || {ulid}", f"'dlv_' || {ulid}"
     state = f"CASE WHEN n > {ended} THEN 'pending' WHEN n % 51 = 0 THEN 'failed' ELSE 'delivered' END"
     return [
         f"""INSERT INTO events (id, namespace, project, type, accepted_ms, deliveries, body)
@@ -141,6 +171,7 @@ def filled_postgres(server: PostgresServer, rows: int) -> Iterator[Filled]:
     body = f"'\\x{'78' * BODY_BYTES}'::bytea"
     fill = statements(rows, now_ms, series=series, body=body)
     asyncio.run(_fill(url, fill))
+    asyncio.run(_index(url, rows))
     try:
         yield Filled(url, rows, now_ms, int(server.scalar(ROOM, name)))
     finally:
@@ -161,6 +192,7 @@ def filled_sqlite(folder: Path, rows: int) -> Iterator[Filled]:
         for statement in ("PRAGMA synchronous = OFF", *filling, "ANALYZE"):
             connection.execute(statement)
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    asyncio.run(_index(f"sqlite:///{path}", rows))
     try:
         yield Filled(f"sqlite:///{path}", rows, now_ms, path.stat().st_size)
     finally:
@@ -170,6 +202,16 @@ def filled_sqlite(folder: Path, rows: int) -> Iterator[Filled]:
 
 async def _migrated(url: str) -> None:
     await (await Store.open(url, instance="migration", lease_ms=1, clock=lambda: 0)).close()
+
+
+async def _index(url: str, rows: int) -> None:
+    """Write the segments, which only the product can compute."""
+    store = await Store.open(url, instance="filling", lease_ms=1, clock=lambda: 0)
+    try:
+        for segment in segments(rows):
+            await store.transactions.write("fill", partial(message_index.add_segment, segment=segment))
+    finally:
+        await store.close()
 
 
 async def _fill(url: str, fill: list[str]) -> None:

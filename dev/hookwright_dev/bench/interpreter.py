@@ -85,9 +85,9 @@ class Python:
     @classmethod
     def parse(cls, said: str) -> Self:
         """Pure: parse the answer."""
-        told = json.loads(said)
-        by_profile = built_by_profile(told["arguments"], told["flag"], told["machine"])
-        return cls(tuple(told["version"]), by_profile, told["venv"])
+        printed = json.loads(said)
+        by_profile = built_by_profile(printed["arguments"], printed["flag"], printed["machine"])
+        return cls(tuple(printed["version"]), by_profile, printed["venv"])
 
     def fault(self) -> str:
         """Pure: why not to measure on it, if packages do not help; empty if there is no reason."""

@@ -14,7 +14,7 @@ from typing import Final
 from hookwright_dev.bench import interpreter
 from hookwright_dev.bench.marks import MARKS, verdict
 from hookwright_dev.bench.measures import Measure
-from hookwright_dev.cluster.assets import ETCD_VERSION, KUBERNETES_VERSION
+from hookwright_dev.cluster.assets import kubernetes
 
 _LIBRARIES: Final = ("hookwright", "aiohttp", "kopf", "sqlalchemy", "uvicorn", "uvloop")
 
@@ -70,7 +70,7 @@ def machine() -> dict[str, str]:
         "kernel": f"{platform.system()} {platform.release()}",
         "Python": f"{platform.python_version()}, {'' if interpreter.own_by_profile() else 'not '}built by profile",
         "SQLite": sqlite3.sqlite_version,
-        "Kubernetes": f"{KUBERNETES_VERSION}, etcd {ETCD_VERSION}",
+        "Kubernetes": f"{kubernetes().version}, etcd {kubernetes().etcd}",
         **{name: version(name) for name in _LIBRARIES},
     }
 

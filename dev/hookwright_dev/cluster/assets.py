@@ -4,7 +4,6 @@ In order: a folder that the environment names, the cache, the official releases,
 Downloads and builds are stored in the cache, completely or not at all.
 """
 
-import fcntl
 import hashlib
 import os
 import platform
@@ -12,8 +11,7 @@ import shutil
 import sys
 import tarfile
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -21,27 +19,62 @@ from typing import Self
 import httpx
 
 from hookwright_dev.errors import AssetsError, BuildError, ChecksumError, DownloadError, IncompleteAssetsError
+from hookwright_dev.exclusion import exclusive
 from hookwright_dev.processes import ChildProcess
 from hookwright_dev.progress import Show, progress
 
-KUBERNETES_VERSION = "v1.36.3"
-ETCD_VERSION = "v3.6.8"
 GO_VERSION = "1.26"
 PARTS = ("etcd", "kube-apiserver", "kube-controller-manager", "kubectl")
 FOLDER_VARIABLES = ("HOOKWRIGHT_KUBE_ASSETS", "KUBEBUILDER_ASSETS")
 MODULE = Path(__file__).resolve().parents[2] / "controlplane"
-"""The Go module that bundles every part."""
+"""The Go module that bundles every part, with a file of requirements for each version of Kubernetes."""
 
+VERSION_VARIABLE = "HOOKWRIGHT_KUBERNETES"
 _VERSION_PACKAGE = "k8s.io/component-base/version"
-_LDFLAGS = (
-    f"-s -w -X {_VERSION_PACKAGE}.gitVersion={KUBERNETES_VERSION} -X {_VERSION_PACKAGE}.gitMajor=1 "
-    f"-X {_VERSION_PACKAGE}.gitMinor=36 -X {_VERSION_PACKAGE}.gitTreeState=clean"
-)
 _SHIM = """#!/bin/sh
 exec "$(dirname "$(readlink -f "$0")")/../controlplane" {part} "$@"
 """
 _TIMEOUT = httpx.Timeout(20.0, connect=3.0)  # a closed network must fail fast, so that the build follows
 _MEGABYTE = 1_000_000
+
+
+@dataclass(frozen=True)
+class Kubernetes:
+    """A version of Kubernetes that Hookwright is tested on.
+
+    Attributes:
+        version: of kube-apiserver, kube-controller-manager and kubectl.
+        etcd: the version of etcd.
+        module_file: the file of `MODULE` that requires these versions, in the form of a go.mod.
+    """
+
+    version: str
+    etcd: str
+    module_file: str
+
+    @property
+    def ldflags(self) -> str:
+        """The linker's flags, which keep the version that kubectl and Helm compare."""
+        major, minor, _ = self.version.removeprefix("v").split(".")
+        stamped = {"gitVersion": self.version, "gitMajor": major, "gitMinor": minor, "gitTreeState": "clean"}
+        return " ".join(["-s", "-w", *(f"-X {_VERSION_PACKAGE}.{name}={value}" for name, value in stamped.items())])
+
+
+NEWEST = Kubernetes("v1.36.3", "v3.6.8", "go.mod")
+OLDEST = Kubernetes("v1.31.4", "v3.5.21", "oldest.mod")
+"""The oldest minor version that the chart allows."""
+
+
+def kubernetes(environ: Mapping[str, str] = os.environ) -> Kubernetes:
+    """Return the version that ``HOOKWRIGHT_KUBERNETES`` chooses: ``newest``, which is the default, or ``oldest``.
+
+    Raises `AssetsError` if it has another value.
+    """
+    chosen = environ.get(VERSION_VARIABLE) or "newest"
+    try:
+        return {"newest": NEWEST, "oldest": OLDEST}[chosen]
+    except KeyError:
+        raise AssetsError(f'{VERSION_VARIABLE} is "{chosen}"; it must be newest or oldest') from None
 
 
 @dataclass(frozen=True)
@@ -95,7 +128,7 @@ def acquire(
     cache = cache_folder(environ, module)
     if not _complete(cache):
         cache.parent.mkdir(parents=True, exist_ok=True)
-        with _locked(cache.parent / f"{cache.name}.lock"):
+        with exclusive(cache.parent / f"{cache.name}.lock", "the control plane"):
             if not _complete(cache):  # another process may have filled it while this one waited
                 _fill(cache, environ, module, releases or Releases())
     return Assets.in_folder(cache / "bin")
@@ -103,29 +136,22 @@ def acquire(
 
 def cache_folder(environ: Mapping[str, str], module: Path = MODULE) -> Path:
     """Return the cache folder, whose name changes with the Kubernetes version and with the Go module's sources."""
-    digest = hashlib.sha256(_LDFLAGS.encode())
-    for name in ("main.go", "go.mod", "go.sum"):
-        digest.update((module / name).read_bytes())
+    wanted = kubernetes(environ)
+    digest = hashlib.sha256(wanted.ldflags.encode())
+    for path in (Path("main.go"), Path(wanted.module_file), Path(wanted.module_file).with_suffix(".sum")):
+        digest.update((module / path).read_bytes())
     home = Path(environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return home / "hookwright" / f"controlplane-{KUBERNETES_VERSION}-{digest.hexdigest()[:8]}"
+    return home / "hookwright" / f"controlplane-{wanted.version}-{digest.hexdigest()[:8]}"
 
 
 def _complete(cache: Path) -> bool:
     return all(os.access(cache / "bin" / part, os.X_OK) for part in PARTS)
 
 
-@contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    with path.open("w") as lock:
-        with progress("waiting for another process that prepares the control plane"):
-            fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
-
-
 def _fill(cache: Path, environ: Mapping[str, str], module: Path, releases: Releases) -> None:
     """Try each source into a scratch folder; the first that succeeds becomes the cache."""
     sources: tuple[Callable[[Path], None], ...] = (
-        lambda scratch: download(scratch, releases),
+        lambda scratch: download(scratch, releases, kubernetes(environ)),
         lambda scratch: build(scratch, environ, module),
     )
     scratch = cache.parent / f"{cache.name}.part"
@@ -148,7 +174,7 @@ def _fill(cache: Path, environ: Mapping[str, str], module: Path, releases: Relea
     raise AssetsError("\n".join(["no control plane binaries:", *faults, advice]))
 
 
-def download(scratch: Path, releases: Releases) -> None:
+def download(scratch: Path, releases: Releases, wanted: Kubernetes = NEWEST) -> None:
     """Fetch every part's official release into ``scratch/bin``, verified by its published SHA-256.
 
     Raises `DownloadError` if a release cannot be fetched, and `ChecksumError` if its checksum is not the published one.
@@ -157,24 +183,23 @@ def download(scratch: Path, releases: Releases) -> None:
         raise DownloadError(f"download: official control plane releases exist for linux, not {releases.system}")
     with (
         httpx.Client(timeout=_TIMEOUT, follow_redirects=True) as client,
-        progress(f"downloading Kubernetes {KUBERNETES_VERSION} and etcd {ETCD_VERSION}") as show,
+        progress(f"downloading Kubernetes {wanted.version} and etcd {wanted.etcd}") as show,
     ):
         for part in PARTS[1:]:
-            _download_kubernetes(client, part, scratch, releases, show)
-        _download_etcd(client, scratch, releases, show)
+            url = f"{releases.kubernetes}/{wanted.version}/bin/linux/{releases.machine}/{part}"
+            _download_kubernetes(client, url, scratch / "bin" / part, show)
+        _download_etcd(client, scratch, releases, wanted.etcd, show)
 
 
-def _download_kubernetes(client: httpx.Client, part: str, scratch: Path, releases: Releases, show: Show) -> None:
-    url = f"{releases.kubernetes}/{KUBERNETES_VERSION}/bin/linux/{releases.machine}/{part}"
+def _download_kubernetes(client: httpx.Client, url: str, target: Path, show: Show) -> None:
     checksum = _text(client, f"{url}.sha256").split()[:1]
-    target = scratch / "bin" / part
     _fetch(client, url, target, "".join(checksum), show)
     target.chmod(0o755)
 
 
-def _download_etcd(client: httpx.Client, scratch: Path, releases: Releases, show: Show) -> None:
-    name = f"etcd-{ETCD_VERSION}-linux-{releases.machine}"
-    url = f"{releases.etcd}/{ETCD_VERSION}"
+def _download_etcd(client: httpx.Client, scratch: Path, releases: Releases, version: str, show: Show) -> None:
+    name = f"etcd-{version}-linux-{releases.machine}"
+    url = f"{releases.etcd}/{version}"
     rows = [line.split() for line in _text(client, f"{url}/SHA256SUMS").splitlines()]
     checksum = "".join(row[0] for row in rows if row[1:] == [f"{name}.tar.gz"])
     archive = scratch / "etcd.tar.gz"
@@ -221,9 +246,10 @@ def build(scratch: Path, environ: Mapping[str, str], module: Path) -> None:
     go = shutil.which("go", path=environ.get("PATH"))
     if go is None:
         raise BuildError(f"build: there is no `go` on the PATH; install Go {GO_VERSION} or later (https://go.dev/dl)")
-    flags = ("-v", "-trimpath", "-buildvcs=false", "-ldflags", _LDFLAGS)
+    wanted = kubernetes(environ)
+    flags = ("-v", "-trimpath", "-buildvcs=false", f"-modfile={wanted.module_file}", "-ldflags", wanted.ldflags)
     with (
-        progress(f"building Kubernetes {KUBERNETES_VERSION}, some minutes the first time") as show,
+        progress(f"building Kubernetes {wanted.version}, some minutes the first time") as show,
         ChildProcess.start(
             "go build",
             [go, "build", *flags, "-o", scratch / "controlplane", "."],

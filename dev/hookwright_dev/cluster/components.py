@@ -20,6 +20,13 @@ _CONTROLLERS = (
     "serviceaccount-controller",
     "serviceaccount-token-controller",
 )
+_WORKLOAD_CONTROLLERS = (
+    "deployment-controller",
+    "job-controller",
+    "persistentvolumeclaim-protection-controller",  # without it, a namespace with a claim is never deleted
+    "replicaset-controller",
+)
+"""Controllers of pods and claims; a test that runs them reports the status of the pods."""
 
 
 @dataclass(frozen=True)
@@ -125,8 +132,9 @@ def kube_apiserver(assets: Assets, layout: Layout, *, audited: bool) -> list[str
     ]
 
 
-def kube_controller_manager(assets: Assets, layout: Layout) -> list[str]:
+def kube_controller_manager(assets: Assets, layout: Layout, *, workloads: bool = False) -> list[str]:
     """Return the controller manager's command line, with only the controllers that these resources need."""
+    controllers = (*_CONTROLLERS, *(_WORKLOAD_CONTROLLERS if workloads else ()))
     return [
         *assets.kube_controller_manager,
         f"--kubeconfig={layout.kubeconfig}",
@@ -134,7 +142,7 @@ def kube_controller_manager(assets: Assets, layout: Layout) -> list[str]:
         f"--authorization-kubeconfig={layout.kubeconfig}",
         "--authorization-always-allow-paths=/healthz",
         "--leader-elect=false",
-        f"--controllers={','.join(_CONTROLLERS)}",
+        f"--controllers={','.join(controllers)}",
         f"--bind-address={HOST}",
         f"--secure-port={layout.ports.controllers}",
         f"--tls-cert-file={layout.pki('serving.crt')}",

@@ -62,13 +62,14 @@ class ControlPlane(Cluster):
         crds: Path | None = None,
         apiserver_flags: Sequence[str] = (),
         audit_level: AuditLevel | None = None,
+        workloads: bool = False,
         timeout: float = 60.0,
     ) -> Self:
         """Start a control plane in ``folder`` (by default a temporary one) and return it when it is ready.
 
         The CustomResourceDefinitions in ``crds`` are applied before the controllers start, because the garbage
-        collector looks for new kinds only every 30 s. ``apiserver_flags`` come last, so they override others. Each
-        component gets ``timeout`` seconds.
+        collector looks for new kinds only every 30 s. ``apiserver_flags`` come last, so they override others.
+        ``workloads`` adds the controllers of Deployments and Jobs. Each component gets ``timeout`` seconds.
 
         Raises `ProcessError` with the end of the failing component's log, `FolderInUseError` and `AssetsError`.
         """
@@ -79,7 +80,7 @@ class ControlPlane(Cluster):
                 for attempts_left in reversed(range(_PORT_ATTEMPTS)):
                     plane = cls(own, assets, free_ports())
                     try:
-                        plane._bring_up(apiserver_flags, crds, audit_level, timeout)
+                        plane._bring_up(apiserver_flags, crds, audit_level, timeout, workloads=workloads)
                     except ProcessError:
                         if not attempts_left or not plane._port_was_taken():
                             raise
@@ -111,7 +112,13 @@ class ControlPlane(Cluster):
         return b"\n".join(b64decode(pair[part]) for pair in answer["kvs"] for part in ("key", "value") if part in pair)
 
     def _bring_up(
-        self, apiserver_flags: Sequence[str], crds: Path | None, audit_level: AuditLevel | None, timeout: float
+        self,
+        apiserver_flags: Sequence[str],
+        crds: Path | None,
+        audit_level: AuditLevel | None,
+        timeout: float,
+        *,
+        workloads: bool,
     ) -> None:
         self._own.clear()
         write_files(self._layout, datetime.now(UTC), audit_level)
@@ -125,9 +132,8 @@ class ControlPlane(Cluster):
                 apiserver.wait_ready(lambda: client.get(f"{self.server}/readyz").is_success, timeout)
                 if crds:
                     self.apply_crds(crds)
-                controllers = self._run(
-                    "kube-controller-manager", components.kube_controller_manager(self.assets, self._layout)
-                )
+                command = components.kube_controller_manager(self.assets, self._layout, workloads=workloads)
+                controllers = self._run("kube-controller-manager", command)
                 health = f"{self._layout.controllers_url}/healthz"
                 controllers.wait_ready(lambda: client.get(health).is_success, timeout)
         except BaseException:
@@ -158,7 +164,7 @@ def free_ports() -> Ports:
 
 
 def write_files(layout: Layout, now: datetime, audit_level: AuditLevel | None) -> None:
-    """Write certificates, keys, the administrator's kubeconfig and, for an ``audit_level``, the audit policy."""
+    """Write certificates, keys and the administrator's kubeconfig; also the audit policy if there is a level."""
     authority = Authority.create(now)
     admin = authority.issue("hookwright-admin", group="system:masters")
     layout.pki("").mkdir(mode=0o700)

@@ -1,6 +1,7 @@
 """Hookwright on this machine: a real control plane with operator and API, and `.dev/env` with their addresses."""
 
 import contextlib
+import json
 import os
 import shlex
 import shutil
@@ -11,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from hookwright_api.auth.passwords import hash_password
+from hookwright_crds.users import user_secret
 from hookwright_dev.cluster.control_plane import ControlPlane
 from hookwright_dev.cluster.installation import (
     AUDIENCE,
@@ -26,9 +29,16 @@ from hookwright_dev.progress import progress
 ROOT: Final = Path(__file__).resolve().parents[3]
 CRDS: Final = ROOT / "crds"
 EXAMPLES: Final = ROOT / "examples"
+RECEIVER: Final = "127.0.0.1:8900"
+"""Address of the receivers on this machine, which replace example.com."""
+APPLY_EXAMPLES: Final = f"sed 's|https://example.com|http://{RECEIVER}|' examples/*.yaml | kubectl apply -f -"
 DEV: Final = Path(os.environ.get("HOOKWRIGHT_DEV_FOLDER", ROOT / ".dev"))
 """Folder of the running processes' files; tests use another one, to avoid a developer's running processes."""
 ENV_FILE: Final = DEV / "env"
+EMAIL: Final = "ada@example.com"
+PASSWORD: Final = "correct horse battery staple"  # noqa: S105 - of a user who exists only on this machine
+ORGANIZATION: Final = "acme"
+"""The login of the console, and its organization, which is that of the examples."""
 RESTART_SECONDS: Final = 10.0
 """Seconds before an ended process is restarted: the kubelet's first delay after a crash."""
 
@@ -36,6 +46,12 @@ RESTART_SECONDS: Final = 10.0
 def shown(path: Path) -> Path:
     """Return a path as a user would type it in the checkout."""
     return path.relative_to(ROOT) if path.is_relative_to(ROOT) else path
+
+
+def local_examples() -> str:
+    """Return the YAML of examples/ with receivers on this machine, as `APPLY_EXAMPLES` makes it."""
+    texts = [path.read_text() for path in sorted(EXAMPLES.glob("*.yaml"))]
+    return "".join(texts).replace("https://example.com", f"http://{RECEIVER}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +90,14 @@ class Stack:
         draft.touch(mode=0o600)
         draft.write_text("\n".join(lines) + "\n")
         draft.rename(ENV_FILE)
+
+
+def console_hint(stack: Stack) -> str:
+    """Return the address of the console, with a login that this creates."""
+    hashed = hash_password(PASSWORD)
+    user = user_secret(SYSTEM_NAMESPACE, email=EMAIL, organization=ORGANIZATION, password_hash=hashed)
+    stack.plane.kubectl("apply", "-f", "-", stdin=json.dumps(user))
+    return f"The console: {stack.api.url}/console/   email {EMAIL}   password {PASSWORD}"
 
 
 class Keeper:

@@ -9,13 +9,11 @@ from typing import Any, Final
 
 import httpx
 
-from hookwright_dev.cluster.stack import Stack
+from hookwright_dev.cluster.stack import EMAIL, PASSWORD, Stack
 from hookwright_dev.demo.story import Story
 from hookwright_dev.errors import DevError
 from hookwright_dev.receiver import Received, Receiver, verdict
 
-EMAIL: Final = "ada@example.com"
-_PASSWORD: Final = "correct horse battery staple"  # noqa: S105 - of a user who exists only during the demo
 _JSON: Final = "-H 'Content-Type: application/json'"
 _MORE_THAN_ALLOWED: Final = 120
 
@@ -46,7 +44,7 @@ class ApiDemo:
         story.step("The same for API clients: log in")
         story.command(f"echo PASSWORD | $HOOKWRIGHT_USER_COMMAND --organization {self.organization} --email {EMAIL}")
         story.output(await asyncio.to_thread(self._write_user))
-        body = {"email": EMAIL, "password": _PASSWORD}
+        body = {"email": EMAIL, "password": PASSWORD}
         story.command(f"curl $HOOKWRIGHT_API_URL/v1/auth/login {_JSON} -d '{json.dumps(body)}'")
         answer = await self._logged_in(body)
         story.output(_brief(answer, "token"))
@@ -159,7 +157,7 @@ class ApiDemo:
         environment = self.stack.environment()
         return subprocess.run(
             [environment["HOOKWRIGHT_USER_COMMAND"], "--organization", self.organization, "--email", EMAIL],
-            input=f"{_PASSWORD}\n",
+            input=f"{PASSWORD}\n",
             env={**os.environ, "KUBECONFIG": environment["KUBECONFIG"]},
             capture_output=True,
             text=True,

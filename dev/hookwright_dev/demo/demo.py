@@ -10,18 +10,29 @@ from typing import Final
 
 import httpx
 
-from hookwright_dev.cluster.stack import ENV_FILE, EXAMPLES, Keeper, Stack, running, shown
+from hookwright_dev.cluster.stack import (
+    APPLY_EXAMPLES,
+    ENV_FILE,
+    RECEIVER,
+    Keeper,
+    Stack,
+    console_hint,
+    local_examples,
+    running,
+    shown,
+)
 from hookwright_dev.demo.api_demo import ApiDemo
 from hookwright_dev.demo.story import Story
 from hookwright_dev.errors import DevError
 from hookwright_dev.receiver import Received, Receiver, verdict
 
-PORT: Final = 8900
-"""Port of the endpoints' URLs in ``examples/``."""
+PORT: Final = int(RECEIVER.rpartition(":")[2])
+"""Port of the receiver."""
 ORGANIZATION: Final = "acme"
 PROJECT: Final = "billing"
 _SCHEDULE: Final = "1s,1s,2s,2s,3s"
 _SETTINGS: Final = {"HOOKWRIGHT_RETRY_SCHEDULE": _SCHEDULE, "HOOKWRIGHT_STATUS_INTERVAL": "2"}
+_FIRST: Final = {"id": "evt-1", "type": "delivered", "messageId": "m-1001", "to": "ada@example.com"}
 _FAILURES: Final = 2
 
 
@@ -50,6 +61,7 @@ async def tell(*, once: bool) -> int:
             f"\nIt stays up until Ctrl-C. In another shell, run [bold]. {shown(ENV_FILE)}[/]; "
             "then kubectl and the commands above work there."
         )
+        story.console.print(console_hint(stack), markup=False, highlight=False)
         await demo.receive_until(interrupted)
     return 0
 
@@ -71,9 +83,7 @@ class Demo:
         try:
             await self.receiver.start()
         except OSError as error:
-            raise DevError(
-                f"port {PORT}, which the endpoints in examples/ use, is taken on this machine: {error}"
-            ) from error
+            raise DevError(f"port {PORT}, which the receiver needs, is taken on this machine: {error}") from error
         try:
             await self._apply()
             await self._deliver()
@@ -95,9 +105,9 @@ class Demo:
 
     async def _apply(self) -> None:
         story = self.story
-        story.step("Apply YAML: a project, an API key, three endpoints")
-        story.command("kubectl apply -f examples/")
-        story.output(await self._kubectl("apply", "-f", str(EXAMPLES)))
+        story.step("Apply YAML: a project, an API key, four endpoints")
+        story.command(APPLY_EXAMPLES)
+        story.output(await self._kubectl("apply", "-f", "-", stdin=local_examples()))
         await story.wait_for("The operator made all of them Ready", self._all_ready, within=10)
         story.command(f"kubectl get hookwright -n {ORGANIZATION}")
         story.output(await self._kubectl("get", "hookwright", "-n", ORGANIZATION))
@@ -107,13 +117,12 @@ class Demo:
     async def _deliver(self) -> None:
         story = self.story
         story.step("Send an event, and watch it arrive, signed")
-        event = {"id": "evt-1", "type": "delivered", "messageId": "m-1001", "to": "ada@example.com"}
         story.command(
             'curl -X POST "$HOOKWRIGHT_INTAKE_URL'
             f'{_events_path()}" -H "Authorization: Bearer $HOOKWRIGHT_INTAKE_TOKEN" '
-            f"-H 'Content-Type: application/json' -d '{json.dumps(event)}'"
+            f"-H 'Content-Type: application/json' -d '{json.dumps(_FIRST)}'"
         )
-        answer = await self._send(event)
+        answer = await self._send(_FIRST)
         story.output(f"{answer.status_code} {answer.text}")
         story.check("Accepted: durable before the answer", holds=answer.status_code == 202, otherwise=answer.text)
         arrived = (await self._arrivals("/orders", 1))[0]
@@ -127,7 +136,7 @@ class Demo:
     async def _repeat(self) -> None:
         story = self.story
         story.step("Send the same event again")
-        answer = await self._send({"id": "evt-1", "type": "delivered", "messageId": "m-1001"})
+        answer = await self._send(_FIRST)
         story.output(f"{answer.status_code} {answer.text}")
         story.check(
             "The answer calls it a duplicate, and it is not delivered again", holds=answer.json()["duplicates"] == 1
@@ -166,8 +175,8 @@ class Demo:
 
     # ---- requests of the steps
 
-    async def _kubectl(self, *arguments: str) -> str:
-        return (await asyncio.to_thread(self.stack.plane.kubectl, *arguments)).stdout
+    async def _kubectl(self, *arguments: str, stdin: str | None = None) -> str:
+        return (await asyncio.to_thread(self.stack.plane.kubectl, *arguments, stdin=stdin)).stdout
 
     async def _secret(self, name: str, field_name: str) -> str:
         encoded = await self._kubectl(
@@ -197,7 +206,7 @@ class Demo:
     def _all_ready(self) -> bool:
         listed = self.stack.plane.kubectl("get", "hookwright", "-n", ORGANIZATION, "-o", "json").stdout
         conditions = [item.get("status", {}).get("conditions", []) for item in json.loads(listed)["items"]]
-        return len(conditions) == 5 and all(
+        return len(conditions) == 6 and all(
             any(one["type"] == "Ready" and one["status"] == "True" for one in each) for each in conditions
         )
 

@@ -11,6 +11,7 @@ from hookwright_dev.bench.cases import (
     latency,
     memory,
     postgres,
+    pull,
     reconcile,
     rows,
     tenants,
@@ -33,6 +34,7 @@ CASES: Final[Mapping[str, Case]] = {
     "postgres": postgres.measure,
     "rows": rows.measure,
     "api": api.measure,
+    "pull": pull.measure,
 }
 """Cases by their name on the command line."""
 REPEATED: Final = frozenset({"throughput", "tenants", "latency", "hang", "api"})

@@ -7,7 +7,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from hookwright_dev.bench.cases.options import Options
 from hookwright_dev.bench.errors import BenchError
@@ -21,11 +21,12 @@ from hookwright_dev.bench.filling import (
     endpoint_uid,
     filled_postgres,
     filled_sqlite,
+    producer_id,
 )
 from hookwright_dev.bench.measures import BYTES, MILLISECONDS, TIMES, Measure
 from hookwright_dev.cluster.postgres import postgres_server
 from hookwright_operator.ids import message_id
-from hookwright_operator.store.records import Attempt, Claimed, NewDelivery, NewEvent, Settlement, State
+from hookwright_operator.store.records import Attempt, Claimed, NewDelivery, NewEvent, Search, Settlement, State
 from hookwright_operator.store.store import Store
 
 _REPEATED: Final = 25
@@ -42,6 +43,11 @@ _TITLES: Final = {
     "log": "a page of the log of an endpoint that has a tenth of all",
     "old_log": "a page in the middle of it",
     "failed_log": "a page of what failed of it",
+    "by_message": "search of a message id",
+    "by_event": "search of a producer's event id",
+    "of_project": "a page of the project, of one type",
+    "failed_of_project": "a page of what failed of the project, with a status code",
+    "of_few": "a page of five endpoints that have a tenth of all each",
     "prune": f"remove {_PRUNED} old deliveries",
 }
 
@@ -128,6 +134,35 @@ class _Work:
     async def failed_log(self, turn: int) -> None:
         await self._page(turn, state=State.FAILED)
 
+    async def by_message(self, turn: int) -> None:
+        number = self._old(turn)
+        await self._search(1, message_id=producer_id(number))
+
+    async def by_event(self, turn: int) -> None:
+        await self._search(1, event_id=producer_id(self._old(turn)))
+
+    async def of_project(self, _turn: int) -> None:
+        await self._search(50, event_type="delivered")
+
+    async def failed_of_project(self, _turn: int) -> None:
+        await self._search(None, state=State.FAILED, status_code=200)
+
+    async def of_few(self, _turn: int) -> None:
+        uids = [endpoint_uid(number) for number in range(CROWDED)]
+        page, _ = await self._store.search.page(Search(uids, "acme"), limit=50)
+        _expect("deliveries on a page", len(page), 50)
+
+    def _old(self, turn: int) -> int:
+        """Return an event of the middle of the database, whose place differs in each turn."""
+        return self._database.rows // 2 - turn * 997
+
+    async def _search(self, expected: int | None, **conditions: Any) -> None:
+        """Search all endpoints of the project; ``expected`` is None if a page may be short."""
+        uids = [endpoint_uid(number) for number in range(ENDPOINTS)]
+        page, _ = await self._store.search.page(Search(uids, "acme", **conditions), limit=50)
+        if expected is not None:
+            _expect("deliveries on a page", len(page), expected)
+
     async def prune(self, _turn: int) -> None:
         removed = await self._store.prune(delivered_before_ms=self._database.now_ms, failed_before_ms=0, limit=_PRUNED)
         _expect("rows removed", int(removed >= 3 * _PRUNED), 1)
@@ -139,7 +174,7 @@ class _Work:
     def _event(self) -> NewEvent:
         name = message_id()
         delivery = NewDelivery(f"dlv_{name}", endpoint_uid(CROWDED), claimed=False)
-        return NewEvent(name, "acme", "billing", name, "delivered", _BODY, (delivery,))
+        return NewEvent(name, "acme", "billing", name, "delivered", _BODY, (delivery,), message_id=name)
 
 
 def _expect(what: str, number: int, expected: int) -> None:

@@ -1,0 +1,77 @@
+"""Generators of clients that tests run on docs/openapi.json, besides those of Go and npm.
+
+openapi-python-client needs a version of typer that excludes ours, so it has its own environment, which
+``dev/openapi-python-client.lock`` pins with hashes. openapi-generator is a plugin of Maven at a pinned version.
+"""
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from hookwright_dev import packages
+from hookwright_dev.cluster.stack import ROOT
+from hookwright_dev.exclusion import exclusive
+from hookwright_dev.progress import progress
+from hookwright_dev.tools import ToolError, tools_folder
+
+PYTHON_LOCK: Final = ROOT / "dev" / "openapi-python-client.lock"
+_SECONDS: Final = 600
+
+
+def acquire_python_generator(environ: Mapping[str, str] = os.environ) -> Path:
+    """Return the folder ``bin`` of the environment of openapi-python-client; install it first if the cache lacks it.
+
+    The environment also has the packages that a generated client imports.
+
+    Raises:
+        ToolError: uv failed; the message has the end of its output.
+    """
+    version = f"{sys.version_info.major}.{sys.version_info.minor}"
+    digest = hashlib.sha256(PYTHON_LOCK.read_bytes()).hexdigest()[:12]
+    folder = tools_folder(environ) / f"openapi-python-client-{digest}-{version}"
+    ready = folder / "ready"
+    if not ready.exists():
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with exclusive(folder.with_suffix(".lock"), "openapi-python-client"):
+            if not ready.exists():  # another process may have installed it while this one waited
+                _install(folder, environ)
+                ready.touch()
+    return folder / "bin"
+
+
+def acquire_maven(environ: Mapping[str, str] = os.environ) -> Path:
+    """Return Maven's executable from the PATH; install it with a JDK from Debian's packages first if one is missing.
+
+    Raises:
+        ToolError: it is missing and cannot be installed.
+    """
+    path = environ.get("PATH")
+    needed = {"mvn": "maven", "javac": "default-jdk-headless"}
+    missing = [package for program, package in needed.items() if shutil.which(program, path=path) is None]
+    if missing:
+        try:
+            packages.install(*missing, environ=environ)
+        except packages.PackageError as error:
+            raise ToolError(f"mvn: not on the PATH with a JDK, and {error}") from None
+    found = shutil.which("mvn", path=path)
+    if found is None:
+        raise ToolError("mvn: the package maven was installed, but no mvn is on the PATH")
+    return Path(found)
+
+
+def _install(folder: Path, environ: Mapping[str, str]) -> None:
+    uv = Path(sys.executable).parent / "uv"
+    making: list[str | Path] = [uv, "venv", "--quiet", "--clear", "--python", sys.executable, folder]
+    filling: list[str | Path] = [uv, "pip", "install", "--quiet", "--python", folder / "bin" / "python"]
+    with progress("installing openapi-python-client (once)"):
+        for command in (making, [*filling, "--require-hashes", "-r", PYTHON_LOCK]):
+            done = subprocess.run(
+                command, env=dict(environ), capture_output=True, text=True, timeout=_SECONDS, check=False
+            )
+            if done.returncode != 0:
+                raise ToolError(f"uv failed for openapi-python-client:\n{done.stderr[-1000:]}")

@@ -1,0 +1,123 @@
+"""The release artefacts of the command line: the wheel, the single-file zipapp and the manifest for krew.
+
+``python -m hookwright_dev.command_artefacts`` writes them to ``dist/``. The versions of the zipapp's dependencies are
+those of ``requirements.lock``.
+"""
+
+import hashlib
+import subprocess
+import sys
+import tempfile
+import tomllib
+import zipapp
+import zipfile
+from pathlib import Path
+from typing import Final
+
+import yaml
+
+from hookwright_dev.cluster.stack import ROOT
+
+SOURCE: Final = ROOT / "cli"
+DIST: Final = ROOT / "dist"
+ZIPAPP_NAME: Final = "hookwright.pyz"
+_RELEASES: Final = "https://hookwright.dev/releases"
+# Compiled modules cannot be imported from an archive, so the first start unpacks it.
+_STARTER: Final = '''\
+"""Unpack this archive into the user's cache once, and run the command line from there."""
+import os, pathlib, runpy, sys, tempfile, zipfile
+archive = pathlib.Path(sys.argv[0]).resolve()
+base = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache") / "hookwright"
+folder = base / "{digest}"
+if not folder.is_dir():
+    base.mkdir(parents=True, exist_ok=True, mode=0o700)
+    draft = tempfile.mkdtemp(dir=base)
+    with zipfile.ZipFile(archive) as packed:
+        packed.extractall(draft)
+    try:
+        os.rename(draft, folder)
+    except OSError:  # another process was first
+        pass
+sys.path.insert(0, str(folder))
+from hookwright_cli.__main__ import main
+main()
+'''
+
+
+def build_wheel(folder: Path) -> Path:
+    """Build the wheel of the command line into a folder, and return its path."""
+    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--disable-pip-version-check", "--no-deps"]
+    subprocess.run([*command, "--no-build-isolation", "--wheel-dir", str(folder), str(SOURCE)], check=True)
+    (wheel,) = folder.glob("hookwright_cli-*.whl")
+    return wheel
+
+
+def build_zipapp(wheel: Path, target: Path) -> None:
+    """Write the single-file program for this Python and platform."""
+    with tempfile.TemporaryDirectory() as folder:
+        command = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-compile"]
+        limits = Path(folder) / "constraints.txt"
+        limits.write_text(_versions(ROOT / "requirements.lock"))
+        packed = Path(folder) / "packed"
+        subprocess.run([*command, "--target", str(packed), "--constraint", str(limits), str(wheel)], check=True)
+        digest = hashlib.sha256(wheel.read_bytes() + sys.version.encode()).hexdigest()[:16]
+        (packed / "__main__.py").write_text(_STARTER.format(digest=digest))
+        target.parent.mkdir(exist_ok=True)
+        zipapp.create_archive(packed, target, interpreter="/usr/bin/env python3", compressed=True)
+        assert zipfile.is_zipfile(target)
+
+
+def _versions(lock: Path) -> str:
+    """Return the pinned versions without their hashes, because pip mixes no file with hashes and a local wheel."""
+    lines = (line.split(" \\")[0].strip() for line in lock.read_text().splitlines() if "==" in line)
+    return "\n".join(lines) + "\n"
+
+
+def krew_manifest(version: str, digest: str) -> str:
+    """Return the manifest of the kubectl plugin for krew."""
+    return yaml.safe_dump(
+        {
+            "apiVersion": "krew.googlecontainertools.github.com/v1alpha2",
+            "kind": "Plugin",
+            "metadata": {"name": "hookwright"},
+            "spec": {
+                "version": f"v{version}",
+                "homepage": "https://hookwright.dev",
+                "shortDescription": "Webhooks, deliveries and replays of Hookwright",
+                "description": "Shows whether Hookwright is well, reads the delivery log, and retries and replays.\n",
+                "caveats": "It needs Python 3.11 or later.\n",
+                "platforms": [
+                    {
+                        "selector": {"matchLabels": {"os": "linux", "arch": "amd64"}},
+                        "uri": f"{_RELEASES}/v{version}/kubectl-hookwright.zip",
+                        "sha256": digest,
+                        "bin": "kubectl-hookwright",
+                    }
+                ],
+            },
+        },
+        sort_keys=False,
+    )
+
+
+def main() -> None:
+    """Write all artefacts."""
+    DIST.mkdir(exist_ok=True)
+    for old in DIST.glob("hookwright_cli-*.whl"):
+        old.unlink()
+    wheel = build_wheel(DIST)
+    build_zipapp(wheel, DIST / ZIPAPP_NAME)
+    plugin = DIST / "kubectl-hookwright.zip"
+    with zipfile.ZipFile(plugin, "w") as archive:
+        entry = zipfile.ZipInfo("kubectl-hookwright")
+        entry.external_attr = 0o755 << 16
+        archive.writestr(entry, (DIST / ZIPAPP_NAME).read_bytes())
+    version = tomllib.loads((SOURCE / "pyproject.toml").read_text())["project"]["version"]
+    digest = hashlib.sha256(plugin.read_bytes()).hexdigest()
+    (DIST / "hookwright.yaml").write_text(krew_manifest(version, digest))
+    for path in (wheel, DIST / ZIPAPP_NAME, plugin, DIST / "hookwright.yaml"):
+        print(path.relative_to(ROOT), path.stat().st_size)
+
+
+if __name__ == "__main__":
+    main()

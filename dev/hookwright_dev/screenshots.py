@@ -1,0 +1,172 @@
+"""Screenshots of the console in docs/screenshots, from the real pages of a running installation with example data."""
+
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+from typing import Any, Final
+
+import httpx
+from playwright.sync_api import Browser, Page
+
+from hookwright_api.console.navigation import ENDPOINT_TABS
+from hookwright_dev.browser import chromium
+from hookwright_dev.cluster.stack import EMAIL, ORGANIZATION, PASSWORD, ROOT, console_hint, running
+from hookwright_dev.errors import DevError
+
+FOLDER: Final = ROOT / "docs" / "screenshots"
+THEMES: Final = (("light", 1120, 700), ("dark", 1120, 700), ("phone", 390, 780))
+"""The name, width and height of each form of a screenshot."""
+_SETTINGS: Final = {
+    "HOOKWRIGHT_RETRY_SCHEDULE": "1s",
+    "HOOKWRIGHT_STATUS_INTERVAL": "1",
+    "HOOKWRIGHT_RATE_LIMIT_IP": "0",
+    "HOOKWRIGHT_RATE_LIMIT_ORGANIZATION": "0",
+}
+_ENDPOINT_PAGES: Final = ("deliveries", "verify", "secret")
+_PATIENCE: Final = 60.0
+_ENDPOINTS: Final = (
+    {"url": "/orders", "events": ["delivered", "bounced"], "description": "Order service"},
+    {
+        "url": "/crm",
+        "events": ["delivered", "wa_*", "sms_*"],
+        "description": "Customer records",
+        "labels": {"team": "crm"},
+    },
+    {"url": "/archive", "events": ["*"], "description": "Archive", "enabled": False},
+)
+_FAILING: Final = "/crm"
+
+
+@contextmanager
+def receiving() -> Iterator[str]:
+    """Run a receiver inside the context, of which one path fails."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers.get("content-length", 0)))
+            failing = self.path == _FAILING
+            body = b'{"error": "the table customers is locked"}' if failing else b'{"ok": true}'
+            self.send_response(503 if failing else 200)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            """Log nothing."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def _eventually(found: Callable[[], Any], what: str) -> Any:
+    deadline = time.monotonic() + _PATIENCE
+    while not (known := found()):
+        if time.monotonic() > deadline:
+            raise DevError(f"{what}: not within {_PATIENCE:g} s")
+        time.sleep(0.2)
+    return known
+
+
+def _fill(client: httpx.Client, receiver: str) -> str:
+    """Make endpoints, keys and deliveries, and return the id of the endpoint that fails."""
+
+    def token() -> str:
+        answer = client.post("/v1/auth/login", json={"email": EMAIL, "password": PASSWORD})
+        return str(answer.json()["token"]) if answer.is_success else ""
+
+    client.headers["Authorization"] = f"Bearer {_eventually(token, 'login')}"
+    _eventually(lambda: client.get("/v1/projects/billing").is_success, "project")
+    made = [
+        client.post("/v1/webhooks?project=billing", json={**one, "url": f"{receiver}{one['url']}"}).raise_for_status()
+        for one in _ENDPOINTS
+    ]
+    keys = [
+        client.post("/v1/projects/billing/keys", json=body).raise_for_status().json()["key"]
+        for body in ({"name": "Order service", "scopes": ["send"]}, {"name": "Terraform", "scopes": ["manage", "read"]})
+    ]
+    for number in range(12):
+        kind = "bounced" if number % 4 else "delivered"
+        event = {"type": kind, "messageId": f"m-{1000 + number}", "recipient": "ada@example.com"}
+        del client.headers["Authorization"]
+        client.post("/v1/events", json=event, headers={"X-Service-Key": keys[0]}).raise_for_status()
+        client.headers["Authorization"] = f"Bearer {token()}"
+    name = str(made[1].json()["id"])
+
+    def settled() -> bool:
+        shown = client.get(f"/v1/webhooks/{name}?project=billing").json()
+        return bool(shown["deliveries"]["failed"] and shown["status"] == "failing")
+
+    _eventually(settled, "failed deliveries")
+    return name
+
+
+def _log_in(page: Page, url: str) -> None:
+    page.goto(f"{url}/console/login")
+    page.get_by_label("Email").fill(EMAIL)
+    page.get_by_label("Password").fill(PASSWORD)
+    page.get_by_role("button", name="Log in").click()
+    page.get_by_role("button", name="Log out").wait_for()
+
+
+def _take(browser: Browser, url: str, paths: dict[str, str]) -> None:
+    for theme, width, height in THEMES:
+        context = browser.new_context(
+            viewport={"width": width, "height": height}, color_scheme="dark" if theme == "dark" else "light"
+        )
+        page = context.new_page()
+        _log_in(page, url)
+        for name, path in paths.items():
+            page.goto(f"{url}{path}")
+            # The fragments that the page loads itself; a page of the live log never becomes idle.
+            page.wait_for_load_state("load")
+            page.wait_for_function("document.querySelectorAll('[hx-trigger=load]').length === 0")
+            page.screenshot(path=FOLDER / f"{name}-{theme}.png", animations="disabled")
+        context.close()
+
+
+def main() -> int:
+    """Write every screenshot, and return the exit code."""
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    project = {
+        "apiVersion": "hookwright.dev/v1alpha1",
+        "kind": "Project",
+        "metadata": {"name": "billing", "namespace": ORGANIZATION},
+        "spec": {"displayName": "Billing"},
+    }
+    with receiving() as receiver, running(_SETTINGS) as stack:
+        console_hint(stack)
+        stack.plane.kubectl("create", "namespace", ORGANIZATION)
+        stack.plane.kubectl("apply", "-f", "-", stdin=json.dumps(project))
+        with httpx.Client(base_url=stack.api.url, trust_env=False, timeout=30.0) as client:
+            endpoint = _fill(client, receiver)
+        here = f"/console/projects/billing/endpoints/{endpoint}"
+        paths = {
+            "projects": "/console/",
+            "project": "/console/projects/billing",
+            "endpoint": here,
+            "keys": "/console/projects/billing/keys",
+            "test": "/console/projects/billing/test",
+            **{tab.name: f"{here}/{tab.name}" for tab in ENDPOINT_TABS if tab.name in _ENDPOINT_PAGES},
+        }
+        with chromium() as browser:
+            _take(browser, stack.api.url, paths)
+    for path in sorted(FOLDER.glob("*.png")):
+        print(
+            f"{path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path}: {path.stat().st_size} bytes"
+        )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
