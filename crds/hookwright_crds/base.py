@@ -12,6 +12,10 @@ DURATION_PATTERN: Final = r"^([0-9]{1,5}h)?([0-9]{1,5}m)?([0-9]{1,5}s)?$"
 NAME_PATTERN: Final = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"
 """RFC 1123 subdomain, the form of a Kubernetes object name."""
 
+MANAGED_BY: Final = "app.kubernetes.io/managed-by"
+MADE_BY_API: Final = {MANAGED_BY: "hookwright-api"}
+"""Labels of the objects that ``/v1`` created; such an object is deleted with its Project."""
+
 EARLIEST: Final = datetime(1970, 1, 1, tzinfo=UTC)
 LATEST: Final = datetime(9999, 1, 1, tzinfo=UTC)
 """The range of times that a datetime can hold in every time zone."""

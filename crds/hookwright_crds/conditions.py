@@ -36,6 +36,39 @@ def condition(
     )
 
 
+def readiness(
+    *, ready: bool, reason: str, message: str, stalled: bool, generation: int, now: datetime
+) -> list[Condition]:
+    """Return ``Ready`` and, if it is false, ``Stalled`` or ``Reconciling``, as kstatus reads them.
+
+    An object with ``Stalled`` has failed until somebody changes it. One with ``Reconciling`` becomes ready by itself
+    when the cause ends. Source: kubernetes-sigs/cli-utils, pkg/kstatus.
+
+    Args:
+        ready: whether everything declared is in effect.
+        reason: one word, for programs.
+        message: a sentence, for people.
+        stalled: whether a change of the object, or of what it names, is necessary.
+        generation: the ``metadata.generation`` that the conditions describe.
+        now: their transition time, until they are merged.
+    """
+
+    def made(type_: str, status: Status) -> Condition:
+        return condition(type_, status, reason, message, generation=generation, now=now)
+
+    if ready:
+        return [made("Ready", "True")]
+    return [made("Ready", "False"), made("Stalled" if stalled else "Reconciling", "True")]
+
+
+def turned_false(before: Sequence[Condition], after: Sequence[Condition], type_: str) -> Condition | None:
+    """Return a condition that has just become false, or false for another reason; None otherwise."""
+    old, new = find(before, type_), find(after, type_)
+    if new is None or new.status != "False":
+        return None
+    return None if old is not None and (old.status, old.reason) == (new.status, new.reason) else new
+
+
 def find(conditions: Iterable[Condition], type_: str) -> Condition | None:
     """Return the condition of a type, or None."""
     return next((known for known in conditions if known.type == type_), None)

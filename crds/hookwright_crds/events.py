@@ -4,6 +4,7 @@ Source: the wire contract, section "Event types". A type is the string that prod
 and that receivers see in the payload's ``type``.
 """
 
+from collections.abc import Iterable
 from enum import StrEnum
 from typing import Final
 
@@ -19,16 +20,61 @@ class Channel(StrEnum):
     SMS = "sms"
 
 
-CATALOGUE: Final[dict[Channel, tuple[str, ...]]] = {
-    Channel.EMAIL: ("delivered", "bounced", "soft_bounce", "complained", "opened", "clicked", "failed"),
-    Channel.WHATSAPP: ("wa_sent", "wa_delivered", "wa_read", "wa_failed", "wa_replied"),
-    Channel.SMS: ("sms_sent", "sms_delivered", "sms_failed", "sms_replied"),
+CATALOGUE: Final[dict[Channel, dict[str, str]]] = {
+    Channel.EMAIL: {
+        "delivered": "The recipient's mail server accepted the message.",
+        "bounced": "The recipient's mail server refused the message for ever, for example an unknown address.",
+        "soft_bounce": "The recipient's mail server refused the message for now, for example a full mailbox.",
+        "complained": "The recipient reported the message as spam.",
+        "opened": "The recipient opened the message. Some mail programs load images without a reader.",
+        "clicked": "The recipient followed a link of the message.",
+        "failed": "The messaging service could not send the message.",
+    },
+    Channel.WHATSAPP: {
+        "wa_sent": "WhatsApp accepted the message.",
+        "wa_delivered": "The message is on the recipient's phone.",
+        "wa_read": "The recipient read the message.",
+        "wa_failed": "The message could not be sent or delivered.",
+        "wa_replied": "The recipient answered the message.",
+    },
+    Channel.SMS: {
+        "sms_sent": "The operator of the mobile network accepted the message.",
+        "sms_delivered": "The message is on the recipient's phone.",
+        "sms_failed": "The message could not be sent or delivered.",
+        "sms_replied": "The recipient answered the message.",
+    },
 }
+"""The meaning of each event type, by channel."""
+
+_FIELDS: Final[dict[Channel, dict[str, str]]] = {
+    Channel.EMAIL: {"recipient": "ada@example.com"},
+    Channel.WHATSAPP: {"recipient": "+15550100"},
+    Channel.SMS: {"recipient": "+15550100"},
+}
+_OWN_FIELDS: Final[dict[str, dict[str, str]]] = {
+    "bounced": {"reason": "550 5.1.1 The mailbox does not exist."},
+    "soft_bounce": {"reason": "452 4.2.2 The mailbox is full."},
+    "clicked": {"url": "https://example.com/offer"},
+    "failed": {"reason": "The attachment is too large."},
+    "wa_failed": {"reason": "The recipient does not use WhatsApp."},
+    "wa_replied": {"text": "Thank you"},
+    "sms_failed": {"reason": "The number is not in use."},
+    "sms_replied": {"text": "STOP"},
+}
+"""Fields of the examples after `type` and `messageId`: those of the channel, then those of the type."""
 
 EVENT_TYPES: Final[tuple[str, ...]] = tuple(name for names in CATALOGUE.values() for name in names)
 """Every event type, in the catalogue's order."""
 
+EVERY_TYPE: Final = "*"
+"""The wildcard for every event type."""
+CHANNEL_WILDCARDS: Final[dict[str, Channel]] = {"wa_*": Channel.WHATSAPP, "sms_*": Channel.SMS}
+"""The wildcard of each channel whose event types have a common prefix."""
+SUBSCRIPTIONS: Final[tuple[str, ...]] = (*EVENT_TYPES, EVERY_TYPE, *CHANNEL_WILDCARDS)
+"""Everything that an endpoint may subscribe to: event types and wildcards."""
+
 _KNOWN: Final = frozenset(EVENT_TYPES)
+_CHANNEL_OF: Final = {name: channel for channel, names in CATALOGUE.items() for name in names}
 
 
 class UnknownEventTypeError(ValueError):
@@ -49,3 +95,24 @@ def event_type(name: str) -> str:
     if bare not in _KNOWN:
         raise UnknownEventTypeError(name)
     return bare
+
+
+def expanded(subscriptions: Iterable[str]) -> frozenset[str]:
+    """Return the event types of subscriptions, with the types of this version in place of each wildcard."""
+    types: set[str] = set()
+    for name in subscriptions:
+        if name == EVERY_TYPE:
+            return frozenset(EVENT_TYPES)
+        types.update(CATALOGUE[CHANNEL_WILDCARDS[name]] if name in CHANNEL_WILDCARDS else (name,))
+    return frozenset(types)
+
+
+def example(name: str) -> dict[str, str]:
+    """Return an example of the body that receivers get for an event type of the catalogue."""
+    return {"type": name, "messageId": "m-42", **_FIELDS[_CHANNEL_OF[name]], **_OWN_FIELDS.get(name, {})}
+
+
+def wildcards_of(name: str) -> tuple[str, ...]:
+    """Return the wildcards that include an event type of the catalogue."""
+    own = (wildcard for wildcard, channel in CHANNEL_WILDCARDS.items() if channel is _CHANNEL_OF[name])
+    return (EVERY_TYPE, *own)

@@ -29,14 +29,14 @@ def _condition_column(name: str, type_: str, field: str = "status", priority: in
 
 
 _PROJECT: Final = ".spec.projectRef.name"
-_READY: Final = ("Ready", "Ready")
+_READY: Final = (_condition_column("Ready", "Ready"), _condition_column("Reason", "Ready", "reason"))
 
 
 def _columns(kind: str) -> list[Schema]:
     """Return the columns of ``kubectl get``, which show whether the object works."""
     own = {
         "Project": [
-            _condition_column(*_READY),
+            *_READY,
             _column("Keys", ".status.apiKeys", "integer"),
             _column("Endpoints", ".status.webhookEndpoints", "integer"),
         ],
@@ -46,12 +46,13 @@ def _columns(kind: str) -> list[Schema]:
             _column("Handover", ".status.handover.state"),
             # A string, because kubectl shows a date as its age, and a date in the future as "<invalid>".
             _column("Expires", ".spec.expiresAt"),
-            _condition_column(*_READY),
+            *_READY,
         ],
         "WebhookEndpoint": [
             _column("Project", _PROJECT),
             _column("URL", ".spec.url", priority=_WIDE),
-            _condition_column(*_READY),
+            _column("Pull Lease", ".spec.pull.lease", priority=_WIDE),
+            *_READY,
             _condition_column("Reachable", "Reachable"),
             _column("Pending", ".status.deliveries.pending", "integer"),
             _column("Failed", ".status.deliveries.failed", "integer"),
@@ -61,7 +62,6 @@ def _columns(kind: str) -> list[Schema]:
     return [
         *own[kind],
         _column("Age", ".metadata.creationTimestamp", "date"),
-        _condition_column("Reason", "Ready", "reason", _WIDE),
         _condition_column("Message", "Ready", "message", _WIDE),
     ]
 
@@ -118,6 +118,8 @@ def _object_schema(kind: Kind) -> Schema:
     if not kind.model_fields["spec"].is_required():
         del schema["required"]
         schema["properties"]["spec"]["default"] = {}
+    # An object that no operator has seen must not count as reconciled (kstatus).
+    schema["properties"]["status"]["default"] = {"observedGeneration": -1}
     conditions = _place(schema, "status.conditions")
     conditions |= {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]}
     attach(schema, RULES[kind.names.kind])

@@ -12,6 +12,7 @@ import re
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Final
 
 PREFIX: Final = "hw"
@@ -29,6 +30,18 @@ _KEY: Final = re.compile(
     rf"{PREFIX}_(?P<key_id>{KEY_ID_PATTERN[1:-1]})_"
     rf"(?P<secret>[0-9A-Za-z]{{{SECRET_LENGTH}}})(?P<checksum>[0-9A-Za-z]{{{CHECKSUM_LENGTH}}})",
 )
+
+
+class KeyScope(StrEnum):
+    """A right of a key.
+
+    ``send`` events and tests, ``read`` everything of the project, ``manage`` its webhooks, ``pull`` messages of them.
+    """
+
+    SEND = "send"
+    READ = "read"
+    MANAGE = "manage"
+    PULL = "pull"
 
 
 class MalformedKeyError(ValueError):

@@ -19,7 +19,7 @@ from typing import Any, Final, TypeVar
 from pydantic import ValidationError
 
 from hookwright_crds.base import ProjectRef, ServerModel
-from hookwright_crds.events import EVENT_TYPES
+from hookwright_crds.events import EVENT_TYPES, SUBSCRIPTIONS
 from hookwright_crds.resources import ApiKey, ApiKeySpec, Project, ProjectSpec, WebhookEndpoint, WebhookEndpointSpec
 
 R = TypeVar("R", bound=ServerModel)
@@ -102,8 +102,8 @@ class _Draft:
         self.events: list[str] = []
         self.types: list[str] = []
         if model is WebhookEndpoint and isinstance(listed := self.spec.get("events"), list):
-            self.types = [one for one in listed if one in EVENT_TYPES]
-            self.events = [_shortened(str(one), 64) for one in listed if one not in EVENT_TYPES]
+            self.types = [one for one in listed if one in SUBSCRIPTIONS]
+            self.events = [_shortened(str(one), 64) for one in listed if one not in SUBSCRIPTIONS]
             # An endpoint with unknown types only is valid, and subscribes to no type that this version knows.
             self.spec["events"] = self.types or ([EVENT_TYPES[0]] if self.events else [])
 
@@ -147,7 +147,7 @@ class _Draft:
         url = self.spec.get("url")
         return WebhookEndpointSpec.model_construct(
             project_ref=project,
-            url=url if isinstance(url, str) else "",
+            url=url if isinstance(url, str) else None,
             events=tuple(dict.fromkeys(self.types)) if self.types or self.events else EVENT_TYPES,
         )
 

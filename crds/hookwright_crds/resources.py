@@ -8,7 +8,7 @@ import re
 from enum import StrEnum
 from typing import Annotated, ClassVar, Final, Literal, Self
 
-from pydantic import AfterValidator, Field, StrictBool, StrictInt, StringConstraints, model_validator
+from pydantic import AfterValidator, Field, StrictBool, StrictInt, model_validator
 
 from hookwright_crds.base import (
     NAME_PATTERN,
@@ -21,24 +21,31 @@ from hookwright_crds.base import (
     parse_duration,
 )
 from hookwright_crds.conditions import Condition
-from hookwright_crds.events import EVENT_TYPES
-from hookwright_crds.keys import DIGEST_LENGTH, DIGEST_PATTERN, KEY_ID_PATTERN
-from hookwright_crds.urls import MAX_URL_LENGTH, check_url
+from hookwright_crds.endpoint_fields import (
+    DEFAULT_LEASE,
+    MAX_IN_FLIGHT,
+    TIMEOUT,
+    Description,
+    Events,
+    Format,
+    Headers,
+    Lease,
+    MaxInFlight,
+    Overlap,
+    PerMinute,
+    Timeout,
+    Url,
+    check_format,
+    check_target,
+    overlap_within_bounds,
+)
+from hookwright_crds.keys import DIGEST_LENGTH, DIGEST_PATTERN, KEY_ID_PATTERN, KeyScope
 
-MAX_HEADERS: Final = 32
-TIMEOUT_BOUNDS: Final = ("1s", "30s")
-OVERLAP_BOUNDS: Final = ("0s", "168h")
 TTL_BOUNDS: Final = ("1m", "168h")
-RESERVED_HEADERS: Final = frozenset(
-    {
-        "connection", "content-encoding", "content-length", "content-type", "expect", "host", "keep-alive",
-        "proxy-authorization", "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade", "user-agent",
-        "webhook-id", "webhook-signature", "webhook-timestamp", "x-service-signature",
-    }
-)  # fmt: skip
-"""Header names, lower case, that Hookwright or HTTP itself sets (RFC 9110, Standard Webhooks)."""
-HEADER_NAME_PATTERN: Final = r"^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,256}$"
-HEADER_VALUE_PATTERN: Final = r"^[\x20-\x7e\x80-\xff]*$"
+PREVIOUS_KEYS: Final = 3
+"""Replaced keys of an ApiKey that are valid at the same time, at most."""
+ROTATION_SENTENCE: Final = "rotation needs handover; for a key with a digest, create a new ApiKey"
+FIELD_NAME_PATTERN: Final = r"^[-._a-zA-Z0-9]+$"
 DIGEST_NAME_SENTENCE: Final = (
     "the name of an ApiKey with a digest is its keyId: 1 to 63 of a-z, 0-9 and '-', without '-' at either end"
 )
@@ -53,31 +60,42 @@ class Names(Model):
     short: str
 
 
-def _known_event(name: str) -> str:
-    if name not in EVENT_TYPES:
-        raise ValueError(f"unknown event type; known are {', '.join(EVENT_TYPES)}")
-    return name
-
-
-EventType = Annotated[str, AfterValidator(_known_event), Field(json_schema_extra={"enum": [*EVENT_TYPES]})]
-
-
 # ---------------------------------------------------------------------------------------- Project
+
+
+class DeliveryLogSettings(Model):
+    """What the delivery log of a Project shows."""
+
+    payloads: Literal["Keep", "Omit"] = Field(
+        default="Keep",
+        description="Keep: the log shows the bodies of events and the beginnings of receivers' answers. Omit: it shows "
+        "neither, and answers are not stored. A change is in effect at once for everything that the log has.",
+    )
+    missed_events: Literal["Discard", "Keep"] = Field(
+        default="Discard",
+        description="Keep: an event without a subscriber is stored too, so that a replay can send it to an endpoint "
+        "that is made later. The newest 10,000 of a project are kept as long as delivered events.",
+    )
 
 
 class ProjectSpec(Model):
     """The spec of a Project, which a platform team writes."""
 
     display_name: str = Field(default="", description="Name shown to people.", max_length=253)
+    delivery_log: DeliveryLogSettings = Field(
+        default=DeliveryLogSettings(), description="What the delivery log of the project shows."
+    )
 
 
 class ProjectStatus(ServerModel):
     """The status of a Project."""
 
-    observed_generation: int = Field(default=0, description="The metadata.generation that this status describes.")
+    observed_generation: int = Field(default=-1, description="The metadata.generation that this status describes.")
     api_keys: int = Field(default=0, description="How many ApiKeys belong to the project.")
     webhook_endpoints: int = Field(default=0, description="How many WebhookEndpoints belong to the project.")
-    conditions: tuple[Condition, ...] = Field(default=(), description="Ready: the project accepts events.")
+    conditions: tuple[Condition, ...] = Field(
+        default=(), description="Ready: the project accepts events. Stalled: it waits for a change."
+    )
 
 
 class Project(ServerModel):
@@ -128,11 +146,41 @@ class ApiKeySpec(Model):
         pattern=DIGEST_PATTERN,
     )
     expires_at: Timestamp | None = Field(default=None, description="When the key expires; never, if not set.")
+    rotation: StrictInt = Field(
+        default=0,
+        description="Increase it to generate a new key, which is handed over in the Secret of handover; the old key "
+        "stays valid during the overlap. It cannot be decreased.",
+        ge=0,
+        le=1_000_000,
+    )
+    overlap: Annotated[Duration, AfterValidator(overlap_within_bounds)] = Field(
+        default="24h", description="How long a replaced key stays valid beside the new one, from 0s to 168h."
+    )
+    scopes: tuple[KeyScope, ...] | None = Field(
+        default=None,
+        description="Rights of the key, each once; all, if not set. send: events and tests of endpoints. read: "
+        "everything of the project. manage: create, change and delete endpoints, retry and replay deliveries. pull: "
+        "take and acknowledge the messages of endpoints with pull.",
+        min_length=1,
+        max_length=len(KeyScope),
+    )
+
+    @model_validator(mode="after")
+    def _each_scope_once(self) -> Self:
+        if self.scopes is not None and len(set(self.scopes)) < len(self.scopes):
+            raise ValueError("scopes must not name a scope twice")
+        return self
 
     @model_validator(mode="after")
     def _one_origin(self) -> Self:
         if (self.handover is None) == (self.digest is None):
             raise ValueError("exactly one of handover and digest must be set")
+        return self
+
+    @model_validator(mode="after")
+    def _rotation_of_a_generated_key(self) -> Self:
+        if self.digest is not None and self.rotation:
+            raise ValueError(ROTATION_SENTENCE)
         return self
 
 
@@ -151,12 +199,23 @@ class HandoverStatus(ServerModel):
     remove_at: Timestamp | None = Field(default=None, description="The time at which the operator removes the Secret.")
 
 
+class PreviousKey(ServerModel):
+    """A replaced key, which is valid until a time."""
+
+    digest: str = Field(description="sha256:<hex> of the replaced key.")
+    until: Timestamp = Field(description="The time from which the replaced key is refused.")
+
+
 class ApiKeyStatus(ServerModel):
     """The status of an ApiKey; it never contains the key."""
 
-    observed_generation: int = Field(default=0, description="The metadata.generation that this status describes.")
+    observed_generation: int = Field(default=-1, description="The metadata.generation that this status describes.")
     key_id: str | None = Field(default=None, description="The public part of the key, which identifies it.")
     digest: str | None = Field(default=None, description="sha256:<hex> of the key; the key itself is not stored.")
+    rotation: int = Field(default=0, description="The spec.rotation for which the key was generated.")
+    previous: tuple[PreviousKey, ...] = Field(
+        default=(), description="Replaced keys that are still valid, the newest first.", max_length=PREVIOUS_KEYS
+    )
     handover: HandoverStatus | None = Field(default=None, description="State of the handover.")
     last_used_at: Timestamp | None = Field(default=None, description="When the key was last used; updated rarely.")
     conditions: tuple[Condition, ...] = Field(default=(), description="Ready: the key gives access to its project.")
@@ -180,81 +239,83 @@ class ApiKey(ServerModel):
 
 # -------------------------------------------------------------------------------- WebhookEndpoint
 
-HeaderName = Annotated[str, StringConstraints(pattern=HEADER_NAME_PATTERN)]
-HeaderValue = Annotated[str, StringConstraints(max_length=4096, pattern=HEADER_VALUE_PATTERN)]
-
 
 class RateLimit(Model):
     """The rate limit of an endpoint."""
 
-    per_minute: StrictInt = Field(
-        description="Maximum attempts per minute, evenly spaced, from 1 to 60000.", ge=1, le=60_000
+    per_minute: PerMinute
+
+
+class SecretRef(Model):
+    """A field of a Secret that the tenant makes, in the endpoint's namespace."""
+
+    name: str = Field(description="Name of the Secret.", min_length=1, max_length=253, pattern=NAME_PATTERN)
+    key: str = Field(
+        default="secret",
+        description="Field of the Secret. It has a signing secret (whsec_ and base64 of 24 to 64 bytes), or up to "
+        "four, separated by spaces: the first one signs, and the others sign beside it.",
+        min_length=1,
+        max_length=253,
+        pattern=FIELD_NAME_PATTERN,
     )
 
 
 class Signing(Model):
-    """The rotation of the signing secret."""
+    """The signing secret, and its rotation."""
 
     rotation: StrictInt = Field(
         default=0,
-        description="Increase it to generate a new signing secret; the old secret also signs during the overlap.",
+        description="Increase it to generate a new signing secret; the old secret also signs during the overlap. "
+        "It cannot be decreased.",
         ge=0,
         le=1_000_000,
     )
-    overlap: Duration = Field(
-        default="24h", description="How long a replaced secret still signs beside the new one, from 0s to 168h."
+    overlap: Overlap = "24h"
+    secret_ref: SecretRef | None = Field(
+        default=None,
+        description="Sign with a Secret that you make, for example with external-secrets; the operator then makes "
+        "none. A change of the Secret is used within a minute.",
     )
 
-    @model_validator(mode="after")
-    def _overlap_within_bounds(self) -> Self:
-        if parse_duration(self.overlap) > parse_duration(OVERLAP_BOUNDS[1]):
-            raise ValueError(f"overlap must be from {OVERLAP_BOUNDS[0]} to {OVERLAP_BOUNDS[1]}")
-        return self
+
+class Pull(Model):
+    """How consumers take the messages of an endpoint without a URL."""
+
+    lease: Lease = DEFAULT_LEASE
 
 
 class WebhookEndpointSpec(Model):
-    """The spec of an endpoint: its URL, its events, and how to deliver them."""
+    """The spec of an endpoint: its URL or ``pull``, its events, and how to deliver them."""
 
     project_ref: ProjectRef = Field(description="The Project whose events are delivered; it cannot be changed.")
-    url: Annotated[str, AfterValidator(check_url)] = Field(
-        description="URL of the receiver: an absolute https URL without userinfo or fragment "
-        "(http only if the installation allows it).",
-        min_length=1,
-        max_length=MAX_URL_LENGTH,
+    url: Url | None = None
+    pull: Pull | None = Field(
+        default=None,
+        description="Instead of a url: messages wait until a consumer takes and acknowledges them. "
+        "timeout, maxInFlight and rateLimit do not apply.",
     )
-    events: tuple[EventType, ...] = Field(
-        description="Event types to deliver, each once.", min_length=1, max_length=len(EVENT_TYPES)
-    )
+    events: Events
+    description: Description = ""
     suspend: StrictBool = Field(default=False, description="true pauses deliveries, false resumes them.")
-    timeout: Duration = Field(default="15s", description="Timeout of one whole attempt, from 1s to 30s.")
-    max_in_flight: StrictInt = Field(
-        default=8,
-        description="Maximum attempts in flight at once, from 1 to 64. After an attempt timed out, "
-        "at most 2 are in flight until one succeeds.",
-        ge=1,
-        le=64,
-    )
-    headers: dict[HeaderName, HeaderValue] = Field(
-        default_factory=dict,
-        description="Static headers of every delivery; headers that Hookwright sets are refused. "
-        "Do not put secrets here: everyone who can read this object, as with kubectl describe, sees the values.",
-        max_length=MAX_HEADERS,
-    )
+    timeout: Timeout = TIMEOUT
+    max_in_flight: MaxInFlight = MAX_IN_FLIGHT
+    headers: Headers = Field(default_factory=dict)
+    format: Format = "json"
     rate_limit: RateLimit | None = Field(
         default=None, description="Maximum rate of attempts to this endpoint; no limit if not set."
     )
-    signing: Signing = Field(default=Signing(), description="Rotation of the signing secret.")
+    signing: Signing = Field(default=Signing(), description="The signing secret, and its rotation.")
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        if repeated := [event for event in dict.fromkeys(self.events) if self.events.count(event) > 1]:
-            raise ValueError(f"events must not name an event type twice: {', '.join(repeated)}")
-        low, high = (parse_duration(bound) for bound in TIMEOUT_BOUNDS)
-        if not low <= parse_duration(self.timeout) <= high:
-            raise ValueError(f"timeout must be from {TIMEOUT_BOUNDS[0]} to {TIMEOUT_BOUNDS[1]}")
-        reserved = sorted(name for name in self.headers if name.lower() in RESERVED_HEADERS)
-        if reserved:
-            raise ValueError(f"headers must not set {', '.join(reserved)}, which Hookwright or HTTP itself sets")
+        check_format(self.format, self.headers)
+        check_target(
+            self.url,
+            self.pull,
+            timeout=self.timeout,
+            max_in_flight=self.max_in_flight,
+            rate_limit=self.rate_limit,
+        )
         return self
 
 
@@ -269,7 +330,7 @@ class DeliveryCounts(ServerModel):
     """Counts of deliveries; they are updated rarely, never per delivery."""
 
     pending: int = Field(default=0, description="Accepted, and not yet delivered, failed or discarded.")
-    delivered: int = Field(default=0, description="Answered with a 2xx status.")
+    delivered: int = Field(default=0, description="Answered with a 2xx status, or acknowledged.")
     failed: int = Field(default=0, description="Failed after the last retry.")
     discarded: int = Field(default=0, description="Discarded because the endpoint was deleted.")
     last_attempt_time: Timestamp | None = Field(default=None, description="When the last attempt ended.")
@@ -281,12 +342,13 @@ class DeliveryCounts(ServerModel):
 class WebhookEndpointStatus(ServerModel):
     """The status of an endpoint."""
 
-    observed_generation: int = Field(default=0, description="The metadata.generation that this status describes.")
+    observed_generation: int = Field(default=-1, description="The metadata.generation that this status describes.")
     signing_secret_ref: SecretKeyRef | None = Field(default=None, description="Location of the signing secret.")
     deliveries: DeliveryCounts | None = Field(default=None, description="Counts of deliveries; updated rarely.")
     conditions: tuple[Condition, ...] = Field(
         default=(),
-        description="Ready: deliveries can be signed and sent. Reachable: the last attempt was answered 2xx.",
+        description="Ready: deliveries can be signed and sent. Reachable: the last attempt was answered 2xx, or the "
+        "last message was acknowledged.",
     )
 
 

@@ -12,16 +12,22 @@ from dataclasses import dataclass
 from typing import Final
 
 from hookwright_crds.base import DURATION_PATTERN, EARLIEST, LATEST, NAME_PATTERN, format_timestamp
-from hookwright_crds.keys import DIGEST_PATTERN, KEY_ID_PATTERN
-from hookwright_crds.resources import (
-    DIGEST_NAME_SENTENCE,
+from hookwright_crds.endpoint_fields import (
+    CLOUDEVENT_HEADERS_SENTENCE,
+    CLOUDEVENTS,
     HEADER_NAME_PATTERN,
     HEADER_VALUE_PATTERN,
+    LEASE_BOUNDS,
+    MAX_IN_FLIGHT,
     OVERLAP_BOUNDS,
+    PUSH_ONLY_SENTENCE,
     RESERVED_HEADERS,
+    TIMEOUT,
     TIMEOUT_BOUNDS,
-    TTL_BOUNDS,
+    URL_OR_PULL_SENTENCE,
 )
+from hookwright_crds.keys import DIGEST_PATTERN, KEY_ID_PATTERN
+from hookwright_crds.resources import DIGEST_NAME_SENTENCE, FIELD_NAME_PATTERN, ROTATION_SENTENCE, TTL_BOUNDS
 from hookwright_crds.structural_schema import Schema, cel_text
 from hookwright_crds.urls import URL_RULES, UrlRule
 
@@ -60,6 +66,7 @@ SENTENCES: Final[Mapping[str, Mapping[str, str]]] = {
         "message": "digest must be sha256: and 64 lower-case hexadecimal digits, never the key itself",
         "reason": FORBIDDEN,
     },
+    FIELD_NAME_PATTERN: {"message": "must be a field of a Secret: letters, digits, '-', '_' and '.'"},
     HEADER_NAME_PATTERN: {"message": "header names must be 1 to 256 letters, digits or any of !#$%&'*+.^_`|~-"},
     HEADER_VALUE_PATTERN: {
         "message": "header values must not contain line breaks, tabs, other control characters "
@@ -85,6 +92,14 @@ def _duration(field: str, bounds: tuple[str, str], example: str) -> Rule:
     )
 
 
+def _not_decreased(rotated: str) -> Rule:
+    return Rule(
+        "self >= oldSelf",
+        f"rotation cannot be decreased, because a lower value would rotate the {rotated} once more; "
+        "keep the present value, or increase it",
+    )
+
+
 def _url(rule: UrlRule) -> Rule:
     negation = "!" if rule.forbidden else ""
     reason = FORBIDDEN if rule.revealing else ""
@@ -105,13 +120,28 @@ RULES: Final[Mapping[str, Mapping[str, tuple[Rule, ...]]]] = {
                 DIGEST_NAME_SENTENCE,
                 field=".spec.digest",
             ),
+            Rule(
+                "has(self.spec.handover) == has(oldSelf.spec.handover) "
+                "&& (!has(self.spec.handover) || self.spec.handover == oldSelf.spec.handover || "
+                "(has(oldSelf.status) && has(oldSelf.status.handover) && oldSelf.status.handover.state == 'Pending'))",
+                "handover cannot be changed after the key is generated; create a new ApiKey",
+                field=".spec.handover",
+                reason=FORBIDDEN,
+            ),
         ),
         "spec": (
             Rule("has(self.handover) != has(self.digest)", "exactly one of handover and digest must be set"),
-            _kept("handover", "handover cannot be changed after the key is generated; create a new ApiKey"),
+            Rule(
+                "!has(self.digest) || !has(self.rotation) || self.rotation == 0", ROTATION_SENTENCE, field=".rotation"
+            ),
             _kept("digest", "digest cannot be changed, because it identifies the key; create a new ApiKey"),
         ),
         "spec.projectRef": (_PROJECT_KEPT,),
+        "spec.rotation": (_not_decreased("key"),),
+        "spec.overlap": (_duration("overlap", OVERLAP_BOUNDS, "1h or 24h"),),
+        "spec.scopes": (
+            Rule("self.all(scope, self.exists_one(other, other == scope))", "scopes must not name a scope twice"),
+        ),
         "spec.handover.ttl": (_duration("ttl", TTL_BOUNDS, "30m, 1h or 1h30m"),),
         "spec.expiresAt": (
             Rule(
@@ -121,8 +151,25 @@ RULES: Final[Mapping[str, Mapping[str, tuple[Rule, ...]]]] = {
         ),
     },
     "WebhookEndpoint": {
+        "spec": (
+            Rule(
+                f"!has(self.headers) || !has(self.format) || self.format != '{CLOUDEVENTS}' "
+                "|| !self.headers.exists(name, name.lowerAscii().startsWith('ce-'))",
+                CLOUDEVENT_HEADERS_SENTENCE,
+                field=".headers",
+                reason=FORBIDDEN,
+            ),
+            Rule("has(self.url) != has(self.pull)", URL_OR_PULL_SENTENCE),
+            Rule(
+                f"!has(self.pull) || (!has(self.rateLimit) && (!has(self.timeout) || self.timeout == '{TIMEOUT}') "
+                f"&& (!has(self.maxInFlight) || self.maxInFlight == {MAX_IN_FLIGHT}))",
+                PUSH_ONLY_SENTENCE,
+                field=".pull",
+            ),
+        ),
         "spec.projectRef": (_PROJECT_KEPT,),
         "spec.url": tuple(map(_url, URL_RULES)),
+        "spec.pull.lease": (_duration("lease", LEASE_BOUNDS, "30s or 5m"),),
         "spec.events": (
             Rule(
                 "self.all(event, self.exists_one(other, other == event))",
@@ -131,6 +178,7 @@ RULES: Final[Mapping[str, Mapping[str, tuple[Rule, ...]]]] = {
                 computed=True,
             ),
         ),
+        "spec.signing.rotation": (_not_decreased("secret"),),
         "spec.timeout": (_duration("timeout", TIMEOUT_BOUNDS, "5s or 30s"),),
         "spec.signing.overlap": (_duration("overlap", OVERLAP_BOUNDS, "1h or 24h"),),
         "spec.headers": (

@@ -118,6 +118,9 @@ class _Conversion:
         return {"properties": {name: self.convert(node, f"{path}.{name}") for name, node in properties.items()}}
 
     def _default(self, value: Any, _path: str) -> Schema:
+        if isinstance(value, dict):
+            # The API server refuses a null for a field that is not set.
+            value = {name: one for name, one in value.items() if one is not None}
         return {"default": value} if self._defaults and value is not None else {}
 
     def _format(self, value: str, path: str) -> Schema:

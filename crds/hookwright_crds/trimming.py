@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 KEPT_BYTES: Final = 4096
-"""Maximum bytes that are kept of an object's annotations, of its finalizers, and of a Secret's fields, each."""
+"""Maximum bytes that are kept of an object's annotations, finalizers and own labels, and of a Secret's fields, each."""
 MORE_FINALIZERS: Final = "hookwright.dev/more"
 """A placeholder in the list of finalizers for those that were removed; no finalizer has this name."""
 
@@ -26,6 +26,15 @@ _SESSION_KEY: Final = re.compile(r"k[0-9]{1,12}")
 def trimmed(body: Mapping[str, Any]) -> dict[str, Any]:
     """Return an object with the kept part of its metadata; the kind's schema limits the size of spec and status."""
     return {**body, "metadata": _metadata(body["metadata"])}
+
+
+def trimmed_with_labels(body: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an object as `trimmed` does, also with its labels without a prefix, up to the limit."""
+    kept, labels = trimmed(body), body["metadata"].get("labels") or {}
+    if labels:
+        own = _within((name, text) for name, text in labels.items() if "/" not in name)
+        kept["metadata"]["labels"] |= own
+    return kept
 
 
 def trimmed_secret(body: Mapping[str, Any]) -> dict[str, Any]:

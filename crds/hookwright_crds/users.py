@@ -1,11 +1,12 @@
 """Pure: the form of a user of the dashboard, a Secret in the installation's namespace.
 
-One user is one Secret of type ``hookwright.dev/user`` with three fields: ``email``, ``organization`` (the namespace of
-the user's resources) and ``passwordHash`` (argon2id in the PHC string format).
+One user is one Secret of type ``hookwright.dev/user`` with these fields: ``email``, ``organization`` (the namespace of
+the user's resources), ``passwordHash`` (argon2id in the PHC string format) and ``role``.
 """
 
 import hashlib
 import re
+from enum import StrEnum
 from typing import Any, Final
 
 from hookwright_crds.base import NAME_PATTERN
@@ -17,10 +18,49 @@ USER_LABEL: Final = "hookwright.dev/user"
 EMAIL_FIELD: Final = "email"
 ORGANIZATION_FIELD: Final = "organization"
 PASSWORD_HASH_FIELD: Final = "passwordHash"  # noqa: S105 - the name of a field
+ROLE_FIELD: Final = "role"
 MAX_EMAIL_LENGTH: Final = 254
 """RFC 5321, 4.5.3.1.3, minus the angle brackets."""
 
 _EMAIL: Final = re.compile(r"[^\s@\x00-\x1f\x7f]{1,64}@[^\s@\x00-\x1f\x7f]+")
+
+
+class UserRole(StrEnum):
+    """The rights of a user; a role has the rights of the roles before it.
+
+    A viewer reads. An editor also changes webhooks, and retries and replays deliveries. An admin also manages keys and
+    projects.
+    """
+
+    VIEWER = "viewer"
+    EDITOR = "editor"
+    ADMIN = "admin"
+
+    def includes(self, role: "UserRole") -> bool:
+        """Return whether this role has the rights of another one."""
+        order = list(UserRole)
+        return order.index(self) >= order.index(role)
+
+
+class UnknownRoleError(ValueError):
+    """The role of a user is not known, so the user has no rights."""
+
+    def __init__(self) -> None:
+        super().__init__(f"role must be one of {', '.join(UserRole)}")
+
+
+def role_of(written: str | None) -> UserRole:
+    """Return the role in the field ``role``; None, which means that the field is absent, is an admin.
+
+    Raises:
+        UnknownRoleError: the field has another value.
+    """
+    if written is None:
+        return UserRole.ADMIN
+    try:
+        return UserRole(written.strip())
+    except ValueError:
+        raise UnknownRoleError from None
 
 
 def normal_email(written: str) -> str:
@@ -40,7 +80,9 @@ def user_secret_name(email: str) -> str:
     return f"user-{hashlib.sha256(email.encode()).hexdigest()[:20]}"
 
 
-def user_secret(namespace: str, *, email: str, organization: str, password_hash: str) -> dict[str, Any]:
+def user_secret(
+    namespace: str, *, email: str, organization: str, password_hash: str, role: UserRole = UserRole.ADMIN
+) -> dict[str, Any]:
     """Return the manifest of a user's Secret.
 
     Raises:
@@ -58,5 +100,6 @@ def user_secret(namespace: str, *, email: str, organization: str, password_hash:
             EMAIL_FIELD: address,
             ORGANIZATION_FIELD: organization,
             PASSWORD_HASH_FIELD: password_hash,
+            ROLE_FIELD: role.value,
         },
     }
