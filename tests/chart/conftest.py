@@ -2,12 +2,11 @@
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext
 from uuid import uuid4
 
 import pytest
-from _pytest.capture import CaptureManager
 from support.chart_rendering import Chart
+from support.needed_programs import acquire_needed
 
 from hookwright_dev.cluster.kubectl import Cluster
 from hookwright_dev.tools import (
@@ -32,13 +31,7 @@ NEEDED: dict[str, Callable[[], object]] = {
 
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Fetch and build before the first test, because it can take minutes and no test's time limit covers it."""
-    if session.config.option.collectonly:
-        return
-    asked = {name for item in session.items for name in getattr(item, "fixturenames", ())}
-    capture = session.config.pluginmanager.getplugin("capturemanager")
-    for name in sorted(asked & NEEDED.keys()):
-        with capture.global_and_fixture_disabled() if isinstance(capture, CaptureManager) else nullcontext():
-            NEEDED[name]()
+    acquire_needed(session, NEEDED)
 
 
 @pytest.fixture(scope="session")

@@ -83,6 +83,18 @@ REFUSED: dict[str, tuple[Object, str]] = {
     ),
     "a lease shorter than an attempt": ({"settings": {"lease": 30}}, "longer than the longest attempt"),
     "two servers on one port": ({"settings": {"intakePort": 9090}}, "two servers of one pod need two ports"),
+    "every pod scraped twice": (
+        {"metrics": {"serviceMonitor": {"enabled": True}, "podMonitor": {"enabled": True}}},
+        "each pod is scraped twice",
+    ),
+    "a change of no alert": (
+        {"metrics": {"prometheusRule": {"overrides": {"HookwrightLate": {"for": "1h"}}}}},
+        "metrics.prometheusRule.overrides names HookwrightLate, but no alert has this name",
+    ),
+    "no alert to leave out": (
+        {"metrics": {"prometheusRule": {"disabled": ["HookwrightLate"]}}},
+        "metrics.prometheusRule.disabled names HookwrightLate",
+    ),
     "a user of no organization": ({"firstOrganization": {"user": {"email": "a@b.c"}}}, "needs an organization"),
     "a password for its hash": (
         {"firstOrganization": {"name": "acme", "user": {"email": "a@b.c", "passwordHash": "hunter2"}}},

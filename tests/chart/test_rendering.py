@@ -22,13 +22,34 @@ PENDING: Object = {
         "target": {"type": "AverageValue", "averageValue": "5k"},
     },
 }
+EXTRAS: Object = {
+    "envFrom": [{"configMapRef": {"name": "proxy"}}],
+    "extraVolumes": [{"name": "socket", "emptyDir": {}}],
+    "extraVolumeMounts": [{"name": "socket", "mountPath": "/var/run/sql"}],
+    "extraContainers": [
+        {
+            "name": "sql-proxy",
+            "image": "sql-proxy:1",
+            "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
+        }
+    ],
+    "dnsConfig": {"options": [{"name": "ndots", "value": "1"}]},
+    "hostAliases": [{"ip": "192.0.2.7", "hostnames": ["db.example.com"]}],
+    "runtimeClassName": "gvisor",
+    "revisionHistoryLimit": 2,
+}
 EVERYTHING: Object = {
     **POSTGRES,
     **REDIS,
     "commonLabels": {"team": "messaging"},
     "imagePullSecrets": [{"name": "registry"}],
     "image": {"tag": "sha256:" + "0" * 64},
+    "caBundle": {"configMap": "authorities"},
+    "extraObjects": [
+        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "more-{{ .Release.Name }}"}, "data": {}},
+    ],
     "operator": {
+        **EXTRAS,
         "replicas": 3,
         "podAnnotations": {"a": "b"},
         "podLabels": {"c": "d"},
@@ -46,7 +67,7 @@ EVERYTHING: Object = {
         "serviceAccount": {"annotations": {"k": "l"}},
         "nodeSelector": {"network": "fast"},
     },
-    "api": {"autoscaling": {"enabled": True}, "topologySpreadConstraints": []},
+    "api": {**EXTRAS, "autoscaling": {"enabled": True}, "topologySpreadConstraints": []},
     "ingress": {
         "enabled": True,
         "className": "nginx",
@@ -63,6 +84,7 @@ EVERYTHING: Object = {
         "serviceMonitor": {"enabled": True, "labels": {"release": "prometheus"}},
         "prometheusRule": {"enabled": True, "labels": {"release": "prometheus"}},
         "dashboard": {"enabled": True},
+        "kubeStateMetrics": {"enabled": True, "labels": {"a": "b"}},
     },
     "firstOrganization": {
         "name": "acme",
@@ -72,6 +94,11 @@ EVERYTHING: Object = {
 MATRIX: dict[str, Object] = {
     "as it is": {},
     "everything": EVERYTHING,
+    "OpenShift": {"openshift": True},
+    "pods that are scraped themselves": {"metrics": {"podMonitor": {"enabled": True, "labels": {"a": "b"}}}},
+    "certificates of the database": {
+        "database": {"existingSecret": {"name": "store"}, "certificates": {"secret": "store-tls"}},
+    },
     "PostgreSQL": POSTGRES,
     "PostgreSQL, three pods that do everything": {**POSTGRES, "delivery": {"replicas": 3}},
     "PostgreSQL, delivery apart": {**POSTGRES, "delivery": {"separate": True, "replicas": 3}},
@@ -111,6 +138,7 @@ MATRIX: dict[str, Object] = {
         "uninstall": {"releaseFinalizers": False},
         "crds": {"enabled": False},
         "rbac": {"aggregate": False},
+        "deletionProtection": {"enabled": False},
     },
     "egress to named servers": {
         **POSTGRES,
@@ -226,6 +254,8 @@ def test_every_object_says_whose_it_is(chart: Chart) -> None:
     """Every object has the standard labels, and objects of one component have its label."""
     objects = chart.objects(EVERYTHING)
     for document in objects:
+        if document["metadata"]["name"].startswith("more-"):
+            continue  # an extra object, exactly as in the values
         labels = document["metadata"]["labels"]
         assert labels["app.kubernetes.io/name"] == "hookwright", document["metadata"]["name"]
         assert labels["app.kubernetes.io/instance"] == "hookwright"

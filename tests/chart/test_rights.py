@@ -68,7 +68,7 @@ def test_the_chart_grants_what_development_runs_with(
 def test_producers_get_what_development_gives_them(chart: Chart) -> None:
     """The roles to be bound in an organization's namespace have the rules of the manifests."""
     shipped, used = chart.objects(), _development()
-    for name in ("hookwright-producer", "hookwright-intake-admin"):
+    for name in ("hookwright-producer", "hookwright-consumer", "hookwright-intake-admin", "hookwright-project-manager"):
         of_name = [
             [role for role in of_kind(all_, "ClusterRole") if role["metadata"]["name"] == name]
             for all_ in (shipped, used)
@@ -104,12 +104,50 @@ def test_the_api_reads_no_secret_outside_its_own_namespace(chart: Chart) -> None
         assert {namespace for namespace, _, resource, _ in granted if resource == "secrets"} == {"hookwright-system"}
 
 
+def test_the_api_writes_projects_only_if_a_value_allows_it(chart: Chart) -> None:
+    """Without the value, an organization allows it by a RoleBinding."""
+    writes = {("", "hookwright.dev", "projects", verb) for verb in ("create", "delete")}
+    before = _granted(chart.objects(), "hookwright-api")
+    assert _granted(chart.objects({"rbac": {"manageProjects": True}}), "hookwright-api") - before == writes
+    values: Object = {"rbac": {"manageProjects": True}, "settings": {"watchNamespaces": ["acme"]}}
+    places = {
+        grant[0]
+        for grant in _granted(chart.objects(values), "hookwright-api")
+        if grant[1:] == ("hookwright.dev", "projects", "delete")
+    }
+    assert places == {"acme"}
+
+
+def test_the_api_writes_users_only_if_a_setting_lets_them_change_passwords(chart: Chart) -> None:
+    """RBAC cannot select Secrets by type, so the right comes with a policy, and is off by default."""
+    before = _granted(chart.objects(), "hookwright-api")
+    values: Object = {"settings": {"passwordChange": True}}
+    assert _granted(chart.objects(values), "hookwright-api") == before, "the same verb, by name before"
+    unnamed = [
+        rule
+        for role in of_kind(chart.objects(values), "Role")
+        for rule in role["rules"]
+        if "patch" in rule["verbs"] and "secrets" in rule["resources"] and not rule.get("resourceNames")
+    ]
+    assert len(unnamed) == 1
+    kinds = ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
+    names = {one["metadata"]["name"] for one in of_kind(chart.objects(values), *kinds)}
+    assert "hookwright-api-secrets" in names
+    assert "hookwright-api-secrets" not in {one["metadata"]["name"] for one in of_kind(chart.objects(), *kinds)}
+
+
 def test_tenants_view_and_edit_by_the_clusters_own_roles(chart: Chart) -> None:
     """The aggregated roles do not allow reading signing secrets or the delivery log, which are subresources."""
-    aggregated = [
-        role
-        for role in of_kind(chart.objects(), "ClusterRole")
-        if any("aggregate-to" in label for label in role["metadata"]["labels"])
-    ]
+    aggregated = _aggregated(chart, {"rbac": {"aggregate": True}})
     assert {resource for _, _, resource, _ in _rules(aggregated)} == {"projects", "apikeys", "webhookendpoints"}
     assert len(aggregated) == 2
+
+
+def test_the_clusters_own_roles_are_not_extended_without_a_decision(chart: Chart) -> None:
+    """Everyone with edit in a namespace would decide by URLs where its events are sent."""
+    assert _aggregated(chart, {}) == []
+
+
+def _aggregated(chart: Chart, values: Object) -> list[Object]:
+    roles = of_kind(chart.objects(values), "ClusterRole")
+    return [role for role in roles if any("aggregate-to" in label for label in role["metadata"]["labels"])]

@@ -22,6 +22,7 @@ CHOSEN: dict[str, Any] = {
     "watchNamespaces": ["acme", "globex"],
     "allowedNetworks": ["10.0.0.0/8", "fd00::/8"],
     "trustedProxies": ["192.0.2.0/24"],
+    "corsOrigins": ["https://console.example.com", "http://localhost:5173"],
     "retrySchedule": "1s,1h30m",
     "memoryLimit": 1073741824,
     "allowHttp": True,

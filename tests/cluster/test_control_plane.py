@@ -17,7 +17,7 @@ from support.json_lines import entries
 from support.polling import eventually
 
 from hookwright_dev.cluster import control_plane as control_plane_module
-from hookwright_dev.cluster.assets import KUBERNETES_VERSION, Assets, acquire
+from hookwright_dev.cluster.assets import Assets, acquire, kubernetes
 from hookwright_dev.cluster.components import Ports
 from hookwright_dev.cluster.control_plane import ControlPlane
 from hookwright_dev.cluster.kubectl import Cluster
@@ -85,8 +85,8 @@ def test_two_control_planes_live_beside_each_other(control_plane: Cluster, plane
 def test_client_and_server_tell_the_pinned_version(plane: ControlPlane) -> None:
     """The build keeps the version strings, which kubectl and Helm compare."""
     version = json.loads(plane.kubectl("version", "-o", "json").stdout)
-    assert version["clientVersion"]["gitVersion"] == KUBERNETES_VERSION
-    assert version["serverVersion"]["gitVersion"] == KUBERNETES_VERSION
+    assert version["clientVersion"]["gitVersion"] == kubernetes().version
+    assert version["serverVersion"]["gitVersion"] == kubernetes().version
 
 
 def test_deleting_an_owner_collects_what_it_owns(control_plane: Cluster, namespace: str) -> None:

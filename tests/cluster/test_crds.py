@@ -26,12 +26,14 @@ from hookwright_crds.resources import (
     DeliveryCounts,
     HandoverState,
     HandoverStatus,
+    PreviousKey,
     Project,
     ProjectStatus,
     SecretKeyRef,
     WebhookEndpoint,
     WebhookEndpointStatus,
 )
+from hookwright_dev.cluster.assets import NEWEST, kubernetes
 from hookwright_dev.cluster.kubectl import Cluster, Kubectl
 
 CASES = Path(__file__).parent / "crds"
@@ -104,6 +106,11 @@ def rows(printed: str) -> list[dict[str, str]]:
     return [{header[a:b].strip(): line[a:b].strip() for a, b in spans} for line in lines]
 
 
+def as_refused(text: str) -> str:
+    """Return a refusal without the invalid value, in whose place the oldest API server shows its type."""
+    return text if kubernetes() is NEWEST else re.sub(r'Invalid value: "[^"]*": ', "Invalid value: ", text)
+
+
 @pytest.mark.parametrize("path", cases("good"))
 def test_a_good_manifest_is_accepted_and_the_models_read_it_as_the_server_stores_it(
     kubectl: Kubectl, shared: str, path: Path
@@ -129,7 +136,7 @@ def test_a_bad_manifest_is_refused_with_its_sentence_and_by_the_models_too(
     assert expected, "the case does not tell what the refusal says"
     assert refused.returncode == 1, refused.stdout
     for sentence in expected:
-        assert sentence in refused.stderr
+        assert as_refused(sentence) in as_refused(refused.stderr)
     manifest = yaml.safe_load(last)
     if before:
         model_of(manifest).model_validate(manifest)
@@ -192,7 +199,7 @@ def test_a_project_row_tells_whether_it_is_well(kubectl: Kubectl, namespace: str
     report(kubectl, namespace, "hwproj/billing", ProjectStatus(api_keys=1, webhook_endpoints=2, conditions=(READY,)))
     [row] = rows(kubectl("get", "hwproj", "-n", namespace).stdout)
     assert row.pop("AGE")
-    assert row == {"NAME": "billing", "READY": "True", "KEYS": "1", "ENDPOINTS": "2"}
+    assert row == {"NAME": "billing", "READY": "True", "REASON": "Prepared", "KEYS": "1", "ENDPOINTS": "2"}
 
 
 def test_a_key_row_tells_whether_it_is_well(kubectl: Kubectl, namespace: str) -> None:
@@ -210,11 +217,12 @@ def test_a_key_row_tells_whether_it_is_well(kubectl: Kubectl, namespace: str) ->
         "HANDOVER": "Delivered",
         "EXPIRES": "2099-01-01T00:00:00Z",
         "READY": "True",
+        "REASON": "Prepared",
     }
 
 
 def test_an_endpoint_row_tells_whether_it_is_well(kubectl: Kubectl, namespace: str) -> None:
-    """The columns of a WebhookEndpoint, with -o wide also its URL and the reason of its state."""
+    """The columns of a WebhookEndpoint, with -o wide also its URL and the sentence about its state."""
     apply(kubectl, namespace, endpoint("orders"))
     counts = DeliveryCounts(pending=3, delivered=10, failed=1)
     status = WebhookEndpointStatus(deliveries=counts, conditions=(READY, UNREACHABLE))
@@ -222,11 +230,10 @@ def test_an_endpoint_row_tells_whether_it_is_well(kubectl: Kubectl, namespace: s
     [row] = rows(kubectl("get", "hwep", "-n", namespace, "-o", "wide").stdout)
     assert row.pop("AGE")
     narrow = {
-        "NAME": "orders", "PROJECT": "billing", "READY": "True", "REACHABLE": "False", "PENDING": "3", "FAILED": "1",
+        "NAME": "orders", "PROJECT": "billing", "READY": "True", "REASON": "Prepared", "REACHABLE": "False",
+        "PENDING": "3", "FAILED": "1",
     }  # fmt: skip
-    wide = {
-        "URL": "https://example.com/hooks", "SUSPENDED": "false", "REASON": "Prepared", "MESSAGE": "All is well.",
-    }  # fmt: skip
+    wide = {"URL": "https://example.com/hooks", "PULL LEASE": "", "SUSPENDED": "false", "MESSAGE": "All is well."}
     assert row == narrow | wide
     [row] = rows(kubectl("get", "hwep", "-n", namespace).stdout)
     assert row.keys() == narrow.keys() | {"AGE"}
@@ -243,7 +250,8 @@ def test_a_status_comes_back_as_it_was_written(kubectl: Kubectl, namespace: str)
     full: dict[str, ServerModel] = {
         "hwproj/billing": ProjectStatus(observed_generation=1, api_keys=1, webhook_endpoints=2, conditions=ready),
         "hwkey/ci": ApiKeyStatus(
-            observed_generation=1, key_id="k7q", digest="sha256:00", handover=handover, last_used_at=NOW,
+            observed_generation=1, key_id="k7q", digest="sha256:00", rotation=1,
+            previous=(PreviousKey(digest="sha256:01", until=NOW),), handover=handover, last_used_at=NOW,
             conditions=ready,
         ),
         "hwep/orders": WebhookEndpointStatus(
@@ -260,7 +268,7 @@ def test_a_manifest_cannot_write_a_status(kubectl: Kubectl, namespace: str) -> N
     """The status is a subresource: a user with the right to write endpoints cannot declare one Ready."""
     apply(kubectl, namespace, endpoint("orders") | {"status": {"observedGeneration": 7}})
     stored = json.loads(kubectl("get", "hwep/orders", "-n", namespace, "-o", "json").stdout)
-    assert "status" not in stored
+    assert stored["status"] == {"observedGeneration": -1}
 
 
 def test_an_object_has_one_condition_of_a_type(kubectl: Kubectl, namespace: str) -> None:
@@ -270,7 +278,7 @@ def test_an_object_has_one_condition_of_a_type(kubectl: Kubectl, namespace: str)
     refused = kubectl(
         "patch", "hwep/orders", "-n", namespace, "--subresource=status", "--type=merge", "-p", patch, check=False
     )
-    assert 'Duplicate value: {"type":"Ready"}' in refused.stderr
+    assert "status.conditions[1]: Duplicate value: " in refused.stderr
 
 
 def test_endpoints_of_one_project_can_be_selected(kubectl: Kubectl, namespace: str) -> None:

@@ -32,8 +32,11 @@ def test_an_event_arrives_signed_byte_for_byte_as_openssl_computes_it(org: Organ
     with receiving() as receiver:
         org.with_endpoint(endpoint("orders", receiver.url))
         answer = org.post(BODY.encode())
-        assert (answer.status_code, answer.json()) == (202, {"accepted": 1, "duplicates": 0, "deliveries": 1})
+        assert answer.status_code == 202
+        (event_id,) = answer.json().pop("eventIds")
+        assert answer.json() == {"accepted": 1, "duplicates": 0, "deliveries": 1, "eventIds": [event_id]}
         (request,) = eventually(lambda: receiver.received, "the delivery")
+    assert request.headers["webhook-id"] == event_id
     assert json.loads(request.body) == json.loads(BODY)
     field = org.kubectl("get", "secret", "orders-signing", "-o", "jsonpath={.data.secret}")
     computed = subprocess.run(
@@ -94,15 +97,15 @@ def test_a_repeated_event_is_answered_as_a_duplicate_and_delivered_once(org: Org
         org.apply(manifest("Project", "shipping"), endpoint("other", receiver.url, project="shipping"))
         org.wait_for("hwep", "other", "True Delivering")
         event = delivered(1, id="e-1")
-        assert org.send(event) == {"accepted": 1, "duplicates": 0, "deliveries": 1}
-        assert org.send(event) == {"accepted": 0, "duplicates": 1, "deliveries": 0}
-        assert org.send(delivered(2, id="e-2"), event, delivered(2, id="e-2")) == {
-            "accepted": 1,
-            "duplicates": 2,
-            "deliveries": 1,
-        }
-        elsewhere = org.post(json.dumps(event), project="shipping")
-        assert elsewhere.json() == {"accepted": 1, "duplicates": 0, "deliveries": 1}
+        first, again = org.send(event), org.send(event)
+        (known,) = first.pop("eventIds")
+        assert first == {"accepted": 1, "duplicates": 0, "deliveries": 1}
+        assert again == {"accepted": 0, "duplicates": 1, "deliveries": 0, "eventIds": [known]}
+        mixed = org.send(delivered(2, id="e-2"), event, delivered(2, id="e-2"))
+        new, *repeated = mixed.pop("eventIds")
+        assert mixed == {"accepted": 1, "duplicates": 2, "deliveries": 1}
+        assert repeated == [known, new]
+        assert org.post(json.dumps(event), project="shipping").json()["accepted"] == 1
         org.send(delivered("last"))
         eventually(lambda: "last" in message_ids(receiver.received), "the last event arrives")
         eventually(lambda: len(receiver.received) >= 4, "every delivery arrives")
@@ -237,11 +240,11 @@ def test_an_endpoint_that_nobody_can_connect_to_is_reported_in_plain_words(org: 
 
 @pytest.mark.parametrize("url", ["http://169.254.169.254/latest/meta-data", "http://10.0.0.1/"])
 def test_the_guard_lets_nothing_out_to_special_networks(org: Organization, url: str) -> None:
-    """The endpoint is accepted, because admission does not check reachability; the attempt is refused with a reason."""
-    org.with_endpoint(endpoint("inside", url))
-    org.send(delivered(1))
-    org.wait_for("hwep", "inside", "False AttemptFailed", type_="Reachable")
-    message = next(
-        known["message"] for known in org.status("hwep", "inside")["conditions"] if known["type"] == "Reachable"
-    )
-    assert "HOOKWRIGHT_ALLOWED_NETWORKS" in message
+    """The endpoint is accepted, because admission knows no settings; its condition has the reason, and events wait."""
+    org.apply(manifest("Project", "billing"), endpoint("inside", url))
+    org.wait_for("hwep", "inside", "False AddressRefused")
+    (ready, *_) = org.status("hwep", "inside")["conditions"]
+    assert "HOOKWRIGHT_ALLOWED_NETWORKS" in ready["message"]
+    assert org.send(delivered(1))["deliveries"] == 1
+    eventually(lambda: org.status("hwep", "inside")["deliveries"]["pending"] == 1, "the delivery waits")
+    assert org.condition("hwep", "inside", "Reachable") == "Unknown NotTried"

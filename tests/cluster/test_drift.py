@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pytest
 import yaml
-from support.cluster_actions import Object, Organization, apikey, delivered, endpoint, manifest, receiving
+from support.cluster_actions import Object, Organization, apikey, delivered, endpoint, made_by_api, manifest, receiving
 from support.polling import eventually
 
 from hookwright_crds.keys import matches
@@ -62,23 +62,23 @@ def owners(org: Organization, kind: str, name: str) -> list[str]:
     return [reference["name"] for reference in metadata.get("ownerReferences", [])]
 
 
-def test_a_deleted_signing_secret_is_made_anew_and_the_receiver_s_owner_warned(org: Organization) -> None:
-    """Each time, the new secret signs deliveries, the status is correct, and a Warning Event reports it."""
+def test_a_deleted_signing_secret_is_restored_with_the_same_value(org: Organization) -> None:
+    """Each time, deliveries are signed with the same secret, and a Warning Event reports the restoration."""
     with receiving() as receiver:
         org.with_endpoint(endpoint("orders", receiver.url))
         first, status = signing_secret(org), org.status("hwep", "orders")
         org.kubectl("delete", "secret", "orders-signing")
-        second = eventually(lambda: signing_secret(org), "a new signing secret")
-        assert second != first
-        (told,) = eventually(lambda: org.events("SigningSecretRecreated"), "an Event")
+        (told,) = eventually(lambda: org.events("SigningSecretRestored"), "an Event")
         assert told["type"] == "Warning"
         assert told["involvedObject"]["name"] == "orders"
+        assert signing_secret(org) == first
         assert org.status("hwep", "orders") == status
         org.send(delivered(1))
         (request,) = eventually(lambda: receiver.received, "a delivery")
-        assert verdict(request.headers, request.body, [second]) == ""
+        assert verdict(request.headers, request.body, [first]) == ""
         org.kubectl("delete", "secret", "orders-signing")
-        eventually(lambda: len(org.events("SigningSecretRecreated")) == 2, "an Event for the third one too")
+        eventually(lambda: len(org.events("SigningSecretRestored")) == 2, "an Event for the second time too")
+        assert org.events("SigningSecretRecreated") == []
 
 
 def test_a_handover_secret_that_is_deleted_early_is_reported(org: Organization) -> None:
@@ -98,8 +98,8 @@ def test_a_handover_secret_that_is_deleted_early_is_reported(org: Organization) 
 
 def test_lost_ownerreferences_and_labels_come_back_and_contents_stay(org: Organization) -> None:
     """Garbage collection and the operator's watch need them; no new secret is created."""
-    org.with_endpoint(endpoint("orders", NOWHERE))
-    org.apply(apikey("ci"))
+    org.with_endpoint(made_by_api(endpoint("orders", NOWHERE)))
+    org.apply(made_by_api(apikey("ci")))
     org.wait_for("hwkey", "ci", "True Usable")
     kept = {name: org.get("secret", name) for name in ("orders-signing", "ci-key")}
     org.patch("hwep", "orders", REMOVE_OWNERS)

@@ -11,7 +11,17 @@ import httpx
 import pytest
 import yaml
 from cluster.conftest import FINALIZER_GRACE
-from support.cluster_actions import Organization, apikey, condition, delivered, endpoint, locked, manifest, receiving
+from support.cluster_actions import (
+    Organization,
+    apikey,
+    condition,
+    delivered,
+    endpoint,
+    locked,
+    made_by_api,
+    manifest,
+    receiving,
+)
 from support.polling import PATIENCE, busy_seconds, eventually
 
 from hookwright_crds.base import format_timestamp
@@ -48,7 +58,7 @@ def test_the_examples_are_ready_within_two_seconds(org: Organization) -> None:
     assert org.condition("hwep", "archive") == "True Suspended"
     eventually(
         lambda: (
-            (status := org.status("hwproj", "billing")) and (status["apiKeys"], status["webhookEndpoints"]) == (1, 3)
+            (status := org.status("hwproj", "billing")) and (status["apiKeys"], status["webhookEndpoints"]) == (1, 4)
         ),
         "the project counts its children",
     )
@@ -68,9 +78,12 @@ def test_an_endpoint_without_its_project_waits_for_it_and_then_delivers(org: Org
         eventually(lambda: receiver.received, "the delivery arrives")
 
 
-def test_deleting_a_project_takes_keys_endpoints_and_secrets(org: Organization) -> None:
-    """The garbage collector deletes the children with the project, and their Secrets with them."""
-    org.apply(manifest("Project", "billing"), apikey("ci"), endpoint("a", NOWHERE), endpoint("b", NOWHERE))
+def test_deleting_a_project_takes_what_v1_created_for_it(org: Organization) -> None:
+    """The garbage collector deletes these keys and endpoints with the project, and their Secrets with them."""
+    org.apply(
+        manifest("Project", "billing"),
+        *map(made_by_api, (apikey("ci"), endpoint("a", NOWHERE), endpoint("b", NOWHERE))),
+    )
     eventually(lambda: len(org.objects("secrets")) == 3, "two signing Secrets and a handover Secret")
     org.wait_for("hwkey", "ci", "True Usable")
     org.wait_for("hwep", "b", "True Delivering")

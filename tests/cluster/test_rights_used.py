@@ -99,8 +99,9 @@ def _delivery_apart(plane: ControlPlane, settings: Mapping[str, str], tmp_path_f
         eventually(lambda: receiver.received, "the event arrives")
         initech.kubectl("delete", "secret", "orders-signing")
         eventually(lambda: initech.secret("orders-signing"), "a deleted signing secret is created again")
+        initech.kubectl("delete", "hwep", "orders", "--timeout=30s")
         initech.kubectl("delete", "hwproj", "billing", "--timeout=30s")
-        eventually(lambda: not initech.objects("hookwright"), "the project took its own with it", within=60)
+        eventually(lambda: not initech.objects("hookwright"), "nothing is left", within=60)
 
 
 @pytest.mark.parametrize("account", ACCOUNTS)

@@ -96,12 +96,14 @@ def test_the_status_has_the_words_of_the_process_that_tried(org: Organization) -
 
 
 def test_the_process_that_takes_events_in_sends_a_test_itself(parts: Parts, org: Organization) -> None:
-    """The test is sent once, and the store keeps nothing of it."""
+    """The test is sent once, and the delivery log has it."""
     with receiving(lambda _: 204) as receiver:
         org.with_endpoint(endpoint("orders", receiver.url))
         url = f"{parts.intake.intake_url}/v1alpha1/namespaces/{org.namespace}/webhookendpoints/orders/test"
         answer = org.client.post(url, headers={"Authorization": f"Bearer {org.token}"})
-        assert answer.json() == {"success": True, "statusCode": 204}
+        told = answer.json()
+        assert told.pop("delivery_id").startswith("dlv_")
+        assert told == {"success": True, "statusCode": 204}
         assert len(receiver.received) == 1
 
 

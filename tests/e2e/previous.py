@@ -31,7 +31,7 @@ def _git(*arguments: str) -> str:
 
 
 def _made(chart: Path) -> Path:
-    """Copy the present chart with a lower version, and without a field in the endpoints' CRD."""
+    """Copy the present chart with a lower version, and without a field in the endpoints' CRD and its rules."""
     shutil.copytree(CHART, chart)
     described = yaml.safe_load((chart / "Chart.yaml").read_text())
     # The pods' labels contain the version, so the upgrade replaces the pods, as a new image does.
@@ -39,6 +39,9 @@ def _made(chart: Path) -> Path:
     path = chart / "files" / "crds" / "webhookendpoints.yaml"
     crd = yaml.safe_load(path.read_text())
     for version in crd["spec"]["versions"]:
-        del version["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"][LACKING]
+        spec = version["schema"]["openAPIV3Schema"]["properties"]["spec"]
+        del spec["properties"][LACKING]
+        rules = spec["x-kubernetes-validations"]
+        spec["x-kubernetes-validations"] = [rule for rule in rules if LACKING not in rule["rule"]]
     path.write_text(yaml.safe_dump(crd, sort_keys=False))
     return chart

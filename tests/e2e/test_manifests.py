@@ -42,7 +42,8 @@ def served(bare: Installation, tmp_path: Path) -> Iterator[Organization]:
     # create.
     for namespace in bare.organizations:
         bare.kubectl("delete", "namespace", namespace, "--timeout=60s", timeout=70)
-    bare.kubectl("delete", "clusterrole,clusterrolebinding", "-l", "app.kubernetes.io/part-of=hookwright")
+    kinds = "clusterrole,clusterrolebinding,validatingadmissionpolicy,validatingadmissionpolicybinding"
+    bare.kubectl("delete", kinds, "-l", "app.kubernetes.io/part-of=hookwright")
     # Kubernetes checks a namespace with pods again only after half of their grace period.
     bare.kubectl("delete", "deployments", "--all", "-n", NAMESPACE)
     eventually(lambda: not bare.names("pods", "-n", NAMESPACE), "the pods have gone")

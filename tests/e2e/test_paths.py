@@ -10,7 +10,8 @@ def test_platform_team_declares_and_signed_deliveries_come_out(org: Organization
     """After applying YAML, an event from a producer's pod becomes a delivery that the receiver's pod verifies."""
     org.with_endpoint("orders")
     answer = org.post({"type": "delivered", "messageId": "m-1"}, {"type": "delivered", "messageId": "m-2"})
-    assert (answer.status, answer.json) == (202, {"accepted": 2, "duplicates": 0, "deliveries": 2})
+    assert answer.status == 202
+    assert {"accepted": 2, "duplicates": 0, "deliveries": 2}.items() <= answer.json.items()
     report = org.arrived("orders", ["m-1", "m-2"])
     assert report["times"] == {"m-1": 1, "m-2": 1}
 
@@ -44,7 +45,7 @@ def test_api_client_logs_in_and_does_everything_through_the_service(org: Organiz
     made = org.installation.kubectl(
         "exec", "-i", "-n", "hookwright-system", "deployment/hookwright-operator", "--", *user, stdin=f"{PASSWORD}\n"
     )
-    assert made == f"ada@example.com may log in to organization {org.namespace}\n"
+    assert made == f"ada@example.com may log in to organization {org.namespace} as admin\n"
 
     login = {"email": "ada@example.com", "password": PASSWORD}
     # The API learns of the user by its watch.
@@ -63,7 +64,8 @@ def test_api_client_logs_in_and_does_everything_through_the_service(org: Organiz
     assert {entry["id"] for entry in listed.json["data"]} == {"declared", webhook.json["id"]}
 
     path = f"{API}/v1/webhooks/{webhook.json['id']}"
-    assert org.request("POST", f"{path}/test", headers=ours).json == {"success": True, "statusCode": 200}
+    told = org.request("POST", f"{path}/test", headers=ours).json
+    assert (told["success"], told["statusCode"]) == (True, 200)
     accepted = org.request("POST", f"{API}/v1/events", {"type": "bounced", "messageId": "m-9"}, headers=ours)
     assert (accepted.status, accepted.json["deliveries"]) == (202, 1)
     org.arrived("made", ["m-9"])

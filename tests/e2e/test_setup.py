@@ -9,9 +9,9 @@ from e2e.installing import NAMESPACE, READY_SECONDS, Installation
 from support.polling import eventually
 
 COLUMNS = {
-    "apikey": ["NAMESPACE", "NAME", "PROJECT", "KEY ID", "HANDOVER", "EXPIRES", "READY", "AGE"],
-    "project": ["NAMESPACE", "NAME", "READY", "KEYS", "ENDPOINTS", "AGE"],
-    "webhookendpoint": ["NAMESPACE", "NAME", "PROJECT", "READY", "REACHABLE", "PENDING", "FAILED", "AGE"],
+    "apikey": ["NAMESPACE", "NAME", "PROJECT", "KEY ID", "HANDOVER", "EXPIRES", "READY", "REASON", "AGE"],
+    "project": ["NAMESPACE", "NAME", "READY", "REASON", "KEYS", "ENDPOINTS", "AGE"],
+    "webhookendpoint": ["NAMESPACE", "NAME", "PROJECT", "READY", "REASON", "REACHABLE", "PENDING", "FAILED", "AGE"],
 }
 KEY = """
 apiVersion: hookwright.dev/v1alpha1
@@ -91,7 +91,7 @@ def test_an_event_is_accepted_as_the_guide_sends_it(bare: Installation) -> None:
     follow(bare, binding)
     sent = follow(bare, sending)
     assert "202 Accepted" in sent.printed
-    assert '{"accepted":1,"duplicates":0,"deliveries":1}' in sent.printed
+    assert '{"accepted":1,"duplicates":0,"deliveries":1,"eventIds":["msg_' in sent.printed
 
 
 @pytest.mark.usefixtures("organized")
@@ -99,7 +99,7 @@ def test_a_user_is_made_as_the_guide_makes_one(bare: Installation) -> None:
     """Without a terminal, the commands for the user and for the chart's hash read the password from standard input."""
     user, hashing = blocks("Users of the API")
     made = follow(bare, user.replace("exec -it", "exec -i"), stdin="correct horse battery staple\n")
-    assert made.printed == "ada@example.com may log in to organization acme\n"
+    assert made.printed == "ada@example.com may log in to organization acme as admin\n"
     hashed = follow(bare, hashing.replace("<password.txt", ""), stdin="correct horse battery staple\n")
     assert hashed.printed.startswith("$argon2id$")
 

@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 EVENTS = 200
 TIMEOUT = 30.0
 """Seconds: the longest timeout that an endpoint may have."""
-GENEROUS = 5.0
+GENEROUS = 15.0
 """Seconds that an event of the healthy endpoint may take here, however busy the machine is; the mark is 0.25."""
 Scenario = Callable[[Engine, str, Receiver], Awaitable[None]]
 Play = Callable[[Scenario, Plan], None]
@@ -199,7 +199,8 @@ def test_a_healthy_endpoint_is_served_while_attempts_of_another_tenant_time_out_
         hostile = [one for one in engine.watcher.settled[settled:] if one.endpoint_uid != "healthy-0"]
         a_second = len(hostile) / (time.monotonic() - began)
         log.info("beside %.0f timeouts a second: p99 %.1f ms", a_second, p99(arrived) * 1000)
-        assert a_second < 300
+        # Each of the 300 endpoints has at most two places, and an attempt takes a second.
+        assert a_second < 600
         assert len(arrived) >= 0.99 * EVENTS, f"{len(arrived)} of {EVENTS} events arrived"
         assert p99(arrived) < GENEROUS
 

@@ -151,10 +151,10 @@ async def attacked(url: str) -> float:
         finally:
             child.stdin.close()
             try:
-                await asyncio.wait_for(child.wait(), 20)
+                await asyncio.wait_for(child.communicate(), 20)
             except TimeoutError:
                 child.kill()
-                await child.wait()
+                await child.communicate()
 
 
 @pytest.mark.parametrize("fanned_out", [False, True], ids=["one event each", "fanned out"])

@@ -75,7 +75,6 @@ async def test_200_tests_of_one_hanging_endpoint_shut_nothing(
         for client in (victim, attacker):
             answers = await asyncio.gather(*(client.post("/v1/events", json=EVENT) for _ in range(20)))
             assert {answer.status_code for answer in answers} == {202}
-        assert sum(not test.done() for test in tests) == 2
         await _cancel(tests)
 
 

@@ -108,6 +108,7 @@ def test_bounds_of_a_head(site: Installation, name: str, case: str) -> None:
             assert connection.recv(1) == b""
     if name == "api":
         assert answer.headers["x-ratelimit-limit"] == "100000"
+        assert answer.headers["ratelimit-policy"] == '"ip";q=100000;w=60'
         assert int(answer.headers["x-ratelimit-remaining"]) < 100_000
         assert int(answer.headers["x-ratelimit-reset"]) > time.time() - 60
 
@@ -207,7 +208,7 @@ def test_a_request_that_offers_another_protocol_is_served(site: Installation, na
         first = read_answer(connection)
         assert first.status == (400 if name == "api" else 404), first
         if name == "api":
-            assert "not JSON" in first.problem()["detail"]
+            assert "not a JSON text" in first.problem()["detail"]
         assert first.headers["connection"] == "close"
         with suppress(ConnectionError):
             assert connection.recv(1) == b""

@@ -8,8 +8,7 @@ from uuid import uuid4
 
 import httpx
 import pytest
-from integration.api.conftest import LIFTED
-from support.api_processes import Organization, problem_of, running
+from support.api_processes import LIFTED, Organization, problem_of, running
 from support.polling import eventually
 
 from hookwright_crds.keys import MintedKey, mint

@@ -31,7 +31,7 @@ def test_the_limit_is_raised_and_connections_stay_below_it(limits: str, beside: 
 
 @pytest.mark.parametrize(
     ("settings", "limit", "least"),
-    [({}, 647, 648), ({"HOOKWRIGHT_RATE_LIMIT_URL": "redis://127.0.0.1:1"}, 711, 712)],
+    [({}, 903, 904), ({"HOOKWRIGHT_RATE_LIMIT_URL": "redis://127.0.0.1:1"}, 967, 968)],
     ids=["memory", "redis"],
 )
 def test_the_api_refuses_to_start_below_the_least_limit(settings: dict[str, str], limit: int, least: int) -> None:

@@ -46,7 +46,7 @@ class Store:
         result = subprocess.run(
             ["bash", "-euc", KUBECTL + command],
             cwd=self._workdir,
-            env={**os.environ, **environment},
+            env={**os.environ, "NS": SYSTEM_NAMESPACE, **environment},
             capture_output=True,
             text=True,
             check=False,
@@ -55,13 +55,12 @@ class Store:
         return result.stdout
 
     def send(self, event_id: str) -> dict[str, int]:
-        """Send an event and return the answer of the 202."""
+        """Send an event and return the counts of the 202."""
         url = f"{self.operator.intake_url}/v1alpha1/namespaces/{self.organization.name}/projects/billing/events"
         event = {"id": event_id, "type": "delivered", "messageId": event_id}
         answer = httpx.post(url, json=event, headers=self._headers, timeout=30.0, trust_env=False)
         assert answer.status_code == 202, answer.text
-        accepted: dict[str, int] = answer.json()
-        return accepted
+        return {name: count for name, count in answer.json().items() if name != "eventIds"}
 
     def suspend(self, *, suspended: bool) -> None:
         """Suspend or resume the endpoint, and wait until the operator has seen it."""

@@ -41,15 +41,21 @@ def test_its_rows_are_in_the_order_in_which_one_asks() -> None:
 
 def test_panels_have_ids_titles_units_and_do_not_overlap() -> None:
     """Grafana draws panels at the given positions."""
-    assert len({panel["id"] for panel in PANELS}) == len(PANELS)
+    check_layout(PANELS)
+
+
+def check_layout(panels: list[dict[str, Any]]) -> None:
+    """Check ids, positions and texts of a dashboard's panels."""
+    assert len({panel["id"] for panel in panels}) == len(panels)
     taken: set[tuple[int, int]] = set()
-    for panel in PANELS:
+    for panel in panels:
         at = panel["gridPos"]
         assert at["x"] + at["w"] <= 24
         cells = {(x, y) for x in range(at["x"], at["x"] + at["w"]) for y in range(at["y"], at["y"] + at["h"])}
         assert not cells & taken, panel["title"]
         taken |= cells
-    for panel in DRAWN:
+        if panel["type"] == "row":
+            continue
         assert panel["title"]
         assert panel["description"].endswith(".")
         assert panel["fieldConfig"]["defaults"]["unit"]

@@ -42,10 +42,14 @@ class Site:
     client: httpx.Client
 
     def endpoint(self, name: str, event: str, url: str) -> None:
-        """Declare an endpoint and return when the operator knows it."""
+        """Declare an endpoint and return when it is ready."""
+        self.declare(name, event, url)
+        eventually(lambda: "Delivering" in self.said(name), f"{name} is ready")
+
+    def declare(self, name: str, event: str, url: str) -> None:
+        """Declare an endpoint."""
         spec = {"projectRef": {"name": "billing"}, "url": url, "events": [event]}
         self.organization.apply({"kind": "WebhookEndpoint", "metadata": {"name": name}, "spec": spec})
-        eventually(lambda: "Delivering" in self.said(name), f"{name} is ready")
 
     def said(self, name: str) -> str:
         """Return the messages of an endpoint's conditions."""
@@ -98,11 +102,31 @@ def test_an_event_is_found_by_the_id_of_its_request_and_by_its_trace(site: Site)
     (accept,) = site.collector.named("accept", request_id="support-case-7")
     (attempt,) = site.collector.named("attempt", endpoint="orders")
     assert (accept.trace, accept.parent, attempt.trace, attempt.parent) == (TRACE, PARENT, TRACE, accept.id)
-    (line,) = site.lines(site.operator, event="events accepted", request_id="support-case-7")
-    assert line["event_ids"] == [attempt.attributes["hookwright.event.id"]]
+    lines = eventually_lines(site, event="events accepted", namespace=site.organization.name)
+    (entry,) = [entry for line in lines for entry in line["events"] if entry["request_id"] == "support-case-7"]
+    assert entry["event_id"] == attempt.attributes["hookwright.event.id"]
+    assert "request_id" not in lines[0]
     ((_, headers, _),) = site.receiver.requests
-    assert headers["webhook-id"] == line["event_ids"][0]
+    assert headers["webhook-id"] == entry["event_id"]
     assert "traceparent" not in headers
+
+
+def test_one_message_is_followed_by_its_producers_id(site: Site) -> None:
+    """The log has one line of its acceptance, one for each failed attempt, and the last one for its delivery."""
+    site.receiver.status = 500
+    site.endpoint("followed", "complained", _at(site.receiver, "localhost"))
+    event = {"id": "case-4711", "type": "complained", "messageId": "m-1"}
+    (event_id,) = site.client.post("/v1/events", json=event).json()["eventIds"]
+    eventually_lines(site, event="attempt failed", producer_id="case-4711")
+    site.receiver.status = 200
+    eventually_lines(site, event="attempt delivered", producer_id="case-4711")
+    found = [line for line in entries(site.operator.log) if "case-4711" in json.dumps(line)]
+    (accepted,) = [line for line in found if line["event"] == "events accepted"]
+    attempts = [line for line in found if line is not accepted]
+    assert [entry["event_id"] for entry in accepted["events"] if entry.get("producer_id") == "case-4711"] == [event_id]
+    assert {line["event"] for line in attempts} == {"attempt failed", "attempt delivered"}
+    assert {line["event_id"] for line in attempts} == {event_id}
+    assert len({(line["delivery"], line["endpoint"], line["namespace"]) for line in attempts}) == 1
 
 
 def test_a_delivery_goes_on_in_its_trace_when_the_operator_is_killed(site: Site) -> None:
@@ -125,7 +149,7 @@ def test_a_delivery_goes_on_in_its_trace_when_the_operator_is_killed(site: Site)
 
 def test_the_host_lists_of_the_settings_hold_for_attempts(site: Site) -> None:
     """No special network is allowed; one name is, and one subdomain of it is denied before its look-up."""
-    site.endpoint("literal", "opened", _at(site.receiver, "127.0.0.1"))
+    site.declare("literal", "opened", _at(site.receiver, "127.0.0.1"))
     site.endpoint("denied", "clicked", _at(site.receiver, "denied.localhost"))
     before = len(site.receiver.requests)
     for event in ("opened", "clicked"):

@@ -2,6 +2,7 @@
 
 import sqlite3
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +27,8 @@ class Installation:
         self.store, self.clock = store, clock
         self.registry, self.cache = Registry(), Cache()
 
-    def endpoint(self, name: str, *, reachable: str = "True", **fields: Any) -> None:
-        """Register an endpoint; its uid is its name."""
+    def endpoint(self, name: str, *, reachable: str = "True", tried: int | None = None, **fields: Any) -> None:
+        """Register an endpoint whose last attempt was so many minutes ago; its uid is its name."""
         made = {"uid": name, "namespace": "acme", "name": name, "project": "billing", "url": "https://example.com/"}
         self.registry.put(Endpoint(**made | {"events": frozenset({"delivered"}), "secrets": SECRET} | fields))
         condition = {
@@ -38,7 +39,11 @@ class Installation:
         }
         metadata = {"uid": name, "name": name, "namespace": "acme", "resourceVersion": "1"}
         spec = {"projectRef": {"name": "billing"}, "url": "https://example.com/", "events": ["delivered"]}
-        body = {"metadata": metadata, "spec": spec, "status": {"conditions": [condition]}}
+        status: dict[str, Any] = {"conditions": [condition]}
+        if tried is not None:
+            last = datetime.fromtimestamp(NOW_MS / 1000, UTC) - timedelta(minutes=tried)
+            status["deliveries"] = {"lastAttemptTime": last.strftime("%Y-%m-%dT%H:%M:%SZ")}
+        body = {"metadata": metadata, "spec": spec, "status": status}
         self.cache.see("WebhookEndpoint", body)
 
     async def accept(self, *endpoints: str) -> None:
@@ -114,6 +119,19 @@ async def test_each_endpoint_is_in_one_state(installation: Installation) -> None
     installation.endpoint("d")
     for state in ("active", "unreachable", "suspended", "blocked"):
         assert await installation.measured("endpoints", state=state) == 1
+
+
+async def test_only_recent_attempts_of_endpoints_that_may_be_sent_to_are_counted(installation: Installation) -> None:
+    """An endpoint that failed days ago and had no event since then says nothing about the installation's egress."""
+    installation.endpoint("good", tried=1)
+    installation.endpoint("bad", reachable="False", tried=14)
+    installation.endpoint("idle and bad", reachable="False", tried=16)
+    installation.endpoint("never tried", reachable="Unknown")
+    installation.endpoint("suspended", reachable="False", suspend=True, tried=1)
+    installation.endpoint("blocked", reachable="False", blocked="InsecureUrl", tried=1)
+    assert await installation.measured("endpoints_attempted", result="delivered") == 1
+    assert await installation.measured("endpoints_attempted", result="failed") == 1
+    assert await installation.measured("endpoints", state="unreachable") == 2
 
 
 async def test_a_store_that_cannot_be_used_is_counted_for_each_try(installation: Installation, tmp_path: Path) -> None:

@@ -16,11 +16,20 @@ import httpx
 from support.polling import PATIENCE, eventually
 
 from hookwright_api.auth.passwords import hash_password
-from hookwright_crds.users import user_secret
+from hookwright_crds.users import UserRole, user_secret
 from hookwright_dev.cluster.installation import SYSTEM_NAMESPACE, ApiProcess
 from hookwright_dev.cluster.kubectl import Cluster
+from hookwright_runtime.problems import TYPE_BASE, Code
 
 PASSWORD: Final = "correct horse battery staple"
+
+LIFTED: Final = {
+    "HOOKWRIGHT_RATE_LIMIT_IP": "0",
+    "HOOKWRIGHT_RATE_LIMIT_ORGANIZATION": "0",
+    "HOOKWRIGHT_RATE_LIMIT_LOGIN": "0",
+    "HOOKWRIGHT_RATE_LIMIT_LOGIN_EMAIL": "0",
+}
+"""Settings of an API without rate limits."""
 
 
 @contextmanager
@@ -31,6 +40,19 @@ def running(api: ApiProcess) -> Iterator[ApiProcess]:
         yield api
     finally:
         api.stop()
+
+
+def allow_password_changes(control_plane: Cluster) -> None:
+    """Grant the right that the chart grants with settings.passwordChange."""
+    account = f"--serviceaccount={SYSTEM_NAMESPACE}:hookwright-api"
+    role = "--role=hookwright-password-manager"
+    binding = control_plane.kubectl(
+        "create", "rolebinding", "passwords", role, account, "-n", SYSTEM_NAMESPACE, "-o", "yaml", "--dry-run=client"
+    )
+    control_plane.kubectl("apply", "-f", "-", stdin=binding.stdout)
+    question = ("auth", "can-i", "patch", "secrets", "-n", SYSTEM_NAMESPACE)
+    who = f"--as=system:serviceaccount:{SYSTEM_NAMESPACE}:hookwright-api"
+    eventually(lambda: control_plane.kubectl(*question, who, check=False).returncode == 0, "the right counts")
 
 
 def write_user(cluster: Cluster, organization: str, email: str, password: str = PASSWORD) -> str:
@@ -82,24 +104,51 @@ class Organization:
         answer = self.client.get("/v1/auth/me", headers=self.session())
         return [project["name"] for project in answer.json()["projects"]] if answer.is_success else []
 
+    def allow_projects(self) -> None:
+        """Let /v1 create and delete projects in this namespace, as docs/multi-tenancy.md says."""
+        account = f"--serviceaccount={SYSTEM_NAMESPACE}:hookwright-api"
+        role = "--clusterrole=hookwright-project-manager"
+        self.cluster.kubectl("create", "rolebinding", "projects", role, account, "-n", self.name)
+        body = {"name": "allowed"}
+        eventually(
+            lambda: self.client.post("/v1/projects", json=body, headers=self.session()).status_code in (201, 409),
+            "projects may be created",
+        )
+
     def session(self) -> dict[str, str]:
         """Return the header of a session of this organization's user, who is created at the first call."""
         if not self._token:
-            self.email = f"ada-{uuid4().hex[:6]}@{self.name}.example"
-            secret = user_secret(
-                SYSTEM_NAMESPACE, email=self.email, organization=self.name, password_hash=_password_hash()
-            )
-            self.cluster.kubectl("apply", "-f", "-", stdin=json.dumps(secret))
-            eventually(self._log_in, f"{self.email} can log in")
+            self.email = self.user()
+            self._token = self._log_in(self.email)
         return {"Authorization": f"Bearer {self._token}"}
 
-    def _log_in(self) -> bool:
-        answer = self.client.post("/v1/auth/login", json={"email": self.email, "password": PASSWORD})
-        if answer.is_success:
-            self._token = answer.json()["token"]
-        return answer.is_success
+    def session_of(self, role: UserRole) -> dict[str, str]:
+        """Return the header of a session of a new user with a role."""
+        return {"Authorization": f"Bearer {self._log_in(self.user(role))}"}
 
-    def key(self, project: str = "billing", **extra: str) -> dict[str, Any]:
+    def user(self, role: UserRole = UserRole.ADMIN, *, email: str = "") -> str:
+        """Write a user of this organization, a new one unless an email is given, and return the email."""
+        email = email or f"ada-{uuid4().hex[:6]}@{self.name}.example"
+        secret = user_secret(
+            SYSTEM_NAMESPACE, email=email, organization=self.name, password_hash=_password_hash(), role=role
+        )
+        self.cluster.kubectl("apply", "-f", "-", stdin=json.dumps(secret))
+        return email
+
+    def wait_for_user(self, email: str) -> None:
+        """Return when the API knows a user."""
+        self._log_in(email)
+
+    def _log_in(self, email: str) -> str:
+        """Return a token, as soon as the API knows the user."""
+
+        def token() -> str:
+            answer = self.client.post("/v1/auth/login", json={"email": email, "password": PASSWORD})
+            return str(answer.json()["token"]) if answer.is_success else ""
+
+        return eventually(token, f"{email} can log in")
+
+    def key(self, project: str = "billing", **extra: Any) -> dict[str, Any]:
         """Create a key and return the answer of the 201."""
         answer = self.client.post(
             f"/v1/projects/{project}/keys", json={"name": "test", **extra}, headers=self.session()
@@ -113,7 +162,7 @@ class Organization:
         return {"X-Service-Key": self.key(project)["key"]}
 
     def webhook(
-        self, headers: Mapping[str, str], url: str = "https://example.com/hooks", **extra: Any
+        self, headers: Mapping[str, str], url: str | None = "https://example.com/hooks", **extra: Any
     ) -> dict[str, Any]:
         """Register an endpoint and return the answer of the 201.
 
@@ -134,7 +183,8 @@ def problem_of(answer: httpx.Response, status: int) -> dict[str, Any]:
     assert answer.headers["content-type"] == "application/problem+json"
     problem: dict[str, Any] = answer.json()
     assert problem["status"] == status
-    assert problem["type"] == "about:blank"
+    assert problem["code"] in [*Code]
+    assert problem["type"] == TYPE_BASE + problem["code"]
     assert problem["title"]
     assert problem["detail"]
     return problem

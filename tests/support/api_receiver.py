@@ -12,11 +12,15 @@ class Received:
     """The received requests and the answer to send.
 
     Attributes:
+        body: of the answer.
+        header: value of the answer's header X-Answer, absent if empty.
         requests: path, headers by lower-case name, and body of each.
     """
 
     url: str
     status: int = 200
+    body: bytes = b""
+    header: str = ""
     requests: list[tuple[str, dict[str, str], bytes]] = field(default_factory=list)
 
 
@@ -30,8 +34,12 @@ def receiving() -> Iterator[Received]:
             headers = {name.lower(): value for name, value in self.headers.items()}
             received.requests.append((self.path, headers, body))
             self.send_response(received.status)
-            self.send_header("Content-Length", "0")
+            if received.header:
+                self.send_header("X-Answer", received.header)
+            answer = received.body
+            self.send_header("Content-Length", str(len(answer)))
             self.end_headers()
+            self.wfile.write(answer)
 
         def log_message(self, *_: object) -> None:
             """Log nothing."""

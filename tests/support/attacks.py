@@ -14,6 +14,7 @@ import httpx
 
 from hookwright_dev.cluster.installation import ApiProcess, OperatorProcess, install
 from hookwright_dev.cluster.kubectl import Cluster
+from hookwright_runtime.problems import TYPE_BASE, Code
 
 LOOPBACK: Final = "127.0.0.1"
 MIB: Final = 1024 * 1024
@@ -32,7 +33,8 @@ class Answer:
         assert self.headers["content-type"] == "application/problem+json", self
         document: dict[str, Any] = json.loads(self.body)
         assert document["status"] == self.status
-        assert document["type"] == "about:blank"
+        assert document["code"] in [*Code]
+        assert document["type"] == TYPE_BASE + document["code"]
         assert document["title"]
         assert document["detail"]
         return document

@@ -11,6 +11,7 @@ from support.api_processes import PASSWORD, Organization
 from support.api_receiver import Received
 from support.polling import eventually
 
+from hookwright_crds.sessions import ENDED_SESSIONS_NAME
 from hookwright_dev.cluster.installation import (
     AUDIENCE,
     SYSTEM_NAMESPACE,
@@ -152,7 +153,9 @@ def _collect_secrets(session: Session) -> None:
     for namespace in (session.namespace, SYSTEM_NAMESPACE):
         listed = json.loads(session.cluster.kubectl("get", "secrets", "-n", namespace, "-o", "json").stdout)
         for secret in listed["items"]:
+            if secret["metadata"]["name"] == ENDED_SESSIONS_NAME:
+                continue  # it has times, which are no secrets
             for name, encoded in (secret.get("data") or {}).items():
                 text = base64.b64decode(encoded).decode()
-                if name not in {"email", "organization", "ca.crt", "namespace"}:
+                if name not in {"email", "organization", "role", "ca.crt", "namespace"}:
                     session.secrets[f"{secret['metadata']['name']} {name} {text[-4:]}"] = text

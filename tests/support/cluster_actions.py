@@ -16,6 +16,7 @@ import yaml
 from prometheus_client.parser import text_string_to_metric_families
 from support.polling import PATIENCE, eventually
 
+from hookwright_crds.base import MADE_BY_API
 from hookwright_dev.cluster.installation import AUDIENCE, SYSTEM_NAMESPACE, OperatorProcess, service_account_token
 from hookwright_dev.cluster.kubectl import Cluster
 from hookwright_dev.receiver import Answer, Received, Receiver
@@ -66,6 +67,11 @@ def apikey(name: str, *, project: str = "billing", ttl: str = "1h", **spec: Any)
     """Return an ApiKey whose key the operator hands over in the Secret ``<name>-key``."""
     handover = {"secretName": f"{name}-key", "ttl": ttl}
     return manifest("ApiKey", name, {"projectRef": {"name": project}, "handover": handover, **spec})
+
+
+def made_by_api(declared: Object) -> Object:
+    """Return an object with the label that ``/v1`` sets on what it creates."""
+    return {**declared, "metadata": {**declared["metadata"], "labels": dict(MADE_BY_API)}}
 
 
 @dataclass

@@ -1,6 +1,7 @@
 """Replicas that deliver from one database, without a network: their senders call the receivers directly."""
 
 import asyncio
+import time
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -17,11 +18,12 @@ from hookwright_operator.delivery.http.sender import Sender
 from hookwright_operator.delivery.retry_schedule import RetrySchedule
 from hookwright_operator.delivery.shard_owner import ShardOwner
 from hookwright_operator.delivery.shares import Bounds
+from hookwright_operator.delivery.status_reporter import StatusReporter
 from hookwright_operator.registry import Endpoint, Registry
 from hookwright_operator.services.events import Events, IncomingEvent
 from hookwright_operator.services.fan_out_writer import FanOutWriter
-from hookwright_operator.store.records import Claimed, Holding, Settlement, Wants
-from hookwright_operator.store.shard_sharing import ShardSharing
+from hookwright_operator.store.records import Claimed, Settlement, Wants
+from hookwright_operator.store.shard_sharing import ShardOwnership, ShardSharing
 from hookwright_operator.store.store import CLAIM_ROOM, Store
 from hookwright_operator.supervisor import Supervisor
 
@@ -139,7 +141,7 @@ class GatedSharing(ShardSharing):
 
     gate: Gate
 
-    async def balance(self) -> Holding:
+    async def balance(self) -> ShardOwnership:
         """Take shards."""
         return await self.gate.through(super().balance())
 
@@ -224,8 +226,9 @@ class Replica:
             shared=True,
         )
         replica.shard_owner = ShardOwner(store.sharing, replica.dispatcher, tick=0.02)
-        fan_outs = FanOutWriter(store, replica.dispatcher, lambda _: None)
-        replica.events = Events(replica.registry, replica.dispatcher, store, lambda _: None, fan_outs)
+        reporter = StatusReporter(store, replica.registry, lambda *_: None, interval=30, clock=time.monotonic)
+        fan_outs = FanOutWriter(store, replica.dispatcher, reporter)
+        replica.events = Events(replica.registry, replica.dispatcher, store, reporter, fan_outs)
         store.listen(replica.hears, replica.shard_owner.look_soon)
         replica.registry.listen(replica.dispatcher)
         replica.registry.put_project("acme", "billing")

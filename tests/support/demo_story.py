@@ -12,6 +12,7 @@ from support.api_processes import Organization as Customer
 from support.cluster_actions import Organization, apikey, delivered, endpoint, receiving
 from support.polling import eventually
 
+from hookwright_crds.sessions import SESSION_KEYS_NAME
 from hookwright_crds.users import user_secret_name
 from hookwright_dev.cluster.installation import SYSTEM_NAMESPACE, service_account_kubeconfig
 from hookwright_dev.cluster.kubectl import Cluster
@@ -30,15 +31,16 @@ def platform_team(acme: Organization) -> None:
         eventually(lambda: (acme.secret("orders-signing") or {}).get("previous") == first, "the secret is rotated")
         acme.kubectl("delete", "secret", "orders-signing")
         eventually(lambda: acme.secret("orders-signing"), "a deleted signing secret is created again")
-        eventually(lambda: acme.events("SigningSecretRecreated"), "an Event reports it")
+        eventually(lambda: acme.events("SigningSecretRestored"), "an Event reports it")
         past = {"metadata": {"annotations": {"hookwright.dev/remove-at": "2020-01-01T00:00:00Z"}}}
         acme.patch("secret", "ci-key", past)
         eventually(lambda: acme.secret("ci-key") is None, "the handover is over")
         acme.kubectl("delete", "hwep", "orders", "--timeout=30s")
         acme.apply(endpoint("more", receiver.url))
         acme.wait_for("hwep", "more", "True Delivering")
+        acme.kubectl("delete", "hwkey,hwep", "--all", "--timeout=30s")
         acme.kubectl("delete", "hwproj", "billing", "--timeout=30s")
-        eventually(lambda: not acme.objects("hookwright"), "the project took its own with it", within=60)
+        eventually(lambda: not acme.objects("hookwright,secrets"), "nothing is left", within=60)
 
 
 def user_logs_in(plane: Cluster, folder: Path, client: httpx.Client) -> None:
@@ -70,6 +72,10 @@ def api_client(globex: Customer) -> None:
         assert post(f"/v1/webhooks/{made}/test", headers=headers).status_code == 200
         assert post("/v1/events", json=delivered(1), headers=headers).status_code == 202
         eventually(lambda: len(receiver.received) == 2, "the test and the event arrive")
+        described = {"description": "Orders", "labels": {"team": "billing"}}
+        assert globex.client.patch(f"/v1/webhooks/{made}", json=described, headers=headers).status_code == 200
+        assert post(f"/v1/webhooks/{made}/rotate-secret", headers=headers).status_code == 200
+        assert get(f"/v1/webhooks/{made}/secret", headers=globex.session()).status_code == 200
         log = get(f"/v1/webhooks/{made}/deliveries", headers=headers)
         assert log.status_code == 200
         receiver.answer = lambda _: 500
@@ -82,7 +88,11 @@ def api_client(globex: Customer) -> None:
         (lost,) = eventually(failed, "a delivery has failed", within=30)
         assert post(f"/v1/deliveries/{lost}/retry", headers=headers).status_code == 202
         assert delete(f"/v1/webhooks/{made}", headers=headers).status_code == 204
+    pulled = post("/v1/webhooks", json={"pull": {}, "events": ["delivered"]}, headers=headers).json()["id"]
+    assert get(f"/v1/webhooks/{pulled}/messages", headers=headers).json() == {"data": []}
+    assert delete(f"/v1/webhooks/{pulled}", headers=headers).status_code == 204
     assert delete(f"/v1/projects/billing/keys/{key['id']}", headers=globex.session()).status_code == 204
+    assert post("/v1/auth/logout", headers=globex.session()).status_code == 204
 
 
 def session_keys_rotate(plane: Cluster) -> None:
@@ -90,7 +100,7 @@ def session_keys_rotate(plane: Cluster) -> None:
 
     def keys() -> dict[str, str]:
         listed = plane.kubectl("get", "secrets", "-n", SYSTEM_NAMESPACE, "-o", "json").stdout
-        found = [one["data"] for one in json.loads(listed)["items"] if "session" in one["metadata"]["name"]]
+        found = [one["data"] for one in json.loads(listed)["items"] if one["metadata"]["name"] == SESSION_KEYS_NAME]
         return dict(found[0])
 
     eventually(lambda: len(keys()) > 1, "the keys of sessions rotate")

@@ -20,6 +20,7 @@ from hookwright_operator.delivery.http.guard import Guard
 from hookwright_operator.delivery.http.sender import Sender
 from hookwright_operator.delivery.retry_schedule import RetrySchedule
 from hookwright_operator.delivery.shares import Bounds
+from hookwright_operator.delivery.status_reporter import StatusReporter
 from hookwright_operator.registry import Endpoint, Registry
 from hookwright_operator.services.events import AcceptResult, Events, IncomingEvent
 from hookwright_operator.services.fan_out_writer import FanOutWriter
@@ -144,8 +145,9 @@ class Engine:
         registry.listen(dispatcher)
         store.listen(dispatcher.waiting)
         registry.put_project("acme", "billing")
-        fan_outs = FanOutWriter(store, dispatcher, lambda _: None)
-        events = Events(registry, dispatcher, store, lambda _: None, fan_outs)
+        reporter = StatusReporter(store, registry, lambda *_: None, interval=30, clock=time.monotonic)
+        fan_outs = FanOutWriter(store, dispatcher, reporter)
+        events = Events(registry, dispatcher, store, reporter, fan_outs)
         engine = cls(plan, store, sender, registry, dispatcher, events, watcher, _own_sender=own)
         dispatcher.lease_renewed(await store.heartbeat())
         await dispatcher.reload_due_times()

@@ -18,6 +18,8 @@ from hookwright_operator.services import IntakeServices
 from hookwright_operator.store.records import DeliveryRecord, State
 from hookwright_runtime.errors import KubeUnavailable
 from hookwright_runtime.kubernetes import KubernetesClient
+from hookwright_runtime.long_polls import LongPolls
+from hookwright_runtime.problems import TYPE_BASE, Code
 from hookwright_runtime.server import Server
 
 ORDERS = "uid-orders"
@@ -84,6 +86,7 @@ class Intake:
     engine: Engine
     database: Path
     clock: Clock
+    polls: LongPolls
     unready: str | None = None
 
     @property
@@ -130,7 +133,8 @@ def refused(response: httpx.Response, status: int) -> dict[str, Any]:
     assert response.headers["content-type"] == "application/problem+json"
     problem: dict[str, Any] = response.json()
     assert (response.status_code, problem["status"]) == (status, status)
-    assert problem["type"] == "about:blank"
+    assert problem["code"] in [*Code]
+    assert problem["type"] == TYPE_BASE + problem["code"]
     assert problem["title"]
     assert problem["detail"]
     return problem

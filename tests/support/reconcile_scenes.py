@@ -42,7 +42,9 @@ BILLING = Parent("billing", "uid-billing")
 SIGNING_SECRET = "whsec_" + "QUFB" * 11
 OTHER_SECRET = "whsec_" + "QkJC" * 11
 KEY = mint(lambda alphabet: alphabet[7], key_id="k7q")
-SECOND_KEY = mint(lambda alphabet: alphabet[8], key_id="k8r")
+SECOND_KEY = mint(lambda alphabet: alphabet[8], key_id="k7q")
+THIRD_KEY = mint(lambda alphabet: alphabet[9], key_id="k7q")
+_KEYS = (KEY, SECOND_KEY, THIRD_KEY)
 GRACE = timedelta(seconds=30)
 
 
@@ -181,6 +183,9 @@ class EndpointScene(Scene):
     registered: Endpoint | None = None
     failures: FailedDeliveries | None = None
     unsupported: Unsupported = UNDERSTOOD
+    refused_address: str = ""
+    refused_write: str = ""
+    kept_secrets: tuple[str, ...] = field(default=(), repr=False)
 
     def plan(self, now: datetime = NOW) -> Plan:
         """Return the endpoint's plan."""
@@ -193,6 +198,9 @@ class EndpointScene(Scene):
             GRACE,
             self.failures,
             self.unsupported,
+            self.refused_address,
+            self.refused_write,
+            self.kept_secrets,
         )
         return plan_endpoint(observed, now=now, new_secret=lambda: OTHER_SECRET)
 
@@ -224,14 +232,15 @@ class ApiKeyScene(Scene):
     key: ApiKey = field(default_factory=apikey)
     duplicate: bool = False
     unsupported: Unsupported = UNDERSTOOD
+    refused_write: str = ""
 
     def plan(self, now: datetime = NOW) -> Plan:
         """Return the key's plan."""
-        fresh: Iterator[MintedKey] = iter((KEY, SECOND_KEY)[len(self.minted) :])
+        fresh: Iterator[MintedKey] = iter(_KEYS[len(self.minted) :])
         observed = ObservedApiKey(
-            self.key, self.parent, self.secret, duplicate=self.duplicate, unsupported=self.unsupported
+            self.key, self.parent, self.secret, self.duplicate, self.unsupported, self.refused_write
         )
-        return plan_apikey(observed, now=now, mint=lambda: next(fresh))
+        return plan_apikey(observed, now=now, mint=lambda _: next(fresh))
 
     def after(self, actions: Iterable[Action]) -> "ApiKeyScene":
         """Return the scene after the actions."""
@@ -246,8 +255,8 @@ class ApiKeyScene(Scene):
                 scene = replace(scene, key=scene.key.model_copy(update={"metadata": meta}))
             else:
                 scene = replace(scene, **_common_after(scene, action))
-                if isinstance(action, CreateSecret):
-                    scene = replace(scene, minted=(*scene.minted, (KEY, SECOND_KEY)[len(scene.minted)]))
+                if isinstance(action, CreateSecret | UpdateSecret):
+                    scene = replace(scene, minted=(*scene.minted, _KEYS[len(scene.minted)]))
         return scene
 
     def settled(self, now: datetime = NOW) -> "ApiKeyScene":
@@ -295,10 +304,10 @@ def _metadata_after(meta: ObjectMeta, action: ApplyMetadata | RemoveFinalizer) -
     if isinstance(action, RemoveFinalizer):
         assert action.resource_version == meta.resource_version
         return meta.model_copy(update={"finalizers": action.remaining})
-    references = {known.uid: known for known in (*meta.owner_references, *action.owner_references)}
+    others = (known for known in meta.owner_references if not (known.kind == "Project" and known.controller))
     return meta.model_copy(
         update={
-            "owner_references": tuple(references.values()),
+            "owner_references": (*others, *action.owner_references),
             "finalizers": tuple(dict.fromkeys((*meta.finalizers, *action.finalizers))),
             "annotations": {**meta.annotations, **action.annotations},
         }
@@ -312,7 +321,7 @@ def owned_by(parent: Parent) -> tuple[OwnerReference, ...]:
 
 def steady_endpoint(**spec: Any) -> EndpointScene:
     """Return an endpoint without faults."""
-    declared = endpoint(spec=spec, finalizers=(FINALIZER,), owner_references=owned_by(BILLING))
+    declared = endpoint(spec=spec, finalizers=(FINALIZER,))
     return EndpointScene(endpoint=declared, secret=signing_secret()).settled()
 
 

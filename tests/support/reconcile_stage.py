@@ -8,12 +8,14 @@ from typing import Any, TypeVar
 from sqlalchemy import Connection, create_engine
 from unit.operator.watch.test_cache import ORDERS, endpoint, project, secret
 
+from hookwright_operator.delivery.http.guard import Guard
 from hookwright_operator.delivery.status_reporter import StatusReporter
 from hookwright_operator.leader.election import Leadership
 from hookwright_operator.reconcile.applier import Applier
 from hookwright_operator.reconcile.observer import ResourceObserver
 from hookwright_operator.reconcile.plan import FINALIZER
 from hookwright_operator.reconcile.reconciler import Reconciler
+from hookwright_operator.reconcile.referenced_secrets import ReferencedSecrets
 from hookwright_operator.reconcile.unpublished_health import UnpublishedHealth
 from hookwright_operator.registry import Registry
 from hookwright_operator.store.key_digests import KeyDigests
@@ -144,7 +146,14 @@ class Stage:
             self.store, self.registry, self.unpublished.publish, interval=30, clock=lambda: 0.0
         )
         observer = ResourceObserver(
-            self.server, self.cache, self.digests, allow_http=False, finalizer_grace=timedelta(seconds=30)
+            self.server,
+            self.cache,
+            self.digests,
+            self.registry,
+            Guard(),
+            ReferencedSecrets(self.server, self.clock),
+            allow_http=False,
+            finalizer_grace=timedelta(seconds=30),
         )
         applier = Applier(
             self.server,
@@ -174,7 +183,9 @@ class Stage:
 
     def sees(self, version: int, **more: Any) -> None:
         """Show the endpoint at a version, with its finalizer."""
-        self.cache.see("WebhookEndpoint", endpoint(version, **{"finalizers": [FINALIZER], **more}))
+        shown = endpoint(version, **{"finalizers": [FINALIZER], **more})
+        self.cache.see("WebhookEndpoint", shown)
+        self.server.endpoint = shown
 
     async def ready(self) -> None:
         """Make an endpoint known to delivery."""

@@ -14,6 +14,7 @@ PRODUCT = {
     "runtime": "hookwright_runtime",
     "operator": "hookwright_operator",
     "api": "hookwright_api",
+    "cli": "hookwright_cli",
 }
 
 SHARED_MODULE_NAMES = {"__main__", "app", "health", "metrics", "settings"}
@@ -55,6 +56,21 @@ def test_no_module_name_stands_for_two_modules() -> None:
     # The contract's events and the services behind them are layers of one thing.
     twice.pop("events", None)
     assert twice == {}
+
+
+def test_files_and_functions_are_short() -> None:
+    """A file of more than 400 lines, or a function of more than 60, has two ideas."""
+    long = []
+    for path in modules():
+        text = path.read_text()
+        if len(text.splitlines()) > 400:
+            long.append(str(path.relative_to(ROOT)))
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                assert node.end_lineno is not None
+                if node.end_lineno - node.lineno >= 60:
+                    long.append(f"{path.relative_to(ROOT)}:{node.lineno} {node.name}")
+    assert long == []
 
 
 @pytest.mark.parametrize(("package", "most"), [("operator/hookwright_operator", 10), ("api/hookwright_api", 16)])

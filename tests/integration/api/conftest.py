@@ -8,19 +8,14 @@ from uuid import uuid4
 
 import httpx
 import pytest
-from support.api_processes import Organization, running
+from support.api_processes import LIFTED, Organization, running
 from support.api_receiver import Received, receiving
 
 from hookwright_dev.cluster.installation import ApiProcess, OperatorProcess, install
 from hookwright_dev.cluster.kubectl import Cluster
 from hookwright_dev.processes import tail
 
-LIFTED = {
-    "HOOKWRIGHT_RATE_LIMIT_IP": "0",
-    "HOOKWRIGHT_RATE_LIMIT_ORGANIZATION": "0",
-    "HOOKWRIGHT_RATE_LIMIT_LOGIN": "0",
-    "HOOKWRIGHT_RATE_LIMIT_LOGIN_EMAIL": "0",
-}
+JSON_LOG = {"HOOKWRIGHT_LOG_FORMAT": "json"}
 PROXY = {"HOOKWRIGHT_TRUSTED_PROXIES": "127.0.0.0/8"}
 
 
@@ -28,7 +23,8 @@ PROXY = {"HOOKWRIGHT_TRUSTED_PROXIES": "127.0.0.0/8"}
 def operator(control_plane: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OperatorProcess]:
     """Yield the operator of the API."""
     install(control_plane)
-    started = OperatorProcess(control_plane, tmp_path_factory.mktemp("operator"), {"HOOKWRIGHT_STATUS_INTERVAL": "1"})
+    settings = {"HOOKWRIGHT_STATUS_INTERVAL": "1", **JSON_LOG}
+    started = OperatorProcess(control_plane, tmp_path_factory.mktemp("operator"), settings)
     started.start()
     yield started
     started.stop()
@@ -39,7 +35,8 @@ def api(
     control_plane: Cluster, operator: OperatorProcess, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[ApiProcess]:
     """Yield an API without limits."""
-    with running(ApiProcess(control_plane, tmp_path_factory.mktemp("api"), operator.intake_url, LIFTED | PROXY)) as it:
+    settings = LIFTED | PROXY | JSON_LOG
+    with running(ApiProcess(control_plane, tmp_path_factory.mktemp("api"), operator.intake_url, settings)) as it:
         yield it
 
 

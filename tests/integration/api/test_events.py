@@ -26,16 +26,59 @@ def test_up_to_a_thousand_events_are_accepted_at_once(
 
 
 def test_what_is_delivered_is_what_was_sent(acme: Organization, client: httpx.Client, receiver: Received) -> None:
-    """Numbers keep their text through both processes."""
+    """Numbers keep their text through both processes, also with an added event id."""
     key = acme.service_key()
     acme.webhook(key, f"{receiver.url}/e")
-    body = b'{"type":"delivered","messageId":"m","price":1.10,"big":12345678901234567890123}'
+    numbers = b'"n":[1.0,1e2,12345678901234567890,0.1000,-0,1E-7]'
+    body = b'{"type":"delivered","messageId":"m",%s}' % numbers
     headers = {**key, "Content-Type": "application/json", "Idempotency-Key": "once"}
-    assert client.post("/v1/events", content=body, headers=headers).json()["accepted"] == 1
-    again = client.post("/v1/events", content=body, headers=headers)
-    assert again.json() == {"accepted": 0, "duplicates": 1, "deliveries": 0}
+    first = client.post("/v1/events", content=body, headers=headers).json()
+    again = client.post("/v1/events", content=body, headers=headers).json()
+    assert (first["accepted"], len(first["eventIds"])) == (1, 1)
+    assert again == {"accepted": 0, "duplicates": 1, "deliveries": 0, "eventIds": first["eventIds"]}
     eventually(lambda: len(receiver.requests) == 1, "delivered")
-    assert b'"price":1.10,"big":12345678901234567890123' in receiver.requests[0][2]
+    without_key = {**key, "Content-Type": "application/json"}
+    assert client.post("/v1/events", content=b"[%s]" % body, headers=without_key).json()["accepted"] == 1
+    eventually(lambda: len(receiver.requests) == 2, "delivered without an id of the producer")
+    assert all(numbers in request[2] for request in receiver.requests)
+
+
+NOT_STRICT = {
+    "a repeated name": (b'"type":"delivered","type":"delivered"', "repeated in one object at line 1 column"),
+    "a repeated name inside": (b'"a":[{"b":1,"\\u0062":2}]', "repeated in one object at line 1 column"),
+    "NaN": (b'"n":NaN', "line 1 column"),
+    "Infinity": (b'"n":-Infinity', "line 1 column"),
+    "a number beyond a double": (b'"n":1e999', "64-bit floating point number at line 1 column"),
+    "half a surrogate pair": (b'"n":"\\ud800"', "line 1 column"),
+    "too deep": (b'"n":' + b"[" * 300 + b"]" * 300, "line 1 column"),
+}
+
+
+@pytest.mark.parametrize(("fields", "told"), NOT_STRICT.values(), ids=NOT_STRICT)
+def test_every_route_reads_json_strictly(acme: Organization, client: httpx.Client, fields: bytes, told: str) -> None:
+    """Intake and API refuse with the same words what two readers of JSON may understand differently."""
+    key, session = acme.service_key(), acme.session()
+    for path, credential in (
+        ("/v1/events", key),
+        ("/v1/webhooks", key),
+        ("/v1/projects/billing/keys", session),
+        ("/v1/auth/login", {}),
+    ):
+        sent = {**credential, "Content-Type": "application/json"}
+        for body in (b"{%s}" % fields, b"\xef\xbb\xbf{}"):
+            detail = problem_of(client.post(path, content=body, headers=sent), 400)["detail"]
+            assert (told if fields in body else "byte order mark") in detail
+
+
+def test_an_id_with_other_content_is_a_409(acme: Organization, client: httpx.Client) -> None:
+    """The API passes on the operator's refusal with the place of the event; the correct repetition is a duplicate."""
+    key, event = acme.service_key(), {**EVENT, "id": "evt-1"}
+    assert client.post("/v1/events", json=event, headers=key).json()["accepted"] == 1
+    problem = problem_of(client.post("/v1/events", json=[EVENT, {**event, "n": 1}], headers=key), 409)
+    assert [fault["field"] for fault in problem["errors"]] == ["[1].id"]
+    assert "with other content" in problem["detail"]
+    assert problem["code"] == "event_id_reused"
+    assert client.post("/v1/events", json=event, headers=key).json()["duplicates"] == 1
 
 
 @pytest.mark.parametrize(

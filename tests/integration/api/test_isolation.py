@@ -1,17 +1,21 @@
 """Permissions: every kind of credential at every route, each cell asserted."""
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from itertools import count
 from typing import Any, Final
 
 import httpx
 import pytest
 from integration.api.conftest import Organizations
-from support.api_processes import Organization
+from support.api_processes import Organization, problem_of
 from support.api_receiver import Received, receiving
 from support.polling import eventually
 
+from hookwright_crds.keys import KeyScope
+from hookwright_crds.users import UserRole
 from hookwright_dev.cluster.kubectl import Cluster
 
 Credentials = Mapping[str, Mapping[str, str]]
@@ -25,10 +29,23 @@ class World:
     acme: Organization
     receiver: Received
     credentials: dict[str, Mapping[str, str]] = field(default_factory=dict)
+    users: dict[str, Callable[[], Mapping[str, str]]] = field(default_factory=dict)
 
     def endpoint(self) -> str:
         """Create a webhook in billing and return its id."""
         return str(self.acme.webhook(self.credentials["key of this project"], f"{self.receiver.url}/x")["id"])
+
+    def inbox(self) -> str:
+        """Create a webhook with pull in billing and return its id."""
+        return str(self.acme.webhook(self.credentials["key of this project"], None, pull={})["id"])
+
+    def replay(self) -> str:
+        """Complete a replay of a new webhook in billing; return the ids of both."""
+        endpoint, key = self.endpoint(), dict(self.credentials["key of this project"])
+        answer = self.client.post(f"/v1/webhooks/{endpoint}/replays", json=REPLAY, headers=key)
+        path = str(answer.headers["location"])
+        eventually(lambda: self.client.get(path, headers=key).json()["status"] == "completed", "a completed replay")
+        return path.removeprefix("/v1/webhooks/").replace("/replays/", " ")
 
     def delivery(self) -> str:
         """Create a delivered delivery in billing and return its id."""
@@ -37,6 +54,11 @@ class World:
         path = f"/v1/webhooks/{endpoint}/deliveries?status=delivered"
         eventually(lambda: bool(self.client.get(path, headers=dict(key)).json()["data"]), "a delivered delivery")
         return str(self.client.get(path, headers=dict(key)).json()["data"][0]["id"])
+
+    def event(self) -> str:
+        """Create a delivered event in billing and return its id."""
+        key, path = self.credentials["key of this project"], f"/v1/deliveries/{self.delivery()}"
+        return str(self.client.get(path, headers=dict(key)).json()["eventId"])
 
 
 @pytest.fixture(scope="module")
@@ -51,13 +73,21 @@ def world(control_plane: Cluster, client: httpx.Client) -> Iterator[World]:
 def _world(acme: Organization, rival: Organization, client: httpx.Client, receiver: Received) -> World:
     acme.project("billing")
     acme.project("shipping")
+    acme.allow_projects()
     rival.project("rivalry")
     soon = (datetime.now(UTC) + timedelta(seconds=5)).strftime("%Y-%m-%dT%H:%M:%SZ")
     expired = acme.key("billing", expires_at=soon)
     revoked = acme.key("billing")
     client.delete(f"/v1/projects/billing/keys/{revoked['id']}", headers=acme.session())
     good = acme.key("billing")["key"]
-    made = World(client, acme, receiver)
+    users: dict[str, Callable[[], Mapping[str, str]]] = {
+        VIEWER: lambda: acme.session_of(UserRole.VIEWER),
+        EDITOR: lambda: acme.session_of(UserRole.EDITOR),
+        "session of this organization": lambda: acme.session_of(UserRole.ADMIN),
+        "session of another organization": lambda: rival.session_of(UserRole.ADMIN),
+    }
+    scoped = {f"key to {scope}": {"X-Service-Key": acme.key("billing", scopes=[scope])["key"]} for scope in KeyScope}
+    made = World(client, acme, receiver, users=users)
     made.credentials |= {
         "anonymous": {},
         "broken key": {"X-Service-Key": good[:-1] + ("A" if good[-1] != "A" else "B")},
@@ -69,6 +99,9 @@ def _world(acme: Organization, rival: Organization, client: httpx.Client, receiv
         "session of another organization": rival.session(),
         "session of this organization": acme.session(),
         "key of this project": {"X-Service-Key": good},
+        VIEWER: users[VIEWER](),
+        EDITOR: users[EDITOR](),
+        **scoped,
     }
     eventually(
         lambda: client.get("/v1/webhooks", headers=dict(made.credentials["expired key"])).status_code == 401, "expired"
@@ -77,25 +110,63 @@ def _world(acme: Organization, rival: Organization, client: httpx.Client, receiv
 
 
 NOBODY: Final = ("anonymous", "broken key", "revoked key", "expired key", "broken session")
+PASSWORDS: Final = {"current_password": "x", "new_password": "four other random words"}
+SETTLED: Final = {"ids": ["dlv_01JK3V9Q4D1X7N0T5C8B2M6EYA.01JK3V9R0N6M2Q8W4T1Z7X3C5B"]}
+REPLAY: Final = {"since": "2026-01-01T00:00:00Z"}
+NUMBERS: Final = count()
+EVENT: Final = {"type": "delivered", "messageId": "m"}
 WEBHOOK: Final = {"url": "https://example.com/made", "events": ["opened"]}
 
 
-def cells(other_key: int, foreign_key: int, foreign_session: int, session: int, key: int) -> dict[str, int]:
-    """Return a row of the matrix; a caller without a valid credential gets 401 in every row."""
-    return dict.fromkeys(NOBODY, 401) | {
-        "key of another project": other_key,
-        "key of another organization": foreign_key,
-        "session of another organization": foreign_session,
-        "session of this organization": session,
-        "key of this project": key,
-    }
+VIEWER, EDITOR = "viewer of this organization", "editor of this organization"
+TO_SEND, TO_READ, TO_MANAGE, TO_PULL = "key to send", "key to read", "key to manage", "key to pull"
+RESTRICTED: Final = (VIEWER, EDITOR, TO_SEND, TO_READ, TO_MANAGE, TO_PULL)
+"""Roles and keys with fewer rights than an admin and a key with all scopes."""
+
+
+def cells(
+    other_key: int, foreign_key: int, foreign_session: int, session: int, key: int, *, also: tuple[str, ...]
+) -> dict[str, int]:
+    """Return a row of the matrix; a caller without a valid credential gets 401 in every row.
+
+    Args:
+        other_key: the status for a key of another project.
+        foreign_key: for a key of another organization.
+        foreign_session: for an admin of another organization.
+        session: for an admin of this organization.
+        key: for a key of this project with all scopes.
+        also: the `RESTRICTED` credentials that get the same as the two before; the others get a 403.
+    """
+    full = {name: key if name.startswith("key") else session for name in also}
+    return (
+        dict.fromkeys(NOBODY, 401)
+        | dict.fromkeys(RESTRICTED, 403)
+        | full
+        | {
+            "key of another project": other_key,
+            "key of another organization": foreign_key,
+            "session of another organization": foreign_session,
+            "session of this organization": session,
+            "key of this project": key,
+        }
+    )
+
+
+READERS: Final = (VIEWER, EDITOR, TO_READ)
+MANAGERS: Final = (EDITOR, TO_MANAGE)
+SENDERS: Final = (TO_SEND,)
+CONSUMERS: Final = (EDITOR, TO_PULL)
+USERS: Final = (VIEWER, EDITOR)
+EDITORS: Final = (EDITOR,)
+ADMINS: Final = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
     """A row: a route, its target in billing, and the status for each credential.
 
-    With ``scoped``, a session names its project; a key does not.
+    With ``scoped``, a session names its project; a key does not. With ``new_user``, a cell with a session has a user of
+    its own, because the request ends all sessions of the user.
     """
 
     method: str
@@ -104,6 +175,7 @@ class Route:
     body: object = None
     target: Callable[[World], str] = lambda _: ""
     scoped: bool = False
+    new_user: bool = False
 
 
 def a_key(world: World) -> str:
@@ -111,21 +183,89 @@ def a_key(world: World) -> str:
     return str(world.acme.key("billing")["id"])
 
 
+def a_project(world: World) -> str:
+    """Create a project of the first organization and return its name."""
+    body = {"name": f"p{next(NUMBERS)}"}
+    return str(world.client.post("/v1/projects", json=body, headers=world.acme.session()).json()["name"])
+
+
 ROUTES: Final = [
-    Route("GET", "/v1/auth/me", cells(403, 403, 200, 200, 403)),
-    Route("POST", "/v1/projects/billing/keys", cells(403, 403, 404, 201, 403), {"name": "made"}),
-    Route("GET", "/v1/projects/billing/keys", cells(403, 403, 404, 200, 403)),
-    Route("DELETE", "/v1/projects/billing/keys/{}", cells(403, 403, 404, 204, 403), target=a_key),
+    Route("GET", "/v1/auth/me", cells(403, 403, 200, 200, 403, also=USERS)),
+    Route("POST", "/v1/auth/logout", cells(403, 403, 204, 204, 403, also=USERS), new_user=True),
+    # The setting is off by default; test_password_change.py turns it on.
+    Route("POST", "/v1/auth/password", cells(403, 403, 403, 403, 403, also=()), PASSWORDS),
+    Route("GET", "/v1/projects", cells(200, 200, 200, 200, 200, also=READERS)),
+    Route("GET", "/v1/projects/billing", cells(404, 404, 404, 200, 200, also=READERS)),
+    # The other organization does not allow it.
+    Route("POST", "/v1/projects", cells(403, 403, 403, 201, 403, also=ADMINS), {"name": "made"}),
+    Route("DELETE", "/v1/projects/{}", cells(403, 403, 404, 200, 403, also=ADMINS), target=a_project),
+    Route("POST", "/v1/projects/billing/keys", cells(403, 403, 404, 201, 403, also=ADMINS), {"name": "made"}),
+    Route("GET", "/v1/projects/billing/keys", cells(403, 403, 404, 200, 403, also=USERS)),
+    Route("DELETE", "/v1/projects/billing/keys/{}", cells(403, 403, 404, 204, 403, also=ADMINS), target=a_key),
     # A key of another project creates and lists webhooks of that project: the next two tests check the objects.
-    Route("POST", "/v1/webhooks", cells(201, 201, 404, 201, 201), WEBHOOK, scoped=True),
-    Route("GET", "/v1/webhooks", cells(200, 200, 404, 200, 200), scoped=True),
-    Route("GET", "/v1/webhooks/{}", cells(404, 404, 404, 200, 200), target=World.endpoint, scoped=True),
-    Route("DELETE", "/v1/webhooks/{}", cells(404, 404, 404, 204, 204), target=World.endpoint, scoped=True),
-    Route("POST", "/v1/webhooks/{}/test", cells(404, 404, 403, 403, 200), target=World.endpoint),
-    Route("GET", "/v1/webhooks/{}/deliveries", cells(404, 404, 404, 200, 200), target=World.endpoint),
-    Route("GET", "/v1/deliveries/{}", cells(404, 404, 404, 200, 200), target=World.delivery),
-    Route("POST", "/v1/deliveries/{}/retry", cells(404, 404, 404, 202, 202), target=World.delivery),
-    Route("POST", "/v1/events", cells(202, 202, 403, 403, 202), {"type": "delivered", "messageId": "m"}),
+    Route("POST", "/v1/webhooks", cells(201, 201, 404, 201, 201, also=MANAGERS), WEBHOOK, scoped=True),
+    Route("GET", "/v1/webhooks", cells(200, 200, 404, 200, 200, also=READERS), scoped=True),
+    Route("GET", "/v1/webhooks/{}", cells(404, 404, 404, 200, 200, also=READERS), target=World.endpoint, scoped=True),
+    Route(
+        "PATCH",
+        "/v1/webhooks/{}",
+        cells(404, 404, 404, 200, 200, also=MANAGERS),
+        {},
+        target=World.endpoint,
+        scoped=True,
+    ),
+    Route(
+        "POST",
+        "/v1/webhooks/{}/rotate-secret",
+        cells(404, 404, 404, 200, 200, also=MANAGERS),
+        target=World.endpoint,
+        scoped=True,
+    ),
+    Route("GET", "/v1/webhooks/{}/secret", cells(403, 403, 404, 200, 403, also=EDITORS), target=World.endpoint),
+    Route(
+        "DELETE", "/v1/webhooks/{}", cells(404, 404, 404, 204, 204, also=MANAGERS), target=World.endpoint, scoped=True
+    ),
+    Route(
+        "POST",
+        "/v1/webhooks/{}/test",
+        cells(404, 404, 404, 200, 200, also=(EDITOR, TO_SEND)),
+        target=World.endpoint,
+        scoped=True,
+    ),
+    Route("GET", "/v1/webhooks/{}/deliveries", cells(404, 404, 404, 200, 200, also=READERS), target=World.endpoint),
+    Route(
+        "POST", "/v1/webhooks/{}/replays", cells(404, 404, 404, 202, 202, also=MANAGERS), REPLAY, target=World.endpoint
+    ),
+    Route("GET", "/v1/webhooks/{}/replays", cells(404, 404, 404, 200, 200, also=READERS), target=World.endpoint),
+    Route("GET", "/v1/webhooks/{}/replays/{}", cells(404, 404, 404, 200, 200, also=READERS), target=World.replay),
+    # 409, because the replay is completed.
+    Route("DELETE", "/v1/webhooks/{}/replays/{}", cells(404, 404, 404, 409, 409, also=MANAGERS), target=World.replay),
+    Route("GET", "/v1/webhooks/{}/messages", cells(404, 404, 404, 200, 200, also=CONSUMERS), target=World.inbox),
+    Route(
+        "POST",
+        "/v1/webhooks/{}/messages/ack",
+        cells(404, 404, 404, 200, 200, also=CONSUMERS),
+        SETTLED,
+        target=World.inbox,
+    ),
+    Route(
+        "POST",
+        "/v1/webhooks/{}/messages/nack",
+        cells(404, 404, 404, 200, 200, also=CONSUMERS),
+        SETTLED,
+        target=World.inbox,
+    ),
+    Route("GET", "/v1/webhooks/{}/statistics", cells(404, 404, 404, 200, 200, also=READERS), target=World.endpoint),
+    Route("GET", "/v1/projects/billing/statistics", cells(404, 404, 404, 200, 200, also=READERS)),
+    Route("GET", "/v1/deliveries/{}", cells(404, 404, 404, 200, 200, also=READERS), target=World.delivery),
+    Route("POST", "/v1/deliveries/{}/retry", cells(404, 404, 404, 202, 202, also=MANAGERS), target=World.delivery),
+    # Every caller may search: a test below compares what each finds.
+    Route("GET", "/v1/deliveries", cells(200, 200, 404, 200, 200, also=READERS), scoped=True),
+    Route("GET", "/v1/events/{}", cells(404, 404, 404, 200, 200, also=READERS), target=World.event),
+    # The catalogue is the same for every caller; the AsyncAPI document is that of the caller's own project.
+    Route("GET", "/v1/event-types", cells(200, 200, 200, 200, 200, also=READERS)),
+    Route("GET", "/v1/asyncapi.json", cells(200, 200, 404, 200, 200, also=READERS), scoped=True),
+    Route("POST", "/v1/events", cells(202, 202, 403, 403, 202, also=SENDERS), EVENT),
 ]
 
 
@@ -138,10 +278,36 @@ def test_every_credential_gets_what_it_may_and_no_more(world: World, route: Rout
 
 def ask(world: World, route: Route, name: str) -> httpx.Response:
     """Send a row's request with one credential, to a target created for this cell."""
-    path = route.path.format(route.target(world))
-    params = {"project": "billing"} if route.scoped and "session" in name else {}
-    headers = dict(world.credentials[name])
+    path = route.path.format(*route.target(world).split())
+    headers = dict(world.users[name]() if route.new_user and name in world.users else world.credentials[name])
+    params = {"project": "billing"} if route.scoped and "Authorization" in headers else {}
     return world.client.request(route.method, path, params=params, headers=headers, json=route.body)
+
+
+def test_every_route_has_a_row(client: httpx.Client) -> None:
+    """A new route cannot be forgotten here; the login has no credential."""
+    described = client.get("/openapi.json").json()["paths"]
+    documented = {
+        (method.upper(), re.sub(r"\{[^}]+\}", "{}", path)) for path, item in described.items() for method in item
+    }
+    rows = {(row.method, row.path.replace("/projects/billing", "/projects/{}")) for row in ROUTES}
+    assert rows == documented - {("POST", "/v1/auth/login")}
+
+
+REFUSALS: Final = {
+    VIEWER: ("DELETE", "/v1/webhooks/x", "this needs the role editor; the user has the role viewer"),
+    EDITOR: ("DELETE", "/v1/projects/billing/keys/x", "this needs the role admin; the user has the role editor"),
+    TO_SEND: ("GET", "/v1/webhooks", "the key lacks the scope read; it has send"),
+    TO_READ: ("DELETE", "/v1/webhooks/x", "the key lacks the scope manage; it has read"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSALS)
+def test_a_refusal_names_the_missing_role_or_scope(world: World, client: httpx.Client, name: str) -> None:
+    """The caller learns which right is missing, before it learns whether the object exists."""
+    method, path, detail = REFUSALS[name]
+    answer = client.request(method, path, headers=dict(world.credentials[name]))
+    assert problem_of(answer, 403)["detail"] == detail
 
 
 def test_a_key_sees_and_makes_webhooks_of_its_own_project_only(world: World, client: httpx.Client) -> None:
@@ -161,6 +327,23 @@ def test_a_key_sees_and_makes_webhooks_of_its_own_project_only(world: World, cli
     assert not [body for _, _, body in world.receiver.requests if b"theirs" in body]
 
 
+def test_equal_message_ids_of_two_organizations_and_two_projects_stay_apart(world: World, client: httpx.Client) -> None:
+    """A search finds the event of the caller's own project or organization, and no id of another one."""
+    event = {"id": "shared-id", "type": "delivered", "messageId": "shared-message"}
+    for name in ("key of this project", "key of another project", "key of another organization"):
+        headers = dict(world.credentials[name])
+        world.acme.webhook(headers, f"{world.receiver.url}/shared")
+        assert client.post("/v1/events", json=event, headers=headers).json()["accepted"] == 1
+    own = {"key of this project": {"billing"}, "session of this organization": {"billing", "shipping"}}
+    others = {"key of another project": {"shipping"}, "key of another organization": {"rivalry"}}
+    for name, projects in {**own, **others, "session of another organization": {"rivalry"}}.items():
+        headers = dict(world.credentials[name])
+        for query in ("message_id=shared-message", "event_id=shared-id", "type=delivered"):
+            found = client.get(f"/v1/deliveries?{query}&limit=250", headers=headers).json()["data"]
+            shown = [client.get(f"/v1/events/{one['eventId']}", headers=headers).json() for one in found]
+            assert {one["project"] for one in shown} == projects
+
+
 def test_all_refusals_of_a_credential_have_one_wording(world: World, client: httpx.Client) -> None:
     """The answers for missing, unknown, revoked and expired credentials are equal."""
     answers: list[httpx.Response] = [
@@ -175,6 +358,9 @@ def test_unknown_and_foreign_things_are_answered_alike(world: World, client: htt
     headers: dict[str, Any] = dict(world.credentials["key of another project"])
     for foreign, missing in (
         (f"/v1/webhooks/{world.endpoint()}", "/v1/webhooks/wh-there-is-none"),
+        (f"/v1/webhooks/{world.endpoint()}/replays", "/v1/webhooks/wh-there-is-none/replays"),
+        (f"/v1/webhooks/{world.endpoint()}/statistics", "/v1/webhooks/wh-there-is-none/statistics"),
+        ("/v1/projects/billing/statistics", "/v1/projects/there-is-none/statistics"),
         (f"/v1/deliveries/{world.delivery()}", f"/v1/deliveries/dlv_{1:026}"),
         (f"/v1/deliveries/{world.delivery()}", "/v1/deliveries/no delivery"),
     ):

@@ -8,6 +8,7 @@ import httpx
 from support.api_processes import Organization, problem_of
 from support.polling import busy_seconds, eventually
 
+from hookwright_crds.keys import digest
 from hookwright_dev.cluster.control_plane import ControlPlane
 from hookwright_dev.cluster.installation import ApiProcess, OperatorProcess
 from hookwright_dev.cluster.kubectl import Cluster
@@ -39,12 +40,12 @@ def test_a_key_is_an_apikey_of_the_same_name_and_listed_without_key_or_digest(
 ) -> None:
     """The answer has exactly the promised fields; the list never contains the key or its digest."""
     made = acme.key()
-    assert set(made) == {"id", "name", "key", "created_at"}
+    assert set(made) == {"id", "name", "key", "created_at", "scopes"}
     stored = json.loads(control_plane.kubectl("get", "hwkey", made["id"], "-n", acme.name, "-o", "json").stdout)
     assert stored["spec"]["projectRef"] == {"name": "billing"}
     listed = client.get("/v1/projects/billing/keys", headers=acme.session())
     [shown] = listed.json()["data"]
-    assert set(shown) == {"id", "name", "created_at", "last_used_at", "expires_at"}
+    assert set(shown) == {"id", "name", "scopes", "created_at", "last_used_at", "expires_at"}
     assert "sha256" not in listed.text
     assert made["key"] not in listed.text
 
@@ -77,9 +78,55 @@ def test_an_expired_key_stops_working_by_itself(acme: Organization, client: http
     problem_of(client.post("/v1/projects/billing/keys", json=past, headers=acme.session()), 422)
 
 
-def test_a_key_that_the_operator_handed_over_opens_its_project(
-    acme: Organization, client: httpx.Client, control_plane: Cluster
+def handed_over(acme: Organization, secret: str) -> str:
+    """Return the key in a handover Secret, empty if there is none."""
+    template = "go-template={{.data.key|base64decode}}"
+    read = acme.cluster.kubectl("get", "secret", secret, "-n", acme.name, "-o", template, check=False)
+    return read.stdout if read.returncode == 0 else ""
+
+
+def test_a_rotated_key_works_beside_the_new_one_until_the_overlap_ends(
+    acme: Organization, client: httpx.Client
 ) -> None:
+    """Another ApiKey cannot declare the replaced digest, and the deletion of the ApiKey ends both keys."""
+    handover = {"secretName": "ci-key"}
+    acme.apply(
+        {
+            "kind": "ApiKey",
+            "metadata": {"name": "ci"},
+            "spec": {"projectRef": {"name": "billing"}, "handover": handover},
+        }
+    )
+    keys = [eventually(lambda: handed_over(acme, "ci-key"), "handed over")]
+
+    def status(key: str) -> int:
+        return client.get("/v1/webhooks", headers={"X-Service-Key": key}).status_code
+
+    def rotate(rotation: int, **spec: str) -> None:
+        patch = json.dumps({"spec": {"rotation": rotation, **spec}})
+        acme.cluster.kubectl("patch", "hwkey", "ci", "-n", acme.name, "--type=merge", "-p", patch)
+        fresh = eventually(lambda: ({handed_over(acme, "ci-key")} - {"", *keys}) or None, "a new key")
+        keys.append(fresh.pop())
+        eventually(lambda: status(keys[-1]) == 200, "the new key works")
+
+    eventually(lambda: status(keys[0]) == 200, "the first key works")
+    rotate(1)
+    assert [status(key) for key in keys] == [200, 200]
+    stored = json.loads(acme.cluster.kubectl("get", "hwkey", "ci", "-n", acme.name, "-o", "json").stdout)["status"]
+    assert [one["digest"] for one in stored["previous"]] == [digest(keys[0])]
+    name = stored["keyId"]
+    stolen = {"projectRef": {"name": "billing"}, "digest": digest(keys[0])}
+    acme.apply({"kind": "ApiKey", "metadata": {"name": name}, "spec": stolen})
+    reason = 'jsonpath={.status.conditions[?(@.type=="Ready")].reason}'
+    ready = ("get", "hwkey", name, "-n", acme.name, "-o", reason)
+    eventually(lambda: acme.cluster.kubectl(*ready).stdout == "DuplicateDigest", "the digest belongs to the first one")
+    rotate(2, overlap="0s")
+    eventually(lambda: [status(key) for key in keys] == [401, 401, 200], "an overlap of 0s ends the replaced keys")
+    assert client.delete("/v1/projects/billing/keys/ci", headers=acme.session()).status_code == 204
+    assert [status(key) for key in keys] == [401, 401, 401]
+
+
+def test_a_key_that_the_operator_handed_over_opens_its_project(acme: Organization, client: httpx.Client) -> None:
     """A key declared in YAML is valid, is listed, and can be revoked by its object's name."""
     acme.apply(
         {
@@ -89,21 +136,7 @@ def test_a_key_that_the_operator_handed_over_opens_its_project(
         }
     )
 
-    def handed_over() -> str:
-        read = control_plane.kubectl(
-            "get",
-            "secret",
-            "ci-sender-key",
-            "-n",
-            acme.name,
-            "-o",
-            "go-template={{.data.key|base64decode}}",
-            check=False,
-        )
-        return read.stdout if read.returncode == 0 else ""
-
-    eventually(lambda: bool(handed_over()), "handed over")
-    header = {"X-Service-Key": handed_over()}
+    header = {"X-Service-Key": eventually(lambda: handed_over(acme, "ci-sender-key"), "handed over")}
     eventually(lambda: client.get("/v1/webhooks", headers=header).status_code == 200, "the handed-over key works")
     listed = client.get("/v1/projects/billing/keys", headers=acme.session()).json()["data"]
     assert [key["id"] for key in listed] == ["ci-sender"]

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from integration.api.conftest import LIFTED
-from support.api_processes import Organization, problem_of, running
+from support.api_processes import LIFTED, Organization, problem_of, running
 from support.polling import eventually
 
 from hookwright_dev.cluster.assets import Assets

@@ -17,7 +17,6 @@ CHECKS = (
 )
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("credential", ["anonymous", "key", "session"])
 def test_no_generated_request_gets_a_5xx_or_anything_undocumented(
     acme: Organization, api: ApiProcess, tmp_path: Path, credential: str

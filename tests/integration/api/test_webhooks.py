@@ -13,7 +13,9 @@ from support.api_processes import Organization, problem_of
 from support.api_receiver import Received
 from support.polling import eventually
 
+from hookwright_dev.chart.deploy import render
 from hookwright_dev.cluster.kubectl import Cluster
+from hookwright_dev.cluster.stack import ROOT
 
 
 def test_a_registered_webhook_is_a_resource_of_the_same_name_with_the_secret_in_the_answer(
@@ -22,7 +24,7 @@ def test_a_registered_webhook_is_a_resource_of_the_same_name_with_the_secret_in_
     """The answer of POST equals that of GET and the object, and has the operator's signing secret."""
     key = acme.service_key()
     made = acme.webhook(key)
-    assert set(made) == {"id", "url", "events", "project", "status", "created_at", "secret"}
+    assert {"id", "url", "events", "project", "status", "created_at", "secret"} <= set(made)
     assert made["status"] == "active"
     stored = json.loads(control_plane.kubectl("get", "hwep", made["id"], "-n", acme.name, "-o", "json").stdout)
     assert stored["spec"]["url"] == made["url"]
@@ -32,7 +34,8 @@ def test_a_registered_webhook_is_a_resource_of_the_same_name_with_the_secret_in_
     )
     assert base64.b64decode(secret["data"]["secret"]).decode() == made["secret"]
     listed = client.get("/v1/webhooks", headers=key)
-    assert listed.json() == {"data": [{name: value for name, value in made.items() if name != "secret"}]}
+    shown = {name: value for name, value in made.items() if name != "secret"}
+    assert listed.json() == {"data": [shown], "next": None}
 
 
 def test_an_endpoint_declared_in_yaml_is_listed_shown_and_deletable(acme: Organization, client: httpx.Client) -> None:
@@ -55,6 +58,29 @@ def test_an_endpoint_declared_in_yaml_is_listed_shown_and_deletable(acme: Organi
     problem_of(client.get("/v1/webhooks/orders", headers=key), 404)
 
 
+def test_a_protected_webhook_with_pending_deliveries_is_not_deleted(
+    acme: Organization, client: httpx.Client, control_plane: Cluster
+) -> None:
+    """The chart's policy refuses the deletion, and the problem has its message."""
+    key = acme.service_key()
+    name = str(acme.webhook(key)["id"])
+    values = ("--set", f"settings.watchNamespaces={{{acme.name}}},fullnameOverride={acme.name}")
+    policies = render(ROOT, "--show-only", "templates/deletion-protection.yaml", *values)
+    control_plane.kubectl("apply", "-f", "-", stdin=policies)
+    try:
+        in_acme = ("hwep", name, "-n", acme.name)
+        patch = '{"status": {"deliveries": {"pending": 3}}}'
+        control_plane.kubectl("annotate", *in_acme, "hookwright.dev/deletion-protection=true")
+        control_plane.kubectl("patch", *in_acme, "--subresource=status", "--type=merge", "-p", patch)
+        dry_run = ("delete", *in_acme, "--dry-run=server")
+        eventually(lambda: control_plane.kubectl(*dry_run, check=False).returncode != 0, "the policy in force")
+        problem = problem_of(client.delete(f"/v1/webhooks/{name}", headers=key), 422)
+        assert "has 3 pending deliveries" in str(problem["errors"])
+        assert client.get(f"/v1/webhooks/{name}", headers=key).status_code == 200
+    finally:
+        control_plane.kubectl("delete", "-f", "-", stdin=policies)
+
+
 def test_a_caller_reads_its_own_writes(acme: Organization, client: httpx.Client) -> None:
     """Immediately after the answer to a POST or DELETE, every list shows the change."""
     key = acme.service_key()
@@ -62,7 +88,7 @@ def test_a_caller_reads_its_own_writes(acme: Organization, client: httpx.Client)
         made = acme.webhook(key)["id"]
         assert made in {one["id"] for one in client.get("/v1/webhooks", headers=key).json()["data"]}
         assert client.delete(f"/v1/webhooks/{made}", headers=key).status_code == 204
-        assert client.get("/v1/webhooks", headers=key).json() == {"data": []}
+        assert client.get("/v1/webhooks", headers=key).json()["data"] == []
         problem_of(client.delete(f"/v1/webhooks/{made}", headers=key), 404)
 
 
@@ -88,7 +114,7 @@ def test_a_test_sends_one_signed_delivered_event(acme: Organization, client: htt
     key = acme.service_key()
     made = acme.webhook(key, f"{receiver.url}/t", events=["bounced"])
     answer = client.post(f"/v1/webhooks/{made['id']}/test", headers=key)
-    assert (answer.status_code, answer.json()) == (200, {"success": True, "statusCode": 200})
+    assert (answer.status_code, answer.json()["success"], answer.json()["statusCode"]) == (200, True, 200)
     [(_, headers, body)] = receiver.requests
     assert json.loads(body)["type"] == "delivered"
     wanted = hmac.new(made["secret"].encode(), body, hashlib.sha256).hexdigest()
@@ -118,7 +144,9 @@ def test_the_delivery_log_shows_attempts_and_a_delivery_can_be_sent_again(
     key = acme.service_key()
     made = acme.webhook(key, f"{receiver.url}/log")["id"]
     accepted = client.post("/v1/events", json={"type": "delivered", "messageId": "m1"}, headers=key)
-    assert (accepted.status_code, accepted.json()) == (202, {"accepted": 1, "duplicates": 0, "deliveries": 1})
+    assert accepted.status_code == 202
+    (event_id,) = accepted.json()["eventIds"]
+    assert accepted.json() == {"accepted": 1, "duplicates": 0, "deliveries": 1, "eventIds": [event_id]}
 
     def delivered() -> list[dict[str, object]]:
         page = client.get(f"/v1/webhooks/{made}/deliveries", params={"status": "delivered"}, headers=key)
@@ -131,7 +159,14 @@ def test_the_delivery_log_shows_attempts_and_a_delivery_can_be_sent_again(
     assert [attempt["statusCode"] for attempt in delivery["attempts"]] == [200]  # type: ignore[attr-defined]
     for credential in (key, acme.session()):
         shown = client.get(f"/v1/deliveries/{delivery['id']}", headers=credential)
-        assert (shown.status_code, shown.json()) == (200, delivery)
+        assert shown.status_code == 200
+        told = shown.json()
+        assert {name: told[name] for name in delivery if name != "attempts"} | {"attempts": 1} == {
+            **delivery,
+            "attempts": len(told["attempts"]),
+        }
+        assert told["request"]["body"].encode() == receiver.requests[0][2]
+        assert told["attempts"][0]["signature_known"] is True
     again = client.post(f"/v1/deliveries/{delivery['id']}/retry", headers=acme.session())
     assert (again.status_code, again.json()) == (202, {"id": delivery["id"], "status": "pending"})
     eventually(lambda: len(receiver.requests) == 2, "sent again")
@@ -185,10 +220,9 @@ def test_a_cursor_that_no_page_returned_is_a_422_that_names_it(acme: Organizatio
         ({"url": "https://user:pw@example.com", "events": ["delivered"]}, "url"),
         ({"url": "https://example.com", "events": []}, "events"),
         ({"url": "https://example.com", "events": ["delivered", "nonsense"]}, "events[1]"),
-        ({"url": "https://example.com", "events": ["delivered", "delivered"]}, ""),
+        ({"url": "https://example.com", "events": ["delivered", "delivered"]}, "events"),
         ({"url": "https://example.com"}, "events"),
         ({"url": "https://example.com", "events": ["delivered"], "secret": "mine"}, "secret"),
-        ({"url": "https://example.com/\ud800", "events": ["delivered"]}, "url"),
     ],
 )
 def test_a_wrong_webhook_is_refused_with_its_field(
@@ -212,7 +246,7 @@ def test_plain_http_is_refused_where_the_installation_does_not_allow_it(
     for url in ("http://example.com", "HTTP://example.com"):
         problem = problem_of(strict.post("/v1/webhooks", json={"url": url, "events": ["opened"]}, headers=key), 422)
         assert problem["errors"][0]["field"] == "url"
-    assert strict.get("/v1/webhooks", headers=key).json() == {"data": []}
+    assert strict.get("/v1/webhooks", headers=key).json()["data"] == []
 
 
 def test_an_idempotency_key_makes_registration_repeatable(
@@ -247,5 +281,6 @@ def test_a_session_names_the_project_by_name_or_uid_and_a_key_must_not(
     problem_of(client.get("/v1/webhooks", headers=acme.session()), 422)
     problem_of(client.get("/v1/webhooks", params={"project": "nope"}, headers=acme.session()), 404)
     problem_of(client.get("/v1/webhooks", params={"project": "billing"}, headers=acme.service_key()), 422)
-    both = {**acme.service_key(), **acme.session()}
-    problem_of(client.get("/v1/webhooks", headers=both), 400)
+    key, session = [*acme.service_key().items()], [*acme.session().items()]
+    for credentials in (key + session, key + key, session + session, [*key, (key[0][0], "hw_other")]):
+        assert "one credential" in problem_of(client.get("/v1/webhooks", headers=credentials), 400)["detail"]

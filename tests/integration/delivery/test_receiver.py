@@ -34,7 +34,7 @@ async def running(*arguments: str) -> AsyncIterator[tuple[asyncio.subprocess.Pro
     finally:
         if process.returncode is None:
             process.kill()
-        await process.wait()
+        await process.communicate()  # also ends the pipe, whose transport a wait alone leaves open
 
 
 async def printed(process: asyncio.subprocess.Process) -> str:

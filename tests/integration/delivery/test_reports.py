@@ -40,7 +40,6 @@ class Process:
             interval=INTERVAL,
             clock=process.clock,
             leads=lambda: process.leads,
-            report=process.store.reports.report,
         )
         process.store.reports.hear_reports(process.publisher.heard)
         process.endpoint = subscriber("orders", "https://example.com/")

@@ -2,10 +2,14 @@
 
 import asyncio
 import email.utils
+import json
+import time
 from dataclasses import replace
+from datetime import UTC, datetime
 
 import pytest
 from aiohttp import web
+from cloudevents.core.bindings import http
 from standardwebhooks import Webhook
 from support.attempts import BODY, MESSAGE, OLDER, SECRET, endpoint, loopback, send
 from support.receivers import answers, serve
@@ -13,6 +17,7 @@ from support.receivers import answers, serve
 from hookwright_dev.receiver import Received, Receiver, verdict
 from hookwright_operator.delivery.http.guard import Guard
 from hookwright_operator.delivery.http.sender import Sender
+from hookwright_operator.store.records import Claimed
 
 
 async def test_an_attempt_is_a_signed_post_of_exactly_the_bytes(sender: Sender, receiver: Receiver) -> None:
@@ -204,3 +209,61 @@ async def test_plain_http_is_refused_where_it_is_not_allowed(receiver: Receiver)
         outcome = await send(strict, endpoint(receiver.url))
     assert (outcome.status_code, outcome.error) == (0, "http URL refused: only https is allowed")
     assert receiver.received == []
+
+
+def accepted(attributes: str | None) -> Claimed:
+    """Return a delivery of an event that was accepted on 2026-01-01."""
+    return Claimed("dlv_1", "uid-1", MESSAGE, "delivered", BODY, 0, 1_767_225_600_123, attributes=attributes)
+
+
+async def test_a_cloudevent_reaches_its_receiver_with_every_attribute(sender: Sender, receiver: Receiver) -> None:
+    """Python's SDK reads the attributes of the producer from the headers; body and signature are those of JSON."""
+    attributes = {
+        "id": "e-1",
+        "source": "/größe?a=b",
+        "type": "delivered",
+        "time": "2026-01-31T12:00:00.5+01:00",
+        "subject": '50% "off" \U0001f600',
+        "partitionkey": "a b",
+        "traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+    }
+    cloud = replace(endpoint(receiver.url), format="cloudevents")
+    outcome = await sender.send(
+        cloud, message_id=MESSAGE, body=BODY, now=time.time, delivery=accepted(json.dumps(attributes))
+    )
+    assert outcome.delivered
+    (received,) = receiver.received
+    assert verdict(received.headers, received.body, [SECRET]) == ""
+    assert received.headers["Content-Type"] == "application/json"
+    read = http.from_binary_event(http.HTTPMessage(dict(received.headers), received.body))
+    assert read.get_data() == {"type": "delivered", "messageId": "m-1"}
+    moment = datetime(2026, 1, 31, 11, 0, 0, 500_000, tzinfo=UTC)
+    found = read.get_attributes()
+    assert {name: found[name] for name in attributes} == {**attributes, "time": moment}
+    assert "specversion" in found
+
+
+async def test_a_plain_event_and_a_test_are_cloudevents_of_their_project(sender: Sender, receiver: Receiver) -> None:
+    """The id is webhook-id, and the time is that of the acceptance; a test has the time of its attempt."""
+    cloud = replace(endpoint(receiver.url), format="cloudevents")
+    for delivery in (accepted(None), None):
+        await sender.send(cloud, message_id=MESSAGE, body=BODY, now=lambda: 1_800_000_000.5, delivery=delivery)
+    seen = [{name: text for name, text in one.headers.items() if name.startswith("ce-")} for one in receiver.received]
+    common = {
+        "ce-specversion": "1.0",
+        "ce-id": MESSAGE,
+        "ce-source": "/namespaces/acme/projects/billing",
+        "ce-type": "dev.hookwright.delivered",
+    }
+    times = ("2026-01-01T00:00:00.123Z", "2027-01-15T08:00:00.500Z")
+    assert seen == [{**common, "ce-time": moment} for moment in times]
+
+
+async def test_an_endpoint_without_the_format_gets_no_attributes(sender: Sender, receiver: Receiver) -> None:
+    """The format is json unless the endpoint has another one; then its own ce- headers are sent."""
+    own = endpoint(receiver.url, headers=(("ce-source", "/mine"),))
+    delivery = accepted('{"id":"e-1","source":"/theirs","type":"delivered"}')
+    for one in (own, replace(own, format="cloudevents")):
+        await sender.send(one, message_id=MESSAGE, body=BODY, now=time.time, delivery=delivery)
+    assert [one.headers.getall("ce-source") for one in receiver.received] == [["/mine"], ["/theirs"]]
+    assert [one.headers.get("ce-id") for one in receiver.received] == [None, "e-1"]

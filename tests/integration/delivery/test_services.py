@@ -3,42 +3,83 @@
 import asyncio
 import ssl
 import time
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from prometheus_client import generate_latest
 from support.attempts import guarded
-from support.dispatcher import Engine, subscriber
+from support.dispatcher import Engine, Plan, locked, open_store, subscriber
 from support.receivers import answers, certificate, serve
 
 from hookwright_dev.receiver import Receiver, verdict
 from hookwright_operator.delivery.http.guard import Guard
 from hookwright_operator.delivery.http.sender import Sender
+from hookwright_operator.intake.parsing import parse_test
 from hookwright_operator.services.endpoint_test import EndpointTester
+from hookwright_operator.store.records import State
+from hookwright_operator.store.store import Store
 from hookwright_runtime.errors import StoreUnavailable
 
+SYNTHETIC = parse_test(b"", "test_1")
 
-async def test_a_test_event_goes_through_the_same_guard_as_every_delivery(receiver: Receiver) -> None:
+
+@pytest.fixture
+async def store(database: Path) -> AsyncIterator[Store]:
+    """Yield an open store."""
+    opened = await open_store(database, Plan(), patience=0.2)
+    yield opened
+    await opened.close()
+
+
+async def test_a_test_event_goes_through_the_same_guard_as_every_delivery(receiver: Receiver, store: Store) -> None:
     """A test event cannot reach addresses that the guard refuses."""
     async with guarded(Guard([])) as strict:
-        outcome = await EndpointTester(strict, time.time).test(subscriber("orders", receiver.url))
+        tester = EndpointTester(strict, store, time.time)
+        outcome, _ = await tester.test(subscriber("orders", receiver.url), SYNTHETIC)
     assert outcome.error.startswith("address refused")
     assert not receiver.received
 
 
-async def test_a_test_event_is_a_signed_delivered_event_and_leaves_nothing_behind(
-    receiver: Receiver, sender: Sender
+async def test_a_test_event_is_a_signed_delivered_event_and_is_in_the_log_only(
+    receiver: Receiver, sender: Sender, store: Store
 ) -> None:
-    """A test event arrives as any delivery does, with a new message id each time."""
-    tester = EndpointTester(sender, time.time)
+    """A test event arrives as any delivery does, with a new message id each time, and no counter changes."""
+    tester = EndpointTester(sender, store, time.time)
     endpoint = subscriber("orders", receiver.url)
-    outcomes = [await tester.test(endpoint) for _ in range(2)]
-    assert [outcome.status_code for outcome in outcomes] == [200, 200]
+    results = [await tester.test(endpoint, SYNTHETIC) for _ in range(2)]
+    assert [outcome.status_code for outcome, _ in results] == [200, 200]
     for received in receiver.received:
         assert received.type == "delivered"
         assert verdict(received.headers, received.body, endpoint.secrets) == ""
-    assert len({received.id for received in receiver.received}) == 2
+    records, _ = await store.deliveries("orders")
+    assert [record.id for record in records] == [recorded for _, recorded in reversed(results)]
+    assert {received.id for received in receiver.received} == {record.event_id for record in records}
+    assert all(record.is_test and record.state is State.DELIVERED for record in records)
+    assert await store.counts() == {}
+
+
+async def test_a_test_of_a_cloudevents_endpoint_has_the_chosen_type(
+    receiver: Receiver, sender: Sender, store: Store
+) -> None:
+    """The ce- headers are those of a delivery of the type."""
+    endpoint = replace(subscriber("orders", receiver.url), format="cloudevents")
+    await EndpointTester(sender, store, time.time).test(endpoint, parse_test(b'{"type": "wa_read"}', "test_1"))
+    [received] = receiver.received
+    assert received.headers["ce-type"] == "dev.hookwright.wa_read"
+
+
+async def test_a_test_answers_while_the_store_cannot_write(
+    receiver: Receiver, sender: Sender, store: Store, database: Path
+) -> None:
+    """The result comes without an id, and the log has no row."""
+    async with locked(database):
+        outcome, recorded = await EndpointTester(sender, store, time.time).test(
+            subscriber("orders", receiver.url), SYNTHETIC
+        )
+    assert (outcome.status_code, recorded) == (200, None)
+    assert await store.deliveries("orders") == ([], None)
 
 
 async def test_one_tls_context_serves_all_attempts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -18,11 +18,13 @@ from support.store_factories import Clock
 
 from hookwright_dev.cluster.kubectl import Cluster
 from hookwright_operator.delivery.http.sender import Sender
+from hookwright_operator.delivery.retry_schedule import RetrySchedule
 from hookwright_operator.intake.app import IntakeApp
 from hookwright_operator.intake.auth import ReviewAuth
 from hookwright_operator.services import IntakeServices
 from hookwright_operator.services.delivery_log import DeliveryLog
 from hookwright_operator.services.endpoint_test import EndpointTester
+from hookwright_operator.services.messages import Messages
 from hookwright_operator.services.replays import Replays
 from hookwright_runtime.connections import ConnectionBounds
 from hookwright_runtime.server import Server
@@ -62,6 +64,7 @@ def _permissions(namespace: str) -> dict[str, object]:
             rule("get", "webhookendpoints/secret"),
             rule("get", "webhookendpoints/deliveries"),
             rule("create", "webhookendpoints/retry"),
+            rule("create", "webhookendpoints/pull"),
         ]
     }
     binding = {
@@ -109,7 +112,7 @@ async def intake(line: Line, tokens: Tokens, tmp_path: Path) -> AsyncIterator[In
     base = f"http://127.0.0.1:{server.port}/v1alpha1/namespaces/{tokens.namespace}"
     bearer = {"Authorization": f"Bearer {tokens.sender}"}
     async with httpx.AsyncClient(base_url=base, headers=bearer, trust_env=False, timeout=30.0) as client:
-        running = Intake(server, client, line, services, auth, engine, database, clock)
+        running = Intake(server, client, line, services, auth, engine, database, clock, app.polls)
         yield running
     await server.stop()
     await engine.stop(grace=1)
@@ -121,7 +124,17 @@ def services_of(engine: Engine) -> IntakeServices:
     return IntakeServices(
         engine.registry,
         engine.events,
-        DeliveryLog(engine.store, engine.dispatcher),
+        DeliveryLog(engine.store, engine.dispatcher, engine.sender),
         Replays(engine.registry, engine.dispatcher, engine.store, engine.plan.clock_ms),
-        EndpointTester(engine.sender, time.time),
+        EndpointTester(engine.sender, engine.store, time.time),
+        engine.store.statistics,
+        messages_of(engine),
     )
+
+
+def messages_of(engine: Engine) -> Messages:
+    """Connect the messages with an engine as the operator does."""
+    waiters, clock = engine.dispatcher.pull_waiters, engine.plan.clock_ms
+    engine.registry.listen(waiters)
+    schedule = RetrySchedule.parse("30s,2m")
+    return Messages(engine.registry, engine.store, waiters, schedule, clock, engine.watcher)

@@ -30,6 +30,8 @@ ROUTES = [
     ("GET", "/webhookendpoints/{name}/deliveries"),
     ("GET", f"/webhookendpoints/{{name}}/deliveries/{id_of(1)}"),
     ("GET", f"/deliveries/{id_of(1)}"),
+    ("GET", "/deliveries"),
+    ("GET", f"/events/msg_{1:026}"),
     ("POST", f"/deliveries/{id_of(1)}/retry"),
 ]
 
@@ -100,15 +102,72 @@ async def test_a_test_tells_what_came_of_it(intake: Intake, answer: str, told: d
     async with serve(answers(f"HTTP/1.1 {answer}".encode())) as served:
         intake.registry.put(replace(intake.orders, url=served.url))
         response = await intake.client.post("/webhookendpoints/orders/test")
-    assert (response.status_code, response.json()) == (200, told)
+    recorded = response.json()["delivery_id"]
+    assert (response.status_code, response.json()) == (200, {**told, "delivery_id": recorded})
     assert served.connections == 1
+    shown = (await intake.client.get(f"{LOG}/{recorded}")).json()
+    assert (shown["test"], shown["status"]) == (True, "delivered" if told["success"] else "failed")
+    assert [attempt["statusCode"] for attempt in shown["attempts"]] == [told["statusCode"]]
 
 
 async def test_a_test_without_an_answer_has_status_0(intake: Intake) -> None:
     """The error has the reason."""
     response = await intake.client.post("/webhookendpoints/orders/test")
     told = {"success": False, "statusCode": 0, "error": "connection refused"}
-    assert (response.status_code, response.json()) == (200, told)
+    assert response.status_code == 200
+    assert told.items() <= response.json().items()
+
+
+async def test_a_test_sends_the_chosen_event(intake: Intake) -> None:
+    """Numbers keep their text, and the marker of a test cannot be removed."""
+    body = b'{"type": "wa_read", "payload": {"messageId": "m-1", "amount": 12345678901234567.890, "test": false}}'
+    async with Receiver() as receiver:
+        intake.registry.put(replace(intake.orders, url=receiver.url))
+        answer = await intake.client.post("/webhookendpoints/orders/test", content=body)
+    assert answer.json()["success"]
+    [received] = receiver.received
+    assert received.body == b'{"type":"wa_read","messageId":"m-1","amount":12345678901234567.890,"test":true}'
+    shown = (await intake.client.get(f"{LOG}/{answer.json()['delivery_id']}")).json()
+    assert (shown["type"], shown["eventId"]) == ("wa_read", received.id)
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "fields"),
+    [
+        (b"{", 400, []),
+        (b"[" * 5000, 400, []),
+        (b'{"payload": ' + b'{"a":' * 5000 + b"1" + b"}" * 5001, 400, []),
+        (b"[]", 422, [""]),
+        (b'{"type": "nonsense"}', 422, ["type"]),
+        (b'{"type": "*"}', 422, ["type"]),
+        (b'{"type": null}', 422, ["type"]),
+        (b'{"payload": []}', 422, ["payload"]),
+        (b'{"payload": {"messageId": 1}}', 422, ["payload.messageId"]),
+        (b'{"type": "opened", "payload": {"type": "clicked"}}', 422, ["payload.type"]),
+        (b'{"events": [], "a": 1}', 422, ["'events'", "'a'"]),
+        (b'{"payload": {"a": "' + b"x" * 256 * 1024 + b'"}}', 413, [""]),
+        (b" " * (1024 * 1024 + 1), 413, None),
+    ],
+)
+async def test_a_wrong_test_is_refused_with_its_field(
+    intake: Intake, body: bytes, status: int, fields: list[str] | None
+) -> None:
+    """Nothing is sent and nothing is recorded."""
+    problem = refused(await intake.client.post("/webhookendpoints/orders/test", content=body), status)
+    assert fields is None or [fault["field"] for fault in problem.get("errors", [])] == fields
+    assert (await intake.client.get(LOG)).json()["data"] == []
+
+
+async def test_a_test_in_the_log_is_never_sent_again(intake: Intake) -> None:
+    """It cannot be retried or replayed; a page of one status has no tests."""
+    recorded = (await intake.client.post("/webhookendpoints/orders/test")).json()["delivery_id"]
+    detail = refused(await intake.client.post(f"/deliveries/{recorded}/retry"), 409)["detail"]
+    assert "is a test" in detail
+    replay = await intake.client.post("/webhookendpoints/orders/recover", json={"since": "2020-01-01T00:00:00Z"})
+    assert (replay.status_code, replay.json()["total"]) == (202, 0)
+    assert [one["id"] for one in (await intake.client.get(LOG)).json()["data"]] == [recorded]
+    for status in ("failed", "discarded", "pending"):
+        assert (await intake.client.get(f"{LOG}?status={status}")).json()["data"] == []
 
 
 async def test_a_test_that_the_operator_could_not_make_is_503_and_no_failure_of_the_endpoint(intake: Intake) -> None:
@@ -129,7 +188,7 @@ async def test_a_test_that_the_operator_could_not_make_is_503_and_no_failure_of_
 async def test_the_newest_secret_is_told_and_not_to_be_stored(intake: Intake) -> None:
     """The answer forbids caching of the secret."""
     response = await intake.client.get("/webhookendpoints/orders/secret")
-    assert response.json() == {"secret": SECRET}
+    assert response.json() == {"secret": SECRET, "rotation": 0, "previous_signs_until": None}
     assert response.headers["cache-control"] == "no-store"
 
 
@@ -154,6 +213,7 @@ async def test_the_log_tells_a_delivery_with_its_attempts(intake: Intake) -> Non
     assert told == {
         "id": failed,
         "eventId": f"msg_{1:026}",
+        "webhook": "orders",
         "type": "delivered",
         "status": "failed",
         "reason": "",
@@ -166,8 +226,13 @@ async def test_the_log_tells_a_delivery_with_its_attempts(intake: Intake) -> Non
                 "statusCode": 500,
                 "error": "answered 500",
                 "response": "no",
+                "request_headers": None,
+                "signature_known": False,
+                "endpoint_changed": None,
+                "response_headers": None,
             }
         ],
+        "request": {"method": "POST", "url": intake.orders.url, "body": "{}"},
     }
     told = (await intake.client.get(f"{LOG}/{pending}")).json()
     assert told["nextAttemptAt"] == "2026-01-01T00:00:30.123Z"
@@ -281,12 +346,42 @@ async def test_a_retry_is_attempted_at_once(intake: Intake) -> None:
     assert await intake.state(delivery) is State.DELIVERED
 
 
-@pytest.mark.parametrize("state", [State.PENDING, State.DISCARDED])
-async def test_what_has_not_ended_or_was_discarded_is_not_sent_again(intake: Intake, state: State) -> None:
+async def test_a_discarded_delivery_is_not_sent_again(intake: Intake) -> None:
     """The answer is a 409 that names the state."""
-    delivery = await deliver(intake, 1, state)
-    assert state in refused(await intake.client.post(f"/deliveries/{delivery}/retry"), 409)["detail"]
-    assert await intake.state(delivery) is state
+    delivery = await deliver(intake, 1, State.DISCARDED)
+    assert "discarded" in refused(await intake.client.post(f"/deliveries/{delivery}/retry"), 409)["detail"]
+    assert await intake.state(delivery) is State.DISCARDED
+
+
+async def test_a_pending_delivery_is_tried_now(intake: Intake) -> None:
+    """The dispatcher claims it, although its retry is due later."""
+    delivery = await deliver(intake, 1, State.PENDING)
+    async with Receiver() as receiver:
+        intake.registry.put(replace(intake.orders, url=receiver.url, suspend=False))
+        answer = await intake.client.post(f"/deliveries/{delivery}/retry")
+        assert (answer.status_code, answer.json()) == (202, {"id": delivery, "status": "pending"})
+        await receiver.wait_for(1)
+        await intake.engine.ended(ORDERS, 1)
+    assert [attempt.number for attempt in (await intake.delivery(delivery)).attempts] == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"suspend": True}, 'webhook "orders" is suspended; resume it'),
+        ({"suspend": False, "blocked": "InsecureUrl"}, 'webhook "orders" is not ready (InsecureUrl)'),
+        ({"suspend": False, "secrets": ()}, 'webhook "orders" is not ready;'),
+    ],
+)
+async def test_a_pending_delivery_to_an_endpoint_that_sends_nothing_is_409(
+    intake: Intake, change: dict[str, Any], says: str
+) -> None:
+    """The refusal has the cause, and the delivery keeps its time."""
+    intake.registry.put(replace(intake.orders, **change))
+    delivery = await deliver(intake, 1, State.PENDING)
+    due_ms = (await intake.delivery(delivery)).due_ms
+    assert says in refused(await intake.client.post(f"/deliveries/{delivery}/retry"), 409)["detail"]
+    assert (await intake.delivery(delivery)).due_ms == due_ms
 
 
 async def test_a_delivery_is_found_by_its_id_alone(intake: Intake) -> None:

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 from support.dispatcher import locked
 from support.intake import Intake, Tokens, fails, refused
-from support.polling import PATIENCE
+from support.polling import PATIENCE, until
 from support.store_factories import held
 
 from hookwright_operator.services.events import Events
@@ -19,11 +19,16 @@ ROUTE = "/projects/billing/events"
 
 
 async def test_an_accepted_event_is_answered_202_with_counts(intake: Intake, tokens: Tokens) -> None:
-    """The answer counts accepted events, duplicates and deliveries."""
+    """The answer counts events, duplicates and deliveries, and has the id of each event; a repetition has the first."""
     first = await intake.client.post(ROUTE, json=EVENT)
     again = await intake.client.post(ROUTE, json=[EVENT, {**EVENT, "id": "e-2"}])
-    assert (first.status_code, first.json()) == (202, {"accepted": 1, "duplicates": 0, "deliveries": 1})
-    assert (again.status_code, again.json()) == (202, {"accepted": 1, "duplicates": 1, "deliveries": 1})
+    assert (first.status_code, again.status_code) == (202, 202)
+    known, (repeated, new) = first.json()["eventIds"], again.json()["eventIds"]
+    assert first.json() == {"accepted": 1, "duplicates": 0, "deliveries": 1, "eventIds": known}
+    assert again.json() == {"accepted": 1, "duplicates": 1, "deliveries": 1, "eventIds": [repeated, new]}
+    assert [repeated] == known
+    (_, stored), _ = await intake.engine.store.deliveries(intake.orders.uid)
+    assert stored.event_id == repeated
     body = b'{"type":"delivered","messageId":"m-1","id":"%s"}'
     assert await intake.events() == [
         (tokens.namespace, "billing", "e-1", body.replace(b"%s", b"e-1")),
@@ -48,7 +53,59 @@ async def test_every_cloudevents_mode_is_accepted(intake: Intake) -> None:
         assert answer.status_code == 202, answer.text
     stored = await intake.events()
     assert [body for *_, body in stored] == [b'{"type":"wa_sent","messageId":"m"}'] * 3
-    assert [event_id for _, _, event_id, _ in stored] == ["e-0", "e-1", "e-2"]
+    assert [event_id for _, _, event_id, _ in stored] == ["/m\ne-0", "/m\ne-1", "/m\ne-2"]
+
+
+async def test_two_sources_that_number_alike_lose_no_event(intake: Intake) -> None:
+    """Source and id together identify a CloudEvent; the same two are a duplicate, whatever its data is."""
+    common = {"specversion": "1.0", "id": "1", "type": "delivered", "data": {"messageId": "m"}}
+    batch = [{**common, "source": source} for source in ("/mailer", "/sms", "/mailer")]
+    batch[2]["data"] = {"messageId": "other"}
+    headers = {"content-type": "application/cloudevents-batch+json"}
+    told = (await intake.client.post(ROUTE, content=json.dumps(batch), headers=headers)).json()
+    assert (told["accepted"], told["duplicates"]) == (2, 1)
+    assert told["eventIds"][2] == told["eventIds"][0]
+
+
+async def test_an_id_with_other_content_is_a_409_that_names_the_event(intake: Intake) -> None:
+    """Nothing of the request is accepted; the order of fields is no other content."""
+    await intake.client.post(ROUTE, json=EVENT)
+    other = {**EVENT, "amount": 5}
+    alone = refused(await intake.client.post(ROUTE, json=other), 409)
+    listed = refused(await intake.client.post(ROUTE, json=[{**EVENT, "id": "e-2"}, other]), 409)
+    within = refused(await intake.client.post(ROUTE, json=[{**EVENT, "id": "e-3"}, {**other, "id": "e-3"}]), 409)
+    assert [fault["field"] for problem in (alone, listed, within) for fault in problem["errors"]] == [
+        "id", "[1].id", "[1].id",
+    ]  # fmt: skip
+    assert "with other content" in alone["detail"]
+    assert len(await intake.events()) == 1
+    reordered = await intake.client.post(ROUTE, json=dict(reversed(EVENT.items())))
+    assert reordered.json()["duplicates"] == 1
+
+
+async def test_refused_events_leave_their_places_free(intake: Intake) -> None:
+    """A conflict gives back the reserved places of the endpoint queue."""
+    intake.registry.put(replace(intake.orders, suspend=False))
+    await intake.client.post(ROUTE, json=EVENT)
+    for _ in range(3):
+        conflicting = [{**EVENT, "id": f"n-{number}"} for number in range(200)] + [{**EVENT, "amount": 5}]
+        refused(await intake.client.post(ROUTE, json=conflicting), 409)
+    await until(lambda: asyncio.sleep(0, intake.engine.at_rest))
+    queues = intake.engine.dispatcher.queues
+    assert queues.by_uid[intake.orders.uid].reserved == 0
+    assert queues.memory.used_by(intake.orders.namespace) == 0
+
+
+async def test_a_conflict_of_a_large_request_is_a_409(intake: Intake) -> None:
+    """A request of more than 1,000 deliveries is compared in the same way."""
+    for number in range(8):
+        intake.registry.put(replace(intake.orders, uid=f"uid-{number}", name=f"orders-{number}"))
+    await intake.client.post(ROUTE, json=EVENT)
+    many = [{**EVENT, "id": f"e-{number}"} for number in range(200)]
+    refused(await intake.client.post(ROUTE, json=[*many, {**EVENT, "amount": 5}]), 409)
+    assert len(await intake.events()) == 1
+    told = (await intake.client.post(ROUTE, json=many)).json()
+    assert (told["accepted"], told["duplicates"], len(set(told["eventIds"]))) == (199, 1, 200)
 
 
 @pytest.mark.parametrize(

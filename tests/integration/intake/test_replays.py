@@ -1,6 +1,7 @@
 """Replays of failed deliveries since a time: permissions, requests and answers."""
 
 import pytest
+from structlog.testing import capture_logs
 from support.intake import BEGUN_MS, ORDERS, Intake, Tokens, refused
 from support.polling import until
 from support.store_factories import event, settlement
@@ -132,3 +133,24 @@ async def test_a_recovery_that_is_not_the_endpoints_is_404(intake: Intake, wante
     await intake.engine.store.begin_replay("rec_other", "uid-other", since_ms=BEGUN_MS)
 
     refused(await intake.client.get(f"/webhookendpoints/orders/recoveries/{wanted}"), 404)
+
+
+async def test_secret_reads_retries_and_replays_have_an_audit_line(intake: Intake, tokens: Tokens) -> None:
+    """A line has the ServiceAccount and its address; refused requests have none."""
+    (delivery, *_) = await fail(intake, 2)
+    with capture_logs() as logs:
+        assert (await intake.client.get("/webhookendpoints/orders/secret")).status_code == 200
+        assert (await intake.client.post(f"/deliveries/{delivery}/retry")).status_code == 202
+        assert (await intake.client.post("/webhookendpoints/orders/recover", json=SINCE)).status_code == 202
+        stranger = {"Authorization": f"Bearer {tokens.stranger}"}
+        refused(await intake.client.get("/webhookendpoints/orders/secret", headers=stranger), 403)
+    lines = [line for line in logs if line["event"] == "audit"]
+    assert [(line["action"], line["target"]) for line in lines] == [
+        ("secret.read", "orders"),
+        ("delivery.retry", delivery),
+        ("endpoint.replay", "orders"),
+    ]
+    for line in lines:
+        assert line["actor"] == f"system:serviceaccount:{tokens.namespace}:sender"
+        assert (line["client"], line["organization"], line["project"]) == ("127.0.0.1", tokens.namespace, "billing")
+    assert all(secret not in str(logs) for secret in (*intake.orders.secrets, tokens.sender))

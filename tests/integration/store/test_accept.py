@@ -1,11 +1,12 @@
 """Events are accepted as a whole and once."""
 
 import asyncio
+import random
 
 import pytest
 from support.store_factories import Clock, Observed, accept_one, all_rows, claimed_ids, event, ids, rows_of, state_of
 
-from hookwright_operator.store.records import Counts, State
+from hookwright_operator.store.records import SOURCE_END, Counts, NewEvent, State
 from hookwright_operator.store.sql.accept import DEDUPE_WINDOW_MS
 from hookwright_operator.store.store import Store
 from hookwright_runtime.errors import StoreError
@@ -18,7 +19,7 @@ async def test_accepting_writes_a_pending_delivery_for_each_endpoint(store: Stor
     accepted = await store.accept([new])
 
     assert (accepted.accepted, accepted.deliveries, accepted.at_ms) == (1, 2, clock.now)
-    assert not accepted.duplicate_ids
+    assert not accepted.duplicate_of
     assert [await state_of(store, delivery_id) for delivery_id in ids([new])] == [State.PENDING] * 2
     assert await store.next_due() == {"orders": clock.now, "audit": clock.now}
     assert await store.counts() == {"orders": Counts(pending=1), "audit": Counts(pending=1)}
@@ -50,7 +51,8 @@ async def test_a_delivery_accepted_as_claimed_is_not_claimed_again(store: Store,
 
 async def test_an_event_id_repeated_within_the_window_is_a_duplicate(store: Store, clock: Clock) -> None:
     """A duplicate is reported, and writes and counts nothing."""
-    await store.accept([event("orders", event_id="e-1")])
+    first = event("orders", event_id="e-1")
+    await store.accept([first])
     before = await all_rows(store)
     clock.advance(DEDUPE_WINDOW_MS - 1)
     repeated = event("orders", event_id="e-1")
@@ -58,7 +60,7 @@ async def test_an_event_id_repeated_within_the_window_is_a_duplicate(store: Stor
     accepted = await store.accept([repeated])
 
     assert (accepted.accepted, accepted.deliveries) == (0, 0)
-    assert accepted.duplicate_ids == {repeated.id}
+    assert accepted.duplicate_of == {repeated.id: first.id}
     assert await all_rows(store) == before
     assert await store.counts_of("orders") == Counts(pending=1)
 
@@ -82,7 +84,7 @@ async def test_a_repetition_within_one_call_is_a_duplicate(store: Store) -> None
     accepted = await store.accept(batch)
 
     assert (accepted.accepted, accepted.deliveries) == (2, 2)
-    assert accepted.duplicate_ids == {batch[2].id}
+    assert accepted.duplicate_of == {batch[2].id: batch[0].id}
     assert await claimed_ids(store) == ids(batch[:2])
 
 
@@ -179,7 +181,7 @@ async def test_events_of_every_kind_are_accepted_in_one_call(store: Store, clock
     accepted = await store.accept([repeated, *new])
 
     assert (accepted.accepted, accepted.deliveries) == (number - 1, number - 1)
-    assert accepted.duplicate_ids == {repeated.id}
+    assert accepted.duplicate_of == {repeated.id: known.id}
     assert (await store.counts_of("orders")).pending == number
     free = [one for one in new if not one.deliveries[0].claimed]
     claimed = await store.claim([("orders", 2 * number)])
@@ -187,3 +189,95 @@ async def test_events_of_every_kind_are_accepted_in_one_call(store: Store, clock
         (one.id, one.body, one.trace) for one in [known, *free]
     ]
     assert {one.accepted_ms for one in claimed} == {clock.now}
+
+
+def content(digest: int | None, event_id: str = "e-1") -> NewEvent:
+    """Build an event with an id and the digest of its content."""
+    return event("orders", event_id=event_id)._replace(digest=digest)
+
+
+@pytest.mark.parametrize("digest", [0, 1, -1, 2**63 - 1, -(2**63)])
+async def test_an_id_with_other_content_is_a_conflict_and_with_the_same_content_a_duplicate(
+    store: Store, digest: int
+) -> None:
+    """A conflict writes nothing of its call, and the ids of the call are free again."""
+    first, again, other = content(digest), content(digest), content(digest ^ 7)
+    await store.accept([first])
+    before = await all_rows(store)
+
+    refused = await store.accept([content(5, "e-2"), other, event("orders")])
+
+    assert (refused.accepted, refused.deliveries, refused.conflicts) == (0, 0, frozenset([other.id]))
+    assert await all_rows(store) == before
+    assert (await store.accept([again])).duplicate_of == {again.id: first.id}
+    assert (await store.accept([content(6, "e-2")])).accepted == 1
+
+
+async def test_the_content_of_an_id_counts_for_the_window(store: Store, clock: Clock) -> None:
+    """After 24 hours other content under the same id is a new event."""
+    await store.accept([content(1)])
+    clock.advance(DEDUPE_WINDOW_MS)
+    assert (await store.accept([content(2)])).accepted == 1
+    assert (await store.accept([content(1)])).conflicts
+
+
+@pytest.mark.parametrize(("stored", "sent"), [(None, 1), (1, None), (None, None)])
+async def test_an_id_without_a_digest_is_compared_by_itself(store: Store, stored: int | None, sent: int | None) -> None:
+    """Rows of earlier operators and CloudEvents have no digest."""
+    await store.accept([content(stored)])
+    accepted = await store.accept([content(sent)])
+    assert (len(accepted.duplicate_of), accepted.conflicts) == (1, frozenset())
+
+
+async def test_other_content_within_one_call_is_a_conflict(store: Store) -> None:
+    """The first event of a call is not accepted alone."""
+    batch = [content(1), content(2), content(1)]
+    assert (await store.accept(batch)).conflicts == {batch[1].id}
+    assert (await store.accept([content(2)])).accepted == 1
+
+
+async def test_a_conflict_refuses_only_its_own_call(store: Store) -> None:
+    """Of calls in one transaction each gets the result that it would get if they came one after the other."""
+    await store.accept([content(1, "known")])
+    calls = [
+        [content(2, "known"), content(3, "shared"), content(4, "lost")],
+        [content(5, "shared"), content(6, "own")],
+        [content(5, "shared")],
+        [content(7, "shared")],
+        [event("orders")],
+        [content(1, "known")],
+    ]
+
+    answers = await asyncio.gather(*[store.accept(call) for call in calls])
+
+    assert [answer.accepted for answer in answers] == [0, 2, 0, 0, 1, 0]
+    assert [len(answer.conflicts) for answer in answers] == [1, 0, 0, 1, 0, 0]
+    assert answers[2].duplicate_of == {calls[2][0].id: calls[1][0].id}
+    assert await rows_of(store, "event_ids") == 3
+    assert (await store.counts_of("orders")).pending == 4
+    later = await store.accept([content(5, "shared"), content(6, "own"), content(8, "lost")])
+    assert (later.accepted, len(later.duplicate_of)) == (1, 2)
+
+
+async def test_the_longest_ids_are_kept(store: Store) -> None:
+    """Source and id of a CloudEvent have 256 characters each, of four bytes at most, that no index compresses."""
+    characters = random.Random(7)
+    longest = "".join(chr(characters.randrange(0x10000, 0x1F000)) for _ in range(512))
+    project = "p" * 253
+    names = [longest[:256] + SOURCE_END + longest[256:], longest[:256] + SOURCE_END + longest[257:]]
+    for name in names:
+        assert (await store.accept([event("orders", event_id=name, project=project)])).accepted == 1
+    assert (await store.accept([event("orders", event_id=names[0], project=project)])).accepted == 0
+
+
+async def test_attributes_come_back_with_what_is_claimed_beside_small_and_large_bodies(store: Store) -> None:
+    """An event without attributes has none."""
+    attributes = '{"id":"e-1","source":"/größe 😀"}'
+    cloud = [event("orders", body=b"x" * size)._replace(attributes=attributes) for size in (10, 10_000)]
+    plain = event("orders")
+    await store.accept([*cloud, plain])
+
+    claimed = {one.event_id: one for one in await store.claim([("orders", 3)])}
+
+    assert [claimed[one.id].attributes for one in (*cloud, plain)] == [attributes, attributes, None]
+    assert claimed[cloud[0].id].size == cloud[0].size == 10 + len(attributes)

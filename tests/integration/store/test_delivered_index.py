@@ -132,7 +132,7 @@ async def test_what_was_rolled_back_is_not_taken_for_written(store: Store, monke
     await accepted(store, first, second)
     work = store._settle.run
 
-    def fail(connection: Connection, calls: Sequence[Settlements]) -> list[None]:
+    def fail(connection: Connection, calls: Sequence[Settlements]) -> list[frozenset[str]]:
         work(connection, calls)
         raise RefusedError
 

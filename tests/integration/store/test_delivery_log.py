@@ -3,7 +3,7 @@
 import pytest
 from support.store_factories import Clock, Observed, accept_one, event, ids, settlement
 
-from hookwright_operator.store.records import Counts, State
+from hookwright_operator.store.records import Attempt, Counts, State
 from hookwright_operator.store.store import Store
 
 
@@ -93,3 +93,33 @@ async def test_every_transaction_and_every_read_is_observed(store: Store, observ
         "settle",
         "delivery",
     ]
+
+
+@pytest.mark.parametrize(("error", "state"), [("", State.DELIVERED), ("answered 500", State.FAILED)])
+async def test_a_recorded_test_is_in_the_log_and_nowhere_else(
+    store: Store, clock: Clock, error: str, state: State
+) -> None:
+    """It is due for nobody, counted nowhere, neither retried nor replayed, and pruned like a delivered one."""
+    await store.accept([event("orders")])
+    counted = await store.counts_of("orders")
+    new = event("orders")
+    attempt = Attempt(1, clock.now, 12, 200, error, "a NUL: \0")
+    await store.record_test(new, attempt, clock.now - 5)
+    clock.advance(1)
+
+    record = await store.delivery(new.deliveries[0].id)
+
+    assert record is not None
+    assert (record.is_test, record.state, record.event_id) == (True, state, new.id)
+    assert record.attempts == (attempt._replace(response="a NUL: ?"),)
+    assert record in (await store.deliveries("orders"))[0]
+    assert await store.counts_of("orders") == counted
+    assert await store.retry(record.id) is State.DISCARDED
+    assert (await store.begin_replay("rec_1", "orders", since_ms=0)).total == 0
+    assert [one.id for one in await store.claim([("orders", 10)])] != [record.id]
+    for one in State:
+        page, _ = await store.deliveries("orders", state=one)
+        assert record.id not in [each.id for each in page]
+    assert await store.prune(delivered_before_ms=clock.now - 1, failed_before_ms=clock.now, limit=100) == 0
+    assert await store.prune(delivered_before_ms=clock.now + 1, failed_before_ms=0, limit=100) == 3
+    assert await store.delivery(record.id) is None

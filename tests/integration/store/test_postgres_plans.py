@@ -20,11 +20,25 @@ from hookwright_dev.cluster.postgres import PostgresServer
 from hookwright_operator.store import fan_outs
 from hookwright_operator.store.postgres import connected
 from hookwright_operator.store.records import State
-from hookwright_operator.store.sql import accept, claim, prune, read, replay, settle
+from hookwright_operator.store.schema import LATENCY_COLUMNS
+from hookwright_operator.store.sql import (
+    accept,
+    bucket_counts,
+    claim,
+    event_deliveries,
+    prune,
+    read,
+    replay,
+    replay_choice,
+    search,
+    settle,
+)
 from hookwright_operator.store.sql.rows import packed
 
 NOW = 1_800_000_000_000
 PENDING, ENDED, ENDPOINTS = 40_000, 60_000, 100
+COUNTED = 1000
+"""Endpoints that have statistics of each minute of an hour."""
 GENERATE = (
     "INSERT INTO instances SELECT 'living', 9000000000000, 7",
     f"""INSERT INTO counters SELECT 'uid-' || n, 0, {(PENDING + ENDED) // ENDPOINTS}, {ENDED // ENDPOINTS},
@@ -41,6 +55,9 @@ GENERATE = (
         FROM generate_series(1, {PENDING + ENDED}) AS n""",
     f"""INSERT INTO attempts SELECT 'dlv_' || lpad(n::text, 8, '0'), 1, {NOW} - n, 5, 200, '', ''
         FROM generate_series(1, {ENDED}) AS n""",
+    f"""INSERT INTO statistics
+        SELECT 60, {NOW // 1000} - 60 * minute, 'uid-' || n, 1, 0, 1{", 0" * len(LATENCY_COLUMNS)}
+        FROM generate_series(0, 59) AS minute, generate_series(0, {COUNTED - 1}) AS n""",
 )
 
 
@@ -111,7 +128,19 @@ ME = {"me": "test", "now": NOW}
 POSITION = {"endpoint": "uid-7", "until": NOW, "count": 200}
 SHARES = packed([(f"msg_{n:08}", 1) for n in range(1, 65)])
 BEFORE = "dlv_00050000"
+TWO = packed([("uid-7",), ("uid-8",)])
+OF_SEVEN = packed([("msg_00000007",)])
+WITHIN = {"begin": "", "end": BEFORE, "count": 50}
 STRETCH = {"endpoint": "uid-7", "begin": "dlv_0004", "end": BEFORE}
+
+CHOSEN = {"endpoint": "uid-7", "after": "dlv_0004", "before": BEFORE, "types": packed([("delivered",)])}
+
+
+def hour_of(*numbers: int) -> dict[str, object]:
+    """Return the parameters of the statistics of some endpoints."""
+    keys = [(NOW // 1000 - 60 * minute, f"uid-{number}") for minute in range(60) for number in numbers]
+    return {"width": 60, "keys": packed(keys)}
+
 
 PLANS: dict[str, tuple[ClauseElement, dict[str, object], str]] = {
     "claim": (
@@ -131,7 +160,12 @@ PLANS: dict[str, tuple[ClauseElement, dict[str, object], str]] = {
     "move": (settle.MOVE, {"moved": MOVED, **ME}, "deliveries_pkey"),
     "repetitions": (
         accept.REPETITIONS,
-        {"rows": packed([("acme", "billing", f"e-{n}", "msg_new") for n in range(64)])},
+        {"rows": packed([("acme", "billing", f"e-{n}", "msg_new", n) for n in range(64)])},
+        "event_ids_pkey",
+    ),
+    "forget ids": (
+        accept.FORGET,
+        {"rows": packed([("acme", "billing", f"e-{n}", "msg_new", n) for n in range(64)])},
         "event_ids_pkey",
     ),
     "discard": (prune.DISCARD, {"endpoint": "uid-7", "why": "", "count": 100, "now": NOW}, "deliveries_to_claim"),
@@ -151,6 +185,32 @@ PLANS: dict[str, tuple[ClauseElement, dict[str, object], str]] = {
     "attempts of a page": (read._ATTEMPTS, {"rows": IDS}, "attempts_pkey"),
     "log": (read.log_page("uid-7", state=None, limit=50, before=BEFORE), {}, "deliveries_log"),
     "failed log": (read.log_page("uid-7", state=State.FAILED, limit=50, before=BEFORE), {}, "deliveries_failed_log"),
+    "search of endpoints": (search.MERGED_POSTGRES[None], {"uids": TWO, **WITHIN}, "deliveries_log"),
+    "failed of endpoints": (
+        search.MERGED_POSTGRES[State.FAILED],
+        {"uids": TWO, **WITHIN},
+        "deliveries_failed_log",
+    ),
+    "search of all": (search.OF_ENDPOINTS, {"uids": TWO, "state": None, **WITHIN}, "deliveries_pkey"),
+    "deliveries after an event": (event_deliveries.NEXT, {"begin": BEFORE, "count": 250}, "deliveries_pkey"),
+    "deliveries of events": (
+        event_deliveries.OF_EVENTS,
+        {"rows": OF_SEVEN, "uids": TWO, "state": None, "begin": "dlv_0004", "end": BEFORE},
+        "deliveries_pkey",
+    ),
+    "newest of events": (
+        search.OF_EVENTS,
+        {"rows": OF_SEVEN, "uids": TWO, "state": None, **WITHIN},
+        "deliveries_pkey",
+    ),
+    "stretch of a replay": (replay_choice.DELIVERED.stretch, {**CHOSEN, "rows": 5000}, "deliveries_log"),
+    "stretch of failures": (replay_choice.FAILED.stretch, {**CHOSEN, "rows": 5000}, "deliveries_failed_log"),
+    "chosen deliveries": (replay_choice.DELIVERED.matching, {**CHOSEN, "count": 200}, "deliveries_log"),
+    "chosen failures": (replay_choice.FAILED.matching, {**CHOSEN, "count": 200}, "deliveries_failed_log"),
+    "chosen types": (replay_choice.DELIVERED.matching_types, {**CHOSEN, "count": 200}, "deliveries_log"),
+    "states of a replay": (replay._STATES, {"rows": IDS}, "deliveries_pkey"),
+    "statistics": (bucket_counts.SUMS, hour_of(7), "statistics_pkey"),
+    "old statistics": (bucket_counts.DROP_OLD, {"width": 60, "before": 0, "count": 500}, "statistics_pkey"),
     "stretch of the log": (read.STRETCH, {**STRETCH, "rows": 5000}, "deliveries_log"),
     "state in a stretch": (read.IN_STATE, {**STRETCH, "state": "delivered", "count": 50}, "deliveries_log"),
 }
@@ -221,11 +281,11 @@ async def test_queries_go_by_their_index(
 
     assert index in {step.get("Index Name") for step in steps(plan)}, plan
     scanned = {step.get("Relation Name") for step in steps(plan) if step["Node Type"] == "Seq Scan"}
-    assert scanned <= {"instances", "counters", "gone_endpoints"}, plan
+    # kept_events is empty here.
+    small = {"instances", "counters", "gone_endpoints", "kept_events"}
+    assert scanned <= small, plan
     whole = [step for step in steps(plan) if "Index" in step["Node Type"] and "Index Cond" not in step]
-    assert {step.get("Relation Name") for step in whole} <= {"instances", "counters", "gone_endpoints", None} or (
-        index.endswith("by_age")
-    ), plan
+    assert {step.get("Relation Name") for step in whole} <= {*small, None} or (index.endswith("by_age")), plan
 
 
 async def test_a_claim_touches_what_it_takes_and_little_more(connection: "asyncpg.Connection") -> None:
@@ -238,6 +298,17 @@ async def test_a_claim_touches_what_it_takes_and_little_more(connection: "asyncp
     assert taken == 64 * 32
     # For each: the index, the delivery and its lock, the delivery by its id, the event by its id.
     assert plan["Shared Hit Blocks"] + plan["Shared Read Blocks"] < 14 * taken
+
+
+@pytest.mark.parametrize("number", [1, 20])
+async def test_statistics_touch_the_rows_of_their_endpoints(connection: "asyncpg.Connection", number: int) -> None:
+    """A read finds each bucket of an endpoint by the key, and does not read the buckets of all endpoints."""
+    options = "ANALYZE, BUFFERS, TIMING OFF, SUMMARY OFF"
+    plan = await plan_of(connection, bucket_counts.SUMS, hour_of(*range(number)), options)
+
+    assert plan["Actual Rows"] == 60
+    reading = [step for step in steps(plan) if step.get("Relation Name") == "statistics"]
+    assert sum(step["Actual Rows"] * step["Actual Loops"] for step in reading) <= 2 * 60 * number, plan
 
 
 async def test_a_settlement_touches_what_it_settles_and_little_more(connection: "asyncpg.Connection") -> None:

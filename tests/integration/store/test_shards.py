@@ -8,8 +8,14 @@ from sqlalchemy import text
 from support.polling import until
 from support.store_factories import LEASE_MS, Clock, accept_one, claimed_ids, left, neighbour_of
 
-from hookwright_operator.store.records import Holding
-from hookwright_operator.store.shard_sharing import CLOCKS_DIFFER_MS, SHARDS, missing, shard_of, share_of
+from hookwright_operator.store.shard_sharing import (
+    CLOCKS_DIFFER_MS,
+    SHARDS,
+    ShardOwnership,
+    missing,
+    shard_of,
+    share_of,
+)
 from hookwright_operator.store.store import Store
 
 ALL = frozenset(range(SHARDS))
@@ -37,7 +43,7 @@ def test_nobody_takes_what_a_living_one_has(living: dict[str, bool], owners: dic
     assert len(held.owned) + len(taken) <= max(share, len(held.owned))
     assert held.surplus == max(0, len(held.owned) - share)
     if "a" not in living:
-        assert (held, taken) == (Holding(frozenset(), 0), [])
+        assert (held, taken) == (ShardOwnership(frozenset(), 0), [])
 
 
 @given(st.uuids())
@@ -50,20 +56,20 @@ def test_an_endpoint_has_one_shard_for_ever(uid: object) -> None:
 
 async def test_who_is_alone_has_every_shard(store: Store) -> None:
     """A single replica has no surplus."""
-    assert await store.sharing.balance() == Holding(ALL, 0)
+    assert await store.sharing.balance() == ShardOwnership(ALL, 0)
 
 
 async def test_a_second_one_gets_its_half_once_it_is_freed(store: Store, url: str, clock: Clock) -> None:
     """The first replica has a surplus, and no shard changes its owner before its release."""
     await store.sharing.balance()
     neighbour = await neighbour_of(store, url, clock)
-    assert await neighbour.sharing.balance() == Holding(frozenset(), 0)
-    assert await store.sharing.balance() == Holding(ALL, HALF)
+    assert await neighbour.sharing.balance() == ShardOwnership(frozenset(), 0)
+    assert await store.sharing.balance() == ShardOwnership(ALL, HALF)
 
     await store.sharing.free(range(HALF))
 
-    assert await neighbour.sharing.balance() == Holding(frozenset(range(HALF)), 0)
-    assert await store.sharing.balance() == Holding(ALL - frozenset(range(HALF)), 0)
+    assert await neighbour.sharing.balance() == ShardOwnership(frozenset(range(HALF)), 0)
+    assert await store.sharing.balance() == ShardOwnership(ALL - frozenset(range(HALF)), 0)
     await left(neighbour)
 
 
@@ -77,7 +83,7 @@ async def test_a_dead_ones_shards_are_taken_when_no_clock_can_think_that_it_live
     await store.heartbeat()
     assert len((await store.sharing.balance()).owned) == HALF
     clock.advance(1)
-    assert await store.sharing.balance() == Holding(ALL, 0)
+    assert await store.sharing.balance() == ShardOwnership(ALL, 0)
 
 
 async def test_who_comes_back_after_its_lease_finds_that_others_have_its_shards(
@@ -92,8 +98,8 @@ async def test_who_comes_back_after_its_lease_finds_that_others_have_its_shards(
 
     await neighbour.heartbeat()
 
-    assert await neighbour.sharing.balance() == Holding(frozenset(), 0)
-    assert await store.sharing.balance() == Holding(ALL, HALF)
+    assert await neighbour.sharing.balance() == ShardOwnership(frozenset(), 0)
+    assert await store.sharing.balance() == ShardOwnership(ALL, HALF)
 
 
 async def test_who_withdraws_keeps_its_shards_until_it_frees_them(store: Store, neighbour: Store) -> None:
@@ -102,13 +108,13 @@ async def test_who_withdraws_keeps_its_shards_until_it_frees_them(store: Store, 
     assert len(mine) == HALF
     await store.sharing.withdraw()
     await store.heartbeat()
-    assert await store.sharing.balance() == Holding(mine, HALF)
-    assert await neighbour.sharing.balance() == Holding(ALL - mine, 0)
+    assert await store.sharing.balance() == ShardOwnership(mine, HALF)
+    assert await neighbour.sharing.balance() == ShardOwnership(ALL - mine, 0)
 
     await store.sharing.free(mine)
 
-    assert await neighbour.sharing.balance() == Holding(ALL, 0)
-    assert await store.sharing.balance() == Holding(frozenset(), 0)
+    assert await neighbour.sharing.balance() == ShardOwnership(ALL, 0)
+    assert await store.sharing.balance() == ShardOwnership(frozenset(), 0)
 
 
 async def test_only_the_owner_can_free(store: Store, neighbour: Store) -> None:
@@ -144,8 +150,8 @@ async def test_who_does_not_deliver_takes_no_share(postgres_url: str, clock: Clo
     """A replica that does not deliver leaves all shards to the others."""
     intake = await opened(postgres_url, clock, delivers=False)
     store = await opened(postgres_url, clock)
-    assert await intake.sharing.balance() == Holding(frozenset(), 0)
-    assert await store.sharing.balance() == Holding(ALL, 0)
+    assert await intake.sharing.balance() == ShardOwnership(frozenset(), 0)
+    assert await store.sharing.balance() == ShardOwnership(ALL, 0)
     await intake.close()
     await store.close()
 
@@ -178,7 +184,7 @@ async def test_an_older_operator_delivers_beside_newer_ones(postgres_url: str, c
         "test", lambda connection: connection.execute(text("UPDATE deliveries SET owner='older'")) and None
     )
 
-    assert await store.sharing.balance() == Holding(ALL, 0)
+    assert await store.sharing.balance() == ShardOwnership(ALL, 0)
     assert await claimed_ids(store) == []
     clock.advance(LEASE_MS)
     assert await claimed_ids(store) == [delivery.id]

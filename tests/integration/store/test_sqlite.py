@@ -21,7 +21,20 @@ from hookwright_operator.store import fan_outs, migrations
 from hookwright_operator.store.database import SqliteDatabase
 from hookwright_operator.store.records import Counts, State
 from hookwright_operator.store.schema import metadata, sqlite_metadata
-from hookwright_operator.store.sql import accept, claim, delivered_index, prune, read, replay, settle
+from hookwright_operator.store.sql import (
+    accept,
+    bucket_counts,
+    claim,
+    delivered_index,
+    event_deliveries,
+    message_index,
+    prune,
+    read,
+    replay,
+    replay_choice,
+    search,
+    settle,
+)
 from hookwright_operator.store.store import Store
 from hookwright_runtime.errors import StoreError, StoreUnavailable
 
@@ -315,7 +328,10 @@ def test_the_newest_migration_is_the_one_that_opening_looks_for() -> None:
     assert ScriptDirectory(str(Path(migrations.__file__).parent)).get_current_head() == migrations.HEAD
 
 
-TABLE_SCAN = re.compile(r"SCAN (?!rows_json|made_json|moved_json|instances|counters|busy|gone_endpoints|due|stretch)")
+SCANNED = (
+    "rows_json|uids_json|types_json|keys_json|made_json|moved_json|instances|counters|busy|gone_endpoints|due|stretch"
+)
+TABLE_SCAN = re.compile(rf"SCAN (?!{SCANNED})")
 
 PLANS = {
     "claim": (claim.CLAIM, "deliveries_to_claim (endpoint_uid=? AND due_ms<?)"),
@@ -331,6 +347,7 @@ PLANS = {
     "lock": (settle.LOCK, "deliveries USING PRIMARY KEY (id=?)"),
     "attempts": (settle.INSERT_ATTEMPTS, "attempts USING PRIMARY KEY (delivery_id=?)"),
     "repetitions": (accept.REPETITIONS, "event_ids USING PRIMARY KEY"),
+    "forget ids": (accept.FORGET, "event_ids USING PRIMARY KEY"),
     "recover": (replay.NEXT, "deliveries_to_recover (endpoint_uid=? AND (ended_ms,id)>(?,?) AND ended_ms<?)"),
     "recover how many": (replay.TOTAL, "deliveries_to_recover (endpoint_uid=? AND ended_ms>? AND ended_ms<?)"),
     "recover when": (replay.DUE, "deliveries_to_claim (endpoint_uid=? AND due_ms<?)"),
@@ -346,6 +363,16 @@ PLANS = {
     "slices of the log": (delivered_index.SLICES, "log_slices USING PRIMARY KEY (endpoint_uid=? AND slice<?)"),
     "stretch of a slice": (delivered_index.STRETCH, "deliveries USING PRIMARY KEY (id>? AND id<?)"),
     "log in a slice": (delivered_index.IN_SLICE, "deliveries USING PRIMARY KEY (id>? AND id<?)"),
+    "statistics": (bucket_counts.SUMS, "statistics USING PRIMARY KEY (width_s=? AND begin_s=? AND endpoint_uid=?)"),
+    "old statistics": (bucket_counts.DROP_OLD, "statistics USING PRIMARY KEY (width_s=? AND begin_s<?)"),
+    "slices of a replay": (
+        replay_choice.SLICES,
+        "log_slices USING PRIMARY KEY (endpoint_uid=? AND slice>? AND slice<?)",
+    ),
+    "stretch of a replay": (replay_choice.IN_SLICE.stretch, "deliveries USING PRIMARY KEY (id>? AND id<?)"),
+    "replay in a slice": (replay_choice.IN_SLICE.matching_types, "deliveries USING PRIMARY KEY (id>? AND id<?)"),
+    "replay of failures": (replay_choice.FAILED.matching, "deliveries_failed_log (endpoint_uid=? AND id>? AND id<?)"),
+    "replays of an endpoint": (replay._LATEST, "recoveries_of_endpoint (endpoint_uid=?)"),
     "records of a page": (read._PAGE, "deliveries USING PRIMARY KEY (id=?)"),
     **{
         f"{state} log": (
@@ -371,9 +398,8 @@ def test_the_conditions_of_partial_indexes_are_constants(statement: ClauseElemen
     assert condition in str(statement.compile(dialect=sqlite.dialect()))
 
 
-@pytest.mark.parametrize(("statement", "uses"), PLANS.values(), ids=PLANS.keys())
-async def test_queries_go_by_their_index(store: Store, statement: ClauseElement, uses: str) -> None:
-    """No query reads rows that it does not need, and no query sorts rows that an index has in order."""
+async def plan_of(store: Store, statement: ClauseElement) -> list[str]:
+    """Return the steps of SQLite's plan of a statement."""
     compiled = statement.compile(
         dialect=sqlite.dialect(paramstyle="qmark"), compile_kwargs={"render_postcompile": True}
     )
@@ -383,7 +409,32 @@ async def test_queries_go_by_their_index(store: Store, statement: ClauseElement,
     def explain(connection: Connection) -> list[str]:
         return [row[3] for row in connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {compiled}", parameters)]
 
-    plan = await store.transactions.read("test", explain)
+    return await store.transactions.read("test", explain)
+
+
+SEARCHES = {
+    "search of endpoints": (search.OF_ENDPOINTS, "deliveries USING PRIMARY KEY (id>? AND id<?)"),
+    "deliveries after an event": (event_deliveries.NEXT, "deliveries USING PRIMARY KEY (id>?)"),
+    "deliveries of events": (event_deliveries.OF_EVENTS, "deliveries USING PRIMARY KEY (id>? AND id<?)"),
+    "newest of events": (search.OF_EVENTS, "deliveries USING PRIMARY KEY (id>? AND id<?)"),
+    "check of a search": (search.CHECK, "deliveries USING PRIMARY KEY (id=?)"),
+    "ids in segments": (message_index.IN_SEGMENTS, "search_blocks USING INTEGER PRIMARY KEY (rowid=?)"),
+}
+
+
+@pytest.mark.parametrize(("statement", "uses"), SEARCHES.values(), ids=SEARCHES.keys())
+async def test_searches_go_by_their_index(store: Store, statement: ClauseElement, uses: str) -> None:
+    """No search reads all rows of a table."""
+    plan = await plan_of(store, statement)
+
+    assert any(uses in step for step in plan), plan
+    assert not any(TABLE_SCAN.match(step) and "search_segments" not in step for step in plan), plan
+
+
+@pytest.mark.parametrize(("statement", "uses"), PLANS.values(), ids=PLANS.keys())
+async def test_queries_go_by_their_index(store: Store, statement: ClauseElement, uses: str) -> None:
+    """No query reads rows that it does not need, and no query sorts rows that an index has in order."""
+    plan = await plan_of(store, statement)
 
     assert any(uses in step for step in plan), plan
     assert not any(TABLE_SCAN.match(step) or "ORDER BY" in step for step in plan), plan

@@ -18,7 +18,8 @@ from support.store_databases import DATABASE
 from support.store_factories import EMPTY, LEASE_MS, Clock, event, left, logged, neighbour_of, settlement
 
 from hookwright_dev.cluster.postgres import PostgresServer
-from hookwright_operator.store.records import NewDelivery, ReplayState, State
+from hookwright_operator.store.chosen_replays import Wanted
+from hookwright_operator.store.records import Choice, NewDelivery, ReplayState, State
 from hookwright_operator.store.schema import deliveries
 from hookwright_operator.store.sql.accept import DEDUPE_WINDOW_MS
 from hookwright_operator.store.store import Store
@@ -53,6 +54,8 @@ class Job:
     until_ms: int
     reached: tuple[int, str]
     done: int = 0
+    states: tuple[State, ...] = ()
+    """The chosen states; empty for a replay without a choice."""
 
 
 class Deliveries(RuleBasedStateMachine):
@@ -213,6 +216,8 @@ class Deliveries(RuleBasedStateMachine):
         assert self.run(self.stores[1].retry(delivery_id)) == expected.state
         if expected.state in {State.DELIVERED, State.FAILED}:
             self.renew(expected)
+        elif expected.state is State.PENDING and expected.owner is None:
+            expected.due_ms = min(expected.due_ms, self.clock.now)
 
     def renew(self, expected: Expected) -> None:
         """Make the delivery pending again."""
@@ -230,8 +235,29 @@ class Deliveries(RuleBasedStateMachine):
         if job.id == f"rec_{self.begun}":
             assert found.total == len(self.recoverable(uid, job))
 
+    @rule(uid=ENDPOINTS, states=st.sampled_from([(State.FAILED,), (State.DELIVERED,), (State.DELIVERED, State.FAILED)]))
+    def begin_chosen_replay(self, uid: str, states: tuple[State, ...]) -> None:
+        """Begin a replay of all deliveries in some states."""
+        self.begun += 1
+        wanted = Wanted(uid, Choice(states), 0, self.clock.now)
+        found = self.run(self.stores[0].chosen_replays.begin(f"rec_{self.begun}", wanted))
+        job = self.jobs.setdefault(uid, Job(f"rec_{self.begun}", self.clock.now, (0, ""), states=states))
+        assert (found.id, found.done, found.state) == (job.id, job.done, ReplayState.RUNNING)
+        if job.id == f"rec_{self.begun}":
+            assert (found.total, found.total_is_exact) == (len(self.recoverable(uid, job)), True)
+
+    @rule(uid=ENDPOINTS)
+    def cancel_replay(self, uid: str) -> None:
+        """Cancel the running replay of an endpoint; its deliveries stay pending."""
+        if job := self.jobs.pop(uid, None):
+            self.run(self.stores[1].chosen_replays.cancel(job.id))
+            self.has_ended(job, ReplayState.CANCELLED)
+
     def recoverable(self, uid: str, job: Job) -> list[tuple[int, str]]:
-        """Return the failed deliveries that the replay still has to process, in its order."""
+        """Return the deliveries that the replay still has to process, in its order."""
+        if job.states:
+            chosen = [one for one, e in self.known.items() if e.new.endpoint_uid == uid and e.state in job.states]
+            return sorted((0, delivery_id) for delivery_id in chosen if (0, delivery_id) > job.reached)
         ended = [(e.ended_ms, delivery_id) for delivery_id, e in self.known.items() if e.state == State.FAILED]
         return sorted(
             (at, delivery_id)
@@ -254,7 +280,9 @@ class Deliveries(RuleBasedStateMachine):
         )
         room = 0 if due * 2 > limit else limit - due
         batch = self.recoverable(uid, job)[:room]
-        assert self.run(self.stores[instance].advance_replay(job.id, limit=limit)) == len(batch)
+        store = self.stores[instance]
+        advance = store.chosen_replays.advance if job.states else store.advance_replay
+        assert self.run(advance(job.id, limit=limit)) == len(batch)
         for reached in batch:
             self.renew(self.known[reached[1]])
             job.reached = reached

@@ -2,7 +2,7 @@
 
 import pytest
 
-from hookwright_api.rate_limits import Limiter, Scope, Verdict, nearest
+from hookwright_api.rate_limits import Limiter, Scope, Verdict, limit_headers, nearest
 from hookwright_api.settings import ApiSettings
 
 
@@ -126,3 +126,12 @@ def test_the_nearest_limit_is_the_one_with_the_fewest_remaining_then_the_later_r
     later = verdict(Scope.ORGANIZATION, 5, reset=2)
     assert nearest([ip, later]) is later
     assert nearest([]) is None
+
+
+def test_the_headers_have_every_limit() -> None:
+    """A client sees both limits; the older headers have the nearer one."""
+    headers = dict(limit_headers([verdict(Scope.IP, 40, 9), verdict(Scope.ORGANIZATION, 3, 7)]))
+    assert headers[b"x-ratelimit-remaining"] == b"3"
+    assert headers[b"ratelimit-policy"] == b'"ip";q=100;w=60, "organization";q=100;w=60'
+    assert headers[b"ratelimit"] == b'"ip";r=40;t=1, "organization";r=3;t=1'
+    assert limit_headers([]) == []

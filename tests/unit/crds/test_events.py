@@ -2,7 +2,18 @@
 
 import pytest
 
-from hookwright_crds.events import CATALOGUE, CLOUDEVENT_PREFIX, EVENT_TYPES, Channel, UnknownEventTypeError, event_type
+from hookwright_crds.events import (
+    CATALOGUE,
+    CHANNEL_WILDCARDS,
+    CLOUDEVENT_PREFIX,
+    EVENT_TYPES,
+    Channel,
+    UnknownEventTypeError,
+    event_type,
+    example,
+    expanded,
+    wildcards_of,
+)
 
 
 def test_the_catalogue_is_that_of_the_wire_contract() -> None:
@@ -42,3 +53,41 @@ def test_an_endless_name_is_not_repeated_whole() -> None:
     with pytest.raises(UnknownEventTypeError) as error:
         event_type("x" * 100_000)
     assert len(str(error.value)) < 500
+
+
+def test_a_wildcard_is_what_it_looks_like() -> None:
+    """The wildcard of a channel means exactly the types with its prefix, so its name explains it."""
+    for wildcard, channel in CHANNEL_WILDCARDS.items():
+        with_prefix = {name for name in EVENT_TYPES if name.startswith(wildcard.removesuffix("*"))}
+        assert expanded([wildcard]) == with_prefix == set(CATALOGUE[channel])
+
+
+def test_subscriptions_are_expanded() -> None:
+    """Types stay, a wildcard adds its types, and the wildcard for all includes the rest."""
+    assert expanded(["delivered", "bounced"]) == {"delivered", "bounced"}
+    assert expanded(["delivered", "sms_*"]) == {"delivered", "sms_sent", "sms_delivered", "sms_failed", "sms_replied"}
+    assert expanded(["delivered", "*"]) == set(EVENT_TYPES)
+    assert expanded([]) == frozenset()
+
+
+@pytest.mark.parametrize("wildcard", ["*", *CHANNEL_WILDCARDS])
+def test_a_wildcard_is_no_type_of_an_event(wildcard: str) -> None:
+    """A producer names the type of its event."""
+    with pytest.raises(UnknownEventTypeError):
+        event_type(wildcard)
+
+
+@pytest.mark.parametrize("name", EVENT_TYPES)
+def test_an_example_has_the_promised_fields_first(name: str) -> None:
+    """A reader sees the two fields that every body has, and at least one that the producer chose."""
+    shown = example(name)
+    assert list(shown)[:2] == ["type", "messageId"]
+    assert shown["type"] == name
+    assert len(shown) > 2
+
+
+@pytest.mark.parametrize("name", EVENT_TYPES)
+def test_the_wildcards_of_a_type_are_those_that_include_it(name: str) -> None:
+    """The catalogue of the API and the subscriptions of endpoints agree."""
+    including = [wildcard for wildcard in ("*", *CHANNEL_WILDCARDS) if name in expanded([wildcard])]
+    assert list(wildcards_of(name)) == including

@@ -9,10 +9,10 @@ import pytest
 from pydantic import ValidationError
 
 from hookwright_crds.base import ObjectMeta, ProjectRef
-from hookwright_crds.events import EVENT_TYPES
+from hookwright_crds.endpoint_fields import RESERVED_HEADERS
+from hookwright_crds.events import SUBSCRIPTIONS
 from hookwright_crds.resources import (
     KINDS,
-    RESERVED_HEADERS,
     ApiKey,
     ApiKeySpec,
     Handover,
@@ -40,15 +40,22 @@ def test_an_endpoint_has_sensible_defaults() -> None:
     """An endpoint needs only project, URL and events."""
     least = endpoint()
     assert (least.suspend, least.timeout, least.max_in_flight, least.headers) == (False, "15s", 8, {})
+    assert least.format == "json"
     assert (least.rate_limit, least.signing) == (None, Signing(rotation=0, overlap="24h"))
 
 
 def test_an_endpoint_may_say_everything() -> None:
     """An endpoint may have every event, the limits' extreme values, and custom headers."""
     full = endpoint(
-        events=list(EVENT_TYPES), suspend=True, timeout="30s", maxInFlight=64, headers={"X-Team": "billing"}
+        events=list(SUBSCRIPTIONS),
+        description="Orders",
+        suspend=True,
+        timeout="30s",
+        maxInFlight=64,
+        headers={"X-Team": "billing"},
     )
-    assert full.events == EVENT_TYPES
+    assert full.events == SUBSCRIPTIONS
+    assert full.description == "Orders"
     assert full.headers == {"X-Team": "billing"}
 
 
@@ -56,13 +63,20 @@ def test_an_endpoint_may_say_everything() -> None:
     ("spec", "place", "message"),
     [
         ({"events": []}, "events", "at least 1 item"),
-        ({"events": ["delivered", "failed", "delivered"]}, "", "events must not name an event type twice: delivered"),
+        (
+            {"events": ["delivered", "failed", "delivered"]},
+            "events",
+            "events must not name an event type twice: delivered",
+        ),
         ({"events": ["deliverd"]}, "events.0", "unknown event type; known are delivered, bounced"),
         ({"events": "delivered"}, "events", "valid tuple"),
+        ({"events": ["email_*"]}, "events.0", "sms_replied, *, wa_*, sms_*"),
+        ({"events": ["*", "*"]}, "events", "events must not name an event type twice: *"),
+        ({"description": "a" * 1025}, "description", "at most 1024"),
         ({"url": "ftp://example.com"}, "url", "url must be an absolute https URL"),
         ({"url": "https://example.com/" + "a" * 2048}, "url", "at most 2048"),
-        ({"timeout": "31s"}, "", "timeout must be from 1s to 30s"),
-        ({"timeout": "0s"}, "", "timeout must be from 1s to 30s"),
+        ({"timeout": "31s"}, "timeout", "timeout must be from 1s to 30s"),
+        ({"timeout": "0s"}, "timeout", "timeout must be from 1s to 30s"),
         ({"timeout": "soon"}, "timeout", "is not a duration"),
         ({"timeout": 15}, "timeout", "valid string"),
         ({"maxInFlight": 0}, "maxInFlight", "greater than or equal to 1"),
@@ -71,7 +85,9 @@ def test_an_endpoint_may_say_everything() -> None:
         ({"maxInFlight": True}, "maxInFlight", "valid integer"),
         ({"suspend": "true"}, "suspend", "valid boolean"),
         ({"suspend": 1}, "suspend", "valid boolean"),
-        ({"headers": {"Content-Type": "a"}}, "", "headers must not set Content-Type"),
+        ({"headers": {"Content-Type": "a"}}, "headers", "headers must not set Content-Type"),
+        ({"format": "xml"}, "format", "'json' or 'cloudevents'"),
+        ({"format": "cloudevents", "headers": {"CE-Source": "a"}}, "", "headers must not set ce- headers"),
         ({"headers": {f"X-{number}": "a" for number in range(33)}}, "headers", "at most 32"),
         ({"headers": {"X-Team": "a\r\nX-Injected: b"}}, "headers.X-Team", "match pattern"),
         ({"projectRef": {"name": "Billing"}}, "projectRef.name", "match pattern"),
@@ -80,7 +96,7 @@ def test_an_endpoint_may_say_everything() -> None:
         ({"rateLimit": {"perMinute": 0}}, "rateLimit.perMinute", "greater than or equal to 1"),
         ({"rateLimit": {}}, "rateLimit.perMinute", "Field required"),
         ({"signing": {"rotation": -1}}, "signing.rotation", "greater than or equal to 0"),
-        ({"signing": {"overlap": "169h"}}, "signing", "overlap must be from 0s to 168h"),
+        ({"signing": {"overlap": "169h"}}, "signing.overlap", "overlap must be from 0s to 168h"),
     ],
 )
 def test_a_bad_endpoint_is_refused_at_its_field(spec: dict[str, Any], place: str, message: str) -> None:
@@ -122,6 +138,11 @@ def test_a_key_is_handed_over_or_declared_by_its_digest() -> None:
         ({"handover": None, "digest": None}, "exactly one of handover and digest must be set"),
         ({"handover": {"secretName": "a"}, "digest": DIGEST}, "exactly one of handover and digest must be set"),
         ({"handover": {}}, "Field required"),
+        ({"digest": DIGEST, "rotation": 1}, "rotation needs handover"),
+        ({"handover": {"secretName": "a"}, "overlap": "169h"}, "overlap must be from 0s to 168h"),
+        ({"digest": DIGEST, "scopes": []}, "at least 1 item"),
+        ({"digest": DIGEST, "scopes": ["send", "send"]}, "scopes must not name a scope twice"),
+        ({"digest": DIGEST, "scopes": ["write"]}, "'send', 'read', 'manage' or 'pull'"),
         ({"handover": {"secretName": "a/b"}}, "match pattern"),
         ({"handover": {"secretName": "a", "ttl": "59s"}}, "ttl must be from 1m to 168h"),
         ({"handover": {"secretName": "a", "ttl": "169h"}}, "ttl must be from 1m to 168h"),

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from hookwright_crds.trimming import KEPT_BYTES, MORE_FINALIZERS, trimmed, trimmed_secret
+from hookwright_crds.trimming import KEPT_BYTES, MORE_FINALIZERS, trimmed, trimmed_secret, trimmed_with_labels
 
 PLAIN = {"name": "orders", "namespace": "acme", "uid": "u", "resourceVersion": "7", "generation": 2}
 OWNER = {"apiVersion": "hookwright.dev/v1alpha1", "kind": "Project", "name": "billing", "uid": "p"}
@@ -89,3 +89,16 @@ def test_other_objects_have_no_data() -> None:
     """Spec and status do not change."""
     body = {"metadata": PLAIN, "spec": {"url": "https://a.example/"}, "status": {"observedGeneration": 1}}
     assert trimmed_secret(body) == body
+
+
+def test_labels_of_people_are_kept_for_the_api_up_to_a_bound() -> None:
+    """Of other prefixes none is kept; Hookwright's own labels do not count against the bound."""
+    ours = {"app.kubernetes.io/managed-by": "hookwright-api"}
+    kept = trimmed_with_labels({"metadata": {**PLAIN, "labels": {**ours, "example.com/a": "b", "team": "a"}}})
+    assert kept["metadata"]["labels"] == {**ours, "team": "a"}
+    many = {f"label-{number}": "x" * 63 for number in range(10_000)}
+    kept = trimmed_with_labels({"metadata": {**PLAIN, "labels": {**many, **ours}}})
+    labels = kept["metadata"]["labels"]
+    assert labels.items() >= ours.items()
+    assert sum(len(name) + len(text) for name, text in labels.items()) <= KEPT_BYTES + 100
+    assert trimmed_with_labels({"metadata": PLAIN}) == {"metadata": PLAIN}

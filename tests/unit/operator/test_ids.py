@@ -3,7 +3,7 @@
 import re
 from itertools import pairwise
 
-from hookwright_operator.ids import Ulids, delivery_id, message_id, replay_id, trial_id
+from hookwright_operator.ids import Ulids, delivery_id, epoch_ms_of, first_delivery_id, message_id, replay_id, trial_id
 
 ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 MS = 1_000_000
@@ -48,3 +48,9 @@ def test_ids_say_whose_they_are() -> None:
         drawn = {draw() for _ in range(100)}
         assert len(drawn) == 100
         assert all(re.fullmatch(rf"{prefix}_[0-7][{ALPHABET}]{{25}}", one) for one in drawn)
+
+
+def test_an_id_has_the_time_at_which_it_was_made() -> None:
+    """The time of the specification's example, and of the least id of a time."""
+    assert epoch_ms_of("msg_01ARZ3NDEKTSV4RRFFQ69G5FAV") == 1_469_922_850_259
+    assert epoch_ms_of(first_delivery_id(1_800_000_000_001)) == 1_800_000_000_001

@@ -1,11 +1,13 @@
 """The registry that intake and delivery use."""
 
 from dataclasses import replace
+from functools import partial
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hookwright_operator.registry import Endpoint, Registry
+from hookwright_operator.registry import Endpoint, ProjectSettings, Registry
 
 ORDERS = Endpoint(
     uid="uid-1",
@@ -104,6 +106,27 @@ def test_projects_open_and_close() -> None:
     registry.remove_project("acme", "billing")
     registry.remove_project("acme", "billing")
     assert not registry.has_project("acme", "billing")
+
+
+@pytest.mark.parametrize("endpoint_first", [True, False])
+def test_an_endpoint_has_the_setting_of_its_project(*, endpoint_first: bool) -> None:
+    """The setting reaches endpoints before and after it, also those that are registered again; others keep theirs."""
+    registry, omit = Registry(), ProjectSettings(omits_payloads=True)
+    steps = (partial(registry.put, ORDERS), partial(registry.put_project, "acme", "billing", omit))
+    for step in steps if endpoint_first else reversed(steps):
+        step()
+    assert registry.omits_payloads("acme", "billing")
+    registry.put(replace(ORDERS, url="https://example.com/new"))
+    registry.put(replace(ORDERS, uid="uid-2", name="other", project="payroll"))
+    assert [endpoint.omits_responses for endpoint in registry] == [True, False]
+    registry.put_project("acme", "billing")
+    assert not registry.omits_payloads("acme", "billing")
+    assert [endpoint.omits_responses for endpoint in registry] == [False, False]
+
+
+def test_the_payloads_of_an_unknown_project_are_omitted() -> None:
+    """Its settings are not known, and could forbid them."""
+    assert Registry().omits_payloads("acme", "billing")
 
 
 def test_a_snapshot_shows_no_secret() -> None:

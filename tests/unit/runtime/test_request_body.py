@@ -1,96 +1,80 @@
-"""One timer gives each of many operations its own time limit."""
+"""Request bodies are read within a time limit, and incomplete ones count against their holder's memory."""
 
 import asyncio
-from collections.abc import Awaitable
-from typing import TypeVar
+from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
 
-from hookwright_runtime.request_body import Deadlines
+from hookwright_runtime.problems import ProblemError
+from hookwright_runtime.request_body import Bodies, ClientGoneError
 
-T = TypeVar("T")
-
-
-async def work(until: Awaitable[T]) -> T:
-    """Wait for an awaitable."""
-    return await until
+Receive = Callable[[], Awaitable[dict[str, Any]]]
 
 
-async def test_what_is_done_in_time_answers_and_fails_as_it_would_by_itself() -> None:
-    """An operation within its limit returns and raises as without the limit."""
-    deadlines = Deadlines(0.5)
+def sends(*pieces: bytes, seconds: float = 0.0, ends: bool = True) -> Receive:
+    """Return a client that sends these pieces, each after some seconds; it then ends the body, or sends nothing."""
+    left = list(pieces)
 
-    async def fail() -> None:
-        raise LookupError("its own")
+    async def receive() -> dict[str, Any]:
+        await asyncio.sleep(seconds if left else 60)
+        piece = left.pop(0)
+        return {"type": "http.request", "body": piece, "more_body": bool(left) or not ends}
 
-    assert await deadlines.keep(work(asyncio.sleep(0, "done"))) == "done"
-    with pytest.raises(LookupError, match="its own"):
-        await deadlines.keep(fail())
-    # The limit of the ended operation must not end a later one.
-    await asyncio.sleep(0.6)
+    return receive
 
 
-async def test_what_takes_too_long_ends_each_at_its_own_time() -> None:
-    """Each operation ends at its own limit, and work between operations is not cancelled."""
-    deadlines, began = Deadlines(1.0), asyncio.get_running_loop().time()
-    ended: list[tuple[int, float]] = []
-
-    async def one(number: int, seconds: float) -> str:
-        try:
-            return await deadlines.keep(work(asyncio.sleep(seconds, "done")))
-        except TimeoutError:
-            ended.append((number, asyncio.get_running_loop().time() - began))
-            return "too late"
-
-    tasks = []
-    for number in range(4):
-        tasks.append(asyncio.create_task(one(number, 0.01 if number == 1 else 60)))
-        await asyncio.sleep(0.03)
-
-    assert await asyncio.gather(*tasks) == ["too late", "done", "too late", "too late"]
-    assert [number for number, _ in ended] == [0, 2, 3]
-    assert all(seconds >= 1.0 + 0.03 * number for number, seconds in ended)
+async def read(bodies: Bodies, receive: Receive, limit: int = 100) -> bytes:
+    """Read a body of the holder ``acme``."""
+    return await bodies.read(receive, {}, "acme", limit=limit)
 
 
-async def test_a_task_goes_on_after_its_deadline_and_may_have_another() -> None:
-    """After a timeout the task has no pending cancellation."""
-    deadlines = Deadlines(0.02)
-
-    for _ in range(3):
-        with pytest.raises(TimeoutError):
-            await deadlines.keep(work(asyncio.sleep(60)))
-        task = asyncio.current_task()
-        assert task is not None
-        assert not task.cancelling()
-        await asyncio.sleep(0.001)
+async def test_a_body_in_one_piece_or_in_several_is_returned() -> None:
+    """The pieces may arrive one after the other."""
+    bodies = Bodies(30, total=100, each=100)
+    assert await read(bodies, sends(b"whole")) == b"whole"
+    assert await read(bodies, sends(b"in ", b"three ", b"pieces", seconds=0.01)) == b"in three pieces"
+    assert await read(bodies, sends(b"", ends=True)) == b""
 
 
-async def test_who_cancels_the_task_gets_it_cancelled() -> None:
-    """A cancellation of the task reaches it before the deadline and at the same moment."""
-    deadlines = Deadlines(30)
-    early = asyncio.create_task(deadlines.keep(work(asyncio.sleep(60))))
-    late = asyncio.create_task(deadlines.keep(work(asyncio.sleep(60))))
+async def test_a_slow_body_is_a_408_and_its_memory_is_released() -> None:
+    """The task goes on without a pending cancellation, and may read another body."""
+    bodies = Bodies(0.05, total=100, each=10)
+    for _ in range(2):
+        with pytest.raises(ProblemError) as refused:
+            await read(bodies, sends(b"123456789", ends=False))
+        assert (refused.value.status, refused.value.headers["Connection"]) == (408, "close")
+    task = asyncio.current_task()
+    assert task is not None
+    assert not task.cancelling()
+    assert await read(bodies, sends(b"next")) == b"next"
+
+
+async def test_a_cancellation_from_outside_is_no_408() -> None:
+    """The task that reads ends as cancelled."""
+    reading = asyncio.create_task(read(Bodies(30, total=100, each=10), sends(b"1", ends=False)))
     await asyncio.sleep(0.01)
-    early.cancel()
+    reading.cancel()
     with pytest.raises(asyncio.CancelledError):
-        await early
-
-    # Both must happen before the task runs again.
-    await asyncio.sleep(0)
-    deadlines._ends[late] = 0
-    deadlines._expire(asyncio.get_running_loop())
-    assert late.cancelling() == 1
-    late.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await late
+        await reading
 
 
-async def test_nothing_is_kept_of_what_is_done() -> None:
-    """No task is kept, and no timer after the first operation has ended."""
-    deadlines = Deadlines(0.3)
-    await asyncio.gather(*(deadlines.keep(work(asyncio.sleep(0))) for _ in range(10)))
-    with pytest.raises(TimeoutError):
-        await deadlines.keep(work(asyncio.sleep(60)))
-    await asyncio.sleep(0.4)
+async def test_bodies_beyond_a_bound_are_refused() -> None:
+    """One body has a limit, a holder has one for its incomplete bodies, and a client may be gone."""
+    bodies = Bodies(30, total=100, each=10)
+    for pieces in [(b"12345",), (b"123", b"45")]:
+        with pytest.raises(ProblemError) as refused:
+            await read(bodies, sends(*pieces), limit=4)
+        assert refused.value.status == 413
+    slow = asyncio.create_task(read(bodies, sends(b"1234567", ends=False)))
+    await asyncio.sleep(0.01)
+    with pytest.raises(ProblemError) as refused:
+        await read(bodies, sends(b"1234", b"5"))
+    assert refused.value.status == 503
+    slow.cancel()
 
-    assert (deadlines._ends, deadlines._overdue, deadlines._timer) == ({}, set(), None)
+    async def gone() -> dict[str, Any]:
+        return {"type": "http.disconnect"}
+
+    with pytest.raises(ClientGoneError):
+        await read(bodies, gone)

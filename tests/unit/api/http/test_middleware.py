@@ -6,10 +6,12 @@ from typing import Any, cast
 
 import httpx
 import pytest
-from fastapi import FastAPI
+from fastapi import APIRouter, FastAPI
 
 from hookwright_api.app import assemble
+from hookwright_api.http.guarded_route import GuardedRoute
 from hookwright_api.rate_limits import Limiter
+from hookwright_api.routes import routers
 from hookwright_api.services import Services
 from hookwright_api.settings import ApiSettings
 from hookwright_api.view.view import View
@@ -101,6 +103,36 @@ async def test_the_frameworks_refusals_are_problem_documents_too(
         assert answer.headers["allow"]
 
 
+async def test_head_answers_like_get_without_a_body(client: httpx.AsyncClient) -> None:
+    """Status and headers are those of GET; a path without GET refuses HEAD."""
+    for path, status in (("/openapi.json", 200), ("/docs", 200), ("/v1/webhooks", 401), ("/v1/events", 405)):
+        got, head = await client.get(path), await client.head(path)
+        assert (head.status_code, head.content) == (status, b"")
+        for name in ("content-type", "content-length", "ratelimit-policy"):
+            assert head.headers[name] == got.headers[name]
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "allowed"),
+    [
+        ("/v1/webhooks", 204, "GET, HEAD, OPTIONS, POST"),
+        ("/v1/webhooks/wh-1", 204, "DELETE, GET, HEAD, OPTIONS, PATCH"),
+        ("/v1/events", 204, "OPTIONS, POST"),
+        ("/docs", 204, "GET, HEAD, OPTIONS"),
+        ("/nowhere", 404, None),
+    ],
+)
+async def test_options_lists_the_methods_of_a_path(
+    client: httpx.AsyncClient, path: str, status: int, allowed: str | None
+) -> None:
+    """No credential is needed, and the request counts in the limit of its address."""
+    answer = await client.options(path)
+    methods = answer.headers.get("allow")
+    assert (answer.status_code, methods and sorted(methods.split(", "))) == (status, allowed and allowed.split(", "))
+    assert answer.headers["ratelimit-policy"] == '"ip";q=100;w=60'
+    assert answer.headers["ratelimit"].startswith('"ip";r=99;t=')
+
+
 async def test_an_anonymous_caller_is_not_told_what_is_wrong_with_a_body(client: httpx.AsyncClient) -> None:
     """The credential is required before the body is read."""
     for content in (b"{", b"{}", b"x" * 300_000):
@@ -130,6 +162,33 @@ def test_the_exported_openapi_document_is_current() -> None:
     assert main(["--check", str(Path(__file__).resolve().parents[4] / "docs" / "openapi.json")]) == 0
 
 
+def test_every_route_declares_its_permission(app: FastAPI) -> None:
+    """A route without a declaration cannot be created, and only the description and its page are outside of /v1."""
+    every = [route for router in routers() for route in router.routes]
+    guarded = [route for route in every if isinstance(route, GuardedRoute)]
+    assert guarded == every
+    assert [route.path for route in guarded if route.permission.open] == ["/v1/auth/login"]
+    others = {path for route in app.routes if not (path := getattr(route, "path", "")).startswith("/console")} - {""}
+    assert others == {"/openapi.json", "/docs", "/docs/swagger-ui-bundle.js", "/docs/swagger-ui.css", "/v1/broken"}
+    undeclared = APIRouter(route_class=GuardedRoute)
+    with pytest.raises(TypeError, match=r"/v1/new: declare the permission of endpoint with @needs"):
+
+        @undeclared.get("/v1/new")
+        async def endpoint() -> None:
+            """Do nothing."""
+
+
+def test_the_description_shows_the_role_and_the_scope_of_each_operation(app: FastAPI) -> None:
+    """Extensions name them, and the 403 repeats them in words."""
+    paths = app.openapi()["paths"]
+    listed, made = paths["/v1/webhooks"]["get"], paths["/v1/projects/{project}/keys"]["post"]
+    assert (listed["x-required-scope"], listed["x-required-role"]) == ("read", "viewer")
+    assert made["x-required-role"] == "admin"
+    assert "x-required-scope" not in made
+    forbidden = listed["responses"]["403"]["description"]
+    assert forbidden == "The key lacks the scope read, or the session's user lacks the role viewer."
+
+
 def test_every_operation_tells_its_credentials_its_refusals_and_the_rate_headers(app: FastAPI) -> None:
     """The description is complete."""
     document = app.openapi()
@@ -140,7 +199,7 @@ def test_every_operation_tells_its_credentials_its_refusals_and_the_rate_headers
         if path != "/v1/broken"
         for operation in item.values()
     ]
-    assert len(operations) == 14
+    assert len(operations) == 36
     for path, operation in operations:
         assert operation["operationId"]
         assert operation["description"]

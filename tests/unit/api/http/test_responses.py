@@ -57,6 +57,10 @@ def test_a_refusal_of_the_operator_keeps_its_meaning(
 
 def test_the_operators_faults_are_passed_on_by_field() -> None:
     """A producer gets the index of the wrong event of a batch."""
-    document = {"detail": "nothing was accepted", "errors": [{"field": "[3].type", "message": "is unknown"}]}
+    document = {
+        "detail": "nothing was accepted",
+        "code": "event_id_reused",
+        "errors": [{"field": "[3].type", "message": "is unknown"}],
+    }
     problem = from_operator(OperatorError("no", status=422, problem=document), "the project")
     assert [(fault.field, fault.message) for fault in problem.errors] == [("[3].type", "is unknown")]

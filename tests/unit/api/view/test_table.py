@@ -98,6 +98,25 @@ def test_an_index_follows_every_change() -> None:
     assert keys.find("key_id", "k1") == []
 
 
+def test_the_order_of_an_index_is_current_after_each_change() -> None:
+    """The list is kept between reads, and a caller that changes its own list changes no other."""
+    projects: Table[ProjectRecord] = Table(
+        "Project", ProjectRecord.of, {"organization": lambda one: one.identity.namespace}
+    )
+
+    def names() -> list[str]:
+        return [one.identity.name for one in projects.find("organization", "acme")]
+
+    projects.put(project("b", 1, "u1"))
+    assert names() == ["b"]
+    projects.put(project("a", 2, "u2"))
+    assert names() == ["a", "b"]
+    projects.find("organization", "acme").clear()
+    assert names() == ["a", "b"]
+    projects.put(project("b", 3, "u1", deletionTimestamp="2026-01-31T12:00:00Z"))
+    assert names() == ["a"]
+
+
 def test_an_unreadable_object_is_as_good_as_absent(table: Table[ProjectRecord]) -> None:
     """An unreadable object neither stops the watch nor keeps an earlier state."""
     table.put(project(version=1))

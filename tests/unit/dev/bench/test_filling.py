@@ -4,7 +4,15 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-from hookwright_dev.bench.filling import CROWDED, ENDPOINTS, delivery_id, endpoint_uid, filled_sqlite, pending_of
+from hookwright_dev.bench.filling import (
+    CROWDED,
+    ENDPOINTS,
+    delivery_id,
+    endpoint_uid,
+    event_id,
+    filled_sqlite,
+    pending_of,
+)
 
 ROWS = 20_000
 
@@ -30,8 +38,8 @@ def test_a_filled_database_has_old_deliveries_of_every_state_and_its_counters_ag
             )
             assert attempts.fetchone() == (ROWS - pending_of(ROWS),)
             indexes = {row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'index'")}
-            ids = connection.execute("SELECT id FROM deliveries ORDER BY id").fetchall()
-            assert ids == [(delivery_id(number),) for number in range(1, ROWS + 1)]
+            ids = connection.execute("SELECT id, event_id FROM deliveries ORDER BY id").fetchall()
+            assert ids == [(delivery_id(number), event_id(number)) for number in range(1, ROWS + 1)]
             slices = connection.execute(
                 "SELECT count(DISTINCT endpoint_uid || substr(id, 1, 12)), (SELECT count(*) FROM log_slices)"
                 " FROM deliveries WHERE state = 'delivered'"

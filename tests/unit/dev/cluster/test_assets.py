@@ -13,16 +13,20 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+import yaml
 
 from hookwright_dev.cluster.assets import (
-    ETCD_VERSION,
-    KUBERNETES_VERSION,
+    MODULE,
+    NEWEST,
+    OLDEST,
     PARTS,
+    VERSION_VARIABLE,
     Releases,
     acquire,
     cache_folder,
     download,
 )
+from hookwright_dev.cluster.stack import ROOT
 from hookwright_dev.errors import AssetsError, ChecksumError, DownloadError, IncompleteAssetsError
 
 FAKE_GO = r"""#!/bin/sh
@@ -57,7 +61,7 @@ def module(tmp_path: Path) -> Path:
     """Return a Go module with the source files that the cache key uses."""
     folder = tmp_path / "module"
     folder.mkdir()
-    for name in ("main.go", "go.mod", "go.sum"):
+    for name in ("main.go", "go.mod", "go.sum", "oldest.mod", "oldest.sum"):
         (folder / name).write_text(f"content of {name}")
     return folder
 
@@ -85,7 +89,7 @@ def script(part: str) -> bytes:
 
 def publish_kubernetes(root: Path) -> None:
     """Write a release of the Kubernetes parts with their checksums."""
-    folder = root / "kubernetes" / KUBERNETES_VERSION / "bin" / "linux" / "amd64"
+    folder = root / "kubernetes" / NEWEST.version / "bin" / "linux" / "amd64"
     folder.mkdir(parents=True)
     for part in PARTS[1:]:
         (folder / part).write_bytes(script(part))
@@ -94,9 +98,9 @@ def publish_kubernetes(root: Path) -> None:
 
 def publish_etcd(root: Path) -> None:
     """Write a release of etcd: an archive, and the checksums of all archives in one file."""
-    folder = root / "etcd" / ETCD_VERSION
+    folder = root / "etcd" / NEWEST.etcd
     folder.mkdir(parents=True)
-    name = f"etcd-{ETCD_VERSION}-linux-amd64"
+    name = f"etcd-{NEWEST.etcd}-linux-amd64"
     raw = io.BytesIO()
     with tarfile.open(fileobj=raw, mode="w") as tar:
         member = tarfile.TarInfo(f"{name}/etcd")
@@ -105,7 +109,7 @@ def publish_etcd(root: Path) -> None:
     archive = gzip.compress(raw.getvalue())
     (folder / f"{name}.tar.gz").write_bytes(archive)
     sums = [
-        f"{'0' * 64}  etcd-{ETCD_VERSION}-linux-arm64.tar.gz",
+        f"{'0' * 64}  etcd-{NEWEST.etcd}-linux-arm64.tar.gz",
         f"{hashlib.sha256(archive).hexdigest()}  {name}.tar.gz",
     ]
     (folder / "SHA256SUMS").write_text("\n".join(sums) + "\n")
@@ -230,7 +234,31 @@ def test_changed_sources_mean_another_cache(tmp_path: Path, module: Path) -> Non
         (module / name).write_text("changed")
         names.add(cache_folder(environ, module).name)
     assert len(names) == 4
-    assert all(name.startswith(f"controlplane-{KUBERNETES_VERSION}-") for name in names)
+    assert all(name.startswith(f"controlplane-{NEWEST.version}-") for name in names)
+
+
+def test_the_environment_chooses_the_oldest_version(tmp_path: Path, module: Path) -> None:
+    """Each version has a cache, and is built from its own file of requirements."""
+    environ = {**environment(tmp_path, FAKE_GO.replace("built", "$*")), VERSION_VARIABLE: "oldest"}
+    acquire(environ, module=module, releases=CLOSED_NETWORK)
+    (name,) = cached(environ)
+    assert name.startswith(f"controlplane-{OLDEST.version}-")
+    called = Path(environ["GO_CALLS"]).read_text()
+    assert "-modfile=oldest.mod" in called
+    assert f"gitVersion={OLDEST.version}" in called
+    with pytest.raises(AssetsError, match=r'is "1\.31"; it must be newest or oldest'):
+        acquire({**environ, VERSION_VARIABLE: "1.31"}, module=module)
+
+
+def test_the_chart_allows_the_oldest_tested_version_and_none_before_it() -> None:
+    """A version that no test runs on is not promised."""
+    chart = yaml.safe_load((ROOT / "charts" / "hookwright" / "Chart.yaml").read_text())
+    minor = OLDEST.version.removeprefix("v").rpartition(".")[0]
+    assert chart["kubeVersion"] == f">={minor}.0-0"
+    for release in (NEWEST, OLDEST):
+        required = (MODULE / release.module_file).read_text()
+        assert f"k8s.io/kubernetes {release.version}\n" in required
+        assert f"go.etcd.io/etcd/server/v3 {release.etcd}\n" in required
 
 
 def test_what_an_interrupted_run_left_is_replaced(tmp_path: Path, module: Path) -> None:
@@ -265,8 +293,8 @@ def test_a_failed_build_tells_the_compiler_s_words(tmp_path: Path, module: Path)
 @pytest.mark.parametrize(
     "path",
     [
-        f"kubernetes/{KUBERNETES_VERSION}/bin/linux/amd64/kube-apiserver",
-        f"etcd/{ETCD_VERSION}/etcd-{ETCD_VERSION}-linux-amd64.tar.gz",
+        f"kubernetes/{NEWEST.version}/bin/linux/amd64/kube-apiserver",
+        f"etcd/{NEWEST.etcd}/etcd-{NEWEST.etcd}-linux-amd64.tar.gz",
     ],
 )
 def test_a_wrong_checksum_is_refused_and_leaves_nothing(
@@ -287,7 +315,7 @@ def test_a_wrong_checksum_is_refused_and_leaves_nothing(
 def test_a_release_without_a_checksum_is_refused(tmp_path: Path, site: tuple[Path, Releases]) -> None:
     """A part without a published checksum is not downloaded."""
     root, releases = site
-    (root / "etcd" / ETCD_VERSION / "SHA256SUMS").write_text("")
+    (root / "etcd" / NEWEST.etcd / "SHA256SUMS").write_text("")
     (tmp_path / "scratch" / "bin").mkdir(parents=True)
     with pytest.raises(ChecksumError, match="published is none"):
         download(tmp_path / "scratch", releases)

@@ -71,12 +71,13 @@ def test_a_plain_event_is_sent_with_type_and_message_id_first() -> None:
     """The body starts with type and messageId, followed by the producer's fields."""
     body = '{"to":"ä@example.org","id":"e-1","messageId":"m-1","n":1.50,"type":"dev.hookwright.wa_read"}'.encode()
     (event,) = read(body)
-    assert event == IncomingEvent(
+    assert event[:4] == (
         "e-1",
         "wa_read",
         "m-1",
-        '{"type":"wa_read","messageId":"m-1","to":"ä@example.org","id":"e-1","n":1.5}'.encode(),
+        '{"type":"wa_read","messageId":"m-1","to":"ä@example.org","id":"e-1","n":1.50}'.encode(),
     )
+    assert event.attributes is None
 
 
 def test_an_event_without_id_has_none() -> None:
@@ -131,8 +132,10 @@ def test_the_cloudevents_sdk_can_send_in_binary_and_structured_mode(
     for message in (http.to_binary_event(cloud), http.to_structured_event(cloud)):
         headers = {name.lower(): value for name, value in message.headers.items()}
         (event,) = read(message.body, headers)
-        assert (event.event_id, event.type, event.message_id) == (given_id, bare, message_id)
+        assert (event.event_id, event.type, event.message_id) == (f"{source}\n{given_id}", bare, message_id)
         assert json.loads(event.body) == {"type": bare, **data}
+        assert event.digest is None
+        assert {"id": given_id, "type": kind, "source": source}.items() <= attributes_of(event).items()
 
 
 @given(st.lists(st.tuples(NAMES, TYPES, NAMES), min_size=1, max_size=5))
@@ -143,7 +146,7 @@ def test_the_cloudevents_sdk_can_send_batches(drawn: list[tuple[str, str, str]])
         for name, kind, message_id in drawn
     ]
     found = read(b"[" + b",".join(events) + b"]", BATCH)
-    assert [(event.event_id, event.message_id) for event in found] == [(name, last) for name, _, last in drawn]
+    assert [(event.event_id, event.message_id) for event in found] == [(f"/m\n{name}", last) for name, _, last in drawn]
 
 
 @pytest.mark.parametrize(
@@ -162,14 +165,97 @@ def test_the_cloudevents_sdk_can_send_batches(drawn: list[tuple[str, str, str]])
 def test_header_values_are_unquoted_and_percent_decoded_once(header: str, wanted: str) -> None:
     """CloudEvents HTTP binding, 3.1.3.2, including old quoted strings."""
     (event,) = read({"messageId": "m"}, {**BINARY, "ce-id": header})
-    assert event.event_id == wanted
+    assert event.event_id == f"/mailer\n{wanted}"
 
 
 @given(NAMES)
 def test_every_encoded_header_value_is_decoded(name: str) -> None:
     """Decoding reverses the binding's encoding."""
     (event,) = read({"messageId": "m"}, {**BINARY, "ce-id": quote(name, safe="")})
-    assert event.event_id == name
+    assert event.event_id == f"/mailer\n{name}"
+
+
+def attributes_of(event: IncomingEvent) -> dict[str, str]:
+    """Return the attributes that are passed on."""
+    assert event.attributes is not None
+    found: dict[str, str] = json.loads(event.attributes)
+    return found
+
+
+ATTRIBUTES = {
+    "time": "2026-01-31T12:00:00.5+01:00",
+    "subject": "größe 😀",
+    "dataschema": "https://example.org/s#1",
+    "partitionkey": "",
+    "myinteger": -7,
+    "myboolean": True,
+}
+KEPT = {"id": "e-1", "source": "/mailer", "type": "dev.hookwright.bounced", **ATTRIBUTES}
+KEPT |= {"myinteger": "-7", "myboolean": "true"}
+
+
+def test_the_attributes_of_a_cloudevent_are_kept_in_every_mode() -> None:
+    """Time, subject and extensions are kept, as headers spell them; version and content type are not passed on."""
+    structured = {**CLOUD, **ATTRIBUTES, "datacontenttype": "application/json", "nothing": None}
+    assert attributes_of(read(structured, STRUCTURED)[0]) == KEPT
+    assert attributes_of(read([structured], BATCH)[0]) == KEPT
+    headers = {f"ce-{name}": quote(str(value), safe=":/+#") for name, value in KEPT.items()}
+    binary = {**BINARY, **headers, "ce-datacontenttype": "application/json", "x-ce-other": "1"}
+    assert attributes_of(read({"messageId": "m"}, binary)[0]) == KEPT
+
+
+def test_an_integer_attribute_beside_a_long_number_is_kept() -> None:
+    """A long number in the data changes how all numbers of the body are read."""
+    body = json.dumps({**CLOUD, "sequence": 5}).replace('"n": 1', '"n": 12345678901234567.89').encode()
+    assert attributes_of(read(body, STRUCTURED)[0])["sequence"] == "5"
+
+
+def test_binary_mode_without_a_content_type_is_json() -> None:
+    """Python's SDK sends no Content-Type for an event without datacontenttype."""
+    cloud = CloudEvent({"id": "e-1", "type": "delivered", "source": "/m"}, {"messageId": "m"})
+    message = http.to_binary_event(cloud)
+    headers = {name.lower(): value for name, value in message.headers.items()}
+    assert "content-type" not in headers
+    assert read(message.body, headers)[0].event_id == "/m\ne-1"
+    assert refusal(b"{}", {**headers, "content-type": "text/plain"}).status == 415
+
+
+def test_ids_of_two_sources_and_of_plain_events_are_different_ids() -> None:
+    """No producer's id equals the id of a CloudEvent."""
+    plain = read(EVENT)[0].event_id
+    first = read(CLOUD, STRUCTURED)[0].event_id
+    second = read({**CLOUD, "source": "/other"}, STRUCTURED)[0].event_id
+    assert len({plain, first, second}) == 3
+
+
+@pytest.mark.parametrize(
+    ("body", "same"),
+    [
+        (b'{"id":"e-1","type":"delivered","messageId":"m-1","a":{"x":1,"y":[1,2]}}', True),
+        (
+            b' {"a": {"y": [1, 2], "x": 1}, "messageId": "\\u006d-1", "type": "dev.hookwright.delivered", "id": "e-1"}',
+            True,
+        ),
+        (b'{"id":"e-1","type":"delivered","messageId":"m-1","a":{"x":1,"y":[2,1]}}', False),
+        (b'{"id":"e-1","type":"delivered","messageId":"m-1","a":{"x":2,"y":[1,1]}}', False),
+        (b'{"id":"e-1","type":"delivered","messageId":"m-2","a":{"x":1,"y":[1,2]}}', False),
+        (b'{"id":"e-1","type":"opened","messageId":"m-1","a":{"x":1,"y":[1,2]}}', False),
+        (b'{"id":"e-1","type":"delivered","messageId":"m-1","a":{"x":1,"y":[1,2]},"b":null}', False),
+    ],
+)
+def test_the_digest_depends_on_the_content_alone(body: bytes, same: bool) -> None:  # noqa: FBT001
+    """Spaces, escapes and the order of fields do not matter; an event without an id has no digest."""
+    known = read(b'{"id":"e-1","messageId":"m-1","type":"delivered","a":{"x":1,"y":[1,2]}}')[0].digest
+    assert (read(body)[0].digest == known) is same
+    assert read(without(EVENT, "id"))[0].digest is None
+
+
+@given(FIELDS, st.randoms(use_true_random=False))
+def test_fields_in_any_order_have_one_digest(more: dict[str, Any], order: Any) -> None:
+    """A producer whose maps have no order can repeat an event."""
+    event = {**more, **EVENT}
+    shuffled = dict(order.sample(list(event.items()), len(event)))
+    assert read(event)[0].digest == read(shuffled)[0].digest
 
 
 def test_base64_data_is_decoded() -> None:
@@ -212,7 +298,9 @@ def test_a_content_type_may_be_written_in_any_way(content_type: str) -> None:
     assert len(read(EVENT, {"content-type": content_type})) == 1
 
 
-@pytest.mark.parametrize("body", [b"", b"{", b"[" * 200_000, b'{"type":NaN}', b'{"type":"\\ud800"}', b"\xff"])
+@pytest.mark.parametrize(
+    "body", [b"", b"{", b"[" * 200_000, b'{"type":NaN}', b'{"type":"\\ud800"}', b'{"type":1,"type":1}', b"\xff"]
+)
 @pytest.mark.parametrize("headers", [PLAIN, STRUCTURED, BATCH, BINARY])
 def test_malformed_json_is_400(body: bytes, headers: dict[str, str]) -> None:
     """Malformed JSON is a 400 in every mode."""
@@ -262,6 +350,17 @@ FAULTS: dict[str, tuple[object, dict[str, str], list[str]]] = {
     "binary with a broken id": ({"messageId": "m"}, {**BINARY, "ce-id": "%FF"}, ["ce-id"]),
     "binary without messageId": ({}, BINARY, ["messageId"]),
     "binary with an array": ([], BINARY, [""]),
+    "an attribute with a wrong name": ({**CLOUD, "My-Extension": "x"}, STRUCTURED, ["My-Extension"]),
+    "an attribute that is an object": ({**CLOUD, "extension": {}}, STRUCTURED, ["extension"]),
+    "an attribute with a fraction": ({**CLOUD, "extension": 1.5}, STRUCTURED, ["extension"]),
+    "an attribute with a line break": ({**CLOUD, "extension": "a\r\nX-Injected: b"}, STRUCTURED, ["extension"]),
+    "a time without a zone": ({**CLOUD, "time": "2026-01-31T12:00:00"}, STRUCTURED, ["time"]),
+    "an empty subject": ({**CLOUD, "subject": ""}, STRUCTURED, ["subject"]),
+    "attributes beyond the bound": ({**CLOUD, "extension": "x" * 4096}, STRUCTURED, [""]),
+    "many attributes": ([{**CLOUD, **{f"e{n}": "x" for n in range(1000)}}], BATCH, ["[0]"]),
+    "binary with a line break": ({"messageId": "m"}, {**BINARY, "ce-x": "a%0D%0Ab"}, ["ce-x"]),
+    "binary with an attribute that is no text": ({"messageId": "m"}, {**BINARY, "ce-x": "%FF"}, ["ce-x"]),
+    "binary with a wrong time": ({"messageId": "m"}, {**BINARY, "ce-time": "now"}, ["ce-time"]),
     "binary of two types": ({"type": "opened", "messageId": "m"}, BINARY, ["type"]),
 }
 

@@ -7,6 +7,8 @@ from support.reconcile_scenes import (
     BILLING,
     KEY,
     NOW,
+    SECOND_KEY,
+    THIRD_KEY,
     ApiKeyScene,
     after,
     apikey,
@@ -21,15 +23,25 @@ from support.reconcile_scenes import (
     writes,
 )
 
+from hookwright_crds.base import MADE_BY_API
 from hookwright_crds.keys import digest
 from hookwright_crds.reading import Unsupported
-from hookwright_crds.resources import ApiKey, HandoverState, HandoverStatus
+from hookwright_crds.resources import ApiKey, HandoverState, HandoverStatus, PreviousKey
 from hookwright_operator.reconcile.apikey import DIGEST_ANNOTATION, KEY_ID_ANNOTATION, REMOVE_AT_ANNOTATION
+from hookwright_operator.reconcile.key_rotation import UNTIL_ANNOTATION
 from hookwright_operator.reconcile.plan import ApplyMetadata, CreateSecret, DeleteSecret, RestoreSecret
 from hookwright_operator.reconcile.signing_secret import RECHECK
 
 DECLARED_DIGEST = "sha256:" + "ab" * 32
 NEW = ApiKeyScene()
+
+
+def rotated(scene: ApiKeyScene, rotation: int = 1, **spec: object) -> ApiKeyScene:
+    """Return the scene with a higher rotation in the spec."""
+    changed = scene.key.spec.model_copy(update={"rotation": rotation, **spec})
+    return replace(scene, key=scene.key.model_copy(update={"spec": changed}))
+
+
 STEADY = steady_apikey()
 TTL_OVER = after(hours=1)
 REMOVED = STEADY.settled(TTL_OVER)
@@ -40,23 +52,29 @@ def declared(**spec: object) -> ApiKeyScene:
     return ApiKeyScene(
         key=ApiKey.model_validate(
             {
-                "metadata": apikey().metadata.model_copy(update={"owner_references": owned_by(BILLING)}),
+                "metadata": apikey().metadata,
                 "spec": {"projectRef": {"name": "billing"}, "digest": DECLARED_DIGEST, **spec},
             }
         )
     )
 
 
-USABLE, EXPIRED, CONFLICT, ORPHAN = (
-    "status: Ready=True Usable",
-    "status: Ready=False Expired",
-    "status: Ready=False SecretConflict",
-    "status: Ready=False ProjectNotFound",
+def fault(reason: str, second: str = "Stalled") -> tuple[str, str]:
+    """Return the actions that report why a key is not ready."""
+    return f"status: Ready=False {reason}, {second}=True {reason}", f"Warning Event {reason}"
+
+
+USABLE = "status: Ready=True Usable"
+EXPIRED, CONFLICT, DUPLICATE, UNSUPPORTED = (
+    fault("Expired"),
+    fault("SecretConflict"),
+    fault("DuplicateDigest"),
+    fault("UnsupportedSpec"),
 )
-DUPLICATE = "status: Ready=False DuplicateDigest"
-UNSUPPORTED = "status: Ready=False UnsupportedSpec"
+ORPHAN, REFUSED = fault("ProjectNotFound", "Reconciling"), fault("WriteRefused", "Reconciling")
 STRANGE = Unsupported(faults=("spec.handover (must be an object)",))
 FORGED = {KEY_ID_ANNOTATION: "k7q", DIGEST_ANNOTATION: DECLARED_DIGEST}
+OVER = {REMOVE_AT_ANNOTATION: "2030-01-01T11:00:00Z"}
 FOREIGN = handover_secret(foreign=True, fields={})
 
 CASES: dict[str, tuple[ApiKeyScene, list[str]]] = {
@@ -66,12 +84,12 @@ CASES: dict[str, tuple[ApiKeyScene, list[str]]] = {
     ),
     "a key that was handed over is left alone": (STEADY, []),
     "a key whose handover is over is left alone": (REMOVED, []),
-    "a key without its project says so, and no key is made": (replace(NEW, parent=None), [ORPHAN]),
+    "a key without its project says so, and no key is made": (replace(NEW, parent=None), [*ORPHAN]),
     "a key whose project appeared is handed over": (
         replace(replace(NEW, parent=None).settled(), parent=BILLING),
         ["CreateSecret", "Normal Event KeyHandedOver", "ApplyMetadata", USABLE],
     ),
-    "a key whose project went is not ready any more": (replace(STEADY, parent=None), [ORPHAN]),
+    "a key whose project went is not ready any more": (replace(STEADY, parent=None), [*ORPHAN]),
     "a crash after the Secret was made: that key is taken up, no second one is made": (
         replace(NEW, secret=handover_secret()),
         ["ApplyMetadata", USABLE],
@@ -105,21 +123,32 @@ CASES: dict[str, tuple[ApiKeyScene, list[str]]] = {
         ["RestoreSecret"],
     ),
     "a key that only its Secret tells of is written down before the Secret goes": (
-        replace(NEW, secret=handover_secret(annotations={REMOVE_AT_ANNOTATION: "2030-01-01T11:00:00Z"})),
+        replace(NEW, secret=handover_secret(annotations=OVER)),
         ["ApplyMetadata", "DeleteSecret", USABLE],
     ),
-    "a key without its ownerReference gets it back": (
-        with_key_metadata(STEADY, owner_references=()),
+    "an ownerReference of an earlier version is removed": (
+        with_key_metadata(STEADY, owner_references=owned_by(BILLING)),
         ["ApplyMetadata"],
     ),
+    "a key that /v1 created is owned by its project": (
+        with_key_metadata(declared().settled(), labels=MADE_BY_API),
+        ["ApplyMetadata"],
+    ),
+    "the handover Secret of a key whose project went is removed at its time": (
+        replace(
+            STEADY, parent=None, secret=handover_secret(annotations={REMOVE_AT_ANNOTATION: "2030-01-01T11:00:00Z"})
+        ),
+        ["DeleteSecret", *ORPHAN],
+    ),
+    "a refused write is reported": (replace(NEW, refused_write="exceeded quota"), [*REFUSED]),
     "a foreign Secret under the name is reported, and no key is made": (
         replace(NEW, secret=FOREIGN),
-        ["ApplyMetadata", CONFLICT],
+        [*CONFLICT],
     ),
     "a foreign Secret where the handover is over is nobody's business": (replace(REMOVED, secret=FOREIGN), []),
     "our Secret without a key in it is no handover, and is not overwritten": (
         replace(NEW, secret=handover_secret(fields={"key": "hw_k7q_tampered"})),
-        ["ApplyMetadata", CONFLICT],
+        [*CONFLICT],
     ),
     "a tampered Secret does not change what the key is": (
         replace(STEADY, secret=handover_secret(fields={"key": "tampered"})),
@@ -127,11 +156,11 @@ CASES: dict[str, tuple[ApiKeyScene, list[str]]] = {
     ),
     "an endpoint's signing Secret is not taken for a handover": (
         replace(NEW, secret=signing_secret(foreign=True)),
-        ["ApplyMetadata", CONFLICT],
+        [*CONFLICT],
     ),
     "a key that expired before it was made is never made": (
         ApiKeyScene(key=apikey(expiresAt="2030-01-01T11:59:59Z")),
-        ["ApplyMetadata", EXPIRED],
+        [*EXPIRED],
     ),
     "a key that expires later is handed over": (
         ApiKeyScene(key=apikey(expiresAt="2030-01-01T12:00:01Z")),
@@ -139,26 +168,49 @@ CASES: dict[str, tuple[ApiKeyScene, list[str]]] = {
     ),
     "a digest made elsewhere is taken over, and nothing is handed over": (declared(), [USABLE]),
     "a declared key with which all is well is left alone": (declared().settled(), []),
-    "a declared key that expired is not ready": (declared(expiresAt="2030-01-01T12:00:00Z"), [EXPIRED]),
-    "a declared digest of another ApiKey opens nothing": (replace(declared(), duplicate=True), [DUPLICATE]),
+    "a declared key that expired is not ready": (declared(expiresAt="2030-01-01T12:00:00Z"), [*EXPIRED]),
+    "a declared digest of another ApiKey opens nothing": (replace(declared(), duplicate=True), [*DUPLICATE]),
     "a confirmed key whose digest turns out to be another's opens nothing any more": (
         replace(declared().settled(), duplicate=True),
-        [DUPLICATE],
+        [*DUPLICATE],
     ),
     "a digest of another ApiKey in annotations opens nothing, and no key is made in its place": (
         replace(with_key_metadata(NEW, annotations=FORGED), duplicate=True),
-        ["ApplyMetadata", DUPLICATE],
+        [*DUPLICATE],
     ),
     "a duplicate without a project is reported as a duplicate": (
         replace(declared(), parent=None, duplicate=True),
-        [DUPLICATE],
+        [*DUPLICATE],
     ),
-    "a new key that is not understood is not made": (replace(NEW, unsupported=STRANGE), [UNSUPPORTED]),
-    "a key that is not understood any more opens nothing": (replace(STEADY, unsupported=STRANGE), [UNSUPPORTED]),
+    "a new key that is not understood is not made": (replace(NEW, unsupported=STRANGE), [*UNSUPPORTED]),
+    "a key that is not understood any more opens nothing": (replace(STEADY, unsupported=STRANGE), [*UNSUPPORTED]),
     "a key with an unknown field works, and its condition names the field": (
         replace(declared(), unsupported=Unsupported(fields=("spec.note",))),
         [USABLE],
     ),
+    "a higher rotation replaces the key in the handover Secret": (
+        rotated(STEADY),
+        ["UpdateSecret", "Normal Event KeyRotated", "ApplyMetadata", USABLE],
+    ),
+    "a higher rotation after the handover creates the Secret again": (
+        rotated(REMOVED),
+        ["CreateSecret", "Normal Event KeyRotated", "ApplyMetadata", USABLE],
+    ),
+    "a rotated key is left alone": (rotated(STEADY).settled(), []),
+    "a crash after the Secret had the new key: that key is taken up, no third one is made": (
+        replace(rotated(STEADY), secret=rotated(STEADY).settled().secret),
+        ["ApplyMetadata", USABLE],
+    ),
+    "a lost status does not rotate again": (without_key_status(rotated(STEADY).settled()), [USABLE]),
+    "a new key with a rotation is made once": (
+        rotated(NEW, 7),
+        ["CreateSecret", "Normal Event KeyHandedOver", "ApplyMetadata", USABLE],
+    ),
+    "a rotation waits for a name that a foreign Secret uses, and the key stays usable": (
+        replace(rotated(REMOVED), secret=FOREIGN),
+        [USABLE],
+    ),
+    "a rotation of a key without its project waits": (replace(rotated(STEADY), parent=None), [*ORPHAN]),
     "a key that is being deleted is left alone": (with_key_metadata(NEW, deletion_timestamp=NOW), []),
 }
 
@@ -190,12 +242,12 @@ def test_the_handover_secret_holds_the_key_that_the_status_tells_of() -> None:
 
 
 def test_the_handover_secret_goes_with_its_key() -> None:
-    """The Secret is labelled and owned by the ApiKey, and the ApiKey by its project."""
+    """The Secret is labelled and owned by the ApiKey; an ApiKey that people declare has no owner."""
     settled = NEW.settled()
     assert settled.secret is not None
     assert settled.secret.owned_by("uid-ci")
     assert settled.secret.labels["hookwright.dev/owner-uid"] == "uid-ci"
-    assert settled.key.metadata.owner_references == owned_by(BILLING)
+    assert settled.key.metadata.owner_references == ()
 
 
 def test_the_handover_secret_goes_when_its_time_is_over() -> None:
@@ -245,7 +297,7 @@ def test_a_key_expires_at_its_time_and_is_looked_at_then() -> None:
     late = ApiKeyScene(key=apikey(expiresAt="2030-01-01T15:00:00Z")).settled()
     assert late.plan().again_at == TTL_OVER
     assert late.settled(TTL_OVER).plan(TTL_OVER).again_at == after(hours=3)
-    assert in_words(soon.plan(after(minutes=30))) == [EXPIRED]
+    assert in_words(soon.plan(after(minutes=30))) == [*EXPIRED]
 
 
 def test_an_expired_key_s_handover_secret_still_goes_on_time() -> None:
@@ -312,3 +364,64 @@ def test_the_status_of_a_duplicate_has_no_digest_and_names_no_other_tenant() -> 
         status = status_of(replace(scene, duplicate=True).plan())
         assert not {"digest", "keyId"} & status.keys()
         assert "acme" not in str(status)
+
+
+def test_a_replaced_key_is_valid_until_its_overlap_ends() -> None:
+    """The status lists it with its end, and the plan looks again then. The rotated key keeps its id."""
+    scene = rotated(STEADY, overlap="30m").settled()
+    status = scene.key.status
+    assert (status.key_id, status.digest, status.rotation) == (KEY.key_id, SECOND_KEY.digest, 1)
+    assert status.previous == (PreviousKey(digest=KEY.digest, until=after(minutes=30)),)
+    assert scene.secret is not None
+    assert scene.secret.fields == {"key": SECOND_KEY.plaintext}
+    assert scene.plan().again_at == after(minutes=30)
+    ended = scene.settled(after(minutes=30)).key.status
+    assert (ended.digest, ended.previous) == (SECOND_KEY.digest, ())
+
+
+def test_a_second_rotation_does_not_shorten_the_first_overlap() -> None:
+    """Each replaced key has its own end; the newest is first."""
+    once = rotated(STEADY).settled()
+    twice = rotated(once, 2, overlap="1h").settled(after(hours=2))
+    assert twice.key.status.previous == (
+        PreviousKey(digest=SECOND_KEY.digest, until=after(hours=3)),
+        PreviousKey(digest=KEY.digest, until=after(hours=24)),
+    )
+    assert twice.key.status.digest == THIRD_KEY.digest
+
+
+def test_an_overlap_of_0s_ends_every_replaced_key_at_once() -> None:
+    """After a leak, neither the replaced key nor an earlier one is valid."""
+    assert rotated(STEADY, overlap="0s").settled().key.status.previous == ()
+    assert rotated(rotated(STEADY).settled(), 1, overlap="0s").settled().key.status.previous == ()
+
+
+def test_a_crash_does_not_extend_an_overlap() -> None:
+    """The overlap counts from the rotation, not from the restart; a time in the Secret can only shorten it."""
+    crashed = replace(rotated(STEADY), secret=rotated(STEADY).settled().secret)
+    assert crashed.settled(after(hours=1)).key.status.previous[0].until == after(hours=24)
+    assert crashed.secret is not None
+    for written, until in (("2099-01-01T00:00:00Z", 24), ("soon", 24), ("2030-01-01T13:00:00Z", 1)):
+        secret = replace(crashed.secret, annotations={**crashed.secret.annotations, UNTIL_ANNOTATION: written})
+        assert replace(crashed, secret=secret).settled().key.status.previous[0].until == after(hours=until)
+
+
+def test_replaced_keys_are_not_restored_from_annotations() -> None:
+    """A tenant can write annotations, and a digest there could be that of another tenant's key."""
+    scene = rotated(STEADY).settled()
+    lost = without_key_status(scene).settled().key.status
+    assert (lost.digest, lost.rotation, lost.previous) == (SECOND_KEY.digest, 1, ())
+
+
+def test_an_expired_key_is_not_rotated_before_its_expiry_is_extended() -> None:
+    """No key is handed over that opens nothing."""
+    expired = ApiKeyScene(key=apikey(expiresAt="2030-01-01T12:30:00Z")).settled().settled(TTL_OVER)
+    assert in_words(rotated(expired).plan(TTL_OVER)) == []
+    extended = rotated(expired, expires_at=after(days=1))
+    assert "CreateSecret" in in_words(extended.plan(TTL_OVER))
+
+
+def test_a_duplicate_has_no_replaced_keys() -> None:
+    """A key whose digest is another's opens nothing, nor does a key that it replaced."""
+    scene = replace(rotated(STEADY).settled(), duplicate=True)
+    assert "previous" not in {name for name, value in status_of(scene.plan()).items() if value}

@@ -10,6 +10,8 @@ from support.reconcile_scenes import (
     BILLING,
     KEY,
     NOW,
+    OTHER_SECRET,
+    SIGNING_SECRET,
     ApiKeyScene,
     EndpointScene,
     after,
@@ -25,6 +27,7 @@ from support.reconcile_scenes import (
     writes,
 )
 
+from hookwright_crds.base import MADE_BY_API
 from hookwright_crds.resources import DeliveryCounts
 from hookwright_operator.reconcile.plan import FINALIZER, CreateSecret, DeleteSecret
 from hookwright_operator.registry import Health
@@ -60,6 +63,7 @@ def endpoints(draw: st.DrawFn) -> EndpointScene:
         with_metadata(
             scene,
             owner_references=draw(REFERENCES),
+            labels=draw(st.sampled_from([{}, MADE_BY_API])),
             finalizers=draw(st.sampled_from([(), (FINALIZER,), ("other/one",), ("other/one", FINALIZER)])),
             generation=draw(st.integers(1, 3)),
         ),
@@ -67,6 +71,8 @@ def endpoints(draw: st.DrawFn) -> EndpointScene:
         secret=draw(secrets(signing_secret(), "secret")),
         health=draw(st.sampled_from([None, Health(counts), Health(counts, "500", 2)])),
         allow_http=draw(st.booleans()),
+        refused_address=draw(st.sampled_from(["", "10.0.0.1 is a private address"])),
+        kept_secrets=draw(st.sampled_from([(), (SIGNING_SECRET,), (SIGNING_SECRET, OTHER_SECRET)])),
     )
 
 
@@ -80,7 +86,7 @@ def keys(draw: st.DrawFn) -> ApiKeyScene:
     if draw(st.booleans()):
         scene = with_key_metadata(scene, annotations={})
     return replace(
-        with_key_metadata(scene, owner_references=draw(REFERENCES)),
+        with_key_metadata(scene, owner_references=draw(REFERENCES), labels=draw(st.sampled_from([{}, MADE_BY_API]))),
         parent=draw(PARENTS),
         secret=draw(secrets(handover_secret(), "key")),
     )

@@ -16,6 +16,7 @@ from support.reconcile_scenes import (
     endpoint,
     in_words,
     metadata,
+    owned_by,
     signing_secret,
     status_of,
     steady_endpoint,
@@ -24,6 +25,7 @@ from support.reconcile_scenes import (
     writes,
 )
 
+from hookwright_crds.base import MADE_BY_API
 from hookwright_crds.reading import Unsupported
 from hookwright_crds.resources import DeliveryCounts
 from hookwright_operator.reconcile.endpoint import FailedDeliveries
@@ -38,7 +40,7 @@ from hookwright_operator.reconcile.plan import (
 )
 from hookwright_operator.reconcile.signing_secret import RECHECK, signing_secret_name, valid_secret
 from hookwright_operator.registry import Health
-from hookwright_operator.watch.objects import Parent, ours, owner_reference
+from hookwright_operator.watch.objects import Parent, Secret, ours, owner_reference
 
 HTTP = {"url": "http://example.com/"}
 STEADY = steady_endpoint()
@@ -53,25 +55,43 @@ def health(code: int, *, error: str = "", attempted: datetime | None = NOW, limi
 
 
 BLOCKED = "register: blocked by UnsupportedSpec"
-UNSUPPORTED = "status: Ready=False UnsupportedSpec, Reachable=Unknown NotTried"
+UNSUPPORTED = (
+    "status: Ready=False UnsupportedSpec, Stalled=True UnsupportedSpec, Reachable=Unknown NotTried",
+    "Warning Event UnsupportedSpec",
+)
+ORPHAN = (
+    "status: Ready=False ProjectNotFound, Reconciling=True ProjectNotFound, Reachable=Unknown NotTried",
+    "Warning Event ProjectNotFound",
+)
+REFERRING = endpoint(spec={"signing": {"secretRef": {"name": "vault", "key": "orders"}}})
+PULLED = steady_endpoint(url=None, pull={})
+THEIRS = Secret(namespace="acme", name="vault", fields={"secret": OTHER_SECRET}, uid="uid-vault")
 STRANGE = Unsupported(faults=("spec.timeout (must be a duration)",))
 
 CASES: dict[str, tuple[EndpointScene, list[str]]] = {
     "an endpoint whose spec is not understood is known, so that its deliveries are written, and sends none": (
         replace(NEW, unsupported=STRANGE),
-        [BLOCKED, "ApplyMetadata", UNSUPPORTED],
+        [BLOCKED, "ApplyMetadata", *UNSUPPORTED],
     ),
     "an endpoint that is not understood any more sends nothing more, and keeps its Secret": (
         replace(STEADY, unsupported=STRANGE),
-        [BLOCKED, UNSUPPORTED],
+        [BLOCKED, *UNSUPPORTED],
     ),
     "an endpoint that is not understood and has no project is known as well": (
         replace(STEADY, unsupported=STRANGE, parent=None),
-        [BLOCKED, UNSUPPORTED],
+        [BLOCKED, *UNSUPPORTED],
     ),
     "an endpoint with an unknown event type sends the known ones, and is not ready": (
         replace(STEADY, unsupported=Unsupported(events=("rcs_read",))),
-        ["register: sends", UNSUPPORTED],
+        ["register: sends", *UNSUPPORTED],
+    ),
+    "an endpoint with pull is ready, and its messages wait": (
+        without_status(PULLED),
+        ["register: sends", "status: Ready=True Waiting, Reachable=Unknown NotTried"],
+    ),
+    "an endpoint with pull whose last message was acknowledged is reachable": (
+        replace(PULLED, health=health(200)),
+        ["register: sends", "status: Ready=True Waiting, Reachable=True Delivered"],
     ),
     "an endpoint with an unknown field is ready, and its condition names the field": (
         replace(STEADY, unsupported=Unsupported(fields=("spec.priority",))),
@@ -89,7 +109,10 @@ CASES: dict[str, tuple[EndpointScene, list[str]]] = {
     "an endpoint with which all is well is only made known": (STEADY, ["register: sends"]),
     "an endpoint whose project does not exist says so, and heals when it appears": (
         replace(NEW, parent=None),
-        ["register: blocked by ProjectNotFound", "status: Ready=False ProjectNotFound, Reachable=Unknown NotTried"],
+        [
+            "register: blocked by ProjectNotFound",
+            *ORPHAN,
+        ],
     ),
     "an orphan whose project appeared is made whole": (
         replace(replace(NEW, parent=None).settled(), parent=BILLING),
@@ -102,7 +125,10 @@ CASES: dict[str, tuple[EndpointScene, list[str]]] = {
     ),
     "an endpoint whose project went holds its deliveries": (
         replace(STEADY, parent=None),
-        ["register: blocked by ProjectNotFound", "status: Ready=False ProjectNotFound, Reachable=Unknown NotTried"],
+        [
+            "register: blocked by ProjectNotFound",
+            *ORPHAN,
+        ],
     ),
     "a lost signing secret is made anew, and the receiver's owner is warned": (
         replace(STEADY, secret=None),
@@ -125,21 +151,24 @@ CASES: dict[str, tuple[EndpointScene, list[str]]] = {
         [
             "ApplyMetadata",
             "register: blocked by SecretConflict",
-            "status: Ready=False SecretConflict, Reachable=Unknown NotTried",
+            "status: Ready=False SecretConflict, Stalled=True SecretConflict, Reachable=Unknown NotTried",
+            "Warning Event SecretConflict",
         ],
     ),
     "a signing secret with a wrong value is reported, and nothing is signed with it": (
         replace(STEADY, secret=signing_secret(fields={"secret": "whsec_short"})),
         [
             "register: blocked by SigningSecretInvalid",
-            "status: Ready=False SigningSecretInvalid, Reachable=Unknown NotTried",
+            "status: Ready=False SigningSecretInvalid, Stalled=True SigningSecretInvalid, Reachable=Unknown NotTried",
+            "Warning Event SigningSecretInvalid",
         ],
     ),
     "a signing secret without its field is reported": (
         replace(STEADY, secret=signing_secret(fields={})),
         [
             "register: blocked by SigningSecretInvalid",
-            "status: Ready=False SigningSecretInvalid, Reachable=Unknown NotTried",
+            "status: Ready=False SigningSecretInvalid, Stalled=True SigningSecretInvalid, Reachable=Unknown NotTried",
+            "Warning Event SigningSecretInvalid",
         ],
     ),
     "plain http is reported where the installation does not allow it": (
@@ -154,17 +183,79 @@ CASES: dict[str, tuple[EndpointScene, list[str]]] = {
         steady_endpoint(suspend=True),
         ["register: suspended"],
     ),
-    "a lost ownerReference is restored, and events find the endpoint meanwhile": (
-        with_metadata(STEADY, owner_references=()),
+    "an ownerReference of an earlier version is removed, and events find the endpoint meanwhile": (
+        with_metadata(STEADY, owner_references=owned_by(BILLING)),
+        ["register: sends", "ApplyMetadata", "register: sends"],
+    ),
+    "somebody else's ownerReference stays": (
+        with_metadata(STEADY, owner_references=(owner_reference("Project", BILLING, controller=False),)),
+        ["register: sends"],
+    ),
+    "an endpoint that /v1 created is owned by its project": (
+        with_metadata(STEADY, labels=MADE_BY_API),
+        ["register: sends", "ApplyMetadata", "register: sends"],
+    ),
+    "an endpoint that /v1 created, of a project that was made anew, gets the new owner": (
+        replace(
+            with_metadata(STEADY, labels=MADE_BY_API, owner_references=owned_by(BILLING)),
+            parent=Parent("billing", "uid-billing-2"),
+        ),
         ["register: sends", "ApplyMetadata", "register: sends"],
     ),
     "a lost finalizer is restored before anything else": (
         with_metadata(STEADY, finalizers=("example.com/other",)),
         ["ApplyMetadata", "register: sends"],
     ),
-    "an endpoint of a project that was made anew gets the new owner": (
-        replace(STEADY, parent=Parent("billing", "uid-billing-2")),
-        ["register: sends", "ApplyMetadata", "register: sends"],
+    "a deleted signing secret is restored with the same value": (
+        replace(STEADY, secret=None, kept_secrets=(SIGNING_SECRET, OTHER_SECRET)),
+        ["register: has no secret", "CreateSecret", "Warning Event SigningSecretRestored", "register: sends"],
+    ),
+    "a literal address that the guard refuses is reported before the first event": (
+        replace(STEADY, refused_address="10.0.0.1 is a private address"),
+        [
+            "register: blocked by AddressRefused",
+            "status: Ready=False AddressRefused, Stalled=True AddressRefused, Reachable=Unknown NotTried",
+            "Warning Event AddressRefused",
+        ],
+    ),
+    "a refused write is reported, and events find the endpoint": (
+        replace(NEW, refused_write='secrets "orders-signing" is forbidden: exceeded quota'),
+        [
+            "register: blocked by WriteRefused",
+            "status: Ready=False WriteRefused, Reconciling=True WriteRefused, Reachable=Unknown NotTried",
+            "Warning Event WriteRefused",
+        ],
+    ),
+    "a Secret of the tenant signs, and the operator makes none": (
+        replace(NEW, endpoint=REFERRING, secret=THEIRS),
+        ["ApplyMetadata", "register: sends", "status: Ready=True Delivering, Reachable=Unknown NotTried"],
+    ),
+    "a Secret of the tenant that does not exist yet is waited for": (
+        replace(NEW, endpoint=REFERRING),
+        [
+            "ApplyMetadata",
+            "register: blocked by SecretNotFound",
+            "status: Ready=False SecretNotFound, Reconciling=True SecretNotFound, Reachable=Unknown NotTried",
+            "Warning Event SecretNotFound",
+        ],
+    ),
+    "a Secret of the tenant without a signing secret is reported": (
+        replace(NEW, endpoint=REFERRING, secret=replace(THEIRS, fields={"secret": OTHER_SECRET, "previous": "x"})),
+        [
+            "ApplyMetadata",
+            "register: blocked by SigningSecretInvalid",
+            "status: Ready=False SigningSecretInvalid, Stalled=True SigningSecretInvalid, Reachable=Unknown NotTried",
+            "Warning Event SigningSecretInvalid",
+        ],
+    ),
+    "another endpoint's signing Secret is not signed with": (
+        replace(NEW, endpoint=REFERRING, secret=replace(THEIRS, fields={}, foreign=True)),
+        [
+            "ApplyMetadata",
+            "register: blocked by SecretConflict",
+            "status: Ready=False SecretConflict, Stalled=True SecretConflict, Reachable=Unknown NotTried",
+            "Warning Event SecretConflict",
+        ],
     ),
     "a wiped status comes back": (
         without_status(STEADY),
@@ -180,25 +271,42 @@ CASES: dict[str, tuple[EndpointScene, list[str]]] = {
     ),
     "a failed attempt makes the endpoint unreachable": (
         replace(STEADY, health=health(500, error="500 Internal Server Error")),
-        ["register: sends", "status: Ready=True Delivering, Reachable=False AttemptFailed"],
+        [
+            "register: sends",
+            "status: Ready=True Delivering, Reachable=False AttemptFailed",
+            "Warning Event AttemptFailed",
+        ],
     ),
     "a 200 whose answer broke off is no success": (
         replace(STEADY, health=health(200, error="the connection was closed")),
-        ["register: sends", "status: Ready=True Delivering, Reachable=False AttemptFailed"],
+        [
+            "register: sends",
+            "status: Ready=True Delivering, Reachable=False AttemptFailed",
+            "Warning Event AttemptFailed",
+        ],
     ),
     "an attempt without an answer makes the endpoint unreachable": (
         replace(STEADY, health=health(0, error="connection refused")),
-        ["register: sends", "status: Ready=True Delivering, Reachable=False AttemptFailed"],
+        [
+            "register: sends",
+            "status: Ready=True Delivering, Reachable=False AttemptFailed",
+            "Warning Event AttemptFailed",
+        ],
     ),
     "counts that come without a new attempt do not make an unreachable endpoint reachable": (
         replace(STEADY, health=health(503)),
-        ["register: sends", "status: Ready=True Delivering, Reachable=False AttemptFailed"],
+        [
+            "register: sends",
+            "status: Ready=True Delivering, Reachable=False AttemptFailed",
+            "Warning Event AttemptFailed",
+        ],
     ),
     "deliveries that were given up are announced together": (
         replace(STEADY, health=health(500, error="500 Internal Server Error"), failures=FailedDeliveries(7, "", NOW)),
         [
             "register: sends",
             "status: Ready=True Delivering, Reachable=False AttemptFailed",
+            "Warning Event AttemptFailed",
             "Warning Event DeliveryFailed",
         ],
     ),
@@ -241,11 +349,11 @@ def test_an_endpoint_plan_carried_out_leaves_nothing_to_do(scene: EndpointScene)
 
 
 def test_what_is_made_for_an_endpoint_goes_with_it() -> None:
-    """The endpoint owns the Secret, the project owns the endpoint, and the first action sets the finalizer."""
+    """The endpoint owns the Secret, nothing owns the endpoint, and the first action sets the finalizer."""
     applied, created, *_ = NEW.plan().actions
     assert isinstance(applied, ApplyMetadata)
     assert applied.finalizers == (FINALIZER,)
-    assert applied.owner_references == (owner_reference("Project", BILLING, controller=True),)
+    assert applied.owner_references == ()
     assert isinstance(created, CreateSecret)
     assert created.secret.name == "orders-signing"
     assert created.secret.fields == {"secret": OTHER_SECRET}
@@ -273,6 +381,7 @@ def test_an_endpoint_is_known_to_delivery_as_it_is_declared() -> None:
         "timeout": "1s",
         "maxInFlight": 3,
         "headers": {"X-Team": "orders"},
+        "format": "cloudevents",
     }
     scene = steady_endpoint(**spec)
     scene = replace(scene, secret=signing_secret(fields={"secret": SIGNING_SECRET, "previous": OTHER_SECRET}))
@@ -281,7 +390,7 @@ def test_an_endpoint_is_known_to_delivery_as_it_is_declared() -> None:
     assert (registered.project, registered.url) == ("billing", "https://example.com/in")
     assert registered.events == {"bounced", "delivered"}
     assert (registered.timeout, registered.max_in_flight) == (1.0, 3)
-    assert registered.headers == (("X-Team", "orders"),)
+    assert (registered.headers, registered.format) == ((("X-Team", "orders"),), "cloudevents")
     assert registered.secrets == (SIGNING_SECRET, OTHER_SECRET)
 
 

@@ -6,9 +6,10 @@ from hypothesis import strategies as st
 from support.reconcile_scenes import NOW, after, in_words, project, project_after, status_of, writes
 
 from hookwright_crds.reading import Unsupported
-from hookwright_crds.resources import Project, ProjectStatus
+from hookwright_crds.resources import DeliveryLogSettings, Project, ProjectSpec, ProjectStatus
 from hookwright_operator.reconcile.plan import AllowProject, ApplyStatus, Plan
 from hookwright_operator.reconcile.project import ObservedProject, plan_project
+from hookwright_operator.registry import ProjectSettings
 
 
 def plan(observed: Project, *, keys: int = 1, endpoints: int = 2) -> Plan:
@@ -91,3 +92,13 @@ def test_a_project_that_is_not_understood_accepts_events_and_says_so() -> None:
     ready = status_of(planned)["conditions"][0]
     assert (ready["status"], ready["reason"]) == ("False", "UnsupportedSpec")
     assert "spec.displayName" in ready["message"]
+
+
+def test_the_settings_of_the_delivery_log_are_applied() -> None:
+    """The default keeps payloads, and no missed events."""
+    spec = ProjectSpec(delivery_log=DeliveryLogSettings(payloads="Omit", missed_events="Keep"))
+    planned = plan(project().model_copy(update={"spec": spec}))
+    assert planned.actions[0] == AllowProject(
+        "acme", "billing", ProjectSettings(omits_payloads=True, keeps_missed=True)
+    )
+    assert plan(project()).actions[0] == AllowProject("acme", "billing", ProjectSettings(omits_payloads=False))

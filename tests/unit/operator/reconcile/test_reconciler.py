@@ -1,10 +1,16 @@
 """One turn of a key in a replica that leads: when it is reconciled again, and what it leaves to other parts."""
 
+import base64
+
 import pytest
 from support.reconcile_stage import Stage
 from unit.operator.watch.test_cache import ORDERS, PROJECT, project, secret
 
 from hookwright_crds.resources import WebhookEndpoint
+from hookwright_operator.reconcile.plan import CreateSecret, Plan
+from hookwright_operator.reconcile.write_refusals import without_secrets
+from hookwright_operator.watch.objects import Secret
+from hookwright_runtime.errors import KubeError, WriteRefused
 
 
 @pytest.fixture
@@ -48,7 +54,7 @@ async def test_an_answer_that_shows_nothing_new_ends_it(stage: Stage) -> None:
     await stage.ready()
     stage.sees(2000)
     assert await stage.reconciler.reconcile(ORDERS) is None
-    assert [method for method, _, _ in stage.server.asked] == ["PATCH", "PATCH"]
+    assert [method for method, _, _ in stage.server.asked] == ["PATCH"]
 
 
 async def test_a_project_that_is_gone_accepts_nothing(stage: Stage) -> None:
@@ -58,3 +64,46 @@ async def test_a_project_that_is_gone_accepts_nothing(stage: Stage) -> None:
     stage.cache.lose("Project", project(3000))
     await stage.reconciler.reconcile(PROJECT)
     assert not stage.registry.has_project("acme", "billing")
+
+
+async def test_a_refused_secret_is_reported_and_events_find_the_endpoint(stage: Stage) -> None:
+    """The status has the API server's message, one Event tells it, and deliveries are accepted for later."""
+    stage.sees(1)
+    quota = 'secrets "orders-signing" is forbidden: exceeded quota: secrets=2'
+    refusal = KubeError("403", status=403, reason="Forbidden", explanation=quota)
+    stage.server.refuse = lambda method, path: refusal if (method, path[-8:]) == ("POST", "/secrets") else None
+    for _ in range(2):
+        with pytest.raises(WriteRefused):
+            await stage.reconciler.reconcile(ORDERS)
+    known = stage.registry.get("uid-orders")
+    assert known is not None
+    assert known.blocked == "WriteRefused"
+    assert quota in stage.server.endpoint["status"]["conditions"][0]["message"]
+    assert stage.server.events() == ["WriteRefused"]
+    stage.server.refuse = lambda *_: None
+    await stage.reconciler.reconcile(ORDERS)
+    known = stage.registry.get("uid-orders")
+    assert known is not None
+    assert known.sendable
+
+
+async def test_a_missing_right_of_the_operator_is_an_error_of_the_installation(stage: Stage) -> None:
+    """It is counted as an error and alerted, because no tenant can end it."""
+    stage.sees(1)
+    words = 'secrets is forbidden: User "hookwright" cannot create resource "secrets" in API group ""'
+    refusal = KubeError("403", status=403, reason="Forbidden", explanation=words)
+    stage.server.refuse = lambda method, path: refusal if (method, path[-8:]) == ("POST", "/secrets") else None
+    with pytest.raises(KubeError) as raised:
+        await stage.reconciler.reconcile(ORDERS)
+    assert not isinstance(raised.value, WriteRefused)
+    assert words in stage.server.endpoint["status"]["conditions"][0]["message"]
+
+
+def test_the_message_of_a_refusal_has_no_secret_in_it() -> None:
+    """An admission webhook may repeat the Secret that it refuses, also in base64."""
+    text = "whsec_" + "QUFB" * 11
+    made = Secret(namespace="acme", name="orders-signing", fields={"secret": text})
+    told = f"refused: {text}, {base64.b64encode(text.encode()).decode()}, {'x' * 1000}"
+    shown = without_secrets(told, Plan((CreateSecret(made),)))
+    assert shown.startswith("refused: [secret], [secret], xxx")
+    assert len(shown) < 600

@@ -5,7 +5,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 import pytest
-from support.reconcile_scenes import NOW, after, endpoint, signing_secret
+from support.reconcile_scenes import NOW, EndpointScene, after, endpoint, signing_secret
 
 from hookwright_crds.resources import WebhookEndpoint
 from hookwright_operator.reconcile.plan import EmitEvent, UpdateSecret
@@ -13,6 +13,8 @@ from hookwright_operator.reconcile.signing_secret import (
     ROTATE_ANNOTATION,
     ROTATION_ANNOTATION,
     plan_signing_secret,
+    previous_until,
+    rotation_of,
     signing_secrets,
 )
 from hookwright_operator.watch.objects import Secret
@@ -34,7 +36,7 @@ def asking(rotation: int, *, overlap: str = "24h", annotation: str = "") -> Webh
 
 def rotated(secret: Secret, asked: WebhookEndpoint, now: datetime, new: int) -> Secret:
     """Return the Secret after the plan's actions."""
-    for action in plan_signing_secret(asked, secret, now=now, new_secret=lambda: made(new)).actions:
+    for action in plan_signing_secret(asked, secret, (), now=now, new_secret=lambda: made(new)).actions:
         if isinstance(action, UpdateSecret):
             assert not set(action.gone) & set(action.secret.fields)
             secret = replace(secret, fields=action.secret.fields, annotations=action.secret.annotations)
@@ -43,18 +45,18 @@ def rotated(secret: Secret, asked: WebhookEndpoint, now: datetime, new: int) -> 
 
 def test_nothing_is_done_while_no_rotation_is_asked_for() -> None:
     """A correct Secret needs no action."""
-    assert plan_signing_secret(asking(0), FIRST, now=NOW, new_secret=lambda: made(2)).actions == ()
+    assert plan_signing_secret(asking(0), FIRST, (), now=NOW, new_secret=lambda: made(2)).actions == ()
 
 
 @pytest.mark.parametrize("asked", [asking(1), asking(0, annotation="please")], ids=["spec", "annotation"])
 def test_a_rotation_makes_a_new_secret_and_the_old_one_signs_beside_it(asked: WebhookEndpoint) -> None:
     """An increase of spec.signing.rotation, or a new value of the annotation, causes one rotation and one Event."""
-    plan = plan_signing_secret(asked, FIRST, now=NOW, new_secret=lambda: made(2))
+    plan = plan_signing_secret(asked, FIRST, (), now=NOW, new_secret=lambda: made(2))
     second = rotated(FIRST, asked, NOW, 2)
     assert signing_secrets(second, now=NOW) == [made(2), made(1)]
     assert plan.again_at == after(hours=24)
     assert [action.reason for action in plan.actions if isinstance(action, EmitEvent)] == ["SigningSecretRotated"]
-    assert plan_signing_secret(asked, second, now=after(minutes=1), new_secret=lambda: made(9)).actions == ()
+    assert plan_signing_secret(asked, second, (), now=after(minutes=1), new_secret=lambda: made(9)).actions == ()
 
 
 def test_the_old_secret_stops_signing_when_its_overlap_ends() -> None:
@@ -92,10 +94,39 @@ def test_an_overlap_of_nothing_ends_the_old_secret_at_once() -> None:
 def test_a_secret_from_before_rotations_existed_is_kept() -> None:
     """A Secret without the annotation counts as created for the present request."""
     old = signing_secret(fields={"secret": made(1)})
-    assert plan_signing_secret(asking(3), old, now=NOW, new_secret=lambda: made(2)).actions == ()
+    assert plan_signing_secret(asking(3), old, (), now=NOW, new_secret=lambda: made(2)).actions == ()
 
 
 def test_a_field_that_is_no_secret_never_signs() -> None:
     """A manual value in `previous` signs only if it is a signing secret."""
     secret = replace(FIRST, fields={"secret": made(1), "previous": "oops", "other": made(4)})
     assert signing_secrets(secret, now=NOW + timedelta(days=400)) == [made(1)]
+
+
+def test_the_delay_until_a_missing_secret_is_looked_for_grows_up_to_a_minute() -> None:
+    """Many endpoints whose Secrets do not exist must not make many requests; a new one waits for 10 seconds."""
+    scene = EndpointScene(endpoint=endpoint(spec={"signing": {"secretRef": {"name": "vault"}}}))
+    assert scene.plan().again_at == after(seconds=10)
+    scene = scene.settled()
+    delays = [(5, 10), (30, 30), (90, 60), (86_400, 60)]
+    for missing_for, expected in delays:
+        now = after(seconds=missing_for)
+        assert scene.plan(now).again_at == now + timedelta(seconds=expected)
+
+
+@pytest.mark.parametrize(
+    ("annotation", "rotation"), [("3/", 3), ("0/", 0), ("12/2030", 12), ("", 0), ("x/", 0), ("-1/", 0), ("9" * 5000, 0)]
+)
+def test_the_rotation_of_a_secret_is_that_of_its_annotation(annotation: str, rotation: int) -> None:
+    """A caller of a rotation waits for its number; a tenant who edits the annotation breaks only its own rotation."""
+    secret = Secret("acme", "orders-signing", fields={}, annotations={"hookwright.dev/rotation": annotation})
+    assert rotation_of(secret) == rotation
+
+
+def test_the_end_of_an_overlap_is_that_of_the_last_replaced_secret() -> None:
+    """Without a replaced secret there is no end."""
+    until = {"hookwright.dev/previous-until": '{"previous": "2030-01-02T00:00:00Z"}'}
+    fields = {"secret": "a", "previous": "b"}
+    secret = Secret("acme", "orders-signing", fields=fields, annotations=until)
+    assert str(previous_until(secret)) == "2030-01-02 00:00:00+00:00"
+    assert previous_until(Secret("acme", "orders-signing", fields={"secret": "a"}, annotations=until)) is None

@@ -50,7 +50,7 @@ def secret(version: int = 1, *, labelled: str = "uid-orders", owned: str = "uid-
     return {"metadata": metadata, "data": {"secret": base64.b64encode(b"whsec_x").decode()}}
 
 
-def url_of(cache: Cache) -> str:
+def url_of(cache: Cache) -> str | None:
     """Return the URL of the endpoint that the cache knows."""
     known = cache.resource(ORDERS)
     assert isinstance(known, WebhookEndpoint)

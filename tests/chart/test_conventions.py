@@ -1,0 +1,229 @@
+"""Values that other charts have too: images, extra parts of pods, certificates, OpenShift, helm test."""
+
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+import pytest
+import yaml
+from chart.test_rendering import EXTRAS, POSTGRES
+from support.chart_rendering import CHART, Chart, Object, container, environment, named, of_kind
+
+DIGEST = "sha256:" + "a" * 64
+
+
+@pytest.mark.parametrize(
+    ("values", "image"),
+    [
+        ({}, "hookwright/hookwright:0.1.0"),
+        ({"image": {"tag": "1.2.3"}}, "hookwright/hookwright:1.2.3"),
+        ({"image": {"registry": "registry.example.com"}}, "registry.example.com/hookwright/hookwright:0.1.0"),
+        (
+            {"image": {"registry": "a.example.com"}, "global": {"imageRegistry": "b.example.com:5000/mirror/"}},
+            "b.example.com:5000/mirror/hookwright/hookwright:0.1.0",
+        ),
+        ({"image": {"tag": "1.2.3", "digest": DIGEST}}, f"hookwright/hookwright@{DIGEST}"),
+        ({"image": {"tag": DIGEST}}, f"hookwright/hookwright@{DIGEST}"),
+    ],
+)
+def test_every_pod_has_the_chosen_image(chart: Chart, values: Object, image: str) -> None:
+    """Registry, tag and digest apply to the Deployments, the uninstall Job and the test pod."""
+    objects = chart.objects(values)
+    pods = [one["spec"]["template"]["spec"] for one in of_kind(objects, "Deployment", "Job")]
+    pods += [one["spec"] for one in of_kind(objects, "Pod")]
+    assert len(pods) == 4
+    assert {one["image"] for pod in pods for one in pod["containers"]} == {image}
+
+
+def test_a_digest_that_is_none_is_refused(chart: Chart) -> None:
+    """A tag in the place of a digest would give an image that cannot be pulled."""
+    assert "digest" in chart.refusal({"image": {"digest": "1.2.3"}})
+
+
+@pytest.mark.parametrize("component", ["operator", "delivery", "api"])
+def test_the_extra_parts_are_in_the_pods(chart: Chart, component: str) -> None:
+    """Volumes, mounts, containers and variables are added to the chart's own; delivery has the operator's values."""
+    objects = chart.objects({**POSTGRES, "operator": EXTRAS, "api": EXTRAS, "delivery": {"separate": True}})
+    deployment = named(objects, "Deployment", f"hookwright-{component}")["spec"]
+    pod = deployment["template"]["spec"]
+    own, added = pod["containers"]
+    assert deployment["revisionHistoryLimit"] == EXTRAS["revisionHistoryLimit"]
+    assert (own["name"], added) == (component, EXTRAS["extraContainers"][0])
+    assert own["envFrom"] == EXTRAS["envFrom"]
+    assert EXTRAS["extraVolumeMounts"][0] in own["volumeMounts"]
+    assert EXTRAS["extraVolumes"][0] in pod["volumes"]
+    for name in ("dnsConfig", "hostAliases", "runtimeClassName"):
+        assert pod[name] == EXTRAS[name]
+    assert {one["name"] for one in own["volumeMounts"]} == {one["name"] for one in pod["volumes"]}
+
+
+def test_delivery_can_have_its_own_parts(chart: Chart) -> None:
+    """A value of delivery replaces the operator's."""
+    values = {**POSTGRES, "operator": EXTRAS, "delivery": {"separate": True, "runtimeClassName": "kata", "envFrom": []}}
+    pod = named(chart.objects(values), "Deployment", "hookwright-delivery")["spec"]["template"]["spec"]
+    assert pod["runtimeClassName"] == "kata"
+    assert "envFrom" not in pod["containers"][0]
+
+
+def test_the_own_authorities_are_mounted_and_used(chart: Chart) -> None:
+    """OpenSSL reads the file that SSL_CERT_FILE names, and the directory of the image's authorities as before."""
+    objects = chart.objects({"caBundle": {"configMap": "authorities", "key": "bundle.pem"}})
+    for component in ("operator", "api"):
+        assert environment(objects, component)["SSL_CERT_FILE"] == "/etc/hookwright/ca/bundle.pem"
+        mount = {"name": "ca-bundle", "mountPath": "/etc/hookwright/ca", "readOnly": True}
+        assert mount in container(objects, component)["volumeMounts"]
+
+
+def test_the_certificates_of_the_database_are_mounted_where_the_database_is_used(chart: Chart) -> None:
+    """The API has no database, so its pods do not get the key."""
+    values = {"database": {"existingSecret": {"name": "store"}, "certificates": {"secret": "store-tls"}}}
+    objects = chart.objects({**values, "delivery": {"separate": True}})
+    mounted = {
+        component: "/etc/hookwright/database"
+        in {one["mountPath"] for one in container(objects, component)["volumeMounts"]}
+        for component in ("operator", "delivery", "api")
+    }
+    assert mounted == {"operator": True, "delivery": True, "api": False}
+
+
+@pytest.mark.parametrize(
+    ("values", "arguments", "fixed"),
+    [
+        ({}, (), True),
+        ({}, ("--api-versions", "security.openshift.io/v1"), False),
+        ({"openshift": True}, (), False),
+        ({"openshift": False}, ("--api-versions", "security.openshift.io/v1"), True),
+    ],
+)
+def test_openshift_chooses_the_user_of_the_pods(
+    chart: Chart, values: Object, arguments: tuple[str, ...], *, fixed: bool
+) -> None:
+    """OpenShift's restricted-v2 refuses pods with a fixed user or group; the rest of the context stays."""
+    done = chart.run("template", "hookwright", str(CHART), *arguments, values=values)
+    assert done.returncode == 0, done.stderr
+    objects = [one for one in yaml.safe_load_all(done.stdout) if one]
+    pods = [one["spec"]["template"]["spec"] for one in of_kind(objects, "Deployment", "Job")]
+    pods += [one["spec"] for one in of_kind(objects, "Pod")]
+    for pod in pods:
+        context = pod["securityContext"]
+        assert context["runAsNonRoot"] is True
+        assert context["seccompProfile"] == {"type": "RuntimeDefault"}
+        assert bool({"runAsUser", "runAsGroup", "fsGroup"} & context.keys()) is fixed
+
+
+@pytest.mark.parametrize("separate", [False, True])
+def test_every_pod_is_scraped_once_by_a_pod_monitor(chart: Chart, *, separate: bool) -> None:
+    """Each PodMonitor selects the pods of one Deployment, and names a port of its container."""
+    values = {**POSTGRES, "delivery": {"separate": separate}, "metrics": {"podMonitor": {"enabled": True}}}
+    objects = chart.objects(values)
+    selected = []
+    for monitor in of_kind(objects, "PodMonitor"):
+        (deployment,) = [
+            one
+            for one in of_kind(objects, "Deployment")
+            if monitor["spec"]["selector"] == {"matchLabels": one["spec"]["selector"]["matchLabels"]}
+        ]
+        (own,) = deployment["spec"]["template"]["spec"]["containers"]
+        (endpoint,) = monitor["spec"]["podMetricsEndpoints"]
+        assert endpoint["port"] in {port["name"] for port in own["ports"]}
+        selected.append(deployment["metadata"]["name"])
+    assert sorted(selected) == sorted(one["metadata"]["name"] for one in of_kind(objects, "Deployment"))
+
+
+def test_an_extra_object_is_rendered_with_the_release(chart: Chart) -> None:
+    """Templates in it are evaluated, because a value cannot know the release."""
+    metadata = {"name": "policy", "namespace": "{{ .Release.Namespace }}"}
+    values = {"extraObjects": [{"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}]}
+    assert named(chart.objects(values), "ConfigMap", "policy")["metadata"]["namespace"] == "hookwright-system"
+
+
+@contextmanager
+def answering(status: int) -> Iterator[str]:
+    """Yield the URL of a server that answers each request with a status."""
+
+    class Answer(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(status)
+            self.end_headers()
+            self.wfile.write(b"store: away")
+
+        def log_message(self, *_: object) -> None:
+            """Write nothing."""
+
+    with HTTPServer(("127.0.0.1", 0), Answer) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}/readyz"
+        server.shutdown()
+        thread.join()
+
+
+def _test_pod(chart: Chart, values: Object | None = None) -> list[str]:
+    (pod,) = of_kind(chart.objects(values), "Pod")
+    assert pod["metadata"]["annotations"]["helm.sh/hook"] == "test"
+    arguments: list[str] = pod["spec"]["containers"][0]["args"]
+    return arguments
+
+
+def test_helm_test_asks_every_part_of_the_installation(chart: Chart) -> None:
+    """Its URLs name existing Services and ports, and the policies allow its pod."""
+    values = {**POSTGRES, "delivery": {"separate": True}}
+    objects = chart.objects(values)
+    asked = {
+        tuple(url.removeprefix("http://").removesuffix("/readyz").split(":")) for url in _test_pod(chart, values)[2:]
+    }
+    served = {
+        (service["metadata"]["name"], str(port["port"]))
+        for service in of_kind(objects, "Service")
+        for port in service["spec"]["ports"]
+        if port["name"] == "metrics"
+    }
+    assert asked == served
+    (pod,) = of_kind(objects, "Pod")
+    for policy in of_kind(objects, "NetworkPolicy"):
+        (rule,) = [one for one in policy["spec"]["ingress"] if one["ports"][0]["port"] == "health"]
+        peers = [peer["podSelector"]["matchLabels"].items() for peer in rule["from"] if "podSelector" in peer]
+        assert any(labels <= pod["metadata"]["labels"].items() for labels in peers)
+
+
+@pytest.mark.parametrize(("status", "code"), [(200, 0), (503, 1)])
+def test_helm_test_fails_if_a_part_is_not_ready(chart: Chart, status: int, code: int) -> None:
+    """The program prints the reason that the part gives."""
+    program = _test_pod(chart)[0]
+    with answering(200) as good, answering(status) as other:
+        done = subprocess.run(
+            [sys.executable, "-c", program, "0", good, other], capture_output=True, text=True, timeout=30, check=False
+        )
+    assert done.returncode == code, done.stderr
+    assert f"{good}: 200\n" in done.stdout
+    assert f"{other}: {status}" in done.stdout
+    assert ("store: away" in done.stdout) is (status == 503)
+
+
+def test_two_installations_have_no_object_in_common(chart: Chart) -> None:
+    """With names and namespaces of their own they share only the CRDs, which the second one leaves out."""
+    first = {"settings": {"watchNamespaces": ["acme"]}}
+    second = {"settings": {"watchNamespaces": ["globex"]}, "crds": {"enabled": False}}
+    names = []
+    for release, namespace, values in (("hookwright", "hooks", first), ("hookwright-eu", "hooks-eu", second)):
+        done = chart.run("template", release, str(CHART), "--namespace", namespace, values=values)
+        objects = [one for one in yaml.safe_load_all(done.stdout) if one]
+        names.append({(one["kind"], one["metadata"].get("namespace"), one["metadata"]["name"]) for one in objects})
+    assert names[0]
+    assert not names[0] & names[1]
+
+
+def test_the_catalogue_lists_the_kinds(chart: Chart) -> None:
+    """Artifact Hub shows the kinds of the annotation, and the chart installs the same."""
+    annotations = yaml.safe_load((CHART / "Chart.yaml").read_text())["annotations"]
+    listed = {(one["name"], one["kind"], one["version"]) for one in yaml.safe_load(annotations["artifacthub.io/crds"])}
+    assert listed == {
+        (crd["metadata"]["name"], crd["spec"]["names"]["kind"], version["name"])
+        for crd in of_kind(chart.objects(), "CustomResourceDefinition")
+        for version in crd["spec"]["versions"]
+    }
+    (image,) = yaml.safe_load(annotations["artifacthub.io/images"])
+    assert image["image"] == container(chart.objects(), "operator")["image"]

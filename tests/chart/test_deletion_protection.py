@@ -1,0 +1,180 @@
+"""An annotated Project or WebhookEndpoint cannot be deleted while deliveries are pending."""
+
+import json
+from collections.abc import Iterator
+from subprocess import CompletedProcess
+
+import pytest
+import yaml
+from support.chart_rendering import Chart, of_kind
+from support.polling import eventually
+
+from hookwright_dev.cluster.kubectl import Cluster
+
+ANNOTATION = "hookwright.dev/deletion-protection"
+FINALIZER = "hookwright.dev/deliveries"
+KINDS = ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
+
+
+class Objects:
+    """The objects of one namespace, in a cluster with the chart's policies for this namespace."""
+
+    def __init__(self, cluster: Cluster, namespace: str) -> None:
+        self.cluster, self.namespace = cluster, namespace
+
+    def kubectl(self, *arguments: str, stdin: str | None = None, check: bool = True) -> CompletedProcess[str]:
+        """Run kubectl in the namespace."""
+        return self.cluster.kubectl(*arguments, "-n", self.namespace, stdin=stdin, check=check)
+
+    def project(self, name: str = "billing", *, protected: str = "") -> None:
+        """Create a Project, with the annotation if a value is given."""
+        metadata = {"name": name, "annotations": _annotations(protected)}
+        self.kubectl("create", "-f", "-", stdin=_text({"kind": "Project", "metadata": metadata}))
+
+    def endpoint(
+        self,
+        name: str,
+        *,
+        pending: int,
+        project: str = "billing",
+        finalizers: tuple[str, ...] = (),
+        protected: str = "",
+    ) -> None:
+        """Create an endpoint whose status reports so many pending deliveries."""
+        metadata = {"name": name, "annotations": _annotations(protected), "finalizers": list(finalizers)}
+        spec = {"projectRef": {"name": project}, "url": "https://example.com/", "events": ["delivered"]}
+        self.kubectl("create", "-f", "-", stdin=_text({"kind": "WebhookEndpoint", "metadata": metadata, "spec": spec}))
+        self.pending(name, pending)
+
+    def pending(self, name: str, number: int) -> None:
+        """Report pending deliveries of an endpoint, as the operator does."""
+        patch = json.dumps({"status": {"deliveries": {"pending": number}}})
+        self.kubectl("patch", "hwep", name, "--subresource=status", "--type=merge", "-p", patch)
+
+    def refusal(self, kind: str, name: str) -> str:
+        """Return kubectl's error for a deletion that must be refused, as soon as the policy is in force."""
+
+        def denied() -> str:
+            done = self.kubectl("delete", kind, name, "--dry-run=server", check=False)
+            return done.stderr if done.returncode else ""
+
+        eventually(lambda: bool(denied()), f"deletion of {kind} {name} refused")
+        done = self.kubectl("delete", kind, name, check=False)
+        assert done.returncode != 0
+        assert self.kubectl("get", kind, name, "-o", "name").stdout
+        return done.stderr
+
+
+def _annotations(protected: str) -> dict[str, str]:
+    return {ANNOTATION: protected} if protected else {}
+
+
+def _text(body: dict[str, object]) -> str:
+    return json.dumps({"apiVersion": "hookwright.dev/v1alpha1", **body})
+
+
+@pytest.fixture
+def objects(control_plane: Cluster, chart: Chart, namespace: str) -> Iterator[Objects]:
+    """Yield a namespace of its own, with the policies of an installation that serves only this namespace."""
+    rendered = chart.objects({"settings": {"watchNamespaces": [namespace]}, "fullnameOverride": namespace})
+    policies = yaml.safe_dump_all(of_kind(rendered, *KINDS))
+    control_plane.kubectl("apply", "-f", "-", stdin=policies)
+    made = Objects(control_plane, namespace)
+    # The policies are in force some seconds after their creation.
+    made.project("probe", protected="true")
+    made.endpoint("probe", pending=1, project="probe", protected="true")
+    for kind in ("webhookendpoint", "project"):
+        made.refusal(kind, "probe")
+    yield made
+    control_plane.kubectl("delete", "-f", "-", stdin=policies)
+
+
+def test_a_protected_endpoint_with_pending_deliveries_is_not_deleted(objects: Objects) -> None:
+    """The refusal names the object, the deliveries, and the command after which the deletion succeeds."""
+    objects.project()
+    objects.endpoint("orders", pending=7, protected="true")
+    told = objects.refusal("webhookendpoint", "orders")
+    assert f"WebhookEndpoint orders in namespace {objects.namespace} is protected" in told
+    assert "has 7 pending deliveries" in told
+    command = f"kubectl annotate webhookendpoint -n {objects.namespace} orders {ANNOTATION}-"
+    assert f"To delete it anyway: {command}" in told
+    objects.cluster.kubectl(*command.split()[1:])
+    objects.kubectl("delete", "hwep", "orders")
+
+
+def test_a_protected_endpoint_without_pending_deliveries_is_deleted(objects: Objects) -> None:
+    """The protection ends by itself when the last delivery has ended, also if no status was written yet."""
+    objects.project()
+    objects.endpoint("orders", pending=1, protected="true")
+    objects.refusal("webhookendpoint", "orders")
+    objects.pending("orders", 0)
+    objects.kubectl("delete", "hwep", "orders")
+
+
+def test_only_annotated_objects_are_protected(objects: Objects) -> None:
+    """Objects without the annotation, or with another value, are deleted as before."""
+    objects.project()
+    objects.project("other", protected="false")
+    objects.endpoint("orders", pending=7)
+    objects.endpoint("invoices", pending=7, project="other", protected="false")
+    objects.kubectl("delete", "hwep", "orders", "invoices")
+    objects.kubectl("delete", "hwproj", "billing", "other")
+
+
+def test_a_protected_project_is_kept_while_one_of_its_endpoints_has_pending_deliveries(objects: Objects) -> None:
+    """The refusal names the endpoint; endpoints of other projects do not count."""
+    objects.project(protected="true")
+    objects.endpoint("idle", pending=0)
+    objects.endpoint("orders", pending=2)
+    objects.project("other", protected="true")
+    objects.endpoint("invoices", pending=0, project="other")
+    told = objects.refusal("project", "billing")
+    assert f"Project billing in namespace {objects.namespace} is protected" in told
+    assert "WebhookEndpoint orders has 2 pending deliveries" in told
+    assert f"kubectl annotate project -n {objects.namespace} billing {ANNOTATION}-" in told
+    objects.kubectl("delete", "hwproj", "other")
+    objects.pending("orders", 0)
+    eventually(
+        lambda: objects.kubectl("delete", "hwproj", "billing", check=False).returncode == 0,
+        "the project of drained endpoints deleted",
+    )
+
+
+def test_a_protected_project_without_endpoints_is_deleted(objects: Objects) -> None:
+    """A namespace without any endpoint gives the rule nothing to compare with."""
+    objects.kubectl("annotate", "hwep", "probe", f"{ANNOTATION}-")
+    objects.kubectl("delete", "hwep", "probe")
+    eventually(
+        lambda: objects.kubectl("delete", "hwproj", "probe", check=False).returncode == 0,
+        "the project without endpoints deleted",
+    )
+
+
+def test_a_deletion_that_has_begun_can_end(objects: Objects) -> None:
+    """The operator removes its finalizer, and a second deletion is accepted, although deliveries are pending."""
+    objects.project()
+    objects.endpoint("orders", pending=7, finalizers=(FINALIZER,))
+    objects.kubectl("delete", "hwep", "orders", "--wait=false")
+    objects.kubectl("annotate", "hwep", "orders", f"{ANNOTATION}=true")
+    objects.kubectl("delete", "hwep", "orders", "--wait=false")
+    objects.kubectl("patch", "hwep", "orders", "--type=merge", "-p", '{"metadata": {"finalizers": []}}')
+    assert "orders" not in objects.kubectl("get", "hwep", "-o", "name").stdout
+
+
+def test_a_collection_is_deleted_except_the_protected_objects(objects: Objects) -> None:
+    """One request for all endpoints of a namespace is refused in the same words."""
+    objects.project()
+    objects.endpoint("orders", pending=7, protected="true")
+    path = f"/apis/hookwright.dev/v1alpha1/namespaces/{objects.namespace}/webhookendpoints"
+    done = objects.cluster.kubectl("delete", "--raw", path, check=False)
+    assert done.returncode != 0
+    assert "is protected by the annotation" in done.stderr
+    assert "orders" in objects.kubectl("get", "hwep", "-o", "name").stdout
+
+
+def test_a_namespace_can_be_deleted(objects: Objects) -> None:
+    """Objects of a namespace that is being deleted are not protected: half of a tenant would remain."""
+    objects.project(protected="true")
+    objects.endpoint("orders", pending=7, protected="true")
+    objects.cluster.kubectl("delete", "namespace", objects.namespace, "--wait=true", "--timeout=45s")
+    objects.cluster.kubectl("create", "namespace", objects.namespace)  # the fixture deletes it

@@ -1,0 +1,345 @@
+"""The delivery log, one delivery, replays, charts and the check of signatures, used as support people use them."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+from uuid import uuid4
+
+import pytest
+from playwright.sync_api import Browser, expect
+from support.api_receiver import Received
+from support.console_browser import MILLISECONDS, Person
+from support.polling import eventually
+
+from hookwright_crds.users import UserRole
+from hookwright_dev.node_packages import acquire_node_packages
+
+ATTACK: Final = "</pre></script><script>window.attacked=1</script><img src=x onerror='window.attacked=1'>\"'><b>"
+"""Text that would run a script where it is not escaped."""
+expect.set_options(timeout=MILLISECONDS)
+TAGS: Final = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
+
+
+@dataclass(slots=True)
+class Shop:
+    """A project with one endpoint, whose receiver answers as the test says."""
+
+    person: Person
+    receiver: Received
+    project: str
+    key: dict[str, str]
+    endpoint: str
+
+    @property
+    def path(self) -> str:
+        """The endpoint's page."""
+        return f"/projects/{self.project}/endpoints/{self.endpoint}"
+
+    def send(self, *messages: str, note: str = "") -> None:
+        """Send an event for each message id."""
+        client = self.person.service.organization.client
+        for message in messages:
+            event = {"type": "delivered", "messageId": message, "note": note}
+            answer = client.post("/v1/events", json=event, headers=self.key)
+            assert answer.json()["deliveries"] == 1, answer.text
+
+    def wait(self, status: str, count: int) -> None:
+        """Wait until so many deliveries have a status."""
+        client = self.person.service.organization.client
+        query = {"webhook": self.endpoint, "status": status}
+
+        def found() -> bool:
+            return len(client.get("/v1/deliveries", params=query, headers=self.key).json()["data"]) == count
+
+        eventually(found, f"{count} deliveries are {status}")
+
+
+@pytest.fixture
+def shop(admin: Person, receiver: Received) -> Iterator[Shop]:
+    """Yield a new project with one endpoint."""
+    organization = admin.service.organization
+    project = organization.project(f"shop-{uuid4().hex[:6]}", f"Shop {ATTACK}")
+    key = organization.service_key(project)
+    made = organization.webhook(key, f"{receiver.url}/{project}?a='%22%3Cb%3E", description=ATTACK)
+    yield Shop(admin, receiver, project, key, made["id"])
+    receiver.body, receiver.header = b"", ""
+
+
+def test_a_failed_delivery_is_found_understood_and_sent_again(shop: Shop) -> None:
+    """The story of a support case, from the first page to the delivered event, with links and buttons alone."""
+    person, page = shop.person, shop.person.page
+    shop.receiver.status, shop.receiver.body = 500, b'{"error":"no database"}'
+    shop.send("m-41", "m-42")
+    shop.wait("failed", 2)
+    person.open(f"/projects/{shop.project}")
+    page.locator("tbody th a").click()
+    person.follow("Deliveries")
+    page.get_by_label("State").select_option("failed")
+    page.get_by_label("Message id").fill("m-42")
+    person.press("Show")
+    expect(page.locator(".log tbody tr")).to_have_count(1)
+    page.locator(".log tbody th a").click()
+    expect(page.locator("#delivery")).to_contain_text("no database")
+    expect(page.locator("#request-body")).to_contain_text('"messageId":"m-42"')
+    expect(page.locator("#delivery")).to_contain_text("HTTP 500")
+
+    shop.receiver.status = 200
+    person.press("Send again")
+    page.get_by_text("The delivery is sent again").wait_for()
+    # The page follows the delivery by itself.
+    expect(page.locator(".delivery-title")).to_contain_text("Delivered")
+
+    person.follow("Replays")
+    person.press("Count the deliveries")
+    page.get_by_role("heading", name="1 delivery").wait_for()
+    person.press("Send it again")
+    page.get_by_text("The replay is running.").wait_for()
+    expect(page.locator("#replays")).to_contain_text("Completed")
+    expect(page.locator("#replays")).to_contain_text("1 of 1")
+    shop.wait("delivered", 2)
+
+
+def test_the_log_is_live_until_the_logout(shop: Shop, browser: Browser) -> None:
+    """A new delivery appears without a new page; the link with the focus keeps it; the logout ends the stream."""
+    person, page = shop.person, shop.person.page
+    shop.send("m-1")
+    shop.wait("delivered", 1)
+    person.open(f"{shop.path}/deliveries")
+    expect(page.get_by_text("Live:")).to_be_visible()
+    page.locator(".log tbody th a").focus()
+    focused = page.evaluate("document.activeElement.getAttribute('href')")
+    shop.send("m-2")
+    expect(page.locator(".log tbody tr")).to_have_count(2)
+    assert page.evaluate("document.activeElement.getAttribute('href')") == focused
+
+    other = browser.new_context(storage_state=page.context.storage_state())
+    tab = other.new_page()
+    tab.goto(f"{person.service.url}/")
+    tab.get_by_role("button", name="Log out").click()
+    tab.get_by_text("You are logged out").wait_for()
+    other.close()
+    expect(page.get_by_text("Live updates have ended.")).to_be_visible()
+
+
+def test_filters_of_time_use_the_zone_of_the_browser_and_faults_name_their_field(shop: Shop) -> None:
+    """A time of the form is local; a form with wrong values keeps all values."""
+    person, page = shop.person, shop.person.page
+    shop.send("m-1")
+    shop.wait("delivered", 1)
+    zone = page.context.new_cdp_session(page)
+    zone.send("Emulation.setTimezoneOverride", {"timezoneId": "Asia/Kolkata"})
+    person.open(f"{shop.path}/deliveries")
+    page.get_by_text("Exact times").click()
+    page.get_by_label("From").fill("2026-01-31T12:00")
+    person.press("Show")
+    expect(page.locator(".log tbody tr")).to_have_count(1)
+    assert "/deliveries?" in page.url
+    assert "since_offset=330" in page.url
+    expect(page.get_by_label("From")).to_have_value("2026-01-31T12:00")
+    person.open(f"{shop.path}/deliveries?since=yesterday&type=delivered")
+    expect(page.locator("#since-fault")).to_contain_text("must be a date and a time")
+    expect(page.get_by_label("Event type")).to_have_value("delivered")
+    person.open(f"{shop.path}/deliveries?message_id=nothing")
+    page.get_by_role("heading", name="No delivery matches").wait_for()
+    person.follow("Show all deliveries")
+    expect(page.locator(".log tbody tr")).to_have_count(1)
+
+
+def test_a_request_of_the_receiver_is_checked_against_the_secret(shop: Shop) -> None:
+    """A real request matches, and a changed one does not; neither the log of the API nor the page has the secret."""
+    person, page = shop.person, shop.person.page
+    shop.send("m-1", note="checked-body")
+    shop.wait("delivered", 1)
+    _, headers, body = next(one for one in reversed(shop.receiver.requests) if shop.project in one[0])
+    person.open(f"{shop.path}/verify?language=go")
+    expect(page.locator("#receiver-code")).to_contain_text("package main")
+    page.get_by_label("Headers").fill("\n".join(f"{name}: {value}" for name, value in headers.items()))
+    page.get_by_label("Body", exact=True).fill(body.decode())
+    person.press("Check the signatures")
+    expect(page.locator(".verdicts .good")).to_have_count(2)
+    expect(page.locator(".verdicts")).to_contain_text("receivers accept it")
+    expect(page.locator("#receiver-code")).to_contain_text("package main")
+    page.get_by_label("Body", exact=True).fill(body.decode().replace("m-1", "m-2"))
+    person.press("Check the signatures")
+    expect(page.locator(".verdicts .bad")).to_have_count(2)
+    service = person.service
+    read = service.organization.client.get(
+        f"/v1/webhooks/{shop.endpoint}/secret", headers=service.organization.session()
+    )
+    log = service.api.log.read_text()
+    for hidden in (read.json()["secret"], headers["x-service-signature"], "checked-body"):
+        assert hidden not in log
+    assert read.json()["secret"] not in page.content()
+
+
+def test_charts_have_a_table_and_three_windows(shop: Shop) -> None:
+    """The first page of the endpoint includes them; the numbers are text too."""
+    person, page = shop.person, shop.person.page
+    shop.send("m-1", "m-2")
+    shop.wait("delivered", 2)
+
+    def counted() -> bool:
+        person.open(f"{shop.path}/statistics?window=1h")
+        return "2 delivered" in page.locator("#charts").inner_text()
+
+    eventually(counted, "the statistics count the deliveries")
+    person.open(shop.path)
+    expect(page.locator("#charts")).to_contain_text("2 delivered")
+    assert page.locator("#charts .good-bar").count() >= 1
+    page.get_by_text("Numbers as a table").click()
+    expect(page.locator(".chart-table tbody tr").first).to_be_visible()
+    for window in ("7 days", "1 hour"):
+        person.follow(window)
+        expect(page.locator("#charts [aria-current]")).to_have_text(window)
+
+
+def test_no_text_of_a_tenant_or_a_receiver_runs(shop: Shop) -> None:
+    """Names, URLs, payloads, and bodies and headers of answers are shown as text on every page."""
+    person, page = shop.person, shop.person.page
+    shop.receiver.status, shop.receiver.body, shop.receiver.header = 500, ATTACK.encode(), ATTACK
+    shop.send("m-<b>1", note=ATTACK)
+    shop.wait("failed", 1)
+    person.open(f"{shop.path}/deliveries")
+    expect(page.get_by_text("Live:")).to_be_visible()
+    page.locator(".log tbody th a").click()
+    shown = page.locator("#delivery").inner_text()
+    assert shown.count("window.attacked=1") >= 3
+    delivery = page.url.rpartition("/")[2]
+    paths = [
+        f"{shop.path}/deliveries/{delivery}",
+        f"{shop.path}/deliveries?message_id=%3Cb%3E&type=%22%3E%3Cscript%3E&event_id={ATTACK}&since={ATTACK}&cursor=%3Cb%3E",
+        f"/projects/{shop.project}/deliveries",
+        f"{shop.path}/replays",
+        f"{shop.path}/verify?language={ATTACK}",
+        f"{shop.path}/statistics?window={ATTACK}",
+        f"{shop.path}/deliveries/{ATTACK.replace('/', '%2F')}",
+        shop.path,
+    ]
+    for path in paths:
+        person.open(path.replace("#", "%23"))
+        page.wait_for_load_state("networkidle") if "deliveries?" not in path else None
+        assert page.evaluate("window.attacked") is None, path
+        assert page.locator("main b, main img, main script:not([src])").count() == 0, path
+    person.open(f"{shop.path}/verify")
+    page.get_by_label("Headers").fill(f"webhook-signature: {ATTACK}")
+    page.get_by_label("Body", exact=True).fill(f"\n</textarea>{ATTACK}")
+    person.press("Check the signatures")
+    page.locator(".verdicts").wait_for()
+    assert page.get_by_label("Body", exact=True).input_value() == f"\n</textarea>{ATTACK}"
+    assert page.evaluate("window.attacked") is None
+
+
+def test_every_page_is_accessible_in_both_themes(shop: Shop) -> None:
+    """axe-core finds no violation, on a wide and on a narrow screen, and nothing is wider than the screen."""
+    person, page = shop.person, shop.person.page
+    shop.receiver.status, shop.receiver.body = 500, b"no database"
+    shop.send("m-1")
+    shop.wait("failed", 1)
+    shop.receiver.status = 200
+    shop.send("m-2")
+    shop.wait("delivered", 1)
+    person.open(f"{shop.path}/deliveries?status=failed")
+    page.locator(".log tbody th a").click()
+    delivery = page.url.rpartition("/")[2]
+    script = (acquire_node_packages() / "axe-core" / "axe.min.js").read_text()
+    found: list[str] = []
+    for scheme, width in (("light", 1200), ("dark", 390)):
+        page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
+        page.set_viewport_size({"width": width, "height": 900})
+        for path in (
+            f"{shop.path}/deliveries",
+            f"{shop.path}/deliveries?since=wrong",
+            f"{shop.path}/deliveries?message_id=nothing",
+            f"/projects/{shop.project}/deliveries",
+            f"{shop.path}/deliveries/{delivery}",
+            f"{shop.path}/statistics?window=1h",
+            f"{shop.path}/replays",
+            f"{shop.path}/verify?language=java",
+        ):
+            person.open(path)
+            # The policy of the page forbids scripts of others; a test runs this one in the page's world.
+            page.evaluate(script)
+            told = page.evaluate("tags => axe.run(document, {runOnly: tags})", TAGS)
+            found += [
+                f"{scheme} {path}: {one['id']} {[node['target'] for node in one['nodes']]}"
+                for one in told["violations"]
+            ]
+            assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), f"{scheme} {path} is too wide"
+    assert not found, "\n".join(found)
+
+
+def test_a_delivery_is_sent_again_with_the_keyboard_alone(shop: Shop) -> None:
+    """Every link and button is reached by Tab, and the focus is visible."""
+    person, page = shop.person, shop.person.page
+    shop.receiver.status = 500
+    shop.send("m-1")
+    shop.wait("failed", 1)
+    shop.receiver.status = 200
+
+    def reach(name: str) -> None:
+        for _ in range(60):
+            page.keyboard.press("Tab")
+            if page.evaluate("document.activeElement.textContent").strip() == name:
+                assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") != "none"
+                page.keyboard.press("Enter")
+                return
+        raise AssertionError(f"{name} is not reached")
+
+    person.open(shop.path)
+    reach("Deliveries")
+    page.locator(".log tbody th a").wait_for()
+    reach(page.locator(".log tbody th a").inner_text())
+    page.locator("#delivery").wait_for()
+    reach("Send again")
+    page.get_by_text("The delivery is sent again").wait_for()
+    shop.wait("delivered", 1)
+
+
+def test_a_viewer_reads_all_and_sends_nothing_again(shop: Shop) -> None:
+    """Buttons are missing, and forms that are sent anyway are refused."""
+    person, page = shop.person, shop.person.page
+    shop.send("m-1")
+    shop.wait("delivered", 1)
+    organization = person.service.organization
+    email = organization.user(UserRole.VIEWER)
+    organization.wait_for_user(email)
+    page.context.clear_cookies()
+    person.open("/")
+    person.log_in(email)
+    person.open(f"{shop.path}/deliveries")
+    page.locator(".log tbody th a").click()
+    page.locator("#request-body").wait_for()
+    assert page.get_by_role("button", name="Send again").count() == 0
+    delivery = page.url.rpartition("/")[2]
+    token = page.locator("input[name=form_token]").first.get_attribute("value") or ""
+    for path, form in (
+        (f"{shop.path}/deliveries/{delivery}/retry", {}),
+        (f"{shop.path}/replays", {"period": "1h", "begin": "yes"}),
+        (f"{shop.path}/verify", {"headers": "", "body": ""}),
+    ):
+        answer = page.request.post(
+            f"{person.service.url}{path}",
+            form={"form_token": token, **form},
+            headers={"Origin": person.service.api.url},
+        )
+        assert answer.status == 403, path
+    person.open(f"{shop.path}/verify")
+    page.get_by_text("The check needs the role editor").wait_for()
+
+
+def test_a_delivery_is_found_only_below_its_own_endpoint_and_project(shop: Shop) -> None:
+    """Ids of another endpoint or project are answered like ids that do not exist."""
+    person = shop.person
+    organization = person.service.organization
+    other = organization.webhook(shop.key, f"{shop.receiver.url}/other", events=["bounced"])["id"]
+    shop.send("m-1")
+    shop.wait("delivered", 1)
+    client = organization.client
+    [delivery] = client.get("/v1/deliveries", params={"webhook": shop.endpoint}, headers=shop.key).json()["data"]
+    for path in (
+        f"/projects/{shop.project}/endpoints/{other}/deliveries/{delivery['id']}",
+        f"/projects/billing/endpoints/{shop.endpoint}/deliveries",
+        f"/projects/billing/endpoints/{shop.endpoint}/deliveries/live",
+        f"{shop.path}/deliveries/dlv_unknown",
+    ):
+        assert person.page.request.get(f"{person.service.url}{path}").status == 404, path

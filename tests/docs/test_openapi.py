@@ -1,0 +1,121 @@
+"""The OpenAPI description as generators of clients and linters read it."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hookwright_api.console import static_files
+from hookwright_api.http import swagger_ui
+from hookwright_dev.cluster.stack import ROOT
+from hookwright_dev.node_packages import HTMX_FILES, LOCK, SWAGGER_UI_FILES, node
+from hookwright_operator.settings import OperatorSettings
+
+DOCUMENT = ROOT / "docs" / "openapi.json"
+
+
+@pytest.fixture(scope="module")
+def document() -> dict[str, Any]:
+    """Return the exported description."""
+    described: dict[str, Any] = json.loads(DOCUMENT.read_text())
+    return described
+
+
+def test_spectral_finds_nothing(node_packages: Path) -> None:
+    """Spectral's own rules for OpenAPI report neither an error nor a warning."""
+    script = node_packages / "@stoplight" / "spectral-cli" / "dist" / "index.js"
+    rules = LOCK.with_name("spectral.yaml")
+    done = node(script, "lint", "--fail-severity=hint", f"--ruleset={rules}", str(DOCUMENT), cwd=ROOT)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_redocly_finds_nothing(node_packages: Path) -> None:
+    """Redocly's recommended rules, with each warning as an error, report nothing."""
+    script = node_packages / "@redocly" / "cli" / "bin" / "cli.js"
+    done = node(script, "lint", f"--config={LOCK.with_name('redocly.yaml')}", str(DOCUMENT), cwd=ROOT)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_linters_report_a_fault(node_packages: Path, document: dict[str, Any], tmp_path: Path) -> None:
+    """Both linters fail for the same description without its servers, so the two tests above can fail."""
+    wrong = tmp_path / "openapi.json"
+    wrong.write_text(json.dumps({**document, "servers": []}))
+    spectral = node_packages / "@stoplight" / "spectral-cli" / "dist" / "index.js"
+    rules = f"--ruleset={LOCK.with_name('spectral.yaml')}"
+    assert "oas3-api-servers" in node(spectral, "lint", "--fail-severity=hint", rules, str(wrong), cwd=ROOT).stdout
+    redocly = node_packages / "@redocly" / "cli" / "bin" / "cli.js"
+    config = f"--config={LOCK.with_name('redocly.yaml')}"
+    done = node(redocly, "lint", config, str(wrong), cwd=ROOT)
+    assert "no-empty-servers" in done.stdout + done.stderr
+
+
+def test_the_description_names_servers_and_the_requests_that_receivers_get(document: dict[str, Any]) -> None:
+    """A generator of clients finds a base URL, and a generator of receivers finds the request and its headers."""
+    assert [server["url"] for server in document["servers"]] == ["/", "https://{host}"]
+    received = document["webhooks"]["event"]["post"]
+    headers = {parameter["name"] for parameter in received["parameters"]}
+    assert headers == {"webhook-id", "webhook-timestamp", "webhook-signature", "X-Service-Signature"}
+    body = received["requestBody"]["content"]["application/json"]["schema"]
+    assert body == {"$ref": "#/components/schemas/Event"}
+
+
+def test_the_body_of_events_is_one_named_schema(document: dict[str, Any]) -> None:
+    """The body is a reference, because generators make an unusable type for an unnamed union."""
+    sent = document["paths"]["/v1/events"]["post"]["requestBody"]["content"]["application/json"]["schema"]
+    assert sent == {"$ref": "#/components/schemas/EventsRequest"}
+    assert document["components"]["schemas"]["EventsRequest"]["oneOf"] == [
+        {"$ref": "#/components/schemas/Event"},
+        {"$ref": "#/components/schemas/EventList"},
+    ]
+
+
+def test_answers_may_get_more_fields(document: dict[str, Any]) -> None:
+    """No schema of an answer forbids further fields, because strict clients would fail after an upgrade."""
+    schemas = document["components"]["schemas"]
+    answers = {
+        name
+        for operations in document["paths"].values()
+        for operation in operations.values()
+        for response in operation["responses"].values()
+        for name in _referenced(response, schemas)
+    }
+    assert {"WebhookDetailAnswer", "Problem", "CountsAnswer"} <= answers
+    assert [name for name in sorted(answers) if schemas[name].get("additionalProperties") is False] == []
+
+
+def test_the_time_between_updates_of_counts_is_the_settings_default(document: dict[str, Any]) -> None:
+    """The description of the counts has the default of HOOKWRIGHT_STATUS_INTERVAL."""
+    seconds = OperatorSettings.model_fields["status_interval"].default
+    assert f"{seconds:g} seconds" in document["components"]["schemas"]["CountsAnswer"]["description"]
+
+
+def test_the_files_of_swagger_ui_are_those_of_the_pinned_package(node_packages: Path) -> None:
+    """The API serves the package's files unchanged; npm verified the package by its hash."""
+    assert {path.name for path in swagger_ui.FILES.iterdir()} == set(SWAGGER_UI_FILES)
+    for name in SWAGGER_UI_FILES:
+        source = node_packages / "swagger-ui-dist" / name
+        assert (swagger_ui.FILES / name).read_bytes() == source.read_bytes(), name
+
+
+def test_the_file_of_htmx_is_that_of_the_pinned_package(node_packages: Path) -> None:
+    """The console serves it unchanged, and its licence is beside it."""
+    for name, place in HTMX_FILES.items():
+        assert (static_files.FOLDER / name).read_bytes() == (node_packages / "htmx.org" / place).read_bytes(), name
+
+
+def _referenced(part: object, schemas: dict[str, Any]) -> Iterator[str]:
+    """Yield the names of the schemas that a part of the description refers to, directly or through others."""
+    match part:
+        case {"$ref": str(target)}:
+            name = target.rpartition("/")[2]
+            if name in schemas:
+                yield name
+                yield from _referenced(schemas[name], schemas)
+        case dict():
+            for value in part.values():
+                yield from _referenced(value, schemas)
+        case list():
+            for value in part:
+                yield from _referenced(value, schemas)

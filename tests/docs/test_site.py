@@ -1,0 +1,58 @@
+"""The site of mkdocs: it builds, and a link that leads nowhere stops the build."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from hookwright_dev.cluster.stack import ROOT
+from hookwright_dev.site_pages import PAGES
+
+pytestmark = pytest.mark.timeout(300)
+
+
+def _build(folder: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [Path(sys.executable).with_name("mkdocs"), "build"],
+        cwd=folder,
+        env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
+        capture_output=True,
+        text=True,
+        timeout=250,
+        check=False,
+    )
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """Return a copy of all files that the site needs."""
+    shutil.copytree(ROOT / "docs", tmp_path / "docs")
+    shutil.copy(ROOT / "mkdocs.yml", tmp_path)
+    hook = Path("dev/hookwright_dev/site_pages.py")
+    for name in (*PAGES, str(hook)):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, tmp_path / name)
+    return tmp_path
+
+
+def test_the_site_loads_nothing_from_another_host(checkout: Path) -> None:
+    """The pages work without the internet: no script, style or font of another host."""
+    done = _build(checkout)
+    assert done.returncode == 0, done.stdout + done.stderr
+    for page in ("index.html", "gitops/index.html", "chart/index.html", "security-policy/index.html"):
+        text = (checkout / "build" / "site" / page).read_text()
+        for loaded in ('<script src="http', 'rel="stylesheet" href="http', "fonts.googleapis"):
+            assert loaded not in text, page
+
+
+@pytest.mark.parametrize("link", ["[no page](nowhere.md)", "[no heading](faq.md#nowhere)", "[no file](../NOWHERE.md)"])
+def test_a_link_that_leads_nowhere_stops_the_build(checkout: Path, link: str) -> None:
+    """Pages, headings and files of the repository are checked."""
+    with (checkout / "docs" / "glossary.md").open("a") as page:
+        page.write(f"\n{link}\n")
+    done = _build(checkout)
+    assert done.returncode != 0
+    assert "nowhere" in (done.stdout + done.stderr).lower()

@@ -1,0 +1,68 @@
+"""Endpoints with pull through /v1: from the registration to the acknowledged message."""
+
+import threading
+from typing import Any
+
+import httpx
+from support.api_processes import Organization, problem_of
+from support.polling import eventually
+
+EVENT = {"type": "delivered", "messageId": "m-1"}
+
+
+def test_a_consumer_takes_and_acknowledges_by_v1(acme: Organization, client: httpx.Client) -> None:
+    """A key with the scope pull is enough for a consumer; a request that waits gets the next event."""
+    key, consumer = acme.service_key(), {"X-Service-Key": acme.key(scopes=["pull"])["key"]}
+    made = acme.webhook(key, None, pull={"lease": "1m"})
+    assert (made["url"], made["pull"]) == (None, {"lease": "1m"})
+    path = f"/v1/webhooks/{made['id']}/messages"
+    assert client.get(path, headers=consumer).json() == {"data": []}
+    got: list[dict[str, Any]] = []
+
+    def wait() -> None:
+        while not got:
+            got.extend(client.get(f"{path}?wait=30s&limit=10", headers=consumer).json()["data"])
+
+    waiting = threading.Thread(target=wait)
+    waiting.start()
+    assert client.post("/v1/events", json=EVENT, headers=key).json()["deliveries"] == 1
+    waiting.join(60)
+    [message] = got
+    assert message["headers"]["webhook-id"].startswith("msg_")
+    assert message["body"] == httpx.Request("POST", "http://x", json=EVENT).content.decode()
+    [result] = client.post(f"{path}/ack", json={"ids": [message["id"]]}, headers=consumer).json()["data"]
+    assert (result["result"], result["status"]) == ("acked", "delivered")
+    shown = client.get(f"/v1/deliveries/{message['delivery_id']}", headers=key).json()
+    assert (shown["status"], shown["request"]["url"]) == ("delivered", None)
+
+    def reachable() -> bool:
+        return "The last message was acknowledged." in client.get(path[:-9], headers=key).text
+
+    eventually(reachable, "the condition Reachable")
+    assert client.head(path, headers=consumer).status_code == 405
+    refused = problem_of(client.get(f"{path}?lease=1ms&wait=31s", headers=consumer), 422)
+    assert {fault["field"] for fault in refused["errors"]} == {"lease", "wait"}
+
+
+def test_an_endpoint_changes_between_url_and_pull(acme: Organization, client: httpx.Client) -> None:
+    """Its pending deliveries go the new way; the messages of a url cannot be taken."""
+    key = acme.service_key()
+    made = acme.webhook(key, "https://example.com/hooks", enabled=False)
+    path = f"/v1/webhooks/{made['id']}"
+    client.post("/v1/events", json=EVENT, headers=key)
+    assert "only a webhook with pull" in problem_of(client.get(f"{path}/messages", headers=key), 409)["detail"]
+    both = problem_of(client.patch(path, json={"pull": {}}, headers=key), 422)
+    assert both["errors"][0]["message"] == "exactly one of url and pull must be set"
+    changed = client.patch(path, json={"url": None, "pull": {}, "enabled": True}, headers=key)
+    assert (changed.json()["url"], changed.json()["pull"]) == (None, {"lease": "30s"})
+    messages: list[dict[str, Any]] = []
+
+    def taken() -> bool:
+        answer = client.get(f"{path}/messages", headers=key)
+        messages.extend(answer.json()["data"] if answer.is_success else [])
+        return bool(messages)
+
+    eventually(taken, "a message")
+    assert messages[0]["attempt"] == 1
+    limited = problem_of(client.patch(path, json={"timeout": "5s"}, headers=key), 422)
+    assert "omit them for an endpoint with pull" in limited["errors"][0]["message"]

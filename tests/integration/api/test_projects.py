@@ -1,0 +1,100 @@
+"""Projects by /v1: listed, created, deleted."""
+
+import json
+
+import httpx
+from support.api_processes import Organization, problem_of
+from support.api_receiver import Received
+from support.json_lines import entries
+from support.polling import eventually
+
+from hookwright_dev.cluster.installation import ApiProcess
+from hookwright_dev.cluster.kubectl import Cluster
+
+
+def test_without_the_right_a_project_is_neither_created_nor_deleted_and_the_answer_says_how(
+    acme: Organization, client: httpx.Client, control_plane: Cluster
+) -> None:
+    """The organization's namespace decides by RBAC; a project that /v1 created before stays."""
+    made = {"app.kubernetes.io/managed-by": "hookwright-api"}
+    acme.apply({"kind": "Project", "metadata": {"name": "old", "labels": made}})
+    eventually(lambda: "old" in acme.projects(), "the project is visible")
+    for answer in (
+        client.post("/v1/projects", json={"name": "new"}, headers=acme.session()),
+        client.delete("/v1/projects/old", headers=acme.session()),
+    ):
+        detail = problem_of(answer, 403)["detail"]
+        assert f"RoleBinding in namespace {acme.name} of the ClusterRole hookwright-project-manager" in detail
+    listed = control_plane.kubectl("get", "hwproj", "-n", acme.name, "-o", "name").stdout.split()
+    assert [name.partition("/")[2] for name in listed] == ["billing", "old"]
+
+
+def test_a_created_project_works_and_its_deletion_says_what_it_discards(
+    acme: Organization, client: httpx.Client, control_plane: Cluster, api: ApiProcess, receiver: Received
+) -> None:
+    """Without force, a project with a webhook or a key is not deleted; with force, both are deleted."""
+    acme.allow_projects()
+    session = acme.session()
+    answer = client.post("/v1/projects", json={"name": "shop", "display_name": "Shop"}, headers=session)
+    assert answer.status_code == 201, answer.text
+    assert answer.headers["location"] == "/v1/projects/shop"
+    shown = answer.json()
+    assert (shown["display_name"], shown["declared_by"], shown["webhooks"], shown["keys"]) == ("Shop", None, 0, 0)
+    assert client.get("/v1/projects/shop", headers=session).json() == shown
+    assert client.get(f"/v1/projects/{shown['uid']}", headers=session).json() == shown
+    taken = problem_of(client.post("/v1/projects", json={"name": "shop"}, headers=session), 409)
+    assert "exists" in taken["detail"]
+
+    key = acme.service_key("shop")
+    webhook = acme.webhook(key, f"{receiver.url}/x")["id"]
+    (own,) = client.get("/v1/projects", headers=key).json()["data"]
+    assert (own["name"], own["webhooks"], own["keys"]) == ("shop", 1, 1)
+    detail = problem_of(client.delete("/v1/projects/shop", headers=session), 409)["detail"]
+    assert "deletes 1 webhooks with 0 pending deliveries, revokes 1 keys" in detail
+    assert client.get("/v1/webhooks", headers=key).status_code == 200
+
+    deleted = client.delete("/v1/projects/shop?force=true", headers=session)
+    expected = {"name": "shop", "webhooks": 1, "keys": 1, "declared": 0, "pending_deliveries": 0}
+    assert (deleted.status_code, deleted.json()) == (200, expected)
+    problem_of(client.get("/v1/webhooks", headers=key), 401)
+    problem_of(client.get("/v1/projects/shop", headers=session), 404)
+    left = ("get", "hwproj", "shop", "-n", acme.name)
+    eventually(lambda: control_plane.kubectl(*left, check=False).returncode != 0, "the Project is deleted")
+    acts = [
+        (line["action"], line["target"])
+        for line in entries(api.log)
+        if line["event"] == "audit" and line.get("project") == "shop" and line["organization"] == acme.name
+    ]
+    assert acts[0] == ("project.create", "shop")
+    assert acts[-1] == ("project.delete", "shop")
+    assert ("webhook.create", webhook) in acts
+
+
+def test_a_declared_project_is_deleted_by_its_owner_only(acme: Organization, client: httpx.Client) -> None:
+    """The 409 names the tool of the label app.kubernetes.io/managed-by, otherwise YAML."""
+    acme.allow_projects()
+    released = {"name": "released", "labels": {"app.kubernetes.io/managed-by": "Helm"}}
+    acme.apply({"kind": "Project", "metadata": released})
+    eventually(lambda: "released" in acme.projects(), "the project is visible")
+    for name, owner in (("billing", "YAML"), ("released", "Helm")):
+        answer = client.delete(f"/v1/projects/{name}?force=true", headers=acme.session())
+        assert f"declared by {owner}" in problem_of(answer, 409)["detail"]
+        assert client.get(f"/v1/projects/{name}", headers=acme.session()).json()["declared_by"] == owner
+
+
+def test_a_wrong_name_is_a_422_that_names_the_field(acme: Organization, client: httpx.Client) -> None:
+    """Names of Kubernetes have a form; a display name is printable."""
+    for body, field in (
+        ({"name": "Billing"}, "name"),
+        ({"name": "a/b"}, "name"),
+        ({"name": "x" * 254}, "name"),
+        ({"name": "x\n"}, "name"),
+        ({"name": "shop", "display_name": "\u0007"}, "display_name"),
+        ({"name": "shop", "label": "x"}, "label"),
+        ({}, "name"),
+    ):
+        answer = client.post("/v1/projects", content=json.dumps(body), headers=acme.session() | JSON)
+        assert [fault["field"] for fault in problem_of(answer, 422)["errors"]] == [field]
+
+
+JSON = {"Content-Type": "application/json"}

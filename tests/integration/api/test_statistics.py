@@ -1,0 +1,45 @@
+"""Statistics through the API, with a real operator."""
+
+from typing import Any
+
+import httpx
+import pytest
+from support.api_processes import Organization, problem_of
+from support.api_receiver import Received
+from support.polling import eventually
+
+NUMBERS = {"delivered", "failed", "attempts", "latency_p50_ms", "latency_p95_ms"}
+
+
+def test_a_delivery_is_in_the_statistics_of_its_webhook_and_project(
+    acme: Organization, client: httpx.Client, receiver: Received
+) -> None:
+    """A key and a session get the same numbers, by name and by uid of the project."""
+    key, session = acme.service_key(), acme.session()
+    name = acme.webhook(key, f"{receiver.url}/a")["id"]
+    other = acme.webhook(key, f"{receiver.url}/b", events=["opened"])["id"]
+    client.post("/v1/events", json={"type": "delivered", "messageId": "m"}, headers=key)
+
+    def counted() -> Any:
+        told = client.get(f"/v1/webhooks/{name}/statistics?window=1h", headers=key).json()
+        return told if told["total"]["attempts"] else None
+
+    told = eventually(counted, "the attempt in the statistics")
+    assert set(told) == {"window", "bucket_seconds", "since", "until", "total", "buckets"}
+    assert (told["total"]["delivered"], told["total"]["failed"], len(told["buckets"])) == (1, 0, 60)
+    assert set(told["total"]) == NUMBERS
+    assert set(told["buckets"][0]) == {"since", *NUMBERS}
+    assert told["total"]["latency_p50_ms"] >= 0
+    for headers in (key, session):
+        of_project = client.get("/v1/projects/billing/statistics?window=1h", headers=headers).json()
+        assert of_project["total"] == told["total"]
+    assert client.get(f"/v1/webhooks/{other}/statistics", headers=session).json()["total"]["attempts"] == 0
+
+
+@pytest.mark.parametrize("path", ["/v1/webhooks/{}/statistics", "/v1/projects/billing/statistics"])
+def test_an_unknown_window_is_a_422(acme: Organization, client: httpx.Client, path: str) -> None:
+    """The problem names the field."""
+    key = acme.service_key()
+    answer = client.get(path.format(acme.webhook(key)["id"]), params={"window": "1y"}, headers=key)
+
+    assert [fault["field"] for fault in problem_of(answer, 422)["errors"]] == ["window"]

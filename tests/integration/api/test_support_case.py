@@ -1,0 +1,93 @@
+"""A support case by ``/v1`` alone: a customer says that message m-42 never arrived."""
+
+import json
+
+import httpx
+from support.api_processes import Organization
+from support.api_receiver import Received
+from support.polling import eventually
+
+
+def test_a_message_that_never_arrived_is_found_read_sent_again_and_seen_delivered(
+    acme: Organization, client: httpx.Client, receiver: Received
+) -> None:
+    """The receiver refuses the event once; its delivery waits for a retry, which a person does not wait for."""
+    key = acme.service_key()
+    webhook = acme.webhook(key, f"{receiver.url}/case")["id"]
+    receiver.status = 500
+    for message in ("m-41", "m-42"):
+        event = {"id": f"evt-{message}", "type": "delivered", "messageId": message}
+        assert client.post("/v1/events", json=event, headers=key).json()["deliveries"] == 1
+
+    def found() -> dict[str, object]:
+        page = client.get("/v1/deliveries", params={"message_id": "m-42"}, headers=key)
+        assert page.status_code == 200
+        [delivery] = page.json()["data"]
+        assert (delivery["webhook"], page.json()["next"]) == (webhook, None)
+        told: dict[str, object] = delivery
+        return told
+
+    eventually(lambda: bool(found()["attempts"]), "the first attempt")
+    delivery = found()
+    assert delivery["status"] == "pending"
+    refused = {"status_code": "500", "status": "pending", "type": "delivered", "webhook": webhook}
+    searched = client.get("/v1/deliveries", params=refused, headers=key).json()["data"]
+    assert delivery["id"] in {one["id"] for one in searched}
+
+    shown = client.get(f"/v1/deliveries/{delivery['id']}", headers=key).json()
+    [attempt] = shown["attempts"]
+    assert attempt["statusCode"] == 500
+    assert json.loads(shown["request"]["body"])["messageId"] == "m-42"
+    assert attempt["request_headers"]["webhook-id"] == delivery["eventId"]
+    event_answer = client.get(f"/v1/events/{delivery['eventId']}", headers=key).json()
+    assert [one["id"] for one in event_answer["deliveries"]] == [delivery["id"]]
+
+    receiver.status = 200
+    again = client.post(f"/v1/deliveries/{delivery['id']}/retry", headers=key)
+    assert (again.status_code, again.json()) == (202, {"id": delivery["id"], "status": "pending"})
+    eventually(lambda: found()["status"] == "delivered", "the delivery")
+    attempts = found()["attempts"]
+    assert [one["statusCode"] for one in attempts] == [500, 200]  # type: ignore[attr-defined]
+
+
+def test_wrong_values_of_a_search_are_422_and_name_their_field(acme: Organization, client: httpx.Client) -> None:
+    """The API and the operator refuse in the same form."""
+    key = acme.service_key()
+    for field, value in (
+        ("status_code", "ok"), ("status", "lost"), ("type", "nonsense"), ("since", "yesterday"), ("webhook", "ghost"),
+        ("cursor", "abc"), ("limit", "0"), ("messageId", "m-42"), ("project", "billing"),
+    ):  # fmt: skip
+        answer = client.get("/v1/deliveries", params={field: value}, headers=key)
+        assert answer.status_code == 422, field
+        assert [fault["field"] for fault in answer.json()["errors"]] == [field]
+
+
+def test_a_project_that_keeps_payloads_out_of_its_log_is_asked_in_vain(
+    acme: Organization, client: httpx.Client, receiver: Received
+) -> None:
+    """The Project's spec decides, also for an event that is accepted already; the receiver gets the payload."""
+    key = acme.service_key(acme.project("private"))
+    acme.webhook(key, f"{receiver.url}/private")
+    event = {"type": "delivered", "messageId": "m-43", "to": "+491701234567"}
+    [event_id] = client.post("/v1/events", json=event, headers=key).json()["eventIds"]
+
+    def asked(path: str) -> httpx.Response:
+        return client.get(f"/v1/{path}", headers=key)
+
+    eventually(lambda: asked(f"events/{event_id}").json()["deliveries"][0]["status"] == "delivered", "the delivery")
+    assert event["to"] in asked(f"events/{event_id}").json()["body"]
+    acme.apply({"kind": "Project", "metadata": {"name": "private"}, "spec": {"deliveryLog": {"payloads": "Omit"}}})
+    eventually(lambda: asked(f"events/{event_id}").json()["body"] is None, "the setting")
+    [delivery] = asked(f"events/{event_id}").json()["deliveries"]
+    for path in (f"events/{event_id}", f"deliveries/{delivery['id']}", "deliveries"):
+        assert event["to"] not in asked(path).text
+    assert "Omit" in asked(f"deliveries/{delivery['id']}").json()["request"]["body_omitted"]
+
+
+def test_a_parameter_that_is_sent_twice_is_refused(acme: Organization, client: httpx.Client) -> None:
+    """A client that wants two states would otherwise get the deliveries of the last one only."""
+    key = acme.service_key()
+    for path in ("/v1/deliveries", "/v1/webhooks"):
+        answer = client.get(f"{path}?status=failed&limit=5&status=active", headers=key)
+        assert answer.status_code == 422, path
+        assert answer.json()["errors"] == [{"field": "status", "message": "is sent more than once; send one value"}]

@@ -1,0 +1,299 @@
+"""Changes of webhooks: PATCH on the real API server, with the owners of objects and the versions of states."""
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any
+
+import httpx
+import pytest
+from support.api_processes import Organization, problem_of
+from support.api_receiver import Received
+from support.polling import eventually
+
+from hookwright_dev.cluster.kubectl import Cluster
+
+MERGE_PATCH = {"Content-Type": "application/merge-patch+json"}
+EVERYTHING: dict[str, Any] = {
+    "url": "https://example.com/other",
+    "events": ["wa_*", "bounced"],
+    "enabled": False,
+    "description": "Orders of the shop",
+    "headers": {"X-Team": "billing", "Authorization": "Bearer of-the-receiver"},
+    "timeout": "5s",
+    "max_in_flight": 2,
+    "rate_limit": {"per_minute": 120},
+    "format": "cloudevents",
+    "labels": {"team": "billing", "stage": ""},
+}
+SHOWN = {name: value for name, value in EVERYTHING.items() if name != "headers"} | {
+    "header_names": ["Authorization", "X-Team"]
+}
+
+
+def patched(
+    client: httpx.Client, key: dict[str, str], name: str, patch: object, status: int = 200, **headers: str
+) -> dict[str, Any]:
+    """Send a merge patch, assert the status, and return the answer."""
+    content = patch if isinstance(patch, bytes) else json.dumps(patch).encode()
+    answer = client.patch(f"/v1/webhooks/{name}", content=content, headers={**key, **MERGE_PATCH, **headers})
+    if status >= 400:
+        return problem_of(answer, status)
+    assert answer.status_code == status, answer.text
+    shown: dict[str, Any] = answer.json()
+    return shown
+
+
+def spec_of(cluster: Cluster, organization: Organization, name: str) -> dict[str, Any]:
+    """Return the spec of an endpoint."""
+    written = cluster.kubectl("get", "hwep", name, "-n", organization.name, "-o", "json").stdout
+    spec: dict[str, Any] = json.loads(written)["spec"]
+    return spec
+
+
+def declared(acme: Organization, client: httpx.Client, key: dict[str, str], name: str = "orders") -> None:
+    """Apply an endpoint with kubectl, and wait until the API shows it."""
+    spec = {"projectRef": {"name": "billing"}, "url": "https://example.com/o", "events": ["bounced"]}
+    acme.apply({"kind": "WebhookEndpoint", "metadata": {"name": name}, "spec": spec})
+    eventually(lambda: client.get(f"/v1/webhooks/{name}", headers=key).status_code == 200, "the endpoint is shown")
+
+
+def test_everything_can_be_set_at_creation_and_by_a_change(
+    acme: Organization, client: httpx.Client, control_plane: Cluster
+) -> None:
+    """Both lead to the same object; no answer has the value of a header; nulls lead back to the defaults."""
+    key = acme.service_key()
+    plain = acme.webhook(key)
+    full = client.post("/v1/webhooks", json=EVERYTHING, headers=key)
+    assert full.status_code == 201, full.text
+    changed = patched(client, key, plain["id"], EVERYTHING)
+    for shown in (full.json(), changed, client.get(f"/v1/webhooks/{plain['id']}", headers=key).json()):
+        assert {name: shown[name] for name in SHOWN} == SHOWN
+        assert "of-the-receiver" not in json.dumps(shown)
+    assert "of-the-receiver" not in client.get("/v1/webhooks", headers=key).text
+    specs = [spec_of(control_plane, acme, name) for name in (full.json()["id"], plain["id"])]
+    assert specs[0] == specs[1]
+    assert specs[0]["headers"] == EVERYTHING["headers"]
+
+    nulls = dict.fromkeys(EVERYTHING) | {"url": plain["url"], "events": plain["events"]}
+    reset = patched(client, key, plain["id"], nulls)
+    assert {name: reset[name] for name in SHOWN} == {name: plain[name] for name in SHOWN}
+    assert spec_of(control_plane, acme, plain["id"]) == spec_of(control_plane, acme, acme.webhook(key)["id"])
+
+
+def test_a_change_takes_effect_on_the_next_delivery(
+    acme: Organization, client: httpx.Client, receiver: Received
+) -> None:
+    """A paused webhook keeps its deliveries; after it is enabled, they have the new header."""
+    key = acme.service_key()
+    made = acme.webhook(key, f"{receiver.url}/a", enabled=False)["id"]
+    assert client.get(f"/v1/webhooks/{made}", headers=key).json()["status"] == "suspended"
+    assert client.post("/v1/events", json={"type": "delivered", "messageId": "m"}, headers=key).status_code == 202
+    patched(client, key, made, {"enabled": True, "headers": {"X-Team": "orders"}})
+    eventually(lambda: len(receiver.requests) == 1, "the delivery")
+    assert receiver.requests[0][1]["x-team"] == "orders"
+
+
+def test_wildcards_subscribe_to_each_type_of_a_channel(
+    acme: Organization, client: httpx.Client, receiver: Received
+) -> None:
+    """wa_* gets WhatsApp's events only, and * gets all; the answers show the wildcards as they were sent."""
+    key = acme.service_key()
+    whatsapp = acme.webhook(key, f"{receiver.url}/whatsapp", events=["wa_*"])
+    acme.webhook(key, f"{receiver.url}/all", events=["*"])
+    assert whatsapp["events"] == ["wa_*"]
+    for type_, deliveries in (("wa_read", 2), ("wa_replied", 2), ("sms_sent", 1), ("opened", 1)):
+        answer = client.post("/v1/events", json={"type": type_, "messageId": "m"}, headers=key)
+        assert answer.json()["deliveries"] == deliveries, type_
+    patched(client, key, whatsapp["id"], {"events": ["sms_*", "opened"]})
+
+    def deliveries_of(type_: str) -> int:
+        answer = client.post("/v1/events", json={"type": type_, "messageId": "m"}, headers=key)
+        return int(answer.json()["deliveries"])
+
+    eventually(lambda: deliveries_of("wa_read") == 1, "the change is in effect")
+    assert deliveries_of("sms_failed") == 2
+
+
+def test_only_named_fields_change(acme: Organization, client: httpx.Client, control_plane: Cluster) -> None:
+    """Concurrent changes of different fields, headers and labels are all kept."""
+    key = acme.service_key()
+    name = str(acme.webhook(key, labels={"keep": "a"})["id"])
+    patched(client, key, name, {"headers": {"X-Keep": "a"}})
+    changes: list[dict[str, Any]] = [{"description": "new"}, {"timeout": "3s"}, {"max_in_flight": 3}]
+    changes += [{"headers": {f"X-{number}": "b"}} for number in range(6)]
+    changes += [{"labels": {f"l{number}": "b"}} for number in range(6)]
+    with ThreadPoolExecutor(6) as pool:
+        list(pool.map(lambda change: patched(client, key, name, change), changes))
+    shown = client.get(f"/v1/webhooks/{name}", headers=key).json()
+    assert (shown["description"], shown["timeout"], shown["max_in_flight"]) == ("new", "3s", 3)
+    assert shown["header_names"] == sorted(["X-Keep", *(f"X-{number}" for number in range(6))])
+    assert shown["labels"] == {"keep": "a", **{f"l{number}": "b" for number in range(6)}}
+    patched(client, key, name, {"headers": {"X-Keep": None}, "labels": {"keep": None}})
+    assert "X-Keep" not in spec_of(control_plane, acme, name)["headers"]
+    assert patched(client, key, name, {"labels": None})["labels"] == {}
+
+
+def test_labels_of_tools_are_not_shown_and_stay(
+    acme: Organization, client: httpx.Client, control_plane: Cluster
+) -> None:
+    """The label that makes it a webhook of the API, and those of other tools, survive every change."""
+    key = acme.service_key()
+    name = str(acme.webhook(key, labels={"team": "a"})["id"])
+    control_plane.kubectl("label", "hwep", name, "-n", acme.name, "argocd.argoproj.io/instance=app", "stage=b")
+    eventually(
+        lambda: client.get(f"/v1/webhooks/{name}", headers=key).json()["labels"] == {"stage": "b", "team": "a"},
+        "labels of people are shown",
+    )
+    assert patched(client, key, name, {"labels": None})["labels"] == {}
+    written = control_plane.kubectl("get", "hwep", name, "-n", acme.name, "-o", "json").stdout
+    kept = {"app.kubernetes.io/managed-by": "hookwright-api", "argocd.argoproj.io/instance": "app"}
+    assert json.loads(written)["metadata"]["labels"] == kept
+
+
+def observed(control_plane: Cluster, organization: str, name: str) -> bool:
+    """Return whether the operator has written the status of the newest state."""
+    shown = "jsonpath={.metadata.generation} {.status.observedGeneration}"
+    generation, known = control_plane.kubectl("get", "hwep", name, "-n", organization, "-o", shown).stdout.split()
+    return generation == known
+
+
+def test_an_etag_guards_a_change(acme: Organization, client: httpx.Client, control_plane: Cluster) -> None:
+    """POST, GET and PATCH return the ETag of the state; a change with an old one is a 412 and changes nothing."""
+    key = acme.service_key()
+    body = {"url": "https://example.com/a", "events": ["opened"]}
+    posted = client.post("/v1/webhooks", json=body, headers=key)
+    name = posted.json()["id"]
+    first = posted.headers["etag"]
+    path, headers = f"/v1/webhooks/{name}", {**key, "If-Match": first}
+    assert client.patch(path, json={}, headers=headers).status_code == 200
+    changed = client.patch(path, json={"description": "one"}, headers=headers)
+    assert changed.status_code == 200
+    assert changed.headers["etag"] not in ("", first)
+    problem_of(client.patch(path, json={"description": "two"}, headers=headers), 412)
+    assert client.get(path, headers=key).json()["description"] == "one"
+    etag = changed.headers["etag"]
+    for number in range(3):
+        # The operator writes the status between two changes.
+        answer = client.patch(path, json={"description": f"change {number}"}, headers={**key, "If-Match": etag})
+        assert answer.status_code == 200, answer.text
+        etag = answer.headers["etag"]
+        eventually(partial(observed, control_plane, acme.name, name), "the status is written", every=0.5)
+    for match in ("*", f'"1", {etag}'):
+        answer = client.patch(path, json={"description": "change 2"}, headers={**key, "If-Match": match})
+        assert answer.status_code == 200, answer.text
+    problem = problem_of(client.patch(path, json={}, headers={**key, "If-Match": "nonsense"}), 422)
+    assert problem["errors"][0]["field"] == "If-Match"
+
+
+def test_of_simultaneous_changes_with_one_etag_one_wins(acme: Organization, client: httpx.Client) -> None:
+    """The API server refuses the others, and each gets a 412."""
+    key = acme.service_key()
+    name = str(acme.webhook(key)["id"])
+    etag = client.get(f"/v1/webhooks/{name}", headers=key).headers["etag"]
+
+    def send(number: int) -> int:
+        headers = {**key, "If-Match": etag}
+        patch = {"description": f"change {number}"}
+        return client.patch(f"/v1/webhooks/{name}", json=patch, headers=headers).status_code
+
+    with ThreadPoolExecutor(6) as pool:
+        assert sorted(pool.map(send, range(6))) == [200, 412, 412, 412, 412, 412]
+
+
+def test_a_declared_endpoint_is_a_409_that_names_its_owner(
+    acme: Organization, client: httpx.Client, control_plane: Cluster
+) -> None:
+    """Kubectl apply, server-side apply of another manager, and an edit of a webhook of the API."""
+    key = acme.service_key()
+    declared(acme, client, key)
+    problem = patched(client, key, "orders", {"description": "mine"}, 409)
+    assert '"kubectl-client-side-apply"' in problem["detail"]
+    assert "YAML" in problem["detail"]
+
+    applied = {
+        "apiVersion": "hookwright.dev/v1alpha1",
+        "kind": "WebhookEndpoint",
+        "metadata": {
+            "name": "argo",
+            "namespace": acme.name,
+            "labels": {"app.kubernetes.io/managed-by": "hookwright-api"},
+        },
+        "spec": {"projectRef": {"name": "billing"}, "url": "https://example.com/o", "events": ["bounced"]},
+    }
+    manager = ("--server-side", "--field-manager=argocd-controller")
+    control_plane.kubectl("apply", *manager, "-f", "-", stdin=json.dumps(applied))
+    eventually(lambda: client.get("/v1/webhooks/argo", headers=key).status_code == 200, "argo is shown")
+    assert '"argocd-controller"' in patched(client, key, "argo", {"url": "https://example.com/x"}, 409)["detail"]
+
+    edited = str(acme.webhook(key)["id"])
+    change = '{"spec": {"timeout": "3s"}}'
+    control_plane.kubectl("patch", "hwep", edited, "-n", acme.name, "--type=merge", "-p", change)
+    assert '"kubectl-patch"' in patched(client, key, edited, {"timeout": "4s"}, 409)["detail"]
+    given_back = '{"metadata": {"managedFields": [{}]}}'
+    control_plane.kubectl("patch", "hwep", edited, "-n", acme.name, "--type=merge", "-p", given_back)
+    assert patched(client, key, edited, {"timeout": "4s"})["timeout"] == "4s"
+    assert spec_of(control_plane, acme, "argo")["url"] == "https://example.com/o"
+
+
+def test_the_operator_owns_no_spec(acme: Organization, client: httpx.Client, control_plane: Cluster) -> None:
+    """Its finalizer, owner reference and status, and notes of kubectl, do not turn a webhook into a declared one."""
+    key = acme.service_key()
+    name = str(acme.webhook(key)["id"])
+    control_plane.kubectl("annotate", "hwep", name, "-n", acme.name, "example.com/note=a")
+    assert patched(client, key, name, {"description": "still mine"})["description"] == "still mine"
+
+
+HOSTILE: dict[str, tuple[Any, int, str | None]] = {
+    "no object": ([], 422, ""),
+    "a text": ("url", 422, ""),
+    "null": (None, 422, ""),
+    "a url that is removed": ({"url": None}, 422, "url"),
+    "events that are removed": ({"events": None}, 422, "events"),
+    "no events": ({"events": []}, 422, "events"),
+    "an unknown event": ({"events": ["delivered", "nonsense"]}, 422, "events[1]"),
+    "a wildcard of no channel": ({"events": ["delivered", "soft_*"]}, 422, "events[1]"),
+    "a rate limit without a number": ({"rate_limit": {"per_minute": None}}, 422, "rate_limit.per_minute"),
+    "a header that Hookwright sets": ({"headers": {"X-Service-Signature": "mine"}}, 422, "headers"),
+    "an injected header": ({"headers": {"X-A": "a\r\nX-B: b"}}, 422, "headers.X-A"),
+    "an injected header name": ({"headers": {"X-A: a\r\nX-B": "b"}}, 422, "headers.X-A: a\r\nX-B"),
+    "a ce- header of a cloudevent": ({"headers": {"ce-id": "1"}, "format": "cloudevents"}, 422, "headers"),
+    "a label of Kubernetes": ({"labels": {"kubernetes.io/managed-by": "x"}}, 422, "labels.kubernetes.io/managed-by"),
+    "a label of Hookwright that is removed": ({"labels": {"hookwright.dev/x": None}}, 422, "labels.hookwright.dev/x"),
+    "10,000 labels": ({"labels": {f"l{number}": "" for number in range(10_000)}}, 422, "labels"),
+    "a field of the spec": ({"signing": {"secretRef": {"name": "other"}}}, 422, "signing"),
+    "another project": ({"projectRef": {"name": "shipping"}}, 422, "projectRef"),
+    "metadata": ({"metadata": {"finalizers": []}}, 422, "metadata"),
+    "deep JSON": (b'{"headers":' * 5000 + b"1" + b"}" * 5000, 400, None),
+    "deep arrays": (b"[" * 100_000, 400, None),
+    "half a surrogate pair": (b'{"description": "\\ud800"}', 400, None),
+    "too much": (b'{"description": "' + b"x" * 256 * 1024 + b'"}', 413, None),
+}  # fmt: skip
+
+
+def test_hostile_patches_change_nothing(acme: Organization, client: httpx.Client, control_plane: Cluster) -> None:
+    """Each is refused with its field, and the object stays as it is."""
+    key = acme.service_key()
+    name = str(acme.webhook(key)["id"])
+    before = spec_of(control_plane, acme, name)
+    for title, (patch, status, field) in HOSTILE.items():
+        problem = patched(client, key, name, patch, status)
+        if field is not None:
+            assert [fault["field"] for fault in problem["errors"]] == [field], title
+    path = f"/v1/webhooks/{name}"
+    problem_of(client.patch(path, content=b"{}", headers={**key, "Content-Type": "text/plain"}), 415)
+    problem_of(client.patch(path, content=b"", headers={**key, **MERGE_PATCH}), 400)
+    problem_of(client.patch(f"{path}x", json={}, headers=key), 404)
+    assert spec_of(control_plane, acme, name) == before
+
+
+@pytest.mark.parametrize(
+    "more", [{"labels": {f"l{number}": "a" * 63 for number in range(32)}}, {"description": "ö" * 1024}]
+)
+def test_the_bounds_are_accepted(acme: Organization, client: httpx.Client, more: dict[str, Any]) -> None:
+    """As many labels and characters as allowed are stored and shown, after a watch event too."""
+    key = acme.service_key()
+    name = str(acme.webhook(key, **more)["id"])
+    patched(client, key, name, {"timeout": "9s"})
+    shown = client.get(f"/v1/webhooks/{name}", headers=key).json()
+    assert {field: shown[field] for field in more} == more

@@ -1,0 +1,259 @@
+"""Messages of endpoints with pull, through the intake: take, acknowledge, refuse, and the bounds of a namespace."""
+
+import asyncio
+import base64
+import hashlib
+import hmac
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from support.attempts import SECRET
+from support.intake import Intake, Tokens, refused
+from support.polling import until
+
+from hookwright_operator.registry import Endpoint
+from hookwright_operator.services.events import IncomingEvent
+from hookwright_operator.store.records import State
+from hookwright_runtime.long_polls import POLLS_OF_NAMESPACE
+
+PATH = "/webhookendpoints/inbox/messages"
+NONE: dict[str, Any] = {"data": []}
+
+
+@pytest.fixture
+def inbox(intake: Intake) -> Endpoint:
+    """Register an endpoint with pull, which subscribes to ``bounced``."""
+    endpoint = replace(
+        intake.orders, uid="uid-inbox", name="inbox", url="", suspend=False, events=frozenset({"bounced"}),
+        pull_lease=30.0, headers=(("X-Team", "billing"),),
+    )  # fmt: skip
+    intake.registry.put(endpoint)
+    return endpoint
+
+
+async def send(intake: Intake, *bodies: bytes) -> None:
+    """Accept events for the endpoint."""
+    events = [IncomingEvent(None, "bounced", "m-1", body) for body in bodies]
+    await intake.engine.events.accept(intake.orders.namespace, "billing", events)
+
+
+async def taken(intake: Intake, **query: str | int) -> list[dict[str, Any]]:
+    """Take messages."""
+    answer = await intake.client.get(PATH, params=query)
+    assert answer.status_code == 200, answer.text
+    messages: list[dict[str, Any]] = answer.json()["data"]
+    return messages
+
+
+async def settled(intake: Intake, verb: str, **body: object) -> list[dict[str, Any]]:
+    """Acknowledge or refuse messages, and return the results."""
+    answer = await intake.client.post(f"{PATH}/{verb}", json=body)
+    assert answer.status_code == 200, answer.text
+    results: list[dict[str, Any]] = answer.json()["data"]
+    return results
+
+
+@contextmanager
+def busy(intake: Intake, namespace: str, number: int) -> Iterator[None]:
+    """Count requests for messages of a namespace that wait."""
+    with ExitStack() as stack:
+        for _ in range(number):
+            stack.enter_context(intake.polls.one(namespace))
+        yield
+
+
+@pytest.mark.usefixtures("inbox")
+async def test_a_consumer_gets_the_signed_exact_bytes_and_acknowledges_them(intake: Intake) -> None:
+    """A message has what a receiver would get: the headers, and the body byte for byte."""
+    texts = [b'{"type":"bounced", "n": 1.50, "big": 12345678901234567890, "s": "\\u00e9\xc3\xa9"}', b"\xff\x00not text"]
+    await send(intake, *texts)
+    first, second = await taken(intake, limit=5, lease="1m")
+    assert (first["body_encoding"], second["body_encoding"]) == ("utf-8", "base64")
+    assert [first["body"].encode(), base64.b64decode(second["body"])] == texts
+    for message, body in ((first, texts[0]), (second, texts[1])):
+        headers = message["headers"]
+        assert headers["X-Team"] == "billing"
+        assert headers["Content-Type"] == "application/json"
+        assert headers["webhook-timestamp"] == str(intake.clock() // 1000)
+        assert headers["X-Service-Signature"] == hmac.new(SECRET.encode(), body, hashlib.sha256).hexdigest()
+        signed = f"{headers['webhook-id']}.{headers['webhook-timestamp']}.".encode() + body
+        key = base64.b64decode(SECRET.removeprefix("whsec_"))
+        signature = base64.b64encode(hmac.new(key, signed, hashlib.sha256).digest()).decode()
+        assert f"v1,{signature}" in headers["webhook-signature"].split(" ")
+    assert first["attempt"] == 1
+    assert first["lease_until"] == "2026-01-01T00:01:00.000Z"
+    results = await settled(intake, "ack", ids=[first["id"], second["id"]])
+    assert [(one["id"], one["result"], one["status"]) for one in results] == [
+        (first["id"], "acked", "delivered"),
+        (second["id"], "acked", "delivered"),
+    ]
+    assert (await intake.engine.counts("uid-inbox")).delivered == 2
+    shown = (await intake.client.get(f"/deliveries/{first['delivery_id']}")).json()
+    assert (shown["status"], shown["request"]["url"], shown["attempts"][0]["statusCode"]) == ("delivered", None, 200)
+
+
+@pytest.mark.usefixtures("inbox")
+async def test_the_results_name_unknown_ended_and_repeated_ids(intake: Intake) -> None:
+    """A consumer learns for each id whether its work counts."""
+    await send(intake, b"1", b"2", b"3")
+    one, two, three = [message["id"] for message in await taken(intake, lease="1s")]
+    assert [found["result"] for found in await settled(intake, "ack", ids=[one, "nonsense", one])] == [
+        "acked", "unknown", "acked",
+    ]  # fmt: skip
+    [refusal] = await settled(intake, "nack", ids=[two], delay="10s", reason="queue full")
+    assert refusal == {
+        "id": two, "result": "nacked", "status": "pending", "next_attempt_at": "2026-01-01T00:00:10.000Z",
+    }  # fmt: skip
+    assert (await settled(intake, "ack", ids=[two]))[0]["result"] == "lease_ended"
+    intake.clock.advance(1000)
+    assert await intake.services.messages.end_leases() == 1
+    assert [found["result"] for verb in ("ack", "nack") for found in await settled(intake, verb, ids=[three])] == [
+        "lease_ended", "lease_ended",
+    ]  # fmt: skip
+    record = await intake.engine.store.delivery(two.partition(".")[0])
+    assert record is not None
+    assert (record.state, record.attempts[0].error) == (State.PENDING, "queue full")
+
+
+@pytest.mark.usefixtures("inbox")
+async def test_a_waiting_consumer_gets_an_event_at_once(intake: Intake) -> None:
+    """Without a query of the store in a loop: the acceptance wakes the consumer."""
+    waiting = asyncio.ensure_future(taken(intake, wait="30s"))
+    await polls(intake, 1)
+    await send(intake, b"now")
+    [message] = await waiting
+    assert message["body"] == "now"
+
+
+@pytest.mark.usefixtures("inbox")
+async def test_a_wait_ends_empty_and_a_process_that_stops_ends_it(intake: Intake) -> None:
+    """A consumer that waits does not delay the end of the process."""
+    assert await taken(intake, wait="0s") == []
+    waiting = asyncio.ensure_future(taken(intake, wait="30s"))
+    await polls(intake, 1)
+    intake.polls.ending.set()
+    assert await waiting == []
+
+
+@pytest.mark.usefixtures("inbox")
+async def test_a_consumer_that_leaves_frees_its_place_and_loses_nothing(intake: Intake) -> None:
+    """The next consumer gets the event as its first attempt."""
+    waiting = asyncio.ensure_future(taken(intake, wait="30s"))
+    await polls(intake, 1)
+    waiting.cancel()
+    await polls(intake, 0)
+    await send(intake, b"later")
+    [message] = await taken(intake)
+    assert (message["body"], message["attempt"]) == ("later", 1)
+
+
+async def polls(intake: Intake, number: int) -> None:
+    """Wait until so many requests for messages are in progress."""
+    await until(lambda: asyncio.sleep(0, intake.polls.number == number))
+
+
+async def test_a_suspended_endpoint_gives_nothing_until_it_is_resumed(intake: Intake, inbox: Endpoint) -> None:
+    """A consumer may wait meanwhile; leases from before can be settled."""
+    await send(intake, b"1", b"2")
+    [before] = await taken(intake, limit=1)
+    intake.registry.put(replace(inbox, suspend=True))
+    assert await taken(intake) == []
+    assert (await settled(intake, "ack", ids=[before["id"]]))[0]["result"] == "acked"
+    waiting = asyncio.ensure_future(taken(intake, wait="30s"))
+    await polls(intake, 1)
+    intake.registry.put(inbox)
+    assert [message["body"] for message in await waiting] == ["2"]
+
+
+@pytest.mark.parametrize(
+    ("query", "field"),
+    [
+        ("limit=0", "limit"), ("limit=1001", "limit"), ("limit=x", "limit"), ("wait=31s", "wait"), ("wait=5", "wait"),
+        ("lease=1ms", "lease"), ("lease=0s", "lease"), ("lease=2h", "lease"),
+    ],
+)  # fmt: skip
+@pytest.mark.usefixtures("inbox")
+async def test_a_wrong_query_names_the_field(intake: Intake, query: str, field: str) -> None:
+    """Nothing is taken."""
+    await send(intake, b"1")
+    assert refused(await intake.client.get(f"{PATH}?{query}"), 422)["errors"][0]["field"] == field
+    assert len(await taken(intake)) == 1
+
+
+@pytest.mark.parametrize(
+    ("verb", "body", "field"),
+    [
+        ("ack", {"ids": []}, "ids"), ("ack", {}, "ids"), ("ack", {"ids": ["x"] * 1001}, "ids"),
+        ("ack", {"ids": [1]}, "ids"), ("ack", {"ids": ["x"], "delay": "1s"}, "delay"),
+        ("nack", {"ids": ["x"], "delay": "25h"}, "delay"), ("nack", {"ids": ["x"], "reason": ""}, "reason"),
+        ("nack", {"ids": ["x"], "reason": "a\nb"}, "reason"),
+    ],
+)  # fmt: skip
+@pytest.mark.usefixtures("inbox")
+async def test_a_wrong_body_names_the_field(intake: Intake, verb: str, body: dict[str, Any], field: str) -> None:
+    """The forms are those of /v1."""
+    assert refused(await intake.client.post(f"{PATH}/{verb}", json=body), 422)["errors"][0]["field"] == field
+
+
+async def test_an_endpoint_with_a_url_has_no_messages_to_take(intake: Intake) -> None:
+    """The refusal says what is missing."""
+    path = "/webhookendpoints/orders/messages"
+    assert "only a webhook with pull" in refused(await intake.client.get(path), 409)["detail"]
+    assert (await intake.client.head(PATH)).status_code == 405
+
+
+async def test_a_test_of_an_endpoint_without_url_is_refused(intake: Intake, inbox: Endpoint) -> None:
+    """A test posts to a URL."""
+    answer = await intake.client.post(f"/webhookendpoints/{inbox.name}/test")
+    assert "has no url" in refused(answer, 409)["detail"]
+
+
+@pytest.mark.usefixtures("inbox")
+@pytest.mark.parametrize(("method", "path"), [("GET", ""), ("POST", "/ack"), ("POST", "/nack")])
+async def test_a_stranger_gets_403_and_an_unknown_endpoint_404(
+    intake: Intake, tokens: Tokens, method: str, path: str
+) -> None:
+    """Every route needs `create webhookendpoints/pull`."""
+    stranger = {"Authorization": f"Bearer {tokens.stranger}"}
+    refusal = refused(await intake.client.request(method, f"{PATH}{path}", headers=stranger), 403)
+    assert "may not create webhookendpoints/pull" in refusal["detail"]
+    refused(await intake.client.request(method, f"/webhookendpoints/ghost/messages{path}"), 404)
+
+
+@pytest.mark.usefixtures("inbox")
+async def test_a_namespace_that_waits_with_a_thousand_requests_leaves_places_for_others(intake: Intake) -> None:
+    """Beyond its bound it gets 429 at once, and other namespaces take their messages."""
+    await send(intake, b"1")
+    with busy(intake, "hostile", POLLS_OF_NAMESPACE):
+        assert len(await taken(intake)) == 1
+    with busy(intake, intake.orders.namespace, POLLS_OF_NAMESPACE):
+        answers = await asyncio.gather(*(intake.client.get(PATH, params={"wait": "30s"}) for _ in range(40)))
+        assert {answer.status_code for answer in answers} == {429}
+        assert {answer.headers["retry-after"] for answer in answers} == {"1"}
+    assert await taken(intake) == []
+
+
+async def test_messages_of_another_endpoint_cannot_be_settled(intake: Intake, inbox: Endpoint) -> None:
+    """A tenant that knows a foreign id changes nothing with it."""
+    intake.registry.put(replace(inbox, uid="uid-other", name="other"))
+    await send(intake, b"1")
+    [message] = await taken(intake)
+    foreign = await intake.client.post("/webhookendpoints/other/messages/ack", json={"ids": [message["id"]]})
+    assert foreign.json()["data"][0]["result"] == "unknown"
+    assert (await settled(intake, "ack", ids=[message["id"]]))[0]["result"] == "acked"
+
+
+async def test_a_consumer_that_never_acknowledges_ends_with_failed_deliveries(intake: Intake, inbox: Endpoint) -> None:
+    """Each lease is an attempt, so taking in a loop has an end."""
+    await send(intake, b"1", b"2")
+    for _ in range(3):
+        assert len(await taken(intake, lease="1s")) == 2
+        intake.clock.advance(1000)
+        assert await intake.services.messages.end_leases() == 2
+        intake.clock.advance(3_600_000)
+    assert await taken(intake) == []
+    counts = await intake.engine.counts(inbox.uid)
+    assert (counts.pending, counts.failed) == (0, 2)

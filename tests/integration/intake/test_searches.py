@@ -1,0 +1,125 @@
+"""The intake's searches of the delivery log, and its answer about one event."""
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+from support.intake import ORDERS, Intake, Tokens, refused
+from support.polling import PATIENCE
+
+from hookwright_operator.ids import delivery_id, message_id
+from hookwright_operator.store.records import Attempt, NewDelivery, NewEvent, Settlement, State
+
+RIVAL = "uid-rival"
+
+
+async def accept(
+    intake: Intake, message: str, *uids: str, namespace: str, project: str = "billing", name: str | None = None
+) -> NewEvent:
+    """Write an event with failed deliveries into the store."""
+    made = tuple(NewDelivery(delivery_id(), uid, claimed=True) for uid in uids)
+    body = f'{{"type":"delivered","messageId":"{message}","n":1.10}}'.encode()
+    new = NewEvent(message_id(), namespace, project, name, "delivered", body, made, message_id=message)
+    await intake.engine.store.accept([new])
+    attempt = Attempt(0, intake.clock(), 12, 500, "answered 500", "no")
+    await intake.engine.store.settle([Settlement(one.id, one.endpoint_uid, attempt, State.FAILED) for one in made])
+    return new
+
+
+async def test_a_message_is_found_with_its_deliveries_and_its_event(intake: Intake, tokens: Tokens) -> None:
+    """The search names the delivery, its webhook and its event; the event has the exact body."""
+    await accept(intake, "m-41", ORDERS, namespace=tokens.namespace)
+    new = await accept(intake, "m-42", ORDERS, namespace=tokens.namespace, name="evt-42")
+
+    for query in ({"message_id": "m-42"}, {"event_id": "evt-42"}, {"event_id": new.id, "status_code": "500"}):
+        answer = await intake.client.get("/deliveries", params=query)
+        assert answer.status_code == 200
+        [found] = answer.json()["data"]
+        assert (found["id"], found["eventId"], found["webhook"]) == (new.deliveries[0].id, new.id, "orders")
+        assert [attempt["statusCode"] for attempt in found["attempts"]] == [500]
+        assert answer.json()["next"] is None
+    shown = (await intake.client.get(f"/events/{new.id}")).json()
+    assert shown["body"] == new.body.decode()
+    assert [one["id"] for one in shown["deliveries"]] == [new.deliveries[0].id]
+    assert (shown["id"], shown["type"], shown["project"], shown["next"]) == (new.id, "delivered", "billing", None)
+
+
+async def test_a_search_shows_nothing_of_another_namespace_or_project(intake: Intake, tokens: Tokens) -> None:
+    """Equal ids in two namespaces and two projects stay apart, and an unknown project has no deliveries."""
+    intake.registry.put(replace(intake.orders, uid=RIVAL, namespace="rival", name="orders"))
+    intake.registry.put(replace(intake.orders, uid="uid-ship", name="ship", project="shipping"))
+    ours = await accept(intake, "m-1", ORDERS, namespace=tokens.namespace, name="evt-1")
+    theirs = await accept(intake, "m-1", RIVAL, namespace="rival", name="evt-1")
+    shipping = await accept(intake, "m-1", "uid-ship", namespace=tokens.namespace, project="shipping", name="evt-1")
+
+    async def found(**query: str) -> list[str]:
+        answer = await intake.client.get("/deliveries", params=query)
+        assert answer.status_code == 200
+        return [one["eventId"] for one in answer.json()["data"]]
+
+    for query in ({"message_id": "m-1"}, {"event_id": "evt-1"}, {"status": "failed"}, {}):
+        assert await found(**query) == [shipping.id, ours.id]
+        assert await found(**query, project="billing") == [ours.id]
+        assert await found(**query, project="rivalry") == []
+    assert await found(event_id=theirs.id) == []
+    assert await found(event_id=ours.id, project="shipping") == []
+    refused(await intake.client.get(f"/events/{theirs.id}"), 404)
+    refused(await intake.client.get(f"/events/{ours.id}", params={"project": "shipping"}), 404)
+    unknown = await intake.client.get("/deliveries", params={"webhook": "ship", "project": "billing"})
+    assert refused(unknown, 422)["errors"][0]["field"] == "webhook"
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("type", "nonsense"),
+        ("status", "lost"),
+        ("status_code", "1000"),
+        ("status_code", "ok"),
+        ("webhook", "ghost"),
+        ("since", "yesterday"),
+        ("until", "2026-01-31T12:00:00"),
+        ("limit", "0"),
+        ("limit", "251"),
+        ("cursor", "abc"),
+        ("cursor", "dlv_8ZZZZZZZZZZZZZZZZZZZZZZZZZ"),
+        ("message_id", "m" * 257),
+        ("event_id", "a\nb"),
+        ("messageId", "m-42"),
+    ],
+)
+async def test_a_wrong_value_is_422_and_names_its_field(intake: Intake, field: str, value: str) -> None:
+    """A parameter that is not known is wrong too, because its condition would be ignored."""
+    problem = refused(await intake.client.get("/deliveries", params={field: value}), 422)
+    assert [fault["field"] for fault in problem["errors"]] == [field]
+
+
+async def test_an_end_before_the_beginning_is_422(intake: Intake) -> None:
+    """No delivery could meet both conditions."""
+    times = {"since": "2026-02-01T00:00:00Z", "until": "2026-01-31T00:00:00Z"}
+    assert refused(await intake.client.get("/deliveries", params=times), 422)["errors"][0]["field"] == "until"
+
+
+async def test_the_pages_of_a_search_have_each_delivery_once(intake: Intake, tokens: Tokens) -> None:
+    """The cursors lead through all pages of a combined search."""
+    new = [await accept(intake, f"m-{number}", ORDERS, namespace=tokens.namespace) for number in range(5)]
+    query = {"type": "delivered", "status_code": "500", "since": "2020-01-01T00:00:00Z", "limit": "2"}
+
+    seen: list[str] = []
+    cursor: dict[str, str] = {}
+    async with asyncio.timeout(PATIENCE):
+        while True:
+            page = (await intake.client.get("/deliveries", params={**query, **cursor})).json()
+            seen += [one["eventId"] for one in page["data"]]
+            if page["next"] is None:
+                break
+            cursor = {"cursor": page["next"]}
+    assert seen == [event.id for event in new[::-1]]
+    assert (await intake.client.get("/deliveries", params={"until": "2020-01-01T00:00:00Z"})).json()["data"] == []
+
+
+async def test_too_many_searches_of_a_namespace_are_429(intake: Intake) -> None:
+    """Searches share the turns of the delivery log of their namespace."""
+    answers = await asyncio.gather(*(intake.client.get("/deliveries") for _ in range(40)))
+    assert {answer.status_code for answer in answers} <= {200, 429}
+    assert [answer.status_code for answer in answers].count(200) >= 16

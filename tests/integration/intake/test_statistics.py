@@ -1,0 +1,81 @@
+"""Statistics of endpoints and projects: permissions, windows and answers."""
+
+from dataclasses import replace
+
+import pytest
+from support.attempts import SECRET
+from support.dispatcher import subscriber
+from support.intake import ORDERS, Intake, Tokens, refused
+from support.store_factories import event, settlement
+
+from hookwright_operator.store.records import State
+
+PATHS = ["/webhookendpoints/orders/statistics", "/projects/billing/statistics"]
+
+
+async def settle(intake: Intake, uid: str, *states: State) -> None:
+    """Settle a delivery of an endpoint for each state, and write the statistics."""
+    events = [event(uid, claimed=True) for _ in states]
+    store = intake.engine.store
+    await store.accept(events)
+    await store.settle([settlement(new.deliveries[0], state) for new, state in zip(events, states, strict=True)])
+    await store.statistics.flush()
+
+
+@pytest.mark.parametrize("path", PATHS)
+async def test_statistics_need_the_permission_to_read_deliveries(intake: Intake, tokens: Tokens, path: str) -> None:
+    """The answer is 401 without a token, 403 without the permission, and 404 for an unknown object."""
+    for authorization, status in (("", 401), (f"Bearer {tokens.stranger}", 403)):
+        refused(await intake.client.get(path, headers={"Authorization": authorization}), status)
+    refused(await intake.client.get(path.replace("orders", "ghost").replace("billing", "ghost")), 404)
+
+
+async def test_an_endpoint_has_numbers_in_total_and_in_buckets(intake: Intake) -> None:
+    """All buckets of the window are there; without a successful attempt the latencies are null."""
+    await settle(intake, ORDERS, State.DELIVERED, State.DELIVERED, State.FAILED)
+    intake.clock.advance(60_000)
+
+    told = (await intake.client.get("/webhookendpoints/orders/statistics?window=1h")).json()
+
+    none = {"delivered": 0, "failed": 0, "attempts": 0, "latency_p50_ms": None, "latency_p95_ms": None}
+    some = {"delivered": 2, "failed": 1, "attempts": 3, "latency_p50_ms": 8, "latency_p95_ms": 10}
+    buckets = told.pop("buckets")
+    assert told == {
+        "window": "1h",
+        "bucket_seconds": 60,
+        "since": "2025-12-31T23:02:00.000Z",
+        "until": "2026-01-01T00:02:00.000Z",
+        "total": some,
+    }
+    assert len(buckets) == 60
+    assert buckets[0] == {"since": "2025-12-31T23:02:00.000Z", **none}
+    assert buckets[-2:] == [
+        {"since": "2026-01-01T00:00:00.000Z", **some},
+        {"since": "2026-01-01T00:01:00.000Z", **none},
+    ]
+
+
+@pytest.mark.parametrize(("query", "expected"), [("", ("24h", 900, 96)), ("7d", ("7d", 7200, 84))])
+async def test_a_project_is_the_sum_of_its_endpoints(
+    intake: Intake, tokens: Tokens, query: str, expected: tuple[str, int, int]
+) -> None:
+    """Endpoints of other projects do not count; the default window is a day."""
+    for uid, project in (("uid-audit", "billing"), ("uid-other", "shipping")):
+        other = subscriber(uid, "http://127.0.0.1:1/nobody-listens", suspend=True)
+        named = replace(other, namespace=tokens.namespace, name=uid, project=project, secrets=(SECRET,))
+        intake.registry.put(named)
+    for uid in (ORDERS, "uid-audit", "uid-other"):
+        await settle(intake, uid, State.DELIVERED)
+
+    told = (await intake.client.get("/projects/billing/statistics", params={"window": query})).json()
+
+    assert (told["window"], told["bucket_seconds"], len(told["buckets"])) == expected
+    assert told["total"]["delivered"] == told["buckets"][-1]["delivered"] == 2
+
+
+@pytest.mark.parametrize("path", PATHS)
+async def test_an_unknown_window_is_422_with_the_known_ones(intake: Intake, path: str) -> None:
+    """The answer names the field and the windows."""
+    problem = refused(await intake.client.get(path, params={"window": "2h"}), 422)
+
+    assert problem["errors"] == [{"field": "window", "message": "is unknown; send one of 1h, 24h, 7d"}]

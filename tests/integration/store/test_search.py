@@ -1,0 +1,236 @@
+"""Searches of deliveries across endpoints, on both engines."""
+
+from dataclasses import replace
+
+import pytest
+from support.store_factories import Clock, event, ids, rows_of, settlement
+
+from hookwright_operator import ids as ids_module
+from hookwright_operator.ids import delivery_id, epoch_ms_of, first_delivery_id
+from hookwright_operator.store.records import NewEvent, Search, State
+from hookwright_operator.store.sql import event_deliveries
+from hookwright_operator.store.sql import search as search_sql
+from hookwright_operator.store.store import Store
+
+ENDPOINTS = ("orders", "audit")
+ALL = Search(ENDPOINTS, "acme")
+
+
+def named(message: str, *uids: str, event_id: str | None = None, kind: str = "delivered") -> NewEvent:
+    """Build an event with a messageId."""
+    return event(*uids, claimed=True)._replace(message_id=message, event_id=event_id, type=kind)
+
+
+async def found(store: Store, wanted: Search, limit: int = 50) -> list[str]:
+    """Return the ids of all pages of a search."""
+    seen: list[str] = []
+    page, cursor = await store.search.page(wanted, limit=limit)
+    while True:
+        seen += [record.id for record in page]
+        if cursor is None:
+            return seen
+        page, cursor = await store.search.page(wanted, limit=limit, cursor=cursor)
+
+
+@pytest.mark.parametrize("arranged", [0, 1, 2])
+async def test_an_event_is_found_by_each_of_its_ids(store: Store, arranged: int) -> None:
+    """The index finds it before and after its lines became a segment, alone and with other segments."""
+    for number in range(3):
+        await store.accept([named(f"m-{number}{extra}", "orders", event_id=f"e-{number}{extra}") for extra in "abc"])
+        if number < arranged:
+            assert await store.search.arrange(least=1)
+    wanted = named("m-42", "orders", "audit", event_id="/mailer\nc-42")
+    await store.accept([wanted])
+
+    for condition in ({"message_id": "m-42"}, {"event_id": "c-42"}, {"event_id": wanted.id}):
+        assert await found(store, replace(ALL, **condition)) == ids([wanted])[::-1]  # type: ignore[arg-type]
+    assert await found(store, replace(ALL, message_id="m-42", event_id="e-1a")) == []
+    assert await found(store, replace(ALL, message_id="m-4")) == []
+    assert len(await found(store, replace(ALL, message_id="m-1b", event_id="e-1b"))) == 1
+
+
+async def test_a_search_finds_nothing_of_another_namespace_or_endpoint(store: Store) -> None:
+    """The same ids in two namespaces stay apart, also if a search names the endpoint of the other."""
+    ours, theirs = named("m-1", "orders"), named("m-1", "spy")._replace(namespace="rival")
+    await store.accept([ours])
+    await store.accept([theirs])
+
+    assert await found(store, replace(ALL, message_id="m-1")) == ids([ours])
+    assert await found(store, Search(("spy",), "rival", message_id="m-1")) == ids([theirs])
+    assert await found(store, Search(("spy",), "acme", message_id="m-1")) == []
+    assert await found(store, replace(ALL, event_id=theirs.id)) == []
+    assert await found(store, ALL) == ids([ours])
+
+
+@pytest.mark.parametrize("merged", [0, 25])
+async def test_conditions_combine(store: Store, monkeypatch: pytest.MonkeyPatch, merged: int) -> None:
+    """A page has the deliveries that meet all conditions, whichever index it uses."""
+    monkeypatch.setattr(search_sql, "MERGED", merged)
+    new = [named(f"m-{number}", "orders", "audit", "other", kind="ab"[number % 2]) for number in range(6)]
+    await store.accept(new)
+    ended = [delivery for one in new[:4] for delivery in one.deliveries]
+    states = [State.DELIVERED, State.FAILED]
+    await store.settle([settlement(one, states[place % 2], status=200 + place) for place, one in enumerate(ended)])
+    of_ours = [one for one in ids(new)[::-1] if one not in {event.deliveries[2].id for event in new}]
+
+    assert await found(store, ALL, limit=3) == of_ours
+    failed = [one.id for place, one in enumerate(ended) if place % 2 and one.id in of_ours][::-1]
+    assert await found(store, replace(ALL, state=State.FAILED), limit=2) == failed
+    assert await found(store, replace(ALL, state=State.PENDING), limit=2) == of_ours[:4]
+    of_type = [one for event in new if event.type == "a" for one in ids([event])]
+    assert await found(store, replace(ALL, event_type="a"), limit=2) == [one for one in of_ours if one in of_type]
+    assert await found(store, replace(ALL, status_code=203)) == [ended[3].id]
+    assert await found(store, replace(ALL, status_code=203, state=State.DELIVERED)) == []
+    assert await found(store, Search(("audit",), "acme", message_id="m-5")) == [new[5].deliveries[1].id]
+
+
+@pytest.mark.parametrize("merged", [0, 25])
+async def test_a_search_is_limited_to_a_time(store: Store, monkeypatch: pytest.MonkeyPatch, merged: int) -> None:
+    """Both ends are included, and a delivery's time is that of its id."""
+    monkeypatch.setattr(search_sql, "MERGED", merged)
+    # 32 ms apart: the last of the ten digits of an id's time differs for each millisecond.
+    new = [event("orders", claimed=True) for _ in range(4)]
+    times = [1_800_000_000_000 + 32 * number for number in range(4)]
+    digits = [first_delivery_id(moment)[: len("dlv_") + 10] for moment in times]
+    made = [
+        one._replace(deliveries=(one.deliveries[0]._replace(id=f"{begin}{place:016}"),))
+        for place, (one, begin) in enumerate(zip(new, digits, strict=True))
+    ]
+    await store.accept(made)
+    await store.settle([settlement(made[2].deliveries[0], State.DELIVERED)])
+
+    assert await found(store, replace(ALL, since_ms=times[1], until_ms=times[2])) == ids(made)[2:0:-1]
+    assert await found(store, replace(ALL, since_ms=times[2]), limit=1) == ids(made)[:1:-1]
+    assert await found(store, replace(ALL, until_ms=times[1] - 1)) == ids(made)[:1]
+
+
+async def test_a_walk_examines_a_limited_number_of_rows(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A page may be empty; the cursors lead to the deliveries, and are no ids of other tenants."""
+    monkeypatch.setattr(search_sql, "MERGED", 0)
+    monkeypatch.setattr(search_sql, "WALKED", 3)
+    ours = event("orders")
+    await store.accept([ours])
+    theirs = [event("spy") for _ in range(20)]
+    await store.accept(theirs)
+
+    page, cursor = await store.search.page(ALL, limit=5)
+
+    assert page == []
+    assert cursor is not None
+    assert cursor not in ids(theirs)
+
+
+async def test_a_search_checks_a_limited_number_of_deliveries(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A rare type among many deliveries of the endpoint is found on a later page."""
+    monkeypatch.setattr(search_sql, "CHECKED_AT_ONCE", 3)
+    monkeypatch.setattr(search_sql, "CHECKED", 6)
+    rare = named("m", "orders", kind="rare")
+    await store.accept([rare])
+    await store.accept([event("orders") for _ in range(20)])
+
+    page, cursor = await store.search.page(replace(ALL, event_type="rare"), limit=2)
+
+    assert page == []
+    assert cursor is not None
+    assert await found(store, replace(ALL, event_type="rare"), limit=2) == ids([rare])
+
+
+async def test_an_event_is_shown_with_its_deliveries_to_some_endpoints(store: Store) -> None:
+    """The body is exact, and an unknown id has no event."""
+    new = named("m", "orders", "audit", "spy")._replace(body=b'{"n": 1.10}')
+    await store.accept([new])
+
+    record = await store.search.event(new.id)
+
+    assert record is not None
+    assert (record.namespace, record.body, record.deliveries) == ("acme", b'{"n": 1.10}', 3)
+    shown, cursor = await store.search.deliveries_of(record, ENDPOINTS, limit=1)
+    assert [one.id for one in shown] == [new.deliveries[1].id]
+    assert cursor == new.deliveries[1].id
+    assert await found(store, replace(ALL, event_id=new.id)) == [new.deliveries[1].id, new.deliveries[0].id]
+    assert await store.search.event("msg_unknown") is None
+
+
+@pytest.mark.parametrize("examined", [50_000, 8])
+@pytest.mark.parametrize("ulids", [ids_module.Ulids(), ids_module.Ulids(lambda: 1_800_000_000 * 10**9)])
+async def test_deliveries_that_are_written_later_are_found(
+    store: Store, monkeypatch: pytest.MonkeyPatch, examined: int, ulids: ids_module.Ulids
+) -> None:
+    """A fan-out's deliveries are among those of later events; with a small limit, the cursors lead to them once.
+
+    They are of several milliseconds or all of one.
+    """
+    monkeypatch.setattr(ids_module, "_next", ulids)
+    monkeypatch.setattr(search_sql, "ROWS", examined)
+    monkeypatch.setattr(event_deliveries, "_FIRST_ROWS", 4)
+    await store.accept([event("spy") for _ in range(5)])
+    large = [named("m-1", event_id=f"e-{number}") for number in range(2)]
+    begun = await store.fan_outs.accept(large, {"delivered": ["orders", "spy", "audit"]})
+    written: list[str] = []
+    for _ in range(2):
+        await store.accept([event("spy", "orders") for _ in range(10)])
+        written += [delivery_id() for _ in range(3)]
+        assert await store.fan_outs.write_slice(begun.fan_outs[0], written[-3:]) is not None
+    await store.accept([event("spy", "orders") for _ in range(10)])
+    # The order is: both events to orders, both to spy, both to audit.
+    ours = [written[place] for place in (5, 4, 1, 0)]
+
+    assert await found(store, replace(ALL, message_id="m-1")) == ours
+    assert await found(store, replace(ALL, message_id="m-1"), limit=1) == ours
+    assert await found(store, replace(ALL, event_id=large[1].id, state=State.PENDING)) == [ours[0], ours[2]]
+    record = await store.search.event(large[0].id)
+    assert record is not None
+    shown, cursor = await store.search.deliveries_of(record, ENDPOINTS, limit=10)
+    if examined == 8:
+        assert (shown, cursor is None) == ([], False)
+    else:
+        assert ([one.id for one in shown], cursor) == ([ours[1], ours[3]], None)
+
+
+async def test_events_with_one_message_id_are_found_in_one_pass(store: Store) -> None:
+    """Events of one message id may be accepted at the same time or at distant times."""
+    times = [1_700_000_000_000, 1_700_000_000_100, 1_700_000_300_000]
+    new = []
+    for place, moment in enumerate(times):
+        begin = first_delivery_id(moment)[len("dlv_") : -1]
+        one = named("m-1", "orders", "spy")
+        made = [it._replace(id=f"dlv_{begin}{number}") for number, it in enumerate(one.deliveries)]
+        new.append(one._replace(id=f"msg_{begin}{place}", deliveries=tuple(made)))
+    await store.accept(new[::-1])
+    await store.accept([event("orders") for _ in range(3)])
+
+    assert await found(store, replace(ALL, message_id="m-1")) == [one.deliveries[0].id for one in new[::-1]]
+    assert await found(store, replace(ALL, message_id="m-1", since_ms=times[1], until_ms=times[1])) == [
+        new[1].deliveries[0].id
+    ]
+
+
+@pytest.mark.parametrize("early", [0, 999])
+async def test_a_delivery_may_be_a_little_older_than_its_event(store: Store, early: int) -> None:
+    """The clock of another replica may be slow by less than a second."""
+    new = named("m-1", "orders")
+    begin = first_delivery_id(epoch_ms_of(new.id) - early)
+    new = new._replace(deliveries=(new.deliveries[0]._replace(id=begin[:-1] + "1"),))
+    await store.accept([new])
+
+    assert await found(store, replace(ALL, message_id="m-1")) == ids([new])
+
+
+async def test_a_segment_is_removed_with_the_last_of_its_events(store: Store, clock: Clock) -> None:
+    """The rows of a segment stay as long as one of its events."""
+    kept, gone = named("m-1", "orders"), named("m-2", "orders")
+    await store.accept([gone])
+    assert await store.search.arrange(least=1)
+    await store.accept([kept])
+    assert await store.search.arrange(least=1)
+    assert not await store.search.arrange(least=1)
+    await store.settle([settlement(gone.deliveries[0], State.DELIVERED)])
+    clock.advance(10)
+
+    while await store.prune(delivered_before_ms=clock.now, failed_before_ms=0, limit=10):
+        pass
+
+    assert await found(store, replace(ALL, message_id="m-1")) == ids([kept])
+    assert await found(store, replace(ALL, message_id="m-2")) == []
+    assert await rows_of(store, "search_segments") == 1
+    assert await rows_of(store, "search_blocks") == 1

@@ -1,0 +1,170 @@
+"""The list of the console's pages and actions, compared with the operations of `/v1`."""
+
+import re
+from collections.abc import Iterator
+
+import pytest
+from fastapi import FastAPI
+from starlette.requests import Request
+
+from hookwright_api.app import assemble
+from hookwright_api.console.form_fields import Form, faults_of
+from hookwright_api.console.navigation import own_path
+from hookwright_api.console.operations import call
+from hookwright_api.console.page_route import ConsoleRoute
+from hookwright_api.console.routes import console_routes
+from hookwright_api.console.sparkline import sparkline
+from hookwright_api.console.static_files import FILES, FOLDER
+from hookwright_api.console.templating import see
+from hookwright_api.console.visits import Operation, Visit, begin_visit
+from hookwright_api.http.guarded_route import GuardedRoute
+from hookwright_api.routes import routers
+from hookwright_api.routes.webhooks import delete_webhook, get_secret, list_webhooks
+from hookwright_api.settings import ApiSettings
+from hookwright_runtime.problems import FieldFault, ProblemError, invalid
+
+
+def operations() -> dict[Operation, GuardedRoute]:
+    """Return the route of each function of `/v1`."""
+    every = [route for router in routers() for route in router.routes]
+    return {route.endpoint: route for route in every if isinstance(route, GuardedRoute)}
+
+
+def named(route: ConsoleRoute) -> str:
+    """Return the name of a route for messages."""
+    return f"{route.method} {route.path}"
+
+
+def uses(method: str) -> Iterator[tuple[ConsoleRoute, Operation]]:
+    """Yield each operation that a route of a method uses."""
+    for route in console_routes():
+        if route.method == method:
+            yield from ((route, operation) for operation in route.uses)
+
+
+def test_the_console_has_no_action_that_v1_does_not_have() -> None:
+    """Every action calls functions of `/v1`; every page only functions that read, and none that reads a secret."""
+    known = operations()
+    for route in console_routes():
+        assert route.method in ("GET", "POST")
+        assert set(route.uses) <= known.keys(), named(route)
+        if route.method == "POST":
+            assert route.uses, named(route)
+    for route, operation in uses("GET"):
+        assert known[operation].methods == {"GET"}, named(route)
+        assert operation is not get_secret, named(route)
+
+
+def test_the_console_has_every_change_that_a_session_may_make_with_v1() -> None:
+    """Only operations that an API key alone may call, and those of consumers, are missing."""
+    done = {operation for _, operation in uses("POST")}
+    changes = {
+        route.operation_id
+        for operation, route in operations().items()
+        if route.methods != {"GET"} and operation not in done and (route.permission.role or route.permission.open)
+    }
+    assert changes == {"ackMessages", "nackMessages"}
+
+
+def test_an_action_needs_at_least_the_permission_of_each_of_its_operations() -> None:
+    """A stranger to the permission sees neither the page nor its effect."""
+    known = operations()
+    for route, operation in uses("POST"):
+        needed = known[operation].permission.role
+        if needed is not None and operation is route.uses[0]:
+            assert route.permission.role is not None, named(route)
+            assert route.permission.role.includes(needed), named(route)
+
+
+async def test_an_operation_that_a_route_does_not_declare_cannot_be_called() -> None:
+    """So the compared lists are complete."""
+    scope = {"type": "http", "path": "/console/x", "headers": [], "query_string": b"", "server": ("api", 80)}
+    begin_visit(scope, Visit(uses=(list_webhooks,)))
+    with pytest.raises(RuntimeError, match=r"/console/x calls delete_webhook, which `uses` does not name"):
+        await call(Request(scope), delete_webhook, "wh-1")
+
+
+@pytest.fixture
+def off() -> FastAPI:
+    """Return the application without the console."""
+    return assemble(ApiSettings(console=False))
+
+
+def test_without_the_console_there_is_no_route_of_it(off: FastAPI) -> None:
+    """Not even a file."""
+    assert [route for route in off.routes if "/console" in getattr(route, "path", "")] == []
+    with_it = [getattr(route, "path", "") for route in assemble(ApiSettings()).routes]
+    assert len([path for path in with_it if path.startswith("/console")]) > 20
+
+
+def test_templates_have_no_inline_script_or_style_and_escape_everything() -> None:
+    """The policy of the pages would refuse them."""
+    templates = sorted((FOLDER.parent / "templates").glob("*.html"))
+    assert len(templates) > 15
+    for template in templates:
+        text = template.read_text()
+        assert "|safe" not in text.replace(" ", ""), template.name
+        assert not re.search(r"<script(?![^>]*src=)|<style|\sstyle=|\son[a-z]+=|hx-on|javascript:", text), template.name
+        for form in re.findall(r'<form[^>]*method="post"[^>]*>.{0,40}', text):
+            assert "form_token()" in form, template.name
+
+
+def test_the_url_of_a_file_changes_with_its_content() -> None:
+    """So browsers may keep it for ever."""
+    assert {"console.css", "console.js", "htmx.min.js", "mark.svg"} <= FILES.keys()
+    assert re.fullmatch(r"/console/static/console-[0-9a-f]{12}\.css", FILES["console.css"].url)
+
+
+@pytest.mark.parametrize(
+    ("written", "path"),
+    [
+        ("/console/projects/billing?q=a", "/console/projects/billing?q=a"),
+        ("", "/console/"),
+        ("https://evil.example/console/", "/console/"),
+        ("//evil.example/console/", "/console/"),
+        ("/console/\\evil", "/console/"),
+        ("/console/a\r\nb", "/console/"),
+        ("/consoles", "/console/"),
+        ("//[", "/console/"),
+    ],
+)
+def test_a_login_leads_only_to_pages_of_the_console(written: str, path: str) -> None:
+    """Anything else leads to the first page."""
+    assert own_path(written) == path
+
+
+def test_a_text_area_of_pairs_names_the_wrong_line() -> None:
+    """Each line is a pair; an empty one is ignored."""
+    assert Form.of(b"headers=X-Team: billing%0D%0A%0D%0AX-B:c").pairs("headers", ":") == {
+        "X-Team": "billing",
+        "X-B": "c",
+    }
+    for written in ("X-Team", ": value", "A: 1\nA: 2"):
+        with pytest.raises(ProblemError) as refused:
+            Form({"headers": [written]}).pairs("headers", ":")
+        assert refused.value.errors[0].message.startswith("line ")
+    with pytest.raises(ProblemError, match="cannot be read"):
+        Form.of(b"a=%ff")
+
+
+def test_faults_are_grouped_by_the_field_of_the_form() -> None:
+    """A fault of a part belongs to the field that has it."""
+    problem = invalid(FieldFault("headers.X-Team", "is bad"), FieldFault("headers", "is bad"), FieldFault("[3]", "x"))
+    assert faults_of(problem) == {"headers": "is bad", "": "x"}
+
+
+def test_the_line_of_success_rates_has_a_point_for_each_hour_with_deliveries() -> None:
+    """Hours without deliveries have no point. A single point is there twice, so that it is visible."""
+    buckets = [{"delivered": 0, "failed": 0}] * 92 + [{"delivered": 3, "failed": 1}] * 4
+    line = sparkline(buckets)
+    assert (line.delivered, line.ended) == (12, 16)
+    assert line.points == "118.0,8.0 118.0,8.0"
+
+
+@pytest.mark.parametrize("headers", [[], [(b"hx-request", b"true")]])
+def test_a_path_with_any_letters_leads_to_its_page(headers: list[tuple[bytes, bytes]]) -> None:
+    """The path after a login comes from a link, and a header has only ASCII characters."""
+    request = Request({"type": "http", "query_string": b"", "headers": headers})
+    answer = see(request, own_path("/console/projects/\u2603?q=a%20b"))
+    target = answer.headers["hx-redirect" if headers else "location"]
+    assert target == "/console/projects/%E2%98%83?q=a%20b"

@@ -1,0 +1,295 @@
+"""Parts of the command line that need no service: times, tables, signatures, contexts, and copies of the contract."""
+
+import base64
+import hashlib
+import hmac
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+import typer
+import yaml
+from rich.style import Style
+
+from hookwright_cli import contexts, kept_credentials
+from hookwright_cli.command_errors import MEANINGS, CommandError, ExitCode, exit_code_of
+from hookwright_cli.commands.delivery_commands import described
+from hookwright_cli.commands.secret_commands import signature_checks
+from hookwright_cli.commands.status_command import problems_of
+from hookwright_cli.commands.store_commands import new_private_file
+from hookwright_cli.contexts import Context, Contexts
+from hookwright_cli.durations import age, moment
+from hookwright_cli.event_catalogue import event_catalogue
+from hookwright_cli.terminal.columns import DELIVERIES, ENDPOINTS, STYLES
+from hookwright_cli.terminal.screen import Screen
+from hookwright_cli.verbs import guarded
+from hookwright_cli.way_choice import WayOptions, chosen
+from hookwright_cli.ways.http_caller import refusal
+from hookwright_cli.ways.key_minting import new_key
+from hookwright_cli.ways.user_form import user_manifest
+from hookwright_crds.events import EVENT_TYPES
+from hookwright_crds.keys import digest, key_id_of
+from hookwright_crds.users import UserRole, user_secret
+
+NOW = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Use an empty folder for the configuration, and no keyring."""
+    monkeypatch.setenv("HOOKWRIGHT_CONFIG_FOLDER", str(tmp_path / "hookwright"))
+    monkeypatch.setenv("HOOKWRIGHT_KEYRING", "off")
+    return tmp_path / "hookwright"
+
+
+def test_a_key_made_here_is_a_key_of_the_contract() -> None:
+    """The service accepts its form, and its digest is that of the contract."""
+    made = new_key()
+    assert key_id_of(made.plaintext) == made.key_id
+    assert digest(made.plaintext) == made.digest
+
+
+def test_a_user_written_here_is_a_user_of_the_contract() -> None:
+    """Both write the same Secret."""
+    theirs = user_secret(
+        "system", email="Ada@Example.com", organization="acme", password_hash="h", role=UserRole.EDITOR
+    )
+    ours = user_manifest("system", email="Ada@Example.com", organization="acme", password_hash="h", role="editor")
+    assert ours == theirs
+
+
+def test_the_catalogue_has_every_event_type() -> None:
+    """`explain` works without a service."""
+    assert [one["type"] for one in event_catalogue()] == list(EVENT_TYPES)
+
+
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [
+        ("2h", "2026-01-31T10:00:00Z"),
+        ("1h30m", "2026-01-31T10:30:00Z"),
+        ("2d", "2026-01-29T12:00:00Z"),
+        ("2026-01-31T13:00:00+02:00", "2026-01-31T11:00:00Z"),
+    ],
+)
+def test_a_time_is_a_duration_before_now_or_a_time_with_its_zone(written: str, expected: str) -> None:
+    """Both become a time in UTC."""
+    assert moment(written, "--since", NOW) == expected
+
+
+@pytest.mark.parametrize("written", ["", "2", "h", "2 h", "yesterday", "2026-01-31T13:00:00", "-2h"])
+def test_another_text_is_refused_with_the_correct_forms(written: str) -> None:
+    """The message names the option and two correct forms."""
+    with pytest.raises(CommandError, match=r"--since .*2h.*2026-01-31T12:00:00Z") as refused:
+        moment(written, "--since", NOW)
+    assert refused.value.code is ExitCode.USAGE
+
+
+def test_an_age_is_short() -> None:
+    """It has one number and one unit, as in tables of kubectl."""
+    times = ("2026-01-31T11:59:55Z", "2026-01-31T11:30:00Z", "2026-01-31T02:00:00Z", "2026-01-20T12:00:00Z", None)
+    assert [age(time, NOW) for time in times] == ["5s", "30m", "10h", "11d", "-"]
+    assert age("2026-01-31T12:00:30Z", NOW) == "in 30s"
+
+
+def test_a_table_without_a_terminal_has_every_character_and_no_colour() -> None:
+    """A script or a file gets whole cells."""
+    url = "https://example.com/" + "x" * 300
+    text = Screen("table").table(
+        [{"id": "orders", "status": "failing", "events": ["delivered"], "url": url}], ENDPOINTS
+    )
+    assert url in text
+    assert "\x1b" not in text
+
+
+def test_signatures_of_both_forms_are_checked() -> None:
+    """X-Service-Signature uses the whole secret, Standard Webhooks its decoded bytes; one changed byte is invalid."""
+    key, body = b"k" * 24, b'{"type": "delivered"}'
+    secret = f"whsec_{base64.b64encode(key).decode()}"
+    signed = base64.b64encode(hmac.new(key, b"msg_1.17." + body, hashlib.sha256).digest()).decode()
+    headers = {
+        "x-service-signature": hmac.new(secret.encode(), body, hashlib.sha256).hexdigest(),
+        "webhook-id": "msg_1",
+        "webhook-timestamp": "17",
+        "webhook-signature": f"v1,other v1,{signed}",
+    }
+    assert signature_checks(secret, headers, body) == {"X-Service-Signature": True, "webhook-signature": True}
+    assert signature_checks(secret, headers, body + b" ") == {"X-Service-Signature": False, "webhook-signature": False}
+    assert signature_checks(secret, {}, body) == {}
+
+
+def test_an_error_has_the_words_and_the_code_of_the_problem() -> None:
+    """Faults of fields are in the text, and the wait is the hint."""
+    problem = {
+        "detail": "the request is not valid",
+        "code": "invalid_request",
+        "errors": [{"field": "url", "message": "x"}],
+    }
+    error = refusal(422, json.dumps(problem).encode(), None, "place")
+    assert (str(error), error.problem, error.code) == (
+        "the request is not valid\n  url: x",
+        "invalid_request",
+        ExitCode.INVALID,
+    )
+    limited = refusal(429, b'{"detail": "too many", "code": "rate_limited"}', "7", "place")
+    assert (limited.hint, limited.retry_after, limited.code) == ("try again in 7 s", 7.0, ExitCode.UNAVAILABLE)
+    assert "place answered 502 without a problem document" in str(refusal(502, b"<html>", None, "place"))
+    assert exit_code_of(502) is ExitCode.UNAVAILABLE
+
+
+def test_every_exit_code_has_a_meaning() -> None:
+    """The reference lists all of them."""
+    assert set(MEANINGS) == set(ExitCode)
+
+
+@pytest.mark.parametrize(
+    ("options", "environ", "kind"),
+    [
+        (WayOptions(), {}, "kubeconfig"),
+        (WayOptions(url="https://h"), {}, "api"),
+        (WayOptions(), {"HOOKWRIGHT_API_URL": "https://h", "HOOKWRIGHT_API_KEY": "hw_"}, "api"),
+        (WayOptions(), {"HOOKWRIGHT_API_URL": "https://h"}, "kubeconfig"),
+        (WayOptions(kube_context="prod"), {"HOOKWRIGHT_API_URL": "h", "HOOKWRIGHT_API_KEY": "hw_"}, "kubeconfig"),
+        (WayOptions(way="kubeconfig", context="dev"), {}, "kubeconfig"),
+        (WayOptions(context="dev"), {}, "api"),
+        (WayOptions(), {"HOOKWRIGHT_CONTEXT": "dev"}, "api"),
+        (WayOptions(plugin=True, context="prod"), {"HOOKWRIGHT_CONTEXT": "dev"}, "kubeconfig"),
+    ],
+)
+@pytest.mark.usefixtures("home")
+def test_the_way_is_chosen_by_options_then_variables_then_contexts(
+    options: WayOptions, environ: dict[str, str], kind: str
+) -> None:
+    """The order is that of docs/cli.md."""
+    contexts.save(Contexts("", {"dev": Context("dev", url="https://dev")}))
+    assert chosen(options, environ)[0] == kind
+
+
+@pytest.mark.usefixtures("home")
+def test_the_current_context_counts_and_a_key_alone_replaces_only_its_credential() -> None:
+    """The URL stays that of the context."""
+    contexts.save(Contexts("dev", {"dev": Context("dev", url="https://dev", project="billing")}))
+    kind, context = chosen(WayOptions(), {"HOOKWRIGHT_API_KEY": "hw_"})
+    assert (kind, context.url, context.project) == ("api", "https://dev", "billing")
+
+
+def test_a_credential_without_a_keyring_is_in_a_file_of_the_user(home: Path) -> None:
+    """Nobody else can read it, and it is gone after logout."""
+    place = Path(kept_credentials.keep("dev", "token"))
+    assert place.parent == home
+    assert place.stat().st_mode & 0o777 == 0o600
+    assert kept_credentials.kept("dev") == "token"
+    kept_credentials.forget("dev")
+    assert kept_credentials.kept("dev") == ""
+    assert "token" not in place.read_text()
+
+
+def test_a_broken_configuration_is_an_error_that_names_the_file(home: Path) -> None:
+    """No traceback reaches the user."""
+    home.mkdir()
+    (home / "config.yaml").write_text("contexts: {dev: {colour: red}}")
+    with pytest.raises(CommandError, match=r"config\.yaml"):
+        contexts.load()
+
+
+def test_each_problem_has_a_reason_and_a_next_command() -> None:
+    """A stopped operator, a missing project and an endpoint that is not ready are problems; a suspended one is not."""
+    endpoint = {"id": "orders", "namespace": "acme", "status": "error", "deliveries": {}}
+    refused = {"type": "Ready", "status": "False", "reason": "AddressRefused", "message": "a private address"}
+    overview = {
+        "installation": "system",
+        "components": [{"name": "operator", "deployment": "op", "state": "stopped", "ready": 0, "wanted": 0}],
+        "projects": [
+            {
+                "namespace": "acme",
+                "name": "billing",
+                "ready": False,
+                "message": "it does not exist",
+                "endpoints": [{**endpoint, "conditions": [refused]}, {**endpoint, "status": "suspended"}],
+            }
+        ],
+    }
+    assert problems_of(overview) == [
+        {
+            "object": "op",
+            "reason": "stopped: 0 of 0 pods are ready",
+            "next": "kubectl scale -n system deploy/op --replicas=1",
+        },
+        {
+            "object": "project acme/billing",
+            "reason": "it does not exist",
+            "next": "kubectl describe hwproj billing -n acme",
+        },
+        {
+            "object": "endpoint acme/orders",
+            "reason": "AddressRefused: a private address",
+            "next": "hookwright endpoints edit orders -n acme --to URL",
+        },
+    ]
+
+
+ATTACK = "ok\x1b]52;c;Y3VybCBldmls\x07\x1b[2J\x9b8m\u202e\r200"
+"""A text of a receiver that writes the clipboard, clears the screen, hides text, and reverses and overwrites a line."""
+
+
+@pytest.mark.parametrize("form", ["table", "wide", "json", "yaml", "name"])
+def test_a_receiver_cannot_control_the_terminal_of_a_reader(form: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Its answers reach the terminal with their control characters escaped, and scripts still get them unchanged."""
+    attempt = {"number": 1, "startedAt": "t", "durationMs": 1, "statusCode": 500, "error": ATTACK, "response": ATTACK}
+    request = {"url": "https://example.com", "body": ATTACK}
+    document = {
+        "id": "dlv_1", "eventId": ATTACK, "type": ATTACK, "status": "failed", "acceptedAt": NOW.isoformat(),
+        "request": request, "attempts": [{**attempt, "request_headers": {"X-Tenant": ATTACK}}],
+    }  # fmt: skip
+    screen = Screen(form)
+    screen.one(document, lambda: described(screen, document), name=ATTACK)
+    screen.rows([{**document, "id": ATTACK}], DELIVERIES, none="")
+
+    printed = capsys.readouterr().out
+    assert not set(printed) & set("\x1b\x07\x9b\r")
+    if form == "json":
+        assert json.JSONDecoder().raw_decode(printed)[0] == document
+    elif form == "yaml":
+        assert yaml.safe_load(printed[: printed.index("data:")]) == document
+    else:
+        assert "\\u001b" in printed
+
+
+def test_a_refusal_cannot_control_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    """The words of a problem document may come from a server that is not Hookwright."""
+
+    def refused() -> None:
+        raise refusal(409, json.dumps({"detail": ATTACK}).encode(), None, "the service")
+
+    with pytest.raises(typer.Exit):
+        guarded(refused)
+    assert not set(capsys.readouterr().err) & set("\x1b\x07\x9b\r")
+
+
+def test_only_the_colours_of_the_table_reach_a_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A cell cannot begin a colour that the table does not end."""
+    monkeypatch.setattr(Screen, "coloured", True)
+    screen = Screen("table")
+    row = {"id": "dlv_1", "status": "failed", "type": "\x1b[31mred\x1b[8m", "attempts": []}
+    screen.rows([row], DELIVERIES, none="")
+    printed = capsys.readouterr().out
+    assert "\x1b[31mfailed\x1b[0m" in printed
+    assert "\\u001b[31mred\\u001b[8m" in printed
+    for style in {*STYLES.values(), "bold", "bold green", "bold red"}:
+        screen.line(screen.style("state", style))
+        assert capsys.readouterr().out == f"{Style.parse(style).render('state')}\n", style
+
+
+def test_a_backup_in_a_shared_folder_is_a_new_file_of_its_owner(tmp_path: Path) -> None:
+    """A link that another user has put there does not lead the copy to another file, and no other user can open it."""
+    other, draft = tmp_path / "other", tmp_path / "backup.db.part"
+    other.write_text("precious")
+    draft.symlink_to(other)
+    with new_private_file(draft) as target:
+        assert draft.stat().st_mode & 0o777 == 0o600
+        target.write(b"events")
+    assert other.read_text() == "precious"
+    assert draft.read_bytes() == b"events"

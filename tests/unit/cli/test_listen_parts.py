@@ -1,0 +1,145 @@
+"""Parts of `hookwright listen`: leftovers of earlier runs, the local receiver, and the lines of events."""
+
+import base64
+import socket
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.api_receiver import receiving
+
+from hookwright_api.schemas.webhook_bodies import WebhookRequest
+from hookwright_cli.command_errors import CommandError, ExitCode
+from hookwright_cli.durations import seconds_of
+from hookwright_cli.local_receiver import LocalReceiver, body_of
+from hookwright_cli.temporary_endpoints import KEPT, RENEWED, UNTIL, labels_of, leftovers, listener_of
+from hookwright_cli.terminal.event_lines import event_text
+from hookwright_cli.terminal.screen import Screen
+from hookwright_cli.ways.cluster_client import ClusterClient
+from hookwright_cli.ways.kubeconfig_way import KubeconfigWay
+
+NOW = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
+
+
+def message(**fields: Any) -> dict[str, Any]:
+    """Return a message in the form of ``/v1``."""
+    headers = {"Content-Type": "application/json", "webhook-id": "msg_1", "X-Service-Signature": "ab"}
+    told = {"id": "dlv_1.l", "delivery_id": "dlv_1", "type": "delivered", "attempt": 1, "headers": headers}
+    return {**told, "body": '{"size":1.50}', "body_encoding": "utf-8", **fields}
+
+
+def test_an_endpoint_is_a_leftover_when_its_time_has_passed() -> None:
+    """The time of a running listener is renewed long before."""
+    endpoints = [{"id": "listen-1", "labels": labels_of("ada.laptop", NOW)}]
+    assert leftovers(endpoints, "ada.laptop", NOW + RENEWED) == []
+    assert leftovers(endpoints, "ada.laptop", NOW + KEPT + timedelta(seconds=1)) == ["listen-1"]
+
+
+@pytest.mark.parametrize(
+    "labels", [{}, labels_of("bob.laptop", NOW), {**labels_of("ada.laptop", NOW), UNTIL: "soon"}, {UNTIL: "soon"}]
+)
+def test_other_endpoints_are_never_leftovers(labels: dict[str, str]) -> None:
+    """An endpoint of another user, or one without a time, stays."""
+    assert leftovers([{"id": "orders", "labels": labels}], "ada.laptop", NOW + timedelta(days=1)) == []
+
+
+@pytest.mark.parametrize("user", ["ada", "DOMAIN\\ada", "a d a", "é", "-", "a" * 100])
+def test_the_labels_are_valid_whatever_the_user_is_called(user: str) -> None:
+    """Both ways accept them."""
+    labels = labels_of(listener_of(user, "laptop.local"), NOW)
+    WebhookRequest.model_validate({"pull": {}, "events": ["*"], "labels": labels})
+
+
+@pytest.mark.parametrize("url", ["localhost:3000/hooks", "3000", "ftp://localhost/", "http://", "http://[::1/"])
+def test_another_url_is_refused_with_the_correct_form(url: str) -> None:
+    """The message names the option and an example."""
+    with pytest.raises(CommandError, match=r"--forward .*http://localhost:3000/hooks") as refused:
+        LocalReceiver(url, 1)
+    assert refused.value.code is ExitCode.USAGE
+
+
+@pytest.mark.parametrize(("written", "seconds"), [("15s", 15), ("1m30s", 90)])
+def test_a_duration_has_seconds(written: str, seconds: int) -> None:
+    """Parts are added."""
+    assert seconds_of(written, "--timeout") == seconds
+    with pytest.raises(CommandError, match=r"--timeout '15' must be a duration such as 15s"):
+        seconds_of("15", "--timeout")
+
+
+def test_the_receiver_gets_the_exact_bytes_and_headers() -> None:
+    """Bytes that are no text come in base64; the beginning of a refusal is kept."""
+    raw = b"\xff\x00{"
+    binary = message(body=base64.b64encode(raw).decode(), body_encoding="base64")
+    assert body_of(binary) == raw
+    with receiving() as received:
+        receiver = LocalReceiver(f"{received.url}/hooks", 60)
+        assert receiver.post(message()).accepted
+        received.status, received.body = 503, b"x" * 5000
+        refusal = receiver.post(binary)
+        receiver.close()
+    assert (refusal.status, refusal.accepted, refusal.words, refusal.body) == (503, False, "HTTP 503", "x" * 2000)
+    (path, headers, body), (_, _, second) = received.requests
+    assert (path, body, second) == ("/hooks", b'{"size":1.50}', raw)
+    assert (headers["webhook-id"], headers["x-service-signature"]) == ("msg_1", "ab")
+
+
+def test_a_receiver_that_is_away_is_an_answer_with_an_error() -> None:
+    """The command goes on, and the event is refused."""
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        receiver = LocalReceiver(f"http://127.0.0.1:{unused.getsockname()[1]}/", 60)
+        answer = receiver.post(message())
+        receiver.close()
+    assert not answer.accepted
+    assert answer.error
+
+
+@pytest.mark.parametrize(
+    ("told", "end"),
+    [
+        ({"result": "acked", "status": "delivered"}, "msg_1  HTTP 200  7 ms"),
+        (
+            {"result": "nacked", "status": "pending", "next_attempt_at": "2026-01-31T12:00:05Z", "attempt": 2},
+            "msg_1  attempt 2  HTTP 200  7 ms  retry in 5s",
+        ),
+        ({"result": "nacked", "status": "failed"}, "no more retries"),
+        ({"result": "lease_ended", "status": "pending"}, "not acknowledged, comes again"),
+        ({}, "sent again"),
+    ],
+)
+def test_an_event_is_one_line(told: dict[str, Any], end: str) -> None:
+    """It has the answer, the duration, and what follows."""
+    forwarded = {"status": 200, "duration_ms": 7, "error": None}
+    line = event_text(Screen(), {**message(), "forwarded": forwarded, **told}, "", NOW)
+    assert line.startswith("12:00:00Z  delivered  msg_1  ")
+    assert line.endswith(end)
+    assert "\n" not in line
+
+
+def test_the_bytes_of_others_cannot_control_the_terminal() -> None:
+    """Control characters of bodies and answers are replaced."""
+    told = {**message(body="\x1b[2J"), "result": "acked", "status": "delivered"}
+    assert "\x1b" not in event_text(Screen(), told, "\x1b]0;title\x07", NOW)
+
+
+def test_a_new_token_replaces_one_that_has_expired(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A token for the intake is valid for ten minutes, and `listen` runs longer."""
+    kubeconfig = tmp_path / "config"
+    kubeconfig.write_text(
+        "{apiVersion: v1, kind: Config, current-context: c, contexts: [{name: c, context: {cluster: c, user: u}}], "
+        "clusters: [{name: c, cluster: {server: 'http://127.0.0.1:1'}}], users: [{name: u, user: {}}]}"
+    )
+    monkeypatch.setenv("HOOKWRIGHT_INTAKE_TOKEN", "old")
+    with receiving() as intake:
+        intake.body = b'{"data": []}'
+        monkeypatch.setenv("HOOKWRIGHT_INTAKE_URL", intake.url)
+        way = KubeconfigWay(ClusterClient(str(kubeconfig)), namespace="acme")
+        assert way.settle_messages("inbox", "ack", {"ids": ["a"]}) == []
+        monkeypatch.setenv("HOOKWRIGHT_INTAKE_TOKEN", "new")
+        intake.status = 401
+        with pytest.raises(CommandError) as refused:
+            way.settle_messages("inbox", "ack", {"ids": ["a"]})
+        way.close()
+    assert refused.value.code is ExitCode.FORBIDDEN
+    assert [headers["authorization"] for _, headers, _ in intake.requests] == ["Bearer old", "Bearer old", "Bearer new"]
