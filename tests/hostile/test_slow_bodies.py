@@ -14,7 +14,7 @@ from support.attacks import Installation, Memory, connect, exchange, installatio
 from support.polling import eventually
 
 from hookwright_dev.cluster.kubectl import Cluster
-from hookwright_operator.intake.places import BODY_BYTES, BODY_BYTES_OF_NAMESPACE, Places
+from hookwright_operator.intake.request_slots import BODY_BYTES, BODY_BYTES_OF_NAMESPACE, RequestSlots
 from hookwright_runtime.problems import ProblemError
 from hookwright_runtime.request_body import Bodies
 
@@ -100,7 +100,7 @@ def _status(connection: socket.socket) -> int:
     return read_answer(connection).status
 
 
-# ---- bounds of bodies and places by themselves
+# ---- bounds of bodies and slots by themselves
 
 
 def sending(*pieces: bytes, more: asyncio.Event) -> Receive:
@@ -148,15 +148,15 @@ async def test_bytes_of_incomplete_bodies_are_bounded_for_a_namespace_and_in_all
         (["acme", "globex", "initech"], "acme", "3 requests"),
         (["acme"] * 2, "globex", None),
     ],
-    ids=["one namespace has its part", "all places are held", "another namespace has room"],
+    ids=["one namespace has its part", "all slots are held", "another namespace has room"],
 )
-def test_places(held: list[str], wanted: str, detail: str | None) -> None:
+def test_request_slots(held: list[str], wanted: str, detail: str | None) -> None:
     """A refused request is a 503 that names the bound."""
-    places = Places("requests", total=3, each=2)
+    slots = RequestSlots("requests", total=3, each=2)
     with ExitStack() as stack:
         for namespace in held:
-            stack.enter_context(places.held(namespace))
-        refusal = _refusal(lambda: stack.enter_context(places.held(wanted)))
+            stack.enter_context(slots.held(namespace))
+        refusal = _refusal(lambda: stack.enter_context(slots.held(wanted)))
     assert (refusal is None) == (detail is None)
     if refusal is not None and detail is not None:
         assert refusal.status == 503

@@ -12,7 +12,7 @@ from structlog.contextvars import bind_contextvars
 from hookwright_crds.requests import REQUEST_ID, request_id
 from hookwright_operator.intake.asgi import refuse
 from hookwright_operator.intake.auth import ReviewAuth
-from hookwright_operator.intake.places import BODY_BYTES, BODY_BYTES_OF_NAMESPACE, EVENT_REQUESTS
+from hookwright_operator.intake.request_slots import BODY_BYTES, BODY_BYTES_OF_NAMESPACE, EVENT_REQUESTS
 from hookwright_operator.intake.routes import routes
 from hookwright_operator.intake.routes.events import EVENTS, EventRoute
 from hookwright_operator.services import IntakeServices

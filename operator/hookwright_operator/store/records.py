@@ -26,7 +26,7 @@ Wants = Sequence[tuple[str, int]]
 """Endpoint uids, each once, with how many deliveries to claim at most."""
 
 
-class Claim(NamedTuple):
+class ClaimRequest(NamedTuple):
     """A request to claim deliveries.
 
     Attributes:

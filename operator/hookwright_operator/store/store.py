@@ -22,8 +22,8 @@ from hookwright_operator.store.pull_leases import PullLeases
 from hookwright_operator.store.records import (
     Accepted,
     Attempt,
-    Claim,
     Claimed,
+    ClaimRequest,
     Counts,
     DeliveryRecord,
     NewEvent,
@@ -178,7 +178,7 @@ class Store:
             The deliveries, an endpoint's in the order of their due times, then ids. Those of one event share a body.
         """
         weight = sum([limit for _, limit in wants])
-        ask = partial(self.transactions.group_commit.submit, self._claim, Claim(wants, room), weight=weight)
+        ask = partial(self.transactions.group_commit.submit, self._claim, ClaimRequest(wants, room), weight=weight)
         return await self._releases.claim(ask)
 
     async def settle(self, settlements: Sequence[Settlement], *, again: bool = False) -> None:
@@ -359,7 +359,7 @@ class Store:
         slot = self.transactions.slot
         return accept.accept(connection, calls, owner=self.instance, slot=slot, now=self._clock())
 
-    def _claim_all(self, connection: Connection, calls: Sequence[Claim]) -> Sequence[list[Claimed] | None]:
+    def _claim_all(self, connection: Connection, calls: Sequence[ClaimRequest]) -> Sequence[list[Claimed] | None]:
         if self._releases.doubt:
             return [None] * len(calls)
         return claim.claim(connection, calls, owner=self.instance, now=self._clock())

@@ -17,7 +17,7 @@ from support.store_factories import LEASE_MS, Clock, accept_one, claimed_ids, di
 
 from hookwright_dev.cluster.postgres import PostgresServer
 from hookwright_operator.store import postgres as postgres_module
-from hookwright_operator.store.records import Claim, Counts, State
+from hookwright_operator.store.records import ClaimRequest, Counts, State
 from hookwright_operator.store.schema import deliveries, metadata
 from hookwright_operator.store.sql import read as read_sql
 from hookwright_operator.store.store import CLAIM_ROOM, Store
@@ -216,7 +216,7 @@ async def test_a_claim_passes_by_what_another_transaction_is_taking(
         held = asyncio.Event()
 
         def claim_and_hold(connection: Connection) -> list[str]:
-            [claimed] = first._claim_all(connection, [Claim([("orders", 2)], CLAIM_ROOM)])
+            [claimed] = first._claim_all(connection, [ClaimRequest([("orders", 2)], CLAIM_ROOM)])
             asyncio.get_running_loop().call_soon(held.set)
             wait_for_the_lock(connection)
             return [delivery.id for delivery in claimed or ()]

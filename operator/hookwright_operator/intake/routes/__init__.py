@@ -4,7 +4,7 @@ from starlette.routing import Route
 
 from hookwright_operator.intake.auth import ReviewAuth
 from hookwright_operator.intake.log_reads import LogReads
-from hookwright_operator.intake.places import OTHER_REQUESTS, OTHER_REQUESTS_OF_NAMESPACE, Places
+from hookwright_operator.intake.request_slots import OTHER_REQUESTS, OTHER_REQUESTS_OF_NAMESPACE, RequestSlots
 from hookwright_operator.intake.routes.deliveries import DeliveryRoutes
 from hookwright_operator.intake.routes.endpoints import ENDPOINT, EndpointRoutes
 from hookwright_operator.intake.routes.messages import MessageRoutes, TakeRoute
@@ -19,15 +19,15 @@ from hookwright_runtime.request_body import Bodies
 def routes(services: IntakeServices, auth: ReviewAuth, bodies: Bodies, polls: LongPolls) -> list[Route]:
     """Return all routes except that of events; those that read or write the store share slots."""
     take = TakeRoute(services, auth, polls)
-    places = Places("requests", total=OTHER_REQUESTS, each=OTHER_REQUESTS_OF_NAMESPACE)
+    slots = RequestSlots("requests", total=OTHER_REQUESTS, each=OTHER_REQUESTS_OF_NAMESPACE)
     reads = LogReads()
     return [
         *EndpointRoutes(services, auth, bodies).routes(),
         *SearchRoutes(services, auth, reads).routes(),
-        *DeliveryRoutes(services, auth, places, reads).routes(),
+        *DeliveryRoutes(services, auth, slots, reads).routes(),
         # HEAD is a method of its own: with the method GET alone, Starlette would lease messages for it too.
         Route(f"{ENDPOINT}/messages", take, methods=["GET"]),
-        *MessageRoutes(services, auth, bodies, places).routes(),
+        *MessageRoutes(services, auth, bodies, slots).routes(),
         *StatisticsRoutes(services, auth, reads).routes(),
-        *ReplayRoutes(services, auth, bodies, places, reads).routes(),
+        *ReplayRoutes(services, auth, bodies, slots, reads).routes(),
     ]

@@ -12,7 +12,7 @@ from starlette.routing import Route
 from hookwright_operator.intake.asgi import client_of
 from hookwright_operator.intake.auth import Access, Producer, ReviewAuth
 from hookwright_operator.intake.log_reads import LogReads
-from hookwright_operator.intake.places import OTHER_REQUESTS, OTHER_REQUESTS_OF_NAMESPACE, Places
+from hookwright_operator.intake.request_slots import OTHER_REQUESTS, OTHER_REQUESTS_OF_NAMESPACE, RequestSlots
 from hookwright_operator.intake.routes.endpoints import ENDPOINT, NAMESPACE, audit, hindrance, permitted_endpoint
 from hookwright_operator.intake.timestamps import timestamp
 from hookwright_operator.registry import Endpoint
@@ -34,11 +34,13 @@ _ID: Final = re.compile(r"[0-9A-Za-z_.=-]{1,128}")
 class DeliveryRoutes:
     """Routes of the delivery log."""
 
-    def __init__(self, services: IntakeServices, auth: ReviewAuth, places: Places, reads: LogReads) -> None:
+    def __init__(self, services: IntakeServices, auth: ReviewAuth, slots: RequestSlots, reads: LogReads) -> None:
         self._services, self._auth = services, auth
-        self._places, self._reads = places, reads
-        self._of_callers = Places("requests for a delivery", total=OTHER_REQUESTS, each=OTHER_REQUESTS // 2)
-        self._of_namespaces = Places("requests for a delivery", total=OTHER_REQUESTS, each=OTHER_REQUESTS_OF_NAMESPACE)
+        self._slots, self._reads = slots, reads
+        self._of_callers = RequestSlots("requests for a delivery", total=OTHER_REQUESTS, each=OTHER_REQUESTS // 2)
+        self._of_namespaces = RequestSlots(
+            "requests for a delivery", total=OTHER_REQUESTS, each=OTHER_REQUESTS_OF_NAMESPACE
+        )
 
     def routes(self) -> list[Route]:
         """Return the routes."""
@@ -64,7 +66,7 @@ class DeliveryRoutes:
     async def one(self, request: Request) -> JSONResponse:
         """Return one delivery of an endpoint."""
         endpoint, _ = await permitted_endpoint(self._services, self._auth, request, "get", "deliveries")
-        with self._places.held(endpoint.namespace):
+        with self._slots.held(endpoint.namespace):
             record = await self._find(request)
         if record is None or record.endpoint_uid != endpoint.uid:
             raise _no_delivery(request)

@@ -9,7 +9,7 @@ from hookwright_crds.requests import REQUEST_ID
 from hookwright_operator.intake.asgi import client_of, headers_of, send_json
 from hookwright_operator.intake.auth import Access, ReviewAuth
 from hookwright_operator.intake.parsing import MAX_BODY_BYTES, MAX_FAULTS, mode_of, parse
-from hookwright_operator.intake.places import Places
+from hookwright_operator.intake.request_slots import RequestSlots
 from hookwright_operator.services import IntakeServices
 from hookwright_operator.services.events import AcceptResult, IdConflictError
 from hookwright_operator.tracing import Traces, began
@@ -35,7 +35,7 @@ class EventRoute:
         self._services, self._auth = services, auth
         self._bodies = bodies
         self._traces = traces
-        self._places = Places("requests with events", total=max_requests, each=max(1, max_requests // 2))
+        self._slots = RequestSlots("requests with events", total=max_requests, each=max(1, max_requests // 2))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer 202 ``{accepted, duplicates, deliveries, eventIds}`` after the commit, else raise a `ProblemError`."""
@@ -69,7 +69,7 @@ class EventRoute:
             raise not_found(f'Project "{project}" in namespace "{namespace}"')
         mode = mode_of(headers)
         body = await self._bodies.read(receive, headers, f'namespace "{namespace}"', limit=MAX_BODY_BYTES)
-        with self._places.held(namespace):
+        with self._slots.held(namespace):
             events = parse(mode, body, headers)
             try:
                 return await self._services.events.accept(namespace, project, events, trace=trace)

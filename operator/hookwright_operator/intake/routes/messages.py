@@ -15,7 +15,7 @@ from hookwright_operator import metrics
 from hookwright_operator.intake.asgi import headers_of
 from hookwright_operator.intake.auth import ReviewAuth
 from hookwright_operator.intake.message_body import SettleBody, TakeQuery, settle_body, take_query
-from hookwright_operator.intake.places import Places
+from hookwright_operator.intake.request_slots import RequestSlots
 from hookwright_operator.intake.routes.endpoints import ENDPOINT, hindrance, permitted_endpoint
 from hookwright_operator.intake.timestamps import timestamp
 from hookwright_operator.registry import Endpoint
@@ -89,8 +89,8 @@ class TakeRoute:
 class MessageRoutes:
     """Routes that settle messages."""
 
-    def __init__(self, services: IntakeServices, auth: ReviewAuth, bodies: Bodies, places: Places) -> None:
-        self._services, self._auth, self._bodies, self._places = services, auth, bodies, places
+    def __init__(self, services: IntakeServices, auth: ReviewAuth, bodies: Bodies, slots: RequestSlots) -> None:
+        self._services, self._auth, self._bodies, self._slots = services, auth, bodies, slots
 
     def routes(self) -> list[Route]:
         """Return the routes."""
@@ -115,7 +115,7 @@ class MessageRoutes:
         leases = {one: lease_of(one) for one in asked.ids}
         wanted = list(dict.fromkeys(lease for lease in leases.values() if lease is not None))
         refusal = Nack(asked.reason, asked.delay_ms) if refuses else None
-        with self._places.held(endpoint.namespace):
+        with self._slots.held(endpoint.namespace):
             results = await self._services.messages.settle(endpoint, wanted, refusal)
         return Response(_results(asked, leases, results, refuses=refuses), media_type="application/json")
 

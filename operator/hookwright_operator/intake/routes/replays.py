@@ -14,8 +14,8 @@ from starlette.routing import Route
 from hookwright_operator.intake.asgi import headers_of
 from hookwright_operator.intake.auth import ReviewAuth
 from hookwright_operator.intake.log_reads import LogReads
-from hookwright_operator.intake.places import Places
 from hookwright_operator.intake.replay_body import STATES, ReplayBody, replay_of, span_of
+from hookwright_operator.intake.request_slots import RequestSlots
 from hookwright_operator.intake.routes.endpoints import ENDPOINT, audit, permitted_endpoint
 from hookwright_operator.intake.timestamps import timestamp
 from hookwright_operator.registry import Endpoint
@@ -36,11 +36,11 @@ class ReplayRoutes:
     """Routes of the replays of one endpoint."""
 
     def __init__(
-        self, services: IntakeServices, auth: ReviewAuth, bodies: Bodies, places: Places, reads: LogReads
+        self, services: IntakeServices, auth: ReviewAuth, bodies: Bodies, slots: RequestSlots, reads: LogReads
     ) -> None:
         self._services, self._auth = services, auth
         self._bodies = bodies
-        self._places, self._reads = places, reads
+        self._slots, self._reads = slots, reads
 
     def routes(self) -> list[Route]:
         """Return the routes."""
@@ -57,7 +57,7 @@ class ReplayRoutes:
         """Begin a replay of what failed from ``{since, until?}``: 202 with the replay, 409 if another one runs."""
         endpoint, caller = await permitted_endpoint(self._services, self._auth, request, "create", "retry")
         since_ms, until_ms = span_of(await self._body(request, endpoint), now_ms=self._services.replays.clock_ms())
-        with self._places.held(endpoint.namespace):
+        with self._slots.held(endpoint.namespace):
             replay, new = await self._services.replays.begin(endpoint.uid, since_ms=since_ms, until_ms=until_ms)
         _check_new(replay, endpoint, new=new)
         audit(self._services, request, "endpoint.replay", caller, endpoint)
@@ -94,7 +94,7 @@ class ReplayRoutes:
     async def latest(self, request: Request) -> JSONResponse:
         """Return the latest replays of an endpoint, the newest first: ``{data}``."""
         endpoint, _ = await permitted_endpoint(self._services, self._auth, request, "get", "deliveries")
-        with self._places.held(endpoint.namespace):
+        with self._slots.held(endpoint.namespace):
             replays = await self._services.replays.latest(endpoint.uid)
         return JSONResponse({"data": [document(replay) for replay in replays]})
 
@@ -108,7 +108,7 @@ class ReplayRoutes:
         endpoint, caller = await permitted_endpoint(self._services, self._auth, request, "create", "retry")
         replay = await self._find(request, endpoint)
         if replay.state is ReplayState.RUNNING:
-            with self._places.held(endpoint.namespace):
+            with self._slots.held(endpoint.namespace):
                 await self._services.replays.cancel(replay)
             replay = await self._find(request, endpoint)
             if replay.state is ReplayState.CANCELLED:
@@ -123,7 +123,7 @@ class ReplayRoutes:
 
     async def _find(self, request: Request, endpoint: Endpoint) -> Replay:
         wanted = request.path_params["replay"]
-        with self._places.held(endpoint.namespace):
+        with self._slots.held(endpoint.namespace):
             replay = await self._services.replays.find(wanted) if _ID.fullmatch(wanted) else None
         if replay is None or replay.endpoint_uid != endpoint.uid:
             raise not_found(f'replay "{wanted}" of WebhookEndpoint "{endpoint.name}"')

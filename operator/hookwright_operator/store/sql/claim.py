@@ -28,7 +28,7 @@ from sqlalchemy import (
     update,
 )
 
-from hookwright_operator.store.records import Claim, Claimed, Replica
+from hookwright_operator.store.records import Claimed, ClaimRequest, Replica
 from hookwright_operator.store.schema import deliveries, events, instances, is_pending
 from hookwright_operator.store.sql.dialect import dialect_of, insert, lock
 from hookwright_operator.store.sql.rows import packed, packed_column, rows
@@ -142,7 +142,7 @@ _SUCCEED = delete(instances).where(instances.c.name == bindparam("name", type_=T
 FORGET = delete(instances).where(instances.c.lease_until_ms < bindparam("before", type_=BigInteger))
 
 
-def claim(connection: Connection, calls: Sequence[Claim], *, owner: str, now: int) -> list[list[Claimed]]:
+def claim(connection: Connection, calls: Sequence[ClaimRequest], *, owner: str, now: int) -> list[list[Claimed]]:
     """Claim deliveries that are due, the oldest first, and read their bodies.
 
     An endpoint always gets its oldest delivery, even a large one. It gets more deliveries while their bodies fit into
@@ -161,7 +161,7 @@ Found = Row[str, str, str, str, int, int, int, bytes | None, str | None, str | N
 """A delivery that a claim takes; body, trace and attributes are None if the body is large."""
 
 
-def _pick(connection: Connection, call: Claim, *, owner: str, now: int) -> Iterable[Found]:
+def _pick(connection: Connection, call: ClaimRequest, *, owner: str, now: int) -> Iterable[Found]:
     common = {"now": now, "me": owner}
     share = call.room // max(1, len(call.wants))
     if dialect_of(connection).shared:

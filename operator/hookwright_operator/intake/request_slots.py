@@ -18,7 +18,7 @@ BODY_BYTES: Final = 128 * 1024 * 1024
 BODY_BYTES_OF_NAMESPACE: Final = 32 * 1024 * 1024
 
 
-class Places:
+class RequestSlots:
     """The slots of requests that are served at once.
 
     Args:
