@@ -6,7 +6,7 @@ BIN := .venv/bin
 
 NODE ?= ../shared/node
 
-.PHONY: help demo up test oldest unit chaos e2e e2e-kind e2e-node check generated site bench crds docs cli swagger-ui screenshots lock
+.PHONY: help demo up test again oldest unit chaos e2e e2e-kind e2e-node check generated site bench crds docs cli swagger-ui screenshots lock
 
 help: ## show these targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1\t/' | expand -t 8
@@ -19,6 +19,9 @@ up: .venv/ready ## start the same without the story
 
 test: .venv/ready ## run every test on a real control plane
 	$(BIN)/pytest -n 3 --dist loadfile $(ARGS)
+
+again: .venv/ready ## run the tests that failed last time once more, one after the other
+	$(BIN)/pytest --last-failed --last-failed-no-failures none $(ARGS)
 
 oldest: .venv/ready ## run the tests of the cluster on the oldest supported version of Kubernetes
 	HOOKWRIGHT_KUBERNETES=oldest $(BIN)/pytest tests/cluster -n 3 --dist loadfile $(ARGS)
