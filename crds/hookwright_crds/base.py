@@ -15,6 +15,8 @@ NAME_PATTERN: Final = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z
 MANAGED_BY: Final = "app.kubernetes.io/managed-by"
 MADE_BY_API: Final = {MANAGED_BY: "hookwright-api"}
 """Labels of the objects that ``/v1`` created; such an object is deleted with its Project."""
+MADE_BY_TOOLS: Final = frozenset({"hookwright-api", "hookwright-cli"})
+"""Values of that label on endpoints that ``/v1`` and the command line create; they are deleted when they expire."""
 
 EARLIEST: Final = datetime(1970, 1, 1, tzinfo=UTC)
 LATEST: Final = datetime(9999, 1, 1, tzinfo=UTC)

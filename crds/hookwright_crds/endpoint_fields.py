@@ -5,7 +5,7 @@ from typing import Annotated, Final, Literal
 
 from pydantic import AfterValidator, Field, StrictInt, StringConstraints
 
-from hookwright_crds.base import Duration, parse_duration
+from hookwright_crds.base import Duration, Timestamp, parse_duration
 from hookwright_crds.events import SUBSCRIPTIONS
 from hookwright_crds.urls import MAX_URL_LENGTH, check_url
 
@@ -170,4 +170,11 @@ Overlap = Annotated[
     Duration,
     Field(description="How long a replaced secret still signs beside the new one, from 0s to 168h."),
     AfterValidator(overlap_within_bounds),
+]
+ExpiresAt = Annotated[
+    Timestamp,
+    Field(
+        description="When the endpoint expires; never, if not set. Then it gets no more events, its pending deliveries "
+        "are discarded, and the operator deletes it if /v1 or the command line created it."
+    ),
 ]

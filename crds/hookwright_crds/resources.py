@@ -27,6 +27,7 @@ from hookwright_crds.endpoint_fields import (
     TIMEOUT,
     Description,
     Events,
+    ExpiresAt,
     Format,
     Headers,
     Lease,
@@ -305,6 +306,7 @@ class WebhookEndpointSpec(Model):
         default=None, description="Maximum rate of attempts to this endpoint; no limit if not set."
     )
     signing: Signing = Field(default=Signing(), description="The signing secret, and its rotation.")
+    expires_at: ExpiresAt | None = None
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

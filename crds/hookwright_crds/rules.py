@@ -109,6 +109,10 @@ def _url(rule: UrlRule) -> Rule:
 _PROJECT_KEPT: Final = Rule(
     "self == oldSelf", "projectRef cannot be changed; create a new object for the other project", reason=FORBIDDEN
 )
+_EXPIRY: Final = Rule(
+    f"self >= timestamp('{format_timestamp(EARLIEST)}') && self < timestamp('{format_timestamp(LATEST)}')",
+    f"expiresAt must be a time from {format_timestamp(EARLIEST)} to before {format_timestamp(LATEST)}",
+)
 _RESERVED: Final = "[" + ", ".join(f"'{name}'" for name in sorted(RESERVED_HEADERS)) + "]"
 
 RULES: Final[Mapping[str, Mapping[str, tuple[Rule, ...]]]] = {
@@ -143,12 +147,7 @@ RULES: Final[Mapping[str, Mapping[str, tuple[Rule, ...]]]] = {
             Rule("self.all(scope, self.exists_one(other, other == scope))", "scopes must not name a scope twice"),
         ),
         "spec.handover.ttl": (_duration("ttl", TTL_BOUNDS, "30m, 1h or 1h30m"),),
-        "spec.expiresAt": (
-            Rule(
-                f"self >= timestamp('{format_timestamp(EARLIEST)}') && self < timestamp('{format_timestamp(LATEST)}')",
-                f"expiresAt must be a time from {format_timestamp(EARLIEST)} to before {format_timestamp(LATEST)}",
-            ),
-        ),
+        "spec.expiresAt": (_EXPIRY,),
     },
     "WebhookEndpoint": {
         "spec": (
@@ -168,6 +167,7 @@ RULES: Final[Mapping[str, Mapping[str, tuple[Rule, ...]]]] = {
             ),
         ),
         "spec.projectRef": (_PROJECT_KEPT,),
+        "spec.expiresAt": (_EXPIRY,),
         "spec.url": tuple(map(_url, URL_RULES)),
         "spec.pull.lease": (_duration("lease", LEASE_BOUNDS, "30s or 5m"),),
         "spec.events": (

@@ -11,6 +11,9 @@ from typing import Final, Protocol
 
 from hookwright_crds.resources import DeliveryCounts
 
+EXPIRED: Final = "Expired"
+"""The reason for which nothing is sent to an endpoint whose time is over."""
+
 
 @dataclass(frozen=True, slots=True)
 class ProjectSettings:
@@ -72,6 +75,11 @@ class Endpoint:
     def sendable(self) -> bool:
         """Whether deliveries may be sent now, or taken by a consumer."""
         return bool(self.secrets) and not self.suspend and not self.blocked
+
+    @property
+    def expired(self) -> bool:
+        """Whether its time is over, so that it gets no more deliveries."""
+        return self.blocked == EXPIRED
 
     @property
     def pulled(self) -> bool:

@@ -151,17 +151,23 @@ class KubernetesClient:
         """Apply a JSON merge patch (RFC 7396)."""
         return await self._request("PATCH", path, body=body, media=_MERGE, params={"fieldManager": self._manager})
 
-    async def delete(self, path: str, *, uid: str) -> Object:
+    async def delete(self, path: str, *, uid: str, resource_version: str = "") -> Object:
         """Delete the object if it still has this uid; an object that is already deleted is no error.
+
+        Args:
+            path: of the object.
+            uid: of the object.
+            resource_version: the state to delete; empty: any state.
 
         Returns:
             The object if finalizers keep it.
 
         Raises:
-            KubeError: 409, another object has this name.
+            KubeError: 409, another object has this name, or the object has another state.
         """
+        wanted = {"uid": uid} | ({"resourceVersion": resource_version} if resource_version else {})
         try:
-            return await self._request("DELETE", path, body={"preconditions": {"uid": uid}})
+            return await self._request("DELETE", path, body={"preconditions": wanted})
         except KubeError as error:
             if error.status != 404:
                 raise

@@ -109,6 +109,12 @@ STATES: dict[str, tuple[list[Object], str, tuple[str, str], tuple[str, str]]] = 
         ("hwkey", "ci"),
         ("Failed", "Degraded"),
     ),
+    "an expired endpoint": (
+        [endpoint("orders", NOWHERE, expiresAt="2020-01-01T00:00:00Z")],
+        "False Expired",
+        ("hwep", "orders"),
+        ("Failed", "Degraded"),
+    ),
     "a Secret in the way": (
         [
             {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "ci-key"}, "stringData": {"key": "theirs"}},

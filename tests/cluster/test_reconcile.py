@@ -211,6 +211,47 @@ def test_a_key_expires_at_its_time_without_anybody_touching_it(org: Organization
     assert datetime.now(UTC) >= expires_at.replace(microsecond=0)
 
 
+def soon() -> str:
+    """Return a time in a few seconds."""
+    return format_timestamp(datetime.now(UTC) + timedelta(seconds=8))
+
+
+def test_a_declared_endpoint_expires_at_its_time_and_stays(org: Organization) -> None:
+    """It gets no more events, and its pending deliveries are discarded. A later time makes it work again."""
+    org.apply(manifest("Project", "billing"), endpoint("held", NOWHERE, suspend=True, expiresAt=soon()))
+    org.wait_for("hwep", "held", "True Suspended")
+    assert org.send(delivered(1))["deliveries"] == 1
+    org.wait_for("hwep", "held", "False Expired")
+    eventually(
+        lambda: (
+            (counts := org.status("hwep", "held")["deliveries"]) and (counts["pending"], counts["discarded"]) == (0, 1)
+        ),
+        "the status shows the discarded delivery",
+    )
+    assert org.send(delivered(2))["deliveries"] == 0
+    assert len(org.events("Expired")) == 1
+    with receiving() as receiver:
+        org.apply(endpoint("held", receiver.url, expiresAt="2099-01-01T00:00:00Z"))
+        org.wait_for("hwep", "held", "True Delivering")
+        eventually(lambda: org.send(delivered(3))["deliveries"] == 1, "the endpoint subscribes again")
+        eventually(lambda: receiver.received, "the delivery arrives")
+    assert org.status("hwep", "held")["deliveries"]["discarded"] == 1
+
+
+@pytest.mark.parametrize("tool", ["hookwright-api", "hookwright-cli"])
+def test_an_endpoint_of_our_tools_is_deleted_when_it_expires(org: Organization, tool: str) -> None:
+    """Its pending deliveries are discarded, and its signing Secret goes with it."""
+    temporary = endpoint("held", NOWHERE, suspend=True, expiresAt=soon())
+    temporary["metadata"]["labels"] = {"app.kubernetes.io/managed-by": tool}
+    org.apply(manifest("Project", "billing"), temporary)
+    org.wait_for("hwep", "held", "True Suspended")
+    assert org.send(delivered(1))["deliveries"] == 1
+    before = discarded(org)
+    eventually(lambda: org.objects("hwep,secrets") == [], "the endpoint and its Secret are gone")
+    assert discarded(org) - before == 1
+    assert len(org.events("Expired")) == 1
+
+
 def test_a_key_made_elsewhere_brings_its_digest(org: Organization) -> None:
     """Nothing is handed over, and the status has the declared digest."""
     digest = "sha256:" + "ab" * 32

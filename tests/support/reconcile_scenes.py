@@ -24,6 +24,7 @@ from hookwright_operator.reconcile.plan import (
     ApplyMetadata,
     ApplyStatus,
     CreateSecret,
+    DeleteEndpoint,
     DeleteSecret,
     DiscardDeliveries,
     EmitEvent,
@@ -122,7 +123,7 @@ def writes(plan: Plan) -> list[Action]:
     """Return the actions that write to the API server or the store; the others change only this replica's memory."""
     kinds = (
         CreateSecret, RestoreSecret, DeleteSecret, ApplyMetadata, RemoveFinalizer, ApplyStatus, EmitEvent,
-        DiscardDeliveries,
+        DiscardDeliveries, DeleteEndpoint,
     )  # fmt: skip
     return [action for action in plan.actions if isinstance(action, kinds)]
 
@@ -216,6 +217,10 @@ class EndpointScene(Scene):
             elif isinstance(action, ApplyMetadata | RemoveFinalizer):
                 meta = _metadata_after(scene.endpoint.metadata, action)
                 scene = replace(scene, endpoint=scene.endpoint.model_copy(update={"metadata": meta}))
+            elif isinstance(action, DeleteEndpoint):
+                meta = scene.endpoint.metadata
+                assert (action.uid, action.resource_version) == (meta.uid, meta.resource_version)
+                scene = with_metadata(scene, deletion_timestamp=NOW)
             else:
                 scene = replace(scene, **_common_after(scene, action))
         return scene

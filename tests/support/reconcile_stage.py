@@ -90,9 +90,9 @@ class Deliveries(Store):
         self.discarded: list[str] = []
         self.counted: list[str] = []
 
-    async def discard(self, endpoint_uid: str, reason: str) -> int:
+    async def discard(self, endpoint_uid: str, reason: str, *, deleted: bool = True) -> int:
         """Discard three deliveries."""
-        assert reason == "endpoint deleted"
+        assert reason == ("endpoint deleted" if deleted else "endpoint expired")
         if self.away:
             raise StoreUnavailable("the database is locked")
         self.discarded.append(endpoint_uid)
@@ -181,9 +181,11 @@ class Stage:
         """Return the time that the test has set."""
         return self.now
 
-    def sees(self, version: int, **more: Any) -> None:
+    def sees(self, version: int, *, expires_at: str = "", **more: Any) -> None:
         """Show the endpoint at a version, with its finalizer."""
         shown = endpoint(version, **{"finalizers": [FINALIZER], **more})
+        if expires_at:
+            shown["spec"]["expiresAt"] = expires_at
         self.cache.see("WebhookEndpoint", shown)
         self.server.endpoint = shown
 

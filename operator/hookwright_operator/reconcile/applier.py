@@ -19,6 +19,7 @@ from hookwright_operator.reconcile.plan import (
     ApplyStatus,
     BlockProject,
     CreateSecret,
+    DeleteEndpoint,
     DeleteSecret,
     DiscardDeliveries,
     EmitEvent,
@@ -79,6 +80,8 @@ class Applier:
                 return await self._write_secret(action)
             case RemoveFinalizer():
                 await self._remove_finalizer(action)
+            case DeleteEndpoint(key, uid, version):
+                await self.kube.delete(resource_path(key), uid=uid, resource_version=version)
             case ApplyMetadata(key):
                 return await self._apply_object(key, resource_path(key), metadata_body(action))
             case ApplyStatus(key, uid, status):
@@ -168,9 +171,10 @@ class Applier:
                 raise
 
     async def _discard(self, action: DiscardDeliveries) -> None:
+        reason = "endpoint expired" if action.expired else "endpoint deleted"
         try:
             async with asyncio.timeout(_DISCARD_SECONDS):
-                await self.store.discard(action.uid, "endpoint deleted")
+                await self.store.discard(action.uid, reason, deleted=not action.expired)
         except (StoreError, TimeoutError) as error:
             if action.essential:
                 raise StoreError(f"pending deliveries not discarded, retrying: {error}") from error

@@ -1,27 +1,27 @@
 """Pure: the plan for a WebhookEndpoint."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import Final
 
-from hookwright_crds.base import parse_duration
+from hookwright_crds.base import MADE_BY_TOOLS, MANAGED_BY, format_timestamp, parse_duration
 from hookwright_crds.conditions import Condition, condition, find, merge, readiness
 from hookwright_crds.events import expanded
 from hookwright_crds.reading import UNDERSTOOD, Unsupported
 from hookwright_crds.resources import (
     DeliveryCounts,
     SecretKeyRef,
-    SecretRef,
     WebhookEndpoint,
     WebhookEndpointStatus,
 )
+from hookwright_operator.reconcile.endpoint_verdict import CONFLICT, UNSUPPORTED, EndpointVerdict, verdict_of
 from hookwright_operator.reconcile.plan import (
     FINALIZER,
     WRITE_REFUSED,
     Action,
     ApplyMetadata,
     ApplyStatus,
+    DeleteEndpoint,
     DiscardDeliveries,
     EmitEvent,
     Plan,
@@ -31,7 +31,6 @@ from hookwright_operator.reconcile.plan import (
     warnings,
 )
 from hookwright_operator.reconcile.signing_secret import (
-    MISSING,
     SECRET_FIELD,
     plan_referenced_secret,
     plan_signing_secret,
@@ -41,13 +40,9 @@ from hookwright_operator.reconcile.signing_secret import (
     signing_secrets,
     valid_secret,
 )
-from hookwright_operator.registry import Endpoint, Health
+from hookwright_operator.registry import EXPIRED, Endpoint, Health
 from hookwright_operator.watch.cache import key_of
 from hookwright_operator.watch.objects import Parent, Secret, project_references
-
-_CONFLICT: Final = "SecretConflict"
-_INVALID: Final = "SigningSecretInvalid"
-_UNSUPPORTED: Final = "UnsupportedSpec"
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,47 +87,47 @@ class ObservedEndpoint:
 
 
 def plan_endpoint(observed: ObservedEndpoint, *, now: datetime, new_secret: Callable[[], str]) -> Plan:
-    """Plan the finalizer, the owner, the signing Secret, the registration and the status."""
+    """Plan the finalizer, the owner, the signing Secret, the registration, the status and the expiry."""
     if observed.endpoint.metadata.deletion_timestamp is not None:
         return _plan_deletion(observed, now)
     if observed.unsupported.faults:
         return _plan_unsupported(observed, now)
+    expires_at = observed.endpoint.spec.expires_at
+    if expires_at is None:
+        return _plan_unexpired(observed, now, new_secret)
+    if now >= expires_at:
+        return _plan_expired(observed, expires_at, now)
+    plan = _plan_unexpired(observed, now, new_secret)
+    return replace(plan, again_at=min(plan.again_at or expires_at, expires_at))
+
+
+def _plan_unexpired(observed: ObservedEndpoint, now: datetime, new_secret: Callable[[], str]) -> Plan:
     if observed.project is None:
         return _plan_orphan(observed, now)
     if observed.refused_write:
         return _plan_refused(observed, now)
-    if observed.endpoint.spec.signing.secret_ref is not None:
+    spec = observed.endpoint.spec
+    if spec.signing.secret_ref is not None:
         signing = plan_referenced_secret(observed.endpoint, observed.secret, now=now)
     else:
         signing = plan_signing_secret(
             observed.endpoint, observed.secret, observed.kept_secrets, now=now, new_secret=new_secret
         )
-    secret = signing.secret
-    verdict = _verdict(observed, secret)
+    verdict = verdict_of(
+        spec,
+        signing.secret,
+        unsupported=observed.unsupported,
+        allow_http=observed.allow_http,
+        refused_address=observed.refused_address,
+    )
     actions: list[Action] = [*_plan_metadata(observed, observed.project), *signing.actions]
     if actions and FINALIZER in observed.endpoint.metadata.finalizers:
         # The endpoint is registered before any repair, so that it gets its events even if the repair fails.
         actions.insert(0, Register(_snapshot(observed.endpoint, observed.secret, verdict, now)))
-    actions.append(Register(_snapshot(observed.endpoint, secret, verdict, now)))
+    actions.append(Register(_snapshot(observed.endpoint, signing.secret, verdict, now)))
     actions.extend(_plan_status(observed, verdict, now))
     actions.extend(_plan_failures(observed))
     return Plan(tuple(actions), again_at=signing.again_at)
-
-
-@dataclass(frozen=True, slots=True)
-class _Verdict:
-    """Whether everything declared is in effect, and the reason.
-
-    Attributes:
-        sends: deliveries are signed and sent, although a part of the spec is not in effect.
-        stalled: the endpoint does not become ready until somebody changes it, or what it names.
-    """
-
-    ready: bool
-    reason: str
-    message: str
-    sends: bool = False
-    stalled: bool = True
 
 
 def _plan_deletion(observed: ObservedEndpoint, now: datetime) -> Plan:
@@ -150,9 +145,9 @@ def _plan_deletion(observed: ObservedEndpoint, now: datetime) -> Plan:
 
 def _plan_unsupported(observed: ObservedEndpoint, now: datetime) -> Plan:
     """Write deliveries for an endpoint whose spec is not understood, and send none of them until it is understood."""
-    verdict = _Verdict(
+    verdict = EndpointVerdict(
         ready=False,
-        reason=_UNSUPPORTED,
+        reason=UNSUPPORTED,
         message=f"{observed.unsupported.sentence} Deliveries stay pending until an operator understands the spec.",
     )
     kept = _plan_metadata(observed, observed.project) if observed.project is not None else []
@@ -163,7 +158,7 @@ def _plan_unsupported(observed: ObservedEndpoint, now: datetime) -> Plan:
 def _plan_orphan(observed: ObservedEndpoint, now: datetime) -> Plan:
     endpoint = observed.endpoint
     name = endpoint.spec.project_ref.name
-    verdict = _Verdict(
+    verdict = EndpointVerdict(
         ready=False,
         reason="ProjectNotFound",
         message=f"Project {name!r} does not exist in namespace {endpoint.metadata.namespace!r}; "
@@ -176,9 +171,37 @@ def _plan_orphan(observed: ObservedEndpoint, now: datetime) -> Plan:
 def _plan_refused(observed: ObservedEndpoint, now: datetime) -> Plan:
     """Report a write that the API server refuses; events find the endpoint, and their deliveries stay pending."""
     message = f"The API server refuses a write of the operator, which tries again: {observed.refused_write}"
-    verdict = _Verdict(ready=False, reason=WRITE_REFUSED, message=message, stalled=False)
+    verdict = EndpointVerdict(ready=False, reason=WRITE_REFUSED, message=message, stalled=False)
     register = Register(_snapshot(observed.endpoint, observed.secret, verdict, now))
     return Plan((register, *_plan_status(observed, verdict, now)))
+
+
+def _plan_expired(observed: ObservedEndpoint, expired_at: datetime, now: datetime) -> Plan:
+    """Let an expired endpoint get nothing more, discard its pending deliveries, and delete it if a tool made it.
+
+    A declared endpoint stays, because GitOps would create it again. While the API server refuses the deletion, for
+    example by the deletion protection, the endpoint stays too.
+    """
+    endpoint, meta = observed.endpoint, observed.endpoint.metadata
+    key, message = key_of("WebhookEndpoint", meta), f"The endpoint expired at {format_timestamp(expired_at)}."
+    temporary = meta.labels.get(MANAGED_BY) in MADE_BY_TOOLS
+    if observed.refused_write:
+        message += f" The API server refuses its deletion, which is tried again: {observed.refused_write}"
+    elif not temporary:
+        message += (
+            " It gets no events, and its pending deliveries are discarded. Set a later spec.expiresAt, or delete it."
+        )
+    verdict = EndpointVerdict(ready=False, reason=EXPIRED, message=message)
+    register = Register(_snapshot(endpoint, observed.secret, verdict, now))
+    if temporary and not observed.refused_write:
+        event = EmitEvent(key, meta.uid, "Normal", EXPIRED, message)
+        return Plan((register, DeleteEndpoint(key, meta.uid, meta.resource_version), event))
+    ready = find(endpoint.status.conditions, "Ready")
+    counts = observed.health.counts if observed.health else endpoint.status.deliveries
+    discard: list[Action] = []
+    if ready is None or ready.reason != EXPIRED or (counts is not None and counts.pending):
+        discard = [DiscardDeliveries(key, meta.uid, essential=True, expired=True)]
+    return Plan((register, *discard, *_plan_status(observed, verdict, now)))
 
 
 def _plan_metadata(observed: ObservedEndpoint, project: Parent) -> list[Action]:
@@ -190,73 +213,7 @@ def _plan_metadata(observed: ObservedEndpoint, project: Parent) -> list[Action]:
     return [ApplyMetadata(key_of("WebhookEndpoint", meta), meta.uid, owner_references=kept, finalizers=(FINALIZER,))]
 
 
-def _verdict(observed: ObservedEndpoint, secret: Secret) -> _Verdict:
-    spec = observed.endpoint.spec
-    faulty = _faulty_reference(spec.signing.secret_ref, secret) if spec.signing.secret_ref else _faulty(secret)
-    if faulty is not None:
-        return faulty
-    if spec.url is not None and spec.url.startswith("http:") and not observed.allow_http:
-        return _Verdict(
-            ready=False,
-            reason="InsecureUrl",
-            message="spec.url is plain http, which this installation does not allow; "
-            "use https, or set HOOKWRIGHT_ALLOW_HTTP=true for the operator.",
-        )
-    if observed.refused_address:
-        return _Verdict(
-            ready=False,
-            reason="AddressRefused",
-            message=f"spec.url: {observed.refused_address}. Deliveries stay pending until the URL is changed.",
-        )
-    unsupported = observed.unsupported
-    if unsupported.events:
-        message = f"{unsupported.sentence} Events of the known types are delivered."
-        return _Verdict(ready=False, reason=_UNSUPPORTED, message=message, sends=True)
-    held, sent = "Deliveries stay pending until spec.suspend is false.", "Deliveries are signed and sent."
-    waiting = "Deliveries are signed and wait until a consumer takes them."
-    reason, message = ("Delivering", sent) if spec.pull is None else ("Waiting", waiting)
-    if spec.suspend:
-        reason, message = "Suspended", held
-    return _Verdict(ready=True, reason=reason, message=f"{message} {unsupported.ignored}".rstrip())
-
-
-def _faulty(secret: Secret) -> _Verdict | None:
-    """Return what is wrong with a Secret of the operator."""
-    if secret.foreign:
-        return _Verdict(
-            ready=False,
-            reason=_CONFLICT,
-            message=f"Secret {secret.name!r} exists, but the operator did not create it for this endpoint; "
-            "rename or delete it.",
-        )
-    if valid_secret(secret.fields.get(SECRET_FIELD, "")):
-        return None
-    return _Verdict(
-        ready=False,
-        reason=_INVALID,
-        message=f"Secret {secret.name!r}: field 'secret' must be whsec_ and base64 of 24 to 64 bytes; "
-        "correct it, or delete the Secret so that the operator creates a new one.",
-    )
-
-
-def _faulty_reference(reference: SecretRef, secret: Secret) -> _Verdict | None:
-    """Return what is wrong with a Secret that the tenant makes."""
-    if secret.foreign:
-        message = f"spec.signing.secretRef: Secret {secret.name!r} belongs to the operator; name one that you make."
-        return _Verdict(ready=False, reason=_CONFLICT, message=message)
-    if not secret.uid:
-        message = f"spec.signing.secretRef: Secret {secret.name!r} does not exist; it is used when it is created."
-        return _Verdict(ready=False, reason=MISSING, message=message, stalled=False)
-    if all(map(valid_secret, secret.fields.values())) and secret.fields:
-        return None
-    message = (
-        f"spec.signing.secretRef: field {reference.key!r} of Secret {secret.name!r} must be a signing secret: whsec_ "
-        "and base64 of 24 to 64 bytes; or up to four of them, separated by spaces."
-    )
-    return _Verdict(ready=False, reason=_INVALID, message=message)
-
-
-def _snapshot(endpoint: WebhookEndpoint, secret: Secret | None, verdict: _Verdict, now: datetime) -> Endpoint:
+def _snapshot(endpoint: WebhookEndpoint, secret: Secret | None, verdict: EndpointVerdict, now: datetime) -> Endpoint:
     spec, meta = endpoint.spec, endpoint.metadata
     kept = signing_secrets(secret, now=now) if secret is not None and not secret.foreign else []
     return Endpoint(
@@ -265,7 +222,7 @@ def _snapshot(endpoint: WebhookEndpoint, secret: Secret | None, verdict: _Verdic
         name=meta.name,
         project=spec.project_ref.name,
         url=spec.url or "",
-        events=expanded(spec.events),
+        events=expanded(spec.events) if verdict.reason != EXPIRED else frozenset(),
         suspend=spec.suspend,
         timeout=parse_duration(spec.timeout).total_seconds(),
         max_in_flight=spec.max_in_flight,
@@ -280,7 +237,7 @@ def _snapshot(endpoint: WebhookEndpoint, secret: Secret | None, verdict: _Verdic
     )
 
 
-def _plan_status(observed: ObservedEndpoint, verdict: _Verdict, now: datetime) -> list[Action]:
+def _plan_status(observed: ObservedEndpoint, verdict: EndpointVerdict, now: datetime) -> list[Action]:
     endpoint = observed.endpoint
     before, meta = endpoint.status, endpoint.metadata
     ready = readiness(
@@ -294,7 +251,7 @@ def _plan_status(observed: ObservedEndpoint, verdict: _Verdict, now: datetime) -
     kept, reference = before.signing_secret_ref, endpoint.spec.signing.secret_ref
     if reference is not None:
         kept = SecretKeyRef(name=reference.name, key=reference.key)
-    elif observed.project is not None and verdict.reason not in (_CONFLICT, WRITE_REFUSED):
+    elif observed.project is not None and verdict.reason not in (CONFLICT, EXPIRED, WRITE_REFUSED):
         kept = SecretKeyRef(name=signing_secret_name(meta.name), key=SECRET_FIELD)
     after = WebhookEndpointStatus(
         observed_generation=meta.generation,

@@ -144,17 +144,37 @@ class DiscardDeliveries:
 
     Attributes:
         essential: if the store is unavailable, stop and try again; otherwise continue, and emit an Event.
+        expired: the endpoint has expired and still exists; otherwise it is being deleted.
     """
 
     key: Key
     uid: str
     essential: bool
+    expired: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteEndpoint:
+    """Delete an endpoint, unless it was changed since it was read."""
+
+    key: Key
+    uid: str
+    resource_version: str
 
 
 SecretAction = CreateSecret | RestoreSecret | UpdateSecret | DeleteSecret
 RegistryAction = AllowProject | BlockProject | Register | Unregister
 """An action on the registry of the replica that executes it, leader or not."""
-Action = SecretAction | RegistryAction | ApplyMetadata | RemoveFinalizer | ApplyStatus | EmitEvent | DiscardDeliveries
+Action = (
+    SecretAction
+    | RegistryAction
+    | ApplyMetadata
+    | RemoveFinalizer
+    | ApplyStatus
+    | EmitEvent
+    | DiscardDeliveries
+    | DeleteEndpoint
+)
 
 
 @dataclass(frozen=True, slots=True)

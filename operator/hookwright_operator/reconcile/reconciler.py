@@ -19,7 +19,14 @@ from hookwright_operator.reconcile.apikey import plan_apikey
 from hookwright_operator.reconcile.applier import Applier
 from hookwright_operator.reconcile.endpoint import plan_endpoint
 from hookwright_operator.reconcile.observer import ResourceObserver
-from hookwright_operator.reconcile.plan import FINALIZER, Plan, Register, RegistryAction, SecretAction
+from hookwright_operator.reconcile.plan import (
+    FINALIZER,
+    DiscardDeliveries,
+    Plan,
+    Register,
+    RegistryAction,
+    SecretAction,
+)
 from hookwright_operator.reconcile.project import plan_project
 from hookwright_operator.reconcile.unpublished_health import UnpublishedHealth
 from hookwright_operator.reconcile.write_refusals import is_missing_right, is_refusal, without_secrets
@@ -65,7 +72,7 @@ class Reconciler:
         health, failures = self.unpublished.health(uid), self.unpublished.failures(uid, now)
         plan = await self._plan(resource, now, leads=True)
         try:
-            news = [await self.applier.apply(action) for action in plan.actions]
+            news = await self._apply(plan)
         except KubeError as error:
             if not is_refusal(error):
                 raise
@@ -78,16 +85,24 @@ class Reconciler:
         if isinstance(resource, WebhookEndpoint) and _lost_counts(resource):
             self.reporter.changed(uid)
         self.unpublished.health_published(uid, health)
-        if any(news):
+        if news:
             # The watch shows nothing more than the answers, and the answers may show other clients' writes.
             return 0.0
         return _seconds_until(now, plan.again_at, self.unpublished.event_due_at(uid))
 
     async def _report_refusal(self, resource: Resource, now: datetime, why: str) -> None:
         """Show in the status that the API server refuses a write; events find an endpoint nevertheless."""
-        plan = await self._plan(resource, now, leads=True, refused_write=why or "it gives no reason")
+        await self._apply(await self._plan(resource, now, leads=True, refused_write=why or "it gives no reason"))
+
+    async def _apply(self, plan: Plan) -> bool:
+        """Execute a plan; return whether an answer of the API server showed news."""
+        news = False
         for action in plan.actions:
-            await self.applier.apply(action)
+            news |= await self.applier.apply(action)
+            if isinstance(action, DiscardDeliveries) and action.expired:
+                # The endpoint exists, so its status must show the new counts.
+                self.reporter.changed(action.uid)
+        return news
 
     async def _follow(self, resource: Resource) -> float | None:
         """Execute the actions for this replica's registry, up to the first Secret that the leader must write."""

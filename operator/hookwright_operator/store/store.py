@@ -208,15 +208,20 @@ class Store:
         )
         return await self._now("heartbeat", renew)
 
-    async def discard(self, endpoint_uid: str, reason: str) -> int:
-        """Discard all pending deliveries of a deleted endpoint, claimed ones too, and return how many there were.
+    async def discard(self, endpoint_uid: str, reason: str, *, deleted: bool = True) -> int:
+        """Discard all pending deliveries of an endpoint, claimed ones too, and return how many there were.
 
-        A running replay of the endpoint ends. Its counters are removed with its last delivery. Other calls run between
-        the transactions of this call. If a call fails halfway, another call does the rest.
+        A running replay of the endpoint ends. The counters of a deleted endpoint are removed with its last delivery.
+        Other calls run between the transactions of this call. If a call fails halfway, another call does the rest.
         """
         total = 0
         step = partial(
-            prune.discard, endpoint_uid=endpoint_uid, reason=reason, limit=DISCARD_BATCH, slot=self.transactions.slot
+            prune.discard,
+            endpoint_uid=endpoint_uid,
+            reason=reason,
+            deleted=deleted,
+            limit=DISCARD_BATCH,
+            slot=self.transactions.slot,
         )
         while True:
             discarded = await self._now("discard", step, weight=DISCARD_BATCH, tenant=_DELETIONS)

@@ -405,3 +405,24 @@ async def test_a_delivery_of_another_organization_is_as_none(
         assert problem["detail"] == f'delivery "{delivery}" in namespace "{tokens.namespace}" does not exist'
         refused(await intake.client.request(method, f"/deliveries/{delivery}{suffix}", headers=stranger), 403)
     assert [await intake.state(delivery) for delivery in found] == [State.FAILED] * 2
+
+
+@pytest.mark.parametrize("state", [State.PENDING, State.FAILED, State.DELIVERED])
+async def test_an_expired_endpoint_gets_nothing_more(intake: Intake, state: State) -> None:
+    """A test, a retry, a replay and a take are 409 with the reason; the log and the secret stay readable."""
+    intake.registry.put(replace(intake.orders, suspend=False, blocked="Expired", events=frozenset()))
+    delivery = await deliver(intake, 1, state)
+    for path, body in (
+        ("/webhookendpoints/orders/test", {}),
+        (f"/deliveries/{delivery}/retry", {}),
+        ("/webhookendpoints/orders/recover", {"since": "2030-01-01T00:00:00Z"}),
+        ("/webhookendpoints/orders/replays", {"since": "2030-01-01T00:00:00Z"}),
+    ):
+        told = refused(await intake.client.post(path, json=body), 409)["detail"]
+        assert 'webhook "orders" has expired' in told, path
+    intake.registry.put(replace(intake.orders, suspend=True, blocked="Expired", url="", pull_lease=30.0))
+    taken = await intake.client.get("/webhookendpoints/orders/messages?wait=20s")
+    assert "has expired" in refused(taken, 409)["detail"]
+    assert await intake.state(delivery) is state
+    assert (await intake.client.get(LOG)).status_code == 200
+    assert (await intake.client.get("/webhookendpoints/orders/secret")).status_code == 200

@@ -43,6 +43,19 @@ async def test_discarding_ends_all_that_is_pending_and_nothing_else(store: Store
     assert await store.discard("orders", "endpoint deleted") == 0
 
 
+async def test_an_expired_endpoint_keeps_its_place_in_the_store(store: Store) -> None:
+    """Its pending deliveries are discarded, its counters stay, and it can get deliveries again."""
+    ended = await accept_one(store)
+    assert await store.discard("orders", "endpoint expired", deleted=False) == 1
+    record = await store.delivery(ended.id)
+    assert record is not None
+    assert (record.state, record.reason) == (State.DISCARDED, "endpoint expired")
+    later = await accept_one(store)
+    await store.prune(delivered_before_ms=2**62, failed_before_ms=2**62, limit=100)
+    assert await state_of(store, later.id) == State.PENDING
+    assert await store.counts_of("orders") == Counts(pending=1, discarded=1)
+
+
 async def test_discarding_a_long_backlog_lets_others_in_between(store: Store, observed: Observed) -> None:
     """A discard runs in several transactions, and an event accepted meanwhile does not wait for its end."""
     backlog = 3 * store_module.DISCARD_BATCH

@@ -82,10 +82,10 @@ class DeliveryRoutes:
         async with self._permitted_delivery(request, "create", "retry") as (record, endpoint, caller):
             if record.is_test:
                 raise ProblemError(409, f"delivery {record.id} is a test; only deliveries of events can be sent again")
-            if record.state is State.PENDING and not endpoint.sendable:
+            if endpoint.expired or (record.state is State.PENDING and not endpoint.sendable):
                 raise ProblemError(409, f"delivery {record.id} cannot be tried now: {hindrance(endpoint)}")
             if not await self._services.delivery_log.retry(record):
-                raise ProblemError(409, f"delivery {record.id} is discarded; its webhook was deleted")
+                raise ProblemError(409, f"delivery {record.id} is discarded; its webhook was deleted or had expired")
             audit(self._services, request, "delivery.retry", caller, endpoint, target=record.id)
             return JSONResponse({"id": record.id, "status": State.PENDING}, status_code=202)
 

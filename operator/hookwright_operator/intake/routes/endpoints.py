@@ -57,10 +57,22 @@ def audit(
 
 def hindrance(endpoint: Endpoint) -> str:
     """Return why nothing may be sent to an endpoint."""
+    if endpoint.expired:
+        return f'webhook "{endpoint.name}" has expired; set a later time, or delete it'
     if endpoint.suspend:
         return f'webhook "{endpoint.name}" is suspended; resume it'
     reason = f" ({endpoint.blocked})" if endpoint.blocked else ""
     return f'webhook "{endpoint.name}" is not ready{reason}; its conditions have the cause'
+
+
+def check_not_expired(endpoint: Endpoint) -> None:
+    """Return if an endpoint may get deliveries, at once or later.
+
+    Raises:
+        ProblemError: 409, it has expired.
+    """
+    if endpoint.expired:
+        raise ProblemError(409, hindrance(endpoint))
 
 
 class EndpointRoutes:
@@ -78,9 +90,11 @@ class EndpointRoutes:
         """Send one event, ``{type?, payload?}``, now: ``{success, statusCode, error?, delivery_id?}``.
 
         Raises:
-            ProblemError: 400, 413 or 422, the body is not a test; 429, too many tests are in progress.
+            ProblemError: 400, 413 or 422, the body is not a test; 409, the endpoint has expired or consumers take its
+                messages; 429, too many tests are in progress.
         """
         endpoint, _ = await self._endpoint_with_secret(request, "create", "test")
+        check_not_expired(endpoint)
         if endpoint.pulled:
             raise ProblemError(
                 409,

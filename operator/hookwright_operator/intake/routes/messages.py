@@ -124,7 +124,7 @@ def _check(endpoint: Endpoint) -> None:
     """Return if consumers may take messages of an endpoint, at once or when it is resumed."""
     if not endpoint.pulled:
         raise ProblemError(409, f'webhook "{endpoint.name}" has a url; only a webhook with pull has messages to take')
-    if not endpoint.sendable and not endpoint.suspend:
+    if endpoint.expired or (not endpoint.sendable and not endpoint.suspend):
         raise ProblemError(409, f"no message can be taken now: {hindrance(endpoint)}")
 
 

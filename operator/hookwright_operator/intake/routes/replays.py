@@ -16,7 +16,7 @@ from hookwright_operator.intake.auth import ReviewAuth
 from hookwright_operator.intake.log_reads import LogReads
 from hookwright_operator.intake.replay_body import STATES, ReplayBody, replay_of, span_of
 from hookwright_operator.intake.request_slots import RequestSlots
-from hookwright_operator.intake.routes.endpoints import ENDPOINT, audit, permitted_endpoint
+from hookwright_operator.intake.routes.endpoints import ENDPOINT, audit, check_not_expired, permitted_endpoint
 from hookwright_operator.intake.timestamps import timestamp
 from hookwright_operator.registry import Endpoint
 from hookwright_operator.services import IntakeServices
@@ -56,6 +56,7 @@ class ReplayRoutes:
     async def recover(self, request: Request) -> JSONResponse:
         """Begin a replay of what failed from ``{since, until?}``: 202 with the replay, 409 if another one runs."""
         endpoint, caller = await permitted_endpoint(self._services, self._auth, request, "create", "retry")
+        check_not_expired(endpoint)
         since_ms, until_ms = span_of(await self._body(request, endpoint), now_ms=self._services.replays.clock_ms())
         with self._slots.held(endpoint.namespace):
             replay, new = await self._services.replays.begin(endpoint.uid, since_ms=since_ms, until_ms=until_ms)
@@ -75,6 +76,7 @@ class ReplayRoutes:
         With ``dry_run``, the answer is 200 with the number of deliveries, and nothing is sent.
         """
         endpoint, caller = await permitted_endpoint(self._services, self._auth, request, "create", "retry")
+        check_not_expired(endpoint)
         now_ms = self._services.replays.clock_ms()
         body = replay_of(await self._body(request, endpoint), now_ms=now_ms)
         until_ms = now_ms if body.until_ms is None else min(body.until_ms, now_ms)

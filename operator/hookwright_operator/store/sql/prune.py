@@ -117,20 +117,31 @@ FORGETTABLE_BY_STATE = select(gone_endpoints.c.endpoint_uid).where(
 _uids = rows(uid=Text)
 
 
-def discard(connection: Connection, endpoint_uid: str, reason: str, *, limit: int, slot: int, now: int) -> int:
-    """Discard pending deliveries of a deleted endpoint, up to a limit, and return how many were discarded.
+def discard(
+    connection: Connection,
+    endpoint_uid: str,
+    reason: str,
+    *,
+    limit: int,
+    slot: int,
+    now: int,
+    deleted: bool = True,
+) -> int:
+    """Discard pending deliveries of an endpoint, up to a limit, and return how many were discarded.
 
     Claimed deliveries are discarded too, and a running replay of the endpoint ends.
 
     Args:
         connection: in a transaction.
-        endpoint_uid: the deleted endpoint.
+        endpoint_uid: the endpoint.
         reason: the reason in the delivery log.
         limit: how many to discard at most.
         slot: the slot of this replica's counters.
         now: when the deliveries end.
+        deleted: whether the endpoint is deleted. Then deliveries that an open fan-out writes later are discarded too.
     """
-    connection.execute(_REMEMBER_GONE, {"endpoint": endpoint_uid})
+    if deleted:
+        connection.execute(_REMEMBER_GONE, {"endpoint": endpoint_uid})
     replay.cancel(connection, endpoint_uid, now=now)
     discarded = connection.execute(
         DISCARD, {"endpoint": endpoint_uid, "why": reason, "count": limit, "now": now}

@@ -1,0 +1,104 @@
+"""Pure: whether an endpoint is ready, by its spec and its signing Secret."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from hookwright_crds.reading import Unsupported
+from hookwright_crds.resources import SecretRef, WebhookEndpointSpec
+from hookwright_operator.reconcile.signing_secret import MISSING, SECRET_FIELD, valid_secret
+from hookwright_operator.watch.objects import Secret
+
+CONFLICT: Final = "SecretConflict"
+UNSUPPORTED: Final = "UnsupportedSpec"
+_INVALID: Final = "SigningSecretInvalid"
+
+
+@dataclass(frozen=True, slots=True)
+class EndpointVerdict:
+    """Whether everything declared is in effect, and the reason.
+
+    Attributes:
+        sends: deliveries are signed and sent, although a part of the spec is not in effect.
+        stalled: the endpoint does not become ready until somebody changes it, or what it names.
+    """
+
+    ready: bool
+    reason: str
+    message: str
+    sends: bool = False
+    stalled: bool = True
+
+
+def verdict_of(
+    spec: WebhookEndpointSpec, secret: Secret, *, unsupported: Unsupported, allow_http: bool, refused_address: str
+) -> EndpointVerdict:
+    """Return the verdict about an endpoint that has a Project and has not expired.
+
+    Args:
+        spec: of the endpoint.
+        secret: with which it signs.
+        unsupported: the parts of the endpoint that this version does not understand.
+        allow_http: whether the installation allows plain http.
+        refused_address: why no attempt may connect to the literal address in the URL, empty if it may.
+    """
+    faulty = _faulty_reference(spec.signing.secret_ref, secret) if spec.signing.secret_ref else _faulty(secret)
+    if faulty is not None:
+        return faulty
+    if spec.url is not None and spec.url.startswith("http:") and not allow_http:
+        return EndpointVerdict(
+            ready=False,
+            reason="InsecureUrl",
+            message="spec.url is plain http, which this installation does not allow; "
+            "use https, or set HOOKWRIGHT_ALLOW_HTTP=true for the operator.",
+        )
+    if refused_address:
+        return EndpointVerdict(
+            ready=False,
+            reason="AddressRefused",
+            message=f"spec.url: {refused_address}. Deliveries stay pending until the URL is changed.",
+        )
+    if unsupported.events:
+        message = f"{unsupported.sentence} Events of the known types are delivered."
+        return EndpointVerdict(ready=False, reason=UNSUPPORTED, message=message, sends=True)
+    held, sent = "Deliveries stay pending until spec.suspend is false.", "Deliveries are signed and sent."
+    waiting = "Deliveries are signed and wait until a consumer takes them."
+    reason, message = ("Delivering", sent) if spec.pull is None else ("Waiting", waiting)
+    if spec.suspend:
+        reason, message = "Suspended", held
+    return EndpointVerdict(ready=True, reason=reason, message=f"{message} {unsupported.ignored}".rstrip())
+
+
+def _faulty(secret: Secret) -> EndpointVerdict | None:
+    """Return what is wrong with a Secret of the operator."""
+    if secret.foreign:
+        return EndpointVerdict(
+            ready=False,
+            reason=CONFLICT,
+            message=f"Secret {secret.name!r} exists, but the operator did not create it for this endpoint; "
+            "rename or delete it.",
+        )
+    if valid_secret(secret.fields.get(SECRET_FIELD, "")):
+        return None
+    return EndpointVerdict(
+        ready=False,
+        reason=_INVALID,
+        message=f"Secret {secret.name!r}: field 'secret' must be whsec_ and base64 of 24 to 64 bytes; "
+        "correct it, or delete the Secret so that the operator creates a new one.",
+    )
+
+
+def _faulty_reference(reference: SecretRef, secret: Secret) -> EndpointVerdict | None:
+    """Return what is wrong with a Secret that the tenant makes."""
+    if secret.foreign:
+        message = f"spec.signing.secretRef: Secret {secret.name!r} belongs to the operator; name one that you make."
+        return EndpointVerdict(ready=False, reason=CONFLICT, message=message)
+    if not secret.uid:
+        message = f"spec.signing.secretRef: Secret {secret.name!r} does not exist; it is used when it is created."
+        return EndpointVerdict(ready=False, reason=MISSING, message=message, stalled=False)
+    if all(map(valid_secret, secret.fields.values())) and secret.fields:
+        return None
+    message = (
+        f"spec.signing.secretRef: field {reference.key!r} of Secret {secret.name!r} must be a signing secret: whsec_ "
+        "and base64 of 24 to 64 bytes; or up to four of them, separated by spaces."
+    )
+    return EndpointVerdict(ready=False, reason=_INVALID, message=message)

@@ -1,0 +1,162 @@
+"""The promises of an endpoint's plan about `spec.expiresAt`."""
+
+from dataclasses import replace
+
+import pytest
+from support.reconcile_scenes import (
+    NOW,
+    EndpointScene,
+    after,
+    endpoint,
+    in_words,
+    signing_secret,
+    status_of,
+    steady_endpoint,
+    with_metadata,
+    writes,
+)
+from support.reconcile_stage import Stage
+from unit.operator.watch.test_cache import ORDERS
+
+from hookwright_crds.base import MADE_BY_API, MANAGED_BY
+from hookwright_crds.reading import Unsupported
+from hookwright_crds.resources import DeliveryCounts
+from hookwright_operator.reconcile.plan import DeleteEndpoint, Register
+from hookwright_operator.reconcile.signing_secret import RECHECK
+from hookwright_operator.registry import Health
+from hookwright_runtime.errors import KubeError, WriteRefused
+
+OVER = after(minutes=30)
+"""The time at which the endpoints of these tests expire."""
+DECLARED = steady_endpoint(expiresAt="2030-01-01T12:30:00Z")
+TEMPORARY = with_metadata(DECLARED, labels=MADE_BY_API, owner_references=())
+PENDING = Health(DeliveryCounts(pending=3))
+EXPIRED = "status: Ready=False Expired, Stalled=True Expired, Reachable=Unknown NotTried"
+ENDED = ["register: blocked by Expired", "discard, and insist", EXPIRED, "Warning Event Expired"]
+
+
+@pytest.fixture
+def stage() -> Stage:
+    """Return a stage with a project only, in a replica that leads."""
+    return Stage()
+
+
+def test_a_plan_looks_again_when_the_endpoint_expires() -> None:
+    """Nothing in the cluster changes at that time. An earlier reason to look again stays."""
+    assert DECLARED.plan().again_at == OVER
+    assert replace(DECLARED, parent=None).plan().again_at == OVER
+    conflict = replace(DECLARED, secret=signing_secret(foreign=True))
+    assert conflict.plan().again_at == NOW + RECHECK
+
+
+@pytest.mark.parametrize(
+    "scene",
+    [
+        DECLARED,
+        replace(DECLARED, parent=None),
+        with_metadata(DECLARED, labels={MANAGED_BY: "Helm"}),
+        replace(DECLARED, secret=None),
+    ],
+    ids=["declared", "without a project", "of Helm", "without a Secret"],
+)
+def test_a_declared_endpoint_ends_and_stays(scene: EndpointScene) -> None:
+    """GitOps would create it again. It gets no event, it signs nothing, and no Secret is made for it."""
+    assert in_words(scene.plan(OVER)) == ENDED
+    settled = scene.settled(OVER)
+    assert settled.registered is not None
+    assert (settled.registered.events, settled.registered.expired) == (frozenset(), True)
+    assert writes(settled.plan(OVER)) == []
+    assert settled.plan(OVER).again_at is None
+
+
+def test_a_delivery_that_is_late_for_the_end_is_discarded_too() -> None:
+    """Its acceptance may have begun before; the counts show it, and the plan discards once more."""
+    settled = DECLARED.settled(OVER)
+    late = replace(settled, health=PENDING)
+    assert in_words(late.plan(OVER))[:2] == ENDED[:2]
+    assert "discard, and insist" in in_words(late.settled(OVER).plan(OVER))
+    counted = replace(late.settled(OVER), health=Health(DeliveryCounts(discarded=3))).settled(OVER)
+    assert writes(counted.plan(OVER)) == []
+
+
+def test_a_later_time_makes_a_declared_endpoint_ready_again() -> None:
+    """It keeps its Secret and gets events again."""
+    ended = DECLARED.settled(OVER)
+    spec = ended.endpoint.spec.model_copy(update={"expires_at": after(days=1)})
+    extended = replace(ended, endpoint=ended.endpoint.model_copy(update={"spec": spec}))
+    assert in_words(extended.plan(OVER)) == [
+        "register: sends",
+        "status: Ready=True Delivering, Reachable=Unknown NotTried",
+    ]
+    registered = extended.settled(OVER).registered
+    assert registered is not None
+    assert registered.events == {"delivered"}
+
+
+@pytest.mark.parametrize("tool", ["hookwright-api", "hookwright-cli"])
+def test_an_endpoint_of_our_tools_is_deleted(tool: str) -> None:
+    """The deletion names the state that was read, so that a client that extends the time at the same moment wins."""
+    scene = with_metadata(TEMPORARY, labels={MANAGED_BY: tool})
+    assert in_words(scene.plan(OVER)) == ["register: blocked by Expired", "DeleteEndpoint", "Normal Event Expired"]
+    _, deletion, _ = scene.plan(OVER).actions
+    assert isinstance(deletion, DeleteEndpoint)
+    assert (deletion.uid, deletion.resource_version) == ("uid-orders", "10")
+    assert in_words(scene.settled(OVER).plan()) == [
+        "Unregister",
+        "discard, and insist",
+        "remove finalizer, keep []",
+    ]
+
+
+def test_a_deletion_that_is_refused_leaves_an_expired_endpoint() -> None:
+    """The deletion protection refuses it while deliveries are pending; they are discarded, and the message says why."""
+    refused = replace(TEMPORARY, refused_write="it is protected")
+    assert in_words(refused.plan(OVER)) == ENDED
+    assert "it is protected" in status_of(refused.plan(OVER))["conditions"][0]["message"]
+
+
+def test_a_spec_that_is_not_understood_does_not_expire() -> None:
+    """A newer version may mean something else by it."""
+    strange = replace(TEMPORARY, unsupported=Unsupported(faults=("spec.expiresAt (is new)",)))
+    assert "DeleteEndpoint" not in in_words(strange.plan(OVER))
+
+
+def test_a_new_endpoint_that_has_expired_before_gets_no_secret() -> None:
+    """It is reported, and nothing is made for it."""
+    declared = endpoint(spec={"expiresAt": "2020-01-01T00:00:00Z"})
+    scene = EndpointScene(endpoint=declared)
+    assert in_words(scene.plan(NOW)) == ENDED
+    assert "signingSecretRef" not in status_of(scene.plan(NOW))
+    (registered,) = [action.endpoint for action in scene.plan(NOW).actions if isinstance(action, Register)]
+    assert not registered.sendable
+
+
+async def test_the_counts_of_an_expired_endpoint_are_published_after_the_discard(stage: Stage) -> None:
+    """The discard keeps the endpoint's counters, and the status shows the new counts."""
+    await stage.ready()
+    await stage.counted()
+    stage.sees(2000, expires_at="2020-01-01T00:00:00Z")
+    await stage.reconciler.reconcile(ORDERS)
+    assert stage.store.discarded == ["uid-orders"]
+    known = stage.registry.get("uid-orders")
+    assert known is not None
+    assert known.expired
+    assert "uid-orders" in await stage.counted()
+
+
+async def test_a_refused_deletion_is_tried_again(stage: Stage) -> None:
+    """The status shows the refusal, and the work queue repeats the key."""
+    await stage.ready()
+    stage.sees(2000, expires_at="2020-01-01T00:00:00Z", labels=dict(MADE_BY_API))
+    stage.server.refuse = lambda method, _: (
+        KubeError("denied", status=403, explanation="it is protected") if method == "DELETE" else None
+    )
+    with pytest.raises(WriteRefused):
+        await stage.reconciler.reconcile(ORDERS)
+    assert stage.store.discarded == ["uid-orders"]
+    stage.server.refuse = lambda _, __: None
+    await stage.reconciler.reconcile(ORDERS)
+    first, second = [body for method, _, body in stage.server.asked if method == "DELETE"]
+    for deletion in (first, second):
+        assert deletion["preconditions"]["uid"] == "uid-orders"
+        assert deletion["preconditions"]["resourceVersion"]
