@@ -57,6 +57,7 @@ def _settings(endpoint: WebhookEndpoint) -> dict[str, Any]:
         "rate_limit": {"per_minute": spec.rate_limit.per_minute} if spec.rate_limit else None,
         "format": spec.format,
         "labels": own_labels(endpoint.metadata.labels),
+        "expires_at": timestamp(spec.expires_at),
     }
 
 

@@ -136,6 +136,10 @@ def _shown(view: View, project: ProjectRecord) -> dict[str, Any]:
         "declared_by": project.identity.declared_by or None,
         "webhooks": len(endpoints),
         "keys": len(keys),
+        "delivery_log": {
+            "payloads": project.delivery_log.payloads.lower(),
+            "missed_events": project.delivery_log.missed_events.lower(),
+        },
         "created_at": timestamp(project.identity.created),
     }
 

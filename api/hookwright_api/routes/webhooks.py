@@ -37,7 +37,7 @@ from hookwright_api.schemas.webhook_bodies import (
 from hookwright_api.services import services_of
 from hookwright_api.view.table import page_after
 from hookwright_api.view.view import object_path
-from hookwright_api.webhook_operations.webhook_changes import change, check_url_scheme
+from hookwright_api.webhook_operations.webhook_changes import change, check_expiry, check_url_scheme
 from hookwright_api.webhook_operations.webhook_creation import WebhookCreation, register
 from hookwright_api.webhook_operations.webhook_document import etag_of
 from hookwright_api.webhook_operations.webhook_rotation import rotate
@@ -69,6 +69,7 @@ async def create_webhook(
     services, caller = services_of(request), caller_of(request)
     name = one_project(request, project)
     check_url_scheme(services, body.url)
+    check_expiry(services, body.expires_at)
     wanted = WebhookCreation(caller.organization, name, body)
     made = await register(services, wanted, bound_key(idempotency_key, caller.credential_uid), creator=caller.actor)
     its_id = made.record.identity.name

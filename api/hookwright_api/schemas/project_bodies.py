@@ -1,6 +1,6 @@
 """Pure: the bodies of projects."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import AfterValidator, ConfigDict, Field
 
@@ -28,6 +28,18 @@ class ProjectRequest(Request):
     )
 
 
+class DeliveryLogAnswer(Answer):
+    """What the delivery log of a project shows; the Project declares it in `spec.deliveryLog`."""
+
+    payloads: Literal["keep", "omit"] = Field(
+        description="keep: the log shows the bodies of events and the beginnings of receivers' answers. omit: it shows "
+        "neither."
+    )
+    missed_events: Literal["discard", "keep"] = Field(
+        description="keep: events without a subscriber are stored, so that a replay can send them to a later webhook."
+    )
+
+
 class ProjectDetailAnswer(Answer):
     """A project."""
 
@@ -41,6 +53,7 @@ class ProjectDetailAnswer(Answer):
     )
     webhooks: int = Field(description="How many webhooks it has.", examples=[2])
     keys: int = Field(description="How many keys it has.", examples=[1])
+    delivery_log: DeliveryLogAnswer
     created_at: str = Field(examples=[TIME_EXAMPLE])
 
 

@@ -10,6 +10,7 @@ from hookwright_crds.endpoint_fields import (
     DEFAULT_LEASE,
     Description,
     Events,
+    ExpiresAt,
     Format,
     HeaderName,
     Headers,
@@ -97,6 +98,12 @@ class WebhookRequest(Request):
     rate_limit: RateLimitBody | None = Field(default=None, description="null: no limit.")
     format: Format = _default("format")
     labels: Labels = Field(default={})
+    expires_at: ExpiresAt | None = Field(
+        default=None,
+        description="When the endpoint is deleted; null: never. Then it gets no more events, and its pending "
+        "deliveries are discarded.",
+        examples=[TIME_EXAMPLE],
+    )
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -149,6 +156,7 @@ class WebhookPatch(Request):
     labels: dict[LabelName, LabelValue | None] | None = Field(
         default=None, description="Only the named labels change; null removes one."
     )
+    expires_at: ExpiresAt | None = Field(default=None, examples=[TIME_EXAMPLE])
 
 
 class RotationRequest(Request):
@@ -203,6 +211,10 @@ class WebhookAnswer(Answer):
     rate_limit: RateLimitAnswer | None = Field(description="null: no limit.")
     format: str = Field(examples=["json"])
     labels: dict[str, str] = Field(description="Labels without a prefix.", examples=[{"team": "billing"}])
+    expires_at: str | None = Field(
+        description="When it expires; null: never. An endpoint that is declared in YAML stays, with the status error.",
+        examples=[None],
+    )
 
 
 class NewWebhookAnswer(WebhookAnswer):

@@ -16,7 +16,7 @@ from hookwright_crds.base import MADE_BY_API, MANAGED_BY, ObjectMeta
 from hookwright_crds.conditions import find
 from hookwright_crds.keys import KeyScope
 from hookwright_crds.reading import read
-from hookwright_crds.resources import ApiKey, PreviousKey, Project, WebhookEndpoint
+from hookwright_crds.resources import ApiKey, DeliveryLogSettings, PreviousKey, Project, WebhookEndpoint
 from hookwright_crds.sessions import SessionKey, parse_session_end, parse_session_keys
 from hookwright_crds.users import (
     EMAIL_FIELD,
@@ -77,12 +77,13 @@ class ProjectRecord:
 
     identity: Identity
     display_name: str
+    delivery_log: DeliveryLogSettings
 
     @classmethod
     def of(cls, written: Object) -> "ProjectRecord":
         """Read a Project."""
         project, _ = read(Project, written)
-        return cls(Identity.from_meta(project.metadata), project.spec.display_name)
+        return cls(Identity.from_meta(project.metadata), project.spec.display_name, project.spec.delivery_log)
 
 
 @dataclass(frozen=True, slots=True)

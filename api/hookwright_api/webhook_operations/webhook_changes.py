@@ -1,5 +1,6 @@
 """Changes of an endpoint by `/v1`: read the object, check who owns it, and write only the named fields."""
 
+from datetime import datetime
 from typing import Any, Final
 
 from pydantic import ValidationError
@@ -40,6 +41,16 @@ def check_url_scheme(services: Services, url: str | None) -> None:
         raise invalid(FieldFault("url", "must be an https URL, such as https://example.com/hooks"))
 
 
+def check_expiry(services: Services, expires_at: datetime | None) -> None:
+    """Return if a time at which an endpoint expires is in the future, or if there is none.
+
+    Raises:
+        ProblemError: 422, the time has passed.
+    """
+    if expires_at is not None and expires_at <= services.now():
+        raise invalid(FieldFault("expires_at", "must be a time in the future"))
+
+
 async def change(services: Services, identity: Identity, patch: WebhookPatch, if_match: str | None) -> EndpointRecord:
     """Apply a merge patch, and return the new state.
 
@@ -58,6 +69,7 @@ async def change(services: Services, identity: Identity, patch: WebhookPatch, if
     fields = patch.model_dump(exclude_unset=True)
     if fields.get("url") is not None:
         check_url_scheme(services, fields["url"])
+    check_expiry(services, fields.get("expires_at"))
     for _ in range(_ATTEMPTS):
         live = await read_live(services, identity)
         check_etag(if_match, ObjectMeta.model_validate(trimmed_with_labels(live)["metadata"]))

@@ -7,9 +7,10 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any, Final
 
-from hookwright_api.rendering import own_labels
+from hookwright_api.rendering import own_labels, timestamp
 from hookwright_crds.base import MADE_BY_API, MANAGED_BY, ObjectMeta
 from hookwright_crds.resources import WebhookEndpoint
 from hookwright_runtime.problems import FieldFault, ProblemError, invalid
@@ -52,6 +53,7 @@ def document_of(endpoint: WebhookEndpoint) -> Document:
         "rate_limit": {"per_minute": spec.rate_limit.per_minute} if spec.rate_limit else None,
         "format": spec.format,
         "labels": own_labels(endpoint.metadata.labels),
+        "expires_at": timestamp(spec.expires_at),
     }
 
 
@@ -63,6 +65,8 @@ def spec_of(fields: Mapping[str, Any]) -> Document:
             spec["suspend"] = None if value is None else not value
         elif name == "max_in_flight":
             spec["maxInFlight"] = value
+        elif name == "expires_at":
+            spec["expiresAt"] = timestamp(value) if isinstance(value, datetime) else value
         elif name == "rate_limit":
             spec["rateLimit"] = None if value is None else {"perMinute": value["per_minute"]}
         elif name != "labels":

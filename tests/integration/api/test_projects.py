@@ -40,6 +40,7 @@ def test_a_created_project_works_and_its_deletion_says_what_it_discards(
     assert answer.headers["location"] == "/v1/projects/shop"
     shown = answer.json()
     assert (shown["display_name"], shown["declared_by"], shown["webhooks"], shown["keys"]) == ("Shop", None, 0, 0)
+    assert shown["delivery_log"] == {"payloads": "keep", "missed_events": "discard"}
     assert client.get("/v1/projects/shop", headers=session).json() == shown
     assert client.get(f"/v1/projects/{shown['uid']}", headers=session).json() == shown
     taken = problem_of(client.post("/v1/projects", json={"name": "shop"}, headers=session), 409)
@@ -98,3 +99,19 @@ def test_a_wrong_name_is_a_422_that_names_the_field(acme: Organization, client: 
 
 
 JSON = {"Content-Type": "application/json"}
+
+
+def test_a_project_shows_what_its_delivery_log_keeps(acme: Organization, client: httpx.Client) -> None:
+    """A change of the Project is shown in the list and in the answer for one project."""
+    acme.apply(
+        {
+            "kind": "Project",
+            "metadata": {"name": "private"},
+            "spec": {"deliveryLog": {"payloads": "Omit", "missedEvents": "Keep"}},
+        }
+    )
+    eventually(lambda: "private" in acme.projects(), "the project is visible")
+    shown = client.get("/v1/projects/private", headers=acme.session()).json()
+    assert shown["delivery_log"] == {"payloads": "omit", "missed_events": "keep"}
+    listed = client.get("/v1/projects", headers=acme.session()).json()["data"]
+    assert {one["name"]: one["delivery_log"] for one in listed}["private"] == shown["delivery_log"]

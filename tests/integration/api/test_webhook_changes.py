@@ -2,6 +2,7 @@
 
 import json
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
 
@@ -11,6 +12,7 @@ from support.api_processes import Organization, problem_of
 from support.api_receiver import Received
 from support.polling import eventually
 
+from hookwright_crds.base import format_timestamp
 from hookwright_dev.cluster.kubectl import Cluster
 
 MERGE_PATCH = {"Content-Type": "application/merge-patch+json"}
@@ -25,6 +27,7 @@ EVERYTHING: dict[str, Any] = {
     "rate_limit": {"per_minute": 120},
     "format": "cloudevents",
     "labels": {"team": "billing", "stage": ""},
+    "expires_at": "2099-01-31T12:00:00Z",
 }
 SHOWN = {name: value for name, value in EVERYTHING.items() if name != "headers"} | {
     "header_names": ["Authorization", "X-Team"]
@@ -258,6 +261,8 @@ HOSTILE: dict[str, tuple[Any, int, str | None]] = {
     "an injected header": ({"headers": {"X-A": "a\r\nX-B: b"}}, 422, "headers.X-A"),
     "an injected header name": ({"headers": {"X-A: a\r\nX-B": "b"}}, 422, "headers.X-A: a\r\nX-B"),
     "a ce- header of a cloudevent": ({"headers": {"ce-id": "1"}, "format": "cloudevents"}, 422, "headers"),
+    "an expiry in the past": ({"expires_at": "2020-01-01T00:00:00Z"}, 422, "expires_at"),
+    "an expiry without a zone": ({"expires_at": "2099-01-01T00:00:00"}, 422, "expires_at"),
     "a label of Kubernetes": ({"labels": {"kubernetes.io/managed-by": "x"}}, 422, "labels.kubernetes.io/managed-by"),
     "a label of Hookwright that is removed": ({"labels": {"hookwright.dev/x": None}}, 422, "labels.hookwright.dev/x"),
     "10,000 labels": ({"labels": {f"l{number}": "" for number in range(10_000)}}, 422, "labels"),
@@ -285,6 +290,25 @@ def test_hostile_patches_change_nothing(acme: Organization, client: httpx.Client
     problem_of(client.patch(path, content=b"", headers={**key, **MERGE_PATCH}), 400)
     problem_of(client.patch(f"{path}x", json={}, headers=key), 404)
     assert spec_of(control_plane, acme, name) == before
+
+
+def test_a_webhook_with_an_expiry_is_deleted_at_its_time(acme: Organization, client: httpx.Client) -> None:
+    """It is extended by a change; a time in the past is refused, and nothing is made."""
+    key = acme.service_key()
+    body = {"url": "https://example.com/hooks", "events": ["opened"], "expires_at": "2020-01-01T00:00:00Z"}
+    refusal = problem_of(client.post("/v1/webhooks", json=body, headers=key), 422)
+    assert [fault["field"] for fault in refusal["errors"]] == ["expires_at"]
+
+    def listed() -> list[dict[str, Any]]:
+        shown: list[dict[str, Any]] = client.get("/v1/webhooks", headers=key).json()["data"]
+        return shown
+
+    assert listed() == []
+    made = acme.webhook(key, expires_at="2099-01-01T00:00:00Z")
+    assert made["expires_at"] == "2099-01-01T00:00:00Z"
+    soon = format_timestamp(datetime.now(UTC) + timedelta(seconds=10))
+    assert patched(client, key, made["id"], {"expires_at": soon})["expires_at"] == soon
+    eventually(lambda: listed() == [], "the webhook is deleted")
 
 
 @pytest.mark.parametrize(
