@@ -31,6 +31,17 @@ def moment(written: str, option: str, now: datetime) -> str:
     return rfc3339(time)
 
 
+def expiry(written: str, option: str, now: datetime) -> str:
+    """Return an RFC 3339 time for a duration from now on (``30d``) or for a time with its zone.
+
+    Raises:
+        CommandError: the text is neither of them.
+    """
+    if _DURATION.fullmatch(written):
+        return rfc3339(now + timedelta(seconds=_total(written)))
+    return moment(written, option, now)
+
+
 def seconds_of(written: str, option: str) -> int:
     """Return the seconds of a duration such as ``15s`` or ``1m30s``.
 

@@ -1,10 +1,10 @@
 """Every verb in both ways, on a real API server: what it prints and its exit code, compared with golden files."""
 
-import getpass
 import json
 import signal
-import socket
+from datetime import datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.api_processes import PASSWORD, Organization
@@ -14,7 +14,6 @@ from support.listening import listening
 from support.polling import eventually
 
 from hookwright_cli.commands.secret_commands import signature_checks
-from hookwright_cli.temporary_endpoints import LISTENER, UNTIL, listener_of
 from hookwright_dev.cluster.installation import ApiProcess
 
 FAILED = "--state failed"
@@ -136,6 +135,10 @@ def pull_verbs(commands: Transcript, endpoint: str, receiver: Received) -> None:
     commands.run("endpoints", "edit", endpoint, "--pull", "--lease", "2m")
     commands.run("endpoints", "get", endpoint, "-o", "json")
     commands.run("endpoints", "edit", endpoint, "--timeout", "5s")
+    commands.run("endpoints", "edit", endpoint, "--expires-at", "2099-01-01T00:00:00Z")
+    commands.run("endpoints", "get", endpoint)
+    commands.run("endpoints", "edit", endpoint, "--expires-at", "never")
+    commands.run("endpoints", "edit", endpoint, "--expires-at", "tomorrow")
     commands.run("endpoints", "delete", endpoint, "--yes")
 
 
@@ -218,16 +221,13 @@ def test_listen_forwards_signed_events_until_ctrl_c(
     assert by_api.quiet("endpoints", "list", "-o", "name").stdout == ""
 
 
+@pytest.mark.usefixtures("acme")
 def test_listen_refuses_what_the_receiver_refuses(
-    by_kubeconfig: Transcript, acme: Organization, receiver: Received, tmp_path: Path
+    by_kubeconfig: Transcript, receiver: Received, tmp_path: Path
 ) -> None:
-    """With pipes, by a kubeconfig: retries follow the schedule, SIGTERM deletes the endpoint, leftovers are deleted."""
-    labels = {LISTENER: listener_of(getpass.getuser(), socket.gethostname()), UNTIL: "20260101T000000Z"}
-    spec = {"projectRef": {"name": "billing"}, "pull": {}, "events": ["opened"]}
-    acme.apply({"kind": "WebhookEndpoint", "metadata": {"name": "leftover", "labels": labels}, "spec": spec})
+    """With pipes, by a kubeconfig: retries follow the schedule, and SIGTERM deletes the endpoint."""
     receiver.status = 500
     with listening(by_kubeconfig, tmp_path, "-f", receiver.url, "-o", "json", terminal=False) as listen:
-        eventually(lambda: "leftover" not in by_kubeconfig.quiet("endpoints", "list").stdout, "the leftover is deleted")
         endpoint = listen.endpoint()
         by_kubeconfig.quiet("send", "bounced", "messageId=m-1")
         eventually(lambda: listen.output().count("\n") >= 2, "both attempts are shown")
@@ -241,3 +241,29 @@ def test_listen_refuses_what_the_receiver_refuses(
     secret = by_kubeconfig.quiet("secret", "show", endpoint["id"])
     assert secret.exit_code == 3
     assert by_kubeconfig.quiet("endpoints", "list", "-o", "name").stdout == ""
+
+
+@pytest.mark.parametrize("way", ["by_api", "by_kubeconfig"])
+def test_the_endpoint_of_a_killed_listen_expires(
+    way: str, request: pytest.FixtureRequest, acme: Organization, api: ApiProcess, tmp_path: Path
+) -> None:
+    """While it runs, the expiry is extended again and again. After SIGKILL, the operator deletes the endpoint."""
+    commands: Transcript = request.getfixturevalue(way)
+    if way == "by_api":
+        acme.session()
+        commands.quiet("login", "--url", api.url, "--email", acme.email, stdin=f"{PASSWORD}\n")
+
+    def listed() -> list[dict[str, Any]]:
+        return list(json.loads(commands.quiet("endpoints", "list", "-o", "json").stdout)["data"])
+
+    with listening(commands, tmp_path, "--lifetime", "10s", "--timeout", "1s", terminal=False) as listen:
+        first = listen.endpoint()["expires_at"]
+        twice = datetime.fromisoformat(first) + timedelta(seconds=12)
+        eventually(
+            lambda: datetime.fromisoformat(listed()[0]["expires_at"]) > twice, "the endpoint outlives its first expiry"
+        )
+        assert listen.process.poll() is None
+        listen.process.kill()
+        listen.exit_code()
+    assert listed()
+    eventually(lambda: not listed(), "the endpoint of the killed command is deleted")

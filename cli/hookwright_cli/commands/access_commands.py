@@ -4,6 +4,7 @@ import os
 import sys
 from contextlib import closing
 from dataclasses import replace
+from ipaddress import ip_address
 from typing import Annotated, Any
 from urllib.parse import urlsplit
 
@@ -28,6 +29,9 @@ def log_in(
         bool, typer.Option("--key", help="Keep an API key instead; it is read from standard input.")
     ] = False,
     name: Annotated[str, typer.Option("--name", metavar="NAME", help="Name of the context, by default the host.")] = "",
+    insecure: Annotated[
+        bool, typer.Option("--insecure", help="Send the credential without encryption to an http:// URL.")
+    ] = False,
 ) -> None:
     """Log in to /v1 and keep the credential as the current context.
 
@@ -41,6 +45,12 @@ def log_in(
         raise CommandError("name the service: hookwright login --url https://hooks.example.com", ExitCode.USAGE)
     if urlsplit(url).scheme not in {"http", "https"} or not urlsplit(url).hostname:
         raise CommandError(f"--url {url!r} must begin with https://", ExitCode.USAGE)
+    if urlsplit(url).scheme == "http" and not insecure and not is_loopback(str(urlsplit(url).hostname)):
+        raise CommandError(
+            f"http://{urlsplit(url).hostname} has no encryption: others can read the credential on its way; use https://",
+            ExitCode.USAGE,
+            hint="if you trust the whole network, repeat the command with --insecure",
+        )
     if key and email:
         raise CommandError("log in with --email or with --key, not with both", ExitCode.USAGE)
     expires_at = ""
@@ -73,6 +83,16 @@ def log_in(
         {"id": context.name, "url": url, "email": email, "credential": place},
         lambda: f"logged in to {url} {who}; projects: {projects}\ncontext {context.name}, credential in {place}",
     )
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether requests to a host stay on this machine, by its name or literal address."""
+    if host == "localhost" or host.endswith(".localhost"):
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def _asked_email() -> str:

@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,6 +13,7 @@ import typer
 from hookwright_cli import live_names
 from hookwright_cli.command_errors import CommandError, ExitCode
 from hookwright_cli.commands.asking import confirm
+from hookwright_cli.durations import expiry
 from hookwright_cli.terminal.columns import ENDPOINTS, STYLES, place_of, shown
 from hookwright_cli.terminal.screen import Screen
 from hookwright_cli.verbs import Invocation, add_commands
@@ -38,6 +40,10 @@ Format = Annotated[str | None, typer.Option("--format", metavar="json|cloudevent
 Headers = Annotated[
     list[str] | None, typer.Option("--header", metavar="NAME=@FILE", help="A header, its value in a file; repeat it.")
 ]
+ExpiresAt = Annotated[
+    str | None,
+    typer.Option("--expires-at", metavar="DURATION|TIME|never", help="When it is deleted, such as 2h from now."),
+]
 
 _EDITABLE = (
     "url",
@@ -50,6 +56,7 @@ _EDITABLE = (
     "rate_limit",
     "format",
     "labels",
+    "expires_at",
 )
 
 
@@ -90,6 +97,7 @@ def described(screen: Screen, document: dict[str, Any]) -> str:
         ("Headers", shown(document.get("header_names"))),
         ("Labels", shown(document.get("labels") or {})),
         ("Created", str(document.get("created_at"))),
+        *([("Expires", str(document["expires_at"]))] if document.get("expires_at") else []),
         *(
             (name.capitalize(), shown(counts[name]))
             for name in ("pending", "delivered", "failed", "discarded")
@@ -116,12 +124,13 @@ def create_endpoint(
     rate_limit: Rate = None,
     form: Format = None,
     header: Headers = None,
+    expires_at: ExpiresAt = None,
     suspended: Annotated[bool, typer.Option("--suspended", help="Deliveries wait until it is resumed.")] = False,
 ) -> None:
     """Create an endpoint."""
     if not (to or pull) or not event:
         raise CommandError("an endpoint needs --to URL or --pull, and at least one --event TYPE", ExitCode.USAGE)
-    fields = _fields(event, description, timeout, max_in_flight, rate_limit, form, header)
+    fields = _fields(event, description, timeout, max_in_flight, rate_limit, form, header, expires_at)
     fields |= {key: value for key, value in target(to, lease, pull=pull).items() if value is not None}
     if suspended:
         fields["enabled"] = False
@@ -148,9 +157,10 @@ def edit_endpoint(
     rate_limit: Rate = None,
     form: Format = None,
     header: Headers = None,
+    expires_at: ExpiresAt = None,
 ) -> None:
     """Change an endpoint by options, or in your editor without options."""
-    patch = _fields(event, description, timeout, max_in_flight, rate_limit, form, header)
+    patch = _fields(event, description, timeout, max_in_flight, rate_limit, form, header, expires_at)
     patch |= target(to, lease, pull=pull)
     if not patch:
         present = {key: value for key, value in invocation.way.endpoint(name).items() if key in _EDITABLE}
@@ -186,6 +196,7 @@ def _fields(
     rate_limit: int | None,
     form: str | None,
     header: list[str] | None,
+    expires_at: str | None,
 ) -> dict[str, Any]:
     fields = {
         "events": [one for written in event for one in written.split(",")] if event else None,
@@ -198,6 +209,9 @@ def _fields(
     chosen: dict[str, Any] = {name: value for name, value in fields.items() if value is not None}
     if rate_limit is not None:
         chosen["rate_limit"] = {"per_minute": rate_limit} if rate_limit else None
+    if expires_at is not None:
+        never = expires_at == "never"
+        chosen["expires_at"] = None if never else expiry(expires_at, "--expires-at", datetime.now(UTC))
     return chosen
 
 

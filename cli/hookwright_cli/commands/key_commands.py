@@ -1,6 +1,6 @@
 """``hookwright keys``: create, list, revoke."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Annotated, Any
 
 import typer
@@ -8,7 +8,7 @@ import typer
 from hookwright_cli import live_names
 from hookwright_cli.commands.asking import confirm
 from hookwright_cli.commands.endpoint_commands import Yes
-from hookwright_cli.durations import moment, rfc3339
+from hookwright_cli.durations import expiry
 from hookwright_cli.terminal.columns import KEYS
 from hookwright_cli.verbs import Invocation, add_commands
 
@@ -33,10 +33,7 @@ def create_key(
     if scope:
         fields["scopes"] = [one for written in scope for one in written.split(",")]
     if expires:
-        now = datetime.now(UTC)
-        time = datetime.fromisoformat(moment(expires, "--expires", now))
-        # A duration counts from now on, not before now.
-        fields["expires_at"] = rfc3339(time if time > now else now + (now - time) + timedelta(seconds=1))
+        fields["expires_at"] = expiry(expires, "--expires", datetime.now(UTC))
     made = invocation.way.create_key(fields)
     invocation.screen.one(made, lambda: str(made["key"]))
     invocation.screen.note(

@@ -1,14 +1,12 @@
 """``hookwright listen``: a temporary endpoint with pull, whose events go to a receiver on this machine."""
 
-import getpass
 import json
 import signal
-import socket
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, nullcontext
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any
 from uuid import uuid4
 
@@ -16,18 +14,20 @@ import typer
 
 from hookwright_cli import live_names
 from hookwright_cli.command_errors import CommandError, ExitCode
-from hookwright_cli.durations import seconds_of
+from hookwright_cli.durations import rfc3339, seconds_of
 from hookwright_cli.local_receiver import LocalAnswer, LocalReceiver
-from hookwright_cli.temporary_endpoints import RENEWED, labels_of, leftovers, listener_of
 from hookwright_cli.terminal.event_lines import event_text, printable
 from hookwright_cli.terminal.key_presses import keys_pressed
 from hookwright_cli.terminal.screen import Screen
 from hookwright_cli.verbs import Invocation, command_of
 from hookwright_cli.ways.way import Way
 
-_WAIT = "20s"
+_LONGEST_WAIT = 20
 _AT_ONCE = 10
 _BOUNDS = (1, 300)
+_LIFETIMES = (10, 86_400)
+_RENEWALS = 3
+"""The endpoint's expiry is extended so often in its lifetime. An attempt may take the time between two renewals."""
 _STARTING_SECONDS = 30.0
 """How long a new endpoint may be unknown or not ready at another replica."""
 _LONGEST_PAUSE = 10.0
@@ -50,6 +50,14 @@ def listen(
         ),
     ] = None,
     timeout: Annotated[str, typer.Option("--timeout", metavar="DURATION", help="Of one request, 1s to 5m.")] = "15s",
+    lifetime: Annotated[
+        str,
+        typer.Option(
+            "--lifetime",
+            metavar="DURATION",
+            help="When the endpoint is deleted after a crash, 10s to 24h; extended while this runs.",
+        ),
+    ] = "15m",
     ack_all: Annotated[
         bool, typer.Option("--ack-all", help="Never retry: also acknowledge events that the receiver refused.")
     ] = False,
@@ -61,24 +69,24 @@ def listen(
     seconds = seconds_of(timeout, "--timeout")
     if not _BOUNDS[0] <= seconds <= _BOUNDS[1]:
         raise CommandError(f"--timeout {timeout!r} must be from 1s to 5m", ExitCode.USAGE)
+    kept = seconds_of(lifetime, "--lifetime")
+    if not max(_LIFETIMES[0], _RENEWALS * seconds) <= kept <= _LIFETIMES[1]:
+        raise CommandError(
+            f"--lifetime {lifetime!r} must be from 10s to 24h, and at least three times --timeout", ExitCode.USAGE
+        )
     receiver = LocalReceiver(forward, seconds) if forward else None
     types = [one for written in events or ["*"] for one in written.split(",")]
-    listener = listener_of(_user(), socket.gethostname())
-    with _ending_by_signals(), closing(receiver) if receiver else nullcontext():
-        _delete_leftovers(invocation, listener)
-        with _temporary_endpoint(invocation, listener, types) as endpoint:
-            session = _Session(invocation.screen, invocation.way, endpoint, listener, receiver, ack_all=ack_all)
-            with keys_pressed(session.pressed) as reading:
-                if reading and receiver:
-                    invocation.screen.note("keys: r sends the last event again, Ctrl-C ends")
-                session.run(lease=f"{seconds * _AT_ONCE + 60}s")
-
-
-def _user() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        return "unknown"
+    with (
+        _ending_by_signals(),
+        closing(receiver) if receiver else nullcontext(),
+        _temporary_endpoint(invocation, types, timedelta(seconds=kept)) as endpoint,
+    ):
+        expiry = _Expiry(invocation.way, endpoint, kept)
+        session = _Session(invocation.screen, invocation.way, endpoint, expiry, receiver, ack_all=ack_all)
+        with keys_pressed(session.pressed) as reading:
+            if reading and receiver:
+                invocation.screen.note("keys: r sends the last event again, Ctrl-C ends")
+            session.run(lease=f"{seconds * _AT_ONCE + 60}s", wait=f"{min(_LONGEST_WAIT, kept // _RENEWALS)}s")
 
 
 @contextmanager
@@ -111,26 +119,15 @@ def _ending_by_signals() -> Iterator[None]:
             signal.signal(one, before)
 
 
-def _delete_leftovers(invocation: Invocation, listener: str) -> None:
-    for name in leftovers(invocation.way.endpoints(), listener, datetime.now(UTC)):
-        try:
-            invocation.way.delete_endpoint(name)
-        except CommandError as error:
-            if error.code is not ExitCode.NOT_FOUND:
-                invocation.screen.note(f"endpoint {name} of an earlier `listen` was not deleted: {error}")
-            continue
-        invocation.screen.note(f"endpoint {name} of an earlier `listen` that did not end is deleted")
-
-
 @contextmanager
-def _temporary_endpoint(invocation: Invocation, listener: str, types: list[str]) -> Iterator[str]:
-    """Make an endpoint with pull, and delete it at the end."""
+def _temporary_endpoint(invocation: Invocation, types: list[str], lifetime: timedelta) -> Iterator[str]:
+    """Make an endpoint with pull, and delete it at the end. After a crash, the operator deletes it when it expires."""
     way, screen = invocation.way, invocation.screen
     fields = {
         "pull": {},
         "events": types,
         "description": "temporary endpoint of `hookwright listen`",
-        "labels": labels_of(listener, datetime.now(UTC)),
+        "expires_at": rfc3339(datetime.now(UTC) + lifetime),
     }
     wanted = "" if way.kind == "api" else f"listen-{uuid4().hex[:12]}"
     try:
@@ -173,32 +170,68 @@ def _secret(way: Way, made: dict[str, Any]) -> str:
         return f"hookwright secret show {made['id']}"
 
 
+class _Expiry:
+    """The time at which the operator deletes the endpoint.
+
+    Args:
+        way: into Hookwright.
+        endpoint: its name; it was made now.
+        lifetime: seconds from a renewal to the expiry.
+    """
+
+    def __init__(self, way: Way, endpoint: str, lifetime: int) -> None:
+        self._way, self._endpoint, self._lifetime = way, endpoint, lifetime
+        self._renewed = time.monotonic()
+
+    def extend(self) -> None:
+        """Extend it if a third of the lifetime has passed since the last time; if nothing answers, the next call does.
+
+        Raises:
+            CommandError: the endpoint was deleted, or the user may not change it.
+        """
+        now = time.monotonic()
+        if now - self._renewed < self._lifetime / _RENEWALS:
+            return
+        expires_at = rfc3339(datetime.now(UTC) + timedelta(seconds=self._lifetime))
+        try:
+            self._way.change_endpoint(self._endpoint, {"expires_at": expires_at})
+        except CommandError as error:
+            if error.code is not ExitCode.UNAVAILABLE:
+                raise
+            return
+        self._renewed = now
+
+
 class _Session:
     """The events of one endpoint until Ctrl-C."""
 
     def __init__(
-        self, screen: Screen, way: Way, endpoint: str, listener: str, receiver: LocalReceiver | None, *, ack_all: bool
+        self, screen: Screen, way: Way, endpoint: str, expiry: _Expiry, receiver: LocalReceiver | None, *, ack_all: bool
     ) -> None:
-        self._screen, self._way, self._endpoint, self._listener = screen, way, endpoint, listener
+        self._screen, self._way, self._endpoint, self._expiry = screen, way, endpoint, expiry
         self._receiver, self._ack_all = receiver, ack_all
         self._last: dict[str, Any] | None = None
         self._trouble = ""
         self._printing = threading.Lock()
 
-    def run(self, *, lease: str) -> None:
-        """Take messages, forward and settle them, until an exception."""
-        renewed, begun, pause, taken = datetime.now(UTC), time.monotonic(), 1.0, False
+    def run(self, *, lease: str, wait: str) -> None:
+        """Take messages, forward and settle them, until an exception.
+
+        Args:
+            lease: how long a message may take.
+            wait: how long a request waits for messages.
+        """
+        begun, pause, taken = time.monotonic(), 1.0, False
         while True:
             try:
-                if datetime.now(UTC) - renewed > RENEWED:
-                    renewed = datetime.now(UTC)
-                    self._way.change_endpoint(self._endpoint, {"labels": labels_of(self._listener, renewed)})
+                self._expiry.extend()
                 messages = self._way.take_messages(
-                    self._endpoint, {"limit": str(_AT_ONCE), "wait": _WAIT, "lease": lease}
+                    self._endpoint, {"limit": str(_AT_ONCE), "wait": wait, "lease": lease}
                 )
                 taken, pause, self._trouble = True, 1.0, ""
                 for message in messages:
                     self._handle(message)
+                    self._expiry.extend()
             except CommandError as error:
                 starting = not taken and time.monotonic() - begun < _STARTING_SECONDS
                 unready = starting and error.code in {ExitCode.NOT_FOUND, ExitCode.CONFLICT}

@@ -5,7 +5,9 @@ from typing import Any
 
 Document = dict[str, Any]
 
-_SPEC_NAMES = {"max_in_flight": "maxInFlight"}
+_SPEC_NAMES = {"max_in_flight": "maxInFlight", "expires_at": "expiresAt"}
+_MADE_HERE = {"app.kubernetes.io/managed-by": "hookwright-cli"}
+"""Labels of a new endpoint, so that the operator deletes it when it expires."""
 
 
 def endpoint_document(written: Mapping[str, Any]) -> Document:
@@ -28,6 +30,7 @@ def endpoint_document(written: Mapping[str, Any]) -> Document:
         "rate_limit": {"per_minute": rate["perMinute"]} if rate else None,
         "format": spec.get("format", "json"),
         "labels": {name: value for name, value in sorted((meta.get("labels") or {}).items()) if "/" not in name},
+        "expires_at": spec.get("expiresAt"),
         "conditions": [
             {name: one.get(name, "") for name in ("type", "status", "reason", "message")}
             for one in status.get("conditions") or ()
@@ -75,10 +78,11 @@ def endpoint_patch(fields: Mapping[str, Any]) -> Document:
 def endpoint_manifest(name: str, project: str, fields: Mapping[str, Any]) -> Document:
     """Return a new WebhookEndpoint."""
     patch = endpoint_patch({key: value for key, value in fields.items() if value is not None})
+    labels = {**patch.get("metadata", {}).get("labels", {}), **_MADE_HERE}
     return {
         "apiVersion": "hookwright.dev/v1alpha1",
         "kind": "WebhookEndpoint",
-        "metadata": {"name": name, **patch.get("metadata", {})},
+        "metadata": {"name": name, "labels": labels},
         "spec": {"projectRef": {"name": project}, **patch.get("spec", {})},
     }
 

@@ -1,19 +1,17 @@
-"""Parts of `hookwright listen`: leftovers of earlier runs, the local receiver, and the lines of events."""
+"""Parts of `hookwright listen`: the local receiver, and the lines of events."""
 
 import base64
 import socket
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 from support.api_receiver import receiving
 
-from hookwright_api.schemas.webhook_bodies import WebhookRequest
 from hookwright_cli.command_errors import CommandError, ExitCode
 from hookwright_cli.durations import seconds_of
 from hookwright_cli.local_receiver import LocalReceiver, body_of
-from hookwright_cli.temporary_endpoints import KEPT, RENEWED, UNTIL, labels_of, leftovers, listener_of
 from hookwright_cli.terminal.event_lines import event_text
 from hookwright_cli.terminal.screen import Screen
 from hookwright_cli.ways.cluster_client import ClusterClient
@@ -27,28 +25,6 @@ def message(**fields: Any) -> dict[str, Any]:
     headers = {"Content-Type": "application/json", "webhook-id": "msg_1", "X-Service-Signature": "ab"}
     told = {"id": "dlv_1.l", "delivery_id": "dlv_1", "type": "delivered", "attempt": 1, "headers": headers}
     return {**told, "body": '{"size":1.50}', "body_encoding": "utf-8", **fields}
-
-
-def test_an_endpoint_is_a_leftover_when_its_time_has_passed() -> None:
-    """The time of a running listener is renewed long before."""
-    endpoints = [{"id": "listen-1", "labels": labels_of("ada.laptop", NOW)}]
-    assert leftovers(endpoints, "ada.laptop", NOW + RENEWED) == []
-    assert leftovers(endpoints, "ada.laptop", NOW + KEPT + timedelta(seconds=1)) == ["listen-1"]
-
-
-@pytest.mark.parametrize(
-    "labels", [{}, labels_of("bob.laptop", NOW), {**labels_of("ada.laptop", NOW), UNTIL: "soon"}, {UNTIL: "soon"}]
-)
-def test_other_endpoints_are_never_leftovers(labels: dict[str, str]) -> None:
-    """An endpoint of another user, or one without a time, stays."""
-    assert leftovers([{"id": "orders", "labels": labels}], "ada.laptop", NOW + timedelta(days=1)) == []
-
-
-@pytest.mark.parametrize("user", ["ada", "DOMAIN\\ada", "a d a", "é", "-", "a" * 100])
-def test_the_labels_are_valid_whatever_the_user_is_called(user: str) -> None:
-    """Both ways accept them."""
-    labels = labels_of(listener_of(user, "laptop.local"), NOW)
-    WebhookRequest.model_validate({"pull": {}, "events": ["*"], "labels": labels})
 
 
 @pytest.mark.parametrize("url", ["localhost:3000/hooks", "3000", "ftp://localhost/", "http://", "http://[::1/"])

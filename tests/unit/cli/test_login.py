@@ -1,0 +1,48 @@
+"""`hookwright login` sends a credential without encryption only if the user says so."""
+
+from pathlib import Path
+
+import pytest
+from support.api_receiver import receiving
+from support.command_transcripts import Transcript
+
+from hookwright_cli.commands.access_commands import is_loopback
+
+KEY = "hw_k7q2m9x0a3b5_secret"
+
+
+@pytest.fixture
+def commands(tmp_path: Path) -> Transcript:
+    """Return commands of a user without a context."""
+    return Transcript({"HOME": str(tmp_path), "XDG_CONFIG_HOME": None, "HOOKWRIGHT_KEYRING": "off"})
+
+
+@pytest.mark.parametrize("host", ["hooks.example.com", "10.0.0.7", "[2001:db8::1]", "0.0.0.0", "localhost.example.com"])
+@pytest.mark.parametrize("user", [("--key",), ("--email", "ada@example.com")])
+def test_a_login_without_encryption_is_refused_before_the_credential_is_read(
+    commands: Transcript, host: str, user: tuple[str, ...]
+) -> None:
+    """The message says why, and names the option for a network that the user trusts."""
+    refused = commands.quiet("login", "--url", f"http://{host}:8080", *user, stdin=f"{KEY}\n")
+    assert refused.exit_code == 2
+    assert "has no encryption: others can read the credential on its way; use https://" in refused.stderr
+    assert "--insecure" in refused.stderr
+    assert "hw_" not in refused.stderr
+
+
+def test_with_the_option_or_on_this_machine_the_credential_is_sent(commands: Transcript) -> None:
+    """The address 0.0.0.0 leads to this machine, but it is no loopback address, so it needs the option."""
+    with receiving() as service:
+        service.status = 401
+        anywhere = f"http://0.0.0.0:{service.url.rpartition(':')[2]}"
+        for options in (("--url", service.url), ("--url", anywhere, "--insecure")):
+            sent = commands.quiet("login", *options, "--email", "ada@example.com", stdin="a password\n")
+            assert sent.exit_code == 4, sent.stderr
+        assert commands.quiet("login", "--url", anywhere, "--email", "ada@example.com", stdin="x\n").exit_code == 2
+    assert [(path, b"a password" in body) for path, _, body in service.requests] == [("/v1/auth/login", True)] * 2
+
+
+@pytest.mark.parametrize("host", ["localhost", "api.localhost", "127.0.0.1", "127.1.2.3", "::1"])
+def test_loopback_needs_no_encryption(host: str) -> None:
+    """The requests do not leave the machine."""
+    assert is_loopback(host)
