@@ -40,17 +40,7 @@ def log_in(
     """
     from hookwright_cli.ways.api_way import ApiWay
 
-    url = invocation.options.url or os.environ.get("HOOKWRIGHT_API_URL", "")
-    if not url:
-        raise CommandError("name the service: hookwright login --url https://hooks.example.com", ExitCode.USAGE)
-    if urlsplit(url).scheme not in {"http", "https"} or not urlsplit(url).hostname:
-        raise CommandError(f"--url {url!r} must begin with https://", ExitCode.USAGE)
-    if urlsplit(url).scheme == "http" and not insecure and not is_loopback(str(urlsplit(url).hostname)):
-        raise CommandError(
-            f"http://{urlsplit(url).hostname} has no encryption: others can read the credential on its way; use https://",
-            ExitCode.USAGE,
-            hint="if you trust the whole network, repeat the command with --insecure",
-        )
+    url = _checked_url(invocation.options.url or os.environ.get("HOOKWRIGHT_API_URL", ""), insecure=insecure)
     if key and email:
         raise CommandError("log in with --email or with --key, not with both", ExitCode.USAGE)
     expires_at = ""
@@ -83,6 +73,21 @@ def log_in(
         {"id": context.name, "url": url, "email": email, "credential": place},
         lambda: f"logged in to {url} {who}; projects: {projects}\ncontext {context.name}, credential in {place}",
     )
+
+
+def _checked_url(url: str, *, insecure: bool) -> str:
+    """Return the URL of the service, raise CommandError if no credential may be sent there."""
+    if not url:
+        raise CommandError("name the service: hookwright login --url https://hooks.example.com", ExitCode.USAGE)
+    if urlsplit(url).scheme not in {"http", "https"} or not urlsplit(url).hostname:
+        raise CommandError(f"--url {url!r} must begin with https://", ExitCode.USAGE)
+    if urlsplit(url).scheme == "http" and not insecure and not is_loopback(str(urlsplit(url).hostname)):
+        raise CommandError(
+            f"http://{urlsplit(url).hostname} has no encryption: others can read the credential on its way; use https://",
+            ExitCode.USAGE,
+            hint="if you trust the whole network, repeat the command with --insecure",
+        )
+    return url
 
 
 def is_loopback(host: str) -> bool:
