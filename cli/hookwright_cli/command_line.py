@@ -12,6 +12,7 @@ from hookwright_cli.commands import (
     explain_command,
     key_commands,
     listen_command,
+    metrics_command,
     secret_commands,
     send_command,
     status_command,
@@ -46,6 +47,7 @@ def root(
 
 for module in (
     status_command,
+    metrics_command,
     endpoint_commands,
     delivery_commands,
     send_command,

@@ -108,6 +108,11 @@ def open_api(options: WayOptions, context: Context) -> "ApiWay":
     return ApiWay(context.url, credential, context.project)
 
 
+def installation_of(options: WayOptions) -> str:
+    """Return the namespace of Hookwright."""
+    return options.installation or os.environ.get("HOOKWRIGHT_INSTALLATION", "") or DEFAULT_INSTALLATION
+
+
 def open_kubeconfig(options: WayOptions, context: Context) -> "KubeconfigWay":
     """Return the way by a kubeconfig."""
     from hookwright_cli.ways.cluster_client import ClusterClient
@@ -117,7 +122,7 @@ def open_kubeconfig(options: WayOptions, context: Context) -> "KubeconfigWay":
         ClusterClient(context.kubeconfig, context.kube_context),
         namespace=context.namespace,
         project=context.project,
-        installation=options.installation or os.environ.get("HOOKWRIGHT_INSTALLATION", "") or DEFAULT_INSTALLATION,
+        installation=installation_of(options),
         account=options.service_account or os.environ.get("HOOKWRIGHT_SERVICE_ACCOUNT", "") or DEFAULT_ACCOUNT,
         everywhere=not options.namespace,
     )

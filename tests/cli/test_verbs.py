@@ -95,6 +95,8 @@ def test_every_verb_by_v1(
     run("keys", "create", "bad", "--scope", "all")
     run("users", "list")
     run("store", "backup")
+    run("store", "adopt", "--from", "cluster/namespace")
+    run("metrics", "lease")
     run("endpoints", "create", "orders", "--to", f"{receiver.url}/orders", "-e", "*")
     by_key = Transcript({**by_api.environment, "HOOKWRIGHT_API_KEY": key}, by_api.replacing, by_api.parts)
     delivery_verbs(by_key, endpoint, receiver, tmp_path)
@@ -149,6 +151,8 @@ def test_every_verb_by_a_kubeconfig(
     run = by_kubeconfig.run
     run("whoami")
     run("status", "-n", acme.name)
+    run("metrics", "(")
+    run("metrics", "lease")
     run("endpoints", "create", "orders", "--to", f"{receiver.url}/orders", "-e", "delivered,bounced")
     endpoint_verbs(by_kubeconfig, "orders")
     run("endpoints", "create", "inbox", "--pull", "--lease", "1m", "-e", "delivered")

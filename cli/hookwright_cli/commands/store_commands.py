@@ -1,4 +1,4 @@
-"""``hookwright store``: back up and restore the SQLite store of an installation."""
+"""``hookwright store``: back up and restore the SQLite store of an installation, and adopt a database."""
 
 import os
 import sqlite3
@@ -93,6 +93,24 @@ def restore(
     invocation.screen.one(document, lambda: f"the store is that of {path}; the operator starts", name=str(path))
 
 
+def adopt(
+    invocation: Invocation,
+    previous: Annotated[str, typer.Option("--from", metavar="CLUSTER/NAMESPACE", help="The present owner.")],
+    yes: Yes = False,
+) -> None:
+    """Transfer the database of another installation, such as a restored copy, to this one.
+
+    The log of a refused operator names the present owner. The operator is stopped meanwhile. SQLite and PostgreSQL.
+    """
+    from hookwright_cli.ways.store_copy import StoreCopy
+
+    copy = StoreCopy(_cluster_way(invocation.way, "store adopt"), only_sqlite=False)
+    confirm(f"Stop the operator and take the database from {previous}?", yes=yes)
+    with copy.operator_stopped(invocation.screen.note):
+        owner = copy.adopt(previous)
+    invocation.screen.one({"owner": owner}, lambda: f"the database belongs to {owner}; the operator starts", name=owner)
+
+
 def _cluster_way(way: Way, verb: str) -> Any:
     from hookwright_cli.ways.kubeconfig_way import KubeconfigWay
 
@@ -103,7 +121,8 @@ def _cluster_way(way: Way, verb: str) -> Any:
 
 def add_to(app: typer.Typer) -> None:
     """Add the commands."""
-    group = typer.Typer(no_args_is_help=True, help="The SQLite store. Back up PostgreSQL with pg_dump.")
+    group = typer.Typer(no_args_is_help=True, help="The store. Back up PostgreSQL with pg_dump.")
     group.command("backup")(command_of(back_up))
     group.command("restore")(command_of(restore))
+    group.command("adopt")(command_of(adopt))
     app.add_typer(group, name="store")

@@ -9,7 +9,7 @@ from hookwright_cli.commands.asking import confirm, password
 from hookwright_cli.commands.endpoint_commands import Yes
 from hookwright_cli.terminal.columns import USERS
 from hookwright_cli.verbs import Invocation, add_commands
-from hookwright_cli.way_choice import API, chosen
+from hookwright_cli.way_choice import API, chosen, installation_of
 from hookwright_cli.ways.user_form import hashed, normal_address, user_manifest
 
 Email = Annotated[str, typer.Argument(metavar="EMAIL", autocompletion=live_names.user_emails)]
@@ -32,7 +32,7 @@ def create_user(
 ) -> None:
     """Create a user of the console and of /v1. The password is read from standard input, or asked for."""
     address = normal_address(email)
-    namespace = invocation.options.installation or "hookwright-system"
+    namespace = installation_of(invocation.options)
     # The values are checked before the password is asked for.
     user_manifest(namespace, email=address, organization=organization, password_hash="", role=role)
     written = password(repeat=True)

@@ -8,7 +8,8 @@ from hookwright_cli.ways.cluster_client import ClusterClient, core, resources
 from hookwright_cli.ways.endpoint_form import condition, endpoint_document
 from hookwright_cli.ways.way import Document
 
-_COMPONENTS = "app.kubernetes.io/component in (operator, delivery, api)"
+COMPONENTS = "app.kubernetes.io/component in (operator, delivery, api)"
+"""Selects the pods and Deployments of an installation."""
 
 
 def overview_of(cluster: ClusterClient, installation: str, namespace: str) -> Document:
@@ -56,8 +57,8 @@ def _listed(cluster: ClusterClient, plural: str, namespace: str) -> list[dict[st
 
 def _components(cluster: ClusterClient, installation: str) -> list[Document]:
     try:
-        deployments = list(cluster.items(core("deployments", installation, group="/apis/apps/v1"), _COMPONENTS))
-        pods = list(cluster.items(core("pods", installation), _COMPONENTS))
+        deployments = list(cluster.items(core("deployments", installation, group="/apis/apps/v1"), COMPONENTS))
+        pods = list(cluster.items(core("pods", installation), COMPONENTS))
     except CommandError as error:
         if error.code is not ExitCode.FORBIDDEN:
             raise

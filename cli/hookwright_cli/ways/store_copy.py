@@ -1,4 +1,4 @@
-"""Copies of the SQLite store through ``exec`` in pods, as docs/backup.md describes."""
+"""The store of an installation, through ``exec`` in pods: copies of SQLite, and the owner of any database."""
 
 import base64
 import time
@@ -29,6 +29,7 @@ with open(folder / 'restored.db', 'wb') as copy:
 for name in ('hookwright.db-wal', 'hookwright.db-shm'): (folder / name).unlink(missing_ok=True)
 (folder / 'restored.db').replace(folder / 'hookwright.db')
 print('replaced')"""
+_ADOPT = "import sys; from hookwright_operator.adopt import main; sys.exit(main())"
 _CHUNK = 48 * 1024
 _POD = "hookwright-restore"
 _WAIT_SECONDS = 120.0
@@ -36,18 +37,27 @@ _APPS = "/apis/apps/v1"
 
 
 class StoreCopy:
-    """The store of an installation on SQLite.
+    """The store of an installation.
+
+    Args:
+        way: the way into the installation.
+        only_sqlite: refuse PostgreSQL.
 
     Raises:
-        CommandError: the installation has no operator with a SQLite store.
+        CommandError: the installation has no operator, or none with a SQLite store.
     """
 
-    def __init__(self, way: KubeconfigWay) -> None:
+    def __init__(self, way: KubeconfigWay, *, only_sqlite: bool = True) -> None:
         from kubernetes.client import CoreV1Api
 
         self._cluster, self._namespace = way.cluster, way.installation
         self._core = CoreV1Api(way.cluster.api)
         self._deployment = self._operator()
+        if only_sqlite and not self._is_sqlite():
+            raise CommandError(
+                "the store is PostgreSQL: use pg_dump and pg_restore, or the tools of its provider",
+                ExitCode.OTHER_WAY,
+            )
         self._pod = ""
 
     def _operator(self) -> dict[str, Any]:
@@ -59,15 +69,13 @@ class StoreCopy:
                 ExitCode.NOT_FOUND,
                 hint="--installation names another namespace",
             )
-        for container in found[0]["spec"]["template"]["spec"]["containers"]:
-            for variable in container.get("env") or ():
-                url = variable.get("value", "postgresql")
-                if variable["name"] == "HOOKWRIGHT_DATABASE_URL" and not url.startswith("sqlite"):
-                    raise CommandError(
-                        "the store is PostgreSQL: use pg_dump and pg_restore, or the tools of its provider",
-                        ExitCode.OTHER_WAY,
-                    )
         return found[0]
+
+    def _is_sqlite(self) -> bool:
+        containers = self._deployment["spec"]["template"]["spec"]["containers"]
+        variables = [one for container in containers for one in container.get("env") or ()]
+        urls = [one.get("value", "postgresql") for one in variables if one["name"] == "HOOKWRIGHT_DATABASE_URL"]
+        return all(url.startswith("sqlite") for url in urls)
 
     def prepare(self) -> int:
         """Make a consistent copy beside the store, and return its size in bytes."""
@@ -107,6 +115,17 @@ class StoreCopy:
             with suppress(CommandError):
                 self._run(self._pod, _CLEAN)
 
+    def adopt(self, previous: str) -> str:
+        """Transfer the database to this installation, and return the new owner; the operator must be stopped.
+
+        Args:
+            previous: the present owner, as the log of a refused operator names it.
+        """
+        cluster = self._cluster.request("GET", "/api/v1/namespaces/kube-system")["metadata"]["uid"]
+        owner = f"{cluster}/{self._namespace}"
+        self._run(_POD, _ADOPT, "--from", previous, "--to", owner)
+        return owner
+
     @contextmanager
     def operator_stopped(self, say: Callable[[str], None]) -> Iterator[None]:
         """Run no operator inside the context, but a pod with its volume."""
@@ -124,6 +143,7 @@ class StoreCopy:
                 self._cluster.request("DELETE", path, query=[("gracePeriodSeconds", "0")])
         finally:
             self._scale(max(replicas, 1))
+            self._restore_owners()
 
     def write(self, source: BinaryIO, size: int, report: Callable[[float], None]) -> None:
         """Replace the store by the content of a file."""
@@ -165,8 +185,8 @@ class StoreCopy:
                 f"exec in pod {self._namespace}/{pod} was refused: {reason}", ExitCode.FORBIDDEN
             ) from None
 
-    def _run(self, pod: str, program: str) -> bytes:
-        stream = self._exec(pod, [program], stdin=False)
+    def _run(self, pod: str, *program: str) -> bytes:
+        stream = self._exec(pod, [*program], stdin=False)
         try:
             stream.run_forever(timeout=600)
             output = stream.read_stdout() if stream.peek_stdout() else b""
@@ -176,8 +196,16 @@ class StoreCopy:
             stream.close()
 
     def _scale(self, replicas: int) -> None:
-        path = core("deployments", self._namespace, self._deployment["metadata"]["name"], group=_APPS) + "/scale"
-        self._cluster.patch(path, {"spec": {"replicas": replicas}})
+        self._cluster.patch(f"{self._path()}/scale", {"spec": {"replicas": replicas}})
+
+    def _restore_owners(self) -> None:
+        """Restore the owners of fields; otherwise a later `helm upgrade` with other replicas is a conflict."""
+        owners = self._deployment["metadata"].get("managedFields")
+        if owners:
+            self._cluster.patch(self._path(), {"metadata": {"managedFields": owners}})
+
+    def _path(self) -> str:
+        return core("deployments", self._namespace, self._deployment["metadata"]["name"], group=_APPS)
 
     def _wait_until_gone(self) -> None:
         labels = self._deployment["spec"]["selector"]["matchLabels"]
@@ -189,30 +217,28 @@ class StoreCopy:
             time.sleep(0.5)
 
     def _pod_with_volume(self) -> dict[str, Any]:
-        """Return a pod of the same image, user and volume as the operator."""
+        """Return a pod with the image, user, database and volumes of the operator."""
         spec = self._deployment["spec"]["template"]["spec"]
-        claims = [one for one in spec.get("volumes") or () if "persistentVolumeClaim" in one]
-        if not claims:
+        if self._is_sqlite() and not any("persistentVolumeClaim" in one for one in spec.get("volumes") or ()):
             raise CommandError("the operator has no volume claim for its store", ExitCode.CONFLICT)
         container = spec["containers"][0]
-        kept = {
-            name: spec[name]
-            for name in ("securityContext", "imagePullSecrets", "nodeSelector", "tolerations")
-            if name in spec
-        }
+        of_pod = (
+            *("securityContext", "imagePullSecrets", "nodeSelector", "tolerations", "volumes", "enableServiceLinks"),
+            *("dnsConfig", "hostAliases"),
+        )
+        kept = {name: spec[name] for name in of_pod if name in spec}
+        of_container = ("env", "envFrom", "securityContext", "volumeMounts")
         program = {
             "name": "restore",
             "image": container["image"],
             "command": ["python", "-c", "import time; time.sleep(3600)"],
-            "volumeMounts": [{"name": "store", "mountPath": _STORE}],
-            **({"securityContext": container["securityContext"]} if "securityContext" in container else {}),
+            **{name: container[name] for name in of_container if name in container},
         }
-        volume = {"name": "store", "persistentVolumeClaim": claims[0]["persistentVolumeClaim"]}
         return {
             "apiVersion": "v1",
             "kind": "Pod",
             "metadata": {"name": _POD, "labels": {"app.kubernetes.io/part-of": "hookwright"}},
-            "spec": {**kept, "restartPolicy": "Never", "containers": [program], "volumes": [volume]},
+            "spec": {**kept, "restartPolicy": "Never", "containers": [program]},
         }
 
     def _wait_ready(self) -> None:
