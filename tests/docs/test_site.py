@@ -1,6 +1,7 @@
 """The site of mkdocs: it builds, and a link that leads nowhere stops the build."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -46,6 +47,14 @@ def test_the_site_loads_nothing_from_another_host(checkout: Path) -> None:
         text = (checkout / "build" / "site" / page).read_text()
         for loaded in ('<script src="http', 'rel="stylesheet" href="http', "fonts.googleapis"):
             assert loaded not in text, page
+
+
+def test_faults_are_reported_in_private_by_a_way_that_exists() -> None:
+    """The security policy names the private advisories of the repository, and no invented address."""
+    policy = (ROOT / "SECURITY.md").read_text()
+    assert "private security advisory" in policy
+    assert "**Report a vulnerability**" in policy
+    assert not re.search(r"mailto:|[\w.]+@[\w.]+", policy)
 
 
 @pytest.mark.parametrize("link", ["[no page](nowhere.md)", "[no heading](faq.md#nowhere)", "[no file](../NOWHERE.md)"])
