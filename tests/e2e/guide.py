@@ -3,8 +3,10 @@
 import os
 import re
 import subprocess
+import sys
 import time
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 from e2e.installing import Installation, image_values
@@ -33,9 +35,10 @@ def blocks(section: str) -> list[str]:
 
 
 def follow(installation: Installation, block: str, *, stdin: str = "") -> Ran:
-    """Run a block in a checkout, with kubectl and helm on the PATH, and fail if one of its commands fails."""
+    """Run a block in a checkout, with kubectl, helm and hookwright on the PATH; fail if one of its commands fails."""
     image = ",".join(f"image.{name}={value}" for name, value in image_values(installation.image).items())
-    programs = [installation.helm.parent, installation.cluster.kubectl_path.parent, os.environ["PATH"]]
+    folders = [installation.helm, installation.cluster.kubectl_path, Path(sys.executable)]
+    programs = [*(program.parent for program in folders), os.environ["PATH"]]
     began = time.monotonic()
     done = subprocess.run(
         [

@@ -48,7 +48,7 @@ def session(control_plane: Cluster, tmp_path_factory: pytest.TempPathFactory) ->
         control_plane.kubectl("delete", "namespace", namespace, "--wait=false")
 
 
-PACKAGES = {"promtool": "prometheus", "sqlite3": "sqlite3"}
+PACKAGES = {"promtool": "prometheus"}
 """Programs that tests here use through a fixture of that name, with the Debian package of each."""
 
 
@@ -72,9 +72,3 @@ def _program(name: str) -> Path:
 def promtool() -> Path:
     """Return the path of promtool, Prometheus' own tool."""
     return _program("promtool")
-
-
-@pytest.fixture(scope="session")
-def sqlite3() -> Path:
-    """Return the path of SQLite's command line."""
-    return _program("sqlite3")

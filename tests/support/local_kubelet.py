@@ -1,59 +1,121 @@
-"""A kubelet for tests without nodes: runs the pods of Hookwright's namespace as processes of this machine.
+"""A kubelet for tests without containers: runs the pods of Hookwright's namespace as processes of this machine.
 
 A pod of the operator or of the API is Ready when its process is. A deleted pod ends after its process. A Job's program
-runs with the rights of its ServiceAccount. Other pods and the claims get the status of working ones.
+runs with the rights of its ServiceAccount. Other pods and the claims get the status of working ones. On SQLite one
+process serves all pods of the operator one after another. On PostgreSQL each pod has its own.
 """
 
 import os
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping
+from base64 import b64decode
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Final, Self
 from urllib.parse import urlsplit
 
 from kubernetes.client import ApiException, CoreV1Api
 from kubernetes.config import new_client_from_config
+from support.kubelet_server import HOST, KubeletServer
 
+from hookwright_dev.cluster.control_plane import ControlPlane
 from hookwright_dev.cluster.installation import SYSTEM_NAMESPACE, ApiProcess, OperatorProcess, service_account_token
-from hookwright_dev.cluster.kubectl import Cluster
+from hookwright_dev.errors import EarlyExitError
+from hookwright_dev.processes import free_port
 
-_EVERY = 0.1
-_FINALIZER = "hookwright.test/process"
-_COMPONENT = "app.kubernetes.io/component"
+_EVERY: Final = 0.1
+_START_SECONDS: Final = 240.0
+_NODE: Final = "local"
+_COMPONENT: Final = "app.kubernetes.io/component"
+_DATABASE: Final = "HOOKWRIGHT_DATABASE_URL"
+_KEPT: Final = (_DATABASE, "HOOKWRIGHT_WATCH_NAMESPACES")
+"""Variables of a pod that its process gets; the others are those of this machine."""
+
+
+def described(process: OperatorProcess | ApiProcess) -> dict[str, Any]:
+    """Return a process as `node_commands` needs it: its files, its variables, and its port for each port of the pod."""
+    common = {"log": str(process.log), "folder": str(process.folder), "pid": str(process.folder / "pid")}
+    if isinstance(process, ApiProcess):
+        ports = {"8000": process.port, "9091": process.health_port}
+        return {**common, "url": process.url, "ports": ports, "env": {}}
+    environment = {
+        "KUBECONFIG": str(process.folder / f"{process.account}.kubeconfig"),
+        _DATABASE: process.settings.get(_DATABASE, f"sqlite:///{process.folder / 'hookwright.db'}"),
+    }
+    ports = {"8080": process.intake_port, "9090": process.health_port}
+    return {**common, "ports": ports, "env": environment}
 
 
 class LocalKubelet:
-    """A thread that runs pods.
+    """A thread that runs pods, and the port of a kubelet.
 
     Attributes:
         images_can_be_pulled: whether pods of Jobs start.
         failure: the error that ended the thread.
+        replicas: the process of each pod of the operator on PostgreSQL, by the name of the pod.
     """
 
-    def __init__(self, cluster: Cluster, folder: Path, processes: Mapping[str, OperatorProcess | ApiProcess]) -> None:
+    def __init__(
+        self, plane: ControlPlane, folder: Path, processes: Mapping[str, OperatorProcess | ApiProcess]
+    ) -> None:
         """Describe a kubelet; ``processes`` has the process of each component."""
         self.images_can_be_pulled = True
         self.failure: BaseException | None = None
-        self._cluster, self._folder, self._processes = cluster, folder, processes
+        self.replicas: dict[str, OperatorProcess] = {}
+        self._plane, self._folder, self._processes = plane, folder, processes
         self._pod_of: dict[str, str] = {}
-        self._client = new_client_from_config(config_file=str(cluster.kubeconfig), persist_config=False)
+        self._client = new_client_from_config(config_file=str(plane.kubeconfig), persist_config=False)
         self._core = CoreV1Api(self._client)
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run)
+        self._server = ExitStack()
 
     def __enter__(self) -> Self:
+        pki = self._plane.folder / "pki"
+        serving = KubeletServer(self._process_of).running(pki / "serving.crt", pki / "serving.key")
+        port = self._server.enter_context(serving)
+        self._core.create_node({"metadata": {"name": _NODE}})
+        addresses = [{"type": "InternalIP", "address": HOST}]
+        status = {"addresses": addresses, "daemonEndpoints": {"kubeletEndpoint": {"Port": port}}}
+        self._core.patch_node_status(_NODE, {"status": status})
         self._thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._ended.set()
         self._thread.join()
-        for process in self._processes.values():
+        for process in (*self._processes.values(), *self.replicas.values()):
             if process.process is not None:
                 process.stop()
+        self._server.close()
         self._client.close()
+
+    def _process_of(self, name: str) -> dict[str, Any]:
+        """Return the process behind a pod; a pod without one, such as for a restore, has the files of the operator."""
+        if name in self.replicas:
+            return described(self.replicas[name])
+        if name.startswith("hookwright-api"):
+            return described(self._processes["api"])
+        pod = self._core.read_namespaced_pod(name, SYSTEM_NAMESPACE)
+        operator = described(self._processes["operator"])
+        return {**operator, "env": {**operator["env"], **self._variables(pod)}}
+
+    def _variables(self, pod: Any) -> dict[str, str]:
+        """Return the variables of a pod that its process gets; on SQLite the file is one of this machine."""
+        found = {}
+        for variable in pod.spec.containers[0].env or ():
+            if variable.name not in _KEPT:
+                continue
+            if variable.value_from is not None:
+                chosen = variable.value_from.secret_key_ref
+                secret = self._core.read_namespaced_secret(chosen.name, SYSTEM_NAMESPACE)
+                found[variable.name] = b64decode(secret.data[chosen.key]).decode()
+            elif variable.name != _DATABASE:
+                found[variable.name] = variable.value
+        return found
 
     def _run(self) -> None:
         try:
@@ -62,43 +124,70 @@ class LocalKubelet:
                     self._reconcile(pod)
                 for claim in self._core.list_namespaced_persistent_volume_claim(SYSTEM_NAMESPACE).items:
                     if claim.status.phase != "Bound":
-                        self._bind(claim.metadata.name)
+                        self._bind_claim(claim.metadata.name)
         except BaseException as error:
             self.failure = error
             raise
 
-    def _bind(self, claim: str) -> None:
+    def _bind_claim(self, claim: str) -> None:
         status = {"phase": "Bound", "capacity": {"storage": "8Gi"}}
         self._core.patch_namespaced_persistent_volume_claim_status(claim, SYSTEM_NAMESPACE, {"status": status})
 
     def _reconcile(self, pod: Any) -> None:
-        component = (pod.metadata.labels or {}).get(_COMPONENT, "")
-        if pod.metadata.deletion_timestamp:
-            self._end(pod, component)
-        elif pod.status.phase != "Pending":
-            return
-        elif component == "uninstall":
-            self._run_job(pod)
-        else:
-            self._start(pod, component)
+        with _unless_deleted():
+            component = (pod.metadata.labels or {}).get(_COMPONENT, "")
+            if pod.metadata.deletion_timestamp:
+                self._end(pod, component)
+            elif pod.status.phase != "Pending":
+                return
+            elif component == "uninstall":
+                self._run_job(pod)
+            else:
+                self._start(pod, component)
+
+    def _assign(self, pod: Any) -> None:
+        """Assign a pod to the node, as the scheduler does. From now on only a kubelet removes the pod."""
+        target = {"metadata": {"name": pod.metadata.name}, "target": {"kind": "Node", "name": _NODE}}
+        self._core.create_namespaced_pod_binding(pod.metadata.name, SYSTEM_NAMESPACE, target, _preload_content=False)
 
     def _start(self, pod: Any, component: str) -> None:
         """Start the pod's process unless another pod of the component has it, and report the pod as Ready."""
+        if not pod.spec.node_name:
+            self._assign(pod)
+        ready = True
         if process := self._processes.get(component):
-            kept = [*(pod.metadata.finalizers or []), _FINALIZER]
-            self._patch(self._core.patch_namespaced_pod, pod, {"metadata": {"finalizers": kept}})
-            if component not in self._pod_of:
-                process.start()
-                (process.folder / "pid").write_text(str(process.running.pid))
-            self._pod_of[component] = pod.metadata.uid
-        self._report(pod, {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]})
+            variables = self._variables(pod)
+            if isinstance(process, OperatorProcess) and _DATABASE in variables:
+                ready = self._start_replica(pod, process, variables)
+            else:
+                if component not in self._pod_of:
+                    kept = {name: value for name, value in process.settings.items() if name not in _KEPT}
+                    process.settings = {**kept, **variables}
+                    ready = _ready(process)
+                self._pod_of[component] = pod.metadata.uid
+        condition = {"type": "Ready", "status": str(ready)}
+        self._report(pod, {"phase": "Running", "conditions": [condition]})
+
+    def _start_replica(self, pod: Any, model: OperatorProcess, variables: Mapping[str, str]) -> bool:
+        name = pod.metadata.name
+        self.replicas[name] = replace(
+            model,
+            folder=self._folder / name,
+            settings={**model.settings, **variables},
+            intake_port=free_port(),
+            health_port=free_port(),
+            process=None,
+        )
+        return _ready(self.replicas[name])
 
     def _end(self, pod: Any, component: str) -> None:
+        if replica := self.replicas.pop(pod.metadata.name, None):
+            replica.stop()
         if self._pod_of.get(component) == pod.metadata.uid:
             del self._pod_of[component]
             self._processes[component].stop()
-        others = [name for name in pod.metadata.finalizers or [] if name != _FINALIZER]
-        self._patch(self._core.patch_namespaced_pod, pod, {"metadata": {"finalizers": others or None}})
+        if pod.spec.node_name:
+            self._core.delete_namespaced_pod(pod.metadata.name, SYSTEM_NAMESPACE, grace_period_seconds=0)
 
     def _run_job(self, pod: Any) -> None:
         if not self.images_can_be_pulled:
@@ -110,22 +199,15 @@ class LocalKubelet:
         self._report(pod, {"phase": "Failed" if code else "Succeeded", "containerStatuses": [ended]})
 
     def _report(self, pod: Any, status: dict[str, Any]) -> None:
-        self._patch(self._core.patch_namespaced_pod_status, pod, {"status": status})
-
-    def _patch(self, patch: Any, pod: Any, body: dict[str, Any]) -> None:
-        try:
-            patch(pod.metadata.name, SYSTEM_NAMESPACE, body)
-        except ApiException as error:
-            if error.status != 404:  # deleted meanwhile
-                raise
+        self._core.patch_namespaced_pod_status(pod.metadata.name, SYSTEM_NAMESPACE, {"status": status})
 
     def _release(self, arguments: list[str]) -> int:
         account = self._folder / "account"
         account.mkdir(exist_ok=True)
-        token = service_account_token(self._cluster, "hookwright-uninstall", namespace=SYSTEM_NAMESPACE)
+        token = service_account_token(self._plane, "hookwright-uninstall", namespace=SYSTEM_NAMESPACE)
         (account / "token").write_text(token)
-        (account / "ca.crt").write_bytes(self._cluster.ca.read_bytes())
-        server = urlsplit(self._cluster.server)
+        (account / "ca.crt").write_bytes(self._plane.ca.read_bytes())
+        server = urlsplit(self._plane.server)
         environ = {
             **os.environ,
             "KUBERNETES_SERVICE_HOST": server.hostname or "",
@@ -133,3 +215,27 @@ class LocalKubelet:
             "SERVICE_ACCOUNT_FOLDER": str(account),
         }
         return subprocess.run([sys.executable, "-c", *arguments], env=environ, timeout=60, check=False).returncode
+
+
+def _ready(process: OperatorProcess | ApiProcess) -> bool:
+    """Start a process and return True when it is ready, False if it ends before."""
+    process.start(wait=False)
+    (process.folder / "pid").write_text(str(process.running.pid))
+    try:
+        if isinstance(process, ApiProcess):
+            process.running.wait_ready(lambda: process.ready() == 200, _START_SECONDS)
+        else:
+            process.wait_ready(_START_SECONDS)
+    except EarlyExitError:
+        return False
+    return True
+
+
+@contextmanager
+def _unless_deleted() -> Iterator[None]:
+    """End the block if the API server does not find the pod, because another client has deleted it."""
+    try:
+        yield
+    except ApiException as error:
+        if error.status != 404:
+            raise

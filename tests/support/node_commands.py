@@ -1,22 +1,25 @@
-"""The program behind ``kubectl`` and ``curl`` of the tests of the pages, on a cluster without nodes.
+"""The program behind ``kubectl``, ``curl`` and ``hookwright`` of the tests of the pages, on a cluster without nodes.
 
-Every command goes to the real kubectl. Four subcommands need a kubelet: logs, exec, port-forward, top. The real
-kubectl runs them too, so it checks options and objects, and may fail only because there is no kubelet. Then this
-program does what the kubelet would do. ``curl`` connects to the process behind a forwarded port.
+Every command goes to the real kubectl. Two subcommands need what the kubelet of the tests lacks: SPDY for
+port-forward, metrics for top. The real kubectl runs them too, so it checks options and objects, and may fail only
+because of the kubelet. Then this program does what the kubelet would do. ``curl`` connects to the process behind a
+forwarded port. ``hookwright`` is the real program; the host of the pages' ``/v1`` is the API of the tests.
 
-Usage: ``python node_commands.py <file with the stage> kubectl|curl <arguments>``
+Usage: ``python node_commands.py <file with the stage> kubectl|curl|hookwright <arguments>``
 """
 
 import json
-import os
 import re
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-NO_KUBELET: Final = ("does not have a host assigned", "Metrics API not available")
+NO_KUBELET: Final = ("unsupported HTTP method: POST", "Metrics API not available")
+PUBLISHED: Final = "https://hooks.example.com"
+"""The address of ``/v1`` in the pages."""
 OPTIONS_WITH_VALUE: Final = ("-n", "--namespace")
 PATIENCE: Final = 20.0
 """Seconds that curl waits for a port-forward in the background."""
@@ -26,7 +29,10 @@ def main(stage: dict[str, Any], program: str, arguments: list[str]) -> int:
     """Run one command and return its exit code."""
     if program == "curl":
         return _curl(stage, arguments)
-    doing = {"logs": _logs, "exec": _exec, "port-forward": _port_forward, "top": lambda *_: 0}.get(_command(arguments))
+    if program == "hookwright":
+        there = [word.replace(PUBLISHED, stage["api"]["url"]) for word in arguments]
+        return subprocess.run([Path(stage["bin"]) / "hookwright", *there], check=False).returncode
+    doing = {"port-forward": _port_forward, "top": lambda *_: 0}.get(_command(arguments))
     if doing is None:
         return subprocess.run([stage["kubectl"], *arguments], check=False).returncode
     asked = subprocess.run(
@@ -53,28 +59,23 @@ def _component(arguments: list[str]) -> str:
     return "api" if any(re.search(r"hookwright-api|component=api", word) for word in arguments) else "operator"
 
 
-def _logs(stage: dict[str, Any], arguments: list[str]) -> int:
-    lines = Path(stage[_component(arguments)]["log"]).read_text().splitlines(keepends=True)
-    tail = next((int(word.partition("=")[2]) for word in arguments if word.startswith("--tail=")), 0)
-    prefix = "[pod/hookwright-0/hookwright] " if "--prefix" in arguments else ""
-    sys.stdout.write("".join(prefix + line for line in lines[-tail:]))
-    return 0
+def in_the_pod(process: Mapping[str, Any], command: list[str]) -> list[str]:
+    """Return a command with the folder, the process and the receiver of this machine instead of the pod's.
 
-
-def _exec(stage: dict[str, Any], arguments: list[str]) -> int:
-    """Run the command here, with the folder, the process and the receiver of this machine instead of the pod's."""
-    process = stage[_component(arguments)]
-    health = process["ports"]["9090" if _component(arguments) == "operator" else "9091"]
-    command = arguments[arguments.index("--") + 1 :]
-    command[0] = str(Path(stage["bin"]) / command[0])
+    Args:
+        process: the process of the pod, as `support.local_kubelet.described` returns it.
+        command: as for the pod.
+    """
+    pid = Path(process["pid"])
     here = {
         "/var/lib/hookwright": process["folder"],
-        "/proc/1/fd": f"/proc/{Path(process['pid']).read_text().strip()}/fd",
-        "'example.com', 443": f"'127.0.0.1', {health}",
+        "/proc/1/fd": f"/proc/{pid.read_text().strip()}/fd" if pid.exists() else "/proc/self/fd",
+        "'example.com', 443": f"'127.0.0.1', {process['ports'].get('9090') or process['ports']['9091']}",
     }
+    command = [str(Path(sys.executable).with_name(command[0])), *command[1:]]
     for old, new in here.items():
         command = [word.replace(old, new) for word in command]
-    return subprocess.run(command, env={**os.environ, **process["env"]}, check=False).returncode
+    return command
 
 
 def _port_forward(stage: dict[str, Any], arguments: list[str]) -> int:

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from support.local_kubelet import described
+
 from hookwright_dev.cluster.control_plane import ControlPlane
 from hookwright_dev.cluster.installation import ApiProcess, OperatorProcess
 from hookwright_dev.cluster.stack import ROOT
@@ -19,11 +21,16 @@ DOCS: Final = ROOT / "docs"
 PROGRAM: Final = Path(__file__).with_name("node_commands.py")
 PREAMBLE: Final = """set -euo pipefail
 grep() { command grep "$@" || [ $? -eq 1 ]; }  # a log without such a line is no fault of the command
+kubectl() { command kubectl "$@" || [ $? -eq 9 ]; }  # the exit code of a negative answer, such as a problem in status
 trap 'kill $(jobs -p) 2>/dev/null || true' EXIT
 """
 _FENCE: Final = re.compile(r"^```sh[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-_INLINE: Final = re.compile(r"`((?:kubectl|helm|curl) [^`]+)`")
+_INLINE: Final = re.compile(r"`((?:kubectl|helm|curl|hookwright) [^`]+)`")
 _MARK: Final = "----- end of the block -----"
+SETTLED: Final = """until kubectl get pods -n hookwright-system -o json | jq -e '.items | length > 1 and all(
+  .metadata.deletionTimestamp == null and any(.status.conditions[]?; .type == "Ready" and .status == "True")
+)' >/dev/null; do sleep 0.2; done"""
+"""Wait until every pod is Ready and none is being deleted, because a command before may have restarted one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +58,12 @@ def sections(page: str) -> list[Section]:
     ]
 
 
+def section(page: str, title: str) -> Section:
+    """Return one section of a page."""
+    (found,) = [one for one in sections(page) if one.title == title]
+    return found
+
+
 def _complete(commands: list[str]) -> list[str]:
     """Return the inline commands that can be run.
 
@@ -61,7 +74,7 @@ def _complete(commands: list[str]) -> list[str]:
 
 def notes_commands(notes: str) -> list[str]:
     """Return the paragraphs of helm's notes that are commands, as a reader copies them."""
-    return [part for part in re.split(r"\n\s*\n", notes) if part.lstrip().startswith("kubectl")]
+    return [part for part in re.split(r"\n\s*\n", notes) if part.lstrip().startswith(("kubectl", "hookwright"))]
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,16 +132,18 @@ class Stage:
         for name in ("charts", "deploy", "examples"):
             (self.folder / name).symlink_to(ROOT / name)
         (self.folder / "stage.json").write_text(json.dumps(self._described()))
-        for name in ("kubectl", "curl"):
+        for name in ("kubectl", "curl", "hookwright"):
             line = f'exec {sys.executable} {PROGRAM} {self.folder / "stage.json"} {name} "$@"\n'
             (programs / name).write_text(f"#!/bin/sh\n{line}")
             (programs / name).chmod(0o755)
         (programs / "helm").symlink_to(acquire_tool(HELM))
+        (programs / "kubectl-hookwright").symlink_to(Path(sys.executable).with_name("kubectl-hookwright"))
 
     def run(self, *blocks: str, stdin: str = "", timeout: float = 150) -> subprocess.CompletedProcess[str]:
         """Run blocks in one shell, and return the finished process."""
         for forward in (self.folder / "forwards").iterdir():
             forward.unlink()
+        shutil.rmtree(self.folder / "config", ignore_errors=True)
         return subprocess.run(
             ["bash", "-c", PREAMBLE + "\n".join(blocks)],
             input=stdin,
@@ -146,6 +161,10 @@ class Stage:
         said = "\n".join([*blocks, f"ended with status {done.returncode}:", done.stdout, done.stderr])
         assert done.returncode == 0, said
         return done.stdout + done.stderr
+
+    def settle(self) -> None:
+        """Wait until every pod is Ready and none is being deleted."""
+        self.follow(SETTLED)
 
     def check_answers(self, page: str, *, replacing: tuple[str, str] = ("", "")) -> None:
         """Run all blocks of a page in one shell, and compare the form of each answer with the page's.
@@ -168,32 +187,17 @@ class Stage:
             **kept,
             "KUBECONFIG": str(self.plane.kubeconfig),
             "KUBE_EDITOR": "true",
+            "XDG_CONFIG_HOME": str(self.folder / "config"),
+            "HOOKWRIGHT_KEYRING": "off",
             "PATH": f"{self.folder / 'bin'}{os.pathsep}{os.environ['PATH']}",
         }
 
     def _described(self) -> dict[str, Any]:
-        operator, api = self.operator, self.api
-        url = f"sqlite:///{operator.folder / 'hookwright.db'}"
         return {
             "kubectl": str(self.plane.kubectl_path),
             "curl": shutil.which("curl"),
             "bin": str(Path(sys.executable).parent),
             "forwards": str(self.folder / "forwards"),
-            "operator": {
-                "log": str(operator.log),
-                "folder": str(operator.folder),
-                "pid": str(operator.folder / "pid"),
-                "ports": {"8080": operator.intake_port, "9090": operator.health_port},
-                "env": {
-                    "KUBECONFIG": str(operator.folder / f"{operator.account}.kubeconfig"),
-                    "HOOKWRIGHT_DATABASE_URL": url,
-                },
-            },
-            "api": {
-                "log": str(api.log),
-                "folder": str(api.folder),
-                "pid": str(api.folder / "pid"),
-                "ports": {"8000": api.port, "9091": api.health_port},
-                "env": {},
-            },
+            "operator": described(self.operator),
+            "api": described(self.api),
         }
