@@ -109,6 +109,7 @@ class Operator:
 
     def _create_delivery(self) -> None:
         settings, store = self._settings, self._store
+        store.statistics.registry = self._registry
         self._traces = Traces.start(settings.traces) if settings.traces else None
         self._budget = descriptor_budget.budget(namespaces=len(settings.watch_namespaces))
         self._sender = _sender(settings, self._traces, self._budget)

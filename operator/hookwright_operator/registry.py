@@ -22,10 +22,12 @@ class ProjectSettings:
     Attributes:
         omits_payloads: whether its delivery log has no bodies of events and of receivers' answers.
         keeps_missed: whether events without a subscriber are stored.
+        uid: of the Project; its statistics have this name.
     """
 
     omits_payloads: bool = False
     keeps_missed: bool = False
+    uid: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +155,15 @@ class Registry:
     def keeps_missed(self, namespace: str, project: str) -> bool:
         """Whether events of a project are stored if no endpoint subscribes to them."""
         return self._projects.get((namespace, project), DEFAULT_SETTINGS).keeps_missed
+
+    def project_uid(self, namespace: str, project: str) -> str:
+        """Return the uid of a project, empty if it is not known."""
+        return self._projects.get((namespace, project), DEFAULT_SETTINGS).uid
+
+    def project_uid_of(self, endpoint_uid: str) -> str:
+        """Return the uid of the project of an endpoint, empty if one of them is not known."""
+        endpoint = self._endpoints.get(endpoint_uid)
+        return self.project_uid(endpoint.namespace, endpoint.project) if endpoint is not None else ""
 
     def put(self, endpoint: Endpoint) -> None:
         """Add an endpoint, or replace its earlier version."""

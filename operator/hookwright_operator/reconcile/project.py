@@ -44,7 +44,7 @@ def plan_project(observed: ObservedProject, *, now: datetime) -> Plan:
     )
     declared = observed.project.spec.delivery_log
     settings = ProjectSettings(
-        omits_payloads=declared.payloads == "Omit", keeps_missed=declared.missed_events == "Keep"
+        omits_payloads=declared.payloads == "Omit", keeps_missed=declared.missed_events == "Keep", uid=meta.uid
     )
     actions: list[Action] = [AllowProject(meta.namespace, meta.name, settings)]
     if after != before:

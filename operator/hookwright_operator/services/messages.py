@@ -16,7 +16,7 @@ from hookwright_operator.delivery.retry_schedule import RetrySchedule
 from hookwright_operator.delivery.tasks import wait_for_event
 from hookwright_operator.ids import take_id
 from hookwright_operator.registry import Endpoint, Registry
-from hookwright_operator.store.message_leases import LeaseId, Nack, SettledLease, Take, Taken
+from hookwright_operator.store.message_leases import LeaseId, MessageCounts, Nack, SettledLease, Take, Taken
 from hookwright_operator.store.records import Settlement, State
 from hookwright_operator.store.sql.pull import LEASE_ENDED
 from hookwright_operator.store.store import Store
@@ -35,6 +35,7 @@ _MESSAGE_ID: Final = re.compile(r"(dlv_[0-7][0-9A-HJKMNP-TV-Z]{25})\.([0-7][0-9A
 __all__ = [
     "LEASE_ENDED",
     "LeaseId",
+    "MessageCounts",
     "Messages",
     "Nack",
     "SettledLease",
@@ -107,6 +108,10 @@ class Messages:
                     return None
                 look_in = consumers.look_at - clock() if endpoint.sendable else left
                 await wait_for_event(changed, min(left, max(0.0, look_in)))
+
+    async def counts(self, uid: str) -> MessageCounts:
+        """Count the messages of an endpoint."""
+        return await self.store.pull_leases.counts(uid)
 
     async def _due_in(self, uid: str) -> float | None:
         due_ms = (await self.store.next_due([uid])).get(uid)

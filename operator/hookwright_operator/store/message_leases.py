@@ -40,6 +40,22 @@ class Taken(NamedTuple):
     messages: Sequence[Claimed]
 
 
+class MessageCounts(NamedTuple):
+    """The messages of an endpoint that are not settled.
+
+    Attributes:
+        waiting: due, and no consumer has them.
+        oldest_ms: since when the oldest of them waits, None if none waits.
+        leased: a consumer has them.
+        delayed: a consumer refused them or let their lease end, and they are due later.
+    """
+
+    waiting: int
+    oldest_ms: int | None
+    leased: int
+    delayed: int
+
+
 class LeaseId(NamedTuple):
     """The lease of one message."""
 

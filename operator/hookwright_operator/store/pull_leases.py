@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import Connection
 
 from hookwright_operator.store.group_commit import Operation
-from hookwright_operator.store.message_leases import LeaseId, Nack, SettledLease, Take, Taken
+from hookwright_operator.store.message_leases import LeaseId, MessageCounts, Nack, SettledLease, Take, Taken
 from hookwright_operator.store.records import Settlement, State
 from hookwright_operator.store.sql import pull
 from hookwright_operator.store.statistics import Statistics
@@ -63,6 +63,11 @@ class PullLeases:
         settlements, results = await self._write("settle_messages", step, weight=2 * len(leases), tenant=tenant)
         self._note(settlements)
         return settlements, results
+
+    async def counts(self, endpoint_uid: str) -> MessageCounts:
+        """Count the messages of an endpoint that wait, that a consumer has, and that are due later."""
+        step = partial(pull.count_messages, endpoint_uid=endpoint_uid, now=self._transactions.clock())
+        return await self._transactions.read("count_messages", step, of_log=True)
 
     async def end(self, next_attempt: pull.NextAttempt) -> list[Settlement]:
         """Settle the messages of leases that have ended as failed attempts, up to a limit; return the settlements."""

@@ -1,10 +1,10 @@
-"""Statistics of endpoints: results in each minute, each quarter of an hour and each two hours.
+"""Statistics of endpoints and projects: results in each minute, each quarter of an hour and each two hours.
 
-Results are added to counts in memory. Every few seconds, small transactions add these counts to the database. A replica
-that is killed loses the counts that it has not written; a replica that is stopped writes them.
+Results are added to counts in memory. Every few seconds, small transactions add these counts to the database, once for
+the endpoint and once for its project. So a project with many endpoints is read as fast as one endpoint. A replica that
+is killed loses the counts that it has not written; a replica that is stopped writes them.
 
-The rows have no slot, unlike `counters`. A replica writes rarely, and only for endpoints that it delivers for, so two
-replicas seldom wait for each other.
+The rows have no slot, unlike `counters`. A replica writes rarely, so two replicas seldom wait for each other.
 """
 
 import asyncio
@@ -15,6 +15,7 @@ from typing import Final
 
 import structlog
 
+from hookwright_operator.registry import Registry
 from hookwright_operator.store.database_errors import OutcomeUnknown
 from hookwright_operator.store.latency_classes import LATENCY_BOUNDS_MS, class_of
 from hookwright_operator.store.records import Bucket, Series, Settlement, State, Window
@@ -29,11 +30,9 @@ FLUSH_SECONDS: Final = 5.0
 FEW_CELLS: Final = 500
 """If memory has more cells, only those of minutes that have ended are written, so that each is written once."""
 CELLS_AT_ONCE: Final = 128
-"""Cells that one transaction writes; each is a row in every width."""
+"""Cells that one transaction writes; each is a row of the endpoint and one of its project, in every width."""
 MOST_CELLS: Final = 20_000
 """Cells in memory; at this number results of further endpoints are not counted until the store accepts writes."""
-ENDPOINTS_AT_ONCE: Final = 100
-"""Endpoints that one query sums up."""
 
 _MINUTE: Final = 60
 _DELIVERED, _FAILED, _ATTEMPTS, _LATENCIES = range(4)
@@ -45,10 +44,15 @@ Cell = tuple[str, int]
 
 
 class Statistics:
-    """Settled results by endpoint within the last 7 days; every call that awaits may raise StoreUnavailable."""
+    """Settled results within the last 7 days; every call that awaits may raise StoreUnavailable.
+
+    Attributes:
+        registry: has the project of each endpoint. Results of an endpoint that it does not know count for no project.
+    """
 
     def __init__(self, transactions: Transactions) -> None:
         self._transactions = transactions
+        self.registry = Registry()
         self._cells: dict[Cell, list[int]] = {}
         self._uncounted = 0
 
@@ -94,7 +98,7 @@ class Statistics:
         waiting = sorted(cell for cell in self._cells if everything or cell[1] < present)
         for first in range(0, len(waiting), CELLS_AT_ONCE):
             cells = {cell: self._cells.pop(cell) for cell in waiting[first : first + CELLS_AT_ONCE]}
-            rows = _in_every_width(cells)
+            rows = self._rows_of(cells)
             try:
                 await self._transactions.write("statistics", partial(bucket_counts.add, cells=rows), weight=len(rows))
             except OutcomeUnknown:
@@ -103,25 +107,21 @@ class Statistics:
                 self._put_back(cells)
                 raise
 
-    async def of(self, uids: Sequence[str], window: Window) -> Series:
-        """Return the statistics of a window of time, summed over endpoints; counts in memory are not included.
+    async def of(self, uid: str, window: Window) -> Series:
+        """Return the statistics of a window of time; counts in memory are not included.
 
         Args:
-            uids: the endpoints.
+            uid: of an endpoint, or of a project.
             window: it ends with the present bucket, which is not complete.
         """
         width = window.width_s
         last = self._transactions.clock() // 1000 // width
         begins = [bucket * width for bucket in range(last - window.buckets + 1, last + 1)]
-        sums = {begin: [0] * _NUMBERS for begin in begins}
-        # One query for each part of the endpoints: between the queries, other requests can read.
-        for first in range(0, len(uids), ENDPOINTS_AT_ONCE):
-            part = uids[first : first + ENDPOINTS_AT_ONCE]
-            read = partial(bucket_counts.sums, uids=part, width_s=width, begins=begins)
-            for begin, *numbers in await self._transactions.read("statistics", read, of_log=True):
-                _add(sums[begin], numbers)
-        total = [sum(column) for column in zip(*sums.values(), strict=True)]
-        return Series(window, _bucket(total), tuple((begin, _bucket(sums[begin])) for begin in begins))
+        read = partial(bucket_counts.buckets, uid=uid, width_s=width, begins=begins)
+        known = {begin: numbers for begin, *numbers in await self._transactions.read("statistics", read, of_log=True)}
+        buckets = [known.get(begin, [0] * _NUMBERS) for begin in begins]
+        total = [sum(column) for column in zip(*buckets, strict=True)]
+        return Series(window, _bucket(total), tuple(zip(begins, map(_bucket, buckets), strict=True)))
 
     async def prune(self, *, limit: int) -> int:
         """Remove buckets that no window has any more, up to a limit of each width; return how many were removed."""
@@ -133,17 +133,21 @@ class Statistics:
     def _minute(self) -> int:
         return self._transactions.clock() // 60_000 * _MINUTE
 
+    def _rows_of(self, cells: Mapping[Cell, list[int]]) -> list[tuple[str | int, ...]]:
+        """Return the rows of endpoints and of their projects, in every width."""
+        projects: defaultdict[Cell, list[int]] = defaultdict(lambda: [0] * _NUMBERS)
+        for (endpoint, begin), numbers in cells.items():
+            if project := self.registry.project_uid_of(endpoint):
+                _add(projects[project, begin], numbers)
+        rows: defaultdict[tuple[int, int, str], list[int]] = defaultdict(lambda: [0] * _NUMBERS)
+        for (uid, begin), numbers in (*cells.items(), *projects.items()):
+            for width in _WIDTHS:
+                _add(rows[width, begin // width * width, uid], numbers)
+        return [(*key, *numbers) for key, numbers in rows.items()]
+
     def _put_back(self, cells: Mapping[Cell, list[int]]) -> None:
         for cell, numbers in cells.items():
             _add(self._cells.setdefault(cell, [0] * _NUMBERS), numbers)
-
-
-def _in_every_width(cells: Mapping[Cell, list[int]]) -> list[tuple[str | int, ...]]:
-    rows: defaultdict[tuple[int, int, str], list[int]] = defaultdict(lambda: [0] * _NUMBERS)
-    for (uid, begin), numbers in cells.items():
-        for width in _WIDTHS:
-            _add(rows[width, begin // width * width, uid], numbers)
-    return [(*key, *numbers) for key, numbers in rows.items()]
 
 
 def _add(sums: list[int], numbers: Sequence[int]) -> None:

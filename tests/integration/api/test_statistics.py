@@ -25,7 +25,7 @@ def test_a_delivery_is_in_the_statistics_of_its_webhook_and_project(
         return told if told["total"]["attempts"] else None
 
     told = eventually(counted, "the attempt in the statistics")
-    assert set(told) == {"window", "bucket_seconds", "since", "until", "total", "buckets"}
+    assert set(told) == {"window", "bucket_seconds", "since", "until", "total", "buckets", "messages"}
     assert (told["total"]["delivered"], told["total"]["failed"], len(told["buckets"])) == (1, 0, 60)
     assert set(told["total"]) == NUMBERS
     assert set(told["buckets"][0]) == {"since", *NUMBERS}

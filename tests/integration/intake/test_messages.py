@@ -14,6 +14,7 @@ from support.attempts import SECRET
 from support.intake import Intake, Tokens, refused
 from support.polling import until
 
+from hookwright_operator.intake.timestamps import timestamp
 from hookwright_operator.registry import Endpoint
 from hookwright_operator.services.events import IncomingEvent
 from hookwright_operator.store.records import State
@@ -257,3 +258,21 @@ async def test_a_consumer_that_never_acknowledges_ends_with_failed_deliveries(in
     assert await taken(intake) == []
     counts = await intake.engine.counts(inbox.uid)
     assert (counts.pending, counts.failed) == (0, 2)
+
+
+@pytest.mark.usefixtures("inbox")
+async def test_the_statistics_count_the_messages(intake: Intake) -> None:
+    """Each message waits, is leased to a consumer, or is due later."""
+    since = intake.clock()
+
+    async def counts() -> tuple[int, str | None, int, int]:
+        found = (await intake.client.get("/webhookendpoints/inbox/statistics")).json()["messages"]
+        return found["waiting"], found["oldest_waiting_since"], found["leased"], found["delayed"]
+
+    assert await counts() == (0, None, 0, 0)
+    await send(intake, *[b"{}"] * 4)
+    intake.clock.advance(5_000)
+    assert await counts() == (4, timestamp(since), 0, 0)
+    first, *_ = await taken(intake, limit=3)
+    await settled(intake, "nack", ids=[first["id"]], delay="1h")
+    assert await counts() == (1, timestamp(since), 2, 1)

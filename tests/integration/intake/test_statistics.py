@@ -8,6 +8,7 @@ from support.dispatcher import subscriber
 from support.intake import ORDERS, Intake, Tokens, refused
 from support.store_factories import event, settlement
 
+from hookwright_operator.registry import ProjectSettings
 from hookwright_operator.store.records import State
 
 PATHS = ["/webhookendpoints/orders/statistics", "/projects/billing/statistics"]
@@ -46,6 +47,7 @@ async def test_an_endpoint_has_numbers_in_total_and_in_buckets(intake: Intake) -
         "since": "2025-12-31T23:02:00.000Z",
         "until": "2026-01-01T00:02:00.000Z",
         "total": some,
+        "messages": None,
     }
     assert len(buckets) == 60
     assert buckets[0] == {"since": "2025-12-31T23:02:00.000Z", **none}
@@ -60,6 +62,8 @@ async def test_a_project_is_the_sum_of_its_endpoints(
     intake: Intake, tokens: Tokens, query: str, expected: tuple[str, int, int]
 ) -> None:
     """Endpoints of other projects do not count; the default window is a day."""
+    intake.engine.store.statistics.registry = intake.registry
+    intake.registry.put_project(tokens.namespace, "billing", ProjectSettings(uid="uid-of-billing"))
     for uid, project in (("uid-audit", "billing"), ("uid-other", "shipping")):
         other = subscriber(uid, "http://127.0.0.1:1/nobody-listens", suspend=True)
         named = replace(other, namespace=tokens.namespace, name=uid, project=project, secrets=(SECRET,))

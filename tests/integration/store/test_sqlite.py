@@ -29,6 +29,7 @@ from hookwright_operator.store.sql import (
     event_deliveries,
     message_index,
     prune,
+    pull,
     read,
     replay,
     replay_choice,
@@ -363,7 +364,9 @@ PLANS = {
     "slices of the log": (delivered_index.SLICES, "log_slices USING PRIMARY KEY (endpoint_uid=? AND slice<?)"),
     "stretch of a slice": (delivered_index.STRETCH, "deliveries USING PRIMARY KEY (id>? AND id<?)"),
     "log in a slice": (delivered_index.IN_SLICE, "deliveries USING PRIMARY KEY (id>? AND id<?)"),
-    "statistics": (bucket_counts.SUMS, "statistics USING PRIMARY KEY (width_s=? AND begin_s=? AND endpoint_uid=?)"),
+    "statistics": (bucket_counts.BUCKETS, "statistics USING PRIMARY KEY (width_s=? AND begin_s=? AND endpoint_uid=?)"),
+    "waiting messages": (pull.WAITING, "deliveries_to_claim (endpoint_uid=? AND due_ms<?)"),
+    "messages that are not due": (pull.NOT_DUE, "deliveries_to_claim (endpoint_uid=? AND due_ms>?)"),
     "old statistics": (bucket_counts.DROP_OLD, "statistics USING PRIMARY KEY (width_s=? AND begin_s<?)"),
     "slices of a replay": (
         replay_choice.SLICES,

@@ -1,10 +1,14 @@
 """Statistics count settled deliveries and attempts by time, on both engines."""
 
+from dataclasses import replace
+
 import pytest
 from integration.store.conftest import Open
 from sqlalchemy import Connection, func, select
+from support.dispatcher import subscriber
 from support.store_factories import Clock, accept_one, event, ids, rows_of, settlement
 
+from hookwright_operator.registry import ProjectSettings
 from hookwright_operator.store import statistics
 from hookwright_operator.store.database_errors import OutcomeUnknown
 from hookwright_operator.store.latency_classes import class_of
@@ -33,14 +37,14 @@ def numbers(bucket: Bucket) -> tuple[int, int, int, int]:
     return bucket.delivered, bucket.failed, bucket.attempts, sum(bucket.latencies)
 
 
-async def total(store: Store, *uids: str, window: Window = Window.HOUR) -> tuple[int, int, int, int]:
+async def total(store: Store, uid: str = "orders", *, window: Window = Window.HOUR) -> tuple[int, int, int, int]:
     """Return the sum of a window."""
-    return numbers((await store.statistics.of(uids or ("orders",), window)).total)
+    return numbers((await store.statistics.of(uid, window)).total)
 
 
 async def busy_minutes(store: Store, window: Window = Window.HOUR) -> dict[int, int]:
     """Return the attempts of each bucket that has some, by the number of buckets before the last one."""
-    buckets = (await store.statistics.of(["orders"], window)).buckets
+    buckets = (await store.statistics.of("orders", window)).buckets
     return {len(buckets) - 1 - place: one.attempts for place, (_, one) in enumerate(buckets) if one.attempts}
 
 
@@ -56,8 +60,28 @@ async def test_each_window_counts_attempts_and_ends(store: Store) -> None:
 
     for window in Window:
         assert await total(store, window=window) == (2, 1, 4, 2)
-        assert await total(store, "orders", "audit", "unknown", window=window) == (3, 1, 5, 3)
+        assert await total(store, "audit", window=window) == (1, 0, 1, 1)
     assert await total(store, "unknown") == (0, 0, 0, 0)
+
+
+async def test_a_project_has_the_results_of_all_its_endpoints(store: Store) -> None:
+    """They count once for the endpoint and once for its project; those of a deleted endpoint stay."""
+    registry = store.statistics.registry
+    for project in ("billing", "shipping"):
+        registry.put_project("acme", project, ProjectSettings(uid=f"uid-of-{project}"))
+    for uid, project in (("orders", "billing"), ("audit", "billing"), ("parcels", "shipping"), ("other", "unknown")):
+        registry.put(replace(subscriber(uid, "https://example.com/"), project=project))
+    for uid in ("orders", "audit", "parcels", "other", "orders"):
+        await settled(store, State.DELIVERED, uid=uid)
+    await store.statistics.flush()
+    registry.remove("audit")
+    await settled(store, State.FAILED)
+    await store.statistics.flush()
+
+    for window in Window:
+        assert await total(store, "uid-of-billing", window=window) == (3, 1, 4, 3)
+        assert await total(store, "uid-of-shipping", window=window) == (1, 0, 1, 1)
+        assert await total(store, "orders", window=window) == (2, 1, 3, 2)
 
 
 @pytest.mark.parametrize(("window", "width", "number"), [("1h", 60, 60), ("24h", 900, 96), ("7d", 7200, 84)])
@@ -71,7 +95,7 @@ async def test_a_window_ends_with_the_present_bucket(
     await settled(store, State.FAILED)
     await store.statistics.flush()
 
-    buckets = (await store.statistics.of(["orders"], Window(window))).buckets
+    buckets = (await store.statistics.of("orders", Window(window))).buckets
 
     assert [begin for begin, _ in buckets] == [
         clock.now // 1000 // width * width - back * width for back in reversed(range(number))
@@ -166,12 +190,17 @@ async def test_a_transaction_writes_a_bounded_number_of_rows(store: Store, monke
         add(connection, cells=cells)
 
     monkeypatch.setattr(bucket_counts, "add", measured)
-    uids = [f"uid-{number}" for number in range(statistics.ENDPOINTS_AT_ONCE + 1)]
+    uids = [f"uid-{number}" for number in range(statistics.CELLS_AT_ONCE + 1)]
+    registry = store.statistics.registry
+    registry.put_project("acme", "billing", ProjectSettings(uid="uid-of-billing"))
+    for uid in uids:
+        registry.put(subscriber(uid, "https://example.com/"))
     store.statistics.count(_results(uids), ())
     await store.statistics.flush()
 
-    assert max(sizes) <= statistics.CELLS_AT_ONCE * len(Window)
-    assert await total(store, *uids) == (len(uids), 0, len(uids), len(uids))
+    assert len(sizes) == 2
+    assert max(sizes) <= 2 * statistics.CELLS_AT_ONCE * len(Window)
+    assert await total(store, "uid-of-billing") == (len(uids), 0, len(uids), len(uids))
 
 
 async def test_with_many_endpoints_only_minutes_that_ended_are_written(store: Store, clock: Clock) -> None:

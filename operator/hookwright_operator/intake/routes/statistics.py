@@ -12,6 +12,7 @@ from hookwright_operator.intake.log_reads import LogReads
 from hookwright_operator.intake.routes.endpoints import ENDPOINT, NAMESPACE, permitted_endpoint
 from hookwright_operator.intake.timestamps import timestamp
 from hookwright_operator.services import IntakeServices
+from hookwright_operator.services.messages import MessageCounts
 from hookwright_operator.store.latency_classes import percentile
 from hookwright_operator.store.records import Bucket, Series, Window
 from hookwright_runtime.problems import FieldFault, ProblemError, not_found
@@ -37,19 +38,21 @@ class StatisticsRoutes:
         endpoint, _ = await permitted_endpoint(self._services, self._auth, request, "get", "deliveries")
         window = window_of(request.query_params.get("window"))
         async with self._reads.turn(endpoint.namespace):
-            return JSONResponse(document(await self._services.statistics.of([endpoint.uid], window)))
+            found = document(await self._services.statistics.of(endpoint.uid, window))
+            counts = await self._services.messages.counts(endpoint.uid) if endpoint.pulled else None
+        return JSONResponse({**found, "messages": counts and _messages(counts)})
 
     async def of_project(self, request: Request) -> JSONResponse:
-        """Return the sum over the present endpoints of a project (``?window=1h|24h|7d``)."""
+        """Return the statistics of all endpoints of a project, also of deleted ones (``?window=1h|24h|7d``)."""
         namespace, project = request.path_params["namespace"], request.path_params["project"]
         access = Access("get", "webhookendpoints", "deliveries", namespace, "")
         await self._auth.permit(request.headers, access, client_of(request.scope))
         if not self._services.registry.has_project(namespace, project):
             raise not_found(f'Project "{project}" in namespace "{namespace}"')
         window = window_of(request.query_params.get("window"))
-        uids = [endpoint.uid for endpoint in self._services.registry.endpoints_of(namespace, project)]
+        uid = self._services.registry.project_uid(namespace, project)
         async with self._reads.turn(namespace):
-            return JSONResponse(document(await self._services.statistics.of(uids, window)))
+            return JSONResponse(document(await self._services.statistics.of(uid, window)))
 
 
 def window_of(given: str | None) -> Window:
@@ -76,6 +79,15 @@ def document(series: Series) -> dict[str, object]:
         "until": timestamp((begins[-1] + width) * 1000),
         "total": _numbers(series.total),
         "buckets": [{"since": timestamp(begin * 1000), **_numbers(bucket)} for begin, bucket in series.buckets],
+    }
+
+
+def _messages(counts: MessageCounts) -> dict[str, object]:
+    return {
+        "waiting": counts.waiting,
+        "oldest_waiting_since": None if counts.oldest_ms is None else timestamp(counts.oldest_ms),
+        "leased": counts.leased,
+        "delayed": counts.delayed,
     }
 
 

@@ -1,10 +1,9 @@
-"""Statements on the statistics of endpoints: add to buckets, sum them up, remove old ones.
+"""Statements on the statistics of endpoints and projects: add to buckets, read them, remove old ones.
 
 Sync functions on a connection. The caller begins and ends the transaction.
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from itertools import product
 
 from sqlalchemy import BigInteger, Connection, Integer, Text, and_, bindparam, cast, delete, func, select, true, tuple_
 
@@ -25,9 +24,9 @@ ADD = _add.on_conflict_do_update(
 
 _keys = rows("keys", begin_s=BigInteger, uid=Text)
 _width = bindparam("width", type_=Integer)
-# One row for each bucket of each endpoint, and groups by a column without an index: both engines then find each bucket
-# by the primary key. With two lists of keys, or a range, their planners may read the buckets of all endpoints.
-SUMS = (
+# Each sum is of one row. The group is by a column without an index, so both engines find each bucket by the primary
+# key. With a list of begins and one uid, or with a range, their planners may read the buckets of all endpoints.
+BUCKETS = (
     select(_keys.c.begin_s, *(cast(func.sum(statistics.c[name]), BigInteger) for name in _NUMBERS))
     .join(
         statistics,
@@ -51,24 +50,22 @@ DROP_OLD = delete(statistics).where(_key.in_(_old))
 
 
 def add(connection: Connection, cells: Sequence[tuple[str | int, ...]]) -> None:
-    """Add numbers to buckets; each row is width and begin in seconds, an endpoint uid, and the numbers of a bucket."""
+    """Add numbers to buckets; each row is width and begin in seconds, a uid, and the numbers of a bucket."""
     # Sorted, because two transactions that lock rows in the same order cannot deadlock.
     run(connection, ADD, {"added": packed(sorted(cells))})
 
 
-def sums(
-    connection: Connection, uids: Collection[str], *, width_s: int, begins: Collection[int]
-) -> list[tuple[int, ...]]:
-    """Return the begin and the numbers of each bucket that has an attempt, summed over endpoints.
+def buckets(connection: Connection, uid: str, *, width_s: int, begins: Collection[int]) -> list[tuple[int, ...]]:
+    """Return the begin and the numbers of each bucket that has an attempt.
 
     Args:
         connection: a connection that can read.
-        uids: the endpoints, each once.
+        uid: of an endpoint or of a project.
         width_s: the width of the buckets in seconds.
         begins: the begins of the buckets, each once, in seconds since the epoch.
     """
-    keys = packed(sorted(product(begins, uids)))
-    return [tuple(row) for row in connection.execute(SUMS, {"width": width_s, "keys": keys})]
+    keys = packed([(begin, uid) for begin in begins])
+    return [tuple(row) for row in connection.execute(BUCKETS, {"width": width_s, "keys": keys})]
 
 
 def drop_old(connection: Connection, before_s: Mapping[int, int], *, limit: int) -> int:

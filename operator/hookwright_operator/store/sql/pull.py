@@ -18,6 +18,7 @@ from sqlalchemy import (
     Text,
     and_,
     bindparam,
+    case,
     delete,
     func,
     insert,
@@ -27,7 +28,7 @@ from sqlalchemy import (
     update,
 )
 
-from hookwright_operator.store.message_leases import LeaseId, Nack, SettledLease, Take, Taken
+from hookwright_operator.store.message_leases import LeaseId, MessageCounts, Nack, SettledLease, Take, Taken
 from hookwright_operator.store.records import Attempt, Settlement, State
 from hookwright_operator.store.schema import attempts, deliveries, events, instances, is_pending, pull_takes
 from hookwright_operator.store.sql.claim import COLUMNS, SIZE, SMALL_COLUMNS, with_bodies, within
@@ -45,6 +46,8 @@ NextAttempt = Callable[[int, int], int | None]
 
 _OWNER: Final = "pull:"
 _AFTER_OWNERS: Final = "pull;"
+MOST_COUNTED: Final = 10_000
+"""Messages that a count reads at most, so that a large backlog costs no more."""
 _TAKES_AT_ONCE: Final = 256
 _MESSAGES_AT_ONCE: Final = 1000
 
@@ -67,6 +70,18 @@ TAKE = (
     .limit(bindparam("count", type_=Integer))
     .with_for_update(of=deliveries, skip_locked=True)
 )
+_pending = (
+    select(deliveries.c.due_ms, deliveries.c.owner)
+    .where(deliveries.c.endpoint_uid == bindparam("endpoint", type_=Text), is_pending)
+    .order_by(deliveries.c.due_ms, deliveries.c.id)
+    .limit(bindparam("count", type_=Integer))
+)
+_due = _pending.where(deliveries.c.due_ms <= _now).subquery("due")
+_later = _pending.where(deliveries.c.due_ms > _now).subquery("due_later")
+WAITING = select(func.count(), func.min(_due.c.due_ms)).select_from(_due)
+NOT_DUE = select(
+    func.count(), func.count(case((and_(_later.c.owner >= _OWNER, _later.c.owner < _AFTER_OWNERS), 1)))
+).select_from(_later)
 _ids = rows(id=Text)
 _owner = bindparam("lease", type_=Text)
 LEASE = (
@@ -150,6 +165,14 @@ def give_back(connection: Connection, taken: Taken, *, now: int) -> None:
     ids = packed_column([one.id for one in taken.messages])
     run(connection, RETURN, {"rows": ids, "lease": owner_of(taken.id), "now": now})
     run(connection, _FORGET, {"rows": packed_column([taken.id])})
+
+
+def count_messages(connection: Connection, endpoint_uid: str, *, now: int) -> MessageCounts:
+    """Count the messages of an endpoint, each kind up to `MOST_COUNTED`."""
+    of_endpoint = {"endpoint": endpoint_uid, "now": now, "count": MOST_COUNTED}
+    waiting, oldest_ms = connection.execute(WAITING, of_endpoint).one()
+    later, leased = connection.execute(NOT_DUE, of_endpoint).one()
+    return MessageCounts(waiting, oldest_ms, leased, later - leased)
 
 
 def end_leases(connection: Connection, next_attempt: NextAttempt, *, slot: int, now: int) -> list[Settlement]:
