@@ -13,7 +13,7 @@ from typing import Any, Final
 import httpx
 from playwright.sync_api import Browser, Page
 
-from hookwright_api.console.navigation import ENDPOINT_TABS
+from hookwright_api.console.navigation import ENDPOINT_TABS, endpoint_path
 from hookwright_dev.browser import chromium
 from hookwright_dev.cluster.stack import EMAIL, ORGANIZATION, PASSWORD, ROOT, console_hint, running
 from hookwright_dev.errors import DevError
@@ -38,6 +38,7 @@ _ENDPOINTS: Final = (
         "labels": {"team": "crm"},
     },
     {"url": "/archive", "events": ["*"], "description": "Archive", "enabled": False},
+    {"pull": {"lease": "1m"}, "events": ["opened", "clicked"], "description": "Reports behind the firewall"},
 )
 _FAILING: Final = "/crm"
 
@@ -78,8 +79,8 @@ def _eventually(found: Callable[[], Any], what: str) -> Any:
     return known
 
 
-def _fill(client: httpx.Client, receiver: str) -> str:
-    """Make endpoints, keys and deliveries, and return the id of the endpoint that fails."""
+def _fill(client: httpx.Client, receiver: str) -> dict[str, str]:
+    """Make endpoints, keys, deliveries and messages, and return the paths of pages that show them, by name."""
 
     def token() -> str:
         answer = client.post("/v1/auth/login", json={"email": EMAIL, "password": PASSWORD})
@@ -88,27 +89,44 @@ def _fill(client: httpx.Client, receiver: str) -> str:
     client.headers["Authorization"] = f"Bearer {_eventually(token, 'login')}"
     _eventually(lambda: client.get("/v1/projects/billing").is_success, "project")
     made = [
-        client.post("/v1/webhooks?project=billing", json={**one, "url": f"{receiver}{one['url']}"}).raise_for_status()
+        client.post(
+            "/v1/webhooks?project=billing",
+            json={**one, **({"url": receiver + str(one["url"])} if "url" in one else {})},
+        ).raise_for_status()
         for one in _ENDPOINTS
     ]
     keys = [
         client.post("/v1/projects/billing/keys", json=body).raise_for_status().json()["key"]
-        for body in ({"name": "Order service", "scopes": ["send"]}, {"name": "Terraform", "scopes": ["manage", "read"]})
+        for body in (
+            {"name": "Order service", "scopes": ["send"]},
+            {"name": "Terraform", "scopes": ["manage", "read"]},
+            {"name": "Reports", "scopes": ["pull"]},
+        )
     ]
-    for number in range(12):
-        kind = "bounced" if number % 4 else "delivered"
+    session = {"Authorization": client.headers.pop("Authorization")}
+    for number in range(18):
+        kind = "opened" if number % 3 == 2 else "bounced" if number % 4 else "delivered"
         event = {"type": kind, "messageId": f"m-{1000 + number}", "recipient": "ada@example.com"}
-        del client.headers["Authorization"]
         client.post("/v1/events", json=event, headers={"X-Service-Key": keys[0]}).raise_for_status()
-        client.headers["Authorization"] = f"Bearer {token()}"
-    name = str(made[1].json()["id"])
+    name, inbox = (str(made[number].json()["id"]) for number in (1, 3))
+    taken = f"/v1/webhooks/{inbox}/messages?limit=2&wait=10s&lease=1h"
+    client.get(taken, headers={"X-Service-Key": keys[2]}).raise_for_status()
+    client.headers.update(session)
 
     def settled() -> bool:
         shown = client.get(f"/v1/webhooks/{name}?project=billing").json()
         return bool(shown["deliveries"]["failed"] and shown["status"] == "failing")
 
     _eventually(settled, "failed deliveries")
-    return name
+    failed = client.get(f"/v1/webhooks/{name}/deliveries?project=billing&status=failed").json()["data"]
+    endpoint, delivery = endpoint_path("billing", name), endpoint_path("billing", name, "deliveries", failed[0]["id"])
+    return {
+        "endpoint": endpoint,
+        **{tab.name: endpoint_path("billing", name, tab.name) for tab in ENDPOINT_TABS if tab.name in _ENDPOINT_PAGES},
+        "delivery": delivery,
+        "attempts": f"{delivery}#attempts-title",
+        "pull": endpoint_path("billing", inbox),
+    }
 
 
 def _log_in(page: Page, url: str) -> None:
@@ -149,15 +167,14 @@ def main() -> int:
         stack.plane.kubectl("create", "namespace", ORGANIZATION)
         stack.plane.kubectl("apply", "-f", "-", stdin=json.dumps(project))
         with httpx.Client(base_url=stack.api.url, trust_env=False, timeout=30.0) as client:
-            endpoint = _fill(client, receiver)
-        here = f"/console/projects/billing/endpoints/{endpoint}"
+            made = _fill(client, receiver)
         paths = {
             "projects": "/console/",
             "project": "/console/projects/billing",
-            "endpoint": here,
             "keys": "/console/projects/billing/keys",
             "test": "/console/projects/billing/test",
-            **{tab.name: f"{here}/{tab.name}" for tab in ENDPOINT_TABS if tab.name in _ENDPOINT_PAGES},
+            "new-endpoint": "/console/projects/billing/new-endpoint",
+            **made,
         }
         with chromium() as browser:
             _take(browser, stack.api.url, paths)

@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Browser
 from support.api_processes import LIFTED, Organization, allow_password_changes, running
 from support.api_receiver import Received, receiving
-from support.console_browser import MILLISECONDS, ConsoleService, Person
+from support.console_browser import ATTACK, MILLISECONDS, ConsoleService, Person, Shop
 from support.needed_programs import acquire_needed
 
 from hookwright_crds.users import UserRole
@@ -94,6 +94,17 @@ def receiver(console_service: ConsoleService) -> Received:
     """Return the receiver of the service; it answers 200 when a test begins."""
     console_service.receiver.status = 200
     return console_service.receiver
+
+
+@pytest.fixture
+def shop(admin: Person, receiver: Received) -> Iterator[Shop]:
+    """Yield a new project with one endpoint."""
+    organization = admin.service.organization
+    project = organization.project(f"shop-{uuid4().hex[:6]}", f"Shop {ATTACK}")
+    key = organization.service_key(project)
+    made = organization.webhook(key, f"{receiver.url}/{project}?a='%22%3Cb%3E", description=ATTACK)
+    yield Shop(admin, receiver, project, key, made["id"])
+    receiver.body, receiver.header = b"", ""
 
 
 @pytest.hookimpl(wrapper=True)

@@ -1,68 +1,10 @@
 """The delivery log, one delivery, replays, charts and the check of signatures, used as support people use them."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Final
-from uuid import uuid4
-
-import pytest
 from playwright.sync_api import Browser, expect
-from support.api_receiver import Received
-from support.console_browser import MILLISECONDS, Person
+from support.console_browser import ATTACK, Shop
 from support.polling import eventually
 
 from hookwright_crds.users import UserRole
-from hookwright_dev.node_packages import acquire_node_packages
-
-ATTACK: Final = "</pre></script><script>window.attacked=1</script><img src=x onerror='window.attacked=1'>\"'><b>"
-"""Text that would run a script where it is not escaped."""
-expect.set_options(timeout=MILLISECONDS)
-TAGS: Final = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
-
-
-@dataclass(slots=True)
-class Shop:
-    """A project with one endpoint, whose receiver answers as the test says."""
-
-    person: Person
-    receiver: Received
-    project: str
-    key: dict[str, str]
-    endpoint: str
-
-    @property
-    def path(self) -> str:
-        """The endpoint's page."""
-        return f"/projects/{self.project}/endpoints/{self.endpoint}"
-
-    def send(self, *messages: str, note: str = "") -> None:
-        """Send an event for each message id."""
-        client = self.person.service.organization.client
-        for message in messages:
-            event = {"type": "delivered", "messageId": message, "note": note}
-            answer = client.post("/v1/events", json=event, headers=self.key)
-            assert answer.json()["deliveries"] == 1, answer.text
-
-    def wait(self, status: str, count: int) -> None:
-        """Wait until so many deliveries have a status."""
-        client = self.person.service.organization.client
-        query = {"webhook": self.endpoint, "status": status}
-
-        def found() -> bool:
-            return len(client.get("/v1/deliveries", params=query, headers=self.key).json()["data"]) == count
-
-        eventually(found, f"{count} deliveries are {status}")
-
-
-@pytest.fixture
-def shop(admin: Person, receiver: Received) -> Iterator[Shop]:
-    """Yield a new project with one endpoint."""
-    organization = admin.service.organization
-    project = organization.project(f"shop-{uuid4().hex[:6]}", f"Shop {ATTACK}")
-    key = organization.service_key(project)
-    made = organization.webhook(key, f"{receiver.url}/{project}?a='%22%3Cb%3E", description=ATTACK)
-    yield Shop(admin, receiver, project, key, made["id"])
-    receiver.body, receiver.header = b"", ""
 
 
 def test_a_failed_delivery_is_found_understood_and_sent_again(shop: Shop) -> None:
@@ -227,72 +169,6 @@ def test_no_text_of_a_tenant_or_a_receiver_runs(shop: Shop) -> None:
     page.locator(".verdicts").wait_for()
     assert page.get_by_label("Body", exact=True).input_value() == f"\n</textarea>{ATTACK}"
     assert page.evaluate("window.attacked") is None
-
-
-def test_every_page_is_accessible_in_both_themes(shop: Shop) -> None:
-    """axe-core finds no violation, on a wide and on a narrow screen, and nothing is wider than the screen."""
-    person, page = shop.person, shop.person.page
-    shop.receiver.status, shop.receiver.body = 500, b"no database"
-    shop.send("m-1")
-    shop.wait("failed", 1)
-    shop.receiver.status = 200
-    shop.send("m-2")
-    shop.wait("delivered", 1)
-    person.open(f"{shop.path}/deliveries?status=failed")
-    page.locator(".log tbody th a").click()
-    delivery = page.url.rpartition("/")[2]
-    script = (acquire_node_packages() / "axe-core" / "axe.min.js").read_text()
-    found: list[str] = []
-    for scheme, width in (("light", 1200), ("dark", 390)):
-        page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
-        page.set_viewport_size({"width": width, "height": 900})
-        for path in (
-            f"{shop.path}/deliveries",
-            f"{shop.path}/deliveries?since=wrong",
-            f"{shop.path}/deliveries?message_id=nothing",
-            f"/projects/{shop.project}/deliveries",
-            f"{shop.path}/deliveries/{delivery}",
-            f"{shop.path}/statistics?window=1h",
-            f"{shop.path}/replays",
-            f"{shop.path}/verify?language=java",
-        ):
-            person.open(path)
-            # The policy of the page forbids scripts of others; a test runs this one in the page's world.
-            page.evaluate(script)
-            told = page.evaluate("tags => axe.run(document, {runOnly: tags})", TAGS)
-            found += [
-                f"{scheme} {path}: {one['id']} {[node['target'] for node in one['nodes']]}"
-                for one in told["violations"]
-            ]
-            assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), f"{scheme} {path} is too wide"
-    assert not found, "\n".join(found)
-
-
-def test_a_delivery_is_sent_again_with_the_keyboard_alone(shop: Shop) -> None:
-    """Every link and button is reached by Tab, and the focus is visible."""
-    person, page = shop.person, shop.person.page
-    shop.receiver.status = 500
-    shop.send("m-1")
-    shop.wait("failed", 1)
-    shop.receiver.status = 200
-
-    def reach(name: str) -> None:
-        for _ in range(60):
-            page.keyboard.press("Tab")
-            if page.evaluate("document.activeElement.textContent").strip() == name:
-                assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") != "none"
-                page.keyboard.press("Enter")
-                return
-        raise AssertionError(f"{name} is not reached")
-
-    person.open(shop.path)
-    reach("Deliveries")
-    page.locator(".log tbody th a").wait_for()
-    reach(page.locator(".log tbody th a").inner_text())
-    page.locator("#delivery").wait_for()
-    reach("Send again")
-    page.get_by_text("The delivery is sent again").wait_for()
-    shop.wait("delivered", 1)
 
 
 def test_a_viewer_reads_all_and_sends_nothing_again(shop: Shop) -> None:

@@ -1,72 +1,236 @@
-"""The console while the operator is unavailable, and the attributes of its cookie on an installation with https."""
+"""The console while the operator, its store, the API server or Redis is away, on an installation with https."""
 
+import os
 import re
+import signal
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
 
 import httpx
 import pytest
-from console.conftest import SETTINGS
-from support.api_processes import PASSWORD, running
-from support.console_browser import ConsoleService
+from support.api_processes import PASSWORD, Organization, running
+from support.polling import eventually
+from support.redis_server import RedisServer
 
-from hookwright_dev.cluster.installation import ApiProcess
-from hookwright_dev.cluster.kubectl import Cluster
-from hookwright_dev.processes import free_port
+from hookwright_api.console.static_files import URLS
+from hookwright_crds.users import UserRole
+from hookwright_dev.cluster.assets import Assets
+from hookwright_dev.cluster.control_plane import ControlPlane
+from hookwright_dev.cluster.installation import ApiProcess, OperatorProcess, install
+from hookwright_dev.cluster.postgres import PostgresServer, postgres_server
+
+CRDS: Final = Path(__file__).resolve().parents[2] / "crds"
+PROJECT: Final = "/console/projects/billing"
+OURS: Final = {"Sec-Fetch-Site": "same-origin"}
+AWAY: Final = "The operator, or a service that it needs, is unavailable"
+
+
+@dataclass(slots=True)
+class Site:
+    """An installation whose parts can be stopped, and a browser's requests to it.
+
+    Attributes:
+        closed: another API, which refuses requests that it cannot count.
+        client: logged in as an admin.
+        endpoint: path of an endpoint's pages.
+        delivery: path of a delivery's page.
+    """
+
+    plane: ControlPlane
+    operator: OperatorProcess
+    postgres: PostgresServer
+    redis: RedisServer
+    api: ApiProcess
+    closed: ApiProcess
+    client: httpx.Client
+    email: str
+    cookie: str
+    endpoint: str = ""
+    delivery: str = ""
+
+    @property
+    def pages(self) -> tuple[str, ...]:
+        """The pages that need nothing but the API."""
+        of_project = ("", "/keys", "/new-endpoint", "/new-key", "/test", "/delete")
+        of_endpoint = ("", "/configuration", "/secret", "/edit", "/verify", "/delete")
+        return (
+            "/console/", "/console/account", "/console/new-project", *(PROJECT + part for part in of_project),
+            *(self.endpoint + part for part in of_endpoint),
+        )  # fmt: skip
+
+    def log_in(self, client: httpx.Client) -> str:
+        """Log in, and return the cookie with its attributes."""
+        answer = client.post("/console/login", data={"email": self.email, "password": PASSWORD})
+        assert answer.status_code == 303, answer.text
+        return answer.headers["set-cookie"]
+
+    def read(self, path: str, status: int = 200) -> str:
+        """Return the text of a page that has a status."""
+        answer = self.client.get(path)
+        assert answer.status_code == status, (path, answer.text)
+        assert answer.headers["content-type"].startswith("text/html"), path
+        return answer.text
+
+    def send(self, path: str, status: int, **fields: str) -> str:
+        """Send the form of a page, and return the text of the answer."""
+        token = re.search(r'name="form_token" value="([0-9a-f]+)"', self.read("/console/account"))
+        assert token is not None
+        answer = self.client.post(path, data={"form_token": token.group(1), **fields})
+        assert answer.status_code == status, (path, answer.text)
+        return answer.text
+
+    def check_basics(self) -> None:
+        """Check what no part but the API is needed for: files, login, logout page, and the pages of the view."""
+        with httpx.Client(base_url=self.api.url, headers=OURS, trust_env=False, timeout=30.0) as other:
+            assert "Log in" in other.get("/console/login").text
+            assert self.log_in(other)
+            for url in URLS:
+                assert other.get(url).status_code == 200, url
+        for path in self.pages:
+            assert "unavailable" not in self.read(path), path
 
 
 @pytest.fixture(scope="module")
-def client(
-    control_plane: Cluster, console_service: ConsoleService, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[httpx.Client]:
-    """Yield a client of another API, which has no operator and permits no plain http; it is logged in as an admin."""
-    settings = SETTINGS | {"HOOKWRIGHT_ALLOW_HTTP": "false"}
-    nowhere = f"http://127.0.0.1:{free_port()}"
-    email = console_service.organization.user()
-    console_service.organization.wait_for_user(email)
-    with running(ApiProcess(control_plane, tmp_path_factory.mktemp("api"), nowhere, settings)) as api:
-        ours = {"Sec-Fetch-Site": "same-origin"}
-        with httpx.Client(base_url=api.url, headers=ours, trust_env=False, timeout=30.0) as made:
-            answer = made.post("/console/login", data={"email": email, "password": PASSWORD})
-            assert answer.status_code == 303, answer.text
-            cookie = answer.headers["set-cookie"]
-            made.headers["Cookie"] = cookie.partition(";")[0]
-            made.headers["X-Test-Cookie"] = cookie
-            yield made
+def site(assets: Assets, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """Yield an installation with a separate control plane, because its API server is stopped here."""
+    folder = tmp_path_factory.mktemp("site")
+    with ExitStack() as stack:
+        plane = stack.enter_context(ControlPlane.start(assets=assets, crds=CRDS))
+        install(plane)
+        postgres = stack.enter_context(postgres_server())
+        redis = RedisServer(folder)
+        redis.start()
+        stack.callback(redis.kill)
+        settings = {"HOOKWRIGHT_DATABASE_URL": postgres.new_database("console"), "HOOKWRIGHT_RETRY_SCHEDULE": "1h"}
+        operator = OperatorProcess(plane, folder / "operator", settings)
+        operator.start()
+        stack.callback(operator.kill)
+        counted = {"HOOKWRIGHT_RATE_LIMIT_URL": redis.url, "HOOKWRIGHT_RATE_LIMIT_IP": "100000"}
+        unlimited = {"HOOKWRIGHT_RATE_LIMIT_ORGANIZATION": "0", "HOOKWRIGHT_ALLOW_HTTP": "false"}
+        apis = [
+            stack.enter_context(
+                running(
+                    ApiProcess(
+                        plane,
+                        folder / f"api-{fail_open}",
+                        operator.intake_url,
+                        counted | unlimited | {"HOOKWRIGHT_RATE_LIMIT_FAIL_OPEN": fail_open},
+                    )
+                )
+            )
+            for fail_open in ("true", "false")
+        ]
+        client = stack.enter_context(httpx.Client(base_url=apis[0].url, headers=OURS, trust_env=False, timeout=60.0))
+        plane.kubectl("create", "namespace", "acme")
+        organization = Organization(plane, client, "acme")
+        organization.project()
+        email = organization.user(UserRole.ADMIN)
+        organization.wait_for_user(email)
+        made = Site(plane, operator, postgres, redis, *apis, client, email, "")
+        made.cookie = made.log_in(client)
+        client.headers["Cookie"] = made.cookie.partition(";")[0]
+        _fill(made, organization)
+        yield made
 
 
-def test_the_cookie_is_for_https_and_for_the_console_only(client: httpx.Client) -> None:
+def _fill(site: Site, organization: Organization) -> None:
+    """Make an endpoint with a delivery, which nobody receives."""
+    key = organization.service_key()
+    name = organization.webhook(key, "https://127.0.0.1:1/hooks")["id"]
+    event = {"type": "delivered", "messageId": "m-1"}
+    assert site.client.post("/v1/events", json=event, headers=key).json()["deliveries"] == 1
+    found = site.client.get(f"/v1/webhooks/{name}/deliveries", headers=key).json()["data"]
+    site.endpoint = f"{PROJECT}/endpoints/{name}"
+    site.delivery = f"{site.endpoint}/deliveries/{found[0]['id']}"
+
+
+@contextmanager
+def api_server_stopped(site: Site) -> Iterator[None]:
+    """Stop the process of the API server inside the context: connections stay open, and no request is answered."""
+    pid = next(process.pid for process in site.plane.processes if process.name == "kube-apiserver")
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(pid, signal.SIGCONT)
+
+
+def test_the_cookie_is_for_https_and_for_the_console_only(site: Site) -> None:
     """No script reads it, and no request of another site has it."""
-    attributes = {part.strip().lower() for part in client.headers["X-Test-Cookie"].split(";")[1:]}
+    attributes = {part.strip().lower() for part in site.cookie.split(";")[1:]}
     assert {"httponly", "secure", "samesite=strict", "path=/console"} <= attributes
 
 
-def test_pages_work_without_the_operator_and_say_what_is_missing(client: httpx.Client) -> None:
-    """Lists come from the view; only numbers of the operator are missing."""
-    for path in ("/console/", "/console/projects/billing", "/console/projects/billing/keys", "/console/account"):
-        assert client.get(path).status_code == 200, path
-    shown = client.get("/console/?rates=1")
-    assert shown.status_code == 200
-    assert "The operator is unavailable or not ready" in shown.text
-    assert "Billing" in shown.text
+@pytest.mark.parametrize("part", ["the store", "the operator"])
+def test_without_the_operator_or_its_store_the_pages_say_what_is_missing(site: Site, part: str) -> None:
+    """Lists come from the view. A change is refused in words, with all that was typed, and nothing was changed."""
+    if part == "the operator":
+        site.operator.kill()
+    else:
+        site.postgres.kill()
+    try:
+        site.check_basics()
+        for path in (
+            "/console/?rates=1", f"{PROJECT}/deliveries", f"{site.endpoint}/deliveries", f"{site.endpoint}/statistics",
+            f"{site.endpoint}/replays",
+        ):  # fmt: skip
+            assert AWAY in site.read(path), path
+        assert "Billing" in site.read("/console/?rates=1")
+        assert "Wait a moment" in site.read(site.delivery, 503)
+        for path, fields in (
+            (f"{site.delivery}/retry", {}),
+            (f"{site.endpoint}/replays", {"period": "1h", "begin": "yes"}),
+            (f"{PROJECT}/test", {"endpoint": site.endpoint.rpartition("/")[2], "type": "opened", "payload": "{}"}),
+        ):
+            assert AWAY in site.send(path, 503, **fields), path
+        if part == "the operator":
+            assert AWAY in site.send(f"{site.endpoint}/secret/reveal", 503)
+            fields = {"url": "https://example.com/new", "events": "opened", "description": "An order service"}
+            fields |= {"timeout": "15s", "max_in_flight": "8", "format": "json"}
+            shown = site.send(f"{PROJECT}/new-endpoint", 503, **fields)
+            assert 'role="alert"' in shown
+            assert "An order service" in shown
+            assert "https://example.com/new" not in site.read(PROJECT)
+    finally:
+        if part == "the operator":
+            site.operator.start()
+        else:
+            site.postgres.start()
+    eventually(lambda: site.client.get(site.delivery).status_code == 200, "the log is shown again")
 
 
-def test_a_change_without_the_operator_is_refused_in_words(client: httpx.Client) -> None:
-    """The form is shown again with all that was typed, and nothing was created."""
-    form = client.get("/console/projects/billing/new-endpoint").text
-    token = re.search(r'name="form_token" value="([0-9a-f]+)"', form)
-    assert token is not None
-    fields = {
-        "form_token": token.group(1),
-        "url": "https://example.com/hooks",
-        "events": ["opened"],
-        "description": "An order service",
-        "timeout": "15s",
-        "max_in_flight": "8",
-        "format": "json",
-    }
-    answer = client.post("/console/projects/billing/new-endpoint", data=fields)
-    assert answer.status_code == 503
-    assert answer.headers["content-type"] == "text/html; charset=utf-8"
-    assert 'role="alert"' in answer.text
-    assert "An order service" in answer.text
-    assert "https://example.com/hooks" not in client.get("/console/projects/billing").text
+def test_without_the_api_server_pages_show_the_last_state_and_changes_are_refused(site: Site) -> None:
+    """A login works, because the view has the users; a form is shown again with a sentence."""
+    with api_server_stopped(site):
+        site.check_basics()
+        for path, fields in (
+            (f"{PROJECT}/new-key", {"name": "CI", "scopes": "send", "expires": "30"}),
+            ("/console/new-project", {"name": "shop"}),
+            (f"{site.endpoint}/suspend", {}),
+        ):
+            shown = site.send(path, 503, **fields)
+            assert "The API server is unavailable; nothing was done" in shown, path
+    eventually(lambda: site.client.get(site.delivery).status_code == 200, "the operator knows the API again")
+
+
+def test_without_redis_requests_are_counted_here_or_refused_in_words(site: Site) -> None:
+    """The setting decides, as for /v1; files have no limit."""
+    site.redis.kill()
+    try:
+        site.check_basics()
+        with httpx.Client(base_url=site.closed.url, headers=OURS, trust_env=False, timeout=30.0) as other:
+            for path in ("/console/login", "/console/", PROJECT):
+                answer = other.get(path, headers={"Cookie": site.client.headers["Cookie"]})
+                assert answer.status_code == 503, path
+                assert "The rate limit counters are unavailable" in answer.text
+                assert "Wait a moment, then reload the page" in answer.text
+            for url in URLS:
+                assert other.get(url).status_code == 200
+    finally:
+        site.redis.start()
+    eventually(
+        lambda: httpx.get(f"{site.closed.url}/console/login", trust_env=False).status_code == 200, "counted again"
+    )

@@ -3,14 +3,19 @@
 from dataclasses import dataclass, field
 from typing import Final
 
-from playwright.sync_api import ConsoleMessage, Page
+from playwright.sync_api import ConsoleMessage, Page, expect
 from support.api_processes import PASSWORD, Organization
 from support.api_receiver import Received
+from support.polling import eventually
 
 from hookwright_dev.cluster.installation import ApiProcess, OperatorProcess
 
 MILLISECONDS: Final = 60_000
 """Time limit of one step of the browser; a busy machine is no fault."""
+ATTACK: Final = "</pre></script><script>window.attacked=1</script><img src=x onerror='window.attacked=1'>\"'><b>"
+"""Text that would run a script where it is not escaped."""
+
+expect.set_options(timeout=MILLISECONDS)
 
 
 @dataclass(slots=True)
@@ -69,3 +74,37 @@ class Person:
     def follow(self, name: str) -> None:
         """Follow a link."""
         self.page.get_by_role("link", name=name, exact=True).first.click()
+
+
+@dataclass(slots=True)
+class Shop:
+    """A project with one endpoint, whose receiver answers as the test says."""
+
+    person: Person
+    receiver: Received
+    project: str
+    key: dict[str, str]
+    endpoint: str
+
+    @property
+    def path(self) -> str:
+        """The endpoint's page."""
+        return f"/projects/{self.project}/endpoints/{self.endpoint}"
+
+    def send(self, *messages: str, note: str = "") -> None:
+        """Send an event for each message id."""
+        client = self.person.service.organization.client
+        for message in messages:
+            event = {"type": "delivered", "messageId": message, "note": note}
+            answer = client.post("/v1/events", json=event, headers=self.key)
+            assert answer.json()["deliveries"] == 1, answer.text
+
+    def wait(self, status: str, count: int) -> None:
+        """Wait until so many deliveries have a status."""
+        client = self.person.service.organization.client
+        query = {"webhook": self.endpoint, "status": status}
+
+        def found() -> bool:
+            return len(client.get("/v1/deliveries", params=query, headers=self.key).json()["data"]) == count
+
+        eventually(found, f"{count} deliveries are {status}")

@@ -1,16 +1,30 @@
 """Pure: the form of an endpoint as the documents of `/v1`, and the other way."""
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Final
 
 from hookwright_api.console.form_fields import Form
+from hookwright_crds.endpoint_fields import DEFAULT_LEASE
 from hookwright_crds.resources import WebhookEndpoint
 from hookwright_runtime.problems import FieldFault, invalid
+
+PULL: Final = "pull"
+"""The value of the field ``target`` of an endpoint whose messages wait for consumers; the other one is ``url``."""
+_OF_REQUESTS: Final = ("url", "timeout", "max_in_flight", "rate_limit")
+"""The fields that only an endpoint with a URL has."""
 
 
 def empty_form() -> Form:
     """Return the fields of a new endpoint."""
-    return Form({"timeout": ["15s"], "max_in_flight": ["8"], "format": ["json"]})
+    return Form(
+        {
+            "target": ["url"],
+            "timeout": ["15s"],
+            "max_in_flight": ["8"],
+            "lease": [DEFAULT_LEASE],
+            "format": ["json"],
+        }
+    )
 
 
 def form_of_endpoint(endpoint: WebhookEndpoint, labels: Mapping[str, str]) -> Form:
@@ -18,7 +32,9 @@ def form_of_endpoint(endpoint: WebhookEndpoint, labels: Mapping[str, str]) -> Fo
     spec = endpoint.spec
     return Form(
         {
+            "target": [PULL if spec.pull else "url"],
             "url": [spec.url or ""],
+            "lease": [spec.pull.lease if spec.pull else DEFAULT_LEASE],
             "events": [*spec.events],
             "description": [spec.description],
             "timeout": [spec.timeout],
@@ -30,14 +46,14 @@ def form_of_endpoint(endpoint: WebhookEndpoint, labels: Mapping[str, str]) -> Fo
     )
 
 
-def document_in(form: Form, *, pulled: bool = False) -> dict[str, Any]:
-    """Return the fields of a form as those of a request; without those for requests to a URL if it is pulled.
+def document_in(form: Form) -> dict[str, Any]:
+    """Return the fields of a form as those of a request; fields that do not fit the chosen target are left out.
 
     Raises:
         ProblemError: 422, a number is not a number, or a line of a text area has no name.
     """
     return {
-        **({} if pulled else _requests_in(form)),
+        **({PULL: {"lease": form.text("lease")}} if form.text("target") == PULL else _requests_in(form)),
         "events": form.all("events"),
         "description": form.text("description"),
         "format": form.text("format"),
@@ -55,22 +71,23 @@ def _requests_in(form: Form) -> dict[str, Any]:
     }
 
 
-def patch_in(form: Form, present: Mapping[str, str], *, pulled: bool) -> dict[str, Any]:
+def patch_in(form: Form, present: Mapping[str, str]) -> dict[str, Any]:
     """Return the fields of a form as a merge patch: headers and labels that are missing in it are removed.
 
     Args:
         form: the form of the endpoint. A header stays unless its box "remove" is checked.
         present: the labels of the endpoint.
-        pulled: whether consumers take the messages; then the form has no field for requests to a URL.
 
     Raises:
         ProblemError: as `document_in`.
     """
-    document = document_in(form, pulled=pulled)
+    document = document_in(form)
     removed: Iterable[str] = form.all("removed_headers")
     headers: dict[str, str | None] = {**dict.fromkeys(removed), **document["headers"]}
     labels: dict[str, str | None] = {**dict.fromkeys(present), **document["labels"]}
-    return {**document, "headers": headers, "labels": labels}
+    # null resets the fields of the other target.
+    other = dict.fromkeys(_OF_REQUESTS) if PULL in document else {PULL: None}
+    return {**other, **document, "headers": headers, "labels": labels}
 
 
 def _number(form: Form, name: str) -> int:

@@ -1,7 +1,10 @@
 """The owner of an endpoint's fields, because only the owner can change them."""
 
+import asyncio
 import shlex
+from contextlib import suppress
 from dataclasses import dataclass
+from typing import Final
 
 from starlette.requests import Request
 
@@ -10,6 +13,9 @@ from hookwright_api.services import services_of
 from hookwright_api.view.table_records import EndpointRecord
 from hookwright_api.webhook_operations.webhook_changes import read_live
 from hookwright_api.webhook_operations.webhook_document import owner_of
+
+_LIVE_SECONDS: Final = 1.0
+"""Time limit for the API server, so that the pages of an endpoint are shown without it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +49,10 @@ class Ownership:
 async def ownership_of(request: Request, endpoint: EndpointRecord) -> Ownership:
     """Return the owner, by the field managers; without the API server, by the labels that the view keeps."""
     identity = endpoint.identity
-    live, _ = await attempt(read_live(services_of(request), identity))
+    live = None
+    with suppress(TimeoutError):
+        async with asyncio.timeout(_LIVE_SECONDS):
+            live, _ = await attempt(read_live(services_of(request), identity))
     manager = (owner_of(live) or "") if live is not None else identity.declared_by
     where = f"{shlex.quote(identity.name)} -n {shlex.quote(identity.namespace)}"
     return Ownership(manager, f"kubectl edit webhookendpoint {where}", f"kubectl delete webhookendpoint {where}")

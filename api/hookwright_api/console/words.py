@@ -29,6 +29,14 @@ ENDPOINT_STATUSES: Final = {
 }
 """By the status of ``/v1``."""
 
+_PULLED_ENDPOINTS: Final = {
+    "active": "Messages wait until a consumer takes them.",
+    "failing": "The last message was refused, or its lease ended. It is due again by the retry schedule.",
+    "error": "No message can be taken until the cause is removed.",
+    "suspended": "Consumers get no message until you resume the endpoint.",
+}
+"""The sentences of endpoints whose messages consumers take."""
+
 DELIVERY_STATES: Final = {
     "pending": StatusWord("Pending", "warn", "An attempt follows."),
     "delivered": StatusWord("Delivered", "good", "The receiver answered with 2xx."),
@@ -37,6 +45,13 @@ DELIVERY_STATES: Final = {
 }
 """By the state of a delivery."""
 
+_PULLED_DELIVERIES: Final = {
+    "pending": "It waits for a consumer, or a consumer has it.",
+    "delivered": "A consumer acknowledged it.",
+    "failed": "No consumer gets it any more. You can send it again.",
+}
+"""The sentences of messages that consumers take."""
+
 CONDITIONS: Final = {
     "Ready": ("Set up", "Not set up"),
     "Reachable": ("Receiver answers", "Receiver does not answer as it should"),
@@ -44,6 +59,7 @@ CONDITIONS: Final = {
     "Reconciling": ("Being set up", "Setup is complete"),
 }
 """The words for the statuses True and False of each condition type."""
+_PULLED_CONDITIONS: Final = {"Reachable": ("Consumers acknowledge", "The last message was not acknowledged")}
 _BAD_IF: Final = {"Ready": "False", "Reachable": "False", "Stalled": "True", "Reconciling": "True"}
 
 _ADVICE: Final = {
@@ -59,6 +75,10 @@ _ADVICE: Final = {
 }
 
 
+MOST_COUNTED: Final = 10_000
+"""Messages of each kind that ``/v1`` counts at most."""
+
+
 class ConditionWord(NamedTuple):
     """A condition for people."""
 
@@ -71,9 +91,10 @@ class ConditionWord(NamedTuple):
 
 def conditions_of(endpoint: WebhookEndpoint) -> list[ConditionWord]:
     """Return the conditions of an endpoint in words, the ones that need attention first."""
+    titles = CONDITIONS | (_PULLED_CONDITIONS if endpoint.spec.pull else {})
     found = []
     for known in endpoint.status.conditions:
-        when_true, when_false = CONDITIONS.get(known.type, (known.type, f"not {known.type}"))
+        when_true, when_false = titles.get(known.type, (known.type, f"not {known.type}"))
         title = {"True": when_true, "False": when_false}.get(known.status, f"{known.type} is not known yet")
         unknown = known.status == "Unknown"
         tone = "quiet" if unknown else "bad" if _BAD_IF.get(known.type) == known.status else "good"
@@ -81,14 +102,16 @@ def conditions_of(endpoint: WebhookEndpoint) -> list[ConditionWord]:
     return sorted(found, key=lambda word: word.tone != "bad")
 
 
-def endpoint_word(status: str) -> StatusWord:
-    """Return the words for the status of an endpoint."""
-    return ENDPOINT_STATUSES.get(status, StatusWord(status, "quiet", ""))
+def endpoint_word(status: str, *, pulled: bool = False) -> StatusWord:
+    """Return the words for the status of an endpoint; ``pulled``: consumers take its messages."""
+    word = ENDPOINT_STATUSES.get(status, StatusWord(status, "quiet", ""))
+    return word._replace(sentence=_PULLED_ENDPOINTS.get(status, word.sentence)) if pulled else word
 
 
-def delivery_word(state: str) -> StatusWord:
-    """Return the words for the state of a delivery."""
-    return DELIVERY_STATES.get(state, StatusWord(state, "quiet", ""))
+def delivery_word(state: str, *, pulled: bool = False) -> StatusWord:
+    """Return the words for the state of a delivery; ``pulled``: it is a message that consumers take."""
+    word = DELIVERY_STATES.get(state, StatusWord(state, "quiet", ""))
+    return word._replace(sentence=_PULLED_DELIVERIES.get(state, word.sentence)) if pulled else word
 
 
 def advice(status: int) -> str:
@@ -105,6 +128,20 @@ def utc(moment: datetime | str) -> datetime:
 def shown_number(number: float) -> str:
     """Return a number with separators, such as 12,345."""
     return f"{number:,}"
+
+
+def up_to_count(number: int) -> str:
+    """Return a number that ``/v1`` counts up to `MOST_COUNTED`."""
+    return f"{number:,}" if number < MOST_COUNTED else f"{MOST_COUNTED:,} or more"
+
+
+def age_between(begin: datetime | str, now: datetime) -> str:
+    """Return how long something lasts, in its largest unit, such as 4 min."""
+    seconds = max(0, int((now - utc(begin)).total_seconds()))
+    for unit, length in (("days", 2 * 86_400), ("h", 2 * 3600), ("min", 2 * 60)):
+        if seconds >= length:
+            return f"{seconds // (length // 2)} {unit}"
+    return f"{seconds} s"
 
 
 def percent(part: int, whole: int) -> str:

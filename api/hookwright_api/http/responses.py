@@ -52,7 +52,8 @@ def list_answer(items: list[bytes], following: str | None) -> Response:
 def from_operator(error: OperatorError, what: str) -> ProblemError:
     """Return the problem for an error of the operator about the object ``what``."""
     if isinstance(error, OperatorUnavailable) or error.status == 0:
-        return unavailable("the operator is unavailable or not ready; nothing was done", retry_after=error.retry_after)
+        away = "the operator, or a service that it needs, is unavailable; nothing was done"
+        return unavailable(away, retry_after=error.retry_after)
     detail = str(error.problem.get("detail", ""))
     if error.status == 404:
         return not_found(what)

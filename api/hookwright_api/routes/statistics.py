@@ -1,4 +1,4 @@
-"""Statistics of a webhook, and of all webhooks of a project."""
+"""Statistics of a webhook, and of all webhooks of a project together."""
 
 from typing import Annotated, Literal
 
@@ -9,7 +9,7 @@ from hookwright_api.http.guarded_route import GuardedRoute, caller_of, needs
 from hookwright_api.http.responses import raw_answer
 from hookwright_api.routes.operator_answers import operator_answer
 from hookwright_api.routes.scoping import ProjectQuery, endpoint_named, optional_project, own_project
-from hookwright_api.schemas.statistics_bodies import StatisticsAnswer
+from hookwright_api.schemas.statistics_bodies import StatisticsAnswer, WebhookStatisticsAnswer
 from hookwright_api.services import services_of
 
 router = APIRouter(prefix="/v1", tags=["statistics"], route_class=GuardedRoute)
@@ -20,7 +20,7 @@ Window = Annotated[
 ]
 
 
-@router.get("/webhooks/{id}/statistics", response_model=StatisticsAnswer, operation_id="getWebhookStatistics")
+@router.get("/webhooks/{id}/statistics", response_model=WebhookStatisticsAnswer, operation_id="getWebhookStatistics")
 @needs(READ)
 async def get_webhook_statistics(
     request: Request,
@@ -38,7 +38,7 @@ async def get_webhook_statistics(
 @router.get("/projects/{project}/statistics", response_model=StatisticsAnswer, operation_id="getProjectStatistics")
 @needs(READ)
 async def get_project_statistics(request: Request, project: str, *, window: Window = "24h") -> Response:
-    """Show the same for all present endpoints of a project; a key shows only its own project."""
+    """Show the same for all endpoints of a project, also for deleted ones; a key shows only its own project."""
     name = own_project(request, project)
     read = services_of(request).intake.statistics(caller_of(request).organization, "projects", name, window)
     return raw_answer(await operator_answer(read, "the project"))

@@ -38,3 +38,22 @@ class StatisticsAnswer(Answer):
     until: str = Field(description="The end of the last bucket, which is not complete.", examples=[TIME_EXAMPLE])
     total: NumbersAnswer
     buckets: list[BucketAnswer] = Field(description="All buckets of the window, the oldest first.")
+
+
+class MessageCountsAnswer(Answer):
+    """The messages of a webhook with pull that are not settled; of each kind at most 10,000 are counted."""
+
+    waiting: int = Field(description="Messages that are due, and that no consumer has.", examples=[12])
+    oldest_waiting_since: str | None = Field(
+        description="Since when the oldest of them waits; null if none waits.", examples=[TIME_EXAMPLE]
+    )
+    leased: int = Field(description="Messages that a consumer has and has not settled.", examples=[3])
+    delayed: int = Field(
+        description="Messages that were refused, or whose lease ended, and that are due later.", examples=[1]
+    )
+
+
+class WebhookStatisticsAnswer(StatisticsAnswer):
+    """The statistics of a webhook."""
+
+    messages: MessageCountsAnswer | None = Field(description="The state of its messages now; null without pull.")

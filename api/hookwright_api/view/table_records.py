@@ -161,14 +161,15 @@ class EndpointRecord:
 
     @cached_property
     def target(self) -> str:
-        """The URL of the receiver, or words for an endpoint without one."""
-        return self.endpoint.spec.url or "pulled by consumers"
+        """The URL of the receiver, or the name of an endpoint without one."""
+        return self.endpoint.spec.url or self.identity.name
 
     @cached_property
     def searchable(self) -> str:
         """The texts that a person searches for, in lower case."""
         spec = self.endpoint.spec
-        return "\n".join((self.target, self.identity.name, spec.description, *spec.events)).lower()
+        way = spec.url or "pulled by consumers"
+        return "\n".join((way, self.identity.name, spec.description, *spec.events)).lower()
 
     @cached_property
     def rendered(self) -> bytes:

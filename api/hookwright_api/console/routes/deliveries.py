@@ -100,7 +100,7 @@ async def _show_log(request: Request, template: str, read: Read, *, log_path: st
         states=DELIVERY_STATES,
         event_types=EVENT_TYPES,
         periods=PERIODS,
-        urls=None if "endpoint" in context else _urls(request, page["data"] if page else ()),
+        **_targets(request, page["data"] if page else (), with_urls="endpoint" not in context),
         **context,
     )
 
@@ -111,11 +111,15 @@ def _rows(page: Page | None) -> Page:
     return {"deliveries": deliveries, "following": page["next"] if page else None}
 
 
-def _urls(request: Request, deliveries: Iterable[Mapping[str, Any]]) -> dict[str, str]:
-    """Return the URLs of the endpoints of deliveries, by name."""
+def _targets(request: Request, deliveries: Iterable[Mapping[str, Any]], *, with_urls: bool) -> Page:
+    """Return the endpoints of deliveries: their URLs by name if wanted, and the names of those that consumers pull."""
     endpoints, organization = services_of(request).view.endpoints, caller_of(request).organization
     found = {name: endpoints.get(organization, name) for name in {one["webhook"] for one in deliveries}}
-    return {name: record.target for name, record in found.items() if record is not None}
+    known = {name: record for name, record in found.items() if record is not None}
+    return {
+        "urls": {name: record.target for name, record in known.items()} if with_urls else None,
+        "pulled_names": {name for name, record in known.items() if record.endpoint.spec.pull},
+    }
 
 
 async def _endpoint_page(request: Request, project: str, endpoint: str, filters: DeliveryFilters, cursor: str) -> Page:
@@ -163,12 +167,13 @@ async def follow_endpoint_log(request: Request) -> Response:
             request,
             "delivery_rows.html",
             project=project,
+            endpoint=endpoint,
             log_path=endpoint_path(name, webhook, "deliveries"),
             filters=filters,
             cursor="",
             **_rows(page),
             problem=problem,
-            urls=None,
+            **_targets(request, page["data"] if page else (), with_urls=False),
         )
 
     streams: LiveStreams = request.app.state.live_streams

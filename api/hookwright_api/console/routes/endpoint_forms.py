@@ -48,8 +48,9 @@ def _validated(make: Callable[[Any], T], document: dict[str, Any]) -> T:
 
 def _form(request: Request, template: str, form: Form, problem: ProblemError | None = None, **more: Any) -> Response:
     faults = faults_of(problem) if problem else {}
-    if "rate_limit" in faults:
-        faults["per_minute"] = faults.pop("rate_limit")
+    for field, shown in (("rate_limit", "per_minute"), ("pull", "lease")):
+        if field in faults:
+            faults[shown] = faults.pop(field)
     return render(
         request,
         template,
@@ -68,7 +69,7 @@ def _form(request: Request, template: str, form: Form, problem: ProblemError | N
 @console.page("/projects/{project}/new-endpoint", permission=MANAGE)
 async def show_new_endpoint(request: Request) -> Response:
     """Show the form for an endpoint."""
-    return _form(request, "new_endpoint.html", empty_form(), request_key=token_hex(16), pulled=False, header_names=())
+    return _form(request, "new_endpoint.html", empty_form(), request_key=token_hex(16), header_names=())
 
 
 @console.action("/projects/{project}/new-endpoint", uses=(create_webhook,))
@@ -81,9 +82,7 @@ async def make_endpoint(request: Request) -> Response:
         made = await call(request, create_webhook, body, project=project.identity.name, idempotency_key=request_key)
     except ProblemError as problem:
         # A corrected form is another request.
-        return _form(
-            request, "new_endpoint.html", form, problem, request_key=token_hex(16), pulled=False, header_names=()
-        )
+        return _form(request, "new_endpoint.html", form, problem, request_key=token_hex(16), header_names=())
     return render(request, "made_endpoint.html", 201, project=project, made=made)
 
 
@@ -103,7 +102,6 @@ async def _edit(request: Request, form: Form, etag: str, problem: ProblemError |
         form,
         problem,
         endpoint=endpoint,
-        pulled=endpoint.endpoint.spec.pull is not None,
         header_names=sorted(endpoint.endpoint.spec.headers),
         etag=etag,
         owner=await ownership_of(request, endpoint),
@@ -116,9 +114,7 @@ async def change_endpoint(request: Request) -> Response:
     project, endpoint = endpoint_of(request)
     form, name = form_of(request), endpoint.identity.name
     try:
-        fields = patch_in(
-            form, own_labels(endpoint.endpoint.metadata.labels), pulled=endpoint.endpoint.spec.pull is not None
-        )
+        fields = patch_in(form, own_labels(endpoint.endpoint.metadata.labels))
         patch = _validated(WebhookPatch.model_validate, fields)
         await call(
             request, update_webhook, name, patch, project=project.identity.name, if_match=form.text("etag") or None

@@ -11,6 +11,7 @@ from hookwright_api.console.operations import attempt, call
 from hookwright_api.console.page_route import ConsoleRoutes
 from hookwright_api.console.templating import render
 from hookwright_api.routes.statistics import get_webhook_statistics
+from hookwright_api.services import services_of
 
 console = ConsoleRoutes()
 
@@ -34,6 +35,8 @@ async def show_statistics(request: Request) -> Response:
         window=window,
         windows=WINDOWS,
         charts=charts_of(counts) if counts else None,
+        messages=counts.get("messages") if counts else None,
+        now=services_of(request).now(),
         size=(WIDTH, HEIGHT),
         problem=problem,
     )

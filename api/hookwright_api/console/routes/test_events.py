@@ -44,7 +44,9 @@ def _form(
 ) -> Response:
     project = project_of(request)
     where = (caller_of(request).organization, project.identity.name)
-    endpoints = services_of(request).view.endpoints.find("project", where)
+    every = services_of(request).view.endpoints.find("project", where)
+    # A test is a request to a URL.
+    endpoints = [one for one in every if one.endpoint.spec.url]
     return render(
         request,
         "test_event.html",
