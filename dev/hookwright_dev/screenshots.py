@@ -148,7 +148,7 @@ def _take(browser: Browser, url: str, paths: dict[str, str]) -> None:
             page.goto(f"{url}{path}")
             # The fragments that the page loads itself; a page of the live log never becomes idle.
             page.wait_for_load_state("load")
-            page.wait_for_function("document.querySelectorAll('[hx-trigger=load]').length === 0")
+            page.locator("[hx-trigger=load]").wait_for(state="detached")
             page.screenshot(path=FOLDER / f"{name}-{theme}.png", animations="disabled")
         context.close()
 

@@ -37,8 +37,9 @@ class Tour:
         self.endpoint = shop.path
         self.key = organization.key(shop.project)["id"]
         self.pulled = f"{self.project}/endpoints/" + str(
-            organization.webhook(shop.key, None, pull={}, events=["delivered"])["id"]
+            organization.webhook(shop.key, None, pull={}, events=["clicked"])["id"]
         )
+        organization.client.post("/v1/events", json={"type": "clicked", "messageId": "m-0"}, headers=shop.key)
         shop.receiver.status, shop.receiver.body = 500, b"no database"
         shop.send("m-1")
         shop.wait("failed", 1)
@@ -115,7 +116,7 @@ def test_nothing_moves_while_a_page_loads(shop: Shop, width: int) -> None:
     ):  # fmt: skip
         person.open(path)
         page.wait_for_load_state("load")
-        page.wait_for_function("document.querySelectorAll('[hx-trigger=load]').length === 0")
+        expect(page.locator("[hx-trigger=load]")).to_have_count(0)
         if path.endswith("/endpoints"):
             expect(page.get_by_text("Live:")).to_be_visible()
         # Two frames: the observer hears of a shift after the frame that has it.
