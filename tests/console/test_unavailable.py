@@ -1,4 +1,4 @@
-"""The console while the operator, its store, the API server or Redis is away, on an installation with https."""
+"""The console while the operator, its store, the API server or Redis is unavailable, on an installation with https."""
 
 import os
 import re
@@ -137,7 +137,7 @@ def site(assets: Assets, tmp_path_factory: pytest.TempPathFactory) -> Iterator[S
 
 
 def _fill(site: Site, organization: Organization) -> None:
-    """Make an endpoint with a delivery, which nobody receives."""
+    """Make an endpoint with a delivery, whose receiver does not exist."""
     key = organization.service_key()
     name = organization.webhook(key, "https://127.0.0.1:1/hooks")["id"]
     event = {"type": "delivered", "messageId": "m-1"}
