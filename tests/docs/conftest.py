@@ -1,4 +1,4 @@
-"""Fixtures of the tests of the documentation: the programs that they need, and one installation for all pages."""
+"""Fixtures of the tests of the documentation: the programs that they need, and one installation for the pages of a module."""
 
 import json
 import shutil
@@ -68,7 +68,7 @@ def languages() -> None:
     """Need the interpreters and compilers of the receivers' code."""
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def kubelet(assets: Assets, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Stage, LocalKubelet, str]]:
     """Install the chart by the page's own commands; yield the stage, its kubelet, and what helm printed."""
     folder = tmp_path_factory.mktemp("pages")
@@ -87,7 +87,7 @@ def kubelet(assets: Assets, tmp_path_factory: pytest.TempPathFactory) -> Iterato
             assert running.failure is None, running.failure
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def stage(kubelet: tuple[Stage, LocalKubelet, str]) -> Stage:
     """Return the stage."""
     return kubelet[0]
