@@ -1,4 +1,4 @@
-"""Fixtures of the tests of the documentation: the programs that they need, and one installation for the pages of a module."""
+"""Fixtures of the tests of the documentation: the programs they need, and one installation for each module."""
 
 import json
 import shutil

@@ -90,7 +90,9 @@ def _document(form: Form, now: datetime) -> dict[str, Any]:
     if days not in LIFETIMES:
         raise invalid(FieldFault("lifetime", "choose one of the offered times"))
     if days:
-        written["expires_at"] = (now.astimezone(UTC) + timedelta(days=int(days))).replace(microsecond=0)
+        # The end of that day, because a form that is sent twice must ask for the same key.
+        last_day = now.astimezone(UTC) + timedelta(days=int(days))
+        written["expires_at"] = last_day.replace(hour=23, minute=59, second=59, microsecond=0)
     return written
 
 
