@@ -34,7 +34,7 @@ def cluster(chart: Chart, control_plane: Cluster) -> Iterator[Cluster]:
     here = ("-n", SYSTEM_NAMESPACE)
     # kubectl reads an object before it patches it.
     control_plane.kubectl("create", "role", "reader", "--verb=get", "--resource=secrets", *here)
-    for name, role in (("passwords", "hookwright-password-manager"), ("reader", "reader")):
+    for name, role in (("password-manager-of-policy", "hookwright-password-manager"), ("reader", "reader")):
         control_plane.kubectl("create", "rolebinding", name, f"--role={role}", account, *here)
     for secret in (USER, OTHER, ENDED):
         control_plane.kubectl("apply", "-n", SYSTEM_NAMESPACE, "-f", "-", stdin=json.dumps(secret))
@@ -43,7 +43,9 @@ def cluster(chart: Chart, control_plane: Cluster) -> Iterator[Cluster]:
     for secret in (USER, OTHER, ENDED):
         name = str(secret["metadata"]["name"])
         control_plane.kubectl("delete", "secret", name, "-n", SYSTEM_NAMESPACE, "--ignore-not-found")
-    control_plane.kubectl("delete", "rolebinding/passwords", "rolebinding/reader", "role/reader", *here)
+    control_plane.kubectl(
+        "delete", "rolebinding/password-manager-of-policy", "rolebinding/reader", "role/reader", *here
+    )
     control_plane.kubectl("delete", "-f", "-", stdin=text)
 
 

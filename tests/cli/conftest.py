@@ -1,5 +1,6 @@
 """One operator, one API and one receiver for all tests of the command line; an organization for each way."""
 
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -86,3 +87,11 @@ def by_kubeconfig(control_plane: Cluster, operator: OperatorProcess, acme: Organ
         "HOOKWRIGHT_INTAKE_TOKEN": token,
     }
     return Transcript(environment, {operator.intake_url: "http://INTAKE", acme.name: "acme", str(tmp_path): "HOME"})
+
+
+@pytest.fixture(autouse=True)
+def interruptible() -> Iterator[None]:
+    """Let programs of the tests react to SIGINT, which a shell makes background programs ignore."""
+    previous = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, previous)
