@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 import yaml
+from support.api_processes import allow_password_changes
 from support.chart_rendering import Chart, Object, of_kind
 from support.polling import eventually
 
@@ -34,8 +35,8 @@ def cluster(chart: Chart, control_plane: Cluster) -> Iterator[Cluster]:
     here = ("-n", SYSTEM_NAMESPACE)
     # kubectl reads an object before it patches it.
     control_plane.kubectl("create", "role", "reader", "--verb=get", "--resource=secrets", *here)
-    for name, role in (("password-manager-of-policy", "hookwright-password-manager"), ("reader", "reader")):
-        control_plane.kubectl("create", "rolebinding", name, f"--role={role}", account, *here)
+    control_plane.kubectl("create", "rolebinding", "reader", "--role=reader", account, *here)
+    allow_password_changes(control_plane)
     for secret in (USER, OTHER, ENDED):
         control_plane.kubectl("apply", "-n", SYSTEM_NAMESPACE, "-f", "-", stdin=json.dumps(secret))
     eventually(lambda: "may change only" in patched(control_plane, OTHER, {"url": "y"}), "the policy is in force")
@@ -43,9 +44,7 @@ def cluster(chart: Chart, control_plane: Cluster) -> Iterator[Cluster]:
     for secret in (USER, OTHER, ENDED):
         name = str(secret["metadata"]["name"])
         control_plane.kubectl("delete", "secret", name, "-n", SYSTEM_NAMESPACE, "--ignore-not-found")
-    control_plane.kubectl(
-        "delete", "rolebinding/password-manager-of-policy", "rolebinding/reader", "role/reader", *here
-    )
+    control_plane.kubectl("delete", "rolebinding/passwords", "rolebinding/reader", "role/reader", *here)
     control_plane.kubectl("delete", "-f", "-", stdin=text)
 
 

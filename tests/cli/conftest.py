@@ -28,10 +28,8 @@ def operator(control_plane: Cluster, tmp_path_factory: pytest.TempPathFactory) -
     """Yield an operator that retries once, at once."""
     install(control_plane)
     settings = {"HOOKWRIGHT_STATUS_INTERVAL": "1", "HOOKWRIGHT_RETRY_SCHEDULE": "100ms"}
-    started = OperatorProcess(control_plane, tmp_path_factory.mktemp("operator"), settings)
-    started.start()
-    yield started
-    started.stop()
+    with running(OperatorProcess(control_plane, tmp_path_factory.mktemp("operator"), settings)) as it:
+        yield it
 
 
 @pytest.fixture(scope="module")

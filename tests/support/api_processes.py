@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from uuid import uuid4
 
 import httpx
@@ -17,7 +17,7 @@ from support.polling import PATIENCE, eventually
 
 from hookwright_api.auth.passwords import hash_password
 from hookwright_crds.users import UserRole, user_secret
-from hookwright_dev.cluster.installation import SYSTEM_NAMESPACE, ApiProcess
+from hookwright_dev.cluster.installation import SYSTEM_NAMESPACE, ApiProcess, OperatorProcess
 from hookwright_dev.cluster.kubectl import Cluster
 from hookwright_runtime.problems import TYPE_BASE, Code
 
@@ -32,14 +32,17 @@ LIFTED: Final = {
 """Settings of an API without rate limits."""
 
 
+P = TypeVar("P", ApiProcess, OperatorProcess)
+
+
 @contextmanager
-def running(api: ApiProcess) -> Iterator[ApiProcess]:
-    """Run an API inside the context."""
-    api.start()
+def running(process: P) -> Iterator[P]:
+    """Run an API or an operator inside the context."""
+    process.start()
     try:
-        yield api
+        yield process
     finally:
-        api.stop()
+        process.stop()
 
 
 def allow_password_changes(control_plane: Cluster) -> None:

@@ -80,7 +80,7 @@ class Preflights(CORSMiddleware):
         """Return the answer to a preflight.
 
         Raises:
-            ProblemError: 403 that names what is not allowed.
+            ProblemError: 403, the method, header or origin is not allowed.
         """
         answered = super().preflight_response(request_headers)
         if answered.status_code != 200:

@@ -24,7 +24,7 @@ _NEXT_OF_REASON = {
 
 
 def problems_of(overview: dict[str, Any]) -> list[dict[str, str]]:
-    """Return what is not well: the object, the reason, and the next command."""
+    """Return the problems: of each the object, the reason, and the next command."""
     installation = overview.get("installation", "")
     found = []
     for one in overview["components"]:

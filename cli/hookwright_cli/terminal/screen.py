@@ -127,7 +127,7 @@ class Screen:
         sys.stdout.flush()
 
     def done(self, text: str) -> None:
-        """Print a sentence about what was done, for people only."""
+        """Print a sentence about a finished action, for people only."""
         if self.for_people:
             self.line(text)
 

@@ -24,10 +24,8 @@ def operator(control_plane: Cluster, tmp_path_factory: pytest.TempPathFactory) -
     """Yield the operator of the API."""
     install(control_plane)
     settings = {"HOOKWRIGHT_STATUS_INTERVAL": "1", **JSON_LOG}
-    started = OperatorProcess(control_plane, tmp_path_factory.mktemp("operator"), settings)
-    started.start()
-    yield started
-    started.stop()
+    with running(OperatorProcess(control_plane, tmp_path_factory.mktemp("operator"), settings)) as it:
+        yield it
 
 
 @pytest.fixture(scope="module")
