@@ -11,6 +11,7 @@ _TIMESTAMP: Final = re.compile(
 )
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND: Final = timedelta(milliseconds=1)
+_LAST_MS: Final = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // _MILLISECOND
 
 
 def timestamp(epoch_ms: int) -> str:
@@ -20,10 +21,14 @@ def timestamp(epoch_ms: int) -> str:
 
 
 def time_of(text: str) -> int | None:
-    """Return a time in milliseconds since the epoch, or None if the text is no RFC 3339 time with a zone."""
+    """Return a time in milliseconds since the epoch, None if the text is no RFC 3339 time with a zone.
+
+    A time before 1970 or after 9999 in UTC is None too, because `timestamp` cannot write all of them.
+    """
     if not _TIMESTAMP.fullmatch(text):
         return None
     try:
-        return (datetime.fromisoformat(text.upper()) - _EPOCH) // _MILLISECOND
+        epoch_ms = (datetime.fromisoformat(text.upper()) - _EPOCH) // _MILLISECOND
     except ValueError:
         return None
+    return epoch_ms if 0 <= epoch_ms <= _LAST_MS else None

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 import structlog
+from pydantic_core import to_json
 
 from hookwright_operator import metrics
 from hookwright_operator.delivery.http.message_headers import message_headers
@@ -25,7 +26,7 @@ from hookwright_runtime.errors import StoreError
 log = structlog.get_logger(__name__)
 
 ROOM: Final = 1024 * 1024
-"""Bytes of bodies in one answer; a larger message is alone in its answer."""
+"""Bytes of bodies in one answer, and bytes of the endpoint's own headers; a larger message is alone in its answer."""
 
 _END_SECONDS: Final = 1.0
 """Seconds between two searches for leases that have ended."""
@@ -55,6 +56,11 @@ def lease_of(message_id: str) -> LeaseId | None:
 def message_id_of(lease: LeaseId) -> str:
     """Return the id of a message, as consumers get it."""
     return f"{lease.delivery_id}.{lease.take_id}"
+
+
+def _most_with(headers: Sequence[tuple[str, str]]) -> int:
+    """Return how many messages one answer has room for, because each message repeats the endpoint's own headers."""
+    return max(1, ROOM // len(to_json(headers)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +103,7 @@ class Messages:
                         return None
                     if endpoint.sendable and consumers.look_at <= clock():
                         lasts = lease_ms or int(endpoint.pull_lease * 1000)
-                        wanted = Take(uid, limit, lasts, ROOM, take_id)
+                        wanted = Take(uid, min(limit, _most_with(endpoint.headers)), lasts, ROOM, take_id)
                         taken = await self.store.pull_leases.take(wanted, tenant=endpoint.namespace)
                         if taken.messages:
                             metrics.PULLED.labels("taken").inc(len(taken.messages))

@@ -2,17 +2,15 @@
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from sqlalchemy import Connection
 
 from hookwright_operator.store.records import Choice, Replay, ReplayState
 from hookwright_operator.store.sql import replay
 from hookwright_operator.store.sql.paging import ROWS, Found
+from hookwright_operator.store.sql.replay import MOST_COUNTED
 from hookwright_operator.store.transactions import Transactions
-
-MOST_COUNTED: Final = 10_000
-"""Deliveries that are counted before a replay begins; of a larger number, the replay has a minimum."""
 
 
 class Wanted(NamedTuple):

@@ -276,3 +276,14 @@ async def test_the_statistics_count_the_messages(intake: Intake) -> None:
     first, *_ = await taken(intake, limit=3)
     await settled(intake, "nack", ids=[first["id"]], delay="1h")
     assert await counts() == (1, timestamp(since), 2, 1)
+
+
+async def test_an_answer_has_room_for_few_messages_with_large_headers(intake: Intake, inbox: Endpoint) -> None:
+    """Each message repeats the headers of its endpoint, so their bytes in one answer have a bound; none is lost."""
+    large = tuple((f"X-{number}", '"' * 4096) for number in range(32))
+    intake.registry.put(replace(inbox, headers=large))
+    await send(intake, *[b'{"n":%d}' % number for number in range(6)])
+    first = await taken(intake, limit=6)
+    assert len(first) == 3
+    assert first[0]["headers"]["X-31"] == '"' * 4096
+    assert len(await taken(intake, limit=6)) == 3

@@ -112,6 +112,8 @@ async def plan_of(
 
 
 def _literal(value: object) -> str:
+    if value is None:
+        return "NULL"
     return str(value) if isinstance(value, int) else "'" + str(value).replace("'", "''") + "'"
 
 
@@ -320,3 +322,30 @@ async def test_a_settlement_touches_what_it_settles_and_little_more(connection: 
 
     [reading] = plan["Plans"]
     assert 64 < reading["Shared Hit Blocks"] + reading["Shared Read Blocks"] < 10 * 64
+
+
+UNKNOWN_IDS = packed([(f"without-deliveries-{number}",) for number in range(1000)])
+SEARCHED = {"begin": delivery_id(SMALL - 5000), "end": delivery_id(SMALL), "uids": UNKNOWN_IDS, "state": None}
+
+
+@pytest.mark.parametrize(
+    ("statement", "parameters"),
+    {
+        "endpoints": (search.OF_ENDPOINTS, {**SEARCHED, "count": 200}),
+        "endpoints and events": (search.OF_EVENTS, {**SEARCHED, "rows": UNKNOWN_IDS, "count": 200}),
+        "events": (event_deliveries.OF_EVENTS, {**SEARCHED, "rows": UNKNOWN_IDS}),
+    }.values(),
+    ids=["endpoints", "endpoints and events", "events"],
+)
+async def test_a_search_compares_no_delivery_with_each_of_many_ids(
+    small: str, statement: ClauseElement, parameters: dict[str, object]
+) -> None:
+    """Ids of endpoints and events are hashed: 5,000 deliveries and 1,000 ids need no 5,000,000 comparisons."""
+    connection = await connected(small)
+    plan = await plan_of(connection, statement, parameters, "ANALYZE, BUFFERS, TIMING OFF, SUMMARY OFF")
+    await connection.close()
+
+    compared = [step.get("Rows Removed by Join Filter", 0) * step["Actual Loops"] for step in steps(plan)]
+    assert sum(compared) < 5000, plan
+    read = [step["Actual Rows"] * step["Actual Loops"] for step in steps(plan)]
+    assert sum(read) < 10 * 5000, plan

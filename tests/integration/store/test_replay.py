@@ -2,10 +2,12 @@
 
 import asyncio
 
+import pytest
 from integration.store.conftest import Open
 from support.store_factories import Clock, accept_one, claimed_ids, event, settlement, state_of
 
 from hookwright_operator.store.records import Counts, NewDelivery, ReplayState, State
+from hookwright_operator.store.sql import replay
 from hookwright_operator.store.store import Store
 
 
@@ -42,6 +44,16 @@ async def test_what_failed_within_the_time_becomes_pending_and_nothing_else(stor
     told = await store.replay("rec_1")
     assert told is not None
     assert (told.state, told.total, told.done, told.ended_ms) == (ReplayState.COMPLETED, 2, 2, clock.now)
+
+
+async def test_the_beginning_counts_a_bounded_number(
+    store: Store, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The count runs beside all writers, so it ends at a bound, and the replay says so."""
+    monkeypatch.setattr(replay, "MOST_COUNTED", 2)
+    await failed(store, clock, 3)
+    job = await store.begin_replay("rec_1", "orders", since_ms=0)
+    assert (job.total, job.total_is_exact) == (2, False)
 
 
 async def test_a_recovered_delivery_starts_its_schedule_anew(store: Store, clock: Clock) -> None:

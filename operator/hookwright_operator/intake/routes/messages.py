@@ -3,6 +3,7 @@
 import asyncio
 from base64 import b64encode
 from collections.abc import Mapping
+from contextlib import ExitStack
 from typing import Final
 
 from pydantic_core import to_json
@@ -30,17 +31,14 @@ from hookwright_operator.services.messages import (
     message_headers,
     message_id_of,
 )
-from hookwright_runtime.long_polls import LongPolls, until_gone
+from hookwright_runtime.long_polls import HeldAnswer, LongPolls, until_gone
 from hookwright_runtime.problems import ProblemError
-from hookwright_runtime.request_body import Bodies, ClientGoneError
+from hookwright_runtime.request_body import Bodies
 
 _BODY_LIMIT: Final = 256 * 1024
 _AT_ONCE: Final = 50
 """Messages that are signed without a pause for other requests."""
-_CHUNK_BYTES: Final = 64 * 1024
-_SEND_SECONDS: Final = 30.0
-"""Time limit for the client to read an answer, because the answer is in memory until then."""
-_JSON: Final = [(b"content-type", b"application/json"), (b"cache-control", b"no-store")]
+_NONE: Final = b'{"data":[]}'
 
 
 class TakeRoute:
@@ -64,20 +62,11 @@ class TakeRoute:
         endpoint, _ = await permitted_endpoint(self._services, self._auth, request, "create", "pull")
         query = take_query(request.query_params.get)
         _check(endpoint)
-        with self._polls.one(endpoint.namespace):
-            work = self._taken(endpoint, query)
-            body = await until_gone(work, receive, self._polls.ending) or b'{"data":[]}'
-            length = (b"content-length", b"%d" % len(body))
-            await send({"type": "http.response.start", "status": 200, "headers": [*_JSON, length]})
-            try:
-                async with asyncio.timeout(_SEND_SECONDS):
-                    # A chunk waits until the client has read most of those before it.
-                    for begin in range(0, len(body), _CHUNK_BYTES):
-                        chunk = body[begin : begin + _CHUNK_BYTES]
-                        await send({"type": "http.response.body", "body": chunk, "more_body": True})
-            except TimeoutError:
-                raise ClientGoneError from None
-            await send({"type": "http.response.body", "body": b""})
+        with ExitStack() as held:
+            held.enter_context(self._polls.one(endpoint.namespace))
+            body = await until_gone(self._taken(endpoint, query), receive, self._polls.ending)
+            answer = HeldAnswer(body or _NONE, held.pop_all(), **{"Cache-Control": "no-store"})
+        await answer(scope, receive, send)
 
     async def _taken(self, endpoint: Endpoint, query: TakeQuery) -> bytes | None:
         taken = await self._services.messages.take(

@@ -15,7 +15,7 @@ from sqlalchemy import Connection, Integer, Text, and_, bindparam, func, or_, se
 from hookwright_operator.ids import epoch_ms_of, first_delivery_id
 from hookwright_operator.store.schema import deliveries
 from hookwright_operator.store.sql.paging import STRETCH_ROWS, RowBudget
-from hookwright_operator.store.sql.rows import packed_column, rows
+from hookwright_operator.store.sql.rows import among, packed_column, rows
 from hookwright_operator.store.sql.statements import run
 
 MARGIN_MS: Final = 1000
@@ -37,7 +37,9 @@ _next = (
 NEXT = select(func.count(), func.max(_next.c.id))
 _wanted = and_(deliveries.c.endpoint_uid.in_(select(_uids.c.uid)), or_(_state.is_(None), deliveries.c.state == _state))
 OF_EVENTS = select(deliveries.c.id, deliveries.c.event_id, _wanted).where(
-    deliveries.c.id > _begin, deliveries.c.id <= _end, deliveries.c.event_id.in_(select(_ids.c.id))
+    deliveries.c.id > _begin,
+    deliveries.c.id <= _end,
+    among(deliveries.c.event_id, _ids),
 )
 
 

@@ -85,10 +85,13 @@ _DROP_SUPERFLUOUS = delete(recoveries).where(recoveries.c.id.in_(_superfluous), 
 _BEGIN = insert(recoveries).on_conflict_do_nothing()
 
 _failed = (deliveries.c.endpoint_uid == _uid, is_failed, deliveries.c.ended_ms <= _until)
-TOTAL = (
-    select(func.count())
-    .select_from(deliveries)
+MOST_COUNTED: Final = 10_000
+"""Deliveries that are counted before a replay begins; of a larger number, the replay has a minimum."""
+TOTAL = select(func.count()).select_from(
+    select(literal_column("1"))
     .where(*_failed, deliveries.c.ended_ms >= bindparam("since", type_=BigInteger))
+    .limit(_count)
+    .subquery("counted")
 )
 NEXT = (
     select(deliveries.c.id, deliveries.c.ended_ms)
@@ -142,10 +145,11 @@ def begin(
         now: the time at which it begins.
     """
     until = now if until_ms is None else min(until_ms, now)
-    total = connection.scalar(TOTAL, {"endpoint": endpoint_uid, "since": since_ms, "until": until}) or 0
-    return insert_replay(
-        connection, Replay(replay_id, endpoint_uid, ReplayState.RUNNING, since_ms, until, total, 0, now), reached_id=""
-    )
+    bounds = {"endpoint": endpoint_uid, "since": since_ms, "until": until, "count": MOST_COUNTED}
+    total = connection.scalar(TOTAL, bounds) or 0
+    running, exact = ReplayState.RUNNING, total < MOST_COUNTED
+    begun = Replay(replay_id, endpoint_uid, running, since_ms, until, total, 0, now, total_is_exact=exact)
+    return insert_replay(connection, begun, reached_id="")
 
 
 def insert_replay(connection: Connection, begun: Replay, *, reached_id: str) -> Replay:

@@ -8,7 +8,20 @@ busy event loop, a transaction spends most of its time waiting for this lock: 64
 from collections.abc import Iterable, Sequence
 
 from pydantic_core import to_json
-from sqlalchemy import BigInteger, Integer, Subquery, Text, bindparam, column, literal_column, select, type_coerce
+from sqlalchemy import (
+    BigInteger,
+    ColumnElement,
+    FromClause,
+    Integer,
+    Subquery,
+    Text,
+    bindparam,
+    column,
+    literal_column,
+    select,
+    true,
+    type_coerce,
+)
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
@@ -56,6 +69,15 @@ def rows(parameter: str = "rows", /, **fields: type[Text] | type[Integer]) -> Su
         field = _Field(source.c.value, literal_column(str(position)), literal_column(_NAMES[kind]))
         columns.append(type_coerce(field, kind()).label(name))
     return select(*columns).subquery(parameter)
+
+
+def among(searched: ColumnElement[str], ids: FromClause) -> ColumnElement[bool]:
+    """Return whether a column has one of many ids. Another condition has chosen the rows, which may be many too.
+
+    PostgreSQL hashes the ids once, because IS TRUE prevents a join. A join would compare each row with each id, or read
+    all rows of the ids through an index.
+    """
+    return searched.in_(select(*ids.c)).is_(true())
 
 
 _NAMES: dict[type[Text] | type[Integer], str] = {Text: "TEXT", Integer: "INTEGER", BigInteger: "BIGINT"}

@@ -31,7 +31,7 @@ from hookwright_operator.store.sql import event_deliveries, message_index, read
 from hookwright_operator.store.sql.delivered_index import end_of_millisecond
 from hookwright_operator.store.sql.dialect import dialect_of
 from hookwright_operator.store.sql.paging import AFTER_ALL, ROWS, Found, RowBudget, search, stretch_of, up_to
-from hookwright_operator.store.sql.rows import packed_column, rows
+from hookwright_operator.store.sql.rows import among, packed_column, rows
 from hookwright_operator.store.sql.statements import run
 
 CHECKED_AT_ONCE: Final = 200
@@ -47,8 +47,7 @@ _count = bindparam("count", type_=Integer)
 _uids = rows("uids", uid=Text)
 _ids = rows(id=Text)
 _in_range = (deliveries.c.id >= _begin, deliveries.c.id < _end)
-# Not the column itself: PostgreSQL would read all deliveries of the endpoints through an index.
-_of_endpoints = deliveries.c.endpoint_uid.op("||")(literal_column("''")).in_(select(_uids.c.uid))
+_of_endpoints = among(deliveries.c.endpoint_uid, _uids)
 _type, _code = bindparam("type", type_=Text), bindparam("code", type_=Integer)
 _state = bindparam("state", type_=Text)
 _in_state = or_(_state.is_(None), deliveries.c.state == _state)
@@ -58,7 +57,7 @@ OF_ENDPOINTS = (
 )
 OF_EVENTS = (
     select(deliveries.c.id)
-    .where(*_in_range, deliveries.c.event_id.in_(select(_ids.c.id)), _of_endpoints, _in_state)
+    .where(*_in_range, among(deliveries.c.event_id, _ids), _of_endpoints, _in_state)
     .order_by(deliveries.c.id.desc())
     .limit(_count)
 )
