@@ -13,11 +13,11 @@ Source: draft-ietf-httpapi-idempotency-key-header-07; another request with the s
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta
-from typing import Any, Final
+from typing import Any, Final, Protocol, TypeVar
 
-from hookwright_runtime.problems import Code, FieldFault, invalid
+from hookwright_runtime.problems import Code, FieldFault, ProblemError, invalid
 
 HEADER: Final = "Idempotency-Key"
 REQUEST_ANNOTATION: Final = "hookwright.dev/idempotency-request"
@@ -77,6 +77,48 @@ def expired(created: datetime, now: datetime) -> bool:
     return now - created >= LIFETIME
 
 
+class _Identity(Protocol):
+    @property
+    def created(self) -> datetime: ...
+
+
+class _Identified(Protocol):
+    """A record of the view, of which this module needs only the time of its creation."""
+
+    @property
+    def identity(self) -> _Identity: ...
+
+
+R = TypeVar("R", bound=_Identified)
+
+
+def found_or_free(names: Iterable[str], find: Callable[[str], R | None], now: datetime) -> tuple[str, R | None]:
+    """Return the object that a key created within its lifetime, with its name; else a free name and None.
+
+    Args:
+        names: of all generations, the oldest first. Older objects may be deleted already, so each one is looked at
+            before a free name is taken.
+        find: returns the object of a name, None if there is none.
+        now: the present time.
+
+    Raises:
+        ProblemError: 409, no name is free.
+    """
+    made = {name: find(name) for name in names}
+    for name, known in made.items():
+        if known is not None and not expired(known.identity.created, now):
+            return name, known
+    for name, known in made.items():
+        if known is None:
+            return name, None
+    raise ProblemError(409, f"this {HEADER} was used too often; use a new one")
+
+
+def generations(length: int, *parts: str) -> list[str]:
+    """Return the ids that follow from a key, of each generation."""
+    return [derived_id(length, *parts, str(generation)) for generation in range(GENERATIONS)]
+
+
 def check_same(annotations: Mapping[str, str], digest: str) -> None:
     """Return if the request is a repetition.
 
@@ -93,7 +135,7 @@ class EventsShapeError(ValueError):
 
 
 def with_event_ids(body: bytes, *parts: str) -> bytes:
-    """Return the JSON of events with an id for each that has none, so that a repetition is recognized.
+    """Return the JSON of events with an id for each that has none or null, so that a repetition is recognized.
 
     The id is derived from the parts, the event's position and its content. Another request with the same key has other
     ids, so none of its events is lost. Except for the ids the text is unchanged, so every number keeps its form.
@@ -108,13 +150,32 @@ def with_event_ids(body: bytes, *parts: str) -> bytes:
         raise EventsShapeError("the body must be one event or an array of events") from error
     pieces, at = [], 0
     for index, (start, event) in enumerate(spans):
-        if "id" in event:
+        if event.get("id") is not None:
             continue
         canonical = json.dumps(event, sort_keys=True)
         event_id = f"idem-{derived_id(40, *parts, str(index), canonical)}"
-        pieces += [text[at : start + 1], f'"id":"{event_id}"', "," if event else ""]
-        at = start + 1
+        if "id" in event:
+            null = _value_of_id(text, start)
+            pieces += [text[at:null], f'"{event_id}"']
+            at = null + len("null")
+        else:
+            pieces += [text[at : start + 1], f'"id":"{event_id}"', "," if event else ""]
+            at = start + 1
     return "".join((*pieces, text[at:])).encode()
+
+
+def _value_of_id(text: str, start: int) -> int:
+    """Return the position of the value of the last ``id`` in an event that begins at ``start``."""
+    decoder = json.JSONDecoder()
+    found = at = start
+    while text[at] != "}":
+        name, at = decoder.raw_decode(text, _skip(text, at + 1))
+        value = _skip(text, _skip(text, at) + 1)
+        if name == "id":
+            found = value
+        _, at = decoder.raw_decode(text, value)
+        at = _skip(text, at)
+    return found
 
 
 def _objects(text: str) -> list[tuple[int, dict[str, Any]]]:

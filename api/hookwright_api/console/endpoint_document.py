@@ -1,8 +1,10 @@
 """Pure: the form of an endpoint as the documents of `/v1`, and the other way."""
 
 from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
 from typing import Any, Final
 
+from hookwright_api.console.delivery_filters import moment_of
 from hookwright_api.console.form_fields import Form
 from hookwright_crds.endpoint_fields import DEFAULT_LEASE
 from hookwright_crds.resources import WebhookEndpoint
@@ -10,6 +12,8 @@ from hookwright_runtime.problems import FieldFault, invalid
 
 PULL: Final = "pull"
 """The value of the field ``target`` of an endpoint whose messages wait for consumers; the other one is ``url``."""
+_MOMENT: Final = "%Y-%m-%dT%H:%M:%S"
+"""A time in UTC as the value of a field of the type ``datetime-local``."""
 _OF_REQUESTS: Final = ("url", "timeout", "max_in_flight", "rate_limit")
 """The fields that only an endpoint with a URL has."""
 
@@ -42,6 +46,7 @@ def form_of_endpoint(endpoint: WebhookEndpoint, labels: Mapping[str, str]) -> Fo
             "per_minute": [str(spec.rate_limit.per_minute) if spec.rate_limit else ""],
             "format": [spec.format],
             "labels": ["\n".join(f"{name}={value}" for name, value in labels.items())],
+            "expires_at": [spec.expires_at.astimezone(UTC).strftime(_MOMENT) if spec.expires_at else ""],
         }
     )
 
@@ -50,7 +55,7 @@ def document_in(form: Form) -> dict[str, Any]:
     """Return the fields of a form as those of a request; fields that do not fit the chosen target are left out.
 
     Raises:
-        ProblemError: 422, a number is not a number, or a line of a text area has no name.
+        ProblemError: 422, the text of a number or of a time is not valid, or a line of a text area has no name.
     """
     return {
         **({PULL: {"lease": form.text("lease")}} if form.text("target") == PULL else _requests_in(form)),
@@ -59,6 +64,7 @@ def document_in(form: Form) -> dict[str, Any]:
         "format": form.text("format"),
         "headers": form.pairs("headers", ":"),
         "labels": form.pairs("labels", "="),
+        "expires_at": _moment(form, "expires_at"),
     }
 
 
@@ -95,3 +101,9 @@ def _number(form: Form, name: str) -> int:
     if not (written.isascii() and written.isdecimal() and len(written) < 10):
         raise invalid(FieldFault(name, "must be a whole number"))
     return int(written)
+
+
+def _moment(form: Form, name: str) -> datetime | None:
+    """Return the time in a field in UTC, None if it is empty."""
+    written = form.text(name)
+    return moment_of(name, written, "0") if written else None

@@ -1,6 +1,7 @@
 """API keys of a project: created with their digest only, listed, revoked."""
 
 import asyncio
+from functools import partial
 from typing import Annotated, Any
 
 import structlog
@@ -11,13 +12,12 @@ from hookwright_api.http.guarded_route import GuardedRoute, audit, caller_of, ne
 from hookwright_api.http.responses import answer, from_kube
 from hookwright_api.idempotency import (
     CREATOR_ANNOTATION,
-    GENERATIONS,
     HEADER,
     REQUEST_ANNOTATION,
     bound_key,
     check_same,
-    derived_id,
-    expired,
+    found_or_free,
+    generations,
     request_digest,
 )
 from hookwright_api.rendering import timestamp
@@ -125,15 +125,12 @@ def _fresh_id(
     """Return the id that is derived from an Idempotency-Key; None if there is no header."""
     if idempotency_key is None:
         return None
-    for generation in range(GENERATIONS):
-        key_id = derived_id(KEY_ID_LENGTH, "key", organization, project, idempotency_key, str(generation))
-        known = services.view.keys.get(organization, key_id)
-        if known is None:
-            return key_id
-        if not expired(known.identity.created, services.now()):
-            check_same(known.annotations, digest)
-            raise _made_before(key_id)
-    raise ProblemError(409, f"this {HEADER} was used too often; use a new one")
+    ids = generations(KEY_ID_LENGTH, "key", organization, project, idempotency_key)
+    key_id, known = found_or_free(ids, partial(services.view.keys.get, organization), services.now())
+    if known is not None:
+        check_same(known.annotations, digest)
+        raise _made_before(key_id)
+    return key_id
 
 
 def _made_before(key_id: str) -> ProblemError:

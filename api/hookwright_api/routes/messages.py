@@ -1,5 +1,6 @@
 """Messages of endpoints with pull: a consumer takes them, and acknowledges or refuses them."""
 
+from contextlib import ExitStack
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
@@ -21,7 +22,7 @@ from hookwright_api.schemas.message_bodies import (
     Wait,
 )
 from hookwright_api.services import services_of
-from hookwright_runtime.long_polls import until_gone
+from hookwright_runtime.long_polls import HeldAnswer, until_gone
 
 router = APIRouter(prefix="/v1/webhooks/{id}/messages", tags=["messages"], route_class=GuardedRoute)
 
@@ -52,10 +53,11 @@ async def take_messages(
     services, organization = services_of(request), caller_of(request).organization
     found = endpoint_named(request, id, optional_project(request, project))
     query = {"limit": str(limit), "wait": wait} | ({"lease": lease} if lease else {})
-    with services.polls.one(organization):
+    with ExitStack() as held:
+        held.enter_context(services.polls.one(organization))
         taken = services.intake.take_messages(found.identity.namespace, found.identity.name, query)
         messages = await until_gone(operator_answer(taken, "the webhook"), request.receive, services.polls.ending)
-    return raw_answer(_NONE if messages is None else messages)
+        return HeldAnswer(_NONE if messages is None else messages, held.pop_all())
 
 
 @router.post("/ack", response_model=MessageResultsAnswer, operation_id="ackMessages")

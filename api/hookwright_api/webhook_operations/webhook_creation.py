@@ -2,6 +2,7 @@
 
 import asyncio
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 import structlog
@@ -9,12 +10,11 @@ import structlog
 from hookwright_api.http.responses import from_kube
 from hookwright_api.idempotency import (
     CREATOR_ANNOTATION,
-    GENERATIONS,
     HEADER,
     REQUEST_ANNOTATION,
     check_same,
-    derived_id,
-    expired,
+    found_or_free,
+    generations,
     request_digest,
 )
 from hookwright_api.operator_client import OperatorError
@@ -95,14 +95,15 @@ async def register(
         services: of the process.
         wanted: the endpoint.
         idempotency_key: makes the registration repeatable.
-        creator: the caller, for the annotation of the object.
+        creator: the caller, whom the annotation of the object names.
 
     Raises:
-        ProblemError: 409, 422, or 503 if the operator or the API server is unavailable; then no object remains.
+        ProblemError: 409, 422, or 503 if the operator or the API server is unavailable; then no object remains. With an
+            Idempotency-Key the object remains, and a repetition of the request returns it.
     """
     name, known = _name(services, wanted, idempotency_key)
     if known is not None:
-        return await _finish(services, known, made_here=False)
+        return await _finish(services, known, is_new=False, repeatable=True)
     annotations = {CREATOR_ANNOTATION: creator} | ({REQUEST_ANNOTATION: wanted.digest()} if idempotency_key else {})
     try:
         made = await services.kube.post(
@@ -110,11 +111,11 @@ async def register(
         )
     except KubeError as error:
         if error.reason == "AlreadyExists" and idempotency_key:
-            return await _finish(services, await _others(services, wanted, name), made_here=False)
+            return await _finish(services, await _others(services, wanted, name), is_new=False, repeatable=True)
         if isinstance(error, KubeUnavailable) and not idempotency_key:
             _watch_for(services, wanted.organization, name)
         raise from_kube(error, "the webhook") from None
-    return await _finish(services, _put(services, made), made_here=True)
+    return await _finish(services, _put(services, made), is_new=True, repeatable=idempotency_key is not None)
 
 
 def _watch_for(services: Services, organization: str, name: str) -> None:
@@ -141,15 +142,12 @@ def _name(
     """Return the name to use, and the object that an earlier request with the same Idempotency-Key created under it."""
     if idempotency_key is None:
         return _PREFIX + "".join(services.choose(_NAME_ALPHABET) for _ in range(_ID_LENGTH)), None
-    for generation in range(GENERATIONS):
-        parts = ("webhook", wanted.organization, wanted.project, idempotency_key, str(generation))
-        name = _PREFIX + derived_id(_ID_LENGTH, *parts)
-        known = services.view.endpoints.get(wanted.organization, name)
-        if known is None or not expired(known.identity.created, services.now()):
-            if known is not None:
-                check_same(known.endpoint.metadata.annotations, wanted.digest())
-            return name, known
-    raise ProblemError(409, f"this {HEADER} was used too often; use a new one")
+    ids = generations(_ID_LENGTH, "webhook", wanted.organization, wanted.project, idempotency_key)
+    endpoint = partial(services.view.endpoints.get, wanted.organization)
+    name, known = found_or_free([_PREFIX + one for one in ids], endpoint, services.now())
+    if known is not None:
+        check_same(known.endpoint.metadata.annotations, wanted.digest())
+    return name, known
 
 
 def _put(services: Services, made: dict[str, Any]) -> EndpointRecord:
@@ -171,21 +169,23 @@ async def _others(services: Services, wanted: WebhookCreation, name: str) -> End
     return known
 
 
-async def _finish(services: Services, record: EndpointRecord, *, made_here: bool) -> Registered:
+async def _finish(services: Services, record: EndpointRecord, *, is_new: bool, repeatable: bool) -> Registered:
     try:
         async with asyncio.timeout(services.settings.create_timeout):
-            return Registered(*await _ready(services, record), made_here)
+            return Registered(*await _ready(services, record), is_new)
     except (TimeoutError, OperatorError, _DeletedError) as error:
         seen = services.view.endpoints.get(record.identity.namespace, record.identity.name)
         log.warning(
-            "webhook not ready in time, deleting it",
+            "webhook not ready in time",
             name=record.identity.name,
             reason=type(error).__name__,
             waited_for="secret" if seen is not None and _settled(seen) else "status",
         )
-    if made_here:
-        # The caller may disconnect while it waits; the object is deleted nevertheless.
-        await asyncio.shield(_take_back(services, record))
+    if repeatable:
+        # Another replica may have answered a repetition of this request already, so the object must remain.
+        raise unavailable("the webhook is not ready yet; send the same request again")
+    # The caller may disconnect while it waits; the object is deleted nevertheless.
+    await asyncio.shield(_take_back(services, record))
     raise unavailable("the webhook was not ready in time, so it was deleted")
 
 

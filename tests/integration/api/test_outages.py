@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from uuid import uuid4
 
 import httpx
 import pytest
@@ -92,6 +93,24 @@ def test_without_the_operator_creation_is_a_503_and_leaves_nothing_behind(
         its_operator.start()
     assert acme.webhook(key)["secret"]
     assert acme.client.post("/v1/events", json=event, headers=key).status_code == 202
+
+
+def test_a_repeatable_creation_is_completed_by_its_repetition(
+    acme: Organization, its_operator: OperatorProcess
+) -> None:
+    """A repetition may have been answered by another replica, so a 503 deletes no webhook of an Idempotency-Key."""
+    key = acme.service_key() | {"Idempotency-Key": uuid4().hex}
+    its_operator.kill()
+    try:
+        refused = problem_of(acme.client.post("/v1/webhooks", json=WEBHOOK, headers=key), 503)
+        assert "send the same request again" in refused["detail"]
+    finally:
+        its_operator.start()
+    made = acme.client.post("/v1/webhooks", json=WEBHOOK, headers=key)
+    assert made.status_code in (200, 201), made.text
+    listed = acme.client.get("/v1/webhooks", headers=key).json()["data"]
+    assert [one["id"] for one in listed].count(made.json()["id"]) == 1
+    assert acme.client.post("/v1/webhooks", json=WEBHOOK, headers=key).json()["id"] == made.json()["id"]
 
 
 def test_an_operator_killed_in_the_middle_of_requests_gives_503s_and_nothing_else(

@@ -81,8 +81,9 @@ async def make_endpoint(request: Request) -> Response:
         body = _validated(WebhookRequest.model_validate, document_in(form))
         made = await call(request, create_webhook, body, project=project.identity.name, idempotency_key=request_key)
     except ProblemError as problem:
-        # A corrected form is another request.
-        return _form(request, "new_endpoint.html", form, problem, request_key=token_hex(16), header_names=())
+        # A corrected form is another request. After a 503, the same form repeats the request.
+        request_key = request_key if problem.status == 503 else token_hex(16)
+        return _form(request, "new_endpoint.html", form, problem, request_key=request_key, header_names=())
     return render(request, "made_endpoint.html", 201, project=project, made=made)
 
 

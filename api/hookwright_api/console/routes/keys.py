@@ -32,6 +32,7 @@ SCOPES: Final = {
     KeyScope.SEND: "Send events and tests",
     KeyScope.READ: "Read endpoints, deliveries and statistics",
     KeyScope.MANAGE: "Create, change and delete endpoints; send deliveries again",
+    KeyScope.PULL: "Take and acknowledge messages",
 }
 """The rights of a key in words."""
 LIFETIMES: Final = {"": "Never", "30": "In 30 days", "90": "In 90 days", "365": "In a year"}

@@ -13,6 +13,7 @@ from hookwright_api.console.navigation import own_path
 from hookwright_api.console.operations import call
 from hookwright_api.console.page_route import ConsoleRoute
 from hookwright_api.console.routes import console_routes
+from hookwright_api.console.routes.keys import SCOPES
 from hookwright_api.console.sparkline import sparkline
 from hookwright_api.console.static_files import FILES, FOLDER
 from hookwright_api.console.templating import see
@@ -21,6 +22,7 @@ from hookwright_api.http.guarded_route import GuardedRoute
 from hookwright_api.routes import routers
 from hookwright_api.routes.webhooks import delete_webhook, get_secret, list_webhooks
 from hookwright_api.settings import ApiSettings
+from hookwright_crds.keys import KeyScope
 from hookwright_runtime.problems import FieldFault, ProblemError, invalid
 
 
@@ -168,3 +170,8 @@ def test_a_path_with_any_letters_leads_to_its_page(headers: list[tuple[bytes, by
     answer = see(request, own_path("/console/projects/\u2603?q=a%20b"))
     target = answer.headers["hx-redirect" if headers else "location"]
     assert target == "/console/projects/%E2%98%83?q=a%20b"
+
+
+def test_a_key_can_get_every_scope_in_the_form() -> None:
+    """A scope without a box could be given by /v1 only."""
+    assert set(SCOPES) == set(KeyScope)
