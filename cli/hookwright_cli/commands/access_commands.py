@@ -19,6 +19,10 @@ from hookwright_cli.terminal.columns import CONTEXTS
 from hookwright_cli.verbs import Invocation, add_commands
 from hookwright_cli.way_choice import API, DEFAULT_ACCOUNT, chosen
 
+_RBAC = "/apis/rbac.authorization.k8s.io/v1"
+_RELEASE = "app.kubernetes.io/instance"
+_INTAKE_ROLE = "hookwright-intake-admin"
+
 ContextName = Annotated[str, typer.Argument(metavar="NAME", autocompletion=live_names.context_names)]
 
 
@@ -231,14 +235,14 @@ def make_support_account(invocation: Invocation, yes: Yes = False) -> None:
     account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name}}
     binding = {
         "apiVersion": "rbac.authorization.k8s.io/v1",
-        "metadata": {"name": name},
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "hookwright-intake-admin"},
+        # The name has the namespace, because each installation has a ServiceAccount of the same name.
+        "metadata": {"name": f"{name}.{namespace}"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": _intake_role(way)},
         "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": namespace}],
     }
-    group = "/apis/rbac.authorization.k8s.io/v1"
-    kind, path = "ClusterRoleBinding", f"{group}/clusterrolebindings"
+    kind, path = "ClusterRoleBinding", f"{_RBAC}/clusterrolebindings"
     if invocation.options.namespace:
-        kind, path = "RoleBinding", core("rolebindings", invocation.options.namespace, group=group)
+        kind, path = "RoleBinding", core("rolebindings", invocation.options.namespace, group=_RBAC)
     for place, manifest in ((core("serviceaccounts", namespace), account), (path, {**binding, "kind": kind})):
         try:
             way.cluster.create(place, manifest)
@@ -249,6 +253,28 @@ def make_support_account(invocation: Invocation, yes: Yes = False) -> None:
         {"id": f"{namespace}/{name}", "binding": kind},
         lambda: f"ServiceAccount {namespace}/{name} has all rights on the intake in {scope}",
     )
+
+
+def _intake_role(way: Any) -> str:
+    """Return the ClusterRole of an installation for all operations of the intake; its release names it.
+
+    An operator outside the cluster has no Deployment; then the role of the release ``hookwright`` is preferred.
+
+    Raises:
+        CommandError: there is no such role.
+    """
+    releases = [one["metadata"]["labels"].get(_RELEASE, "") for one in way.cluster.operators(way.installation)]
+    selector = f"{_RELEASE}={releases[0]}" if releases else ""
+    roles = way.cluster.items(f"{_RBAC}/clusterroles", selector)
+    names = [str(role["metadata"]["name"]) for role in roles]
+    names = [name for name in names if name.endswith("-intake-admin")]
+    if not names:
+        raise CommandError(
+            f"the installation in namespace {way.installation} has no ClusterRole *-intake-admin",
+            ExitCode.NOT_FOUND,
+            hint="--installation names another namespace",
+        )
+    return min(names, key=lambda name: (name != _INTAKE_ROLE, name))
 
 
 def add_to(app: typer.Typer) -> None:

@@ -15,6 +15,9 @@ _PAGE = 500
 FIELD_MANAGER = "hookwright"
 
 
+APPS = "/apis/apps/v1"
+
+
 class ClusterClient:
     """A client of one cluster.
 
@@ -96,6 +99,10 @@ class ClusterClient:
         query = [("fieldManager", manager)]
         answer = self.request("PATCH", path, query=query, body=dict(body), kind="application/merge-patch+json")
         return dict(answer)
+
+    def operators(self, namespace: str) -> list[dict[str, Any]]:
+        """Return the Deployments of the operator in the namespace of an installation."""
+        return list(self.items(core("deployments", namespace, group=APPS), "app.kubernetes.io/component=operator"))
 
     def create(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
         """Create an object and return it."""

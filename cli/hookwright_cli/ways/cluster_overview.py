@@ -4,7 +4,7 @@ import os
 from typing import Any
 
 from hookwright_cli.command_errors import CommandError, ExitCode
-from hookwright_cli.ways.cluster_client import ClusterClient, core, resources
+from hookwright_cli.ways.cluster_client import APPS, ClusterClient, core, resources
 from hookwright_cli.ways.endpoint_form import condition, endpoint_document
 from hookwright_cli.ways.way import Document
 
@@ -57,7 +57,7 @@ def _listed(cluster: ClusterClient, plural: str, namespace: str) -> list[dict[st
 
 def _components(cluster: ClusterClient, installation: str) -> list[Document]:
     try:
-        deployments = list(cluster.items(core("deployments", installation, group="/apis/apps/v1"), COMPONENTS))
+        deployments = list(cluster.items(core("deployments", installation, group=APPS), COMPONENTS))
         pods = list(cluster.items(core("pods", installation), COMPONENTS))
     except CommandError as error:
         if error.code is not ExitCode.FORBIDDEN:

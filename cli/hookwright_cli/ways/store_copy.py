@@ -7,7 +7,7 @@ from contextlib import contextmanager, suppress
 from typing import Any, BinaryIO
 
 from hookwright_cli.command_errors import CommandError, ExitCode
-from hookwright_cli.ways.cluster_client import core
+from hookwright_cli.ways.cluster_client import APPS, core
 from hookwright_cli.ways.kubeconfig_way import KubeconfigWay
 
 _STORE = "/var/lib/hookwright"
@@ -33,7 +33,6 @@ _ADOPT = "import sys; from hookwright_operator.adopt import main; sys.exit(main(
 _CHUNK = 48 * 1024
 _POD = "hookwright-restore"
 _WAIT_SECONDS = 120.0
-_APPS = "/apis/apps/v1"
 
 
 class StoreCopy:
@@ -61,8 +60,7 @@ class StoreCopy:
         self._pod = ""
 
     def _operator(self) -> dict[str, Any]:
-        selector = "app.kubernetes.io/component=operator"
-        found = list(self._cluster.items(core("deployments", self._namespace, group=_APPS), selector))
+        found = self._cluster.operators(self._namespace)
         if len(found) != 1:
             raise CommandError(
                 f"namespace {self._namespace} has {len(found)} Deployments of the operator",
@@ -205,7 +203,7 @@ class StoreCopy:
             self._cluster.patch(self._path(), {"metadata": {"managedFields": owners}})
 
     def _path(self) -> str:
-        return core("deployments", self._namespace, self._deployment["metadata"]["name"], group=_APPS)
+        return core("deployments", self._namespace, self._deployment["metadata"]["name"], group=APPS)
 
     def _wait_until_gone(self) -> None:
         labels = self._deployment["spec"]["selector"]["matchLabels"]
