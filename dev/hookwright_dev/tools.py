@@ -1,8 +1,9 @@
 """Tools of the tests and the chart: Go programs, built from Go's module proxy; promtool; CRDs of other projects.
 
-A Go tool is built once at a pinned version, verified by Go's checksum database. The cache stores it completely or not
-at all. promtool comes with Debian's ``prometheus`` package, because its Go module cannot be installed by version. The
-CRDs of other projects are in the Go modules that those projects publish.
+A Go tool is built once at a pinned version, verified by Go's checksum database, with the versions of its dependencies
+that its module pins. The cache stores it completely or not at all. promtool comes with Debian's ``prometheus`` package,
+because a build would need the web interface of Prometheus.
+The CRDs of other projects are in the Go modules that those projects publish.
 
 The tests do not use kubeconform, because its schemas have to be downloaded. A real API server is always available and
 validates more.
@@ -35,25 +36,32 @@ class ToolError(DevError):
 
 @dataclass(frozen=True, slots=True)
 class GoTool:
-    """A program that `go install` builds.
+    """A program that Go builds.
 
     Attributes:
         name: the executable's name.
-        package: Go's path of its main package.
+        module: Go's path of its module.
         version: the pinned version, ``v`` included.
+        package: the main package, relative to the module.
         ldflags: the linker's flags; without them helm does not know its own version.
     """
 
     name: str
-    package: str
+    module: str
     version: str
+    package: str = "."
     ldflags: str = "-s -w"
 
 
 HELM: Final = GoTool(
-    "helm", "helm.sh/helm/v4/cmd/helm", "v4.3.1", "-s -w -X helm.sh/helm/v4/internal/version.version=v4.3.1"
+    "helm",
+    "helm.sh/helm/v4",
+    "v4.3.1",
+    "./cmd/helm",
+    "-s -w -X helm.sh/helm/v4/internal/version.version=v4.3.1",
 )
-OAPI_CODEGEN: Final = GoTool("oapi-codegen", "github.com/oapi-codegen/oapi-codegen/v2/cmd/oapi-codegen", "v2.8.2")
+KUBE_STATE_METRICS: Final = GoTool("kube-state-metrics", "k8s.io/kube-state-metrics/v2", "v2.15.0")
+OAPI_CODEGEN: Final = GoTool("oapi-codegen", "github.com/oapi-codegen/oapi-codegen/v2", "v2.8.2", "./cmd/oapi-codegen")
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,21 +125,8 @@ def acquire_files(module: GoModule, environ: Mapping[str, str] = os.environ) -> 
 
     Raises `ToolError` if Go is missing or the module is not available.
     """
-    go = _go(module.path, environ)
-    name = f"{module.path}@{module.version}"
-    done = subprocess.run(
-        [go, "mod", "download", "-json", name],
-        cwd=tempfile.gettempdir(),
-        env={**environ, "GOWORK": "off", "GOFLAGS": ""},
-        capture_output=True,
-        text=True,
-        timeout=_INSTALL_SECONDS,
-        check=False,
-    )
-    described = json.loads(done.stdout or "{}")
-    if done.returncode != 0:
-        raise ToolError(f"go mod download {name}: {described.get('Error', done.stderr.strip())}")
-    return tuple(Path(described["Dir"]) / file for file in module.files)
+    folder = _downloaded(_go(module.path, environ), module.path, module.version, environ)
+    return tuple(folder / file for file in module.files)
 
 
 def acquire_promtool(environ: Mapping[str, str] = os.environ) -> Path:
@@ -159,36 +154,54 @@ def _go(wanted: str, environ: Mapping[str, str]) -> str:
     return go
 
 
+def _downloaded(go: str, module: str, version: str, environ: Mapping[str, str]) -> Path:
+    """Return the folder of a module in Go's own cache."""
+    done = subprocess.run(
+        [go, "mod", "download", "-json", f"{module}@{version}"],
+        cwd=tempfile.gettempdir(),
+        env={**environ, "GOWORK": "off", "GOFLAGS": ""},
+        capture_output=True,
+        text=True,
+        timeout=_INSTALL_SECONDS,
+        check=False,
+    )
+    described = json.loads(done.stdout or "{}")
+    if done.returncode != 0:
+        raise ToolError(f"go mod download {module}@{version}: {described.get('Error', done.stderr.strip())}")
+    return Path(described["Dir"])
+
+
 def _build(tool: GoTool, folder: Path, environ: Mapping[str, str]) -> None:
     go = _go(tool.name, environ)
     scratch = folder.with_name(f"{folder.name}.part")
     shutil.rmtree(scratch, ignore_errors=True)
     scratch.mkdir()
     try:
-        _go_install(go, tool, scratch, environ)
+        _go_build(go, tool, scratch, environ)
         shutil.rmtree(folder, ignore_errors=True)
         scratch.rename(folder)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
 
 
-def _go_install(go: str, tool: GoTool, scratch: Path, environ: Mapping[str, str]) -> None:
-    argv = [go, "install", "-v", "-trimpath", "-ldflags", tool.ldflags, f"{tool.package}@{tool.version}"]
+def _go_build(go: str, tool: GoTool, scratch: Path, environ: Mapping[str, str]) -> None:
+    # `go install` also requests the list of versions, and some proxies do not serve it.
+    source = _downloaded(go, tool.module, tool.version, environ)
+    options = ["-v", "-trimpath", "-ldflags", tool.ldflags]
     with (
         progress(f"building {tool.name} {tool.version}, a few minutes the first time") as show,
         ChildProcess.start(
-            "go install",
-            argv,
+            "go build",
+            [go, "build", "-C", source, "-o", scratch / tool.name, *options, tool.package],
             log=scratch / "build.log",
-            env={**environ, "GOBIN": str(scratch), "CGO_ENABLED": "0", "GOWORK": "off", "GOFLAGS": ""},
-            cwd=scratch,
+            env={**environ, "CGO_ENABLED": "0", "GOWORK": "off", "GOFLAGS": ""},
         ) as compiler,
     ):
         while compiler.running:
             show(f"{len(compiler.log.read_bytes().splitlines())} packages")
             time.sleep(0.2)
     if compiler.returncode != 0:
-        raise ToolError(f"{tool.name}: go install {tool.package}@{tool.version} failed:\n{compiler.tail(10)}")
+        raise ToolError(f"{tool.name}: go build of {tool.module}@{tool.version} failed:\n{compiler.tail(10)}")
 
 
 def _apt_install(package: str, tool: str, environ: Mapping[str, str]) -> None:

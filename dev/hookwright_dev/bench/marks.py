@@ -31,8 +31,8 @@ def _most(bound: float) -> Mark:
 
 
 MARKS: Final[Mapping[str, Mark]] = {
-    "throughput.1.share": _least(8),
-    "throughput.100.share": _least(8),
+    "throughput.1.share": _least(7),
+    "throughput.100.share": _least(6),
     "throughput.fan.share": _least(16),
     "throughput.1.cpu": _most(0.45),
     "throughput.100.cpu": _most(0.45),
@@ -44,6 +44,9 @@ MARKS: Final[Mapping[str, Mark]] = {
     "memory.idle": _most(180),
     "memory.loaded": _most(350),
     "api.rate": _least(1000),
+    "console.organization.p50": _most(30),
+    "console.project.p50": _most(30),
+    "console.log.p50": _most(30),
     "postgres.slow.bounded.factor": _least(1.6),
     "postgres.slow.limited.factor": _least(1.6),
     # The best peer's figures: no fewer deliveries for a second of CPU than any of them.

@@ -25,9 +25,11 @@ def service_account_token(cluster: Cluster, account: str, *, namespace: str, aud
     return cluster.kubectl("create", "token", account, "-n", namespace, "--duration=24h", *audiences).stdout.strip()
 
 
-def service_account_kubeconfig(cluster: Cluster, account: str, folder: Path) -> Path:
-    """Write a kubeconfig with which a process acts as a ServiceAccount of the installation."""
-    token = service_account_token(cluster, account, namespace=SYSTEM_NAMESPACE)
+def service_account_kubeconfig(
+    cluster: Cluster, account: str, folder: Path, *, namespace: str = SYSTEM_NAMESPACE
+) -> Path:
+    """Write a kubeconfig with which a process acts as a ServiceAccount, by default one of the installation."""
+    token = service_account_token(cluster, account, namespace=namespace)
     path = folder / f"{account}.kubeconfig"
     write_kubeconfig(path, server=cluster.server, ca=cluster.ca.read_bytes(), user={"token": token})
     return path

@@ -6,6 +6,7 @@ from typing import Final
 from hookwright_dev.bench.cases import (
     api,
     backlog,
+    console,
     growth,
     hang,
     latency,
@@ -34,6 +35,7 @@ CASES: Final[Mapping[str, Case]] = {
     "postgres": postgres.measure,
     "rows": rows.measure,
     "api": api.measure,
+    "console": console.measure,
     "pull": pull.measure,
 }
 """Cases by their name on the command line."""
