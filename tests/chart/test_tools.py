@@ -15,6 +15,13 @@ def _program(path: Path, text: str) -> Path:
     return path
 
 
+def _fake_go(folder: Path, build: str) -> dict[str, str]:
+    """Create a `go` whose downloads succeed and whose build runs a command, and return the environment."""
+    download = f'[ "$1" = mod ] && echo \'{{"Dir": "{folder}"}}\' && exit'
+    _program(folder / "bin" / "go", f"{download}\n{build}")
+    return {"XDG_CACHE_HOME": str(folder / "cache"), "PATH": f"{folder}/bin:{os.environ['PATH']}"}
+
+
 def test_a_helm_of_ones_own_is_taken(tmp_path: Path) -> None:
     """HOOKWRIGHT_HELM names it; the error for a path that is no executable names the variable."""
     helm = _program(tmp_path / "helm", "true")
@@ -25,21 +32,19 @@ def test_a_helm_of_ones_own_is_taken(tmp_path: Path) -> None:
 
 def test_a_tool_is_built_once(tmp_path: Path) -> None:
     """The first call builds the pinned version into the cache; the second finds it and needs no Go."""
-    _program(
-        tmp_path / "bin" / "go", f'echo "$@" >{tmp_path}/asked; echo built >"$GOBIN/helm"; chmod 755 "$GOBIN/helm"'
-    )
-    environ = {"XDG_CACHE_HOME": str(tmp_path / "cache"), "PATH": f"{tmp_path}/bin:{os.environ['PATH']}"}
+    environ = _fake_go(tmp_path, f'echo "$@" >{tmp_path}/asked; echo built >"$5"; chmod 755 "$5"')
     built = acquire_tool(HELM, environ)
     assert built == tools_folder(environ) / f"helm-{HELM.version}" / "helm"
-    assert (tmp_path / "asked").read_text().strip().endswith(f"{HELM.package}@{HELM.version}")
+    asked = (tmp_path / "asked").read_text().split()
+    assert asked[:4] == ["build", "-C", str(tmp_path), "-o"]
+    assert asked[-1] == HELM.package
     assert acquire_tool(HELM, {**environ, "PATH": "/nonexistent"}) == built
 
 
 def test_a_build_that_fails_leaves_nothing(tmp_path: Path) -> None:
     """The error ends with Go's output, and the cache contains no partial tool."""
-    _program(tmp_path / "bin" / "go", 'echo half >"$GOBIN/helm"; echo "no such module"; exit 1')
-    environ = {"XDG_CACHE_HOME": str(tmp_path / "cache"), "PATH": f"{tmp_path}/bin:{os.environ['PATH']}"}
-    with pytest.raises(ToolError, match="no such module"):
+    environ = _fake_go(tmp_path, 'echo half >"$5"; echo "cannot compile"; exit 1')
+    with pytest.raises(ToolError, match="cannot compile"):
         acquire_tool(HELM, environ)
     assert not [path for path in tools_folder(environ).iterdir() if path.is_dir()]
 

@@ -2,10 +2,13 @@
 
 import json
 import re
+import sqlite3
+from contextlib import closing
+from pathlib import Path
 
 import pytest
 from e2e.guide import Ran, blocks, follow
-from e2e.installing import NAMESPACE, READY_SECONDS, Installation
+from e2e.installing import NAMESPACE, READY_SECONDS, RELEASE, Installation
 from support.polling import eventually
 
 COLUMNS = {
@@ -101,6 +104,41 @@ def test_a_user_is_made_as_the_guide_makes_one(bare: Installation) -> None:
     assert made.printed == "ada@example.com may log in to organization acme as admin\n"
     hashed = follow(bare, hashing.replace("<password.txt", ""), stdin="correct horse battery staple\n")
     assert hashed.printed.startswith("$argon2id$")
+
+
+@pytest.mark.usefixtures("organized")
+def test_helm_test_succeeds_and_status_finds_the_installation(bare: Installation) -> None:
+    """The pod of `helm test` reaches every Service, and `status` needs no option to find pods and objects."""
+    tested = follow(bare, f"helm test {RELEASE} --namespace {NAMESPACE} --timeout 2m")
+    assert re.search(r"Phase:\s+Succeeded", tested.printed), tested.printed
+    # It ends with an error status if the cluster cannot reach the guide's receiver, https://example.com.
+    status = follow(bare, "kubectl hookwright status || [ $? = 9 ]").printed
+    assert re.search(rf"Hookwright: .*\(cluster .*, installation {NAMESPACE}\)", status), status
+    for component in ("API", "Operator"):
+        assert re.search(rf"{component}: +ready, 1 of 1 pods", status), status
+    assert re.search(r"Projects: +1\b", status), status
+    assert re.search(r"Endpoints: +1\b", status), status
+
+
+@pytest.mark.usefixtures("organized")
+def test_a_backup_of_the_store_is_restored(bare: Installation, tmp_path: Path) -> None:
+    """An event that was accepted after the backup is gone after the restore; one before it is there."""
+    sending = "kubectl hookwright send delivered messageId={} -n acme --service-account acme/default"
+    first, second = tmp_path / "first.db", tmp_path / "second.db"
+    follow(bare, sending.format("m-before"))
+    assert "integrity ok" in follow(bare, f"kubectl hookwright store backup {first}").printed
+    follow(bare, sending.format("m-after"))
+    follow(bare, f"kubectl hookwright store restore {first} --yes")
+    bare.wait_ready(within=READY_SECONDS)
+    follow(bare, f"kubectl hookwright store backup {second}")
+    for file in (first, second):
+        assert _messages(file) >= {"m-before"}
+        assert "m-after" not in _messages(file)
+
+
+def _messages(file: Path) -> set[str]:
+    with closing(sqlite3.connect(file)) as store:
+        return {json.loads(body)["messageId"] for (body,) in store.execute("SELECT body FROM events")}
 
 
 @pytest.mark.usefixtures("organized")

@@ -2,7 +2,7 @@
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -11,10 +11,12 @@ import pytest
 from support.api_processes import Organization, running
 from support.api_receiver import receiving
 from support.busy_operator import Session, keep_busy, scrape
+from support.needed_programs import acquire_needed
 
 from hookwright_dev import packages
 from hookwright_dev.cluster.installation import ApiProcess, OperatorProcess, install
 from hookwright_dev.cluster.kubectl import Cluster
+from hookwright_dev.tools import HELM, KUBE_STATE_METRICS, acquire_tool
 
 
 @pytest.fixture(scope="package")
@@ -52,8 +54,15 @@ PACKAGES = {"promtool": "prometheus"}
 """Programs that tests here use through a fixture of that name, with the Debian package of each."""
 
 
+NEEDED: dict[str, Callable[[], object]] = {
+    "kube_state_metrics": lambda: [acquire_tool(one) for one in (HELM, KUBE_STATE_METRICS)]
+}
+"""Functions that build the programs behind fixtures."""
+
+
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Install missing programs before the first test, because it can take a minute and no time limit covers it."""
+    """Install and build programs before the first test, because it can take minutes and no time limit covers it."""
+    acquire_needed(session, NEEDED)
     if not session.config.option.collectonly:
         asked = {name for item in session.items for name in getattr(item, "fixturenames", ())}
         for program in asked & PACKAGES.keys():
@@ -72,3 +81,9 @@ def _program(name: str) -> Path:
 def promtool() -> Path:
     """Return the path of promtool, Prometheus' own tool."""
     return _program("promtool")
+
+
+@pytest.fixture(scope="session")
+def kube_state_metrics() -> Path:
+    """Return the path of kube-state-metrics."""
+    return acquire_tool(KUBE_STATE_METRICS)
