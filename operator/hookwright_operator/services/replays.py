@@ -8,14 +8,17 @@ from typing import Final
 from hookwright_operator.delivery.dispatcher import Dispatcher
 from hookwright_operator.ids import replay_id
 from hookwright_operator.registry import Registry
+from hookwright_operator.services.replay_turns import ReplayTurns
 from hookwright_operator.store.chosen_replays import Wanted
 from hookwright_operator.store.records import Replay
 from hookwright_operator.store.store import Store
 
 REPLAYED_AT_ONCE: Final = 200
 """Deliveries of one endpoint that a replay makes due at once; a new event waits behind them."""
-_ADVANCED_AT_ONCE: Final = 16
-"""Replays that search at the same time; other reads of the log wait behind them."""
+_NAMESPACES_AT_ONCE: Final = 4
+"""Namespaces whose replays search at the same time, one replay of each; other reads of the log wait behind them."""
+_OF_NAMESPACE: Final = 8
+"""Replays of a namespace that advance in one round; with more, they take turns."""
 _STEP_SECONDS: Final = 0.1
 _POLL_SECONDS: Final = 1.0
 
@@ -68,13 +71,24 @@ class Replays:
         return await self.store.replay(wanted)
 
     async def run(self) -> None:
-        """Advance every running replay of this replica's endpoints by one step, repeatedly, until cancelled."""
+        """Advance the running replays of this replica's endpoints by one step each, repeatedly, until cancelled."""
+        turns = ReplayTurns(_OF_NAMESPACE)
         while True:
             running = await self.store.running_replays()
             own = [replay for replay in running if self.dispatcher.owned_shards.owns(replay.endpoint_uid)]
-            for first in range(0, len(own), _ADVANCED_AT_ONCE):
-                await asyncio.gather(*[self._advance(replay) for replay in own[first : first + _ADVANCED_AT_ONCE]])
+            chosen = list(turns.choose(own, self._namespace).values())
+            for first in range(0, len(chosen), _NAMESPACES_AT_ONCE):
+                at_once = chosen[first : first + _NAMESPACES_AT_ONCE]
+                await asyncio.gather(*[self._advance_each(replays) for replays in at_once])
             await asyncio.sleep(_STEP_SECONDS if own else _POLL_SECONDS)
+
+    def _namespace(self, replay: Replay) -> str:
+        endpoint = self.registry.get(replay.endpoint_uid)
+        return "" if endpoint is None else endpoint.namespace
+
+    async def _advance_each(self, replays: Sequence[Replay]) -> None:
+        for replay in replays:
+            await self._advance(replay)
 
     async def _advance(self, replay: Replay) -> None:
         endpoint = self.registry.get(replay.endpoint_uid)

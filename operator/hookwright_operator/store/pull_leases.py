@@ -32,14 +32,15 @@ class PullLeases:
             wanted: the request.
             tenant: the namespace of the endpoint.
         """
+        give_back = partial(self._give_back, tenant=tenant)
         answer = self._transactions.group_commit.submit(
-            self._take, wanted, weight=wanted.limit, tenant=tenant, on_abandoned=self._give_back
+            self._take, wanted, weight=wanted.limit, tenant=tenant, on_abandoned=give_back
         )
         try:
             return await answer
         except asyncio.CancelledError:
             if answer.done() and not answer.cancelled() and answer.exception() is None:
-                self._give_back(answer.result(), outcome_unknown=False)
+                give_back(answer.result(), outcome_unknown=False)
             raise
 
     async def settle(
@@ -91,19 +92,20 @@ class PullLeases:
         self._statistics.count(settlements, frozenset())
         self._transactions.notifications.tell({one.endpoint_uid for one in settlements if one.state is State.PENDING})
 
-    def _give_back(self, taken: Taken, *, outcome_unknown: bool) -> None:
+    def _give_back(self, taken: Taken, *, tenant: str, outcome_unknown: bool) -> None:
         """End the leases of messages that no consumer gets; if this fails, they end at their time."""
         del outcome_unknown
         if taken.messages:
-            task = asyncio.get_running_loop().create_task(self._return(taken))
+            task = asyncio.get_running_loop().create_task(self._return(taken, tenant))
             self._returns.add(task)
             task.add_done_callback(self._returns.discard)
 
-    async def _return(self, taken: Taken) -> None:
+    async def _return(self, taken: Taken, tenant: str) -> None:
         with suppress(StoreError):
-            await self._write("return", partial(pull.give_back, taken=taken), weight=len(taken.messages))
+            give_back = partial(pull.give_back, taken=taken)
+            await self._write("return", give_back, weight=len(taken.messages), tenant=tenant)
 
-    def _write(self, name: str, step: Any, *, weight: int, tenant: str = "") -> "asyncio.Future[Any]":
+    def _write(self, name: str, step: Any, *, weight: int, tenant: str) -> "asyncio.Future[Any]":
         clock = self._transactions.clock
         return self._transactions.write(
             name, lambda connection: step(connection, now=clock()), weight=weight, tenant=tenant

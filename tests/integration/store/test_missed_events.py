@@ -224,3 +224,28 @@ async def test_a_large_request_keeps_its_events_without_a_subscriber(store: Stor
     assert (fanned_out.accepted.accepted, fanned_out.accepted.deliveries) == (3, 1)
     assert [one.id for one in fanned_out.fan_outs] == [given[0].id]
     assert await numbers(store) == (2, 1)
+
+
+async def test_a_replay_ends_before_events_whose_deliveries_are_not_all_written(store: Store, clock: Clock) -> None:
+    """The endpoint gets each event once. A fan-out of another namespace does not delay the replay."""
+    earlier, later = event(clock.now - HOUR, 1), event(clock.now, 9)
+    fanned_out = [event(clock.now, number, keep=False) for number in range(2, 7)]
+    await store.accept([earlier])
+    [open_fan_out] = (await store.fan_outs.accept(fanned_out, {"delivered": ["audit", "orders"]})).fan_outs
+    await store.accept([later])
+    foreign = event(clock.now - DAY, 1)._replace(namespace="globex")
+    await store.fan_outs.accept([foreign], {"delivered": ["elsewhere"]})
+    clock.advance(HOUR)
+
+    request = wanted(clock)
+    assert await store.chosen_replays.count(request) == (1, False)
+    await store.chosen_replays.begin("rec_1", request)
+    for _ in range(3):
+        await store.chosen_replays.advance("rec_1", limit=100, project=BILLING)
+    assert [one.event_id for one in await store.claim([("orders", 100)])] == [earlier.id]
+    job = await store.replay("rec_1")
+    assert job is not None
+    assert (job.done, job.state) == (1, ReplayState.RUNNING)
+
+    await store.fan_outs.write_slice(open_fan_out, [delivery_id_like(one.id) for one in fanned_out * 2])
+    assert sorted(await completed(store)) == [*(one.id for one in fanned_out), later.id]

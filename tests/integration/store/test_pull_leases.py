@@ -2,12 +2,14 @@
 
 import asyncio
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 from support.store_factories import Clock, accept_one, claimed_ids, event, held, settlement
 
 from hookwright_operator.delivery.retry_schedule import RetrySchedule
 from hookwright_operator.ids import take_id
+from hookwright_operator.store.group_commit import Operation
 from hookwright_operator.store.message_leases import LeaseId, Nack, SettledLease, Take, Taken
 from hookwright_operator.store.records import NewDelivery, State
 from hookwright_operator.store.sql.pull import LEASE_ENDED
@@ -172,9 +174,19 @@ async def test_a_large_message_is_taken_alone_and_others_within_the_room(store: 
     assert [one.id for one in (await take(store, room=7000)).messages] == ids[1:3]
 
 
-async def test_a_consumer_that_leaves_while_it_takes_gets_nothing_and_uses_no_attempt(store: Store, url: str) -> None:
-    """The messages of a cancelled request are due again at once."""
+async def test_a_consumer_that_leaves_while_it_takes_gets_nothing_and_uses_no_attempt(
+    store: Store, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The messages of a cancelled request are due again at once; its namespace has a share of the transactions."""
+    tenants = {}
+    submit = store.transactions.group_commit.submit
+
+    def submitted(operation: Operation[Any, Any], *given: Any, **named: Any) -> "asyncio.Future[Any]":
+        tenants[operation.name] = named.get("tenant")
+        return submit(operation, *given, **named)
+
     delivery = await accept_one(store)
+    monkeypatch.setattr(store.transactions.group_commit, "submit", submitted)
     async with held(store, url):
         leaving = asyncio.ensure_future(take(store))
         await asyncio.sleep(0)
@@ -186,6 +198,7 @@ async def test_a_consumer_that_leaves_while_it_takes_gets_nothing_and_uses_no_at
         taken = await take(store)
     assert taken.messages[0].attempts == 0
     assert (await state_of(store, delivery))[1] == 0
+    assert (tenants["take"], tenants["return"]) == ("acme", "acme")
 
 
 async def test_deletion_retry_and_replay_treat_a_leased_message_as_pending(store: Store) -> None:

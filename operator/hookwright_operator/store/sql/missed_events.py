@@ -4,6 +4,9 @@ No index finds the events of a project. A search examines all events of a range 
 budget is used up. The deliveries that a replay makes have ids with the times of their events, so reads that start at
 the time of an event find them.
 
+A fan-out writes the deliveries of its events later than the events. So a search ends before the oldest fan-out of the
+namespace that has not ended; otherwise the endpoint would get these events twice.
+
 Sync functions on a connection.
 """
 
@@ -14,7 +17,7 @@ from typing import Final, NamedTuple
 from sqlalchemy import Connection, Integer, Text, bindparam, func, select, update
 
 from hookwright_operator.ids import delivery_id_like
-from hookwright_operator.store.schema import deliveries, events
+from hookwright_operator.store.schema import deliveries, events, fan_outs
 from hookwright_operator.store.sql import event_deliveries
 from hookwright_operator.store.sql.accept import write_deliveries
 from hookwright_operator.store.sql.paging import AFTER_ALL, ROWS, Found, RowBudget
@@ -23,6 +26,11 @@ from hookwright_operator.store.sql.statements import run
 
 _STRETCH_ROWS: Final = 500
 """Events that one statement examines."""
+_TRIES: Final = ((_STRETCH_ROWS, 4), (_STRETCH_ROWS // 16, 4), (1, 1))
+"""Numbers of events whose deliveries are looked for together, and the part of `ROWS` that the read examines at most.
+
+The deliveries of a few events can be spread over many rows of other tenants. Then fewer events are examined.
+"""
 
 _after, _before = bindparam("after", type_=Text), bindparam("before", type_=Text)
 _next = (
@@ -44,6 +52,12 @@ OF_PROJECT = (
         events.c.type.in_(select(_types.c.type)),
     )
     .order_by(events.c.id)
+)
+FIRST_FAN_OUT = (
+    select(fan_outs.c.id)
+    .where(fan_outs.c.id < _before, fan_outs.c.namespace == bindparam("namespace", type_=Text))
+    .order_by(fan_outs.c.id)
+    .limit(1)
 )
 _ids = rows(id=Text)
 EVENTS_OF = select(deliveries.c.event_id).where(deliveries.c.id.in_(select(_ids.c.id)))
@@ -79,56 +93,63 @@ def find(connection: Connection, within: Range, *, limit: int, rows_at_most: int
 
     Returns:
         The ids of the events, the oldest first, and the id up to which everything was examined, None if that is the
-        whole range.
+        whole range. This id is the beginning of the range if the first event belongs to a fan-out that has not ended.
     """
     namespace, project = within.project
     of_project = {"namespace": namespace, "project": project, "types": packed_column(within.types)}
     after = within.after
-    budget = RowBudget(rows_at_most)
+    of_events, of_deliveries = RowBudget(rows_at_most), RowBudget(ROWS)
     found: list[str] = []
     while True:
-        asked = min(_STRETCH_ROWS, max(1, budget.rows))
+        asked = min(_STRETCH_ROWS, max(1, of_events.rows))
         [(examined, highest)] = run(connection, STRETCH, {"after": after, "before": within.before, "count": asked})
-        budget.rows -= examined + 1
+        of_events.rows -= examined + 1
         if examined:
             which = {**of_project, "after": after, "before": highest + AFTER_ALL}
             # SQLAlchemy's result has a method `keys`, so dict() would take it for a mapping.
-            missed, reached = _missed(connection, dict(iter(run(connection, OF_PROJECT, which))), within.endpoint_uid)
+            totals = dict(iter(run(connection, OF_PROJECT, which)))
+            # After the events: a fan-out of these events that ends from here on is seen, or its deliveries are.
+            unwritten = [one for (one,) in run(connection, FIRST_FAN_OUT, which)]
+            written = {event: total for event, total in totals.items() if not unwritten or event < unwritten[0]}
+            missed, reached = _missed(connection, written, within.endpoint_uid, of_deliveries)
             found += missed
             if len(found) >= limit:
                 return Found(found[:limit], found[limit - 1])
             if reached is not None:
                 return Found(found, reached)
+            if unwritten:
+                return Found(found, max(written, default=after))
         if examined < asked:
             return Found(found, None)
-        if budget.rows <= 0:
+        if of_events.rows <= 0 or of_deliveries.rows <= 0:
             return Found(found, highest)
         after = highest
 
 
-def _missed(connection: Connection, totals: Mapping[str, int], endpoint_uid: str) -> tuple[list[str], str | None]:
+def _missed(
+    connection: Connection, totals: Mapping[str, int], endpoint_uid: str, spent: RowBudget
+) -> tuple[list[str], str | None]:
     """Return the events that an endpoint has no delivery of, and the last one that was examined, None if all were.
 
     Args:
         connection: a connection that can read.
         totals: by event, the oldest first, how many deliveries it has.
         endpoint_uid: the endpoint.
+        spent: reduced by the rows examined.
     """
-    number = len(totals)
-    while number:
+    if not totals:
+        return [], None
+    for number, part_of_rows in _TRIES:
         part = dict(islice(totals.items(), number))
         sent = {event: total for event, total in part.items() if total}
-        got = event_deliveries.find(connection, sent, packed_column([endpoint_uid]), None, budget=RowBudget(ROWS))
-        if got is None and number > 1:
-            # The deliveries are spread over too many rows, so fewer events are examined at once.
-            number //= 2
-            continue
-        # A single event whose deliveries are spread over too many rows is not sent: the endpoint may have got it.
-        known = (
-            set(part) if got is None else {one for (one,) in run(connection, EVENTS_OF, {"rows": packed_column(got)})}
-        )
-        return [event for event in part if event not in known], None if number == len(totals) else [*part][-1]
-    return [], None
+        budget = RowBudget(ROWS // part_of_rows)
+        got = event_deliveries.find(connection, sent, packed_column([endpoint_uid]), None, budget=budget)
+        spent.rows -= ROWS // part_of_rows - budget.rows
+        if got is not None:
+            break
+    # A single event whose deliveries are spread over too many rows is not sent: the endpoint may have got it.
+    known = set(part) if got is None else {one for (one,) in run(connection, EVENTS_OF, {"rows": packed_column(got)})}
+    return [event for event in part if event not in known], None if len(part) == len(totals) else [*part][-1]
 
 
 def deliver(connection: Connection, event_ids: Sequence[str], endpoint_uid: str, *, slot: int, now: int) -> int:

@@ -256,6 +256,8 @@ def next_step(
         limit=limit - due,
         rows_at_most=STEP_ROWS,
     )
+    if not found.ids and found.reached == job.reached_id:
+        return None
     return ReplayStep(job.reached_id, found.ids, found.reached)
 
 

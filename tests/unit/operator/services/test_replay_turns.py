@@ -1,0 +1,32 @@
+"""The turns of replays: a namespace with many replays advances a few in each round."""
+
+from hookwright_operator.services.replay_turns import ReplayTurns
+from hookwright_operator.store.records import Replay, ReplayState
+
+
+def replay(number: int, endpoint: str) -> Replay:
+    """Build a running replay; its endpoint has the name of its namespace."""
+    return Replay(f"rec_{number:02}", endpoint, ReplayState.RUNNING, 0, 0, 0, 0, 0)
+
+
+def test_each_replay_of_a_namespace_gets_its_turn_and_others_advance_in_each_round() -> None:
+    """With 5 replays and 2 in a round, three rounds advance each once; a small namespace advances every time."""
+    running = [*(replay(number, "large") for number in range(5)), replay(7, "small")]
+    turns = ReplayTurns(2)
+    rounds = [turns.choose(running, lambda one: one.endpoint_uid) for _ in range(3)]
+    assert [[one.id for one in chosen["small"]] for chosen in rounds] == [["rec_07"]] * 3
+    assert [[one.id for one in chosen["large"]] for chosen in rounds] == [
+        ["rec_00", "rec_01"],
+        ["rec_02", "rec_03"],
+        ["rec_04", "rec_00"],
+    ]
+
+
+def test_a_replay_that_has_ended_takes_no_turn() -> None:
+    """The next round begins after the last one, whether or not it still runs."""
+    running = [replay(number, "large") for number in range(4)]
+    turns = ReplayTurns(2)
+    turns.choose(running, lambda one: one.endpoint_uid)
+    chosen = turns.choose([running[0], running[3]], lambda one: one.endpoint_uid)
+    assert [one.id for one in chosen["large"]] == ["rec_03", "rec_00"]
+    assert turns.choose([], lambda one: one.endpoint_uid) == {}
