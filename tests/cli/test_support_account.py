@@ -48,7 +48,7 @@ def test_each_installation_has_its_own_account_and_role(
         done = by_kubeconfig.quiet("support-account", "--yes", "-n", acme.name, "--installation", installation)
         assert done.exit_code == 0, done.output
         account = f"--as=system:serviceaccount:{installation}:hookwright-support"
-        asked = ("auth", "can-i", "create", "projects/events", "-n", acme.name, account)
+        asked = ("auth", "can-i", "create", "projects.hookwright.dev", "--subresource=events", "-n", acme.name, account)
         eventually(
             lambda asked=asked: control_plane.kubectl(*asked, check=False).stdout.strip() == "yes",  # type: ignore[misc]
             "the rights count",

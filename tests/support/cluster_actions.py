@@ -202,17 +202,18 @@ def database(operator: OperatorProcess) -> Path:
     return operator.folder / "hookwright.db"
 
 
-def row_counts(operator: OperatorProcess) -> dict[str, int]:
-    """Return how many rows each table has, except for tables that change by themselves.
-
-    These are the leases, and the endpoints of earlier tests, whose namespaces are deleted without the operator.
-    """
+def row_counts(operator: OperatorProcess, namespace: str) -> dict[str, int]:
+    """Return how many rows of a namespace each table has; a namespace of an earlier test may still change its own."""
     with closing(sqlite3.connect(f"file:{database(operator)}?mode=ro", uri=True)) as connection:
         tables = [name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+        columns = {table: {row[1] for row in connection.execute(f'PRAGMA table_info("{table}")')} for table in tables}
         return {
-            table: connection.execute(f'SELECT count(*) FROM "{table}"').fetchone()[0]  # noqa: S608 - its own tables
+            table: connection.execute(
+                f'SELECT count(*) FROM "{table}" WHERE namespace = ?',  # noqa: S608 - its own tables
+                [namespace],
+            ).fetchone()[0]
             for table in tables
-            if table not in {"instances", "gone_endpoints"}
+            if "namespace" in columns[table]
         }
 
 
