@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Any, Final, Protocol, TypeVar
 
+from hookwright_crds.events import MAX_EVENTS
 from hookwright_runtime.problems import Code, FieldFault, ProblemError, invalid
 
 HEADER: Final = "Idempotency-Key"
@@ -30,6 +31,15 @@ GENERATIONS: Final = 8
 
 _ID_ALPHABET: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
 _KEY: Final = re.compile(r"[\x21-\x7e]([\x20-\x7e]{0,253}[\x21-\x7e])?")
+
+_canonical: Final = json.JSONEncoder(sort_keys=True, check_circular=False).encode
+_scan: Final = json.JSONDecoder().raw_decode
+_SPACE: Final = re.compile(r"[ \t\n\r]*+")
+_COLON: Final = re.compile(r"[ \t\n\r]*+:[ \t\n\r]*+")
+_OTHER_MEMBERS: Final = re.compile(
+    r"""(?:[\s,]*+(?!"id")"[^"\\]*+"\s*+:\s*+(?:"[^"\\]*+(?:\\.[^"\\]*+)*+"|[-+.0-9a-zA-Z]++))*+[\s,]*+"""
+)
+"""Members before ``id`` whose names have no escape and whose values are neither objects nor arrays."""
 
 
 def check_key(written: str | None) -> str | None:
@@ -131,7 +141,7 @@ def check_same(annotations: Mapping[str, str], digest: str) -> None:
 
 
 class EventsShapeError(ValueError):
-    """A text that is neither an event nor an array of events, so it gets no ids."""
+    """A text that is neither an event nor an array of at most `MAX_EVENTS` events, so it gets no ids."""
 
 
 def with_event_ids(body: bytes, *parts: str) -> bytes:
@@ -141,21 +151,22 @@ def with_event_ids(body: bytes, *parts: str) -> bytes:
     ids, so none of its events is lost. Except for the ids the text is unchanged, so every number keeps its form.
 
     Raises:
-        EventsShapeError: it is neither a JSON object nor an array of JSON objects.
+        EventsShapeError: it is neither a JSON object nor an array of at most `MAX_EVENTS` JSON objects, or the name
+            ``id`` is repeated.
     """
     try:
         text = body.decode()
-        spans = list(_objects(text))
+        spans = _objects(text)
     except (ValueError, RecursionError) as error:
         raise EventsShapeError("the body must be one event or an array of events") from error
     pieces, at = [], 0
     for index, (start, event) in enumerate(spans):
         if event.get("id") is not None:
             continue
-        canonical = json.dumps(event, sort_keys=True)
+        canonical = _canonical(event)
         event_id = f"idem-{derived_id(40, *parts, str(index), canonical)}"
         if "id" in event:
-            null = _value_of_id(text, start)
+            null = _null_id(text, start)
             pieces += [text[at:null], f'"{event_id}"']
             at = null + len("null")
         else:
@@ -164,42 +175,49 @@ def with_event_ids(body: bytes, *parts: str) -> bytes:
     return "".join((*pieces, text[at:])).encode()
 
 
-def _value_of_id(text: str, start: int) -> int:
-    """Return the position of the value of the last ``id`` in an event that begins at ``start``."""
-    decoder = json.JSONDecoder()
-    found = at = start
-    while text[at] != "}":
-        name, at = decoder.raw_decode(text, _skip(text, at + 1))
-        value = _skip(text, _skip(text, at) + 1)
+def _null_id(text: str, start: int) -> int:
+    """Return the position of the null that is the ``id`` of an event that begins at ``start``.
+
+    Raises:
+        EventsShapeError: the first ``id`` is not null, so the name is repeated.
+    """
+    at = start + 1
+    while True:
+        name, end = _scan(text, _end(_OTHER_MEMBERS, text, at))
+        value = _end(_COLON, text, end)
         if name == "id":
-            found = value
-        _, at = decoder.raw_decode(text, value)
-        at = _skip(text, at)
-    return found
+            break
+        _, at = _scan(text, value)
+    if not text.startswith("null", value):
+        raise EventsShapeError("the name id is repeated")
+    return value
 
 
 def _objects(text: str) -> list[tuple[int, dict[str, Any]]]:
     """Return each event with the position of its opening brace."""
-    decoder = json.JSONDecoder()
-    at = _skip(text, 0)
+    at = _end(_SPACE, text, 0)
     if text[at : at + 1] == "{":
-        event, _ = decoder.raw_decode(text, at)
+        event, _ = _scan(text, at)
         return [(at, event)]
     if text[at : at + 1] != "[":
         raise EventsShapeError("neither an object nor an array")
-    found = []
-    at = _skip(text, at + 1)
+    found: list[tuple[int, dict[str, Any]]] = []
+    at = _end(_SPACE, text, at + 1)
     while text[at : at + 1] != "]":
-        event, end = decoder.raw_decode(text, at)
+        if len(found) == MAX_EVENTS:
+            # The operator refuses so many events; to parse the rest would only take time.
+            raise EventsShapeError(f"more than {MAX_EVENTS} events")
+        event, end = _scan(text, at)
         if not isinstance(event, dict):
             raise EventsShapeError("not an object")
         found.append((at, event))
-        at = _skip(text, end)
+        at = _end(_SPACE, text, end)
         if text[at : at + 1] == ",":
-            at = _skip(text, at + 1)
+            at = _end(_SPACE, text, at + 1)
     return found
 
 
-def _skip(text: str, at: int) -> int:
-    match = re.compile(r"[ \t\n\r]*").match(text, at)
+def _end(pattern: re.Pattern[str], text: str, at: int) -> int:
+    """Return where the match of a pattern that begins at a position ends; the position if there is none."""
+    match = pattern.match(text, at)
     return match.end() if match else at

@@ -10,6 +10,8 @@ from typing import Final
 
 CLOUDEVENT_PREFIX: Final = "dev.hookwright."
 """The prefix that a CloudEvent's ``type`` may have."""
+MAX_EVENTS: Final = 1000
+"""Most events in one request."""
 
 
 class Channel(StrEnum):

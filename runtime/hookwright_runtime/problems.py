@@ -78,7 +78,7 @@ CODES: Final[dict[Code, tuple[int, str]]] = {
     Code.BAD_REQUEST: (400, "The request is not valid HTTP/1.1, or its body is missing or incomplete."),
     Code.MALFORMED_JSON: (
         400,
-        "The body is not strict JSON (byte order mark, repeated name, NaN, 1e999); `detail` has the line and column.",
+        "The body is not strict JSON (byte order mark, repeated name, NaN, 1e999); `detail` has the place, if known.",
     ),
     Code.SEVERAL_CREDENTIALS: (400, "The request has more than one credential, or one of them twice."),
     Code.UNAUTHENTICATED: (401, "The credential is missing, unknown, revoked or expired: one wording for all."),

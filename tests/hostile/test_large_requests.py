@@ -15,8 +15,9 @@ from sqlalchemy import Connection, text
 from support.dispatcher import Engine, Plan, now_ms, subscriber
 from support.polling import until
 
+from hookwright_crds.events import MAX_EVENTS
 from hookwright_dev.receiver import Receiver
-from hookwright_operator.intake.parsing import MAX_BODY_BYTES, MAX_EVENTS
+from hookwright_operator.intake.parsing import MAX_BODY_BYTES
 from hookwright_operator.services import fan_out_writer
 from hookwright_operator.services.events import AcceptResult, IncomingEvent
 from hookwright_operator.store.fan_outs import SLICE

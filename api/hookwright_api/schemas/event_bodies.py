@@ -5,7 +5,7 @@ from typing import Any, Final
 from pydantic import Field
 
 from hookwright_api.schemas.forms import CamelAnswer
-from hookwright_crds.events import EVENT_TYPES
+from hookwright_crds.events import EVENT_TYPES, MAX_EVENTS
 
 
 class EventsAnswer(CamelAnswer):
@@ -65,7 +65,7 @@ def events_schemas() -> dict[str, Any]:
             "type": "array",
             "items": {"$ref": "#/components/schemas/Event"},
             "minItems": 1,
-            "maxItems": 1000,
+            "maxItems": MAX_EVENTS,
         },
         "EventsRequest": {
             "title": "EventsRequest",

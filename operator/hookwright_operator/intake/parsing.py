@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import Any, Final, NamedTuple
 
-from hookwright_crds.events import EVENT_TYPES, UnknownEventTypeError, event_type
+from hookwright_crds.events import EVENT_TYPES, MAX_EVENTS, UnknownEventTypeError, event_type
 from hookwright_operator.intake.cloud_events import (
     MAX_ATTRIBUTE_BYTES,
     SPEC_VERSION,
@@ -27,8 +27,6 @@ MAX_BODY_BYTES: Final = 1024 * 1024
 """Most bytes of one request's body."""
 MAX_EVENT_BYTES: Final = 256 * 1024
 """Most bytes of one event in the form that is sent."""
-MAX_EVENTS: Final = 1000
-"""Most events in one request."""
 MAX_NAME_CHARACTERS: Final = 256
 """Most characters of an event id, of a messageId and of a CloudEvent's source."""
 MAX_FAULTS: Final = 50
@@ -211,7 +209,8 @@ def _plain(value: Any, check: _Check) -> IncomingEvent:
     kind = check.type("type", value.get("type"))
     message_id, payload = _payload(kind, value, check, "messageId")
     body = exact_json.dumps(payload)
-    digest = None if event_id is None else exact_json.digest(payload, body)
+    # An event that is too large is refused, so it needs no digest.
+    digest = None if event_id is None or len(body) > MAX_EVENT_BYTES else exact_json.digest(payload, body)
     return IncomingEvent(event_id, kind, message_id, body, digest)
 
 

@@ -18,6 +18,7 @@ from hookwright_api.idempotency import (
     request_digest,
     with_event_ids,
 )
+from hookwright_crds.events import MAX_EVENTS
 from hookwright_runtime.problems import ProblemError
 
 JSON = st.recursive(
@@ -58,6 +59,11 @@ def test_one_event_is_treated_like_a_list_of_it(event: dict[str, object]) -> Non
     [
         (b'{"id":null,"n":1.10}', b'{"id":"ID","n":1.10}'),
         (b'[ {"a": {"id": null}, "id" : null } ]', b'[ {"a": {"id": null}, "id" : "ID" } ]'),
+        (
+            b'{"":[],"i":"","a":-1.5e3, "b":[{"id":1}],"id":null}',
+            b'{"":[],"i":"","a":-1.5e3, "b":[{"id":1}],"id":"ID"}',
+        ),
+        (b'{"i\\u0065":"\\"","c":{},"\\u0069d" :\n null}', b'{"i\\u0065":"\\"","c":{},"\\u0069d" :\n "ID"}'),
         (b'{"a":[{"id":null}],"b":"\\"id\\":null,"}', b'{"id":"ID","a":[{"id":null}],"b":"\\"id\\":null,"}'),
     ],
 )
@@ -88,6 +94,21 @@ def test_what_is_no_event_is_left_to_the_operator(body: bytes) -> None:
     """The body is forwarded without ids, and the operator names the fault."""
     with pytest.raises(EventsShapeError):
         with_event_ids(body, "key")
+
+
+@pytest.mark.parametrize("body", [b'{"id":"x","id":null}', b'[{},{"a":[],"id":{},"id":null}]'])
+def test_an_event_with_two_ids_is_left_to_the_operator(body: bytes) -> None:
+    """The operator refuses a repeated name, and its message has the position in the producer's text."""
+    with pytest.raises(EventsShapeError):
+        with_event_ids(body, "key")
+
+
+def test_more_events_than_a_request_may_have_are_left_to_the_operator() -> None:
+    """The largest number of events gets ids; one more is forwarded unchanged."""
+    events = [b"{}"] * MAX_EVENTS
+    assert len(json.loads(with_event_ids(b"[" + b",".join(events) + b"]", "key"))) == MAX_EVENTS
+    with pytest.raises(EventsShapeError):
+        with_event_ids(b"[" + b",".join([*events, b"{}"]) + b"]", "key")
 
 
 def test_derived_ids_are_lower_case_names_without_visible_order() -> None:

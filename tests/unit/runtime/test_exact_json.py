@@ -1,12 +1,14 @@
 """The strict JSON reader keeps every value, and refuses what parsers read in different ways."""
 
 import json
+from json.encoder import encode_basestring
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hookwright_runtime import exact_json
 from hookwright_runtime.exact_json import JsonError, digest, dumps, loads
 
 NUMBERS = [
@@ -74,6 +76,37 @@ def test_every_json_value_comes_back(value: Any, exact: bool) -> None:  # noqa: 
     assert json.loads(dumps(loads(json.dumps(document).encode()))) == document
 
 
+def written(value: object) -> str:
+    """Return the text of a value, each part of it visited in Python."""
+    if isinstance(value, dict):
+        return "{" + ",".join([f"{encode_basestring(name)}:{written(item)}" for name, item in value.items()]) + "}"
+    if isinstance(value, list):
+        return "[" + ",".join([written(item) for item in value]) + "]"
+    if isinstance(value, exact_json._Number):
+        return value.text
+    return encode_basestring(value) if isinstance(value, str) else json.dumps(value)
+
+
+DOCUMENTS = st.recursive(
+    st.sampled_from([*NUMBERS, "true", "false", "null", '"NaN"', '"\\"1.5\\""', '"\\ud83d\\ude00\\u0001"'])
+    | st.text().map(lambda text: json.dumps(text, ensure_ascii=False)),
+    lambda inner: (
+        st.lists(inner, max_size=4).map(lambda items: f"[{', '.join(items)}]")
+        | st.dictionaries(st.text(), inner, max_size=4).map(
+            lambda items: "{" + ", ".join(f"{json.dumps(name)} : {item}" for name, item in items.items()) + "}"
+        )
+    ),
+    max_leaves=20,
+)
+
+
+@given(DOCUMENTS)
+def test_the_serialiser_writes_every_byte_as_a_plain_one_does(document: str) -> None:
+    """Numbers keep their text beside strings, constants and other numbers of every kind, at every depth."""
+    value = loads(document.encode())
+    assert dumps(value) == written(value).encode()
+
+
 def test_text_stays_utf8_and_is_not_escaped() -> None:
     """A receiver gets the producer's characters from both parsers."""
     text = '{"a":"é\u2028😀\\u0001\\"","b":%s}'
@@ -133,6 +166,33 @@ def test_the_error_has_the_position(raw: bytes, place: str) -> None:
     """A producer finds the fault in its request."""
     with pytest.raises(JsonError, match=place):
         loads(raw)
+
+
+@pytest.mark.parametrize(
+    ("raw", "place"),
+    [
+        (b'[{},{"a":"}{\\"","b":[{"c":1}, {"c":[]}]},\n{"a" : "c", "c":2, "a":"a"}]', "line 2 column 20"),
+        (b'["1e999", -1.5, 0.1e5, 1e99, 12e+007,\n [9e0000000300, ' + b"9" * 308 + b", -9e308]]", "line 2 column 327"),
+    ],
+)
+def test_the_position_is_that_of_the_first_fault(raw: bytes, place: str) -> None:
+    """Strings, values and numbers within the range are no faults."""
+    with pytest.raises(JsonError, match=f"{place}$"):
+        loads(raw)
+
+
+@pytest.mark.parametrize(
+    ("raw", "message"),
+    [
+        (b"[" + b'{"a":1},' * 50_000 + b'{"a":1,"a":2}]', "a name is repeated in one object"),
+        (b"[" + b"1e100," * 60_000 + b"1e999]", "a number is beyond the range of a 64-bit floating point number"),
+    ],
+)
+def test_a_fault_far_from_the_beginning_has_no_position(raw: bytes, message: str) -> None:
+    """The search for a position ends after a bounded number of steps."""
+    with pytest.raises(JsonError) as caught:
+        loads(raw)
+    assert str(caught.value) == message
 
 
 def test_the_error_repeats_nothing_of_the_text() -> None:

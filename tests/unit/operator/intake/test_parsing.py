@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from hookwright_crds.events import CLOUDEVENT_PREFIX, EVENT_TYPES
 from hookwright_operator.intake.parsing import MAX_BODY_BYTES, MAX_EVENT_BYTES, mode_of, parse
 from hookwright_operator.services.events import IncomingEvent
+from hookwright_runtime import exact_json
 from hookwright_runtime.problems import ProblemError
 
 PLAIN = {"content-type": "application/json"}
@@ -384,6 +385,12 @@ def test_an_answer_names_a_bounded_number_of_faults() -> None:
     problem = refusal([{}] * 1000)
     assert len(problem.errors) == 50
     assert "1950 more" in problem.detail
+
+
+def test_an_event_beyond_the_limit_gets_no_digest(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is refused after it was serialised once."""
+    monkeypatch.setattr(exact_json, "digest", lambda *_: pytest.fail("computed a digest"))
+    assert refusal(without(EVENT, pad="x" * MAX_EVENT_BYTES)).status == 413
 
 
 def test_an_event_may_be_as_large_as_the_limit_and_no_larger() -> None:
