@@ -94,7 +94,9 @@ DELIVERIES = (
     Column("TYPE", field("type")),
     Column("ENDPOINT", field("webhook"), wide=True),
     Column("EVENT", field("eventId"), wide=True),
-    Column("ATTEMPTS", lambda document, _: str(len(document.get("attempts") or ()))),
+    Column(
+        "ATTEMPTS", lambda document, _: str(max([one["number"] for one in document.get("attempts") or ()], default=0))
+    ),
     Column("RESULT", _result),
     Column("MS", _last("durationMs"), wide=True),
     Column("NEXT", _age("nextAttemptAt"), wide=True),

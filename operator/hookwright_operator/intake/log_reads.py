@@ -3,7 +3,7 @@
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from typing import Final
 
 from hookwright_runtime.problems import too_many
@@ -14,7 +14,10 @@ RETRY_AFTER_SECONDS: Final = 1
 
 
 class LogReads:
-    """Queues of log reads by namespace: a namespace waits for its own reads, never for another namespace."""
+    """Queues of log reads by namespace: a namespace waits for its own reads, never for another namespace.
+
+    A read with a large answer keeps its turn until the answer is sent: one answer of a namespace is in memory at once.
+    """
 
     def __init__(self, waiting: int = WAITING) -> None:
         self._most = 1 + waiting
@@ -23,7 +26,17 @@ class LogReads:
 
     @asynccontextmanager
     async def turn(self, namespace: str) -> AsyncIterator[None]:
-        """Wait until no other read of the namespace is in progress.
+        """Wait until no other read of the namespace is in progress; the turn ends with the context.
+
+        Raises:
+            ProblemError: 429, too many reads of the namespace already wait.
+        """
+        with ExitStack() as held:
+            await self.begin(namespace, held)
+            yield
+
+    async def begin(self, namespace: str, held: ExitStack) -> None:
+        """Wait until no other read of the namespace is in progress; the turn ends when ``held`` is closed.
 
         Raises:
             ProblemError: 429, too many reads of the namespace already wait.
@@ -35,10 +48,12 @@ class LogReads:
                 retry_after=RETRY_AFTER_SECONDS,
             )
         self._asked[namespace] += 1
-        try:
-            async with self._turns.setdefault(namespace, asyncio.Lock()):
-                yield
-        finally:
-            self._asked[namespace] -= 1
-            if not self._asked[namespace]:
-                del self._asked[namespace], self._turns[namespace]
+        held.callback(self._leave, namespace)
+        turn = self._turns.setdefault(namespace, asyncio.Lock())
+        await turn.acquire()
+        held.callback(turn.release)
+
+    def _leave(self, namespace: str) -> None:
+        self._asked[namespace] -= 1
+        if not self._asked[namespace]:
+            del self._asked[namespace], self._turns[namespace]

@@ -1,4 +1,7 @@
-"""Pure: the replays that advance in a round, so that the replays of one namespace do not delay those of another."""
+"""Pure: the replays that advance in a round.
+
+A namespace with many replays delays those of another by a limited number of steps.
+"""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 

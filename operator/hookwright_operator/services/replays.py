@@ -76,19 +76,19 @@ class Replays:
         while True:
             running = await self.store.running_replays()
             own = [replay for replay in running if self.dispatcher.owned_shards.owns(replay.endpoint_uid)]
-            chosen = list(turns.choose(own, self._namespace).values())
-            for first in range(0, len(chosen), _NAMESPACES_AT_ONCE):
-                at_once = chosen[first : first + _NAMESPACES_AT_ONCE]
-                await asyncio.gather(*[self._advance_each(replays) for replays in at_once])
+            places = asyncio.Semaphore(_NAMESPACES_AT_ONCE)
+            chosen = turns.choose(own, self._namespace).values()
+            await asyncio.gather(*[self._advance_each(replays, places) for replays in chosen])
             await asyncio.sleep(_STEP_SECONDS if own else _POLL_SECONDS)
 
     def _namespace(self, replay: Replay) -> str:
         endpoint = self.registry.get(replay.endpoint_uid)
         return "" if endpoint is None else endpoint.namespace
 
-    async def _advance_each(self, replays: Sequence[Replay]) -> None:
+    async def _advance_each(self, replays: Sequence[Replay], places: asyncio.Semaphore) -> None:
         for replay in replays:
-            await self._advance(replay)
+            async with places:
+                await self._advance(replay)
 
     async def _advance(self, replay: Replay) -> None:
         endpoint = self.registry.get(replay.endpoint_uid)

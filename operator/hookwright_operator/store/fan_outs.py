@@ -10,6 +10,7 @@ and each endpoint has a row of counters. With 500 endpoints on SQLite a delivery
 108 µs.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
@@ -182,12 +183,12 @@ def _write_slice(
         connection.execute(_MOVE, {"fan_out": fan_out_id, "reached": reached})
     else:
         connection.execute(_END, {"fan_out": fan_out_id})
-    given = {uid for _, _, uid, _ in written}
+    given = Counter(uid for _, _, uid, _ in written)
     gone = {uid for (uid,) in run(connection, GONE, {"rows": packed_column(sorted(given))})}
     discarded = sum(
-        prune.discard(connection, uid, DELETED, limit=len(written), slot=slot, now=now) for uid in sorted(gone)
+        prune.discard(connection, uid, DELETED, limit=given[uid], slot=slot, now=now) for uid in sorted(gone)
     )
-    return Written(frozenset(given - gone), discarded, found.total - reached)
+    return Written(frozenset(given) - gone, discarded, found.total - reached)
 
 
 def _json(ids: Sequence[str]) -> str:

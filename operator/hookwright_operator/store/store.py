@@ -256,8 +256,11 @@ class Store:
 
         Return the new replay. If a replay of the endpoint is already running, return that replay and begin none.
         """
-        begin = partial(replay.begin, replay_id=replay_id, endpoint_uid=endpoint_uid, since_ms=since_ms)
-        return await self._now("begin_recovery", partial(begin, until_ms=until_ms))
+        count = partial(replay.counted, replay_id=replay_id, endpoint_uid=endpoint_uid, since_ms=since_ms)
+        read = partial(count, until_ms=until_ms, now=self._clock())
+        begun = await self.transactions.read("count_recovery", read, of_log=True)
+        insert = partial(replay.insert_replay, begun=begun)
+        return await self.transactions.write("begin_recovery", insert, tenant=endpoint_uid)
 
     async def advance_replay(self, replay_id: str, *, limit: int) -> int:
         """Make the next failed deliveries of a running replay pending, due now, oldest failure first.
@@ -334,7 +337,7 @@ class Store:
     async def deliveries(
         self, endpoint_uid: str, *, state: State | None = None, limit: int = 50, cursor: str | None = None
     ) -> tuple[list[DeliveryRecord], str | None]:
-        """Return a page of an endpoint's delivery log with the attempts, the newest delivery first.
+        """Return a page of an endpoint's delivery log with the newest attempts, the newest delivery first.
 
         Args:
             endpoint_uid: the endpoint.
@@ -349,7 +352,7 @@ class Store:
         return await self.transactions.read("deliveries", page, of_log=True)
 
     async def delivery(self, delivery_id: str) -> DeliveryRecord | None:
-        """Return one delivery with its attempts, or None if the id is unknown."""
+        """Return one delivery with its newest attempts, or None if the id is unknown."""
         return await self.transactions.read("delivery", partial(read.delivery, delivery_id=delivery_id), of_log=True)
 
     async def running_replays(self) -> list[Replay]:

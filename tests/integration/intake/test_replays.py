@@ -51,6 +51,7 @@ async def test_a_recovery_is_begun_and_told_where_to_look(intake: Intake) -> Non
         "since": "2025-12-31T22:00:00.500Z",
         "until": "2026-01-01T00:00:00.123Z",
         "total": 7,
+        "totalIsExact": True,
         "done": 0,
         "begunAt": "2026-01-01T00:00:01.000Z",
     }
@@ -81,7 +82,7 @@ async def test_a_second_recovery_is_refused_with_the_first_ones_id(intake: Intak
     [
         ("{}", {"since": "missing"}),
         ('{"since": null}', {"since": "missing"}),
-        ('{"since": "yesterday"}', {"since": "wrong; send a time with its zone"}),
+        ('{"since": "yesterday"}', {"since": "wrong; send a time from 1970 to 9999 with its zone"}),
         ('{"since": "2025-12-31"}', {"since": "wrong"}),
         ('{"since": "2025-12-31T00:00:00"}', {"since": "wrong"}),
         ('{"since": "2025-02-30T00:00:00Z"}', {"since": "wrong"}),

@@ -1,10 +1,25 @@
 """The delivery log and the counters, as users read them."""
 
-import pytest
-from support.store_factories import Clock, Observed, accept_one, event, ids, settlement
+from collections.abc import Awaitable, Callable
 
-from hookwright_operator.store.records import Attempt, Counts, State
+import pytest
+from sqlalchemy import insert
+from support.store_factories import Clock, Observed, accept_one, event, ids, rows_of, settlement
+
+from hookwright_operator.store.records import Attempt, Counts, DeliveryRecord, Search, State
+from hookwright_operator.store.schema import attempts
+from hookwright_operator.store.sql import read
 from hookwright_operator.store.store import Store
+
+LARGE = "\x01" * 4096
+"""A response whose JSON has six times as many bytes."""
+
+
+async def record_attempts(store: Store, delivery_id: str, number: int, response: str = "no") -> None:
+    """Write attempts of a delivery, as many replays do."""
+    common = {"delivery_id": delivery_id, "started_ms": 1, "duration_ms": 1, "status_code": 500, "error": ""}
+    made = [{**common, "number": one, "response": response} for one in range(1, number + 1)]
+    await store.transactions.write("test", lambda connection: connection.execute(insert(attempts), made) and None)
 
 
 async def test_the_log_pages_through_everything_once_newest_first(store: Store) -> None:
@@ -123,3 +138,98 @@ async def test_a_recorded_test_is_in_the_log_and_nowhere_else(
     assert await store.prune(delivered_before_ms=clock.now - 1, failed_before_ms=clock.now, limit=100) == 0
     assert await store.prune(delivered_before_ms=clock.now + 1, failed_before_ms=0, limit=100) == 3
     assert await store.delivery(record.id) is None
+
+
+async def test_only_the_newest_attempts_of_a_delivery_are_shown(store: Store) -> None:
+    """The number of the last one is the number of all attempts; a single delivery shows more than a page."""
+    new = event("orders", "orders")
+    await store.accept([new])
+    many, few = new.deliveries
+    await record_attempts(store, many.id, 150)
+    await record_attempts(store, few.id, 3)
+
+    page, cursor = await store.deliveries("orders")
+    record = await store.delivery(many.id)
+
+    assert cursor is None
+    shown = {one.id: [attempt.number for attempt in one.attempts] for one in page}
+    assert shown == {many.id: list(range(131, 151)), few.id: [1, 2, 3]}
+    assert record is not None
+    assert [attempt.number for attempt in record.attempts] == list(range(51, 151))
+
+
+async def test_a_retry_by_hand_keeps_the_newest_hundred_attempts(store: Store) -> None:
+    """The numbers continue, so that the last one is still the number of all attempts."""
+    delivery, other = await accept_one(store, claimed=True), await accept_one(store)
+    await record_attempts(store, delivery.id, 150)
+    await record_attempts(store, other.id, 101)
+    await store.settle([settlement(delivery, State.FAILED)])
+
+    await store.retry(delivery.id)
+
+    assert await rows_of(store, "attempts") == 100 + 101
+    await store.claim([("orders", 10)])
+    await store.settle([settlement(delivery, State.DELIVERED)])
+    record = await store.delivery(delivery.id)
+    assert record is not None
+    assert [attempt.number for attempt in record.attempts] == list(range(53, 153))
+
+
+@pytest.mark.parametrize(("room", "numbers"), [(3 * 25_000, [4, 5, 6]), (1, [6])])
+async def test_large_attempts_of_a_single_delivery_are_limited_by_their_size(
+    store: Store, monkeypatch: pytest.MonkeyPatch, room: int, numbers: list[int]
+) -> None:
+    """The newest attempt is always shown."""
+    monkeypatch.setattr(read, "BYTES_OF_ONE", room)
+    delivery = await accept_one(store)
+    await record_attempts(store, delivery.id, 6, LARGE)
+
+    record = await store.delivery(delivery.id)
+
+    assert record is not None
+    assert [attempt.number for attempt in record.attempts] == numbers
+
+
+@pytest.mark.parametrize("kind", ["log", "search", "event"])
+@pytest.mark.parametrize(("room", "pages"), [(4 * 25_000, [2, 2, 1]), (1, [1, 1, 1, 1, 1]), (10**6, [5])])
+async def test_a_page_with_large_attempts_ends_early_with_a_cursor(
+    store: Store, monkeypatch: pytest.MonkeyPatch, kind: str, room: int, pages: list[int]
+) -> None:
+    """The pages together have each delivery once, and each page has at least one."""
+    monkeypatch.setattr(read, "PAGE_BYTES", room)
+    monkeypatch.setattr(read, "_DELIVERIES_AT_ONCE", 2)
+    new = event(*["orders"] * 5)
+    await store.accept([new])
+    for one in new.deliveries:
+        await record_attempts(store, one.id, 2, LARGE)
+    wanted = Search(("orders",), "acme", event_id=new.id)
+
+    async def first_page_of_event() -> tuple[list[DeliveryRecord], str | None]:
+        shown = await store.search.event(new.id)
+        assert shown is not None
+        return await store.search.deliveries_of(shown, ["orders"], limit=50)
+
+    async def page(cursor: str | None) -> tuple[list[DeliveryRecord], str | None]:
+        if kind == "event" and cursor is None:
+            return await first_page_of_event()
+        if kind == "log":
+            return await store.deliveries("orders", cursor=cursor)
+        return await store.search.page(wanted, limit=50, cursor=cursor)
+
+    found = await _all_pages(page)
+
+    assert [len(one) for one in found] == pages
+    assert [one for part in found for one in part] == ids([new])[::-1]
+
+
+async def _all_pages(
+    page: Callable[[str | None], Awaitable[tuple[list[DeliveryRecord], str | None]]],
+) -> list[list[str]]:
+    found: list[list[str]] = []
+    cursor = None
+    while len(found) < 10:
+        records, cursor = await page(cursor)
+        found.append([one.id for one in records])
+        if cursor is None:
+            return found
+    raise AssertionError("the pages do not end")

@@ -54,6 +54,7 @@ class Limits:
     first: int
     merged: int
     at_once: int
+    listed: int
 
     def apply(self, stack: ExitStack) -> None:
         """Set the limits while the stack is open."""
@@ -63,6 +64,7 @@ class Limits:
             (search_sql, "CHECKED", self.rows),
             (search_sql, "CHECKED_AT_ONCE", self.at_once),
             (search_sql, "MERGED", self.merged),
+            (search_sql, "LISTED", self.listed),
             (event_deliveries, "_FIRST_ROWS", self.first),
             (event_deliveries, "STRETCH_ROWS", self.stretch),
             (paging, "STRETCH_ROWS", self.stretch),
@@ -80,6 +82,7 @@ LIMITS: Final = st.builds(
     first=st.integers(1, 6),
     merged=st.sampled_from([0, 25]),
     at_once=st.integers(1, 5),
+    listed=st.sampled_from([0, 1_000]),
 )
 # Shrinking an example takes minutes, and each example is small.
 PHASES: Final = (Phase.reuse, Phase.generate)

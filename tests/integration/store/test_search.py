@@ -8,7 +8,7 @@ from support.store_factories import Clock, event, ids, rows_of, settlement
 from hookwright_operator import ids as ids_module
 from hookwright_operator.ids import delivery_id, epoch_ms_of, first_delivery_id
 from hookwright_operator.store.records import NewEvent, Search, State
-from hookwright_operator.store.sql import event_deliveries
+from hookwright_operator.store.sql import event_deliveries, message_index
 from hookwright_operator.store.sql import search as search_sql
 from hookwright_operator.store.store import Store
 
@@ -214,6 +214,63 @@ async def test_a_delivery_may_be_a_little_older_than_its_event(store: Store, ear
     await store.accept([new])
 
     assert await found(store, replace(ALL, message_id="m-1")) == ids([new])
+
+
+@pytest.mark.parametrize("arranged", [False, True])
+@pytest.mark.parametrize("merged", [0, 25])
+async def test_more_events_of_one_id_than_a_search_lists_are_all_found(
+    store: Store, monkeypatch: pytest.MonkeyPatch, merged: int, *, arranged: bool
+) -> None:
+    """Each delivery's event is checked instead, also the late delivery of an early event; other conditions apply."""
+    monkeypatch.setattr(search_sql, "MERGED", merged)
+    monkeypatch.setattr(search_sql, "LISTED", 3)
+    monkeypatch.setattr(search_sql, "CHECKED_AT_ONCE", 4)
+    monkeypatch.setattr(message_index, "_BLOCKS_AT_ONCE", 1)
+    monkeypatch.setattr(message_index, "_RECENT_AT_ONCE", 1)
+    new = [named("m-1" if number % 3 else "m-2", "orders", "spy", event_id=f"e-{number}") for number in range(15)]
+    late = new[1].deliveries[0]._replace(id=delivery_id())
+    new[1] = new[1]._replace(deliveries=(late, new[1].deliveries[1]))
+    for begin in range(0, 15, 5):
+        await store.accept(new[begin : begin + 5])
+        if arranged:
+            assert await store.search.arrange(least=1)
+    of_message = sorted((ids([one])[0] for one in new if one.message_id == "m-1"), reverse=True)
+
+    assert of_message[0] == late.id
+    for limit in (1, 3, 50):
+        assert await found(store, replace(ALL, message_id="m-1"), limit=limit) == of_message
+    assert await found(store, replace(ALL, message_id="m-1", event_id="e-4")) == ids(new[4:5])[:1]
+    assert await found(store, replace(ALL, message_id="m-1", event_id=new[5].id)) == ids(new[5:6])[:1]
+    assert await found(store, replace(ALL, message_id="m-1", event_id="e-3")) == []
+    assert await found(store, replace(ALL, message_id="m-1", event_type="rare")) == []
+    assert await found(store, replace(ALL, message_id="m-1", state=State.PENDING), limit=2) == of_message
+    assert await found(store, Search(("audit",), "acme", message_id="m-1")) == []
+
+
+async def test_ids_that_too_many_events_have_combine(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """CloudEvents of several sources can have one id; then both ids are checked for each delivery."""
+    monkeypatch.setattr(search_sql, "LISTED", 2)
+    new = [named(f"m-{number % 2}", "orders", event_id=f"/source-{number}\ne-{number % 3}") for number in range(12)]
+    await store.accept(new)
+
+    wanted = [one for number, one in enumerate(new) if number % 6 == 0]
+    assert await found(store, replace(ALL, message_id="m-0", event_id="e-0"), limit=1) == ids(wanted)[::-1]
+
+
+async def test_a_page_charges_the_lines_of_the_index(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A page that examined many lines ends early, and has a cursor."""
+    monkeypatch.setattr(search_sql, "LISTED", 3)
+    monkeypatch.setattr(search_sql, "CHECKED_AT_ONCE", 2)
+    monkeypatch.setattr(search_sql, "CHECKED", 5)
+    monkeypatch.setattr(search_sql, "LINES_A_CHECK", 1)
+    new = [named("m-1" if number < 10 else "m-2", "orders") for number in range(14)]
+    await store.accept(new)
+
+    page, cursor = await store.search.page(replace(ALL, message_id="m-1"), limit=1)
+
+    assert page == []
+    assert cursor == new[12].deliveries[0].id
+    assert await found(store, replace(ALL, message_id="m-1"), limit=1) == ids(new[:10])[::-1]
 
 
 async def test_a_segment_is_removed_with_the_last_of_its_events(store: Store, clock: Clock) -> None:

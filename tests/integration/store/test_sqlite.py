@@ -378,6 +378,10 @@ PLANS = {
     "replay of failures": (replay_choice.FAILED.matching, "deliveries_failed_log (endpoint_uid=? AND id>? AND id<?)"),
     "replays of an endpoint": (replay._LATEST, "recoveries_of_endpoint (endpoint_uid=?)"),
     "records of a page": (read._PAGE, "deliveries USING PRIMARY KEY (id=?)"),
+    "old attempts": (settle.DROP_OLD_ATTEMPTS, "attempts USING PRIMARY KEY (delivery_id=?)"),
+    "attempts of a page": (read.ATTEMPTS_OF_PAGE, "attempts USING PRIMARY KEY (delivery_id=? AND number>?)"),
+    "attempts of a delivery": (read.ATTEMPTS_OF_ONE, "attempts USING PRIMARY KEY (delivery_id=? AND number>?)"),
+    "recent ids": (message_index.IN_RECENT_SQLITE, "search_recent USING INTEGER PRIMARY KEY (rowid<?)"),
     **{
         f"{state} log": (
             read.log_page("orders", state=state, limit=5, before="x"),
@@ -422,7 +426,7 @@ SEARCHES = {
     "deliveries of events": (event_deliveries.OF_EVENTS, "deliveries USING PRIMARY KEY (id>? AND id<?)"),
     "newest of events": (search.OF_EVENTS, "deliveries USING PRIMARY KEY (id>? AND id<?)"),
     "check of a search": (search.CHECK, "deliveries USING PRIMARY KEY (id=?)"),
-    "ids in segments": (message_index.IN_SEGMENTS, "search_blocks USING INTEGER PRIMARY KEY (rowid=?)"),
+    "ids in segments": (message_index.IN_SEGMENTS_SQLITE, "search_blocks USING INTEGER PRIMARY KEY (rowid=?)"),
 }
 
 

@@ -2,9 +2,10 @@
 
 import re
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from typing import Final
 
+from pydantic_core import to_json
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import Route
@@ -19,6 +20,7 @@ from hookwright_operator.registry import Endpoint
 from hookwright_operator.services import IntakeServices
 from hookwright_operator.services.delivery_log import HIDDEN, SentRequest, is_cursor
 from hookwright_operator.store.records import Attempt, DeliveryRecord, State
+from hookwright_runtime.long_polls import HeldAnswer
 from hookwright_runtime.problems import FieldFault, ProblemError, not_found
 
 MAX_LIMIT: Final = 250
@@ -37,9 +39,8 @@ class DeliveryRoutes:
     def __init__(self, services: IntakeServices, auth: ReviewAuth, slots: RequestSlots, reads: LogReads) -> None:
         self._services, self._auth = services, auth
         self._slots, self._reads = slots, reads
-        self._of_callers = RequestSlots("requests for a delivery", total=OTHER_REQUESTS, each=OTHER_REQUESTS // 2)
-        self._of_namespaces = RequestSlots(
-            "requests for a delivery", total=OTHER_REQUESTS, each=OTHER_REQUESTS_OF_NAMESPACE
+        self._of_callers = RequestSlots(
+            "requests for a delivery", total=OTHER_REQUESTS, each=OTHER_REQUESTS_OF_NAMESPACE, holders="caller"
         )
 
     def routes(self) -> list[Route]:
@@ -51,17 +52,21 @@ class DeliveryRoutes:
             Route(f"{NAMESPACE}/deliveries/{{delivery}}/retry", self.retry, methods=["POST"]),
         ]
 
-    async def page(self, request: Request) -> JSONResponse:
-        """Return an endpoint's deliveries, the newest first: ``{data, next}``; a page may be short or empty."""
+    async def page(self, request: Request) -> HeldAnswer:
+        """Return an endpoint's deliveries, the newest first: ``{data, next}``; a page may be short or empty.
+
+        The turn of the namespace ends when the answer is sent.
+        """
         endpoint, _ = await permitted_endpoint(self._services, self._auth, request, "get", "deliveries")
         state, limit, cursor = page_of(request.query_params.get)
-        async with self._reads.turn(endpoint.namespace):
+        with ExitStack() as held:
+            await self._reads.begin(endpoint.namespace, held)
             records, following = await self._services.delivery_log.page(
                 endpoint.uid, state=state, limit=limit, cursor=cursor
             )
-        omits = self._services.registry.omits_payloads(endpoint.namespace, endpoint.project)
-        shown = [document(record, endpoint.name, omits_payloads=omits) for record in records]
-        return JSONResponse({"data": shown, "next": following})
+            omits = self._services.registry.omits_payloads(endpoint.namespace, endpoint.project)
+            shown = [document(record, endpoint.name, omits_payloads=omits) for record in records]
+            return HeldAnswer(to_json({"data": shown, "next": following}), held.pop_all())
 
     async def one(self, request: Request) -> JSONResponse:
         """Return one delivery of an endpoint."""
@@ -107,7 +112,7 @@ class DeliveryRoutes:
     async def _permitted_delivery(
         self, request: Request, verb: str, subresource: str
     ) -> AsyncIterator[tuple[DeliveryRecord, Endpoint, Producer]]:
-        """Hold slots of the caller and yield the delivery of the path, its endpoint and the caller.
+        """Hold a slot and yield the delivery of the path, its endpoint and the caller.
 
         The delivery is one of the project in ``?project=``, if the request has this parameter.
 
@@ -118,13 +123,14 @@ class DeliveryRoutes:
         namespace = request.path_params["namespace"]
         authorization = request.headers.get("authorization", "")
         caller = await self._auth.authenticate(authorization, client_of(request.scope))
-        # The caller is not authorized yet, so its requests must not count for the namespace only.
-        with self._of_callers.held(caller.username), self._of_namespaces.held(f"{namespace} of {caller.username}"):
+        access = Access(verb, "webhookendpoints", subresource, namespace, "")
+        # The caller is not authorized yet. A caller without a recent grant must not use the slots of a namespace.
+        admitted = self._auth.admits(caller, access)
+        with self._slots.held(namespace) if admitted else self._of_callers.held(caller.holder):
             record = await self._find(request)
             endpoint = self._endpoint_in(namespace, record, request.query_params.get("project"))
             # A delivery that does not exist is refused like one of an endpoint for which the caller has no permission.
-            name = endpoint.name if endpoint else ""
-            await self._auth.authorise(caller, Access(verb, "webhookendpoints", subresource, namespace, name))
+            await self._auth.authorise(caller, access._replace(name=endpoint.name if endpoint else ""))
             if record is None or endpoint is None:
                 raise _no_delivery(request)
             yield record, endpoint, caller

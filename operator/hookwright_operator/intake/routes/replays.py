@@ -58,7 +58,8 @@ class ReplayRoutes:
         endpoint, caller = await permitted_endpoint(self._services, self._auth, request, "create", "retry")
         check_not_expired(endpoint)
         since_ms, until_ms = span_of(await self._body(request, endpoint), now_ms=self._services.replays.clock_ms())
-        with self._slots.held(endpoint.namespace):
+        # The deliveries are counted first, which is a read of the log.
+        async with self._reads.turn(endpoint.namespace):
             replay, new = await self._services.replays.begin(endpoint.uid, since_ms=since_ms, until_ms=until_ms)
         _check_new(replay, endpoint, new=new)
         audit(self._services, request, "endpoint.replay", caller, endpoint)
@@ -83,7 +84,6 @@ class ReplayRoutes:
         body = body._replace(choice=_of_subscribed(body.choice, endpoint))
         project = (endpoint.namespace, endpoint.project)
         wanted = Wanted(endpoint.uid, body.choice, body.since_ms, until_ms, project)
-        # The deliveries are counted first, which is a read of the log.
         async with self._reads.turn(endpoint.namespace):
             if body.dry_run:
                 return JSONResponse(await self._counted(body, wanted))
@@ -167,6 +167,7 @@ def recovery_document(replay: Replay) -> dict[str, object]:
         "since": timestamp(replay.since_ms),
         "until": timestamp(replay.until_ms),
         "total": replay.total,
+        "totalIsExact": replay.total_is_exact,
         "done": replay.done,
         "begunAt": timestamp(replay.begun_ms),
     }

@@ -2,11 +2,11 @@
 
 import re
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from typing import Final
 
-from pydantic_core import from_json
+from pydantic_core import from_json, to_json
 from starlette.requests import Request
-from starlette.responses import JSONResponse
 from starlette.routing import Route
 
 from hookwright_crds.events import UnknownEventTypeError, event_type
@@ -20,6 +20,7 @@ from hookwright_operator.intake.timestamps import EXPECTED_TIME, time_of, timest
 from hookwright_operator.registry import Endpoint
 from hookwright_operator.services import IntakeServices
 from hookwright_operator.store.records import DeliveryRecord, EventRecord, Search
+from hookwright_runtime.long_polls import HeldAnswer
 from hookwright_runtime.problems import FieldFault, ProblemError, not_found
 
 SHOWN: Final = 100
@@ -33,7 +34,7 @@ _STATUS_CODE: Final = re.compile(r"0|[1-5][0-9]{2}")
 
 
 class SearchRoutes:
-    """Routes of a namespace's deliveries and events; one read of a namespace runs at a time."""
+    """Routes of a namespace's deliveries and events; a read keeps the namespace's turn until its answer is sent."""
 
     def __init__(self, services: IntakeServices, auth: ReviewAuth, reads: LogReads) -> None:
         self._services, self._auth, self._reads = services, auth, reads
@@ -42,28 +43,31 @@ class SearchRoutes:
         """Return the routes."""
         return [Route(f"{NAMESPACE}/deliveries", self.search), Route(f"{NAMESPACE}/events/{{event}}", self.event)]
 
-    async def search(self, request: Request) -> JSONResponse:
+    async def search(self, request: Request) -> HeldAnswer:
         """Return the deliveries that meet all conditions of the query, the newest first: ``{data, next}``."""
         namespace, endpoints = await self._permitted(request)
         wanted, limit, cursor = search_of(request.query_params.get, list(request.query_params), namespace, endpoints)
-        async with self._reads.turn(namespace):
+        with ExitStack() as held:
+            await self._reads.begin(namespace, held)
             records, following = await self._services.delivery_log.search(wanted, limit=limit, cursor=cursor)
-        return JSONResponse({"data": self._shown(records, endpoints), "next": following})
+            answer = to_json({"data": self._shown(records, endpoints), "next": following})
+            return HeldAnswer(answer, held.pop_all())
 
-    async def event(self, request: Request) -> JSONResponse:
+    async def event(self, request: Request) -> HeldAnswer:
         """Return one event with its newest deliveries."""
         namespace, endpoints = await self._permitted(request)
         wanted, project = request.path_params["event"], request.query_params.get("project")
         uids = [endpoint.uid for endpoint in endpoints]
         log = self._services.delivery_log
-        async with self._reads.turn(namespace):
+        with ExitStack() as held:
+            await self._reads.begin(namespace, held)
             found = await log.event(wanted) if _EVENT.fullmatch(wanted) else None
             if found is None or found.namespace != namespace or project not in (None, found.project):
                 raise not_found(f'event "{wanted}" in namespace "{namespace}"')
             records, following = await log.deliveries_of(found, uids, limit=SHOWN)
-        omits = self._services.registry.omits_payloads(namespace, found.project)
-        shown = {"deliveries": self._shown(records, endpoints), "next": following}
-        return JSONResponse({**_event(found, omits_payloads=omits), **shown})
+            omits = self._services.registry.omits_payloads(namespace, found.project)
+            shown = {"deliveries": self._shown(records, endpoints), "next": following}
+            return HeldAnswer(to_json({**_event(found, omits_payloads=omits), **shown}), held.pop_all())
 
     def _shown(self, records: Sequence[DeliveryRecord], endpoints: Sequence[Endpoint]) -> list[dict[str, object]]:
         """Return deliveries to some endpoints in the form of the log."""

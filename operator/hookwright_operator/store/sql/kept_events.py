@@ -3,6 +3,7 @@
 Sync functions on a connection. The caller begins and ends the transaction.
 """
 
+import zlib
 from collections.abc import Sequence
 from typing import Final
 
@@ -15,7 +16,11 @@ from hookwright_operator.store.sql.dialect import insert
 from hookwright_operator.store.sql.rows import packed, packed_column, rows
 
 MOST: Final = 10_000
-"""Events of one project that are kept; a new one replaces the oldest one."""
+"""Events of one project that are kept; new ones replace the oldest ones."""
+TRIMMED_EVERY: Final = 32
+"""New events of a project after which its oldest ones are removed, on average: finding these reads `MOST` rows."""
+_AT_ONCE: Final = 1024
+"""Events that are removed at once, at most."""
 
 _new = rows(event_id=Text, namespace=Text, project=Text)
 _KEEP = insert(kept_events).from_select([*_new.c.keys()], select(_new))
@@ -43,11 +48,17 @@ _DROP = delete(kept_events).where(kept_events.c.event_id.in_(select(_ids.c.id)))
 _DROP_EVENTS = delete(events).where(events.c.id.in_(select(_ids.c.id)), events.c.deliveries <= 0)
 
 
-def note(connection: Connection, new: Sequence[NewEvent], *, most: int = MOST) -> None:
-    """Keep events that are written without deliveries, and remove the oldest ones of their projects beyond a number."""
+def note(
+    connection: Connection, new: Sequence[NewEvent], *, most: int = MOST, trimmed_every: int = TRIMMED_EVERY
+) -> None:
+    """Keep events that are written without deliveries, and remove the oldest ones of their projects beyond a number.
+
+    Not every call removes some: the random part of an event's id decides, so that most calls read few rows.
+    """
     connection.execute(_KEEP, {"rows": packed([(event.id, event.namespace, event.project) for event in new])})
-    for namespace, project in sorted({(event.namespace, event.project) for event in new}):
-        which = {"namespace": namespace, "project": project, "most": most, "count": len(new)}
+    chosen = [event for event in new if zlib.crc32(event.id.encode()) % trimmed_every == 0]
+    for namespace, project in sorted({(event.namespace, event.project) for event in chosen}):
+        which = {"namespace": namespace, "project": project, "most": most, "count": _AT_ONCE}
         _drop(connection, list(connection.scalars(_OLDEST, which)))
 
 

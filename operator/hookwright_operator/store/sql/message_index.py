@@ -3,7 +3,8 @@
 These ids are random, so an index in a plain tree dirties one page for each event. Here an acceptance inserts one row
 into ``search_recent``, whatever the number of its events: a line for each event with digests of its ids. When enough
 lines are there, they become a *segment*: `BUCKETS` rows of ``search_blocks``, each with the lines whose digests begin
-alike. A segment is written once, in the order of its rows. A search reads one row of each segment and all recent lines.
+alike. A segment is written once, in the order of its rows. A search reads one row of each segment and all recent lines,
+and fetches only the rows that have the digest, the newest first, a few at a time.
 
 The namespace is part of a digest. A digest has 48 bits, so a search may find a wrong event of the namespace once in
 millions of searches of a database with 10,000,000 events.
@@ -11,13 +12,17 @@ millions of searches of a database with 10,000,000 events.
 Sync functions on a connection.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from hashlib import blake2b
 from typing import Final, NamedTuple
 
 from sqlalchemy import (
     BigInteger,
+    Column,
+    ColumnElement,
     Connection,
+    Executable,
     Integer,
     Text,
     bindparam,
@@ -31,6 +36,7 @@ from sqlalchemy import (
 from hookwright_operator.store.records import SOURCE_END, NewEvent
 from hookwright_operator.store.schema import events, search_blocks, search_recent, search_segments
 from hookwright_operator.store.sql.dialect import dialect_of, insert
+from hookwright_operator.store.sql.paging import AFTER_ALL
 from hookwright_operator.store.sql.rows import packed, packed_column, rows
 from hookwright_operator.store.sql.statements import run
 
@@ -38,20 +44,46 @@ BUCKETS: Final = 512
 SEGMENT: Final = 16_384
 """Digests of a segment, at least."""
 _ROWS_AT_ONCE: Final = 20_000
+_RECENT_AT_ONCE: Final = 64
+_BLOCKS_AT_ONCE: Final = 8
+"""Rows with a digest that a search fetches at once; a row can have all lines of a transaction, or of a segment."""
+_ALL_ROWS: Final = (1 << 62) - 1
 _DIGEST_BYTES: Final = 6
 _BUCKET_DIGITS: Final = 3
 
 _digest = bindparam("digest", type_=Text)
 _count = bindparam("count", type_=Integer)
 NOTE = insert(search_recent).values(lines=bindparam("lines", type_=Text)).inline()
-_lines = select(search_recent.c.lines)
-IN_RECENT_SQLITE = _lines.where(func.instr(search_recent.c.lines, _digest) > literal_column("0"))
-IN_RECENT_POSTGRES = _lines.where(func.strpos(search_recent.c.lines, _digest) > literal_column("0"))
-IN_SEGMENTS = select(search_blocks.c.lines).join(
-    search_segments,
-    search_blocks.c.id
-    == search_segments.c.segment * literal_column(str(BUCKETS)) + bindparam("bucket", type_=BigInteger),
-)
+_before = bindparam("before", type_=BigInteger)
+_least, _greatest = bindparam("least", type_=Text), bindparam("greatest", type_=Text)
+
+
+def _has_digest(lines: Column[str], *, postgres: bool) -> ColumnElement[bool]:
+    position = func.strpos(lines, _digest) if postgres else func.instr(lines, _digest)
+    return position > literal_column("0")
+
+
+IN_RECENT_SQLITE, IN_RECENT_POSTGRES = [
+    select(search_recent.c.id, search_recent.c.lines)
+    .where(search_recent.c.id < _before, _has_digest(search_recent.c.lines, postgres=postgres))
+    .order_by(search_recent.c.id.desc())
+    .limit(_count)
+    for postgres in (False, True)
+]
+_block_id = search_segments.c.segment * literal_column(str(BUCKETS)) + bindparam("bucket", type_=BigInteger)
+IN_SEGMENTS_SQLITE, IN_SEGMENTS_POSTGRES = [
+    select(search_segments.c.segment, search_blocks.c.lines)
+    .select_from(search_segments.join(search_blocks, search_blocks.c.id == _block_id))
+    .where(
+        search_segments.c.segment < _before,
+        search_segments.c.last_event_id >= _least,
+        search_segments.c.first_event_id <= _greatest,
+        _has_digest(search_blocks.c.lines, postgres=postgres),
+    )
+    .order_by(search_segments.c.segment.desc())
+    .limit(_count)
+    for postgres in (False, True)
+]
 OLDEST = select(search_recent.c.id, search_recent.c.lines).order_by(search_recent.c.id).limit(_count)
 _LAST_SEGMENT = select(func.max(search_segments.c.segment))
 _ids = rows(id=BigInteger)
@@ -118,15 +150,68 @@ def line_of(event: NewEvent) -> str:
     return " ".join([*digests, event.id]) if digests else ""
 
 
-def find(connection: Connection, digest: str) -> set[str]:
-    """Return the ids of the events that have a digest; an event may have been removed meanwhile."""
-    in_recent = IN_RECENT_POSTGRES if dialect_of(connection).shared else IN_RECENT_SQLITE
-    # Recent lines first: a line that becomes part of a segment between the two queries is found twice, not missed.
-    recent = list(run(connection, in_recent, {"digest": digest}))
-    blocks = list(run(connection, IN_SEGMENTS, {"bucket": _bucket(digest)}))
-    # Few blocks have the digest, so the others are not parsed.
-    texts = [text for (text,) in [*recent, *blocks] if digest in text]
-    return {event_id for text in texts for digests, event_id in _parsed(text) if digest in digests}
+def find(connection: Connection, digest: str, *, most: int) -> set[str] | None:
+    """Return the ids of the events that have a digest, or None if there are more than ``most``.
+
+    An event may have been removed meanwhile.
+    """
+    found: set[str] = set()
+    for text in _texts(connection, digest):
+        for event_id in _event_ids(text, digest):
+            found.add(event_id)
+            if len(found) > most:
+                return None
+    return found
+
+
+def having(connection: Connection, digest: str, event_ids: AbstractSet[str]) -> tuple[set[str], int]:
+    """Return those of some events that have a digest, and how many lines with the digest were examined."""
+    found: set[str] = set()
+    examined = 0
+    if event_ids:
+        for text in _texts(connection, digest, least=min(event_ids), greatest=max(event_ids)):
+            with_digest = list(_event_ids(text, digest))
+            examined += len(with_digest)
+            found |= event_ids & set(with_digest)
+            if len(found) == len(event_ids):
+                break
+    return found, examined
+
+
+def _texts(connection: Connection, digest: str, *, least: str = "", greatest: str = AFTER_ALL) -> Iterator[str]:
+    """Yield the texts that have a digest: all recent ones, and those of segments with events between two ids."""
+    postgres = dialect_of(connection).shared
+    # Recent lines first: a line that becomes part of a segment between the queries is found twice, not missed.
+    recent = IN_RECENT_POSTGRES if postgres else IN_RECENT_SQLITE
+    yield from _newest_first(connection, recent, {"digest": digest}, _RECENT_AT_ONCE)
+    within = {"digest": digest, "bucket": _bucket(digest), "least": least, "greatest": greatest}
+    segments = IN_SEGMENTS_POSTGRES if postgres else IN_SEGMENTS_SQLITE
+    yield from _newest_first(connection, segments, within, _BLOCKS_AT_ONCE)
+
+
+def _newest_first(
+    connection: Connection, statement: Executable, which: Mapping[str, object], at_once: int
+) -> Iterator[str]:
+    before = _ALL_ROWS
+    while True:
+        fetched = list(run(connection, statement, {**which, "before": before, "count": at_once}))
+        for number, text in fetched:
+            before = number
+            yield text
+        if len(fetched) < at_once:
+            return
+
+
+def _event_ids(text: str, digest: str) -> Iterator[str]:
+    """Yield the events of the lines that have a digest; the other lines are not parsed."""
+    at = text.find(digest)
+    while at >= 0:
+        end = text.find("\n", at)
+        end = len(text) if end < 0 else end
+        *digests, event_id = text[text.rfind("\n", 0, at) + 1 : end].split(" ")
+        if digest in digests:
+            yield event_id
+        at = text.find(digest, end)
 
 
 def _parsed(text: str) -> Iterator[tuple[list[str], str]]:

@@ -26,8 +26,8 @@ from hookwright_operator.store.sql.statements import run
 
 _STRETCH_ROWS: Final = 500
 """Events that one statement examines."""
-_TRIES: Final = ((_STRETCH_ROWS, 4), (_STRETCH_ROWS // 16, 4), (1, 1))
-"""Numbers of events whose deliveries are looked for together, and the part of `ROWS` that the read examines at most.
+_TRIES: Final = ((_STRETCH_ROWS, 8), (_STRETCH_ROWS // 8, 8), (_STRETCH_ROWS // 64, 8), (1, 1))
+"""Numbers of events whose deliveries are looked for together, and the divisor of the rows that this may examine.
 
 The deliveries of a few events can be spread over many rows of other tenants. Then fewer events are examined.
 """
@@ -89,7 +89,7 @@ def find(connection: Connection, within: Range, *, limit: int, rows_at_most: int
         connection: a connection that can read.
         within: the range.
         limit: how many events to find at most.
-        rows_at_most: how many events to examine.
+        rows_at_most: how many events to examine; beside them, up to `ROWS` deliveries are examined.
 
     Returns:
         The ids of the events, the oldest first, and the id up to which everything was examined, None if that is the
@@ -121,13 +121,13 @@ def find(connection: Connection, within: Range, *, limit: int, rows_at_most: int
                 return Found(found, max(written, default=after))
         if examined < asked:
             return Found(found, None)
-        if of_events.rows <= 0 or of_deliveries.rows <= 0:
+        if of_events.rows <= 0 or of_deliveries.rows < ROWS // 2:
             return Found(found, highest)
         after = highest
 
 
 def _missed(
-    connection: Connection, totals: Mapping[str, int], endpoint_uid: str, spent: RowBudget
+    connection: Connection, totals: Mapping[str, int], endpoint_uid: str, left: RowBudget
 ) -> tuple[list[str], str | None]:
     """Return the events that an endpoint has no delivery of, and the last one that was examined, None if all were.
 
@@ -135,16 +135,19 @@ def _missed(
         connection: a connection that can read.
         totals: by event, the oldest first, how many deliveries it has.
         endpoint_uid: the endpoint.
-        spent: reduced by the rows examined.
+        left: the rows that may be examined; reduced by those that were.
     """
-    if not totals:
-        return [], None
-    for number, part_of_rows in _TRIES:
+    part: dict[str, int] = {}
+    got: list[str] | None = []
+    for number, divisor in _TRIES:
+        if number > 1 and len(part) == min(number, len(totals)):
+            continue
         part = dict(islice(totals.items(), number))
         sent = {event: total for event, total in part.items() if total}
-        budget = RowBudget(ROWS // part_of_rows)
+        budget = RowBudget(left.rows // divisor)
+        left.rows -= budget.rows
         got = event_deliveries.find(connection, sent, packed_column([endpoint_uid]), None, budget=budget)
-        spent.rows -= ROWS // part_of_rows - budget.rows
+        left.rows += budget.rows
         if got is not None:
             break
     # A single event whose deliveries are spread over too many rows is not sent: the endpoint may have got it.

@@ -22,6 +22,7 @@ from sqlalchemy import (
     delete,
     func,
     insert,
+    literal_column,
     null,
     or_,
     select,
@@ -57,8 +58,10 @@ _free = or_(
     deliveries.c.owner.is_(None),
     and_(or_(deliveries.c.owner < _OWNER, deliveries.c.owner >= _AFTER_OWNERS), deliveries.c.owner.not_in(_living)),
 )
+# The headers of a CloudEvent have its attributes. A character has up to 4 bytes, and a byte becomes 3 characters.
+_answer_size = SIZE + literal_column("12") * func.coalesce(func.length(events.c.attributes, type_=Integer), 0)
 TAKE = (
-    select(*COLUMNS, SIZE.label("size"), *SMALL_COLUMNS)
+    select(*COLUMNS, _answer_size.label("size"), *SMALL_COLUMNS)
     .join(events, events.c.id == deliveries.c.event_id)
     .where(
         deliveries.c.endpoint_uid == bindparam("endpoint", type_=Text),

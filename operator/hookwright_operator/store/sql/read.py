@@ -5,8 +5,22 @@ Sync functions on a connection.
 
 from collections import defaultdict
 from collections.abc import Sequence
+from typing import Any, Final
 
-from sqlalchemy import Connection, Integer, Row, Select, Subquery, Text, bindparam, literal_column, select
+from pydantic_core import to_json
+from sqlalchemy import (
+    Column,
+    Connection,
+    Integer,
+    Row,
+    Select,
+    Subquery,
+    Text,
+    bindparam,
+    func,
+    literal_column,
+    select,
+)
 
 from hookwright_operator.store.records import Attempt, Counts, DeliveryRecord, State
 from hookwright_operator.store.schema import attempts, counters, deliveries, events, is_pending
@@ -17,6 +31,18 @@ from hookwright_operator.store.sql.dialect import dialect_of
 from hookwright_operator.store.sql.paging import AFTER_ALL, Found, RowBudget, search, stretch_of, up_to
 from hookwright_operator.store.sql.recorded_tests import shown
 from hookwright_operator.store.sql.rows import packed_column, rows
+from hookwright_operator.store.sql.statements import run
+
+SHOWN: Final = 20
+"""Attempts of each delivery that a page of the log shows, the newest ones. The default schedule makes 6 attempts."""
+PAGE_BYTES: Final = 2 * 1024 * 1024
+"""Size of the attempts on one page, as JSON. A page with larger ones ends early, but has at least one delivery."""
+SHOWN_OF_ONE: Final = 100
+"""Attempts that the record of a single delivery shows, the newest ones."""
+BYTES_OF_ONE: Final = 512 * 1024
+"""Size of the attempts of a single delivery, as JSON. Older attempts that do not fit are not shown."""
+_DELIVERIES_AT_ONCE: Final = 50
+"""Deliveries whose attempts one statement reads."""
 
 
 def _next_due(busy: Subquery) -> Select[str, int | None]:
@@ -48,11 +74,20 @@ _records = select(
 
 _ids = rows(id=Text)
 _PAGE = _records.where(deliveries.c.id.in_(select(_ids.c.id))).order_by(deliveries.c.id.desc())
-_ATTEMPTS = (
-    select(attempts)
-    .where(attempts.c.delivery_id.in_(select(_ids.c.id)))
-    .order_by(attempts.c.delivery_id, attempts.c.number)
-)
+
+
+def _newest_attempts(*columns: Column[str] | Column[int] | Column[str | None]) -> Select[*tuple[Any, ...]]:
+    """Build the query for the newest attempts of deliveries, at most ``most`` of each."""
+    # An attempt has the next number of its delivery, so the numbers of the newest ones have no gaps.
+    numbered = attempts.alias("numbered")
+    last = select(func.max(numbered.c.number)).where(numbered.c.delivery_id == _ids.c.id).correlate(_ids)
+    newest = attempts.c.number > last.scalar_subquery() - bindparam("most", type_=Integer)
+    return select(*columns).select_from(_ids.join(attempts, (attempts.c.delivery_id == _ids.c.id) & newest))
+
+
+# A page does not show the columns after these.
+ATTEMPTS_OF_PAGE = _newest_attempts(*list(attempts.c)[: attempts.c.keys().index("response") + 1])
+ATTEMPTS_OF_ONE = _newest_attempts(*attempts.c)
 
 _of_endpoint = (
     deliveries.c.endpoint_uid == bindparam("endpoint", type_=Text),
@@ -104,19 +139,34 @@ def log(
 ) -> tuple[list[DeliveryRecord], str | None]:
     """Return one page of an endpoint's delivery log, and the cursor of the next page if there may be one.
 
-    A page has less than ``limit`` deliveries, or none, if the read had to examine too many rows of other deliveries. A
-    page of one state has no tests.
+    A page has less than ``limit`` deliveries, or none, if the read had to examine too many rows of other deliveries. It
+    also ends before attempts that do not fit into `PAGE_BYTES`. A page of one state has no tests.
     """
     ids, reached = newest(connection, endpoint_uid, state, limit=limit + 1, before=cursor or AFTER_ALL)
     # A test is stored as discarded. On PostgreSQL a delivery of the first query may have changed, or may be deleted.
-    found = [record for record in records(connection, ids[:limit]) if state in {None, record.state}]
-    return found, ids[limit - 1] if len(ids) > limit else reached
+    page, ended_at = records(connection, ids[:limit])
+    found = [record for record in page if state in {None, record.state}]
+    return found, ended_at or (ids[limit - 1] if len(ids) > limit else reached)
 
 
-def records(connection: Connection, ids: Sequence[str]) -> list[DeliveryRecord]:
-    """Return the deliveries that still exist, the newest first, with their attempts."""
-    found = connection.execute(_PAGE, {"rows": packed_column(ids)}).all()
-    return _with_attempts(connection, found)
+def records(connection: Connection, ids: Sequence[str]) -> tuple[list[DeliveryRecord], str | None]:
+    """Return the deliveries that still exist, the newest first, with their newest attempts.
+
+    Returns:
+        The deliveries, and the id of the last one if the attempts of the next one exceed `PAGE_BYTES`, None otherwise.
+    """
+    existing = connection.execute(_PAGE, {"rows": packed_column(ids)}).all()
+    found: list[DeliveryRecord] = []
+    room = PAGE_BYTES
+    for begin in range(0, len(existing), _DELIVERIES_AT_ONCE):
+        part = existing[begin : begin + _DELIVERIES_AT_ONCE]
+        made = _attempts(connection, ATTEMPTS_OF_PAGE, [row.id for row in part], most=SHOWN)
+        for row in part:
+            room -= sum(map(_size, made[row.id]))
+            if found and room < 0:
+                return found, found[-1].id
+            found.append(_record(row, made[row.id]))
+    return found, None
 
 
 def newest(connection: Connection, endpoint_uid: str, state: State | None, *, limit: int, before: str) -> Found:
@@ -161,27 +211,50 @@ def newest_by_state(
 
 
 def delivery(connection: Connection, delivery_id: str) -> DeliveryRecord | None:
-    """Return one delivery with its attempts, or None if the id is unknown."""
-    found = connection.execute(_records.where(deliveries.c.id == delivery_id)).all()
-    return next(iter(_with_attempts(connection, found)), None)
+    """Return one delivery with its newest attempts, or None if the id is unknown."""
+    row = connection.execute(_records.where(deliveries.c.id == delivery_id)).one_or_none()
+    if row is None:
+        return None
+    made = _attempts(connection, ATTEMPTS_OF_ONE, [delivery_id], most=SHOWN_OF_ONE)[delivery_id]
+    return _record(row, _fitting(made))
 
 
-def _with_attempts(connection: Connection, found: Sequence[Row[*tuple[object, ...]]]) -> list[DeliveryRecord]:
+def _attempts(
+    connection: Connection, statement: Select[*tuple[Any, ...]], ids: Sequence[str], *, most: int
+) -> defaultdict[str, list[Attempt]]:
+    """Return the newest attempts of deliveries, the oldest of them first."""
     made: defaultdict[str, list[Attempt]] = defaultdict(list)
-    ids = packed_column([row.id for row in found])
-    for delivery_id, *attempt in connection.execute(_ATTEMPTS, {"rows": ids}):
+    for delivery_id, *attempt in run(connection, statement, {"rows": packed_column(ids), "most": most}):
         made[delivery_id].append(Attempt(*attempt))
-    return [
-        DeliveryRecord(
-            id=row.id,
-            event_id=row.event_id,
-            event_type=row.type,
-            endpoint_uid=row.endpoint_uid,
-            state=shown(State(row.state), row.reason, made[row.id]),
-            reason=row.reason,
-            accepted_ms=row.accepted_ms,
-            due_ms=row.due_ms,
-            attempts=tuple(made[row.id]),
-        )
-        for row in found
-    ]
+    for several in made.values():
+        several.sort(key=lambda attempt: attempt.number)
+    return made
+
+
+def _fitting(made: Sequence[Attempt]) -> Sequence[Attempt]:
+    """Return the newest attempts that fit into `BYTES_OF_ONE`, at least one."""
+    room = BYTES_OF_ONE
+    for place in range(len(made) - 1, -1, -1):
+        room -= _size(made[place])
+        if room < 0:
+            return made[min(place + 1, len(made) - 1) :]
+    return made
+
+
+def _size(attempt: Attempt) -> int:
+    """Return the bytes of an attempt as JSON: a control character of a response takes six."""
+    return len(to_json(attempt))
+
+
+def _record(row: Row[*tuple[object, ...]], made: Sequence[Attempt]) -> DeliveryRecord:
+    return DeliveryRecord(
+        id=row.id,
+        event_id=row.event_id,
+        event_type=row.type,
+        endpoint_uid=row.endpoint_uid,
+        state=shown(State(row.state), row.reason, made),
+        reason=row.reason,
+        accepted_ms=row.accepted_ms,
+        due_ms=row.due_ms,
+        attempts=tuple(made),
+    )

@@ -40,12 +40,12 @@ from hookwright_operator.store.sql.counters import Change, add_counts
 from hookwright_operator.store.sql.dialect import insert
 from hookwright_operator.store.sql.paging import Found
 from hookwright_operator.store.sql.rows import packed_column, rows
-from hookwright_operator.store.sql.settle import RENEW
+from hookwright_operator.store.sql.settle import DROP_OLD_ATTEMPTS, RENEW
 
 KEPT: Final = 50
 """Replays of an endpoint that are kept; older ones are removed when a new one begins."""
 STEP_ROWS: Final = 5_000
-"""Rows that one step of a replay with a choice examines at most."""
+"""Rows that one step of a replay with a choice examines at most; of a replay of missed events, events."""
 
 _now = bindparam("now", type_=BigInteger)
 _uid = bindparam("endpoint", type_=Text)
@@ -130,13 +130,13 @@ _PLAIN: Final = (
 _RENEW_MANY = RENEW.where(deliveries.c.id.in_(select(_ids.c.id)))
 
 
-def begin(
+def counted(
     connection: Connection, replay_id: str, endpoint_uid: str, *, since_ms: int, until_ms: int | None, now: int
 ) -> Replay:
-    """Begin a replay without a choice unless one is running for the endpoint; return the one that runs afterwards.
+    """Return a new replay without a choice, with the number of its deliveries; `insert_replay` begins it.
 
     Args:
-        connection: in a transaction.
+        connection: a connection that can read.
         replay_id: the id of the new replay.
         endpoint_uid: the endpoint of the failed deliveries.
         since_ms: deliveries that failed earlier stay failed.
@@ -148,11 +148,10 @@ def begin(
     bounds = {"endpoint": endpoint_uid, "since": since_ms, "until": until, "count": MOST_COUNTED}
     total = connection.scalar(TOTAL, bounds) or 0
     running, exact = ReplayState.RUNNING, total < MOST_COUNTED
-    begun = Replay(replay_id, endpoint_uid, running, since_ms, until, total, 0, now, total_is_exact=exact)
-    return insert_replay(connection, begun, reached_id="")
+    return Replay(replay_id, endpoint_uid, running, since_ms, until, total, 0, now, total_is_exact=exact)
 
 
-def insert_replay(connection: Connection, begun: Replay, *, reached_id: str) -> Replay:
+def insert_replay(connection: Connection, begun: Replay, *, reached_id: str = "") -> Replay:
     """Insert a replay unless one is running for its endpoint; return the one that runs afterwards.
 
     The oldest replays of the endpoint are removed if it has more than `KEPT`.
@@ -160,7 +159,7 @@ def insert_replay(connection: Connection, begun: Replay, *, reached_id: str) -> 
     Args:
         connection: in a transaction.
         begun: the new replay.
-        reached_id: the id after which it begins.
+        reached_id: the id after which it begins, if it has a choice.
     """
     values = {
         **{column: getattr(begun, column) for column in _PLAIN},
@@ -202,7 +201,7 @@ def advance(connection: Connection, replay_id: str, *, limit: int, slot: int, no
     position = {"until": job.until_ms, "reached_ms": job.reached_ms, "reached_id": job.reached_id}
     batch = connection.execute(NEXT, {"endpoint": job.endpoint_uid, "count": limit - due, **position}).all()
     if batch:
-        connection.execute(_RENEW_MANY, {"rows": packed_column([row.id for row in batch]), "now": now})
+        _renew(connection, [row.id for row in batch], now=now)
         add_counts(connection, slot, [Change(job.endpoint_uid, failed=-len(batch))])
     done = job.done + len(batch)
     moved = {"done": done, "total": max(job.total, done)}
@@ -324,11 +323,17 @@ def _renew_chosen(
     chosen = connection.execute(_STATES, {"rows": packed_column(ids)}).all()
     batch = [row for row in chosen if row.endpoint_uid == endpoint_uid and State(row.state) in choice.states]
     if batch:
-        connection.execute(_RENEW_MANY, {"rows": packed_column([row.id for row in batch]), "now": now})
+        _renew(connection, [row.id for row in batch], now=now)
         ended = Counter([State(row.state) for row in batch])
         change = Change(endpoint_uid, delivered=-ended[State.DELIVERED], failed=-ended[State.FAILED])
         add_counts(connection, slot, [change])
     return len(batch)
+
+
+def _renew(connection: Connection, ids: Sequence[str], *, now: int) -> None:
+    which = {"rows": packed_column(ids)}
+    connection.execute(_RENEW_MANY, {**which, "now": now})
+    connection.execute(DROP_OLD_ATTEMPTS, which)
 
 
 def cancel_one(connection: Connection, replay_id: str, *, now: int) -> None:

@@ -5,12 +5,16 @@ few events, the log of one endpoint, an index by state of a few endpoints, or al
 that the source does not cover are checked afterwards. Both have a limit on the rows that one page examines, so a page
 may be short or empty, see `paging`.
 
+A producer can give one id to any number of events. If more than `LISTED` events have an id of the search, the events
+are not listed. The search then uses another source, and checks the event of each delivery.
+
 Sync functions on a connection.
 """
 
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from sqlalchemy import (
     Connection,
@@ -37,6 +41,10 @@ from hookwright_operator.store.sql.statements import run
 CHECKED_AT_ONCE: Final = 200
 CHECKED: Final = 1_000
 """Deliveries of which one page checks the conditions that its source does not cover."""
+LISTED: Final = 1_000
+"""Events with one id that a search lists; with more events the page checks each delivery's event."""
+LINES_A_CHECK: Final = 50
+"""Lines of the index of ids that cost as much as the check of one delivery."""
 WALKED: Final = 10_000
 """Rows that one page examines if no index fits."""
 MERGED: Final = 25
@@ -69,7 +77,7 @@ _latest_code = (
     .scalar_subquery()
 )
 CHECK = (
-    select(deliveries.c.id)
+    select(deliveries.c.id, deliveries.c.event_id)
     .join(events, events.c.id == deliveries.c.event_id)
     .where(
         deliveries.c.id.in_(select(_ids.c.id)),
@@ -116,25 +124,29 @@ def page(
 ) -> tuple[list[DeliveryRecord], str | None]:
     """Return one page of a search, and the cursor of the next page if there may be one."""
     begin, before = _bounds(wanted, cursor)
-    source = _source(connection, wanted, begin)
-    covered = wanted.event_type is None and wanted.status_code is None
+    by_id = _conditions_by_id(wanted)
+    totals = _events(connection, wanted, by_id) if by_id else None
+    unlisted = by_id if totals is None else []
+    source = _source(connection, wanted, begin, totals)
+    covered = wanted.event_type is None and wanted.status_code is None and not unlisted
     found: list[str] = []
     budget = CHECKED
     size = limit + 1 if covered else max(limit + 1, CHECKED_AT_ONCE)
     while True:
         ids, reached = source.newest(before, size)
-        found += ids if covered else _checked(connection, wanted, ids)
+        meeting, cost = (ids, len(ids)) if covered else _checked(connection, wanted, unlisted, ids)
+        found += meeting
         if len(found) > limit:
             following: str | None = found[limit - 1]
             break
-        budget -= len(ids)
+        budget -= cost
         following = reached if len(ids) < size else ids[-1]
         if len(ids) < size or covered or budget <= 0:
             break
         before = ids[-1]
-    records = read.records(connection, found[:limit])
+    records, ended_at = read.records(connection, found[:limit])
     # On PostgreSQL a delivery of an earlier statement may have changed meanwhile.
-    return [one for one in records if wanted.state in {None, one.state}], following
+    return [one for one in records if wanted.state in {None, one.state}], ended_at or following
 
 
 def event(connection: Connection, event_id: str) -> EventRecord | None:
@@ -150,7 +162,8 @@ def deliveries_of(
     wanted = Search(endpoint_uids, shown.namespace, event_id=shown.id)
     source = _of_events(connection, wanted, "", {shown.id: shown.deliveries})
     ids, reached = source.newest(AFTER_ALL, limit + 1)
-    return read.records(connection, ids[:limit]), ids[limit - 1] if len(ids) > limit else reached
+    records, ended_at = read.records(connection, ids[:limit])
+    return records, ended_at or (ids[limit - 1] if len(ids) > limit else reached)
 
 
 def _bounds(wanted: Search, cursor: str | None) -> tuple[str, str]:
@@ -160,9 +173,48 @@ def _bounds(wanted: Search, cursor: str | None) -> tuple[str, str]:
     return begin, min(end, cursor or AFTER_ALL)
 
 
-def _checked(connection: Connection, wanted: Search, ids: Sequence[str]) -> list[str]:
+class _IdCondition(NamedTuple):
+    """A condition on an id of the event.
+
+    Attributes:
+        digest: of the producer's id, in the index.
+        itself: the id if it may be Hookwright's own.
+    """
+
+    digest: str
+    itself: frozenset[str]
+
+    def met_by(self, connection: Connection, event_ids: AbstractSet[str]) -> tuple[set[str], int]:
+        """Return those of some events that meet it, and how many lines of the index were examined."""
+        found, examined = message_index.having(connection, self.digest, event_ids - self.itself)
+        return found | (self.itself & event_ids), examined
+
+
+def _conditions_by_id(wanted: Search) -> list[_IdCondition]:
+    found = []
+    if wanted.message_id is not None:
+        digest = message_index.message_digest(wanted.namespace, wanted.message_id)
+        found.append(_IdCondition(digest, frozenset()))
+    if wanted.event_id is not None:
+        digest = message_index.event_digest(wanted.namespace, wanted.event_id)
+        found.append(_IdCondition(digest, frozenset([wanted.event_id])))
+    return found
+
+
+def _checked(
+    connection: Connection, wanted: Search, unlisted: Sequence[_IdCondition], ids: Sequence[str]
+) -> tuple[list[str], int]:
+    """Return the deliveries that meet the conditions which no source covers, and what the check cost."""
+    if not ids:
+        return [], 0
     which = {"type": wanted.event_type, "code": wanted.status_code}
-    return [one for (one,) in connection.execute(CHECK, {"rows": packed_column(ids), **which})] if ids else []
+    events_of = dict(iter(connection.execute(CHECK, {"rows": packed_column(ids), **which})))
+    cost = len(ids)
+    for condition in unlisted:
+        met, examined = condition.met_by(connection, {*events_of.values()})
+        events_of = {delivery_id: event_id for delivery_id, event_id in events_of.items() if event_id in met}
+        cost += examined // LINES_A_CHECK
+    return list(events_of), cost
 
 
 class _Source(Protocol):
@@ -230,10 +282,10 @@ class _All:
         return Found(ids, None) if reached is None else up_to(ids, end_of_millisecond(reached, before))
 
 
-def _source(connection: Connection, wanted: Search, begin: str) -> _Source:
-    """Return the most selective source of a search."""
-    if wanted.message_id is not None or wanted.event_id is not None:
-        return _of_events(connection, wanted, begin, _events(connection, wanted))
+def _source(connection: Connection, wanted: Search, begin: str, totals: Mapping[str, int] | None) -> _Source:
+    """Return the most selective source of a search; ``totals`` has the events that it lists, or is None."""
+    if totals is not None:
+        return _of_events(connection, wanted, begin, totals)
     if len(wanted.endpoint_uids) <= MERGED:
         if dialect_of(connection).sliced:
             return _ByState(connection, wanted, begin)
@@ -256,15 +308,19 @@ def _parameters(wanted: Search, begin: str, end: str) -> dict[str, str | None]:
     return {"begin": begin, "end": end, "uids": packed_column(wanted.endpoint_uids), "state": wanted.state}
 
 
-def _events(connection: Connection, wanted: Search) -> dict[str, int]:
-    """Return the events of the namespace that have the ids of the search, and how many deliveries each has."""
-    found: list[set[str]] = []
-    if wanted.message_id is not None:
-        found.append(message_index.find(connection, message_index.message_digest(wanted.namespace, wanted.message_id)))
-    if wanted.event_id is not None:
-        digest = message_index.event_digest(wanted.namespace, wanted.event_id)
-        found.append(message_index.find(connection, digest) | {wanted.event_id})
-    ids = set.intersection(*found)
-    which = {"rows": packed_column(sorted(ids)), "namespace": wanted.namespace}
+def _events(connection: Connection, wanted: Search, by_id: Sequence[_IdCondition]) -> dict[str, int] | None:
+    """Return the events of the namespace that have the ids of the search, and how many deliveries each has.
+
+    None if each of the ids has more than `LISTED` events.
+    """
+    found = {one: message_index.find(connection, one.digest, most=LISTED) for one in by_id}
+    listed = [ids | one.itself for one, ids in found.items() if ids is not None]
+    if not listed:
+        return None
+    event_ids = set.intersection(*listed)
+    for one, its_ids in found.items():
+        if its_ids is None:
+            event_ids, _ = one.met_by(connection, event_ids)
+    which = {"rows": packed_column(sorted(event_ids)), "namespace": wanted.namespace}
     # SQLAlchemy's result has a method `keys`, so dict() would take it for a mapping.
     return dict(iter(run(connection, EVENTS, which)))

@@ -5,18 +5,22 @@ Sync functions on a connection. The caller begins and ends the transaction.
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from typing import Final
 
 from sqlalchemy import (
     BigInteger,
     ColumnElement,
     Connection,
+    Delete,
     Integer,
     Subquery,
     Text,
     Update,
     bindparam,
+    delete,
     exists,
     func,
+    literal_column,
     null,
     select,
     update,
@@ -110,6 +114,20 @@ _HASTEN = (
     )
 )
 _RENEW_ONE = RENEW.where(deliveries.c.id == bindparam("delivery_id"))
+
+KEPT: Final = 100
+"""Attempts of a delivery that stay when it becomes pending again, the newest ones."""
+
+
+def _drop_old_attempts() -> Delete:
+    """Build the statement that deletes the older attempts of deliveries; their numbers are not used again."""
+    numbered = attempts.alias("numbered")
+    last = select(func.max(numbered.c.number)).where(numbered.c.delivery_id == attempts.c.delivery_id)
+    old = attempts.c.number <= last.scalar_subquery() - literal_column(str(KEPT))
+    return delete(attempts).where(attempts.c.delivery_id.in_(select(_ids.c.id)), old)
+
+
+DROP_OLD_ATTEMPTS = _drop_old_attempts()
 
 
 def settle(
@@ -229,6 +247,7 @@ def retry(connection: Connection, delivery_id: str, *, slot: int, now: int) -> t
         connection.execute(_HASTEN, {"delivery_id": delivery_id, "now": now})
     if state in {State.DELIVERED, State.FAILED}:
         connection.execute(_RENEW_ONE, {"delivery_id": delivery_id, "now": now})
+        connection.execute(DROP_OLD_ATTEMPTS, {"rows": packed_column([delivery_id])})
         delivered = int(state is State.DELIVERED)
         add_counts(connection, slot, [Change(found.endpoint_uid, delivered=-delivered, failed=delivered - 1)])
     return state, found.endpoint_uid

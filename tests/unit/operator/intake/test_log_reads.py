@@ -1,10 +1,13 @@
 """Turns for reads of the delivery log: one read per namespace at a time, with a short queue."""
 
 import asyncio
+from contextlib import ExitStack
 
 import pytest
+from starlette.types import Message
 
 from hookwright_operator.intake.log_reads import LogReads
+from hookwright_runtime.long_polls import HeldAnswer
 from hookwright_runtime.problems import ProblemError
 
 
@@ -68,3 +71,47 @@ async def test_a_caller_that_goes_leaves_its_place() -> None:
     await reads.end(*await reads.begin("acme", "acme"))
     assert not turns._asked
     assert not turns._turns
+
+
+async def test_a_turn_ends_when_the_answer_is_sent() -> None:
+    """While a client does not read, the next read of its namespace waits, and another namespace is served."""
+    turns = LogReads()
+    sent, may_read = asyncio.Event(), asyncio.Event()
+
+    async def send(message: Message) -> None:
+        if message["type"] == "http.response.body":
+            sent.set()
+            await may_read.wait()
+
+    with ExitStack() as held:
+        await turns.begin("acme", held)
+        answer = HeldAnswer(b"{}", held.pop_all())
+    sending = asyncio.create_task(answer({"type": "http"}, _receive, send))
+    await sent.wait()
+    reads = Reads(turns)
+    tasks = await reads.begin("acme", "globex")
+    assert reads.under_way == ["globex"]
+
+    may_read.set()
+    await sending
+    await reads.end(*tasks)
+    assert not turns._asked
+    assert not turns._turns
+
+
+async def test_an_error_before_the_answer_ends_the_turn() -> None:
+    """The turn of a read that fails is free at once."""
+    turns = LogReads()
+
+    async def fail() -> None:
+        with ExitStack() as held:
+            await turns.begin("acme", held)
+            raise LookupError
+
+    with pytest.raises(LookupError):
+        await fail()
+    assert not turns._asked
+
+
+async def _receive() -> Message:
+    return {"type": "http.disconnect"}
