@@ -99,7 +99,7 @@ class HeldAnswer(Response):
                 for begin in range(0, len(self.body), _CHUNK_BYTES):
                     chunk = self.body[begin : begin + _CHUNK_BYTES]
                     await send({"type": "http.response.body", "body": bytes(chunk), "more_body": True})
-            await send({"type": "http.response.body", "body": b""})
+                await send({"type": "http.response.body", "body": b""})
         except TimeoutError:
             raise ClientGoneError from None
         finally:

@@ -37,7 +37,7 @@ class IntakeApp:
         ready: returns None if requests can be served, else the reason.
         traces: creates a span for each request with events; None: no spans.
         max_requests: how many requests with events are served at once, each with a body of up to 1 MiB; one namespace
-            has at most half of them.
+            has at most a quarter of them.
         body_seconds: time limit for the body of a request.
         new_request_id: creates the id of a request without one.
 

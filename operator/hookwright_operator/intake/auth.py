@@ -1,9 +1,13 @@
 """Authentication by TokenReview and authorization by RBAC.
 
 TokenReview returns the user of a token and confirms the audience ``hookwright``. SubjectAccessReview returns whether
-that user has the permission. An unclear answer is a refusal. While the API server is unavailable, a grant younger than
-a minute still counts (see `review_cache.Keeping`), so that its restart does not reject producers. A revocation is then
-delayed by the same time.
+that user has the permission. An unclear answer is a refusal. While the API server is unavailable or too many reviews
+are in progress, a grant younger than a minute still counts (see `review_cache.Keeping`), so that producers are not
+rejected. A revocation is then delayed by the same time.
+
+Reviews in progress are bounded for each tenant. A tenant creates as many ServiceAccounts as it likes, so these count as
+their namespace. The API asks for the users of all tenants: its reviews count for the namespace of the path, as those
+of every caller with a recent grant there.
 """
 
 import asyncio
@@ -18,10 +22,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from hookwright_operator.intake.review_cache import Keeping, ReviewAnswer, Reviews
+from hookwright_operator.intake.review_cache import Keeping, ReviewAnswer, Reviews, Shelf, TooManyReviews
 from hookwright_runtime.errors import KubeUnavailable
 from hookwright_runtime.kubernetes import KubernetesClient
-from hookwright_runtime.problems import ProblemError, unavailable
+from hookwright_runtime.problems import ProblemError
 from hookwright_runtime.quotas import Quotas
 
 AUDIENCE: Final = "hookwright"
@@ -31,13 +35,16 @@ TOKEN_REVIEWS: Final = "/apis/authentication.k8s.io/v1/tokenreviews"  # noqa: S1
 ACCESS_REVIEWS: Final = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 
 REVIEWS: Final = 256
+"""Concurrent questions to the API server, of each kind. A cached answer needs no question."""
+RESERVED_REVIEWS: Final = 64
+"""The part of them that serves only addresses, or tenants, with none in progress."""
 TOKEN_REVIEWS_OF_ADDRESS: Final = 64
-ACCESS_REVIEWS_OF_CALLER: Final = 128
-"""Concurrent questions of one caller to the API server, of each kind. A cached answer needs no question."""
+ACCESS_REVIEWS_OF_TENANT: Final = 64
 _REVIEW_SECONDS: Final = 5.0
 """Seconds for one review until the API server counts as unavailable."""
 _BEARER: Final = re.compile(r"bearer +([A-Za-z0-9._~+/-]{1,16384}=*)", re.IGNORECASE)
 """RFC 6750, section 2.1, with a bound on the length."""
+_SERVICE_ACCOUNT: Final = "system:serviceaccount:"
 
 
 class Access(NamedTuple):
@@ -67,6 +74,13 @@ class Producer:
     digest: bytes = field(repr=False)
     user: dict[str, object] = field(repr=False)
 
+    @property
+    def holder(self) -> str:
+        """What the caller counts as: a ServiceAccount as the group of its namespace, another user as its name."""
+        if not self.username.startswith(_SERVICE_ACCOUNT):
+            return self.username
+        return _accounts_of(self.username.removeprefix(_SERVICE_ACCOUNT).partition(":")[0])
+
 
 class ReviewAuth:
     """Authentication and authorization of callers by TokenReview and SubjectAccessReview."""
@@ -87,12 +101,15 @@ class ReviewAuth:
             now: monotonic seconds; used to compute the age of an answer.
             wall: seconds since the epoch; used to check the expiry of a token.
         """
+        keeping = keeping or Keeping()
         self._kube = kube
         self._wall = wall
-        self._callers: Reviews[Producer | None] = Reviews(keeping or Keeping(), now=now)
-        self._accesses: Reviews[bool] = Reviews(keeping or Keeping(), now=now)
-        self._token_reviews = Quotas(total=REVIEWS, each=TOKEN_REVIEWS_OF_ADDRESS)
-        self._access_reviews = Quotas(total=REVIEWS, each=ACCESS_REVIEWS_OF_CALLER)
+        self._callers: Reviews[Producer | None] = Reviews(keeping, now=now)
+        self._accesses: Reviews[bool] = Reviews(keeping, now=now)
+        # Users and the accesses, without names, whose last review was a grant.
+        self._admitted: Shelf[bool] = Shelf(keeping.size)
+        self._token_reviews = Quotas(total=REVIEWS, each=TOKEN_REVIEWS_OF_ADDRESS, reserved=RESERVED_REVIEWS)
+        self._access_reviews = Quotas(total=REVIEWS, each=ACCESS_REVIEWS_OF_TENANT, reserved=RESERVED_REVIEWS)
 
     async def permit(self, headers: Mapping[str, str], access: Access, client: str = "") -> Producer:
         """Return the bearer if it has the permission; ``headers`` by lowercase name, ``client`` its IP address.
@@ -127,39 +144,55 @@ class ReviewAuth:
         """Return if the caller has the permission.
 
         Raises:
-            ProblemError: 403; 503, too many reviews for this caller are in progress.
+            ProblemError: 403; 503, too many reviews for this caller or namespace are in progress.
             KubeError: the API server cannot review the permission.
         """
         key = (caller.digest, access)
         if not await self._accesses.get(key, lambda: self._review_access(caller, access)):
             raise ProblemError(403, f"{caller.username} may not {access}; a Role or ClusterRole must grant it")
 
+    def admits(self, caller: Producer, access: Access) -> bool:
+        """Return whether the caller's last review of this access, for any name, was a grant.
+
+        This is no authorization. It decides only whether a request counts for the namespace or for the caller: a denial
+        ends it, so that a caller without the permission cannot use the places of a namespace.
+        """
+        return (caller.username, access._replace(name="")) in self._admitted
+
     async def _review_header(self, authorization: str, digest: bytes, client: str) -> ReviewAnswer[Producer | None]:
         match = _BEARER.fullmatch(authorization)
         if match is None:
             raise _unauthenticated()
         with _review_of(self._token_reviews, client):
-            return await self._review_token(match[1], digest)
+            return await self._review_token(match[1], digest, client)
 
-    async def _review_token(self, token: str, digest: bytes) -> ReviewAnswer[Producer | None]:
+    async def _review_token(self, token: str, digest: bytes, client: str) -> ReviewAnswer[Producer | None]:
         spec: dict[str, object] = {"token": token, "audiences": [AUDIENCE]}
         status = await self._review(TOKEN_REVIEWS, "authentication.k8s.io/v1", "TokenReview", spec)
         user = status.get("user") or {}
         username = user.get("username")
         # An API server that does not support audiences omits them, so the audience is not confirmed.
         if status.get("authenticated") is not True or AUDIENCE not in (status.get("audiences") or ()) or not username:
-            return ReviewAnswer(None, granted=False)
+            return ReviewAnswer(None, granted=False, holder=client)
         subject: dict[str, object] = {"user": username}
         subject.update({name: user[name] for name in ("uid", "groups", "extra") if user.get(name)})
-        return ReviewAnswer(Producer(username, digest, subject), granted=True, lifetime=expiry_of(token) - self._wall())
+        caller = Producer(username, digest, subject)
+        lifetime = expiry_of(token) - self._wall()
+        return ReviewAnswer(caller, granted=True, holder=caller.holder, lifetime=lifetime)
 
     async def _review_access(self, caller: Producer, access: Access) -> ReviewAnswer[bool]:
         wanted = {name: value for name, value in access._asdict().items() if value}
         spec = {**caller.user, "resourceAttributes": {"group": GROUP, "version": VERSION, **wanted}}
-        with _review_of(self._access_reviews, caller.username):
+        tenant = _accounts_of(access.namespace)
+        with _review_of(self._access_reviews, tenant if self.admits(caller, access) else caller.holder):
             status = await self._review(ACCESS_REVIEWS, "authorization.k8s.io/v1", "SubjectAccessReview", spec)
-        allowed = status.get("allowed") is True and not status.get("denied")
-        return ReviewAnswer(allowed, granted=allowed)
+        key = caller.username, access._replace(name="")
+        if status.get("allowed") is not True or status.get("denied"):
+            self._admitted.discard(key)
+            return ReviewAnswer(value=False, granted=False, holder=caller.holder)
+        self._admitted.keep(key, value=True, holder=tenant)
+        # A caller gets grants only for namespaces in which it has rights, so its grants count for these.
+        return ReviewAnswer(value=True, granted=True, holder=tenant)
 
     async def _review(self, path: str, version: str, kind: str, spec: dict[str, object]) -> dict[str, Any]:
         try:
@@ -184,15 +217,20 @@ def expiry_of(token: str) -> float:
     return float(expiry) if isinstance(expiry, int | float) else math.inf
 
 
+def _accounts_of(namespace: str) -> str:
+    """Return the group of all ServiceAccounts of a namespace, which no user can have as its name."""
+    return f"system:serviceaccounts:{namespace}"
+
+
 @contextmanager
 def _review_of(reviews: Quotas, holder: str) -> Iterator[None]:
     """Count one question to the API server inside the context.
 
     Raises:
-        ProblemError: 503, too many are in progress.
+        TooManyReviews: too many are in progress.
     """
     if reviews.take(holder) is not None:
-        raise unavailable("too many credential reviews are in progress")
+        raise TooManyReviews
     try:
         yield
     finally:

@@ -1,7 +1,8 @@
 """Pure: slots for requests of authorized callers, limited per namespace and in total.
 
 A request takes a slot only after its caller is authorized and its body is complete. So neither a client without a
-credential nor a slow body occupies a slot.
+credential nor a slow body occupies a slot. A quarter of the slots serves only namespaces that hold none, so that a few
+namespaces cannot use all.
 """
 
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ from hookwright_runtime.problems import unavailable
 from hookwright_runtime.quotas import Full, Quotas
 
 EVENT_REQUESTS: Final = 256
+"""A namespace has a quarter of them: as many producers as docs/scaling.md measures the throughput with."""
 OTHER_REQUESTS: Final = 128
 OTHER_REQUESTS_OF_NAMESPACE: Final = 32
 BODY_BYTES: Final = 128 * 1024 * 1024
@@ -23,27 +25,29 @@ class RequestSlots:
 
     Args:
         what: names the requests in a refusal.
-        total: slots of all namespaces.
-        each: slots of one namespace.
+        total: slots of all holders; a quarter of them only for holders that have none.
+        each: slots of one holder.
+        holders: names the kind of the holders in a refusal.
     """
 
-    def __init__(self, what: str, *, total: int, each: int) -> None:
+    def __init__(self, what: str, *, total: int, each: int, holders: str = "namespace") -> None:
         self._what = what
-        self._quotas = Quotas(total=total, each=each)
+        self._holders = holders
+        self._quotas = Quotas(total=total, each=each, reserved=total // 4)
 
     @contextmanager
-    def held(self, namespace: str) -> Iterator[None]:
+    def held(self, holder: str) -> Iterator[None]:
         """Hold a slot inside the context.
 
         Raises:
             ProblemError: 503, no slot is free.
         """
-        full = self._quotas.take(namespace)
+        full = self._quotas.take(holder)
         if full is Full.HOLDER:
-            raise unavailable(f'namespace "{namespace}" has {self._quotas.each} {self._what} in progress')
+            raise unavailable(f'{self._holders} "{holder}" has {self._quotas.each} {self._what} in progress')
         if full is Full.TOTAL:
             raise unavailable(f"{self._quotas.total} {self._what} are in progress")
         try:
             yield
         finally:
-            self._quotas.release(namespace)
+            self._quotas.release(holder)

@@ -1,8 +1,9 @@
 """Answers of the API server to reviews, cached for a short time so that few requests need a review.
 
-Grants and denials have separate caches, so that a flood of wrong tokens cannot evict the valid ones. Concurrent equal
-questions share one request. A grant in use is renewed before it expires, so that requests do not wait for a slow API
-server.
+Grants and denials have separate caches, so that a flood of wrong tokens cannot evict the valid ones. If a cache is
+full, the holder with the most answers loses its oldest one, so that no tenant can evict the grants of the others.
+Concurrent equal questions share one request. A grant in use is renewed before it expires, so that requests do not wait
+for a slow API server.
 """
 
 import asyncio
@@ -14,13 +15,22 @@ from dataclasses import dataclass, replace
 from typing import Final, Generic, TypeVar
 
 from hookwright_runtime.errors import KubeUnavailable
+from hookwright_runtime.problems import RETRY_AFTER_SECONDS, ProblemError
 
 V = TypeVar("V")
 
 _HOLD_OFF_SECONDS: Final = 1.0
-"""Seconds for which an old answer serves before the unavailable API server is asked again."""
+"""Seconds for which an old answer serves before the next review is tried."""
 _RENEWED_AFTER: Final = 0.5
 """Share of a grant's lifetime after which the next request renews it in the background."""
+
+
+class TooManyReviews(ProblemError):  # noqa: N818 - the condition, as in KubeUnavailable
+    """The refusal of a review because too many are in progress: 503."""
+
+    def __init__(self) -> None:
+        retry = {"Retry-After": str(RETRY_AFTER_SECONDS)}
+        super().__init__(503, "too many credential reviews are in progress", headers=retry)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,11 +39,13 @@ class ReviewAnswer(Generic[V]):
 
     Attributes:
         granted: whether it is cached as a grant or as a denial.
+        holder: the tenant that the cached answer counts for.
         lifetime: seconds after which it must not be used, independent of the settings.
     """
 
     value: V
     granted: bool
+    holder: str
     lifetime: float = math.inf
 
 
@@ -44,8 +56,8 @@ class Keeping:
     Attributes:
         granted: a grant is used without another review.
         denied: a denial is used without another review.
-        stale: a grant may still be used while the API server is unavailable, counted from the answer.
-        size: how many grants, and how many denials, are cached; the least recently used are evicted first.
+        stale: a grant may still be used while no review is possible, counted from the answer.
+        size: how many grants, and how many denials, are cached; the holder with the most loses its least recently used.
     """
 
     granted: float = 10.0
@@ -57,27 +69,55 @@ class Keeping:
 @dataclass(frozen=True, slots=True)
 class _Kept(Generic[V]):
     value: V
+    holder: str
     renewed_from: float
     fresh_until: float
     usable_until: float
 
 
-class _Shelf(OrderedDict[Hashable, _Kept[V]]):
+class Shelf(Generic[V]):
+    """Values by key, of which each counts for a holder.
+
+    Args:
+        size: the most values; beyond it the holder with the most loses its least recently used one.
+    """
+
     def __init__(self, size: int) -> None:
-        super().__init__()
         self._size = size
+        self._values: dict[Hashable, tuple[V, str]] = {}
+        # The keys of each holder, the least recently used first.
+        self._keys: dict[str, OrderedDict[Hashable, None]] = {}
 
-    def find(self, key: Hashable) -> _Kept[V] | None:
-        kept = self.get(key)
-        if kept is not None:
-            self.move_to_end(key)
-        return kept
+    def __contains__(self, key: Hashable) -> bool:
+        return key in self._values
 
-    def keep(self, key: Hashable, kept: _Kept[V]) -> None:
-        self[key] = kept
-        self.move_to_end(key)
-        if len(self) > self._size:
-            self.popitem(last=False)
+    def find(self, key: Hashable) -> V | None:
+        """Return a value and mark it as used; None if there is none."""
+        found = self._values.get(key)
+        if found is None:
+            return None
+        value, holder = found
+        self._keys[holder].move_to_end(key)
+        return value
+
+    def keep(self, key: Hashable, value: V, holder: str) -> None:
+        """Add or replace a value, and mark it as used."""
+        self.discard(key)
+        if len(self._values) >= self._size:
+            largest = max(self._keys.values(), key=len)
+            self.discard(next(iter(largest)))
+        self._values[key] = value, holder
+        self._keys.setdefault(holder, OrderedDict())[key] = None
+
+    def discard(self, key: Hashable) -> None:
+        """Remove a value, if there is one."""
+        found = self._values.pop(key, None)
+        if found is None:
+            return
+        keys = self._keys[found[1]]
+        del keys[key]
+        if not keys:
+            del self._keys[found[1]]
 
 
 class Reviews(Generic[V]):
@@ -86,8 +126,8 @@ class Reviews(Generic[V]):
     def __init__(self, keeping: Keeping, *, now: Callable[[], float] = time.monotonic) -> None:
         self._keeping = keeping
         self._now = now
-        self._granted: _Shelf[V] = _Shelf(keeping.size)
-        self._denied: _Shelf[V] = _Shelf(keeping.size)
+        self._granted: Shelf[_Kept[V]] = Shelf(keeping.size)
+        self._denied: Shelf[_Kept[V]] = Shelf(keeping.size)
         self._asking: dict[Hashable, asyncio.Future[V]] = {}
 
     async def get(self, key: Hashable, ask: Callable[[], Awaitable[ReviewAnswer[V]]]) -> V:
@@ -96,6 +136,7 @@ class Reviews(Generic[V]):
         Raises:
             KubeError: the API server refused the question, and no answer was cached.
             KubeUnavailable: it did not answer, and no usable grant is cached.
+            TooManyReviews: the question could not be asked, and no usable grant is cached.
         """
         kept, now = self._granted.find(key) or self._denied.find(key), self._now()
         if kept is not None and now < kept.fresh_until:
@@ -115,12 +156,12 @@ class Reviews(Generic[V]):
     async def _ask(self, key: Hashable, ask: Callable[[], Awaitable[ReviewAnswer[V]]]) -> V:
         try:
             answer = await ask()
-        except KubeUnavailable:
+        except (KubeUnavailable, TooManyReviews):
             kept = self._granted.find(key)
             now = self._now()
             if kept is None or now >= kept.usable_until:
                 raise
-            self._granted.keep(key, self._held_off(kept, now))
+            self._granted.keep(key, self._held_off(kept, now), kept.holder)
             return kept.value
         self._keep(key, answer)
         return answer.value
@@ -134,13 +175,14 @@ class Reviews(Generic[V]):
     def _keep(self, key: Hashable, answer: ReviewAnswer[V]) -> None:
         now, keeping = self._now(), self._keeping
         right, wrong = (self._granted, self._denied) if answer.granted else (self._denied, self._granted)
-        wrong.pop(key, None)
+        wrong.discard(key)
         fresh = min(keeping.granted if answer.granted else keeping.denied, answer.lifetime)
         stale = min(keeping.stale, answer.lifetime)
         # The next request reviews a denial again. Denials are not renewed, because a flood of wrong tokens would cause
         # reviews.
         renewed_from = now + fresh * _RENEWED_AFTER if answer.granted else math.inf
-        right.keep(key, _Kept(answer.value, renewed_from, fresh_until=now + fresh, usable_until=now + stale))
+        kept = _Kept(answer.value, answer.holder, renewed_from, fresh_until=now + fresh, usable_until=now + stale)
+        right.keep(key, kept, answer.holder)
 
     def _asked(self, key: Hashable, done: asyncio.Future[V]) -> None:
         del self._asking[key]

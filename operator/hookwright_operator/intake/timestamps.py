@@ -4,7 +4,7 @@ import re
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-EXPECTED_TIME: Final = "send a time with its zone (RFC 3339), such as 2030-01-31T12:00:00Z"
+EXPECTED_TIME: Final = "send a time from 1970 to 9999 with its zone (RFC 3339), such as 2030-01-31T12:00:00Z"
 
 _TIMESTAMP: Final = re.compile(
     r"[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?([Zz]|[+-][0-9]{2}:[0-9]{2})"

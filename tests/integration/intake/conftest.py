@@ -102,7 +102,7 @@ async def intake(line: Line, tokens: Tokens, tmp_path: Path) -> AsyncIterator[In
         services,
         auth,
         ready=lambda: running.unready,
-        max_requests=4,
+        max_requests=8,
         body_seconds=0.5,
         new_request_id=lambda: "request-1",
     )

@@ -256,7 +256,7 @@ async def test_an_intake_that_is_not_ready_answers_503_on_every_route(intake: In
 
 
 async def test_too_many_requests_at_once_are_sent_away(intake: Intake) -> None:
-    """Of 4 slots one namespace gets 2, and further requests get a 503 and can retry, so memory is bounded."""
+    """Of 8 slots one namespace gets 2, and further requests get a 503 and can retry, so memory is bounded."""
     async with held(intake.engine.store, ""):
         requests = [asyncio.create_task(intake.client.post(ROUTE, json=EVENT)) for _ in range(8)]
         sent_away = [await answer for answer in itertools.islice(asyncio.as_completed(requests), 6)]

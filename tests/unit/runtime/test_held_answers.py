@@ -41,13 +41,14 @@ async def test_the_place_is_free_after_the_last_byte() -> None:
     assert "more_body" not in sent[-1]
 
 
-async def test_a_client_that_does_not_read_loses_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("blocked", ["every chunk", "the end"])
+async def test_a_client_that_does_not_read_loses_its_place(monkeypatch: pytest.MonkeyPatch, blocked: str) -> None:
     """After the time limit the connection ends, and another request may begin."""
     monkeypatch.setattr(long_polls, "_SEND_SECONDS", 0.01)
     polls = LongPolls()
 
     async def send(message: Message) -> None:
-        if message["type"] == "http.response.body":
+        if message["type"] == "http.response.body" and (blocked == "every chunk" or not message.get("more_body")):
             await asyncio.Event().wait()
 
     with pytest.raises(ClientGoneError):

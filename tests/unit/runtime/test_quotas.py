@@ -20,3 +20,13 @@ def test_no_bound_is_ever_exceeded(steps: list[tuple[str, int, bool]]) -> None:
             shares.release(holder, amount)
             taken[holder] -= amount
         assert shares.held == sum(taken.values()) <= 7
+
+
+def test_the_reserved_part_admits_only_newcomers() -> None:
+    """Holders with an amount stop before the reserved part, in which each newcomer gets its first amount."""
+    shares = Quotas(total=8, each=4, reserved=2)
+    assert [shares.take(holder) for holder in "aaaabb"] == [None] * 6
+    assert [shares.take(holder) for holder in "abcd"] == [Full.HOLDER, Full.TOTAL, None, None]
+    assert [shares.take(holder) for holder in "ce"] == [Full.TOTAL, Full.TOTAL]
+    shares.release("c")
+    assert shares.take("e") is None

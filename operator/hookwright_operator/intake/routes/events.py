@@ -35,7 +35,7 @@ class EventRoute:
         self._services, self._auth = services, auth
         self._bodies = bodies
         self._traces = traces
-        self._slots = RequestSlots("requests with events", total=max_requests, each=max(1, max_requests // 2))
+        self._slots = RequestSlots("requests with events", total=max_requests, each=max(1, max_requests // 4))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer 202 ``{accepted, duplicates, deliveries, eventIds}`` after the commit, else raise a `ProblemError`."""

@@ -1,12 +1,25 @@
 """Unusual answers of the API server to reviews: each is a refusal."""
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
+from support.clock import Seconds
 
 from hookwright_operator.intake import auth as module
-from hookwright_operator.intake.auth import ACCESS_REVIEWS, Access, ReviewAuth
+from hookwright_operator.intake.auth import (
+    ACCESS_REVIEWS,
+    ACCESS_REVIEWS_OF_TENANT,
+    RESERVED_REVIEWS,
+    REVIEWS,
+    TOKEN_REVIEWS_OF_ADDRESS,
+    Access,
+    Producer,
+    ReviewAuth,
+)
+from hookwright_operator.intake.review_cache import Keeping
 from hookwright_runtime.errors import KubeUnavailable
 from hookwright_runtime.kubernetes import KubernetesClient
 from hookwright_runtime.problems import ProblemError
@@ -86,3 +99,173 @@ async def test_a_review_without_answer_counts_as_an_api_server_that_is_away(monk
     monkeypatch.setattr(module, "_REVIEW_SECONDS", 0.01)
     with pytest.raises(KubeUnavailable):
         await ReviewAuth(Hanging()).authenticate("Bearer token")
+
+
+# ---- bounds of reviews in progress
+
+
+class Held(Answers):
+    """An API server that grants every access, and delays its answers while it is held."""
+
+    def __init__(self) -> None:
+        super().__init__(access={"allowed": True})
+        self.asked = 0
+        self.open = asyncio.Event()
+        self.open.set()
+
+    async def post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        """Answer once it is not held."""
+        self.asked += 1
+        await self.open.wait()
+        return await super().post(path, body)
+
+    @asynccontextmanager
+    async def held(self, *requests: Any) -> AsyncIterator[list[int]]:
+        """Begin requests that get no answer inside the context; yield the statuses of those that were refused."""
+        self.open.clear()
+        begun = [asyncio.ensure_future(request) for request in requests]
+        for _ in range(5):
+            await asyncio.sleep(0)
+        try:
+            yield [refused.status for task in begun if task.done() and (refused := task.exception())]
+        finally:
+            self.open.set()
+            await asyncio.gather(*begun, return_exceptions=True)
+
+
+@pytest.fixture
+def held() -> Held:
+    """Return an API server that a test can hold."""
+    return Held()
+
+
+def account(namespace: str, name: str = "sender") -> Producer:
+    """Return a ServiceAccount of a namespace."""
+    username = f"system:serviceaccount:{namespace}:{name}"
+    return Producer(username, username.encode(), {"user": username})
+
+
+def event_access(namespace: str, project: object = "billing") -> Access:
+    """Return the permission to send events of a project."""
+    return Access("create", "projects", "events", namespace, str(project))
+
+
+@pytest.mark.parametrize(
+    ("username", "holder"),
+    [
+        ("system:serviceaccount:acme:sender", "system:serviceaccounts:acme"),
+        ("system:serviceaccount:acme:other", "system:serviceaccounts:acme"),
+        ("alice@example.com", "alice@example.com"),
+        ("system:serviceaccounts", "system:serviceaccounts"),
+    ],
+)
+def test_a_service_account_counts_as_its_namespace(username: str, holder: str) -> None:
+    """Other users count by name."""
+    assert Producer(username, b"", {}).holder == holder
+
+
+async def test_service_accounts_of_a_namespace_share_one_bound_of_reviews(held: Held) -> None:
+    """Two accounts that ask for distinct names get the places of one tenant."""
+    auth, most = ReviewAuth(held), ACCESS_REVIEWS_OF_TENANT
+    accounts = [account("hostile", name) for name in ("one", "two")]
+    asks = [auth.authorise(who, event_access("hostile", number)) for who in accounts for number in range(most)]
+    async with held.held(*asks) as refused:
+        assert refused == [503] * most
+        assert held.asked == most
+        victim = asyncio.create_task(auth.authorise(account("acme"), event_access("acme")))
+        await asyncio.sleep(0)
+    await victim
+
+
+async def test_reserved_reviews_serve_tenants_with_none_in_progress(held: Held) -> None:
+    """Tenants at their bounds leave a place to each of 64 others."""
+    auth = ReviewAuth(held)
+    tenants = REVIEWS // ACCESS_REVIEWS_OF_TENANT
+    hostile = [
+        auth.authorise(account(f"hostile-{number % tenants}"), event_access("x", number)) for number in range(REVIEWS)
+    ]
+    async with held.held(*hostile) as refused:
+        assert refused == [503] * RESERVED_REVIEWS
+        others = [auth.authorise(account(f"t{number}"), event_access("x")) for number in range(RESERVED_REVIEWS)]
+        victims = [asyncio.ensure_future(other) for other in others]
+        await asyncio.sleep(0)
+    assert await asyncio.gather(*victims) == [None] * len(victims)
+
+
+async def test_reserved_token_reviews_serve_addresses_with_none_in_progress(held: Held) -> None:
+    """Addresses at their bounds leave a place to others."""
+    auth = ReviewAuth(held)
+    addresses = REVIEWS // TOKEN_REVIEWS_OF_ADDRESS
+    hostile = [auth.authenticate(f"Bearer wrong-{n}", f"10.0.0.{n % addresses}") for n in range(REVIEWS)]
+    async with held.held(*hostile):
+        victim = asyncio.create_task(auth.authenticate("Bearer token", "10.0.1.1"))
+        await asyncio.sleep(0)
+    assert (await victim).username == SENDER["username"]
+
+
+async def test_reviews_of_a_shared_caller_count_for_the_namespace_of_the_path(held: Held) -> None:
+    """The API asks for the users of all tenants: one tenant at its bound costs the others nothing."""
+    auth, api, most = ReviewAuth(held), account("hookwright-system", "api"), ACCESS_REVIEWS_OF_TENANT
+    for namespace in ("hostile-1", "hostile-2", "acme"):
+        await auth.authorise(api, event_access(namespace))
+    asks = [auth.authorise(api, event_access(f"hostile-{1 + n % 2}", n)) for n in range(3 * most)]
+    async with held.held(*asks) as refused:
+        assert refused == [503] * most
+        victims = [asyncio.ensure_future(auth.authorise(api, event_access("acme", number))) for number in range(30)]
+        await asyncio.sleep(0)
+    assert await asyncio.gather(*victims) == [None] * 30
+
+
+async def test_a_denial_ends_the_admission_to_a_namespace(held: Held) -> None:
+    """A caller is admitted by a grant of this verb and resource, and by no other one."""
+    auth, caller, access = ReviewAuth(held), account("partner"), event_access("acme")
+    assert not auth.admits(caller, access)
+    await auth.authorise(caller, access)
+    assert auth.admits(caller, event_access("acme", "other"))
+    assert not auth.admits(caller, access._replace(verb="get"))
+    assert not auth.admits(caller, event_access("globex"))
+    assert not auth.admits(account("partner", "two"), access)
+    held.access = {"allowed": False}
+    with pytest.raises(ProblemError):
+        await auth.authorise(caller, event_access("acme", "other"))
+    assert not auth.admits(caller, access)
+
+
+async def test_a_stale_grant_serves_while_too_many_reviews_are_in_progress(held: Held) -> None:
+    """A tenant at its own bound keeps its recent grants; a new question is a 503."""
+    now = Seconds()
+    auth, caller = ReviewAuth(held, now=now), account("acme")
+    await auth.authorise(caller, event_access("acme"))
+    now.now += 59.9
+    asks = [auth.authorise(caller, event_access("acme", number)) for number in range(ACCESS_REVIEWS_OF_TENANT)]
+    async with held.held(*asks) as refused:
+        assert refused == []
+        await auth.authorise(caller, event_access("acme"))
+        now.now += 0.1
+        with pytest.raises(ProblemError) as refusal:
+            await auth.authorise(caller, event_access("acme"))
+        assert refusal.value.status == 503
+        assert int(refusal.value.headers["Retry-After"]) > 0
+
+
+async def test_random_names_of_one_namespace_evict_no_grant_of_another(held: Held) -> None:
+    """The cache is full of one tenant's grants, and another tenant's grant stays."""
+    auth, victim = ReviewAuth(held, keeping=Keeping(size=20)), account("acme")
+    await auth.authorise(victim, event_access("acme"))
+    for number in range(100):
+        await auth.authorise(account("hostile", f"sa-{number % 2}"), event_access("hostile", number))
+    before = held.asked
+    await auth.authorise(victim, event_access("acme"))
+    assert held.asked == before
+
+
+async def test_many_tokens_of_one_namespace_evict_no_token_of_another(held: Held) -> None:
+    """A tenant that creates tokens without end loses its own."""
+    auth = ReviewAuth(held, keeping=Keeping(size=20))
+    await auth.authenticate("Bearer victim")
+    held.token = {**GOOD, "user": {"username": "system:serviceaccount:hostile:sender"}}
+    for number in range(100):
+        await auth.authenticate(f"Bearer hostile-{number}")
+    before = held.asked
+    await auth.authenticate("Bearer victim")
+    assert held.asked == before

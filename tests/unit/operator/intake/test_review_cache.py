@@ -6,17 +6,18 @@ import math
 import pytest
 from support.clock import Seconds
 
-from hookwright_operator.intake.review_cache import Keeping, ReviewAnswer, Reviews
-from hookwright_runtime.errors import KubeError, KubeUnavailable
+from hookwright_operator.intake.review_cache import Keeping, ReviewAnswer, Reviews, TooManyReviews
+from hookwright_runtime.errors import HookwrightError, KubeError, KubeUnavailable
 
 
 class Oracle:
     """An oracle that answers questions, counts them, and can be unavailable."""
 
-    def __init__(self, *, granted: bool = True, lifetime: float = math.inf) -> None:
+    def __init__(self, *, granted: bool = True, lifetime: float = math.inf, holder: str = "acme") -> None:
         self.granted = granted
         self.lifetime = lifetime
-        self.fault: KubeError | None = None
+        self.holder = holder
+        self.fault: HookwrightError | None = None
         self.asked = 0
         self.open = asyncio.Event()
         self.open.set()
@@ -27,7 +28,7 @@ class Oracle:
         await self.open.wait()
         if self.fault:
             raise self.fault
-        return ReviewAnswer(self.granted, granted=self.granted, lifetime=self.lifetime)
+        return ReviewAnswer(self.granted, granted=self.granted, holder=self.holder, lifetime=self.lifetime)
 
 
 async def loop_turns() -> None:
@@ -151,11 +152,14 @@ async def test_a_requester_that_leaves_does_not_take_the_answer_from_the_others(
     assert oracle.asked == 1
 
 
-async def test_while_the_api_server_is_away_a_recent_grant_serves(reviews: Reviews[bool], clock: Seconds) -> None:
+@pytest.mark.parametrize("fault", [KubeUnavailable("away"), TooManyReviews()])
+async def test_while_no_review_is_possible_a_recent_grant_serves(
+    reviews: Reviews[bool], clock: Seconds, fault: HookwrightError
+) -> None:
     """The grant serves for a minute after the answer, with one question a second."""
     oracle = Oracle()
     await reviews.get("key", oracle)
-    oracle.fault = KubeUnavailable("away")
+    oracle.fault = fault
     clock.now += 10
     assert await reviews.get("key", oracle) is True
     assert await reviews.get("key", oracle) is True
@@ -163,7 +167,7 @@ async def test_while_the_api_server_is_away_a_recent_grant_serves(reviews: Revie
     clock.now += 49.999
     assert await reviews.get("key", oracle) is True
     clock.now += 0.001
-    with pytest.raises(KubeUnavailable):
+    with pytest.raises(type(fault)):
         await reviews.get("key", oracle)
 
 
@@ -206,6 +210,40 @@ async def test_what_was_not_used_for_longest_goes_first(reviews: Reviews[bool]) 
     for key in "abcadabcd":
         await reviews.get(key, oracles[key])
     assert {key: oracle.asked for key, oracle in oracles.items()} == {"a": 1, "b": 2, "c": 2, "d": 2}
+
+
+async def test_one_holder_evicts_only_its_own_grants(clock: Seconds) -> None:
+    """A holder alone uses the whole cache; beside others it loses its own oldest grants, and never theirs."""
+    reviews: Reviews[bool] = Reviews(Keeping(size=8), now=clock)
+    hostile = [Oracle(holder="hostile") for _ in range(20)]
+    others = {name: Oracle(holder=name) for name in ("acme", "globex")}
+    for oracle in hostile[:8] * 2:
+        await reviews.get(oracle, oracle)
+    assert [oracle.asked for oracle in hostile[:8]] == [1] * 8
+    for _ in range(3):
+        for name, oracle in others.items():
+            await reviews.get(name, oracle)
+        for oracle in hostile:
+            await reviews.get(oracle, oracle)
+    assert [oracle.asked for oracle in others.values()] == [1, 1]
+    newest = hostile[-6:]
+    before = [oracle.asked for oracle in newest]
+    for oracle in newest:
+        await reviews.get(oracle, oracle)
+    assert [oracle.asked for oracle in newest] == before
+
+
+async def test_a_denied_renewal_leaves_its_place_to_others(clock: Seconds) -> None:
+    """A grant that became a denial no longer counts for its holder."""
+    reviews: Reviews[bool] = Reviews(Keeping(size=2), now=clock)
+    oracles = {key: Oracle(holder=key[:1]) for key in ("a1", "a2", "b1")}
+    for key in ("a1", "a2"):
+        await reviews.get(key, oracles[key])
+    oracles["a1"].granted = False
+    clock.now += 10
+    for key in ("a1", "a2", "b1", "a2", "b1"):
+        await reviews.get(key, oracles[key])
+    assert {key: oracle.asked for key, oracle in oracles.items()} == {"a1": 2, "a2": 2, "b1": 1}
 
 
 async def test_zero_seconds_keep_nothing(clock: Seconds) -> None:
