@@ -166,7 +166,10 @@ def test_the_cookie_is_for_https_and_for_the_console_only(site: Site) -> None:
 
 @pytest.mark.parametrize("part", ["the store", "the operator"])
 def test_without_the_operator_or_its_store_the_pages_say_what_is_missing(site: Site, part: str) -> None:
-    """Lists come from the view. A change is refused in words, with all that was typed, and nothing was changed."""
+    """Lists come from the view. A change is refused in words, with all that was typed.
+
+    Only a new endpoint remains, because its form repeats the request.
+    """
     if part == "the operator":
         site.operator.kill()
     else:
@@ -199,6 +202,10 @@ def test_without_the_operator_or_its_store_the_pages_say_what_is_missing(site: S
             # The form repeats its request, which then returns the endpoint that is being set up.
             assert f'value="{"k" * 32}"' in shown
             assert site.read(PROJECT).count("https://example.com/new") == 1
+            # A form that was changed is another request; it makes no second endpoint.
+            fields["url"] = "https://example.com/other"
+            assert "Your first request created the endpoint" in site.send(f"{PROJECT}/new-endpoint", 409, **fields)
+            assert "https://example.com/other" not in site.read(PROJECT)
     finally:
         if part == "the operator":
             site.operator.start()

@@ -48,7 +48,8 @@ async def take_messages(
     """Take messages of an endpoint with pull. Acknowledge each one before its lease ends.
 
     A request changes state: it leases the messages, and a lease that ends is a failed attempt. An answer has at most
-    1 MiB of bodies, or one larger message.
+    1 MiB of bodies and 1 MiB of headers, or one larger message. So it may have fewer messages than `limit` although
+    more are due.
     """
     services, organization = services_of(request), caller_of(request).organization
     found = endpoint_named(request, id, optional_project(request, project))

@@ -38,7 +38,7 @@ from hookwright_api.services import services_of
 from hookwright_api.view.table import page_after
 from hookwright_api.view.view import object_path
 from hookwright_api.webhook_operations.webhook_changes import change, check_expiry, check_url_scheme
-from hookwright_api.webhook_operations.webhook_creation import WebhookCreation, register
+from hookwright_api.webhook_operations.webhook_creation import WebhookCreation, create, register
 from hookwright_api.webhook_operations.webhook_document import etag_of
 from hookwright_api.webhook_operations.webhook_rotation import rotate
 from hookwright_runtime.endpoint_tests import TooManyTestsError
@@ -64,16 +64,21 @@ async def create_webhook(
     """Register an endpoint; the answer has the secret that signs deliveries.
 
     A repetition by the same credential with the same Idempotency-Key gets the answer of the first request. 503 means
-    that the operator is unavailable, and that no endpoint was created.
+    that the endpoint is not ready in time. With an Idempotency-Key it remains, and a repetition returns it; otherwise
+    it is deleted.
     """
     services, caller = services_of(request), caller_of(request)
     name = one_project(request, project)
     check_url_scheme(services, body.url)
     check_expiry(services, body.expires_at)
     wanted = WebhookCreation(caller.organization, name, body)
-    made = await register(services, wanted, bound_key(idempotency_key, caller.credential_uid), creator=caller.actor)
-    its_id = made.record.identity.name
-    audit(request, "webhook.create" if made.is_new else "secret.read", target=its_id, project=name)
+    created = await create(services, wanted, bound_key(idempotency_key, caller.credential_uid), creator=caller.actor)
+    its_id = created.record.identity.name
+    if created.is_new:
+        audit(request, "webhook.create", target=its_id, project=name)
+    made = await register(services, created)
+    if not created.is_new:
+        audit(request, "secret.read", target=its_id, project=name)
     document = {**endpoint_summary(made.record.endpoint), "secret": made.secret}
     return answer(document, 201, Location=f"/v1/webhooks/{its_id}", ETag=etag_of(made.record.endpoint.metadata))
 

@@ -1,4 +1,8 @@
-"""Registration of an endpoint: write it to the cluster and wait until the operator has made it ready, or delete it."""
+"""Registration of an endpoint: write it to the cluster, then wait until the operator has made it ready.
+
+An endpoint that is not ready in time is deleted, except if the request had an Idempotency-Key: then it remains, and a
+repetition of the request returns it.
+"""
 
 import asyncio
 from dataclasses import dataclass
@@ -72,24 +76,34 @@ class WebhookCreation:
         return self.body.model_dump(mode="json", exclude_defaults=True)
 
 
+class Created(NamedTuple):
+    """An endpoint that may not be ready yet.
+
+    Attributes:
+        record: the endpoint.
+        is_new: whether this request created it; otherwise an earlier one with the same Idempotency-Key did.
+        repeatable: whether the request had an Idempotency-Key.
+    """
+
+    record: EndpointRecord
+    is_new: bool
+    repeatable: bool
+
+
 class Registered(NamedTuple):
     """A registered endpoint.
 
     Attributes:
         record: the endpoint, ready.
         secret: its signing secret.
-        is_new: whether this request created it; otherwise an earlier one with the same Idempotency-Key did.
     """
 
     record: EndpointRecord
     secret: str
-    is_new: bool
 
 
-async def register(
-    services: Services, wanted: WebhookCreation, idempotency_key: str | None, *, creator: str
-) -> Registered:
-    """Return the endpoint, ready, with its signing secret.
+async def create(services: Services, wanted: WebhookCreation, idempotency_key: str | None, *, creator: str) -> Created:
+    """Write an endpoint to the cluster, or find the one that an earlier request with the same Idempotency-Key wrote.
 
     Args:
         services: of the process.
@@ -98,12 +112,11 @@ async def register(
         creator: the caller, whom the annotation of the object names.
 
     Raises:
-        ProblemError: 409, 422, or 503 if the operator or the API server is unavailable; then no object remains. With an
-            Idempotency-Key the object remains, and a repetition of the request returns it.
+        ProblemError: 409, 422, or 503 if the API server is unavailable.
     """
     name, known = _name(services, wanted, idempotency_key)
     if known is not None:
-        return await _finish(services, known, is_new=False, repeatable=True)
+        return Created(known, is_new=False, repeatable=True)
     annotations = {CREATOR_ANNOTATION: creator} | ({REQUEST_ANNOTATION: wanted.digest()} if idempotency_key else {})
     try:
         made = await services.kube.post(
@@ -111,11 +124,11 @@ async def register(
         )
     except KubeError as error:
         if error.reason == "AlreadyExists" and idempotency_key:
-            return await _finish(services, await _others(services, wanted, name), is_new=False, repeatable=True)
+            return Created(await _others(services, wanted, name), is_new=False, repeatable=True)
         if isinstance(error, KubeUnavailable) and not idempotency_key:
             _watch_for(services, wanted.organization, name)
         raise from_kube(error, "the webhook") from None
-    return await _finish(services, _put(services, made), is_new=True, repeatable=idempotency_key is not None)
+    return Created(_put(services, made), is_new=True, repeatable=idempotency_key is not None)
 
 
 def _watch_for(services: Services, organization: str, name: str) -> None:
@@ -169,19 +182,25 @@ async def _others(services: Services, wanted: WebhookCreation, name: str) -> End
     return known
 
 
-async def _finish(services: Services, record: EndpointRecord, *, is_new: bool, repeatable: bool) -> Registered:
+async def register(services: Services, created: Created) -> Registered:
+    """Return an endpoint when it is ready, with its signing secret.
+
+    Raises:
+        ProblemError: 503, it is not ready in time. It is deleted, except if the request can be repeated.
+    """
+    record = created.record
     try:
         async with asyncio.timeout(services.settings.create_timeout):
-            return Registered(*await _ready(services, record), is_new)
+            return Registered(*await _ready(services, record))
     except (TimeoutError, OperatorError, _DeletedError) as error:
         seen = services.view.endpoints.get(record.identity.namespace, record.identity.name)
         log.warning(
-            "webhook not ready in time",
+            "webhook not ready in time, it stays" if created.repeatable else "webhook not ready in time, deleting it",
             name=record.identity.name,
             reason=type(error).__name__,
             waited_for="secret" if seen is not None and _settled(seen) else "status",
         )
-    if repeatable:
+    if created.repeatable:
         # Another replica may have answered a repetition of this request already, so the object must remain.
         raise unavailable("the webhook is not ready yet; send the same request again")
     # The caller may disconnect while it waits; the object is deleted nevertheless.

@@ -233,11 +233,12 @@ def make_support_account(invocation: Invocation, yes: Yes = False) -> None:
     scope = f"namespace {invocation.options.namespace}" if invocation.options.namespace else "all namespaces"
     confirm(f"Give ServiceAccount {namespace}/{name} all rights on the intake in {scope}?", yes=yes)
     account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name}}
+    role = _intake_role(way)
     binding = {
         "apiVersion": "rbac.authorization.k8s.io/v1",
-        # The name has the namespace, because each installation has a ServiceAccount of the same name.
-        "metadata": {"name": f"{name}.{namespace}"},
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": _intake_role(way)},
+        # A binding of this name has this subject and this role, so one that exists already is right.
+        "metadata": {"name": f"{role}.{namespace}.{name}"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
         "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": namespace}],
     }
     kind, path = "ClusterRoleBinding", f"{_RBAC}/clusterrolebindings"

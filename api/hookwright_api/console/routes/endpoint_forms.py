@@ -24,7 +24,7 @@ from hookwright_api.routes.webhooks import create_webhook, update_webhook
 from hookwright_api.schemas.webhook_bodies import WebhookPatch, WebhookRequest
 from hookwright_api.webhook_operations.webhook_document import etag_of
 from hookwright_crds.events import CATALOGUE, CHANNEL_WILDCARDS, EVERY_TYPE, Channel
-from hookwright_runtime.problems import ProblemError
+from hookwright_runtime.problems import Code, ProblemError
 
 console = ConsoleRoutes()
 
@@ -81,8 +81,15 @@ async def make_endpoint(request: Request) -> Response:
         body = _validated(WebhookRequest.model_validate, document_in(form))
         made = await call(request, create_webhook, body, project=project.identity.name, idempotency_key=request_key)
     except ProblemError as problem:
-        # A corrected form is another request. After a 503, the same form repeats the request.
-        request_key = request_key if problem.status == 503 else token_hex(16)
+        if problem.code is Code.IDEMPOTENCY_KEY_REUSED:
+            problem = ProblemError(
+                409,
+                "your first request created the endpoint, with other fields; it is in the list of endpoints, where you "
+                "can change it",
+            )
+        elif problem.status != 503:
+            # A corrected form is another request. After a 503, the same form repeats the request.
+            request_key = token_hex(16)
         return _form(request, "new_endpoint.html", form, problem, request_key=request_key, header_names=())
     return render(request, "made_endpoint.html", 201, project=project, made=made)
 
