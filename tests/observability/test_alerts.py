@@ -21,7 +21,7 @@ RULES = ROOT / "charts/hookwright/files/alerts.yaml"
 CASES = [Path(__file__).parent / name for name in ("alerts.yaml", "budget_alerts.yaml")]
 RUNBOOK = ROOT / "docs/runbook.md"
 BASE = "https://hookwright.dev/docs/runbook/#"
-PARTS = ("**Means:**", "**Look first:**", "**Do:**", "**Sleep on:**")
+PARTS = ("**Means:**", "**Look first:**", "**Do:**", "**Can wait:**")
 
 
 def _alerts() -> list[dict[str, Any]]:

@@ -79,21 +79,21 @@ def exported(
     """Yield a running kube-state-metrics, which reads with the rights of the chart's ClusterRole."""
     folder = tmp_path_factory.mktemp("kube-state-metrics")
     port, telemetry = free_port(), free_port()
-    command = [
-        str(kube_state_metrics),
-        f"--kubeconfig={_bound_kubeconfig(session.cluster, unserved, folder)}",
+    options = (
         "--custom-resource-state-only=true",
         f"--custom-resource-state-config-file={FILES / 'kube-state-metrics.yaml'}",
         *("--host=127.0.0.1", f"--port={port}", "--telemetry-host=127.0.0.1", f"--telemetry-port={telemetry}"),
-    ]
+    )
     url = f"http://127.0.0.1:{port}"
     try:
+        kubeconfig = f"--kubeconfig={_bound_kubeconfig(session.cluster, unserved, folder)}"
+        command = [str(kube_state_metrics), kubeconfig, *options]
         with ChildProcess.start("kube-state-metrics", command, log=folder / "log") as process:
             process.wait_ready(lambda: httpx.get(f"{url}/healthz", trust_env=False).is_success, 60.0)
             yield Exporter(url, folder / "log")
     finally:
         name = f"hookwright-{_ACCOUNT}-{unserved}"
-        session.cluster.kubectl("delete", "clusterrole,clusterrolebinding", name)
+        session.cluster.kubectl("delete", "clusterrole,clusterrolebinding", name, "--ignore-not-found")
 
 
 def _counts(cluster: Cluster, namespace: str, endpoint: str) -> dict[str, float]:
@@ -110,12 +110,18 @@ def _counts(cluster: Cluster, namespace: str, endpoint: str) -> dict[str, float]
 
 @pytest.fixture
 def samples(exported: Exporter, session: Session) -> Samples:
-    """Return all samples, as soon as there is one of every metric and of every endpoint of the session."""
+    """Return all samples, as soon as there is one of every metric, and the conditions that the tests read."""
+    own = {"organization": session.namespace}
+    awaited = (
+        ("kube_hookwright_endpoint_deliveries_delivered", {"endpoint": "good"}),
+        ("kube_hookwright_endpoint_condition", {"endpoint": "dead", "type": "Reachable", "status": "False"}),
+        ("kube_hookwright_endpoint_condition", {"endpoint": "orphan", "type": "Ready", "status": "False"}),
+        ("kube_hookwright_api_key_condition", {"api_key": "sender", "type": "Ready", "status": "True"}),
+    )
 
     def ready() -> Samples:
         found = scrape(exported.url)
-        own = {"organization": session.namespace, "endpoint": "good"}
-        shown = value(found, "kube_hookwright_endpoint_deliveries_delivered", **own)
+        shown = all(value(found, name, **own, **labels) for name, labels in awaited)
         return found if shown and {name for name, _ in found} >= METRICS.keys() else {}
 
     return eventually(ready, "every metric of the configuration has a sample")

@@ -202,18 +202,23 @@ def database(operator: OperatorProcess) -> Path:
     return operator.folder / "hookwright.db"
 
 
-def row_counts(operator: OperatorProcess, namespace: str) -> dict[str, int]:
-    """Return how many rows of a namespace each table has; a namespace of an earlier test may still change its own."""
+def row_counts(operator: OperatorProcess, namespace: str, endpoint_uid: str) -> dict[str, int]:
+    """Return how many rows of a namespace or of its endpoint each table has.
+
+    Other namespaces do not count, because the deliveries of an earlier test may still end.
+    """
+    of_tenant = {"namespace": namespace, "endpoint_uid": endpoint_uid}
     with closing(sqlite3.connect(f"file:{database(operator)}?mode=ro", uri=True)) as connection:
         tables = [name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
         columns = {table: {row[1] for row in connection.execute(f'PRAGMA table_info("{table}")')} for table in tables}
         return {
             table: connection.execute(
-                f'SELECT count(*) FROM "{table}" WHERE namespace = ?',  # noqa: S608 - its own tables
-                [namespace],
+                f'SELECT count(*) FROM "{table}" WHERE "{column}" = ?',  # noqa: S608 - its own tables
+                [its_own],
             ).fetchone()[0]
             for table in tables
-            if "namespace" in columns[table]
+            for column, its_own in of_tenant.items()
+            if column in columns[table]
         }
 
 

@@ -29,19 +29,20 @@ def measure(options: Options) -> list[Measure]:
             ]
         )
         fan = types.count(types[0])
-        site.loader.load([Target(site.intake(_PROJECT), types[0])], seconds=1.0, token=site.token, rate=10.0, fan=fan)
+        filled = [Target(site.intake(_PROJECT), types[0])]
+        site.loader.load(filled, seconds=1.0, token=site.token, rate=10.0, fan=fan).clean()
         with serving(site) as api:
             return [
-                _page(site, api, "organization", "/console/", options),
-                _page(site, api, "project", f"/console/projects/{_PROJECT}", options),
-                _page(site, api, "log", f"/console/projects/{_PROJECT}/deliveries", options),
+                _page(site, api, "organization", "/console/", options, shows=f"/projects/{_PROJECT}"),
+                _page(site, api, "project", f"/console/projects/{_PROJECT}", options, shows="/endpoints/o-0"),
+                _page(site, api, "log", f"/console/projects/{_PROJECT}/deliveries", options, shows="/deliveries/dlv_"),
             ]
 
 
-def _page(site: Site, api: ApiServer, name: str, path: str, options: Options) -> Measure:
+def _page(site: Site, api: ApiServer, name: str, path: str, options: Options, *, shows: str) -> Measure:
     headers = {"Cookie": f"{COOKIE}={api.token}"}
     answer = api.client.get(path, headers=headers)
-    if answer.status_code != 200 or _PROJECT not in answer.text:
+    if answer.status_code != 200 or shows not in answer.text:
         raise BenchError(f"GET {path} answers {answer.status_code}: {answer.text[:500]}")
     target = Target(f"{api.url}{path}")
     report = site.loader.load([target], seconds=options.seconds, method="GET", headers=headers, rate=_RATE, fan=0)
