@@ -334,7 +334,7 @@ class DeliveryCounts(ServerModel):
     pending: int = Field(default=0, description="Accepted, and not yet delivered, failed or discarded.")
     delivered: int = Field(default=0, description="Answered with a 2xx status, or acknowledged.")
     failed: int = Field(default=0, description="Failed after the last retry.")
-    discarded: int = Field(default=0, description="Discarded because the endpoint was deleted.")
+    discarded: int = Field(default=0, description="Discarded because the endpoint was deleted or had expired.")
     last_attempt_time: Timestamp | None = Field(default=None, description="When the last attempt ended.")
     last_status_code: int | None = Field(
         default=None, description="HTTP status of the last attempt; 0 if there was no HTTP response."

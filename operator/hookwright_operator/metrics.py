@@ -25,7 +25,7 @@ EVENTS_DUPLICATE: Final = Counter(
 DELIVERIES: Final = Counter("hookwright_deliveries", "Deliveries that reached an end state.", ["outcome"])
 ATTEMPTS: Final = Counter("hookwright_delivery_attempts", "Attempts to deliver, by result.", ["result"])
 ATTEMPT_DURATION: Final = Histogram(
-    "hookwright_delivery_attempt_duration_seconds", "Duration of one whole attempt.", buckets=_FAST
+    "hookwright_delivery_attempt_duration_seconds", "Duration of one whole attempt at a URL.", buckets=_FAST
 )
 OWN_FAULTS: Final = Counter(
     "hookwright_own_faults",
@@ -35,7 +35,7 @@ OWN_FAULTS: Final = Counter(
 )
 LATENCY: Final = Histogram(
     "hookwright_delivery_latency_seconds",
-    "Seconds from an event's acceptance to the end of its first attempt; a retry by hand counts as a first attempt.",
+    "Seconds from an event's acceptance to the end of its first attempt at a URL; a retry by hand counts as first.",
     buckets=_SLOW,
 )
 PENDING: Final = Gauge(
@@ -48,12 +48,12 @@ ORPHANED: Final = Gauge(
 )
 OLDEST_PENDING: Final = Gauge(
     "hookwright_deliveries_oldest_pending_age_seconds",
-    "Age of the oldest due delivery to endpoints that can receive now, in seconds.",
+    "Age of the oldest due delivery to endpoints with a URL that can receive now, in seconds.",
     registry=WHOLE_STORE,
 )
 OLDEST_LATE: Final = Gauge(
     "hookwright_deliveries_oldest_late_age_seconds",
-    "Age of the oldest due delivery to reachable endpoints without a rate limit, in seconds: delay of Hookwright.",
+    "Age of the oldest due delivery to reachable URLs without a rate limit, in seconds: delay of Hookwright.",
     registry=WHOLE_STORE,
 )
 NAMESPACE_USE: Final = Gauge(
@@ -93,7 +93,8 @@ ENDPOINTS: Final = Gauge(
 )
 ATTEMPTED: Final = Gauge(
     "hookwright_endpoints_attempted",
-    "Active and unreachable endpoints with an attempt in the last 15 minutes, by the result of the last one.",
+    "Active and unreachable endpoints with an attempt in the last 15 minutes, by the result of the last one; without "
+    "endpoints with pull.",
     ["result"],
     registry=WHOLE_STORE,
 )
