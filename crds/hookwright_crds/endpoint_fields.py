@@ -142,7 +142,8 @@ MaxInFlight = Annotated[
 Headers = Annotated[
     dict[HeaderName, HeaderValue],
     Field(
-        description="Static headers of every delivery; headers that Hookwright sets are refused. "
+        description="Static headers of every delivery: at most 32, each value at most 4,096 characters. "
+        "Headers that HTTP or Hookwright sets are refused. "
         "Do not put secrets here: everyone who can read this object, as with kubectl describe, sees the values.",
         max_length=MAX_HEADERS,
     ),
