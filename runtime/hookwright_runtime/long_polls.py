@@ -1,25 +1,19 @@
 """Requests that wait for messages, bounded for each namespace and in all."""
 
 import asyncio
-import weakref
 from collections.abc import Awaitable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from typing import Final, TypeVar
 
-from starlette.responses import Response
-from starlette.types import Receive, Scope, Send
+from starlette.types import Receive
 
 from hookwright_runtime.problems import too_many, unavailable
 from hookwright_runtime.quotas import Full, Quotas
-from hookwright_runtime.request_body import ClientGoneError
 
 POLLS: Final = 256
 POLLS_OF_NAMESPACE: Final = 16
 """Requests at once that take messages, in one process."""
 _RETRY_AFTER_SECONDS: Final = 1
-_CHUNK_BYTES: Final = 64 * 1024
-_SEND_SECONDS: Final = 30.0
-"""Time limit for the client to read an answer, because the answer is in memory until then."""
 
 T = TypeVar("T")
 
@@ -70,40 +64,6 @@ class LongPolls:
             yield
         finally:
             self._quotas.release(namespace)
-
-
-class HeldAnswer(Response):
-    """Messages as JSON; the request is in progress until the client has read them.
-
-    Args:
-        body: the JSON.
-        held: has the context of `LongPolls.one`, which it leaves at the end.
-        headers: of the answer.
-    """
-
-    def __init__(self, body: bytes, held: ExitStack, **headers: str) -> None:
-        super().__init__(body, headers=headers, media_type="application/json")
-        # Also for an answer that is never sent.
-        self._leave = weakref.finalize(self, held.close)
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002
-        """Send the answer.
-
-        Raises:
-            ClientGoneError: the client did not read it in time.
-        """
-        try:
-            await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
-            async with asyncio.timeout(_SEND_SECONDS):
-                # A chunk waits until the client has read most of those before it.
-                for begin in range(0, len(self.body), _CHUNK_BYTES):
-                    chunk = self.body[begin : begin + _CHUNK_BYTES]
-                    await send({"type": "http.response.body", "body": bytes(chunk), "more_body": True})
-                await send({"type": "http.response.body", "body": b""})
-        except TimeoutError:
-            raise ClientGoneError from None
-        finally:
-            self._leave()
 
 
 async def until_gone(work: Awaitable[T], receive: Receive, ending: asyncio.Event) -> T | None:

@@ -15,6 +15,8 @@ from starlette.types import Send
 from hookwright_runtime.errors import HookwrightError
 
 MEDIA_TYPE: Final = "application/problem+json"
+MAX_FAULTS: Final = 50
+"""Faults that one answer names; a body could have thousands."""
 RETRY_AFTER_SECONDS: Final = 5
 """Seconds that a client should wait before it retries after a 503."""
 CLOSE: Final = {"Connection": "close"}

@@ -70,7 +70,7 @@ def apikey(name: str, *, project: str = "billing", ttl: str = "1h", **spec: Any)
 
 
 def made_by_api(declared: Object) -> Object:
-    """Return an object with the label that ``/v1`` sets on what it creates."""
+    """Return an object with the label that ``/v1`` sets on its objects."""
     return {**declared, "metadata": {**declared["metadata"], "labels": dict(MADE_BY_API)}}
 
 

@@ -12,6 +12,7 @@ from hookwright_crds.endpoint_fields import CLOUDEVENT_HEADERS_SENTENCE, PUSH_ON
 from hookwright_crds.rules import SENTENCES
 from hookwright_runtime.errors import KubeError, KubeUnavailable
 from hookwright_runtime.problems import (
+    MAX_FAULTS,
     Code,
     FieldFault,
     ProblemError,
@@ -22,7 +23,6 @@ from hookwright_runtime.problems import (
     unavailable,
 )
 
-_MAX_FAULTS: Final = 50
 _FIELDS: Final = {
     CLOUDEVENT_HEADERS_SENTENCE: "headers",
     PUSH_ONLY_SENTENCE: "pull",
@@ -94,7 +94,7 @@ def from_validation(errors: Iterable[Mapping[str, Any]]) -> ProblemError:
 
     The request's content is never repeated: it may be a password or a URL with a credential.
     """
-    return invalid(*(_fault(error) for error in islice(errors, _MAX_FAULTS)))
+    return invalid(*(_fault(error) for error in islice(errors, MAX_FAULTS)))
 
 
 def _fault(error: Mapping[str, Any]) -> FieldFault:

@@ -22,7 +22,8 @@ from hookwright_api.schemas.message_bodies import (
     Wait,
 )
 from hookwright_api.services import services_of
-from hookwright_runtime.long_polls import HeldAnswer, until_gone
+from hookwright_runtime.held_answers import HeldAnswer
+from hookwright_runtime.long_polls import until_gone
 
 router = APIRouter(prefix="/v1/webhooks/{id}/messages", tags=["messages"], route_class=GuardedRoute)
 

@@ -157,7 +157,7 @@ class ReviewAuth:
         This is no authorization. It decides only whether a request counts for the namespace or for the caller: a denial
         ends it, so that a caller without the permission cannot use the places of a namespace.
         """
-        return (caller.username, access._replace(name="")) in self._admitted
+        return _any_name(caller, access) in self._admitted
 
     async def _review_header(self, authorization: str, digest: bytes, client: str) -> ReviewAnswer[Producer | None]:
         match = _BEARER.fullmatch(authorization)
@@ -186,7 +186,7 @@ class ReviewAuth:
         tenant = _accounts_of(access.namespace)
         with _review_of(self._access_reviews, tenant if self.admits(caller, access) else caller.holder):
             status = await self._review(ACCESS_REVIEWS, "authorization.k8s.io/v1", "SubjectAccessReview", spec)
-        key = caller.username, access._replace(name="")
+        key = _any_name(caller, access)
         if status.get("allowed") is not True or status.get("denied"):
             self._admitted.discard(key)
             return ReviewAnswer(value=False, granted=False, holder=caller.holder)
@@ -215,6 +215,10 @@ def expiry_of(token: str) -> float:
     except (ValueError, KeyError, TypeError):
         return math.inf
     return float(expiry) if isinstance(expiry, int | float) else math.inf
+
+
+def _any_name(caller: Producer, access: Access) -> tuple[str, Access]:
+    return caller.username, access._replace(name="")
 
 
 def _accounts_of(namespace: str) -> str:

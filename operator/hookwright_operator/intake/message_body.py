@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 from hookwright_crds.base import parse_duration
 from hookwright_crds.endpoint_fields import LEASE_BOUNDS
 from hookwright_runtime import exact_json
-from hookwright_runtime.problems import FieldFault, ProblemError, invalid, malformed_json
+from hookwright_runtime.problems import MAX_FAULTS, FieldFault, ProblemError, invalid, malformed_json
 
 MAX_MESSAGES: Final = 1000
 DEFAULT_MESSAGES: Final = 100
@@ -16,8 +16,6 @@ DELAY_BOUNDS: Final = ("0s", "24h")
 LONGEST_REASON: Final = 500
 NO_REASON: Final = "the consumer refused the message"
 _LONGEST_ID: Final = 128
-_MAX_FAULTS: Final = 50
-"""Faults that one answer names; a body could have thousands of unknown names."""
 _MOST_SHOWN: Final = 64
 """Characters of an unknown name that an answer shows."""
 
@@ -74,7 +72,7 @@ def settle_body(body: bytes, *, refuses: bool) -> SettleBody:
     """
     known = ("ids", "delay", "reason") if refuses else ("ids",)
     given = _object(body, known)
-    unknown = islice((name for name in given if name not in known), _MAX_FAULTS)
+    unknown = islice((name for name in given if name not in known), MAX_FAULTS)
     faults = [FieldFault(name[:_MOST_SHOWN], "is unknown; omit it") for name in unknown]
     ids, reason = given.get("ids"), given.get("reason", NO_REASON)
     if not isinstance(ids, list) or not 1 <= len(ids) <= MAX_MESSAGES or not all(map(_is_id, ids)):
@@ -83,7 +81,7 @@ def settle_body(body: bytes, *, refuses: bool) -> SettleBody:
         faults.append(FieldFault("reason", f"must be 1 to {LONGEST_REASON} printable characters"))
     delay_ms = _length("delay", given.get("delay"), DELAY_BOUNDS, faults)
     if faults:
-        raise invalid(*faults[:_MAX_FAULTS])
+        raise invalid(*faults[:MAX_FAULTS])
     assert isinstance(ids, list)
     return SettleBody(tuple(ids), delay_ms, str(reason))
 

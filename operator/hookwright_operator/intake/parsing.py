@@ -21,7 +21,7 @@ from hookwright_operator.intake.cloud_events import (
 from hookwright_operator.services.events import IncomingEvent
 from hookwright_operator.store.records import SOURCE_END
 from hookwright_runtime import exact_json
-from hookwright_runtime.problems import FieldFault, ProblemError, malformed_json
+from hookwright_runtime.problems import MAX_FAULTS, FieldFault, ProblemError, malformed_json
 
 MAX_BODY_BYTES: Final = 1024 * 1024
 """Most bytes of one request's body."""
@@ -29,8 +29,6 @@ MAX_EVENT_BYTES: Final = 256 * 1024
 """Most bytes of one event in the form that is sent."""
 MAX_NAME_CHARACTERS: Final = 256
 """Most characters of an event id, of a messageId and of a CloudEvent's source."""
-MAX_FAULTS: Final = 50
-"""Faults that one answer names; a batch could have thousands."""
 
 TEST_TYPE: Final = "delivered"
 """The event type of a test that names none."""
@@ -283,7 +281,7 @@ def _carried(context: _Context, data: Any, check: _Check, at: str) -> IncomingEv
 
 
 def _payload(kind: str, given: dict[str, Any], check: _Check, field: str) -> tuple[str, dict[str, Any]]:
-    """Return the messageId, whose field has this name, and what is sent."""
+    """Return the messageId, whose field has this name, and the payload to send."""
     message_id = check.name(field, given.get("messageId"))
     payload = {"type": kind, "messageId": message_id, **given}
     payload["type"] = kind

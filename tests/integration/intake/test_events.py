@@ -57,7 +57,7 @@ async def test_every_cloudevents_mode_is_accepted(intake: Intake) -> None:
 
 
 async def test_two_sources_that_number_alike_lose_no_event(intake: Intake) -> None:
-    """Source and id together identify a CloudEvent; the same two are a duplicate, whatever its data is."""
+    """Source and id together identify a CloudEvent; the same two are a duplicate, also with other data."""
     common = {"specversion": "1.0", "id": "1", "type": "delivered", "data": {"messageId": "m"}}
     batch = [{**common, "source": source} for source in ("/mailer", "/sms", "/mailer")]
     batch[2]["data"] = {"messageId": "other"}
@@ -84,7 +84,7 @@ async def test_an_id_with_other_content_is_a_409_that_names_the_event(intake: In
 
 
 async def test_refused_events_leave_their_places_free(intake: Intake) -> None:
-    """A conflict gives back the reserved places of the endpoint queue."""
+    """A conflict frees the reserved places of the endpoint queue."""
     intake.registry.put(replace(intake.orders, suspend=False))
     await intake.client.post(ROUTE, json=EVENT)
     for _ in range(3):

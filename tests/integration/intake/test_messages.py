@@ -200,7 +200,7 @@ async def test_a_wrong_body_names_the_field(intake: Intake, verb: str, body: dic
 
 
 async def test_an_endpoint_with_a_url_has_no_messages_to_take(intake: Intake) -> None:
-    """The refusal says what is missing."""
+    """The refusal names the missing field."""
     path = "/webhookendpoints/orders/messages"
     assert "only a webhook with pull" in refused(await intake.client.get(path), 409)["detail"]
     assert (await intake.client.head(PATH)).status_code == 405

@@ -6,8 +6,9 @@ from contextlib import ExitStack
 import pytest
 from starlette.types import Message
 
-from hookwright_runtime import long_polls
-from hookwright_runtime.long_polls import HeldAnswer, LongPolls
+from hookwright_runtime import held_answers
+from hookwright_runtime.held_answers import HeldAnswer
+from hookwright_runtime.long_polls import LongPolls
 from hookwright_runtime.request_body import ClientGoneError
 
 BODY = b"x" * 200_000
@@ -44,7 +45,7 @@ async def test_the_place_is_free_after_the_last_byte() -> None:
 @pytest.mark.parametrize("blocked", ["every chunk", "the end"])
 async def test_a_client_that_does_not_read_loses_its_place(monkeypatch: pytest.MonkeyPatch, blocked: str) -> None:
     """After the time limit the connection ends, and another request may begin."""
-    monkeypatch.setattr(long_polls, "_SEND_SECONDS", 0.01)
+    monkeypatch.setattr(held_answers, "_SEND_SECONDS", 0.01)
     polls = LongPolls()
 
     async def send(message: Message) -> None:

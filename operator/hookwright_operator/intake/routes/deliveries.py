@@ -20,7 +20,7 @@ from hookwright_operator.registry import Endpoint
 from hookwright_operator.services import IntakeServices
 from hookwright_operator.services.delivery_log import HIDDEN, SentRequest, is_cursor
 from hookwright_operator.store.records import Attempt, DeliveryRecord, State
-from hookwright_runtime.long_polls import HeldAnswer
+from hookwright_runtime.held_answers import HeldAnswer
 from hookwright_runtime.problems import FieldFault, ProblemError, not_found
 
 MAX_LIMIT: Final = 250

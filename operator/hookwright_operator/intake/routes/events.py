@@ -8,12 +8,12 @@ from starlette.types import Receive, Scope, Send
 from hookwright_crds.requests import REQUEST_ID
 from hookwright_operator.intake.asgi import client_of, headers_of, send_json
 from hookwright_operator.intake.auth import Access, ReviewAuth
-from hookwright_operator.intake.parsing import MAX_BODY_BYTES, MAX_FAULTS, mode_of, parse
+from hookwright_operator.intake.parsing import MAX_BODY_BYTES, mode_of, parse
 from hookwright_operator.intake.request_slots import RequestSlots
 from hookwright_operator.services import IntakeServices
 from hookwright_operator.services.events import AcceptResult, IdConflictError
 from hookwright_operator.tracing import Traces, began
-from hookwright_runtime.problems import Code, FieldFault, ProblemError, not_found
+from hookwright_runtime.problems import MAX_FAULTS, Code, FieldFault, ProblemError, not_found
 from hookwright_runtime.request_body import Bodies
 
 EVENTS: Final = "/v1alpha1/namespaces/{namespace}/projects/{project}/events"

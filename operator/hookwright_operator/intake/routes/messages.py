@@ -31,7 +31,8 @@ from hookwright_operator.services.messages import (
     message_headers,
     message_id_of,
 )
-from hookwright_runtime.long_polls import HeldAnswer, LongPolls, until_gone
+from hookwright_runtime.held_answers import HeldAnswer
+from hookwright_runtime.long_polls import LongPolls, until_gone
 from hookwright_runtime.problems import ProblemError
 from hookwright_runtime.request_body import Bodies
 

@@ -20,7 +20,7 @@ from hookwright_operator.intake.timestamps import EXPECTED_TIME, time_of, timest
 from hookwright_operator.registry import Endpoint
 from hookwright_operator.services import IntakeServices
 from hookwright_operator.store.records import DeliveryRecord, EventRecord, Search
-from hookwright_runtime.long_polls import HeldAnswer
+from hookwright_runtime.held_answers import HeldAnswer
 from hookwright_runtime.problems import FieldFault, ProblemError, not_found
 
 SHOWN: Final = 100

@@ -141,7 +141,7 @@ def owner_of(take_id: str) -> str:
 
 
 def take(connection: Connection, wanted: Take, *, now: int) -> Taken:
-    """Lease messages that are due and that nobody has, the oldest first, and read their bodies.
+    """Lease messages that are due and that no consumer has, the oldest first, and read their bodies.
 
     Args:
         connection: in a transaction.

@@ -7,7 +7,7 @@ import pytest
 from starlette.types import Message
 
 from hookwright_operator.intake.log_reads import LogReads
-from hookwright_runtime.long_polls import HeldAnswer
+from hookwright_runtime.held_answers import HeldAnswer
 from hookwright_runtime.problems import ProblemError
 
 

@@ -1,0 +1,49 @@
+"""Answers that are large: what bounds their number is held until the client has read them."""
+
+import asyncio
+import weakref
+from contextlib import ExitStack
+from typing import Final
+
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from hookwright_runtime.request_body import ClientGoneError
+
+_CHUNK_BYTES: Final = 64 * 1024
+_SEND_SECONDS: Final = 30.0
+"""Time limit for the client to read an answer, because the answer is in memory until then."""
+
+
+class HeldAnswer(Response):
+    """JSON that holds something, such as a place or a turn, until the client has read it.
+
+    Args:
+        body: the JSON.
+        held: closed at the end.
+        headers: of the answer.
+    """
+
+    def __init__(self, body: bytes, held: ExitStack, **headers: str) -> None:
+        super().__init__(body, headers=headers, media_type="application/json")
+        # Also for an answer that is never sent.
+        self._leave = weakref.finalize(self, held.close)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002
+        """Send the answer.
+
+        Raises:
+            ClientGoneError: the client did not read it in time.
+        """
+        try:
+            await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+            async with asyncio.timeout(_SEND_SECONDS):
+                # A chunk waits until the client has read most of those before it.
+                for begin in range(0, len(self.body), _CHUNK_BYTES):
+                    chunk = self.body[begin : begin + _CHUNK_BYTES]
+                    await send({"type": "http.response.body", "body": bytes(chunk), "more_body": True})
+                await send({"type": "http.response.body", "body": b""})
+        except TimeoutError:
+            raise ClientGoneError from None
+        finally:
+            self._leave()
