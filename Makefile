@@ -18,7 +18,7 @@ up: .venv/ready ## start the same without the story
 	@$(BIN)/python -m hookwright_dev up
 
 test: .venv/ready ## run every test on a real control plane
-	$(BIN)/pytest -n 3 --dist loadfile $(ARGS)
+	$(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 again: .venv/ready ## run the tests that failed last time once more, one after the other
 	$(BIN)/pytest --last-failed --last-failed-no-failures none $(ARGS)

@@ -18,7 +18,7 @@ from hookwright_dev.cluster.control_plane import ControlPlane
 from hookwright_dev.cluster.kubectl import Cluster, Kubectl
 from hookwright_dev.processes import tail
 
-pytest_plugins = ["support.store_databases"]
+pytest_plugins = ["support.file_order", "support.store_databases"]
 
 CRDS = Path(__file__).resolve().parents[1] / "crds"
 END_TO_END = Path(__file__).resolve().parent / "e2e"
