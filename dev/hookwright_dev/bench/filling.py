@@ -210,6 +210,8 @@ async def _index(url: str, rows: int) -> None:
     try:
         for segment in segments(rows):
             await store.transactions.write("fill", partial(message_index.add_segment, segment=segment))
+        while await store.search.merge():
+            pass
     finally:
         await store.close()
 

@@ -55,6 +55,11 @@ MARKS: Final[Mapping[str, Mark]] = {
     "postgres.2.fan.cpu": _most(0.70),
     "postgres.2.fan.cpu_operator": _most(0.33),
     "rows.postgresql.growth": _most(2),
+    **{
+        f"rows.{engine}.10000000.{search}": _most(20)
+        for engine in ("postgresql", "sqlite")
+        for search in ("by_message", "by_event", "of_project", "failed_of_project", "of_few")
+    },
 }
 """Marks by the key of the figure."""
 

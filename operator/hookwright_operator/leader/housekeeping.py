@@ -133,9 +133,9 @@ class Housekeeping:
             await asyncio.sleep(_PRUNE_REST * (time.perf_counter() - began) if removed else _PRUNE_PAUSE)
 
     async def arrange_ids(self) -> None:
-        """Arrange the producers' ids that searches use, repeatedly, until cancelled."""
+        """Arrange and merge the producers' ids that searches use, repeatedly, until cancelled."""
         while True:
-            arranged = await self.store.search.arrange()
+            arranged = await self.store.search.arrange() or await self.store.search.merge(rest=_ARRANGE_REST)
             await asyncio.sleep(_ARRANGE_REST if arranged else _ARRANGE_PAUSE)
 
     async def measure(self) -> None:

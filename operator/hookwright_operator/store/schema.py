@@ -243,6 +243,7 @@ search_segments = Table(
     Column("segment", BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=False),
     Column("first_event_id", Key, nullable=False),
     Column("last_event_id", Key, nullable=False),
+    Column("merged", Boolean, nullable=False, server_default=false()),
 )
 
 counters = Table(

@@ -1,6 +1,7 @@
 """Searches of deliveries across endpoints, on both engines."""
 
 from dataclasses import replace
+from functools import partial
 
 import pytest
 from support.store_factories import Clock, event, ids, rows_of, settlement
@@ -8,7 +9,7 @@ from support.store_factories import Clock, event, ids, rows_of, settlement
 from hookwright_operator import ids as ids_module
 from hookwright_operator.ids import delivery_id, epoch_ms_of, first_delivery_id
 from hookwright_operator.store.records import NewEvent, Search, State
-from hookwright_operator.store.sql import event_deliveries, message_index
+from hookwright_operator.store.sql import event_deliveries, message_index, segment_merging
 from hookwright_operator.store.sql import search as search_sql
 from hookwright_operator.store.store import Store
 
@@ -291,3 +292,87 @@ async def test_a_segment_is_removed_with_the_last_of_its_events(store: Store, cl
     assert await found(store, replace(ALL, message_id="m-2")) == []
     assert await rows_of(store, "search_segments") == 1
     assert await rows_of(store, "search_blocks") == 1
+
+
+async def merged_groups(store: Store) -> int:
+    """Merge until no group is left, and return how many there were."""
+    groups = 0
+    while await store.search.merge():
+        groups += 1
+    return groups
+
+
+async def test_the_segments_of_a_complete_group_become_one(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every event is found before, while and after its lines move; a group to which segments are added waits."""
+    monkeypatch.setattr(segment_merging, "GROUP", 4)
+    new = [named(f"m-{number}", "orders", event_id=f"e-{number}") for number in range(45)]
+    for begin in range(0, 45, 5):
+        await store.accept(new[begin : begin + 5])
+        assert await store.search.arrange(least=1)
+    assert await rows_of(store, "search_segments") == 9
+
+    assert await merged_groups(store) == 2
+
+    assert await rows_of(store, "search_segments") == 4  # 1 to 3, 4 to 7, 8, 9
+    for one in new:
+        assert await found(store, replace(ALL, message_id=one.message_id)) == ids([one])
+        assert await found(store, replace(ALL, event_id=one.event_id)) == ids([one])
+    assert await found(store, replace(ALL, message_id="m-45")) == []
+
+
+async def test_an_interrupted_merge_loses_nothing(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A leader that ends between two transactions leaves each line in one place; the next leader merges the rest."""
+    monkeypatch.setattr(segment_merging, "GROUP", 2)
+    new = [named(f"m-{number}", "orders") for number in range(400)]
+    for begin in range(0, 400, 100):
+        await store.accept(new[begin : begin + 100])
+        assert await store.search.arrange(least=1)
+    rows = await rows_of(store, "search_blocks")
+    for bucket in range(0, message_index.BUCKETS // 2, segment_merging.BUCKETS_AT_ONCE):
+        merge = partial(segment_merging.merge, group=1, first_bucket=bucket)
+        await store.transactions.write("test", merge)
+
+    assert await rows_of(store, "search_segments") == 4
+    assert await rows_of(store, "search_blocks") < rows
+    for one in new[::20]:
+        assert await found(store, replace(ALL, message_id=one.message_id)) == ids([one])
+    await merged_groups(store)
+    assert await rows_of(store, "search_segments") == 3
+    for one in new[::20]:
+        assert await found(store, replace(ALL, message_id=one.message_id)) == ids([one])
+
+
+async def test_long_rows_of_a_segment_are_not_merged(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Events that share an id fill one row of each segment; these rows stay, and the search finds all of them."""
+    monkeypatch.setattr(segment_merging, "GROUP", 2)
+    monkeypatch.setattr(segment_merging, "LONGEST", 100)
+    new = [named("m-1" if number % 2 else f"m-1-{number}", "orders") for number in range(40)]
+    for begin in range(0, 40, 10):
+        await store.accept(new[begin : begin + 10])
+        assert await store.search.arrange(least=1)
+
+    assert await merged_groups(store) == 2
+
+    assert await rows_of(store, "search_segments") == 4
+    assert await found(store, replace(ALL, message_id="m-1")) == sorted(ids(new[1::2]), reverse=True)
+    assert await found(store, replace(ALL, message_id="m-1-0")) == ids(new[:1])
+
+
+async def test_a_merged_segment_is_removed_with_the_last_event_of_its_group(
+    store: Store, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The segment that has the lines of others stays while one of their events is there."""
+    monkeypatch.setattr(segment_merging, "GROUP", 4)
+    new = [named(f"m-{number}", "orders") for number in range(4)]
+    for one in new:
+        await store.accept([one])
+        assert await store.search.arrange(least=1)
+    assert await merged_groups(store) == 1  # 1 to 3
+    for removed, left in ((new[:2], 2), (new[2:3], 1)):
+        await store.settle([settlement(one.deliveries[0], State.DELIVERED) for one in removed])
+        clock.advance(10)
+        while await store.prune(delivered_before_ms=clock.now, failed_before_ms=0, limit=10):
+            pass
+        assert await rows_of(store, "search_segments") == left
+        assert await found(store, replace(ALL, message_id="m-3")) == ids(new[3:])
+        assert len(await found(store, replace(ALL, message_id="m-2"))) == left - 1

@@ -7,7 +7,7 @@ from sqlalchemy import Connection, inspect, text
 
 from hookwright_runtime.errors import StoreError
 
-HEAD = "0013"
+HEAD = "0014"
 """The newest revision in ``versions/``."""
 
 Admit = Callable[[Connection], None]

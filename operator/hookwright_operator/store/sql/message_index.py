@@ -3,8 +3,9 @@
 These ids are random, so an index in a plain tree dirties one page for each event. Here an acceptance inserts one row
 into ``search_recent``, whatever the number of its events: a line for each event with digests of its ids. When enough
 lines are there, they become a *segment*: `BUCKETS` rows of ``search_blocks``, each with the lines whose digests begin
-alike. A segment is written once, in the order of its rows. A search reads one row of each segment and all recent lines,
-and fetches only the rows that have the digest, the newest first, a few at a time.
+alike. A segment is written in the order of its rows, and merged with others later; see `segment_merging`. A search
+reads one row of each segment and all recent lines, and fetches only the rows that have the digest, the newest first, a
+few at a time.
 
 The namespace is part of a digest. A digest has 48 bits, so a search may find a wrong event of the namespace once in
 millions of searches of a database with 10,000,000 events.
@@ -85,18 +86,20 @@ IN_SEGMENTS_SQLITE, IN_SEGMENTS_POSTGRES = [
     for postgres in (False, True)
 ]
 OLDEST = select(search_recent.c.id, search_recent.c.lines).order_by(search_recent.c.id).limit(_count)
-_LAST_SEGMENT = select(func.max(search_segments.c.segment))
+LAST_SEGMENT = select(func.max(search_segments.c.segment))
 _ids = rows(id=BigInteger)
 _LOCK_RECENT = (
     select(search_recent.c.id).where(search_recent.c.id.in_(select(_ids.c.id))).with_for_update(skip_locked=True)
 )
 _DROP_RECENT = delete(search_recent).where(search_recent.c.id.in_(select(_ids.c.id)))
 _blocks = rows(id=BigInteger, lines=Text)
-_ADD_BLOCKS = insert(search_blocks).from_select(["id", "lines"], select(_blocks))
+ADD_BLOCKS = insert(search_blocks).from_select(["id", "lines"], select(_blocks))
 _ADD_SEGMENT = insert(search_segments)
 EMPTY = select(search_segments.c.segment).where(
     ~exists().where(events.c.id >= search_segments.c.first_event_id, events.c.id <= search_segments.c.last_event_id)
 )
+# A merge that has moved lines into the segment has changed its row; PostgreSQL then checks the condition again.
+_OLDEST_EMPTY = EMPTY.order_by(search_segments.c.segment).limit(1).with_for_update()
 _DROP_BLOCKS = delete(search_blocks).where(
     search_blocks.c.id >= bindparam("begin", type_=BigInteger), search_blocks.c.id < bindparam("end", type_=BigInteger)
 )
@@ -259,9 +262,9 @@ def add_segment(connection: Connection, segment: Segment) -> bool:
     if len(list(run(connection, _LOCK_RECENT, ids))) < len(segment.ids):
         return False
     run(connection, _DROP_RECENT, ids)
-    number = 1 + (connection.scalar(_LAST_SEGMENT) or 0)
+    number = 1 + (connection.scalar(LAST_SEGMENT) or 0)
     places = [(number * BUCKETS + bucket, text) for bucket, text in sorted(segment.blocks.items())]
-    run(connection, _ADD_BLOCKS, {"rows": packed(places)})
+    run(connection, ADD_BLOCKS, {"rows": packed(places)})
     bounds = {"first_event_id": segment.first_event_id, "last_event_id": segment.last_event_id}
     connection.execute(_ADD_SEGMENT, {"segment": number, **bounds})
     return True
@@ -269,7 +272,7 @@ def add_segment(connection: Connection, segment: Segment) -> bool:
 
 def forget(connection: Connection) -> int:
     """Remove a segment whose events are all removed; return how many segments were removed."""
-    number = connection.scalar(EMPTY.order_by(search_segments.c.segment).limit(1))
+    number = connection.scalar(_OLDEST_EMPTY)
     if number is None:
         return 0
     connection.execute(_DROP_BLOCKS, {"begin": number * BUCKETS, "end": (number + 1) * BUCKETS})
