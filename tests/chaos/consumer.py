@@ -1,7 +1,8 @@
 """A consumer of an endpoint with pull, as a process that a test can kill: it takes, records and acknowledges messages.
 
 Arguments: the URL of the messages, the file with the token, the file of the records, and the lease. Each record is a
-line of JSON: the id and the event of a message, and the times before the request that took it and after its answer.
+line of JSON: the id and the event of a message, the id of this process, and the times before the request that took it
+and after its answer.
 """
 
 import json
@@ -34,7 +35,13 @@ def main() -> None:
             messages = answer.json()["data"]
             for message in messages:
                 body = json.loads(message["body"])
-                record = {"id": message["id"], "event": body["messageId"], "asked": asked, "got": got}
+                record = {
+                    "id": message["id"],
+                    "event": body["messageId"],
+                    "pid": os.getpid(),
+                    "asked": asked,
+                    "got": got,
+                }
                 # One write of one line: lines of several processes do not mix, and a kill leaves no part of one.
                 os.write(written, (json.dumps(record) + "\n").encode())
                 time.sleep(_SECONDS)

@@ -50,6 +50,11 @@ class Consumers:
         self.running[number].kill()
         self.running[number] = self._started()
 
+    def replace_busy(self) -> None:
+        """Kill the consumer that recorded the newest message, which it has most probably not acknowledged yet."""
+        busy = self.taken()[-1]["pid"]
+        self.replace([one.pid for one in self.running].index(busy))
+
     def close(self) -> None:
         """Kill all consumers."""
         for one in self.running:
@@ -93,10 +98,13 @@ async def test_killed_consumers_lose_nothing_and_share_no_message(site: Site, tm
     try:
         await asyncio.to_thread(consumers.start)
         async with site.load(rate=100.0):
-            for _ in range(kills):
+            for number in range(kills):
                 await consumers.wait_for_more()
-                await asyncio.sleep(moments.uniform(0.0, 0.3))
-                await asyncio.to_thread(consumers.replace, moments.randrange(CONSUMERS))
+                if number % 2:
+                    await asyncio.to_thread(consumers.replace_busy)
+                else:
+                    await asyncio.sleep(moments.uniform(0.0, 0.3))
+                    await asyncio.to_thread(consumers.replace, moments.randrange(CONSUMERS))
         sent = {event for event, kind in site.ledger.accepted.items() if kind == "delivered"}
 
         def all_acknowledged() -> bool:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 import yaml
-from support.api_processes import allow_password_changes
+from support.api_processes import password_changes_allowed
 from support.chart_rendering import Chart, Object, of_kind
 from support.polling import eventually
 
@@ -36,15 +36,15 @@ def cluster(chart: Chart, control_plane: Cluster) -> Iterator[Cluster]:
     # kubectl reads an object before it patches it.
     control_plane.kubectl("create", "role", "reader", "--verb=get", "--resource=secrets", *here)
     control_plane.kubectl("create", "rolebinding", "reader", "--role=reader", account, *here)
-    allow_password_changes(control_plane)
     for secret in (USER, OTHER, ENDED):
         control_plane.kubectl("apply", "-n", SYSTEM_NAMESPACE, "-f", "-", stdin=json.dumps(secret))
-    eventually(lambda: "may change only" in patched(control_plane, OTHER, {"url": "y"}), "the policy is in force")
-    yield control_plane
+    with password_changes_allowed(control_plane):
+        eventually(lambda: "may change only" in patched(control_plane, OTHER, {"url": "y"}), "the policy is in force")
+        yield control_plane
     for secret in (USER, OTHER, ENDED):
         name = str(secret["metadata"]["name"])
         control_plane.kubectl("delete", "secret", name, "-n", SYSTEM_NAMESPACE, "--ignore-not-found")
-    control_plane.kubectl("delete", "rolebinding/passwords", "rolebinding/reader", "role/reader", *here)
+    control_plane.kubectl("delete", "rolebinding/reader", "role/reader", *here)
     control_plane.kubectl("delete", "-f", "-", stdin=text)
 
 

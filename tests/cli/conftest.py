@@ -6,7 +6,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from support.api_processes import LIFTED, Organization, allow_password_changes, running
+from support.api_processes import LIFTED, Organization, password_changes_allowed, running
 from support.api_receiver import Received, receiving
 from support.command_transcripts import Transcript
 
@@ -37,8 +37,8 @@ def api(
     control_plane: Cluster, operator: OperatorProcess, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[ApiProcess]:
     """Yield an API without limits, which allows users to change their passwords."""
-    allow_password_changes(control_plane)
-    with running(ApiProcess(control_plane, tmp_path_factory.mktemp("api"), operator.intake_url, SETTINGS)) as it:
+    process = ApiProcess(control_plane, tmp_path_factory.mktemp("api"), operator.intake_url, SETTINGS)
+    with password_changes_allowed(control_plane), running(process) as it:
         yield it
 
 

@@ -8,7 +8,7 @@ from uuid import uuid4
 import httpx
 import pytest
 from playwright.sync_api import Browser
-from support.api_processes import LIFTED, Organization, allow_password_changes, running
+from support.api_processes import LIFTED, Organization, password_changes_allowed, running
 from support.api_receiver import Received, receiving
 from support.console_browser import ATTACK, MILLISECONDS, ConsoleService, Person, Shop
 from support.needed_programs import acquire_needed
@@ -44,7 +44,7 @@ def console_service(control_plane: Cluster, tmp_path_factory: pytest.TempPathFac
         receiver = stack.enter_context(receiving())
         organization = Organization(control_plane, client, name)
         organization.project()
-        allow_password_changes(control_plane)
+        stack.enter_context(password_changes_allowed(control_plane))
         yield ConsoleService(operator, api, receiver, organization)
     control_plane.kubectl("delete", "namespace", name, "--wait=false")
 

@@ -45,17 +45,30 @@ def running(process: P) -> Iterator[P]:
         process.stop()
 
 
-def allow_password_changes(control_plane: Cluster) -> None:
-    """Grant the right that the chart grants with settings.passwordChange."""
+@contextmanager
+def password_changes_allowed(control_plane: Cluster) -> Iterator[None]:
+    """Grant the right that the chart grants with settings.passwordChange, inside the context."""
     account = f"--serviceaccount={SYSTEM_NAMESPACE}:hookwright-api"
     role = "--role=hookwright-password-manager"
-    binding = control_plane.kubectl(
-        "create", "rolebinding", "passwords", role, account, "-n", SYSTEM_NAMESPACE, "-o", "yaml", "--dry-run=client"
+    here = ("-n", SYSTEM_NAMESPACE)
+    question = (
+        "auth",
+        "can-i",
+        "patch",
+        "secrets",
+        *here,
+        f"--as=system:serviceaccount:{SYSTEM_NAMESPACE}:hookwright-api",
     )
-    control_plane.kubectl("apply", "-f", "-", stdin=binding.stdout)
-    question = ("auth", "can-i", "patch", "secrets", "-n", SYSTEM_NAMESPACE)
-    who = f"--as=system:serviceaccount:{SYSTEM_NAMESPACE}:hookwright-api"
-    eventually(lambda: control_plane.kubectl(*question, who, check=False).returncode == 0, "the right counts")
+
+    def allowed() -> bool:
+        return control_plane.kubectl(*question, check=False).returncode == 0
+
+    control_plane.kubectl("create", "rolebinding", "passwords", role, account, *here)
+    eventually(allowed, "the right counts")
+    yield
+    control_plane.kubectl("delete", "rolebinding", "passwords", *here)
+    # The tests of other files expect the rights that the chart grants without this setting.
+    eventually(lambda: not allowed(), "the right is gone")
 
 
 def write_user(cluster: Cluster, organization: str, email: str, password: str = PASSWORD) -> str:

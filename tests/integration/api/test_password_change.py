@@ -1,9 +1,11 @@
 """POST /v1/auth/password: a user sets a new password."""
 
+from collections.abc import Iterator
+
 import httpx
 import pytest
 from integration.api.conftest import JSON_LOG, StartApi
-from support.api_processes import LIFTED, PASSWORD, Organization, allow_password_changes, problem_of
+from support.api_processes import LIFTED, PASSWORD, Organization, password_changes_allowed, problem_of
 from support.json_lines import entries
 
 from hookwright_dev.cluster.kubectl import Cluster
@@ -13,9 +15,10 @@ NEW = "four other random words"
 
 
 @pytest.fixture
-def may_patch(control_plane: Cluster) -> None:
+def may_patch(control_plane: Cluster) -> Iterator[None]:
     """Grant the right that the chart grants with settings.passwordChange."""
-    allow_password_changes(control_plane)
+    with password_changes_allowed(control_plane):
+        yield
 
 
 def change(client: httpx.Client, headers: dict[str, str], current: str, new: str) -> httpx.Response:
