@@ -7,9 +7,12 @@ import pytest
 
 TESTS: Final = Path(__file__).resolve().parents[1]
 LONGEST: Final = (
-    "console/test_accessibility.py",
-    "integration/api/test_generated_clients.py",
+    "docs/test_commands.py",
     "integration/api/test_schema.py",
+    "console/test_accessibility.py",
+    "observability/test_alerts.py",
+    "cli/test_verbs.py",
+    "integration/api/test_generated_clients.py",
 )
 """Files that take minutes, the longest first. They begin first: otherwise one process works alone at the end."""
 
