@@ -22,6 +22,7 @@ EARLIEST: Final = datetime(1970, 1, 1, tzinfo=UTC)
 LATEST: Final = datetime(9999, 1, 1, tzinfo=UTC)
 """The range of times that a datetime can hold in every time zone."""
 
+_TIMESTAMP_FORMAT: Final = "%Y-%m-%dT%H:%M:%SZ"
 _DURATION: Final = re.compile(DURATION_PATTERN)
 _TIMESTAMP: Final = re.compile(
     r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]+)?(Z|[+-][0-9]{2}:[0-9]{2})"
@@ -71,7 +72,16 @@ def _checked_duration(text: str) -> str:
 
 def format_timestamp(moment: datetime) -> str:
     """Return RFC 3339 in UTC with whole seconds and ``Z``, as Kubernetes writes times."""
-    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return moment.astimezone(UTC).strftime(_TIMESTAMP_FORMAT)
+
+
+def parse_timestamp(text: str) -> datetime:
+    """Return the time of a text that `format_timestamp` wrote.
+
+    Raises:
+        ValueError: the text is not a time of this form.
+    """
+    return datetime.strptime(text, _TIMESTAMP_FORMAT).replace(tzinfo=UTC)
 
 
 def _written_as_time(written: object) -> object:

@@ -14,9 +14,9 @@ TIMEOUT_BOUNDS: Final = ("1s", "30s")
 OVERLAP_BOUNDS: Final = ("0s", "168h")
 LEASE_BOUNDS: Final = ("1s", "1h")
 DEFAULT_LEASE: Final = "30s"
-TIMEOUT: Final = "15s"
-MAX_IN_FLIGHT: Final = 8
-"""Defaults."""
+DEFAULT_TIMEOUT: Final = "15s"
+DEFAULT_MAX_IN_FLIGHT: Final = 8
+"""Of an endpoint that sets neither; ``DEFAULT_LEASE`` is that of one with pull and without a lease."""
 URL_OR_PULL_SENTENCE: Final = "exactly one of url and pull must be set"
 PUSH_ONLY_SENTENCE: Final = (
     "timeout, maxInFlight and rateLimit limit requests to a url; omit them for an endpoint with pull"
@@ -82,7 +82,7 @@ def check_target(url: object, pull: object, *, timeout: str, max_in_flight: int,
     """
     if (url is None) == (pull is None):
         raise ValueError(URL_OR_PULL_SENTENCE)
-    if pull is not None and (timeout, max_in_flight, rate_limit) != (TIMEOUT, MAX_IN_FLIGHT, None):
+    if pull is not None and (timeout, max_in_flight, rate_limit) != (DEFAULT_TIMEOUT, DEFAULT_MAX_IN_FLIGHT, None):
         raise ValueError(PUSH_ONLY_SENTENCE)
 
 

@@ -23,8 +23,8 @@ from hookwright_crds.base import (
 from hookwright_crds.conditions import Condition
 from hookwright_crds.endpoint_fields import (
     DEFAULT_LEASE,
-    MAX_IN_FLIGHT,
-    TIMEOUT,
+    DEFAULT_MAX_IN_FLIGHT,
+    DEFAULT_TIMEOUT,
     Description,
     Events,
     ExpiresAt,
@@ -298,8 +298,8 @@ class WebhookEndpointSpec(Model):
     events: Events
     description: Description = ""
     suspend: StrictBool = Field(default=False, description="true pauses deliveries, false resumes them.")
-    timeout: Timeout = TIMEOUT
-    max_in_flight: MaxInFlight = MAX_IN_FLIGHT
+    timeout: Timeout = DEFAULT_TIMEOUT
+    max_in_flight: MaxInFlight = DEFAULT_MAX_IN_FLIGHT
     headers: Headers = Field(default_factory=dict)
     format: Format = "json"
     rate_limit: RateLimit | None = Field(

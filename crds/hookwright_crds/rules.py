@@ -15,14 +15,14 @@ from hookwright_crds.base import DURATION_PATTERN, EARLIEST, LATEST, NAME_PATTER
 from hookwright_crds.endpoint_fields import (
     CLOUDEVENT_HEADERS_SENTENCE,
     CLOUDEVENTS,
+    DEFAULT_MAX_IN_FLIGHT,
+    DEFAULT_TIMEOUT,
     HEADER_NAME_PATTERN,
     HEADER_VALUE_PATTERN,
     LEASE_BOUNDS,
-    MAX_IN_FLIGHT,
     OVERLAP_BOUNDS,
     PUSH_ONLY_SENTENCE,
     RESERVED_HEADERS,
-    TIMEOUT,
     TIMEOUT_BOUNDS,
     URL_OR_PULL_SENTENCE,
 )
@@ -160,8 +160,9 @@ RULES: Final[Mapping[str, Mapping[str, tuple[Rule, ...]]]] = {
             ),
             Rule("has(self.url) != has(self.pull)", URL_OR_PULL_SENTENCE),
             Rule(
-                f"!has(self.pull) || (!has(self.rateLimit) && (!has(self.timeout) || self.timeout == '{TIMEOUT}') "
-                f"&& (!has(self.maxInFlight) || self.maxInFlight == {MAX_IN_FLIGHT}))",
+                "!has(self.pull) || (!has(self.rateLimit) "
+                f"&& (!has(self.timeout) || self.timeout == '{DEFAULT_TIMEOUT}') "
+                f"&& (!has(self.maxInFlight) || self.maxInFlight == {DEFAULT_MAX_IN_FLIGHT}))",
                 PUSH_ONLY_SENTENCE,
                 field=".pull",
             ),

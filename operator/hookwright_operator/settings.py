@@ -5,11 +5,13 @@ from typing import Annotated, Final, Self
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 from pydantic_settings import NoDecode
 
+from hookwright_crds.base import parse_duration
+from hookwright_crds.endpoint_fields import TIMEOUT_BOUNDS
 from hookwright_operator.delivery.http.guard import host_suffix
 from hookwright_operator.delivery.retry_schedule import RetrySchedule
 from hookwright_runtime.settings import COMMAS, Networks, ProcessSettings
 
-MAX_TIMEOUT_SECONDS: Final = 30.0
+MAX_TIMEOUT_SECONDS: Final = parse_duration(TIMEOUT_BOUNDS[1]).total_seconds()
 """The longest timeout an endpoint may declare; the claim lease must be longer."""
 
 ROLES: Final = ("reconcile", "deliver", "intake")

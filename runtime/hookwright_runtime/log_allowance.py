@@ -46,20 +46,21 @@ class LogAllowance:
 
 
 class OmittedEntries:
-    """Counts entries that were not logged, and reports the count of each holder once a second.
+    """Counts entries that were not logged, and reports the count of each holder, by default once a second.
 
     Args:
         report: called with a holder and its count, on the event loop and without the context of a request.
+        seconds: from the first entry that is counted to the report.
     """
 
-    def __init__(self, report: Callable[[str, int], None]) -> None:
-        self._report = report
+    def __init__(self, report: Callable[[str, int], None], *, seconds: float = _REPORT_SECONDS) -> None:
+        self._report, self._seconds = report, seconds
         self._counts: Counter[str] = Counter()
 
     def add(self, holder: str) -> None:
         """Count an entry."""
         if not self._counts:
-            asyncio.get_running_loop().call_later(_REPORT_SECONDS, self.flush, context=Context())
+            asyncio.get_running_loop().call_later(self._seconds, self.flush, context=Context())
         self._counts[holder] += 1
 
     def flush(self) -> None:

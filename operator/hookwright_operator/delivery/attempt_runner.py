@@ -1,6 +1,8 @@
 """Attempts: the loop that starts them, and the way of one attempt until its result is passed on."""
 
 import asyncio
+import math
+from collections import defaultdict
 from collections.abc import Callable
 from typing import Final
 
@@ -18,6 +20,7 @@ from hookwright_operator.delivery.retry_schedule import RetrySchedule
 from hookwright_operator.delivery.tasks import Tasks, wait_for_event
 from hookwright_operator.store.records import Claimed
 from hookwright_operator.tracing import exemplar_of
+from hookwright_runtime.log_allowance import OmittedEntries
 
 log = structlog.get_logger(__name__)
 
@@ -120,18 +123,28 @@ class AttemptRunner:
 
 
 class _OwnFaults:
-    """Faults of this process by reason, such as ``descriptors``; at most one log line in ten seconds for each."""
+    """Faults of this process by reason, such as ``descriptors``.
+
+    The first fault of a reason is logged at once. Later ones are counted, and logged in one line ten seconds after the
+    first of them.
+    """
 
     def __init__(self) -> None:
-        self._logged_at: dict[str, float] = {}
-        self._unlogged: dict[str, int] = {}
+        self._omitted: defaultdict[str, OmittedEntries] = defaultdict(
+            lambda: OmittedEntries(self._report, seconds=_LOGGED_EVERY)
+        )
+        self._quiet_until: dict[str, float] = {}
 
     def note(self, reason: str, now: float) -> None:
         """Count an attempt that could not be made; ``now`` is in seconds of the event loop's clock."""
         metrics.OWN_FAULTS.labels(reason).inc()
-        count = self._unlogged.get(reason, 0) + 1
-        if now - self._logged_at.get(reason, float("-inf")) < _LOGGED_EVERY:
-            self._unlogged[reason] = count
-            return
-        self._logged_at[reason], self._unlogged[reason] = now, 0
+        if now < self._quiet_until.get(reason, -math.inf):
+            # Until the count is reported, every fault is added to it.
+            self._quiet_until[reason] = math.inf
+            self._omitted[reason].add(reason)
+        else:
+            self._report(reason, 1)
+
+    def _report(self, reason: str, count: int) -> None:
+        self._quiet_until[reason] = asyncio.get_running_loop().time() + _LOGGED_EVERY
         log.warning("attempts postponed, this process lacks resources", reason=reason, attempts=count)

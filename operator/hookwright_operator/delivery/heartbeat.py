@@ -22,7 +22,8 @@ class Heartbeat:
         self._dispatcher.lease_renewed(await self._store.heartbeat())
 
     async def run(self) -> None:
-        """Renew the lease repeatedly, until cancelled."""
+        """Renew the lease at once and then repeatedly, until cancelled."""
         while True:
-            await asyncio.sleep(self._lease / 6)
+            # The supervisor has paused already when it calls this again after a renewal that failed.
             await self.renew()
+            await asyncio.sleep(self._lease / 6)

@@ -154,7 +154,10 @@ class StatusReporter:
             return
         for uid in uids:
             # Results that are stored during the read belong to the next publication, so the pulse ends before it.
-            pulse = self._pulses.pop(uid)
+            pulse = self._pulses.pop(uid, None)
+            if pulse is None:
+                # `run` and `flush` overlap: the other one took this pulse during a read of counts.
+                continue
             self._last[uid] = self._clock()
             try:
                 counts = await self._store.counts_of(uid)

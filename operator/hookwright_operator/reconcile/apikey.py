@@ -6,10 +6,10 @@ digest stays. It is in the status and also in annotations of the ApiKey, because
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Final, TypeAlias
 
-from hookwright_crds.base import format_timestamp, parse_duration
+from hookwright_crds.base import format_timestamp, parse_duration, parse_timestamp
 from hookwright_crds.conditions import merge, readiness
 from hookwright_crds.keys import MalformedKeyError, MintedKey, digest, key_id_of
 from hookwright_crds.reading import UNDERSTOOD, Unsupported
@@ -324,7 +324,7 @@ def _plan_removed(key: ApiKey, identity: KeyIdentity, now: datetime) -> _Outcome
 def _remove_at(key: ApiKey, secret: Secret, now: datetime) -> datetime:
     written = secret.annotations.get(REMOVE_AT_ANNOTATION, "")
     try:
-        return datetime.strptime(written, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC)
+        return parse_timestamp(written)
     except ValueError:
         known = key.status.handover.remove_at if key.status.handover else None
         ttl = key.spec.handover.ttl if key.spec.handover else "1h"

@@ -87,9 +87,14 @@ class ObservedEndpoint:
 
 
 def plan_endpoint(observed: ObservedEndpoint, *, now: datetime, new_secret: Callable[[], str]) -> Plan:
-    """Plan the finalizer, the owner, the signing Secret, the registration, the status and the expiry."""
+    """Plan the finalizer, the owner, the signing Secret, the registration, the status, the expiry and the Events."""
     if observed.endpoint.metadata.deletion_timestamp is not None:
         return _plan_deletion(observed, now)
+    plan = _plan_living(observed, now, new_secret)
+    return replace(plan, actions=(*plan.actions, *_plan_failures(observed)))
+
+
+def _plan_living(observed: ObservedEndpoint, now: datetime, new_secret: Callable[[], str]) -> Plan:
     if observed.unsupported.faults:
         return _plan_unsupported(observed, now)
     expires_at = observed.endpoint.spec.expires_at
@@ -126,7 +131,6 @@ def _plan_unexpired(observed: ObservedEndpoint, now: datetime, new_secret: Calla
         actions.insert(0, Register(_snapshot(observed.endpoint, observed.secret, verdict, now)))
     actions.append(Register(_snapshot(observed.endpoint, signing.secret, verdict, now)))
     actions.extend(_plan_status(observed, verdict, now))
-    actions.extend(_plan_failures(observed))
     return Plan(tuple(actions), again_at=signing.again_at)
 
 

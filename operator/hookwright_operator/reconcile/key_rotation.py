@@ -6,10 +6,10 @@ the status is lost, the overlaps end early.
 """
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Final
 
-from hookwright_crds.base import format_timestamp, parse_duration
+from hookwright_crds.base import format_timestamp, parse_duration, parse_timestamp
 from hookwright_crds.resources import PREVIOUS_KEYS, ApiKey, PreviousKey
 from hookwright_operator.watch.objects import Secret
 
@@ -53,7 +53,7 @@ def replaced(key: ApiKey, digest: str, secret: Secret, now: datetime) -> tuple[P
     latest = now + parse_duration(key.spec.overlap)
     try:
         written = secret.annotations.get(UNTIL_ANNOTATION, "")
-        until = min(datetime.strptime(written, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC), latest)
+        until = min(parse_timestamp(written), latest)
     except ValueError:
         until = latest
     newest = (PreviousKey(digest=digest, until=until),) if now < until else ()

@@ -92,7 +92,12 @@ class Reconciler:
 
     async def _report_refusal(self, resource: Resource, now: datetime, why: str) -> None:
         """Show in the status that the API server refuses a write; events find an endpoint nevertheless."""
+        uid = resource.metadata.uid
+        failures = self.unpublished.failures(uid, now)
         await self._apply(await self._plan(resource, now, leads=True, refused_write=why or "it gives no reason"))
+        if failures is not None:
+            # The write is tried again soon, and each try would report the same failures.
+            self.unpublished.failures_reported(uid, failures, now)
 
     async def _apply(self, plan: Plan) -> bool:
         """Execute a plan; return whether an answer of the API server showed news."""

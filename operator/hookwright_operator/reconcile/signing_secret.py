@@ -13,10 +13,10 @@ import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Final
 
-from hookwright_crds.base import format_timestamp, parse_duration
+from hookwright_crds.base import format_timestamp, parse_duration, parse_timestamp
 from hookwright_crds.conditions import find
 from hookwright_crds.resources import WebhookEndpoint
 from hookwright_operator.reconcile.plan import Action, CreateSecret, EmitEvent, RestoreSecret, UpdateSecret
@@ -245,10 +245,7 @@ def _shifted(fields: Mapping[str, str], until: Mapping[str, datetime]) -> tuple[
 def _until(secret: Secret) -> dict[str, datetime]:
     try:
         written = json.loads(secret.annotations.get(UNTIL_ANNOTATION) or "{}")
-        return {
-            str(name): datetime.strptime(str(text), "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC)
-            for name, text in written.items()
-        }
+        return {str(name): parse_timestamp(str(text)) for name, text in written.items()}
     except (ValueError, AttributeError):
         return {}
 

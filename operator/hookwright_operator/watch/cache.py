@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from pydantic import BaseModel
 
+from hookwright_crds import GROUP
 from hookwright_crds.base import LATEST, MANAGED_BY, ObjectMeta
 from hookwright_crds.reading import UNDERSTOOD, Unsupported, read
 from hookwright_crds.resources import ApiKey, Kind, Project, WebhookEndpoint
@@ -187,7 +188,7 @@ class Cache:
     def owner_of(self, secret: Secret) -> Key | None:
         """Return the key of the object that owns a Secret, found by the ownerReference or else by the label."""
         for reference in secret.owner_references:
-            if reference.api_version.startswith("hookwright.dev/") and reference.kind in MODELS:
+            if reference.api_version.startswith(f"{GROUP}/") and reference.kind in MODELS:
                 return Key(reference.kind, secret.namespace, reference.name)
         return self._keys.get(secret.owner_uid)
 

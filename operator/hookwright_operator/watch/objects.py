@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from hookwright_crds import API_VERSION
 from hookwright_crds.base import MADE_BY_API, MANAGED_BY, ObjectMeta, OwnerReference
 from hookwright_crds.resources import Kind
 
@@ -59,7 +60,7 @@ class Parent:
 def owner_reference(kind: Kind, metadata: ObjectMeta | Parent, *, controller: bool) -> OwnerReference:
     """Return the reference by which garbage collection deletes a child with its owner."""
     return OwnerReference(
-        api_version="hookwright.dev/v1alpha1", kind=kind, name=metadata.name, uid=metadata.uid, controller=controller
+        api_version=API_VERSION, kind=kind, name=metadata.name, uid=metadata.uid, controller=controller
     )
 
 

@@ -154,6 +154,37 @@ async def test_results_outlive_a_read_of_counts_that_fails(stage: Stage, slow: S
     assert [(shown.failures, shown.error) for _, shown in stage.published] == [(2, "HTTP 501")]
 
 
+async def test_a_flush_skips_what_the_loop_publishes_meanwhile(stage: Stage, slow: SlowCounts) -> None:
+    """A flush that fails would leave other statuses unpublished when a leader is released."""
+    for uid in ("billing", "orders"):
+        stage.publisher.attempted(stage.endpoint(uid), made(uid, State.DELIVERED))
+    flushing = asyncio.create_task(stage.publisher.flush())
+    await slow.read.wait()
+    stage.clock.now += 2
+    await until(lambda: not stage.publisher._pulses)
+    slow.gate.set()
+    await flushing
+    await until(lambda: len(stage.published) == 2)
+    assert {uid for uid, _ in stage.published} == {"billing", "orders"}
+
+
+async def test_the_loop_goes_on_after_a_flush_that_overtook_it(stage: Stage, slow: SlowCounts) -> None:
+    """The flush publishes the endpoint that the loop would have published next."""
+    endpoints = [stage.endpoint(uid) for uid in ("billing", "orders")]
+    for endpoint in endpoints:
+        stage.publisher.attempted(endpoint, made(endpoint.uid, State.DELIVERED))
+    stage.clock.now += 2
+    await slow.read.wait()
+    flushing = asyncio.create_task(stage.publisher.flush())
+    await until(lambda: not stage.publisher._pulses)
+    slow.gate.set()
+    await flushing
+    stage.publisher.attempted(endpoints[0], made("billing", State.DELIVERED))
+    await stage.tick(INTERVAL + 1)
+    await until(lambda: len(stage.published) == 3)
+    assert sorted(uid for uid, _ in stage.published) == ["billing", "billing", "orders"]
+
+
 async def test_nothing_is_published_where_nothing_happened(stage: Stage) -> None:
     """The status of an endpoint without attempts is not written."""
     stage.endpoint()

@@ -20,6 +20,7 @@ from hookwright_crds.base import (
     Timestamp,
     format_timestamp,
     parse_duration,
+    parse_timestamp,
 )
 
 UNITS = st.integers(min_value=0, max_value=99_999)
@@ -158,3 +159,17 @@ def test_metadata_keeps_what_decides_ownership() -> None:
     assert meta.resource_version == "7"
     assert meta.deletion_timestamp == datetime(2030, 1, 31, 12, tzinfo=UTC)
     assert [(owner.uid, owner.controller) for owner in meta.owner_references] == [("u", False)]
+
+
+def test_a_written_time_is_read_again() -> None:
+    """The annotations of Secrets have times of this form."""
+    moment = datetime(2030, 1, 31, 23, 30, tzinfo=timezone(timedelta(hours=-1)))
+    assert parse_timestamp(format_timestamp(moment)) == moment
+    assert parse_timestamp("2030-02-01T00:30:00Z").utcoffset() == timedelta(0)
+
+
+@pytest.mark.parametrize("text", ["", "soon", "2030-01-31", "2030-01-31T12:00:00", "2030-01-31T12:00:00+01:00"])
+def test_a_text_without_a_written_time_is_refused(text: str) -> None:
+    """People can change annotations, so the callers expect this error."""
+    with pytest.raises(ValueError, match="does not match format"):
+        parse_timestamp(text)

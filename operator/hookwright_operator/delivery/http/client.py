@@ -141,16 +141,19 @@ class Client:
     async def _connected(self, origin: Origin, addresses: list[str], exchange: Exchange) -> Connection:
         """Connect to the first address that accepts, with TLS if the origin requires it."""
         own_faults: list[OSError] = []
+        address_of: dict[socket.socket, str] = {}
 
         def guarded_socket(info: aiohappyeyeballs.AddrInfoType) -> socket.socket:
             exchange.step = Step.CONNECT
             family, kind, protocol, _, sockaddr = info
             self._guard.check(str(sockaddr[0]), origin.host)
             try:
-                return _Socket(family, kind, protocol, own_faults=own_faults)
+                made = _Socket(family, kind, protocol, own_faults=own_faults)
             except OSError as error:
                 own_faults.append(error)
                 raise
+            address_of[made] = sockaddr[0]
+            return made
 
         left = [_addr_info(address, origin.port) for address in addresses]
         while True:
@@ -161,8 +164,8 @@ class Client:
             except OSError as error:
                 # If addresses fail for different reasons, aiohappyeyeballs raises one error without an errno.
                 raise (own_faults[0] if own_faults else error) from None
-            peer = connected.getpeername()[0]
             try:
+                _close_if_reset(connected)
                 _, connection = await self._loop.create_connection(
                     Connection,
                     sock=connected,
@@ -171,10 +174,9 @@ class Client:
                     server_hostname=origin.host.rstrip(".") if origin.tls else None,
                 )
             except OSError:
-                others = [info for info in left if info[4][0] != peer]
-                if len(others) in (0, len(left)):
+                left = [info for info in left if info[4][0] != address_of[connected]]
+                if not left:
                     raise
-                left = others
             else:
                 return connection
 
@@ -200,6 +202,15 @@ class _Socket(socket.socket):
             if own_fault(error):
                 self._own_faults.append(error)
             raise
+
+
+def _close_if_reset(connected: socket.socket) -> None:
+    """Close a socket that the peer has reset since it was connected, and raise OSError; ``ENOTCONN`` on Linux."""
+    try:
+        connected.getpeername()
+    except OSError:
+        connected.close()
+        raise
 
 
 def _has_route(family: int, address: tuple[object, ...]) -> bool:

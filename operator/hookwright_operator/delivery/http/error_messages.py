@@ -20,6 +20,7 @@ _ERRNO_WORDS: Final = {
     errno.ECONNRESET: "connection reset",
     errno.EPIPE: "connection reset",
     errno.ECONNABORTED: "connection reset",
+    errno.ENOTCONN: "connection reset",
     errno.ENETUNREACH: "network unreachable",
     errno.EHOSTUNREACH: "host unreachable",
     errno.ETIMEDOUT: "connection timed out",

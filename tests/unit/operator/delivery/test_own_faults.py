@@ -1,12 +1,16 @@
 """Which errors are faults of this process, and which are faults of the receiver."""
 
+import asyncio
 import errno
 import os
 import socket
 import ssl
 
 import pytest
+from structlog.testing import capture_logs
+from support.polling import until
 
+from hookwright_operator.delivery import attempt_runner
 from hookwright_operator.delivery.endpoint_queue import EndpointQueue
 from hookwright_operator.delivery.http import client
 from hookwright_operator.delivery.http.error_messages import AttemptError, DeadlineError, NoPlaceError, own_fault
@@ -70,6 +74,33 @@ def test_a_missing_address_family_is_no_lack_of_ports(monkeypatch: pytest.Monkey
         connecting.connect(("127.0.0.1", 1))
     assert failed.value.errno == (errno.EADDRNOTAVAIL if cause == "no port" else errno.ENETUNREACH)
     assert noted == ([failed.value] if cause == "no port" else [])
+
+
+async def test_every_fault_of_a_burst_is_logged_although_no_other_follows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first one is logged at once, and the count of the others some seconds later."""
+    monkeypatch.setattr(attempt_runner, "_LOGGED_EVERY", 0.05)
+    clock, faults = asyncio.get_running_loop().time, attempt_runner._OwnFaults()
+    with capture_logs() as logs:
+        for _ in range(1000):
+            faults.note("descriptors", clock())
+        faults.note("memory", clock())
+        assert [(line["reason"], line["attempts"]) for line in logs] == [("descriptors", 1), ("memory", 1)]
+        await until(lambda: len(logs) == 3)
+    assert (logs[2]["reason"], logs[2]["attempts"]) == ("descriptors", 999)
+
+
+async def test_faults_without_end_have_one_line_in_each_interval(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No fault is logged beside the counts of the others, and none is lost."""
+    monkeypatch.setattr(attempt_runner, "_LOGGED_EVERY", 0.05)
+    clock, faults, noted = asyncio.get_running_loop().time, attempt_runner._OwnFaults(), 0
+    began = clock()
+    with capture_logs() as logs:
+        while len(logs) < 5:
+            faults.note("ports", clock())
+            noted += 1
+            await asyncio.sleep(0.001)
+        assert clock() - began >= 4 * 0.05
+        await until(lambda: sum(line["attempts"] for line in logs) == noted)
 
 
 def test_a_postponed_delivery_is_first_again_and_pauses_grow() -> None:

@@ -1,14 +1,16 @@
 """Failed deliveries are reported in few Events, and none of them is lost."""
 
+from collections.abc import Callable
 from datetime import timedelta
 
 import pytest
 from support.reconcile_stage import Stage
-from unit.operator.watch.test_cache import ORDERS
+from unit.operator.watch.test_cache import ORDERS, endpoint, project
 
 from hookwright_crds.resources import DeliveryCounts
+from hookwright_operator.reconcile.plan import FINALIZER
 from hookwright_operator.registry import Health
-from hookwright_runtime.errors import KubeError
+from hookwright_runtime.errors import KubeError, WriteRefused
 
 
 @pytest.fixture
@@ -88,3 +90,43 @@ async def test_failures_that_are_reported_during_a_plan_wait_for_the_next_event(
     stage.now += timedelta(minutes=10)
     await stage.reconciler.reconcile(ORDERS)
     assert [count for count, _ in stage.server.failure_events()] == [3, 2]
+
+
+def _without_project(stage: Stage) -> None:
+    stage.cache.lose("Project", project(3000))
+
+
+def _expired(stage: Stage) -> None:
+    stage.sees(3000, expires_at="2020-01-01T00:00:00Z")
+
+
+def _not_understood(stage: Stage) -> None:
+    strange = endpoint(3000, finalizers=[FINALIZER])
+    strange["spec"]["timeout"] = "soon"
+    stage.cache.see("WebhookEndpoint", strange)
+
+
+@pytest.mark.parametrize("becomes", [_without_project, _expired, _not_understood], ids=lambda state: state.__name__)
+async def test_an_endpoint_that_is_not_ready_reports_its_failures_too(
+    stage: Stage, becomes: Callable[[Stage], None]
+) -> None:
+    """Deliveries may fail just before the endpoint changes; one Event reports them."""
+    await stage.ready()
+    _fails(stage, 3)
+    becomes(stage)
+    for _ in range(2):
+        await stage.reconciler.reconcile(ORDERS)
+    assert [count for count, _ in stage.server.failure_events()] == [3]
+
+
+async def test_a_refused_write_is_tried_again_without_a_second_event(stage: Stage) -> None:
+    """The report of the refusal has the Event, and the next tries report only later failures."""
+    await stage.ready()
+    _fails(stage, 3)
+    stage.sees(3000, finalizers=[])
+    refusal = KubeError("403", status=403, reason="Forbidden", explanation="a policy refuses finalizers")
+    stage.server.refuse = lambda method, path: refusal if method == "PATCH" and path.endswith("/orders") else None
+    for _ in range(3):
+        with pytest.raises(WriteRefused):
+            await stage.reconciler.reconcile(ORDERS)
+    assert [count for count, _ in stage.server.failure_events()] == [3]
