@@ -33,7 +33,10 @@ _ID_ALPHABET: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
 _KEY: Final = re.compile(r"[\x21-\x7e]([\x20-\x7e]{0,253}[\x21-\x7e])?")
 
 _canonical: Final = json.JSONEncoder(sort_keys=True, check_circular=False).encode
-_scan: Final = json.JSONDecoder().raw_decode
+_number: Final = "\udc00".__add__
+"""Returns a number as its text, because two texts can be one float. No string begins like it: the operator refuses half
+a surrogate pair."""
+_scan: Final = json.JSONDecoder(parse_float=_number, parse_int=_number).raw_decode
 _SPACE: Final = re.compile(r"[ \t\n\r]*+")
 _COLON: Final = re.compile(r"[ \t\n\r]*+:[ \t\n\r]*+")
 _OTHER_MEMBERS: Final = re.compile(
@@ -147,8 +150,8 @@ class EventsShapeError(ValueError):
 def with_event_ids(body: bytes, *parts: str) -> bytes:
     """Return the JSON of events with an id for each that has none or null, so that a repetition is recognized.
 
-    The id is derived from the parts, the event's position and its content. Another request with the same key has other
-    ids, so none of its events is lost. Except for the ids the text is unchanged, so every number keeps its form.
+    The id is derived from the parts, the event's position and its content, with each number as its text. Another
+    request with the same key has other ids, so none of its events is lost. Except for the ids the text is unchanged.
 
     Raises:
         EventsShapeError: it is neither a JSON object nor an array of at most `MAX_EVENTS` JSON objects, or the name

@@ -17,9 +17,12 @@ from hookwright_api.request_context import headers_passed_on
 from hookwright_runtime.endpoint_tests import TESTS_AT_ONCE, EndpointTests
 from hookwright_runtime.errors import HookwrightError
 from hookwright_runtime.long_polls import POLLS
+from hookwright_runtime.problems import STORE_FAILED, Code
 
 log = structlog.get_logger(__name__)
 
+_NOT_SENT: Final = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, AttributeError)
+"""Errors before a request is sent."""
 _NO_ANSWER: Final = (httpx.HTTPError, AttributeError)
 """AttributeError: under uvloop, anyio raises it for a connection that is reset immediately after its creation."""
 _TIMEOUT: Final = httpx.Timeout(10.0, connect=2.0)
@@ -40,15 +43,23 @@ class OperatorError(HookwrightError):
         status: HTTP status code of its answer, 0 if there was none.
         problem: its problem document.
         retry_after: seconds until a retry, if the operator gave them.
+        outcome_unknown: whether the request may write, and may have been done.
     """
 
     def __init__(
-        self, message: str, *, status: int = 0, problem: Mapping[str, Any] | None = None, retry_after: int | None = None
+        self,
+        message: str,
+        *,
+        status: int = 0,
+        problem: Mapping[str, Any] | None = None,
+        retry_after: int | None = None,
+        outcome_unknown: bool = False,
     ) -> None:
         super().__init__(message)
         self.status = status
         self.problem = problem or {}
         self.retry_after = retry_after
+        self.outcome_unknown = outcome_unknown
 
 
 class OperatorUnavailable(OperatorError):  # noqa: N818
@@ -172,7 +183,7 @@ class OperatorClient:
     async def take_messages(self, namespace: str, endpoint: str, query: Mapping[str, str]) -> bytes:
         """Take messages of an endpoint with pull, and wait for them as long as the query says: JSON ``{data}``."""
         path = _path(namespace, "webhookendpoints", endpoint, "messages")
-        return (await self._request("GET", path, params=query, client=self._poll_client)).content
+        return (await self._request("GET", path, params=query, client=self._poll_client, leases=True)).content
 
     async def settle_messages(self, namespace: str, endpoint: str, verb: str, body: bytes) -> bytes:
         """Acknowledge (``ack``) or refuse (``nack``) messages: JSON ``{data}`` with a result for each."""
@@ -192,7 +203,14 @@ class OperatorClient:
         content: bytes | None = None,
         params: Mapping[str, str] | None = None,
         client: httpx.AsyncClient | None = None,
+        leases: bool = False,
     ) -> httpx.Response:
+        """Return the answer; ``leases`` means that a GET leases messages, so it writes.
+
+        Raises:
+            OperatorError: the operator refused the request, or did not answer.
+        """
+        writes = leases or method != "GET"
         ours = {"Authorization": f"Bearer {self._read_token()}", "Accept": "application/json"}
         headers = {**headers_passed_on(), **ours}
         if content is not None:
@@ -202,9 +220,11 @@ class OperatorClient:
                 method, path, content=content, params=params, headers=headers
             )
         except _NO_ANSWER as error:
-            raise OperatorUnavailable(f"the operator does not answer ({type(error).__name__})") from error
+            away = f"the operator does not answer ({type(error).__name__})"
+            unknown = writes and not isinstance(error, _NOT_SENT)
+            raise OperatorUnavailable(away, outcome_unknown=unknown) from error
         if answer.status_code >= 400:
-            raise self._refusal(answer)
+            raise self._refusal(answer, writes=writes)
         return answer
 
     def _read_token(self) -> str:
@@ -217,7 +237,7 @@ class OperatorClient:
             self._checked_at = now
         return self._token
 
-    def _refusal(self, answer: httpx.Response) -> OperatorError:
+    def _refusal(self, answer: httpx.Response, *, writes: bool) -> OperatorError:
         status = answer.status_code
         problem = _problem(answer)
         waiting = answer.headers.get("retry-after", "")
@@ -226,7 +246,9 @@ class OperatorClient:
             self._checked_at = float("-inf")
             log.error("operator refuses the API's token, requests fail", status=status, detail=problem.get("detail"))
         if status in (401, 403, 408) or status >= 500:
-            return OperatorUnavailable(f"the operator answered {status}", status=status, retry_after=retry_after)
+            unknown = writes and status >= 500 and not _refused_unwritten(status, problem)
+            away = f"the operator answered {status}"
+            return OperatorUnavailable(away, status=status, retry_after=retry_after, outcome_unknown=unknown)
         return OperatorError(f"the operator answered {status}", status=status, problem=problem, retry_after=retry_after)
 
 
@@ -247,8 +269,13 @@ def _problem(answer: httpx.Response) -> dict[str, Any]:
     return answered if isinstance(answered, dict) else {}
 
 
+def _refused_unwritten(status: int, problem: Mapping[str, Any]) -> bool:
+    """Return whether an answer is a 503 from before the operator wrote anything; a proxy sends no such document."""
+    return status == 503 and problem.get("code") == Code.UNAVAILABLE and problem.get("detail") != STORE_FAILED
+
+
 def _document(answer: httpx.Response) -> dict[str, Any]:
     answered = _problem(answer)
     if not answered:
-        raise OperatorUnavailable("the operator's answer is not JSON")
+        raise OperatorUnavailable("the operator's answer is not JSON", outcome_unknown=answer.request.method != "GET")
     return answered

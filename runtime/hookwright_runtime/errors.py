@@ -39,6 +39,7 @@ class KubeError(HookwrightError):
         reason: the ``reason`` of the returned Status object, such as ``AlreadyExists``.
         explanation: its ``message``.
         causes: its ``details.causes``: mappings with ``field`` and ``message``.
+        outcome_unknown: whether the request may write, and may have been done.
     """
 
     def __init__(
@@ -49,12 +50,14 @@ class KubeError(HookwrightError):
         reason: str = "",
         explanation: str = "",
         causes: Sequence[Mapping[str, Any]] = (),
+        outcome_unknown: bool = False,
     ) -> None:
         super().__init__(message)
         self.status = status
         self.reason = reason
         self.explanation = explanation
         self.causes = causes
+        self.outcome_unknown = outcome_unknown
 
 
 class KubeUnavailable(KubeError):  # noqa: N818 - the condition, as in StoreUnavailable, not a fault of the caller

@@ -11,10 +11,12 @@ import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import AbstractContextManager, asynccontextmanager
 from copy import copy
+from types import SimpleNamespace
 from typing import Any, Final, Protocol, Self
 
 import aiohttp
 import kopf
+import yaml
 from aiohttp.abc import AbstractStreamWriter
 
 from hookwright_crds.trimming import trimmed_secret
@@ -55,6 +57,13 @@ def _login() -> kopf.ConnectionInfo:
         found = kopf.login_with_service_account(settings=settings) or kopf.login_with_kubeconfig(settings=settings)
     except kopf.LoginError as error:
         raise KubeError(f"no cluster: {error}") from None
+    except OSError as error:
+        raise KubeUnavailable(f"credentials of the cluster cannot be read: {error}") from error
+    except (yaml.YAMLError, ValueError, LookupError, TypeError, AttributeError) as error:
+        # The text of a YAMLError has the faulty line, which may be a token; so has a traceback with this error.
+        raise KubeUnavailable(
+            f"credentials of the cluster cannot be read: kubeconfig or token is malformed ({type(error).__name__})"
+        ) from None
     if found is None:
         raise KubeError("no cluster: set KUBECONFIG, or run inside a pod that has a ServiceAccount")
     return found
@@ -92,6 +101,7 @@ class KubernetesClient:
             connector=aiohttp.TCPConnector(limit=connections),
             timeout=aiohttp.ClientTimeout(total=seconds, connect=_CONNECT_SECONDS),
             trust_env=False,
+            trace_configs=[_noting_sent()],
             middlewares=[Pager(trim=trim)],
             response_class=Page,
         )
@@ -204,7 +214,8 @@ class KubernetesClient:
                 async with asyncio.timeout(body.fence.left):
                     return await self._send(method, path, body, options)
         except TimeoutError:
-            raise KubeUnavailable(f"{method} {path}: no answer before the leadership expired") from None
+            away = f"{method} {path}: no answer before the leadership expired"
+            raise KubeUnavailable(away, outcome_unknown=True) from None
         except KubeUnavailable:
             if body.withheld:
                 raise withheld from None
@@ -213,13 +224,13 @@ class KubernetesClient:
     async def _send(
         self, method: str, path: str, body: aiohttp.JsonPayload | None, options: Mapping[str, Any]
     ) -> Object:
+        sent: list[bool] = []
         try:
-            async with self._open(method, path, data=body, **options) as answer:
+            async with self._open(method, path, data=body, trace_request_ctx=sent, **options) as answer:
                 return await _object(answer)
         except (aiohttp.ClientError, TimeoutError, ValueError) as error:
-            raise KubeUnavailable(
-                f"{method} {path}: the API server does not answer ({type(error).__name__})"
-            ) from error
+            away = f"{method} {path}: the API server does not answer ({type(error).__name__})"
+            raise KubeUnavailable(away, outcome_unknown=bool(sent) and _writes(method)) from error
 
     @asynccontextmanager
     async def _open(
@@ -236,6 +247,27 @@ class KubernetesClient:
             if answer.status >= 300:
                 raise await _refusal(method, path, answer)
             yield answer
+
+
+def _noting_sent() -> aiohttp.TraceConfig:
+    """Return a trace that adds an entry to the list of a request when it is sent.
+
+    The error of a request does not say this, because aiohttp sends a DELETE again if its connection is lost.
+    """
+
+    async def note(
+        _: aiohttp.ClientSession, context: SimpleNamespace, __: aiohttp.TraceRequestHeadersSentParams
+    ) -> None:
+        if context.trace_request_ctx is not None:
+            context.trace_request_ctx.append(True)
+
+    trace = aiohttp.TraceConfig()
+    trace.on_request_headers_sent.append(note)
+    return trace
+
+
+def _writes(method: str) -> bool:
+    return method != "GET"
 
 
 async def _events(answer: aiohttp.ClientResponse) -> AsyncIterator[Object]:
@@ -265,6 +297,8 @@ async def _refusal(method: str, path: str, answer: aiohttp.ClientResponse) -> Ku
         reason=str(failure.get("reason", "")),
         explanation=explanation,
         causes=(failure.get("details") or {}).get("causes") or (),
+        # A 5xx may come after the write, such as a timeout of etcd. A 429 comes before it.
+        outcome_unknown=answer.status >= 500 and _writes(method),
     )
 
 

@@ -15,6 +15,8 @@ from starlette.types import Send
 from hookwright_runtime.errors import HookwrightError
 
 MEDIA_TYPE: Final = "application/problem+json"
+STORE_FAILED: Final = "the store cannot read or write now"
+"""Detail of the operator's 503 that may come after a commit. Its other 503s come before anything was written."""
 MAX_FAULTS: Final = 50
 """Faults that one answer names; a body could have thousands."""
 RETRY_AFTER_SECONDS: Final = 5

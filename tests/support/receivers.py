@@ -71,9 +71,10 @@ async def serve(
 
 
 async def read_request(reader: asyncio.StreamReader) -> bytes:
-    """Read one request with a Content-Length and return its body."""
+    """Read one request and return its body, which is empty without a Content-Length."""
     head = await reader.readuntil(b"\r\n\r\n")
-    length = next(line for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:"))
+    lengths = (line for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:"))
+    length = next(lengths, b"content-length: 0")
     return await reader.readexactly(int(length.partition(b":")[2]))
 
 

@@ -29,7 +29,15 @@ _FIELDS: Final = {
     URL_OR_PULL_SENTENCE: "url",
 }
 """The field to correct, by the sentence of a rule for several fields."""
-"""Faults that one answer names."""
+_NOTHING_DONE: Final = "nothing was done"
+_UNKNOWN: Final = "it is not known whether the request was done"
+_REPEAT_TO_OPERATOR: Final = (
+    "Events can be sent again with the same ids or the same Idempotency-Key; before you repeat another request, look "
+    "at the present state"
+)
+_REPEAT_WRITE: Final = (
+    "It can be repeated with the same Idempotency-Key; if it had none, look at the present state before you repeat it"
+)
 _LONGEST: Final = 256
 """Most characters of a name in the path of a fault, which may come from the request."""
 
@@ -52,7 +60,8 @@ def list_answer(items: list[bytes], following: str | None) -> Response:
 def from_operator(error: OperatorError, what: str) -> ProblemError:
     """Return the problem for an error of the operator about the object ``what``."""
     if isinstance(error, OperatorUnavailable) or error.status == 0:
-        away = "the operator, or a service that it needs, is unavailable; nothing was done"
+        outcome = f"{_UNKNOWN}. {_REPEAT_TO_OPERATOR}" if error.outcome_unknown else _NOTHING_DONE
+        away = f"the operator, or a service that it needs, is unavailable; {outcome}"
         return unavailable(away, retry_after=error.retry_after)
     detail = str(error.problem.get("detail", ""))
     if error.status == 404:
@@ -71,7 +80,8 @@ def from_operator(error: OperatorError, what: str) -> ProblemError:
 def from_kube(error: KubeError, what: str) -> ProblemError:
     """Return the problem for a write of ``what`` that the API server refused."""
     if isinstance(error, KubeUnavailable):
-        return unavailable("the API server is unavailable; nothing was done")
+        outcome = f"{_UNKNOWN}. {_REPEAT_WRITE}" if error.outcome_unknown else _NOTHING_DONE
+        return unavailable(f"the API server is unavailable; {outcome}")
     if error.status == 422:
         causes = [FieldFault(str(cause.get("field", "")), str(cause.get("message", ""))) for cause in error.causes]
         return invalid(*causes)

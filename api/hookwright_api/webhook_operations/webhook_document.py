@@ -68,7 +68,8 @@ def spec_of(fields: Mapping[str, Any]) -> Document:
         elif name == "expires_at":
             spec["expiresAt"] = timestamp(value) if isinstance(value, datetime) else value
         elif name == "rate_limit":
-            spec["rateLimit"] = None if value is None else {"perMinute": value["per_minute"]}
+            # An empty object of a merge patch has no limit, and changes nothing.
+            spec["rateLimit"] = {"perMinute": value["per_minute"]} if value else value
         elif name != "labels":
             spec[name] = list(value) if name == "events" and value is not None else value
     return spec

@@ -19,7 +19,7 @@ from hookwright_api.view.table_records import EndpointRecord, Identity
 from hookwright_api.webhook_operations.webhook_changes import read_live, write
 from hookwright_api.webhook_operations.webhook_document import refuse_declared
 from hookwright_runtime.errors import KubeError
-from hookwright_runtime.problems import FieldFault, ProblemError, invalid, not_found, unavailable
+from hookwright_runtime.problems import Code, FieldFault, ProblemError, invalid, not_found, unavailable
 
 ROTATIONS_ANNOTATION: Final = "hookwright.dev/rotation-requests"
 """Annotation of an endpoint: its latest rotations with an Idempotency-Key, each as ``key:request:rotation:seconds``."""
@@ -79,7 +79,7 @@ async def rotate(
 
     Raises:
         ProblemError: 404, the endpoint was deleted; 409, `/v1` does not own it, or a later request rotated the secret
-            again; 422, another request had this key; 503, the secret is not ready yet, or nothing was done.
+            again; 422, another request had this key; 503, the secret is not ready yet, or as `from_kube`.
     """
     for _ in range(_ATTEMPTS):
         live = await read_live(services, identity)
@@ -126,7 +126,8 @@ def _plan(live: Object, overlap: str | None, idempotency_key: str | None, now: d
 
 def _repeated(entry: RotationEntry, request: str, present: int) -> int:
     if entry.request != request:
-        raise invalid(FieldFault(HEADER, "was used within 24 hours for another request; use a new key"))
+        fault = FieldFault(HEADER, "was used within 24 hours for another request; use a new key")
+        raise invalid(fault, code=Code.IDEMPOTENCY_KEY_REUSED)
     if entry.rotation != present:
         raise ProblemError(
             409, f"the secret was rotated again after the request with this {HEADER}; its secret is not the current one"

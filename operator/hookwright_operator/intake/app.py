@@ -19,7 +19,7 @@ from hookwright_operator.services import IntakeServices
 from hookwright_operator.tracing import Traces
 from hookwright_runtime.errors import KubeError, StoreError
 from hookwright_runtime.long_polls import LongPolls
-from hookwright_runtime.problems import ProblemError, unavailable
+from hookwright_runtime.problems import STORE_FAILED, ProblemError, unavailable
 from hookwright_runtime.refusals import OncePerSecond
 from hookwright_runtime.request_body import Bodies, ClientGoneError
 
@@ -88,7 +88,9 @@ class IntakeApp:
         if isinstance(error, ProblemError):
             return error
         if isinstance(error, HTTPException):
-            detail = f"{scope['method']} {scope['path']}: no such route"
+            method, path = scope["method"], scope["path"]
+            refused = error.status_code == 405
+            detail = f"{path} does not accept {method}" if refused else f"{method} {path}: no such route"
             return ProblemError(error.status_code, detail, headers=error.headers)
         if isinstance(error, KubeError):
             # The error's message may repeat the request, which contains a token. A caller without a valid token can
@@ -98,7 +100,7 @@ class IntakeApp:
             return unavailable("the API server cannot review this token now")
         if isinstance(error, StoreError):
             log.error("store failed", error=str(error))
-            return unavailable("the store cannot read or write now")
+            return unavailable(STORE_FAILED)
         its_id = scope[REQUEST_ID]
         log.error("unexpected fault", method=scope["method"], path=scope["path"], exc_info=error)
         return ProblemError(500, f"unexpected error; see the operator's log for request id {its_id}", trace=its_id)

@@ -17,6 +17,7 @@ from support.polling import eventually
 from hookwright_crds.keys import KeyScope
 from hookwright_crds.users import UserRole
 from hookwright_dev.cluster.kubectl import Cluster
+from hookwright_runtime.problems import Code
 
 Credentials = Mapping[str, Mapping[str, str]]
 
@@ -274,6 +275,16 @@ def test_every_credential_gets_what_it_may_and_no_more(world: World, route: Rout
     """All cells of a row are compared at once, so that a failure shows the whole row."""
     statuses = {name: ask(world, route, name).status_code for name in route.expected}
     assert statuses == route.expected
+
+
+def test_the_password_route_refuses_a_key_as_the_wrong_credential(world: World) -> None:
+    """The setting is off, so sessions get a 403 too; the code shows that no key was taken for a session."""
+    route = next(route for route in ROUTES if route.path == "/v1/auth/password")
+    for name in (name for name, status in route.expected.items() if status == 403):
+        problem = problem_of(ask(world, route, name), 403)
+        is_key = "X-Service-Key" in world.credentials[name]
+        assert problem["code"] == (Code.WRONG_CREDENTIAL if is_key else Code.FORBIDDEN), name
+        assert is_key or "does not let users change passwords" in problem["detail"], name
 
 
 def ask(world: World, route: Route, name: str) -> httpx.Response:

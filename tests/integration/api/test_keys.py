@@ -12,6 +12,7 @@ from hookwright_crds.keys import digest
 from hookwright_dev.cluster.control_plane import ControlPlane
 from hookwright_dev.cluster.installation import ApiProcess, OperatorProcess
 from hookwright_dev.cluster.kubectl import Cluster
+from hookwright_runtime.problems import Code
 
 
 def test_the_plaintext_of_a_key_is_kept_nowhere(
@@ -182,7 +183,8 @@ def test_repeating_the_creation_of_a_key_makes_no_second_one(acme: Organization,
     assert made.status_code == 201
     problem = problem_of(client.post(path, json={"name": "a"}, headers=headers), 409)
     assert made.json()["id"] in problem["detail"]
-    problem_of(client.post(path, json={"name": "b"}, headers=headers), 422)
+    other = problem_of(client.post(path, json={"name": "b"}, headers=headers), 422)
+    assert other["code"] == Code.IDEMPOTENCY_KEY_REUSED
     assert len(client.get(path, headers=acme.session()).json()["data"]) == 1
 
 

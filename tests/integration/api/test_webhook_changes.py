@@ -118,6 +118,21 @@ def test_wildcards_subscribe_to_each_type_of_a_channel(
     assert deliveries_of("sms_failed") == 2
 
 
+def test_an_empty_object_changes_nothing(acme: Organization, client: httpx.Client, control_plane: Cluster) -> None:
+    """RFC 7396: it names no field. Only an endpoint without a limit has no number for one."""
+    key = acme.service_key()
+    name = str(acme.webhook(key, rate_limit={"per_minute": 60}, labels={"team": "a"})["id"])
+    patched(client, key, name, {"headers": {"X-Team": "a"}})
+    before, shown = spec_of(control_plane, acme, name), client.get(f"/v1/webhooks/{name}", headers=key).json()
+    for field in ("rate_limit", "headers", "labels"):
+        assert patched(client, key, name, {field: {}})["labels"] == shown["labels"], field
+    assert spec_of(control_plane, acme, name) == before
+    assert patched(client, key, name, {"rate_limit": {"per_minute": None}}, 422)["errors"]
+    pulled = str(acme.webhook(key, None, pull={"lease": "45s"})["id"])
+    assert patched(client, key, pulled, {"pull": {}})["pull"] == {"lease": "45s"}
+    patched(client, key, pulled, {"rate_limit": {}}, 422)
+
+
 def test_only_named_fields_change(acme: Organization, client: httpx.Client, control_plane: Cluster) -> None:
     """Concurrent changes of different fields, headers and labels are all kept."""
     key = acme.service_key()

@@ -16,6 +16,7 @@ from support.polling import eventually
 from hookwright_dev.cluster.installation import OperatorProcess
 from hookwright_dev.cluster.kubectl import Cluster
 from hookwright_operator.delivery.http.signatures import signature_headers
+from hookwright_runtime.problems import Code
 
 GENUINE = "whsec_" + base64.b64encode(b"s" * 32).decode()
 
@@ -81,6 +82,7 @@ def test_an_idempotency_key_makes_a_rotation_repeatable(
     path = f"/v1/webhooks/{name}/rotate-secret"
     problem = problem_of(client.post(path, json={"overlap": "1h"}, headers=once), 422)
     assert problem["errors"][0]["field"] == "Idempotency-Key"
+    assert problem["code"] == Code.IDEMPOTENCY_KEY_REUSED
     rotated(client, {**acme.service_key(), "Idempotency-Key": "rotation-1"}, name)
     assert rotation(control_plane, acme, name) == "2"
     assert "rotated again" in problem_of(client.post(path, headers=once), 409)["detail"]

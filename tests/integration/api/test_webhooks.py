@@ -16,6 +16,7 @@ from support.polling import eventually
 from hookwright_dev.chart.deploy import render
 from hookwright_dev.cluster.kubectl import Cluster
 from hookwright_dev.cluster.stack import ROOT
+from hookwright_runtime.problems import Code
 
 
 def test_a_registered_webhook_is_a_resource_of_the_same_name_with_the_secret_in_the_answer(
@@ -145,8 +146,8 @@ def test_the_delivery_log_shows_attempts_and_a_delivery_can_be_sent_again(
     made = acme.webhook(key, f"{receiver.url}/log")["id"]
     accepted = client.post("/v1/events", json={"type": "delivered", "messageId": "m1"}, headers=key)
     assert accepted.status_code == 202
-    (event_id,) = accepted.json()["eventIds"]
-    assert accepted.json() == {"accepted": 1, "duplicates": 0, "deliveries": 1, "eventIds": [event_id]}
+    ids = accepted.json()["event_ids"]
+    assert accepted.json() == {"accepted": 1, "duplicates": 0, "deliveries": 1, "event_ids": ids, "eventIds": ids}
 
     def delivered() -> list[dict[str, object]]:
         page = client.get(f"/v1/webhooks/{made}/deliveries", params={"status": "delivered"}, headers=key)
@@ -269,6 +270,7 @@ def test_an_idempotency_key_makes_registration_repeatable(
     changed = {**body, "events": ["bounced"]}
     problem = problem_of(client.post("/v1/webhooks", json=changed, headers=headers), 422)
     assert problem["errors"][0]["field"] == "Idempotency-Key"
+    assert problem["code"] == Code.IDEMPOTENCY_KEY_REUSED
 
 
 def test_a_session_names_the_project_by_name_or_uid_and_a_key_must_not(

@@ -89,6 +89,26 @@ def test_the_id_follows_from_key_place_and_content() -> None:
     assert id_of(b'{"a":1}') != id_of(b'{"a":1}', "other")
 
 
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (b"12345678901234567.89", b"12345678901234567.88"),
+        (b"1e400", b"2e400"),
+        (b"1", b"1.0"),
+        (b"-0", b"0"),
+        (b"1", b'"1"'),
+        (b"1.5", b'"1.5"'),
+        (b"1", b"true"),
+    ],
+)
+def test_two_numbers_give_two_ids(one: bytes, other: bytes) -> None:
+    """A number counts as its text, also if both are the same float; a number is no string."""
+    bodies = [b'{"n":[%b],"id":null}' % value for value in (one, other)]
+    changed = [with_event_ids(body, "k") for body in bodies]
+    assert json.loads(changed[0])["id"] != json.loads(changed[1])["id"]
+    assert [re.sub(rb'"idem-[^"]+"', b"null", text) for text in changed] == bodies
+
+
 @pytest.mark.parametrize("body", [b"", b"7", b'"x"', b"[1]", b"{", b"[{}", b"\xff", b"[" * 100_000])
 def test_what_is_no_event_is_left_to_the_operator(body: bytes) -> None:
     """The body is forwarded without ids, and the operator names the fault."""

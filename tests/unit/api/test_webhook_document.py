@@ -81,6 +81,16 @@ def test_a_patch_becomes_the_fields_of_the_object() -> None:
     assert spec_of({}) == {}
 
 
+def test_an_empty_object_changes_nothing() -> None:
+    """RFC 7396: it names no field. The API server merges it likewise, so it gets no null and no incomplete object."""
+    patch = WebhookPatch.model_validate({"rate_limit": {}, "pull": {}, "headers": {}, "labels": {}})
+    fields = patch.model_dump(exclude_unset=True)
+    spec = spec_of(fields)
+    present = {"rateLimit": {"perMinute": 60}, "pull": {"lease": "30s"}, "headers": {"X-Team": "a"}}
+    assert merged(present, spec) == present
+    assert labels_patch(fields, {"team": "a"}) == {}
+
+
 def test_labels_of_tools_are_neither_changed_nor_removed() -> None:
     """Null for all labels removes those without a prefix."""
     present = {"team": "a", "app.kubernetes.io/managed-by": "hookwright-api", "hookwright.dev/x": "y"}

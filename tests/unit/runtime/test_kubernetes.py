@@ -2,7 +2,11 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
+import os
+import subprocess
+import sys
+import traceback
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -10,6 +14,7 @@ import pytest
 import uvloop
 from aiohttp import web
 from aiohttp.test_utils import TestServer
+from support.receivers import Behaviour, answers, hangs, read_request, resets, serve
 
 from hookwright_runtime import kubernetes
 from hookwright_runtime.errors import KubeError, KubeUnavailable
@@ -79,6 +84,66 @@ async def all_events(kube: KubernetesClient) -> list[kubernetes.Object]:
     """Return the events of a watch that ends."""
     async with kube.watch(PATH) as events:
         return [event async for event in events]
+
+
+@pytest.mark.parametrize(
+    ("content", "explanation"),
+    [
+        pytest.param(None, "No such file or directory", id="no file"),
+        pytest.param(b"users: [{name: u, user: {token: secret-token", "malformed", id="no YAML"),
+        pytest.param(b"users: \xff", "malformed", id="no text"),
+        pytest.param(b"secret-token", "malformed", id="no mapping"),
+        pytest.param(b"current-context: absent", "malformed", id="no such context"),
+        pytest.param(b"{current-context: c, contexts: [secret-token]}", "malformed", id="no context"),
+    ],
+)
+async def test_credentials_that_cannot_be_read_are_an_outage_without_a_secret(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes | None, explanation: str
+) -> None:
+    """The error is one line that explains the cause; neither it nor its traceback has a part of the file."""
+    path = tmp_path / "kubeconfig"
+    if content is not None:
+        path.write_bytes(content)
+    monkeypatch.setenv("KUBECONFIG", str(path))
+    with pytest.raises(KubeUnavailable, match="credentials of the cluster cannot be read") as refused:
+        await KubernetesClient.connect("tests")
+    assert explanation in str(refused.value)
+    assert "\n" not in str(refused.value)
+    assert "secret-token" not in "".join(traceback.format_exception(refused.value))
+
+
+async def test_credentials_that_cannot_be_read_again_are_an_outage(
+    server: ApiServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While the client runs, the intake can answer 503; after the fault, requests succeed again."""
+    monkeypatch.setattr(kubernetes, "_RELOGIN_SECONDS", 0.0)
+    path, kept = tmp_path / "kubeconfig", tmp_path / "kept"
+    async with connected() as kube:
+        path.rename(kept)
+        with pytest.raises(KubeUnavailable, match="cannot be read"):
+            await kube.get(PATH)
+        kept.rename(path)
+        assert await kube.get(PATH) == OBJECT
+    assert len(server.asked) == 1
+
+
+@pytest.mark.parametrize("module", ["hookwright_operator", "hookwright_api"])
+def test_a_process_without_readable_credentials_ends_with_one_line(module: str, tmp_path: Path) -> None:
+    """An administrator sees the cause, and no traceback."""
+    environment = {
+        **os.environ,
+        "KUBECONFIG": str(tmp_path / "absent"),
+        "HOOKWRIGHT_NAMESPACE": "hookwright-system",
+        "HOOKWRIGHT_DATABASE_URL": f"sqlite:///{tmp_path}/hookwright.db",
+        "HOOKWRIGHT_OPERATOR_URL": "http://127.0.0.1:1",
+    }
+    ended = subprocess.run(
+        [sys.executable, "-m", module], env=environment, capture_output=True, text=True, timeout=120, check=False
+    )
+    lines = (ended.stdout + ended.stderr).splitlines()
+    assert ended.returncode == 1, lines
+    assert len(lines) == 1, lines
+    assert "credentials of the cluster cannot be read" in lines[0]
 
 
 async def test_every_write_names_the_field_manager(server: ApiServer) -> None:
@@ -201,3 +266,87 @@ def test_a_connection_that_is_reset_at_once_is_an_outage(kubeconfig: Callable[[s
             return await asyncio.gather(*(kube.get(PATH) for _ in range(200)), return_exceptions=True)
 
     assert {type(error) for error in uvloop.run(ask())} == {KubeUnavailable}
+
+
+WRITES: dict[str, Callable[[KubernetesClient], Awaitable[object]]] = {
+    "post": lambda kube: kube.post(PATH, OBJECT),
+    "merge": lambda kube: kube.merge(PATH, OBJECT),
+    "delete": lambda kube: kube.delete(PATH, uid="u"),
+}
+
+
+async def outcomes_unknown(**options: float) -> set[bool]:
+    """Return whether the outcome of each write is unknown, after reads of which it is never unknown."""
+    async with connected(**options) as kube:
+        with pytest.raises(KubeUnavailable) as read:
+            await kube.get(PATH)
+        assert not read.value.outcome_unknown
+        unknown = set()
+        for write in WRITES.values():
+            with pytest.raises(KubeUnavailable) as lost:
+                await write(kube)
+            unknown.add(lost.value.outcome_unknown)
+        return unknown
+
+
+LOST: dict[str, Behaviour] = {
+    "no answer": hangs,
+    "closed after the request": answers(b""),
+    "reset after the request": resets,
+    "no JSON": answers(b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\nConnection: close\r\n\r\n<html>"),
+}
+
+
+@pytest.mark.parametrize("behaviour", LOST.values(), ids=LOST)
+async def test_a_write_without_an_answer_has_an_unknown_outcome(
+    behaviour: Behaviour, kubeconfig: Callable[[str, str], None]
+) -> None:
+    """The API server may have done it before the connection was lost."""
+    async with serve(behaviour) as served:
+        kubeconfig(served.url.removesuffix("/hooks"), "first")
+        assert await outcomes_unknown(seconds=0.3) == {True}
+
+
+async def test_a_write_that_was_not_sent_did_nothing(
+    kubeconfig: Callable[[str, str], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The API server is stopped, or it does not answer the first message of TLS."""
+    async with serve(hangs) as served:
+        kubeconfig(served.url.removesuffix("/hooks"), "first")
+    assert await outcomes_unknown() == {False}
+
+    monkeypatch.setattr(kubernetes, "_CONNECT_SECONDS", 0.2)
+    async with serve(hangs) as served:
+        kubeconfig(served.url.removesuffix("/hooks").replace("http:", "https:"), "first")
+        assert await outcomes_unknown() == {False}
+
+
+async def test_a_delete_that_was_sent_and_cannot_be_repeated_has_an_unknown_outcome(
+    kubeconfig: Callable[[str, str], None],
+) -> None:
+    """A lost DELETE is sent again by aiohttp; the refusal of the second connection proves nothing."""
+    ended = asyncio.Event()
+
+    async def stop(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await read_request(reader)
+        once.close()
+        writer.close()
+        await writer.wait_closed()
+        ended.set()
+
+    once = await asyncio.start_server(stop, "127.0.0.1", 0)
+    kubeconfig(f"http://127.0.0.1:{once.sockets[0].getsockname()[1]}", "first")
+    async with connected() as kube:
+        with pytest.raises(KubeUnavailable, match="ClientConnectorError") as lost:
+            await WRITES["delete"](kube)
+    await ended.wait()
+    assert lost.value.outcome_unknown
+
+
+@pytest.mark.parametrize(("status", "unknown"), [(429, False), (500, True), (503, True), (504, True)])
+async def test_a_5xx_of_a_write_has_an_unknown_outcome_and_a_429_has_not(
+    status: int, *, unknown: bool, server: ApiServer
+) -> None:
+    """A timeout of etcd is a 5xx, and the write may be stored; a 429 comes before the write."""
+    server.answer = lambda _: web.json_response({"message": "no"}, status=status)
+    assert await outcomes_unknown() == {unknown}

@@ -55,6 +55,21 @@ def test_a_refusal_of_the_operator_keeps_its_meaning(
     assert problem.headers.get("Retry-After") == retry_after
 
 
+def test_only_an_unknown_outcome_is_not_called_nothing() -> None:
+    """The answer then says how the request can be repeated."""
+    for problem in (from_kube(KubeUnavailable("away"), "it"), from_operator(OperatorUnavailable("away"), "it")):
+        assert problem.detail.endswith("is unavailable; nothing was done")
+    lost = (
+        from_kube(KubeUnavailable("away", outcome_unknown=True), "it"),
+        from_operator(OperatorUnavailable("away", outcome_unknown=True), "it"),
+    )
+    for problem in lost:
+        assert "is unavailable; it is not known whether the request was done. " in problem.detail
+        assert "with the same" in problem.detail
+        assert "nothing" not in problem.detail
+        assert problem.headers["Retry-After"]
+
+
 def test_the_operators_faults_are_passed_on_by_field() -> None:
     """A producer gets the index of the wrong event of a batch."""
     document = {
