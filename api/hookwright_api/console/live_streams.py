@@ -5,13 +5,14 @@ session is checked again. A further stream of a user ends that user's oldest one
 """
 
 import asyncio
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Final
 
 from hookwright_runtime.problems import too_many
 
 PER_USER: Final = 4
+PER_ORGANIZATION: Final = 64
 PER_PROCESS: Final = 256
 """Most streams at once. Each reads a page of the delivery log every few seconds."""
 SECONDS: Final = 2.0
@@ -28,9 +29,18 @@ Look = Callable[[], Awaitable[str | None]]
 class LiveStreams:
     """The open streams of this process."""
 
-    def __init__(self, *, per_user: int = PER_USER, per_process: int = PER_PROCESS, seconds: float = SECONDS) -> None:
-        self._per_user, self._per_process, self._seconds = per_user, per_process, seconds
+    def __init__(
+        self,
+        *,
+        per_user: int = PER_USER,
+        per_organization: int = PER_ORGANIZATION,
+        per_process: int = PER_PROCESS,
+        seconds: float = SECONDS,
+    ) -> None:
+        self._per_user, self._per_organization, self._per_process = per_user, per_organization, per_process
+        self._seconds = seconds
         self._open: dict[str, OrderedDict[int, asyncio.Event]] = {}
+        self._of_organization: Counter[str] = Counter()
         self._number = 0
         self._closed = False
 
@@ -45,29 +55,31 @@ class LiveStreams:
             for ended in streams.values():
                 ended.set()
 
-    def begin(self, user: str, look: Look) -> AsyncIterator[str]:
+    def begin(self, user: str, look: Look, *, organization: str) -> AsyncIterator[str]:
         """Return the messages of a new stream, in the format of server-sent events.
 
         Args:
             user: whose bound counts.
             look: is called every few seconds; a changed result is a message.
+            organization: whose bound counts.
 
         Raises:
-            ProblemError: 429, the process has too many streams.
+            ProblemError: 429, the organization or the process has too many streams.
         """
-        if self._full:
+        if self._full(organization):
             raise too_many("too many pages are live at once; this page shows its present state", retry_after=60)
-        return self._messages(user, look)
+        return self._messages(user, look, organization)
 
-    @property
-    def _full(self) -> bool:
-        return self._closed or len(self) >= self._per_process
+    def _full(self, organization: str) -> bool:
+        of_organization = self._of_organization[organization]
+        return self._closed or of_organization >= self._per_organization or len(self) >= self._per_process
 
-    async def _messages(self, user: str, look: Look) -> AsyncIterator[str]:
+    async def _messages(self, user: str, look: Look, organization: str) -> AsyncIterator[str]:
         # Registered only here, because the end of a generator that never began runs no code.
-        if self._full:
+        if self._full(organization):
             return
         number, ended = self._register(user)
+        self._of_organization[organization] += 1
         shown: str | None = None
         try:
             # Browsers connect again after this time.
@@ -87,6 +99,8 @@ class LiveStreams:
                 await _pause(ended, self._seconds)
         finally:
             self._remove(user, number)
+            self._of_organization[organization] -= 1
+            self._of_organization += Counter()  # without those at zero
 
     def _register(self, user: str) -> tuple[int, asyncio.Event]:
         streams = self._open.setdefault(user, OrderedDict())

@@ -178,7 +178,7 @@ async def follow_endpoint_log(request: Request) -> Response:
 
     streams: LiveStreams = request.app.state.live_streams
     request.scope[ENDLESS] = True
-    messages = streams.begin(user.identity.uid, look)
+    messages = streams.begin(user.identity.uid, look, organization=user.organization)
     # nginx otherwise collects the messages.
     return StreamingResponse(messages, media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
 

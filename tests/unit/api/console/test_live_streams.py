@@ -12,14 +12,14 @@ from hookwright_runtime.problems import ProblemError
 Stream = AsyncGenerator[str]
 
 
-def begun(streams: LiveStreams, user: str, *shown: str | None) -> Stream:
+def begun(streams: LiveStreams, user: str, *shown: str | None, organization: str = "acme") -> Stream:
     """Begin a stream that shows these, and the last one for ever."""
     left = list(shown)
 
     async def look() -> str | None:
         return left.pop(0) if len(left) > 1 else left[0]
 
-    return cast("Stream", streams.begin(user, look))
+    return cast("Stream", streams.begin(user, look, organization=organization))
 
 
 async def test_a_change_is_a_message_and_the_lines_are_escaped() -> None:
@@ -63,6 +63,24 @@ async def test_the_process_has_a_bound_and_a_closed_stream_frees_its_place() -> 
     second = begun(streams, "bob", "rows")
     await anext(second)
     await second.aclose()
+
+
+async def test_an_organization_with_many_users_leaves_places_for_others() -> None:
+    """Its bound holds for all its users together, and a closed stream frees its place."""
+    streams = LiveStreams(per_organization=2, seconds=0.001)
+    mine = [begun(streams, user, "rows") for user in ("ada", "bob")]
+    for stream in mine:
+        await anext(stream)
+    with pytest.raises(ProblemError) as refusal:
+        begun(streams, "cleo", "rows")
+    assert refusal.value.status == 429
+    other = begun(streams, "eve", "rows", organization="rival")
+    await anext(other)
+    await mine.pop(0).aclose()
+    mine.append(begun(streams, "cleo", "rows"))
+    await anext(mine[-1])
+    for stream in (other, *mine):
+        await stream.aclose()
 
 
 async def test_a_stream_that_was_never_read_occupies_no_place() -> None:
