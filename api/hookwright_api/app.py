@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from importlib.metadata import version
 from typing import Any, Final
 
@@ -63,9 +63,8 @@ async def running(settings: ApiSettings) -> AsyncIterator[Services]:
 async def _end(tasks: list[asyncio.Task[None]]) -> None:
     for task in tasks:
         task.cancel()
-    for task in tasks:
-        with suppress(asyncio.CancelledError):
-            await task
+    # An error of one task must not leave the others unawaited.
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def create_app(settings: ApiSettings) -> FastAPI:

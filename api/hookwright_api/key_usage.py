@@ -54,6 +54,9 @@ class KeyUsage:
                 await self._write(key)
             except KubeError as error:
                 log.warning("last use of a key not written, skipping it", key=key.identity.name, error=str(error))
+            except Exception:
+                # The loop lives as long as the process; no fault of one write may end it.
+                log.exception("last use of a key not written, skipping it", key=key.identity.name)
 
     async def _write(self, key: KeyRecord) -> None:
         identity = key.identity

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import jsonschema_rs
 import pytest
 
 from hookwright_api.console import static_files
@@ -14,6 +15,17 @@ from hookwright_dev.node_packages import HTMX_FILES, LOCK, SWAGGER_UI_FILES, nod
 from hookwright_operator.settings import OperatorSettings
 
 DOCUMENT = ROOT / "docs" / "openapi.json"
+SENT_HEADERS = {
+    "createWebhook 201": {"ETag", "Location"},
+    "getWebhook 200": {"ETag"},
+    "updateWebhook 200": {"ETag"},
+    "createKey 201": {"Location"},
+    "createProject 201": {"Location"},
+    "beginReplay 202": {"Location"},
+}
+"""The answers with a header of their own; tests/integration/api/test_examples.py compares them with the service."""
+WITHOUT_EXAMPLE = {"listEventTypes 200", "getAsyncapi 200"}
+"""Spectral reports a fault for `example` and `$ref` in their content."""
 
 
 @pytest.fixture(scope="module")
@@ -83,6 +95,48 @@ def test_answers_may_get_more_fields(document: dict[str, Any]) -> None:
     }
     assert {"WebhookDetailAnswer", "Problem", "CountsAnswer"} <= answers
     assert [name for name in sorted(answers) if schemas[name].get("additionalProperties") is False] == []
+
+
+def test_each_header_of_single_answers_is_described_where_it_is_sent(document: dict[str, Any]) -> None:
+    """ETag and Location are in the description of the answers that have them, and of no others."""
+    described = {name: {"ETag", "Location"} & answer["headers"].keys() for name, answer in _successes(document)}
+    assert {name: headers for name, headers in described.items() if headers} == SENT_HEADERS
+    for header in ("ETag", "Location"):
+        assert document["components"]["headers"][header]["schema"] == {"type": "string"}
+
+
+def test_each_success_has_an_example_of_its_schema(document: dict[str, Any]) -> None:
+    """Only content that the linters misread has no example; each example is valid, and so is that of a problem."""
+    bodies = {
+        name: answer["content"]["application/json"] for name, answer in _successes(document) if "content" in answer
+    }
+    assert {name for name, body in bodies.items() if "example" not in body} == WITHOUT_EXAMPLE
+    problem = {"$ref": "#/components/schemas/Problem"}
+    bodies["Problem"] = {"schema": problem, "example": document["components"]["schemas"]["Problem"]["example"]}
+    for name, body in bodies.items():
+        if name not in WITHOUT_EXAMPLE:
+            faults = _validator(document, body["schema"]).iter_errors(body["example"])
+            assert [fault.message for fault in faults] == [], name
+
+
+def test_an_example_of_another_form_is_a_fault(document: dict[str, Any]) -> None:
+    """The test above can fail: an example without a field is not valid."""
+    body = dict(_successes(document))["createWebhook 201"]["content"]["application/json"]
+    wrong = {name: value for name, value in body["example"].items() if name != "secret"}
+    assert not _validator(document, body["schema"]).is_valid(wrong)
+
+
+def _successes(document: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield each answer of success with its operation and status, such as ``login 200``."""
+    for operations in document["paths"].values():
+        for operation in operations.values():
+            for status, answer in operation["responses"].items():
+                if status.startswith("2"):
+                    yield f"{operation['operationId']} {status}", answer
+
+
+def _validator(document: dict[str, Any], schema: dict[str, Any]) -> jsonschema_rs.Validator:
+    return jsonschema_rs.validator_for({**schema, "components": document["components"]})
 
 
 def test_the_time_between_updates_of_counts_is_the_settings_default(document: dict[str, Any]) -> None:

@@ -3,13 +3,14 @@
 import re
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
 from hookwright_api.auth.callers import KEY_HEADER, Credential
 from hookwright_api.auth.permissions import Permission
+from hookwright_api.http.openapi_examples import examples
 from hookwright_api.http.openapi_webhooks import webhooks
 from hookwright_api.schemas.event_bodies import events_schemas
 from hookwright_runtime.problems import MEDIA_TYPE, TITLES, TYPE_BASE, Code
@@ -49,7 +50,7 @@ _PROBLEM: Final[dict[str, Any]] = {
         "detail": {"type": "string", "description": "The cause of this problem, and the correct form."},
         "errors": {
             "type": "array",
-            "description": "Each fault of a 422.",
+            "description": "Each fault of a 422, of the 409 event_id_reused, and of a 413 for one event.",
             "items": {
                 "type": "object",
                 "required": ["field", "message"],
@@ -66,7 +67,7 @@ _PROBLEM: Final[dict[str, Any]] = {
         "title": "Not Found",
         "status": 404,
         "code": Code.NOT_FOUND,
-        "detail": "WebhookEndpoint wh-3k9x0q2m7a does not exist",
+        "detail": "the webhook does not exist",
     },
 }
 
@@ -96,6 +97,19 @@ _HEADERS: Final[dict[str, Any]] = {
         "schema": {"type": "string"},
     },
 }
+_SENT: Final[dict[str, Any]] = {
+    "ETag": {
+        "description": "The state of the webhook's fields and labels, for If-Match of a PATCH.",
+        "schema": {"type": "string"},
+        "example": '"48213.5b9c1e07a2d4"',
+    },
+    "Location": {
+        "description": "The path of the new object; for a key, the path of the project's keys.",
+        "schema": {"type": "string"},
+        "example": "/v1/webhooks/wh-3k9x0q2m7a5d",
+    },
+}
+"""Headers that only some answers have; a route names them with `sends`."""
 CONTACT: Final = {"name": "Hookwright", "url": "https://hookwright.dev"}
 LICENSE: Final = {"name": "Apache-2.0", "url": "https://www.apache.org/licenses/LICENSE-2.0"}
 SERVERS: Final[list[dict[str, Any]]] = [
@@ -136,7 +150,7 @@ _MEANINGS: Final = {
     422: "The request is not valid; errors name each field.",
     429: "A rate limit is used up.",
     500: "An error of the service.",
-    503: "A service that this request needs is unavailable; nothing was done.",
+    503: "A needed service is unavailable. `detail` says that nothing was done, or that the result is not known.",
 }
 
 
@@ -177,6 +191,20 @@ def route_options(path: str, *, methods: Collection[str], permission: Permission
     needed = {"x-required-scope": permission.scope, "x-required-role": permission.role}
     extra = {name: str(right) for name, right in needed.items() if right is not None}
     return RouteOptions(responses, {"security": [{_SCHEME_OF[kind]: []} for kind in accepts], **extra})
+
+
+def sends(*names: Literal["ETag", "Location"]) -> dict[str, Any]:
+    """Return the part of a response in the description with the headers that the route sends."""
+    return {"headers": {name: {"$ref": f"#/components/headers/{name}"} for name in names}}
+
+
+def links(operation: str, **parameters: str) -> dict[str, Any]:
+    """Return the part of a response with a link: an operation whose parameters have values of this request or answer.
+
+    Schemathesis infers most links from the schemas. It cannot infer a link that needs an element of a list of texts,
+    or a value of the request.
+    """
+    return {"links": {operation: {"operationId": operation, "parameters": parameters}}}
 
 
 def _forbidden(permission: Permission) -> str:
@@ -246,9 +274,13 @@ def _complete(document: dict[str, Any]) -> None:
     schemas |= {"Problem": _PROBLEM, **events_schemas()}
     document["webhooks"] = webhooks()
     components["securitySchemes"] = _SCHEMES
-    components["headers"] = _HEADERS
+    components["headers"] = _HEADERS | _SENT
     references = {name: {"$ref": f"#/components/headers/{name}"} for name in _HEADERS}
+    shown = examples()
     for path in document["paths"].values():
         for operation in path.values():
-            for response in operation["responses"].values():
+            for status, response in operation["responses"].items():
                 response["headers"] = {**response.get("headers", {}), **references}
+                example = shown.get(f"{operation['operationId']} {status}")
+                if example is not None:
+                    response["content"]["application/json"]["example"] = example

@@ -11,8 +11,6 @@ from hookwright_api.http.responses import raw_answer
 from hookwright_api.routes.operator_answers import operator_answer
 from hookwright_api.routes.scoping import ProjectQuery, endpoint_named, optional_project
 from hookwright_api.schemas.delivery_bodies import (
-    DEFAULT_LIMIT,
-    MAX_LIMIT,
     DeliveriesAnswer,
     DeliveryConditions,
     DetailedDelivery,
@@ -20,6 +18,7 @@ from hookwright_api.schemas.delivery_bodies import (
     State,
 )
 from hookwright_api.services import services_of
+from hookwright_crds.request_limits import DEFAULT_LIMIT, MAX_LIMIT
 from hookwright_runtime.problems import not_found
 
 router = APIRouter(prefix="/v1", tags=["deliveries"], route_class=GuardedRoute)

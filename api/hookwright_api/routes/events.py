@@ -8,13 +8,14 @@ from fastapi import APIRouter, Request, Response
 
 from hookwright_api.auth.permissions import READ, SEND
 from hookwright_api.http.guarded_route import EventsRoute, GuardedRoute, caller_of, needs
+from hookwright_api.http.openapi import links
 from hookwright_api.http.responses import raw_answer
 from hookwright_api.idempotency import EventsShapeError, check_key, with_event_ids
 from hookwright_api.routes.keys import IdempotencyKey
 from hookwright_api.routes.operator_answers import operator_answer
 from hookwright_api.routes.scoping import ProjectQuery, one_project, optional_project
 from hookwright_api.schemas.delivery_bodies import EventAnswer
-from hookwright_api.schemas.event_bodies import EventsAnswer
+from hookwright_api.schemas.event_bodies import EventsAnswer, with_event_ids_twin
 from hookwright_api.services import services_of
 from hookwright_runtime.problems import not_found
 
@@ -29,6 +30,7 @@ _EVENT_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
     status_code=202,
     response_model=EventsAnswer,
     operation_id="sendEvents",
+    responses={202: links("getEvent", id="$response.body#/event_ids/0")},
     openapi_extra={
         "requestBody": {
             "required": True,
@@ -51,7 +53,7 @@ async def send_events(request: Request, idempotency_key: IdempotencyKey = None) 
         with suppress(EventsShapeError):
             body = with_event_ids(body, "events", organization, project, key)
     accepted = services_of(request).intake.send_events(organization, project, body)
-    return raw_answer(await operator_answer(accepted, "the project"), 202)
+    return raw_answer(with_event_ids_twin(await operator_answer(accepted, "the project")), 202)
 
 
 @reading.get("/{id}", response_model=EventAnswer, operation_id="getEvent")
@@ -59,7 +61,7 @@ async def send_events(request: Request, idempotency_key: IdempotencyKey = None) 
 async def get_event(request: Request, id: str, project: ProjectQuery = None) -> Response:  # noqa: A002
     """Show one event with its body and its deliveries, the newest 100 first.
 
-    An event that no webhook had subscribed to is not stored.
+    An event without a subscriber is stored only if the Project has `missedEvents: Keep`.
     """
     name = optional_project(request, project)
     if not _EVENT_ID.fullmatch(id):

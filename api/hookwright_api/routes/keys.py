@@ -9,6 +9,7 @@ from fastapi import APIRouter, Header, Request, Response
 
 from hookwright_api.auth.permissions import ADMINISTER, ANY_USER
 from hookwright_api.http.guarded_route import GuardedRoute, audit, caller_of, needs
+from hookwright_api.http.openapi import sends
 from hookwright_api.http.responses import answer, from_kube
 from hookwright_api.idempotency import (
     CREATOR_ANNOTATION,
@@ -41,7 +42,13 @@ IdempotencyKey = Annotated[
 ]
 
 
-@router.post("", status_code=201, response_model=NewKeyAnswer, operation_id="createKey")
+@router.post(
+    "",
+    status_code=201,
+    response_model=NewKeyAnswer,
+    operation_id="createKey",
+    responses={201: sends("Location")},
+)
 @needs(ADMINISTER)
 async def create_key(
     request: Request, project: str, body: KeyRequest, idempotency_key: IdempotencyKey = None

@@ -12,8 +12,6 @@ from hookwright_api.http.responses import raw_answer
 from hookwright_api.routes.operator_answers import operator_answer
 from hookwright_api.routes.scoping import ProjectQuery, endpoint_named, optional_project
 from hookwright_api.schemas.message_bodies import (
-    DEFAULT_MESSAGES,
-    MAX_MESSAGES,
     AckRequest,
     MessageLease,
     MessageResultsAnswer,
@@ -22,6 +20,7 @@ from hookwright_api.schemas.message_bodies import (
     Wait,
 )
 from hookwright_api.services import services_of
+from hookwright_crds.request_limits import DEFAULT_MESSAGES, MAX_MESSAGES
 from hookwright_runtime.held_answers import HeldAnswer
 from hookwright_runtime.long_polls import until_gone
 

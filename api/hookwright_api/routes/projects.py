@@ -10,6 +10,7 @@ from fastapi import APIRouter, Query, Request, Response
 
 from hookwright_api.auth.permissions import ADMINISTER, READ
 from hookwright_api.http.guarded_route import GuardedRoute, audit, caller_of, needs
+from hookwright_api.http.openapi import sends
 from hookwright_api.http.responses import answer, from_kube
 from hookwright_api.idempotency import CREATOR_ANNOTATION
 from hookwright_api.rendering import timestamp
@@ -56,7 +57,13 @@ async def get_project(request: Request, project: str) -> Response:
     return answer(_shown(services_of(request).view, record))
 
 
-@router.post("", status_code=201, response_model=ProjectDetailAnswer, operation_id="createProject")
+@router.post(
+    "",
+    status_code=201,
+    response_model=ProjectDetailAnswer,
+    operation_id="createProject",
+    responses={201: sends("Location")},
+)
 @needs(ADMINISTER)
 async def create_project(request: Request, body: ProjectRequest) -> Response:
     """Create a project. It accepts events as soon as the operator has seen it, usually within a second.

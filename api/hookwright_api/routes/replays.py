@@ -8,6 +8,7 @@ from pydantic_core import from_json
 
 from hookwright_api.auth.permissions import MANAGE, READ
 from hookwright_api.http.guarded_route import GuardedRoute, audit, needs
+from hookwright_api.http.openapi import links, sends
 from hookwright_api.http.responses import raw_answer
 from hookwright_api.routes.operator_answers import operator_answer
 from hookwright_api.routes.scoping import ProjectQuery, endpoint_named, optional_project
@@ -29,7 +30,10 @@ ReplayId = Annotated[str, Path(description="The replay's id.")]
     status_code=202,
     response_model=BegunReplayAnswer,
     operation_id="beginReplay",
-    responses={200: {"model": BegunReplayAnswer, "description": "The number of deliveries, after a `dry_run`."}},
+    responses={
+        200: {"model": BegunReplayAnswer, "description": "The number of deliveries, after a `dry_run`."},
+        202: sends("Location") | links("getReplay", id="$request.path.id", replay="$response.body#/id"),
+    },
 )
 @needs(MANAGE)
 async def begin_replay(request: Request, id: WebhookId, body: ReplayRequest, project: ProjectQuery = None) -> Response:  # noqa: A002

@@ -15,6 +15,7 @@ from hookwright_api.http.guarded_route import (
     caller_of,
     needs,
 )
+from hookwright_api.http.openapi import sends
 from hookwright_api.http.responses import answer, from_kube, list_answer
 from hookwright_api.idempotency import bound_key
 from hookwright_api.operator_client import SigningSecret
@@ -22,7 +23,6 @@ from hookwright_api.rendering import endpoint_detail, endpoint_summary
 from hookwright_api.routes.keys import IdempotencyKey
 from hookwright_api.routes.operator_answers import operator_answer
 from hookwright_api.routes.scoping import ProjectQuery, endpoint_named, one_project, optional_project
-from hookwright_api.schemas.delivery_bodies import MAX_LIMIT
 from hookwright_api.schemas.webhook_bodies import (
     NewWebhookAnswer,
     RotationRequest,
@@ -41,6 +41,7 @@ from hookwright_api.webhook_operations.webhook_changes import change, check_expi
 from hookwright_api.webhook_operations.webhook_creation import WebhookCreation, create, register
 from hookwright_api.webhook_operations.webhook_document import etag_of
 from hookwright_api.webhook_operations.webhook_rotation import rotate
+from hookwright_crds.request_limits import MAX_LIMIT
 from hookwright_runtime.endpoint_tests import TooManyTestsError
 from hookwright_runtime.errors import KubeError
 from hookwright_runtime.problems import too_many
@@ -56,7 +57,13 @@ IfMatch = Annotated[
 ]
 
 
-@router.post("", status_code=201, response_model=NewWebhookAnswer, operation_id="createWebhook")
+@router.post(
+    "",
+    status_code=201,
+    response_model=NewWebhookAnswer,
+    operation_id="createWebhook",
+    responses={201: sends("ETag", "Location")},
+)
 @needs(MANAGE)
 async def create_webhook(
     request: Request, body: WebhookRequest, project: ProjectQuery = None, idempotency_key: IdempotencyKey = None
@@ -107,7 +114,7 @@ async def list_webhooks(
     return list_answer([endpoint.rendered for endpoint in page], following)
 
 
-@router.get("/{id}", response_model=WebhookDetailAnswer, operation_id="getWebhook")
+@router.get("/{id}", response_model=WebhookDetailAnswer, operation_id="getWebhook", responses={200: sends("ETag")})
 @needs(READ)
 async def get_webhook(request: Request, id: str, project: ProjectQuery = None) -> Response:  # noqa: A002
     """Show an endpoint with its conditions and delivery counts."""
@@ -119,6 +126,7 @@ async def get_webhook(request: Request, id: str, project: ProjectQuery = None) -
     "/{id}",
     response_model=WebhookDetailAnswer,
     operation_id="updateWebhook",
+    responses={200: sends("ETag")},
     openapi_extra={
         "requestBody": {"content": {MERGE_PATCH: {"schema": {"$ref": "#/components/schemas/WebhookPatch"}}}}
     },

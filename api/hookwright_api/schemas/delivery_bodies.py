@@ -5,9 +5,7 @@ from typing import Final, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from hookwright_api.schemas.forms import ID_EXAMPLE, TIME_EXAMPLE, Answer, CamelAnswer
-
-MAX_LIMIT: Final = 250
-DEFAULT_LIMIT: Final = 50
+from hookwright_crds.request_limits import DEFAULT_LIMIT, MAX_LIMIT
 
 State = Literal["pending", "delivered", "failed", "discarded"]
 _EVENT_ID: Final = "msg_01JK3V9Q4D1X7N0T5C8B2M6EYA"

@@ -7,12 +7,13 @@ from pydantic import AfterValidator, ConfigDict, Field
 from hookwright_api.schemas.forms import TIME_EXAMPLE, Answer, Request, printable
 from hookwright_crds.base import Duration, parse_duration
 from hookwright_crds.endpoint_fields import lease_within_bounds
+from hookwright_crds.request_limits import (
+    DELAY_BOUNDS,
+    LONGEST_REASON,
+    MAX_MESSAGES,
+    WAIT_BOUNDS,
+)
 
-MAX_MESSAGES: Final = 1000
-DEFAULT_MESSAGES: Final = 100
-WAIT_BOUNDS: Final = ("0s", "30s")
-DELAY_BOUNDS: Final = ("0s", "24h")
-LONGEST_REASON: Final = 500
 _ID: Final = "dlv_01JK3V9Q4D1X7N0T5C8B2M6EYA.01JK3V9R0N6M2Q8W4T1Z7X3C5B"
 
 

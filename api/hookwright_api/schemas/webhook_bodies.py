@@ -220,7 +220,10 @@ class WebhookAnswer(Answer):
 class NewWebhookAnswer(WebhookAnswer):
     """A new endpoint."""
 
-    secret: str = Field(description="The secret that signs deliveries; not shown again.", examples=["whsec_…"])
+    secret: str = Field(
+        description="The secret that signs deliveries. Later only GET /v1/webhooks/{id}/secret shows it, to a session.",
+        examples=["whsec_…"],
+    )
 
 
 class WebhooksAnswer(Answer):

@@ -192,7 +192,12 @@ async def register(services: Services, created: Created) -> Registered:
     try:
         async with asyncio.timeout(services.settings.create_timeout):
             return Registered(*await _ready(services, record))
-    except (TimeoutError, OperatorError, _DeletedError) as error:
+    except asyncio.CancelledError:
+        # If the process stops or the caller disconnects, a webhook whose secret nobody knows must not remain.
+        if not created.repeatable:
+            await asyncio.shield(_take_back(services, record))
+        raise
+    except (TimeoutError, _DeletedError) as error:
         seen = services.view.endpoints.get(record.identity.namespace, record.identity.name)
         log.warning(
             "webhook not ready in time, it stays" if created.repeatable else "webhook not ready in time, deleting it",
@@ -203,7 +208,6 @@ async def register(services: Services, created: Created) -> Registered:
     if created.repeatable:
         # Another replica may have answered a repetition of this request already, so the object must remain.
         raise unavailable("the webhook is not ready yet; send the same request again")
-    # The caller may disconnect while it waits; the object is deleted nevertheless.
     await asyncio.shield(_take_back(services, record))
     raise unavailable("the webhook was not ready in time, so it was deleted")
 

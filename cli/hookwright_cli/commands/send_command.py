@@ -39,18 +39,18 @@ def send_events(
         )
     if kind:
         answer = _patiently(invocation.way, [_event(kind, fields or [])])
-        invocation.screen.one(answer, lambda: _summary(answer), name=",".join(answer["eventIds"]))
+        invocation.screen.one(answer, lambda: _summary(answer), name=",".join(answer["event_ids"]))
         return
-    total: dict[str, Any] = {"accepted": 0, "duplicates": 0, "deliveries": 0, "eventIds": []}
+    total: dict[str, Any] = {"accepted": 0, "duplicates": 0, "deliveries": 0, "event_ids": []}
     for answer in _sent(invocation, file):
         for name, value in answer.items():
             if name in total:
                 total[name] += value
-    invocation.screen.one(total, lambda: _summary(total), name="\n".join(total["eventIds"]))
+    invocation.screen.one(total, lambda: _summary(total), name="\n".join(total["event_ids"]))
 
 
 def _summary(answer: dict[str, Any]) -> str:
-    ids = answer["eventIds"]
+    ids = answer["event_ids"]
     repeated = f", {answer['duplicates']} repeated" if answer["duplicates"] else ""
     named = f": {ids[0]}" if len(ids) == 1 else ""
     number = answer["deliveries"]
@@ -130,12 +130,18 @@ def _patiently(way: Way, events: list[dict[str, Any]]) -> dict[str, Any]:
     """Send events; after a lost answer or a limit, send the same request again. Their ids prevent duplicates."""
     for number in range(1, _TRIES + 1):
         try:
-            return way.send(events)
+            return with_one_name(way.send(events))
         except CommandError as error:
             if error.code is not ExitCode.UNAVAILABLE or number == _TRIES:
                 raise
             time.sleep(error.retry_after if error.retry_after is not None else min(0.25 * 2**number, 10.0))
     raise AssertionError
+
+
+def with_one_name(answer: dict[str, Any]) -> dict[str, Any]:
+    """Return an answer with ``event_ids`` only; the intake and earlier versions of /v1 have only ``eventIds``."""
+    earlier = answer.get("eventIds", [])
+    return {"event_ids": earlier, **{name: value for name, value in answer.items() if name != "eventIds"}}
 
 
 def add_to(app: typer.Typer) -> None:

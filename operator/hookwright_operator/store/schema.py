@@ -187,7 +187,7 @@ _partial("deliveries_to_recover", deliveries.c.endpoint_uid, deliveries.c.ended_
 _partial("deliveries_failed_by_age", deliveries.c.ended_ms, where=is_failed)
 _partial("deliveries_done_by_age", deliveries.c.ended_ms, where=is_done).ddl_if("postgresql")
 
-# SQLite finds delivered deliveries by slices; see the module `slices`.
+# SQLite finds delivered deliveries by slices; see `delivered_index`.
 _partial("deliveries_pending_log", deliveries.c.endpoint_uid, deliveries.c.id, where=is_pending).ddl_if("sqlite")
 _partial("deliveries_discarded_log", deliveries.c.endpoint_uid, deliveries.c.id, where=is_discarded).ddl_if("sqlite")
 _partial("deliveries_discarded_by_age", deliveries.c.ended_ms, where=is_discarded).ddl_if("sqlite")

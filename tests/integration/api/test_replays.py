@@ -121,7 +121,7 @@ def test_a_webhook_that_is_made_later_gets_the_events_that_it_missed(
 
     def kept() -> bool:
         event = {"type": "delivered", "messageId": f"{acme.name}-missed"}
-        [event_id] = client.post("/v1/events", json=event, headers=key).json()["eventIds"]
+        [event_id] = client.post("/v1/events", json=event, headers=key).json()["event_ids"]
         return client.get(f"/v1/events/{event_id}", headers=key).is_success
 
     eventually(kept, "an event that is stored")

@@ -69,7 +69,7 @@ def test_a_project_that_keeps_payloads_out_of_its_log_is_asked_in_vain(
     key = acme.service_key(acme.project("private"))
     acme.webhook(key, f"{receiver.url}/private")
     event = {"type": "delivered", "messageId": "m-43", "to": "+491701234567"}
-    [event_id] = client.post("/v1/events", json=event, headers=key).json()["eventIds"]
+    [event_id] = client.post("/v1/events", json=event, headers=key).json()["event_ids"]
 
     def asked(path: str) -> httpx.Response:
         return client.get(f"/v1/{path}", headers=key)

@@ -16,6 +16,7 @@ from hookwright_cli import contexts, kept_credentials
 from hookwright_cli.command_errors import MEANINGS, CommandError, ExitCode, exit_code_of
 from hookwright_cli.commands.delivery_commands import described
 from hookwright_cli.commands.secret_commands import signature_checks
+from hookwright_cli.commands.send_command import with_one_name
 from hookwright_cli.commands.status_command import problems_of
 from hookwright_cli.commands.store_commands import new_private_file
 from hookwright_cli.contexts import Context, Contexts
@@ -293,3 +294,10 @@ def test_a_backup_in_a_shared_folder_is_a_new_file_of_its_owner(tmp_path: Path) 
         target.write(b"events")
     assert other.read_text() == "precious"
     assert draft.read_bytes() == b"events"
+
+
+@pytest.mark.parametrize("names", [["eventIds"], ["event_ids"], ["event_ids", "eventIds"]])
+def test_the_ids_of_sent_events_have_one_name(names: list[str]) -> None:
+    """The intake answers the earlier name, and /v1 answers both; the command line prints the same for each."""
+    answer = {"accepted": 1, **{name: ["msg_A"] for name in names}}
+    assert with_one_name(answer) == {"accepted": 1, "event_ids": ["msg_A"]}

@@ -1,0 +1,18 @@
+"""Examples of successful answers in the OpenAPI description: recorded answers, with placeholders for secrets.
+
+Two answers have none, because Spectral reports their content as faults of the description: ``example`` in the catalogue
+of event types, and ``$ref`` in an AsyncAPI document.
+"""
+
+import json
+from pathlib import Path
+from typing import Any, Final
+
+FILE: Final = Path(__file__).with_name("openapi_examples.json")
+"""By ``<operationId> <status>``: an answer, or the name of the entry that has the same answer."""
+
+
+def examples() -> dict[str, Any]:
+    """Return the example of each successful answer with a body, by ``<operationId> <status>``."""
+    recorded: dict[str, Any] = json.loads(FILE.read_text(encoding="utf-8"))
+    return {name: recorded[answer] if isinstance(answer, str) else answer for name, answer in recorded.items()}
