@@ -2,7 +2,11 @@
 
 If a bound is reached, an idle connection makes room for a new one: at the bound of an address, the oldest idle
 connection of this address; at the bound of all, the oldest one of the address with the most idle connections. A
-connection is idle unless a request is being served on it. If no connection is idle, the new one is refused.
+connection is idle unless a request is being served on it.
+
+If no connection is idle at the bound of all, a connection whose request is incomplete makes room: the oldest one of the
+address with the most of them, if these are more than all connections of the new one's address, including the new one.
+Otherwise the new connection is refused.
 """
 
 import ipaddress
@@ -27,6 +31,21 @@ class Bound(StrEnum):
 
     ADDRESS = "address"
     TOTAL = "total"
+
+
+class RoomReason(StrEnum):
+    """What a connection was when it was closed to make room; the value is the reason in the metric."""
+
+    IDLE = "idle_connection"
+    ARRIVING = "arriving_connection"
+
+
+@dataclass(frozen=True, slots=True)
+class Leaving(Generic[C]):
+    """A connection that the table has removed to make room, and that must be closed."""
+
+    connection: C
+    reason: RoomReason
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +88,7 @@ class Connections(Generic[C]):
         self._holders: dict[str, Holder[C]] = {}
         self.count = 0
 
-    def add(self, connection: C, peer: str | None) -> tuple[Holder[C], C | None] | Bound:
+    def add(self, connection: C, peer: str | None) -> tuple[Holder[C], Leaving[C] | None] | Bound:
         """Add a new, idle connection.
 
         Args:
@@ -77,26 +96,19 @@ class Connections(Generic[C]):
             peer: the IP address of the client.
 
         Returns:
-            The holder of the connection and the connection that has made room and must be closed, if there is one:
-            an idle one, or one whose request is incomplete. Or the bound that refuses the new connection.
+            The holder of the connection and the one that has made room, if there is one; or the bound that refuses
+            the new connection.
         """
         holder = self._holder(peer)
-        leaving: C | None = None
+        leaving: Leaving[C] | None = None
         if holder.count >= holder.limit:
             if not holder.idle:
                 return Bound.ADDRESS
-            leaving = self._release(holder)
+            leaving = self._release(holder, RoomReason.IDLE)
         elif self.count >= self._bounds.total:
-            fullest = max(self._holders.values(), key=lambda one: len(one.idle), default=holder)
-            if fullest.idle:
-                leaving = self._release(fullest)
-            else:
-                fullest = max(self._holders.values(), key=lambda one: len(one.arriving), default=holder)
-                # Only from an address that has more than the new one, so that no flood of new connections does this.
-                if len(fullest.arriving) <= holder.count + 1:
-                    return Bound.TOTAL
-                leaving = next(iter(fullest.arriving))
-                self.remove(leaving, fullest)
+            leaving = self._release_any(holder)
+            if leaving is None:
+                return Bound.TOTAL
         self._holders[holder.address] = holder
         holder.count += 1
         holder.idle[connection] = None
@@ -112,10 +124,21 @@ class Connections(Generic[C]):
         if not holder.count:
             self._holders.pop(holder.address, None)
 
-    def _release(self, holder: Holder[C]) -> C:
-        connection = next(iter(holder.idle))
+    def _release_any(self, newcomer: Holder[C]) -> Leaving[C] | None:
+        """Remove a connection of any address for a new one of ``newcomer``; return None if all must stay."""
+        fullest = max(self._holders.values(), key=lambda one: len(one.idle), default=newcomer)
+        if fullest.idle:
+            return self._release(fullest, RoomReason.IDLE)
+        fullest = max(self._holders.values(), key=lambda one: len(one.arriving), default=newcomer)
+        # Only from an address that has more than the new one, so that no flood of new connections does this.
+        if len(fullest.arriving) <= newcomer.count + 1:
+            return None
+        return self._release(fullest, RoomReason.ARRIVING)
+
+    def _release(self, holder: Holder[C], reason: RoomReason) -> Leaving[C]:
+        connection = next(iter(holder.idle if reason is RoomReason.IDLE else holder.arriving))
         self.remove(connection, holder)
-        return connection
+        return Leaving(connection, reason)
 
     def _holder(self, peer: str | None) -> Holder[C]:
         address, trusted = _address(peer, self._bounds.trusted)

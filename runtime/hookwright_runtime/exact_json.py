@@ -56,6 +56,9 @@ class _Number:
             raise _RangeError
         self.text = text
 
+    def __str__(self) -> str:
+        return self.text
+
 
 def _integer(text: str) -> int | _Number:
     return int(text) if len(text) <= _SAFE_DIGITS and text != "-0" else _Number(text)
@@ -81,7 +84,7 @@ def loads(raw: bytes) -> Any:
     """Parse one JSON text in UTF-8, at most 200 levels deep.
 
     Returns:
-        dict, list, str, bool, None and numbers; `dumps` accepts it, whole or in parts.
+        dict, list, str, bool, None and numbers, whose `str` is their text; `dumps` accepts it, whole or in parts.
 
     Raises:
         JsonError: malformed, too deep, not UTF-8, a byte order mark, NaN or Infinity, a number beyond the range of a

@@ -12,8 +12,13 @@ _STRING: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)
 
 def has_more_values(text: bytes, bound: int) -> bool:
     """Return whether a JSON text has more values than a bound; characters in strings do not count."""
+    return _separators(text) > bound and number_of_values(text) > bound
+
+
+def number_of_values(text: bytes) -> int:
+    """Return about how many values a JSON text has: at least all but one, at most two for each."""
     # A value follows a comma, or begins an object or array, or is the first one of its object or array.
-    return _separators(text) > bound and _separators(_STRING.sub(b"", text)) > bound
+    return _separators(_STRING.sub(b"", text))
 
 
 def _separators(text: bytes) -> int:

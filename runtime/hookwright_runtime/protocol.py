@@ -5,7 +5,8 @@ Every second the server calls `expire` on the connections whose deadline has pas
 - a head must be complete 10 s after its first byte, or after the connection was opened;
 - an idle connection is closed after 75 s;
 - the rest of a body must arrive within 10 s after the response;
-- the client must read: a response that makes no progress for 30 s ends the connection.
+- the client must read: a response that makes no progress for 30 s ends the connection, and so do too many unread bytes
+  of all connections, see `unread_bytes`.
 
 The application bounds the time of a body that it reads.
 """
@@ -21,7 +22,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 from uvicorn.server import ServerState
 
 from hookwright_runtime import refusals
-from hookwright_runtime.connections import Bound, ConnectionBounds, Connections, Holder
+from hookwright_runtime.connections import Bound, ConnectionBounds, Connections, Holder, RoomReason
 from hookwright_runtime.refusals import (
     HEAD_BYTES,
     HEAD_SECONDS,
@@ -32,6 +33,7 @@ from hookwright_runtime.refusals import (
     Refusal,
     RefusalLog,
 )
+from hookwright_runtime.unread_bytes import UnreadBytes
 
 IDLE_SECONDS: Final = 75.0
 """Longer than the 60 s after which load balancers close idle connections, so that they close first."""
@@ -54,6 +56,7 @@ class Listener:
         self.connections: Connections[BoundedProtocol] = Connections(bounds)
         self.refuse = refuse
         self.refused = RefusalLog()
+        self.unread: UnreadBytes[BoundedProtocol] = UnreadBytes()
         self.lingering = 0
 
 
@@ -109,10 +112,11 @@ class BoundedProtocol(HttpToolsProtocol):
             return
         self._holder, leaving = added
         if leaving is not None:
-            leaving.make_room()
+            leaving.connection.make_room(leaving.reason)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Release the place of the connection."""
+        self._listener.unread.remove(self)
         if self._holder is not None:
             self._listener.connections.remove(self, self._holder)
             self._holder = None
@@ -120,20 +124,26 @@ class BoundedProtocol(HttpToolsProtocol):
             self._listener.lingering -= 1
         super().connection_lost(exc)
 
-    def make_room(self) -> None:
-        """Close this idle connection, which the table has removed already."""
+    def make_room(self, reason: RoomReason) -> None:
+        """Close this connection, which the table has removed already."""
         self._holder = None
-        self._listener.refused.note(refusals.IDLE_CLOSED)
+        self._listener.refused.note(reason)
         self.transport.abort()
 
     def pause_writing(self) -> None:
         """Note that the client does not read fast enough."""
         super().pause_writing()
         self.write_deadline = self.loop.time() + STALL_SECONDS
+        if self._holder is not None:
+            size = self.transport.get_write_buffer_size()
+            for connection in self._listener.unread.add(self, self._holder.address, size):
+                self._listener.refused.note(refusals.UNREAD_CLOSED)
+                connection.transport.abort()
 
     def resume_writing(self) -> None:
         """Note that the client has read."""
         super().resume_writing()
+        self._listener.unread.remove(self)
         self.write_deadline = math.inf
 
     def expire(self, now: float) -> None:

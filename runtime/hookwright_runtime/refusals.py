@@ -1,8 +1,10 @@
 """Requests and connections that the server itself refuses, before an application sees them."""
 
+import asyncio
 import time
 from collections import Counter as Tally
 from collections.abc import Callable
+from contextvars import Context
 from dataclasses import dataclass
 from typing import Final
 
@@ -10,6 +12,7 @@ import structlog
 from prometheus_client import Counter
 from starlette.types import Receive, Scope, Send
 
+from hookwright_runtime.connections import RoomReason
 from hookwright_runtime.problems import CLOSE, RETRY_AFTER_SECONDS, ProblemError, send_problem
 
 log = structlog.get_logger(__name__)
@@ -21,7 +24,8 @@ _LOG_SECONDS: Final = 1.0
 HTTP_REFUSALS: Final = Counter(
     "hookwright_http_refusals",
     "Requests and connections that the HTTP server ended before any application saw them, by reason; "
-    "idle_connection is an idle one that was closed to make room.",
+    "idle_connection (without a request) and arriving_connection (with an incomplete one) were closed to make room, "
+    "unread_answer because its client did not read.",
     ["reason"],
 )
 
@@ -77,9 +81,9 @@ ADDRESS_FULL: Final = _refusal(
     "this client address has too many connections with a request under way; reuse connections, or try again later",
 )
 TOTAL_FULL: Final = _refusal("connections", 503, "too many connections have a request under way; try again later")
-IDLE_CLOSED: Final = "idle_connection"
-
-HTTP_REFUSALS.labels(IDLE_CLOSED)
+UNREAD_CLOSED: Final = "unread_answer"
+for _reason in (*RoomReason, UNREAD_CLOSED):
+    HTTP_REFUSALS.labels(_reason)
 
 
 class OncePerSecond:
@@ -103,19 +107,22 @@ class OncePerSecond:
 
 
 class RefusalLog:
-    """Counts refusals in the metric, and writes at most one log line a second with the counts since the last one."""
+    """Counts refusals in the metric, and writes at most one log line a second with the counts of each reason."""
 
     def __init__(self) -> None:
-        self._since: Tally[str] = Tally()
-        self._often = OncePerSecond()
+        self._unreported: Tally[str] = Tally()
 
     def note(self, reason: str) -> None:
-        """Count one refusal."""
+        """Count one refusal; its log line comes within a second."""
         HTTP_REFUSALS.labels(reason).inc()
-        self._since[reason] += 1
-        if self._often.passes():
-            log.warning("http requests refused by the server", reasons=dict(self._since))
-            self._since.clear()
+        if not self._unreported:
+            # Without the context of the request, whose id would be in the line.
+            asyncio.get_running_loop().call_later(_LOG_SECONDS, self._report, context=Context())
+        self._unreported[reason] += 1
+
+    def _report(self) -> None:
+        log.warning("http requests refused by the server", reasons=dict(self._unreported))
+        self._unreported.clear()
 
 
 async def answer_refusal(scope: Scope, _receive: Receive, send: Send) -> None:

@@ -10,6 +10,7 @@ from contextlib import ExitStack, asynccontextmanager
 
 import httpx
 import pytest
+from prometheus_client import REGISTRY
 from starlette.types import Receive, Scope, Send
 from support.attacks import LOOPBACK, Installation, closed, connect, exchange, installation, open_files, read_answer
 from support.polling import eventually, until
@@ -17,9 +18,10 @@ from support.polling import eventually, until
 from hookwright_dev.cluster.installation import ApiProcess
 from hookwright_dev.cluster.kubectl import Cluster
 from hookwright_runtime import protocol
-from hookwright_runtime.connections import ConnectionBounds
-from hookwright_runtime.refusals import PIPELINED
+from hookwright_runtime.connections import ConnectionBounds, RoomReason
+from hookwright_runtime.refusals import PIPELINED, UNREAD_CLOSED
 from hookwright_runtime.server import Server
+from hookwright_runtime.unread_bytes import UnreadBytes
 
 DESCRIPTORS = 1024
 PROCESSES = ("operator", "api")
@@ -183,6 +185,11 @@ async def serving(app: object, **bounds: int) -> AsyncIterator[int]:
         await server.stop()
 
 
+def ended_early(reason: str) -> float:
+    """Return how many connections the server has ended for a reason."""
+    return REGISTRY.get_sample_value("hookwright_http_refusals_total", {"reason": reason}) or 0
+
+
 async def ended(reader: asyncio.StreamReader) -> bytes:
     """Return all bytes until the server ends the connection, which must be within 30 s."""
     async with asyncio.timeout(30):
@@ -218,6 +225,35 @@ async def test_a_client_that_does_not_read_is_cut_off(monkeypatch: pytest.Monkey
             connection.sendall(GET)
             async with asyncio.timeout(30):
                 await finished.wait()
+
+
+async def test_answers_that_one_address_does_not_read_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beyond the bound its oldest connections end; a slow reader of another address gets its whole answer."""
+    monkeypatch.setattr(protocol, "UnreadBytes", lambda: UnreadBytes(64 * 1024 * 1024))
+    answer = b"x" * (16 * 1024 * 1024)
+
+    async def app(_scope: Scope, _receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": answer})
+
+    before = ended_early(UNREAD_CLOSED)
+    async with serving(app, total=32, per_address=16) as port:
+        with ExitStack() as stack:
+            slow, _ = await _asked(port, "127.0.0.2", stack)
+            hostile = [await _asked(port, LOOPBACK, stack) for _ in range(10)]
+            await until(lambda: ended_early(UNREAD_CLOSED) >= before + 5)
+            newest, _ = hostile[-1]
+            for reader in (slow, newest):
+                async with asyncio.timeout(30):
+                    await reader.readexactly(len(answer))
+
+
+async def _asked(port: int, source: str, stack: ExitStack) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """Send a request from an address, and read nothing."""
+    reader, writer = await asyncio.open_connection(LOOPBACK, port, local_addr=(source, 0))
+    stack.callback(writer.close)
+    writer.write(GET)
+    return reader, writer
 
 
 async def test_the_oldest_idle_connection_makes_room() -> None:
@@ -298,6 +334,7 @@ async def test_slow_bodies_of_a_few_addresses_keep_nobody_out() -> None:
     slow = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5000\r\n\r\nx"
 
     begun = 0
+    before = {reason: ended_early(reason) for reason in RoomReason}
 
     async def whole(scope: Scope, receive: Receive, send: Send) -> None:
         nonlocal begun
@@ -318,6 +355,8 @@ async def test_slow_bodies_of_a_few_addresses_keep_nobody_out() -> None:
             await until(lambda: begun == len(hostile))
             for _ in range(3):
                 assert (await client.get(f"http://{LOOPBACK}:{port}/")).status_code == 204
+        assert ended_early(RoomReason.ARRIVING) > before[RoomReason.ARRIVING]
+        assert ended_early(RoomReason.IDLE) == before[RoomReason.IDLE]
         for _, writer in hostile:
             writer.close()
 

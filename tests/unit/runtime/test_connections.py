@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hookwright_runtime.connections import Bound, ConnectionBounds, Connections, Holder
+from hookwright_runtime.connections import Bound, ConnectionBounds, Connections, Holder, Leaving, RoomReason
 
 PROXY = ipaddress.ip_network("192.0.2.0/28")
 
@@ -16,7 +16,7 @@ def table(total: int = 4, per_address: int = 2) -> Connections[str]:
     return Connections(ConnectionBounds(total, per_address, (PROXY,)))
 
 
-def admitted(result: tuple[Holder[str], str | None] | Bound) -> tuple[Holder[str], str | None]:
+def admitted(result: tuple[Holder[str], Leaving[str] | None] | Bound) -> tuple[Holder[str], Leaving[str] | None]:
     """Return the result of an admission."""
     assert not isinstance(result, Bound)
     return result
@@ -61,7 +61,7 @@ def test_the_oldest_idle_connection_of_the_address_makes_room() -> None:
     connections = table()
     for name, peer in (("other", "198.51.100.2"), ("first", "198.51.100.1"), ("second", "198.51.100.1")):
         connections.add(name, peer)
-    assert admitted(connections.add("third", "198.51.100.1"))[1] == "first"
+    assert admitted(connections.add("third", "198.51.100.1"))[1] == Leaving("first", RoomReason.IDLE)
     assert connections.count == 3
 
 
@@ -70,7 +70,33 @@ def test_the_address_with_the_most_idle_connections_makes_room() -> None:
     connections = table(total=3)
     for name, peer in (("lone", "198.51.100.1"), ("a", "198.51.100.2"), ("b", "198.51.100.2")):
         connections.add(name, peer)
-    assert admitted(connections.add("new", "198.51.100.3"))[1] == "a"
+    assert admitted(connections.add("new", "198.51.100.3"))[1] == Leaving("a", RoomReason.IDLE)
+
+
+@pytest.mark.parametrize(
+    ("newcomer", "expected"),
+    [
+        pytest.param(
+            "198.51.100.3", Leaving("a", RoomReason.ARRIVING), id="fewer connections than incomplete requests"
+        ),
+        pytest.param("198.51.100.2", None, id="as many connections as incomplete requests"),
+    ],
+)
+def test_without_an_idle_connection_the_oldest_incomplete_request_makes_room(
+    newcomer: str, expected: Leaving[str] | None
+) -> None:
+    """It is one of the address with the most of them, if the new one's address has fewer connections."""
+    connections = table(total=3)
+    for name, peer in (("lone", "198.51.100.2"), ("a", "198.51.100.1"), ("b", "198.51.100.1")):
+        holder, _ = admitted(connections.add(name, peer))
+        holder.idle.pop(name)
+        holder.arriving[name] = None
+    result = connections.add("new", newcomer)
+    if expected is None:
+        assert result is Bound.TOTAL
+    else:
+        assert admitted(result)[1] == expected
+    assert connections.count == 3
 
 
 @given(st.lists(st.tuples(st.integers(0, 4), st.sampled_from(["begin", "rest", "open", "close"]))))
@@ -85,7 +111,7 @@ def test_the_table_never_exceeds_its_bounds(steps: list[tuple[int, str]]) -> Non
             if not isinstance(result, Bound):
                 holder, leaving = result
                 if leaving is not None:
-                    del opened[leaving]
+                    del opened[leaving.connection]
                 opened[f"c{number}"] = (holder, f"198.51.100.{address}")
         elif mine and action == "close":
             connections.remove(mine[0], opened.pop(mine[0])[0])
