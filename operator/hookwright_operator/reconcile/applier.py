@@ -37,7 +37,7 @@ from hookwright_operator.store.store import Store
 from hookwright_operator.watch.cache import Cache
 from hookwright_operator.watch.kubernetes_paths import events_path, resource_path, secrets_path
 from hookwright_operator.watch.objects import Key, Secret
-from hookwright_runtime.errors import KubeError, StoreError
+from hookwright_runtime.errors import KubeError, StoreError, StoreUnavailable
 from hookwright_runtime.kubernetes import KubernetesClient
 
 log = structlog.get_logger(__name__)
@@ -177,11 +177,11 @@ class Applier:
                 await self.store.discard(action.uid, reason, deleted=not action.expired)
         except (StoreError, TimeoutError) as error:
             if action.essential:
-                raise StoreError(f"pending deliveries not discarded, retrying: {error}") from error
+                raise StoreError(f"pending deliveries not discarded, retrying: {_why_undiscarded(error)}") from error
             self._undiscarded.setdefault(action.key, set()).add(action.uid)
             message = (
-                "The endpoint was deleted before its pending deliveries were discarded, because the store is "
-                "unavailable; they are discarded when the store is available again."
+                "The endpoint was deleted before all its pending deliveries were discarded: "
+                f"{_why_undiscarded(error, detailed=False)}. The operator continues to discard them."
             )
             await self._emit(EmitEvent(action.key, action.uid, "Warning", "DeliveriesNotDiscarded", message))
 
@@ -199,3 +199,12 @@ class Applier:
             await self.kube.post(events_path(event.key.namespace), event_body(event, now))
         except KubeError as error:
             log.warning("Event not written, skipping it", reason=event.reason, name=event.key.name, error=str(error))
+
+
+def _why_undiscarded(error: StoreError | TimeoutError, *, detailed: bool = True) -> str:
+    """Return why deliveries are still pending; users see the text without the details of the store."""
+    if isinstance(error, TimeoutError):
+        return f"the store needs more than {_DISCARD_SECONDS:.0f} seconds"
+    if detailed:
+        return str(error)
+    return "the store is unavailable" if isinstance(error, StoreUnavailable) else "the store reported an error"

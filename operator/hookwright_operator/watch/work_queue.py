@@ -1,11 +1,12 @@
 """A work queue: each key at most once at a time, coalesced, and again after a failure.
 
 This is the level-based half of a controller: every change adds the key, and it does not matter how often or why. Its
-only clock is the event loop's.
+clock is the event loop's. Namespaces take turns, and none has more than half of the workers, because a tenant decides
+how many of its objects change and how long a reconcile lasts.
 """
 
 import asyncio
-import contextlib
+from collections import Counter, OrderedDict, deque
 from collections.abc import Awaitable, Callable
 from typing import Final
 
@@ -14,21 +15,80 @@ import structlog
 from hookwright_operator import metrics
 from hookwright_operator.watch.objects import Key
 from hookwright_runtime.errors import KubeError, StoreError, WriteRefused
+from hookwright_runtime.log_allowance import LogAllowance, OmittedEntries
 
 log = structlog.get_logger(__name__)
 
 _FIRST_BACKOFF: Final = 0.5
 _LONGEST_BACKOFF: Final = 60.0
 
+AT_ONCE: Final = 100
+A_SECOND: Final = 2
+"""Failed reconciles of one namespace that are logged, at once and in the long run."""
+
 Reconcile = Callable[[Key], Awaitable[float | None]]
 """A function that reconciles one key; it returns the seconds until the next reconcile, or None."""
 
 
+class _NamespaceTurns:
+    """Keys that wait for a worker; namespaces take turns (round robin). Keys without a namespace are one tenant.
+
+    Args:
+        workers: keys that have a worker at once.
+        each: keys of one namespace that have a worker at once.
+    """
+
+    def __init__(self, *, workers: int, each: int) -> None:
+        self._free, self._each = workers, each
+        self._waiting: dict[str, deque[Key]] = {}
+        self._running: Counter[str] = Counter()
+        # Namespaces with a waiting key that may begin; the first one is next.
+        self._turns: OrderedDict[str, None] = OrderedDict()
+
+    def add(self, key: Key) -> None:
+        """Let a key wait, after the other keys of its namespace."""
+        self._waiting.setdefault(key.namespace, deque()).append(key)
+        self._line_up(key.namespace)
+
+    def begin(self) -> Key | None:
+        """Assign a free worker to the next key, and return the key; None if no key may begin."""
+        if not self._free or not self._turns:
+            return None
+        namespace, _ = self._turns.popitem(last=False)
+        keys = self._waiting[namespace]
+        key = keys.popleft()
+        if not keys:
+            del self._waiting[namespace]
+        self._free -= 1
+        self._running[namespace] += 1
+        self._line_up(namespace)
+        return key
+
+    def end(self, key: Key) -> None:
+        """Free the worker of a key."""
+        self._free += 1
+        self._running[key.namespace] -= 1
+        if not self._running[key.namespace]:
+            del self._running[key.namespace]
+        self._line_up(key.namespace)
+
+    def _line_up(self, namespace: str) -> None:
+        """Put a namespace at the end of the turns if it may begin a key, unless it has a turn already."""
+        if namespace in self._waiting and self._running[namespace] < self._each:
+            self._turns.setdefault(namespace)
+
+
 class WorkQueue:
-    """Keys that wait to be reconciled, and the workers that reconcile them."""
+    """Keys that wait to be reconciled, and the workers that reconcile them.
+
+    Args:
+        workers: keys that are reconciled at once; one namespace has at most half of them.
+    """
 
     def __init__(self, *, workers: int = 16) -> None:
         self._workers = workers
+        self._turns = _NamespaceTurns(workers=workers, each=max(1, workers // 2))
+        # Keys with an assigned worker, so there are never more of them than workers.
         self._ready: asyncio.Queue[Key] = asyncio.Queue()
         self._queued: set[Key] = set()
         self._running: set[Key] = set()
@@ -36,6 +96,8 @@ class WorkQueue:
         self._timers: dict[Key, asyncio.TimerHandle] = {}
         self._failures: dict[Key, int] = {}
         self._rest = asyncio.Event()
+        self._logged = LogAllowance(burst=AT_ONCE, rate=A_SECOND)
+        self._omitted = OmittedEntries(_report_omitted)
 
     def add(self, key: Key, delay: float = 0.0) -> None:
         """Reconcile a key after ``delay`` seconds, or earlier if another call asks for it."""
@@ -49,7 +111,8 @@ class WorkQueue:
             self._again.add(key)
         elif key not in self._queued:
             self._queued.add(key)
-            self._ready.put_nowait(key)
+            self._turns.add(key)
+            self._assign()
 
     async def settled(self) -> None:
         """Return when no key is queued or in progress; delayed keys do not count."""
@@ -76,6 +139,11 @@ class WorkQueue:
         self._timers.pop(key, None)
         self.add(key)
 
+    def _assign(self) -> None:
+        """Hand keys to the free workers, in the order of turns."""
+        while (key := self._turns.begin()) is not None:
+            self._ready.put_nowait(key)
+
     async def _work(self, reconcile: Reconcile) -> None:
         while True:
             key = await self._ready.get()
@@ -85,9 +153,11 @@ class WorkQueue:
                 await self._turn(key, reconcile)
             finally:
                 self._running.discard(key)
+                self._turns.end(key)
                 if key in self._again:
                     self._again.discard(key)
                     self.add(key)
+                self._assign()
                 if not self._queued and not self._running:
                     self._rest.set()
 
@@ -108,17 +178,27 @@ class WorkQueue:
                 result = "conflict"
             self._fail(key, str(error))
         except Exception as error:
-            log.exception("reconcile failed", kind=key.kind, namespace=key.namespace, name=key.name)
-            self._fail(key, type(error).__name__)
+            if self._fail(key, type(error).__name__):
+                log.exception("reconcile failed", kind=key.kind, namespace=key.namespace, name=key.name)
         finally:
             metrics.RECONCILES.labels(key.kind, result).inc()
 
-    def _fail(self, key: Key, error: str) -> None:
+    def _fail(self, key: Key, error: str) -> bool:
+        """Retry a key later; return whether the failure was logged, within the allowance of its namespace."""
         failures = self._failures[key] = self._failures.get(key, 0) + 1
         delay = min(_FIRST_BACKOFF * 2 ** min(failures - 1, 10), _LONGEST_BACKOFF)
+        self.add(key, delay)
+        if not self._logged.take(key.namespace):
+            self._omitted.add(key.namespace)
+            return False
         log.warning(
             "reconcile failed, retrying",
             kind=key.kind, namespace=key.namespace, name=key.name, error=error, after_seconds=delay,
         )  # fmt: skip
-        with contextlib.suppress(RuntimeError):
-            self.add(key, delay)
+        return True
+
+
+def _report_omitted(namespace: str, count: int) -> None:
+    log.warning(
+        "failed reconciles not logged, the namespace has used up its lines", namespace=namespace, reconciles=count
+    )

@@ -1,11 +1,13 @@
 """The promises of executed actions if the store or the API server refuses."""
 
+import asyncio
 from datetime import timedelta
 
 import pytest
 from support.reconcile_stage import DELETED_AT, NOW, Stage
 from unit.operator.watch.test_cache import ORDERS, endpoint, secret
 
+from hookwright_operator.reconcile import applier as module
 from hookwright_operator.reconcile.plan import FINALIZER
 from hookwright_runtime.errors import KubeError, StoreError, StoreUnavailable
 
@@ -39,6 +41,31 @@ async def test_a_deleted_endpoint_waits_for_the_store_and_no_longer_than_the_gra
     stage.store.away = False
     await stage.reconciler.reconcile(ORDERS)
     assert stage.store.discarded == ["uid-orders"]
+
+
+@pytest.mark.parametrize(("slow", "reason"), [(True, "the store needs more than"), (False, "the store is unavailable")])
+async def test_the_event_of_a_deletion_names_the_reason(
+    *, slow: bool, reason: str, stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A store that only needs long is not reported as unavailable."""
+    monkeypatch.setattr(module, "_DISCARD_SECONDS", 0.01)
+    await stage.ready()
+    tries: list[str] = []
+
+    async def discard(endpoint_uid: str, *_: object, **__: object) -> int:
+        tries.append(endpoint_uid)
+        if len(tries) == 1:
+            if not slow:
+                raise StoreUnavailable("the database is locked")
+            await asyncio.Event().wait()
+        return 3
+
+    monkeypatch.setattr(stage.store, "discard", discard)
+    stage.now = NOW + timedelta(minutes=5)
+    stage.sees(2000, deletionTimestamp=DELETED_AT)
+    await stage.reconciler.reconcile(ORDERS)
+    notes = [str(body) for _, path, body in stage.server.asked if path.endswith("/events")]
+    assert [reason in note for note in notes] == [True]
 
 
 async def test_an_endpoint_found_in_deletion_at_the_start_is_not_forgotten_either(stage: Stage) -> None:

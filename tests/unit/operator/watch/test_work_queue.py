@@ -1,4 +1,4 @@
-"""The promises of the work queue: coalescing, one reconcile of a key at a time, and retries."""
+"""The promises of the work queue: coalescing, one reconcile of a key at a time, retries, and fair turns."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -11,7 +11,7 @@ from support.polling import PATIENCE, until
 from hookwright_operator.watch import work_queue as module
 from hookwright_operator.watch.objects import Key
 from hookwright_operator.watch.work_queue import WorkQueue
-from hookwright_runtime.errors import KubeUnavailable, StoreUnavailable
+from hookwright_runtime.errors import KubeUnavailable, StoreUnavailable, WriteRefused
 
 A, B = (Key("WebhookEndpoint", "acme", name) for name in "ab")
 
@@ -212,3 +212,74 @@ async def test_many_keys_are_worked_off_by_few_workers() -> None:
             queue.add(key)
         await settle(queue.settled())
         assert work.turns == keys
+
+
+async def test_a_namespace_that_blocks_its_share_of_the_workers_does_not_block_another() -> None:
+    """One namespace has at most half of the workers, so a key of another namespace is reconciled at once."""
+    work = Work()
+    async with running(work, workers=4) as queue:
+        work.gate.clear()
+        blocked = [Key("WebhookEndpoint", "hostile", str(number)) for number in range(20)]
+        for key in blocked:
+            queue.add(key)
+        await until(lambda: len(work.under_way) == 2)
+        queue.add(A)
+        await until(lambda: A in work.under_way)
+        assert work.turns == [*blocked[:2], A]
+        work.gate.set()
+        await settle(queue.settled())
+    assert work.turns == [*blocked[:2], A, *blocked[2:]]
+
+
+@pytest.mark.parametrize("first", ["", "hostile"])
+async def test_namespaces_take_turns(first: str) -> None:
+    """A key waits for one key of each other namespace; keys without a namespace are one tenant."""
+    work = Work()
+    queue = WorkQueue(workers=1)
+    many = [Key("Project", first, str(number)) for number in range(4)]
+    for key in (*many, A, B):
+        queue.add(key)
+    task = asyncio.create_task(queue.run(work))
+    await settle(queue.settled())
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    assert work.turns == [many[0], A, many[1], B, many[2], many[3]]
+
+
+async def test_a_change_during_a_turn_waits_for_the_other_keys_of_its_namespace() -> None:
+    """A key that changes all the time gets its turns after the other keys, and frees its worker each time."""
+    work = Work()
+    async with running(work, workers=2) as queue:
+        work.gate.clear()
+        queue.add(A)
+        await until(lambda: A in work.under_way)
+        queue.add(A)
+        queue.add(B)
+        work.gate.set()
+        await settle(queue.settled())
+    assert work.turns == [A, B, A]
+
+
+@pytest.mark.parametrize("error", [WriteRefused("quota"), RuntimeError("an internal error")])
+async def test_failures_of_a_namespace_are_logged_within_its_allowance(error: Exception) -> None:
+    """The others are counted in one line, and the lines of other namespaces do not change."""
+    work = Work()
+
+    def fail(_: Key) -> None:
+        raise error
+
+    work.answer = fail
+    many = [Key("WebhookEndpoint", "hostile", str(number)) for number in range(module.AT_ONCE + 50)]
+    with capture_logs() as logs:
+        async with running(work) as queue:
+            for key in (*many, A):
+                queue.add(key)
+            await until(lambda: any("reconciles" in entry for entry in logs))
+    failed = [entry for entry in logs if entry["event"] == "reconcile failed, retrying"]
+    assert [entry["name"] for entry in failed if entry["namespace"] == "acme"][:1] == [A.name]
+    of_hostile = [entry for entry in failed if entry["namespace"] == "hostile"]
+    assert module.AT_ONCE <= len(of_hostile) < module.AT_ONCE + 50
+    omitted = [entry for entry in logs if "reconciles" in entry]
+    assert [entry["namespace"] for entry in omitted] == ["hostile"]
+    tracebacks = [entry for entry in logs if entry["event"] == "reconcile failed"]
+    assert len(tracebacks) == (len(failed) if isinstance(error, RuntimeError) else 0)
