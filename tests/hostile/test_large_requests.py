@@ -16,8 +16,8 @@ from support.dispatcher import Engine, Plan, now_ms, subscriber
 from support.polling import until
 
 from hookwright_crds.events import MAX_EVENTS
+from hookwright_crds.request_limits import EVENTS_BODY_LIMIT
 from hookwright_dev.receiver import Receiver
-from hookwright_operator.intake.parsing import MAX_BODY_BYTES
 from hookwright_operator.services import fan_out_writer
 from hookwright_operator.services.events import AcceptResult, IncomingEvent
 from hookwright_operator.store.fan_outs import SLICE
@@ -192,7 +192,7 @@ async def test_the_event_loop_goes_on_beside_the_largest_request(site: Site) -> 
     """A whole request of 1,000 events for 500 endpoints takes no long turn of the loop; before, one took seconds."""
     site.subscribe(500, suspend=True)
     async with longest_turn() as longest:
-        accepted = await site.post(MAX_EVENTS, size=MAX_BODY_BYTES // MAX_EVENTS)
+        accepted = await site.post(MAX_EVENTS, size=EVENTS_BODY_LIMIT // MAX_EVENTS)
         for _ in range(5):
             await rows_before_the_other_tenants_event(site, f"o-{now_ms()}")
         assert longest() < TURN_SECONDS

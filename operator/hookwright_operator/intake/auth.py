@@ -22,6 +22,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
+from hookwright_crds import GROUP, VERSION
 from hookwright_operator.intake.review_cache import Keeping, ReviewAnswer, Reviews, Shelf, TooManyReviews
 from hookwright_runtime.errors import KubeUnavailable
 from hookwright_runtime.kubernetes import KubernetesClient
@@ -29,8 +30,6 @@ from hookwright_runtime.problems import ProblemError
 from hookwright_runtime.quotas import Quotas
 
 AUDIENCE: Final = "hookwright"
-GROUP: Final = "hookwright.dev"
-VERSION: Final = "v1alpha1"
 TOKEN_REVIEWS: Final = "/apis/authentication.k8s.io/v1/tokenreviews"  # noqa: S105 - a path
 ACCESS_REVIEWS: Final = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 
@@ -45,6 +44,8 @@ _REVIEW_SECONDS: Final = 5.0
 _BEARER: Final = re.compile(r"bearer +([A-Za-z0-9._~+/-]{1,16384}=*)", re.IGNORECASE)
 """RFC 6750, section 2.1, with a bound on the length."""
 _SERVICE_ACCOUNT: Final = "system:serviceaccount:"
+_NAME: Final = re.compile(r"[a-z0-9](?:[-a-z0-9.]{0,251}[a-z0-9])?")
+"""The form of the names of namespaces and objects in Kubernetes."""
 
 
 class Access(NamedTuple):
@@ -147,8 +148,9 @@ class ReviewAuth:
             ProblemError: 403; 503, too many reviews for this caller or namespace are in progress.
             KubeError: the API server cannot review the permission.
         """
-        key = (caller.digest, access)
-        if not await self._accesses.get(key, lambda: self._review_access(caller, access)):
+        reviewed = _with_valid_names(access)
+        key = (caller.digest, reviewed)
+        if not await self._accesses.get(key, lambda: self._review_access(caller, reviewed)):
             raise ProblemError(403, f"{caller.username} may not {access}; a Role or ClusterRole must grant it")
 
     def admits(self, caller: Producer, access: Access) -> bool:
@@ -215,6 +217,16 @@ def expiry_of(token: str) -> float:
     except (ValueError, KeyError, TypeError):
         return math.inf
     return float(expiry) if isinstance(expiry, int | float) else math.inf
+
+
+def _with_valid_names(access: Access) -> Access:
+    """Return the access that is reviewed instead of one with names that no object can have.
+
+    Such a name may have thousands of characters, so it is neither cached nor sent to the API server. The review is that
+    of all objects, or of all namespaces: as for an unknown object, only a caller without that right is refused.
+    """
+    namespace, name = (given if _NAME.fullmatch(given) else "" for given in (access.namespace, access.name))
+    return access._replace(namespace=namespace, name=name)
 
 
 def _any_name(caller: Producer, access: Access) -> tuple[str, Access]:

@@ -6,14 +6,16 @@ from typing import Any, Final, NamedTuple
 
 from hookwright_crds.base import parse_duration
 from hookwright_crds.endpoint_fields import LEASE_BOUNDS
+from hookwright_crds.request_limits import (
+    DEFAULT_MESSAGES,
+    DELAY_BOUNDS,
+    LONGEST_REASON,
+    MAX_MESSAGES,
+    WAIT_BOUNDS,
+)
 from hookwright_runtime import exact_json
 from hookwright_runtime.problems import MAX_FAULTS, FieldFault, ProblemError, invalid, malformed_json
 
-MAX_MESSAGES: Final = 1000
-DEFAULT_MESSAGES: Final = 100
-WAIT_BOUNDS: Final = ("0s", "30s")
-DELAY_BOUNDS: Final = ("0s", "24h")
-LONGEST_REASON: Final = 500
 NO_REASON: Final = "the consumer refused the message"
 _LONGEST_ID: Final = 128
 _MOST_SHOWN: Final = 64

@@ -8,25 +8,30 @@ import base64
 import binascii
 from collections.abc import Callable, Mapping
 from enum import Enum
+from itertools import islice
 from typing import Any, Final, NamedTuple
 
 from hookwright_crds.events import EVENT_TYPES, MAX_EVENTS, UnknownEventTypeError, event_type
+from hookwright_crds.request_limits import EVENTS_BODY_LIMIT
 from hookwright_operator.intake.cloud_events import (
     MAX_ATTRIBUTE_BYTES,
+    MAX_ATTRIBUTES,
     SPEC_VERSION,
     from_headers,
     is_binary,
+    number_of_attributes,
     passed_on,
 )
 from hookwright_operator.services.events import IncomingEvent
 from hookwright_operator.store.records import SOURCE_END
 from hookwright_runtime import exact_json
+from hookwright_runtime.json_size import has_more_values, number_of_values
 from hookwright_runtime.problems import MAX_FAULTS, FieldFault, ProblemError, malformed_json
 
-MAX_BODY_BYTES: Final = 1024 * 1024
-"""Most bytes of one request's body."""
 MAX_EVENT_BYTES: Final = 256 * 1024
 """Most bytes of one event in the form that is sent."""
+MAX_VALUES: Final = 100_000
+"""Most values of all events of a request; to parse as many numbers takes about 0.2 s."""
 MAX_NAME_CHARACTERS: Final = 256
 """Most characters of an event id, of a messageId and of a CloudEvent's source."""
 
@@ -89,18 +94,15 @@ def parse(mode: Mode, body: bytes, headers: Mapping[str, str]) -> tuple[Incoming
         ProblemError: 400 malformed JSON; 413 too large; 422 not valid events. A 422 names each fault with
             its field, in a batch or array with its index as in ``[3].type``.
     """
-    if len(body) > MAX_BODY_BYTES:
-        raise ProblemError(413, f"the body has {len(body)} bytes; at most {MAX_BODY_BYTES} are accepted")
-    try:
-        value = exact_json.loads(body)
-    except exact_json.JsonError as error:
-        raise malformed_json(str(error)) from None
+    if len(body) > EVENTS_BODY_LIMIT:
+        raise ProblemError(413, f"the body has {len(body)} bytes; at most {EVENTS_BODY_LIMIT} are accepted")
+    value, faults = _decoded(body), _Faults(body)
     if mode is Mode.BINARY:
-        return _all([value], lambda value, check: _binary(headers, value, check), numbered=False)
+        return _all([value], lambda value, check: _binary(headers, value, check), faults, numbered=False)
     read = _plain if mode is Mode.PLAIN else _structured
     if mode is Mode.BATCH or (mode is Mode.PLAIN and isinstance(value, list)):
-        return _all(_array(value), read, numbered=True)
-    return _all([value], read, numbered=False)
+        return _all(_array(value), read, faults, numbered=True)
+    return _all([value], read, faults, numbered=False)
 
 
 def parse_test(body: bytes, message_id: str) -> IncomingEvent:
@@ -113,14 +115,13 @@ def parse_test(body: bytes, message_id: str) -> IncomingEvent:
     Raises:
         ProblemError: 400 malformed JSON; 413 too large; 422 with each fault.
     """
-    try:
-        given = exact_json.loads(body) if body.strip() else {}
-    except exact_json.JsonError as error:
-        raise malformed_json(str(error)) from None
+    given = _decoded(body) if body.strip() else {}
     if not isinstance(given, dict):
         raise _wrong_body("must be a JSON object {type?, payload?}")
-    faults = [FieldFault(_shown(name), "is unknown; send type and payload") for name in given if name not in _TEST]
+    faults = _Faults(body)
     check = _Check("", faults)
+    for name in islice((name for name in given if name not in _TEST), MAX_FAULTS):
+        check.fault(_shown(name), "is unknown; send type and payload")
     payload = given.get("payload", {})
     if not isinstance(payload, dict):
         check.fault("payload", "must be a JSON object")
@@ -134,11 +135,44 @@ def parse_test(body: bytes, message_id: str) -> IncomingEvent:
     kind = kind or TEST_TYPE
     id_, sent = _payload(kind, {"messageId": message_id, **payload}, check, "payload.messageId")
     event = IncomingEvent(None, kind, id_, exact_json.dumps({**sent, "test": True}))
-    if faults:
-        raise ProblemError(422, "no test was sent", errors=tuple(faults[:MAX_FAULTS]))
+    if faults.found:
+        raise ProblemError(422, "no test was sent", errors=tuple(faults.found[:MAX_FAULTS]))
     if len(event.body) > MAX_EVENT_BYTES:
         raise _too_large("", len(event.body))
     return event
+
+
+def _decoded(body: bytes) -> Any:
+    """Return the value of a JSON body with at most `MAX_VALUES` values."""
+    if has_more_values(body, MAX_VALUES):
+        raise _too_many_values()
+    try:
+        return exact_json.loads(body)
+    except exact_json.JsonError as error:
+        raise malformed_json(str(error)) from None
+
+
+class _Faults:
+    """The faults of all events of a request, and how many values these may still have."""
+
+    __slots__ = ("_body", "_left", "found")
+
+    def __init__(self, body: bytes) -> None:
+        self.found: list[FieldFault] = []
+        self._body = body
+        self._left: int | None = None
+
+    def count(self, text: bytes) -> None:
+        """Count the values of a JSON text that a string of the body contains.
+
+        Raises:
+            ProblemError: 422, there are too many, together with those of the body.
+        """
+        # Few requests have such a text, so the values of other bodies are not counted exactly.
+        left = MAX_VALUES - number_of_values(self._body) if self._left is None else self._left
+        self._left = left - number_of_values(text)
+        if self._left < 0:
+            raise _too_many_values()
 
 
 class _Check:
@@ -146,13 +180,17 @@ class _Check:
 
     __slots__ = ("_at", "_faults")
 
-    def __init__(self, at: str, faults: list[FieldFault]) -> None:
+    def __init__(self, at: str, faults: _Faults) -> None:
         self._at = at
         self._faults = faults
 
+    def count(self, text: bytes) -> None:
+        """Count the values of a JSON text that a string of the event contains."""
+        self._faults.count(text)
+
     def fault(self, field: str, message: str) -> None:
         path = f"{self._at}.{field}" if self._at and field else self._at or field
-        self._faults.append(FieldFault(path, message))
+        self._faults.found.append(FieldFault(path, message))
 
     def name(self, field: str, value: object) -> str:
         """Return an id or a similar name, or "" after recording a fault."""
@@ -176,8 +214,8 @@ class _Check:
 _Read = Callable[[Any, _Check], IncomingEvent]
 
 
-def _all(values: list[Any], read: _Read, *, numbered: bool) -> tuple[IncomingEvent, ...]:
-    faults: list[FieldFault] = []
+def _all(values: list[Any], read: _Read, faults: _Faults, *, numbered: bool) -> tuple[IncomingEvent, ...]:
+    found = faults.found
     events = []
     for index, value in enumerate(values):
         at = f"[{index}]" if numbered else ""
@@ -185,9 +223,11 @@ def _all(values: list[Any], read: _Read, *, numbered: bool) -> tuple[IncomingEve
         if len(event.body) > MAX_EVENT_BYTES:
             raise _too_large(at, len(event.body))
         events.append(event)
-    if faults:
-        more = f"; {len(faults) - MAX_FAULTS} more are not listed" if len(faults) > MAX_FAULTS else ""
-        raise ProblemError(422, f"nothing was accepted{more}", errors=tuple(faults[:MAX_FAULTS]))
+        if len(found) > MAX_FAULTS:
+            break
+    if found:
+        more = "; further faults are not listed" if len(found) > MAX_FAULTS else ""
+        raise ProblemError(422, f"nothing was accepted{more}", errors=tuple(found[:MAX_FAULTS]))
     return tuple(events)
 
 
@@ -233,8 +273,16 @@ class _Context(NamedTuple):
     attributes: str
 
 
+_NO_CONTEXT: Final = _Context("", "", "")
+"""Placeholder for a context that has faults and is not used."""
+
+
 def _context(given: Mapping[str, Any], check: _Check, prefix: str) -> _Context:
     """Validate the context attributes of a CloudEvent."""
+    number = number_of_attributes(given)
+    if number > MAX_ATTRIBUTES:
+        check.fault("", f"has {number} attributes; at most {MAX_ATTRIBUTES} are accepted")
+        return _NO_CONTEXT
     version = given.get("specversion")
     if version != SPEC_VERSION:
         check.fault(f"{prefix}specversion", f'{_lack(version)}; send "{SPEC_VERSION}"')
@@ -262,7 +310,9 @@ def _data(event: Mapping[str, Any], check: _Check) -> Any:
         check.fault("data_base64", "is present together with data; send only one of them")
         return None
     try:
-        return exact_json.loads(base64.b64decode(encoded, validate=True))
+        text = base64.b64decode(encoded, validate=True)
+        check.count(text)
+        return exact_json.loads(text)
     except (TypeError, binascii.Error, ValueError):
         check.fault("data_base64", "must be the base64 of a JSON object")
         return None
@@ -294,6 +344,10 @@ _NOTHING: Final = IncomingEvent(None, "", "", b"")
 
 def _wrong_body(message: str) -> ProblemError:
     return ProblemError(422, f"the body {message}", errors=(FieldFault("", message),))
+
+
+def _too_many_values() -> ProblemError:
+    return _wrong_body(f"has more than {MAX_VALUES} values; send fewer events, or smaller ones")
 
 
 def _too_large(at: str, size: int) -> ProblemError:

@@ -1,13 +1,14 @@
 """Pure: parse the bodies of requests that begin a replay."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
+from itertools import islice
 from typing import Any, Final, NamedTuple
 
 from hookwright_crds.events import EVENT_TYPES, UnknownEventTypeError, event_type
 from hookwright_operator.intake.timestamps import EXPECTED_TIME, time_of, timestamp
 from hookwright_operator.store.records import Choice, State
 from hookwright_runtime import exact_json
-from hookwright_runtime.problems import FieldFault, ProblemError, malformed_json
+from hookwright_runtime.problems import MAX_FAULTS, FieldFault, ProblemError, malformed_json
 
 STATES: Final = {
     "failed": (State.FAILED,),
@@ -18,6 +19,10 @@ STATES: Final = {
 """The states of deliveries by the value of the field ``state``; missed events have no deliveries."""
 
 _SPAN: Final = ("since", "until")
+_CHOICE: Final = ("state", "types", "dry_run")
+_REQUIRED: Final = "since"
+_MOST_SHOWN: Final = 64
+"""Characters of an unknown name that an answer shows."""
 
 
 class ReplayBody(NamedTuple):
@@ -53,7 +58,7 @@ def replay_of(body: bytes, *, now_ms: int) -> ReplayBody:
         ProblemError: 400 malformed JSON; 422 with each fault.
     """
     faults: list[FieldFault] = []
-    given = _fields(body, (*_SPAN, "state", "types", "dry_run"), faults)
+    given = _fields(body, (*_SPAN, *_CHOICE), faults)
     span = _span(given, faults, now_ms=now_ms)
     state, types, dry_run = given.get("state", "failed"), given.get("types", []), given.get("dry_run", False)
     if not isinstance(state, str) or state not in STATES:
@@ -68,18 +73,19 @@ def replay_of(body: bytes, *, now_ms: int) -> ReplayBody:
     return ReplayBody(since_ms, until_ms, Choice(STATES[state], tuple(sorted(known))), dry_run)
 
 
-def _fields(body: bytes, known: Collection[str], faults: list[FieldFault]) -> Mapping[str, Any]:
+def _fields(body: bytes, known: tuple[str, ...], faults: list[FieldFault]) -> Mapping[str, Any]:
     try:
         given = exact_json.loads(body)
     except exact_json.JsonError as error:
         raise malformed_json(str(error)) from None
     if not isinstance(given, dict):
-        raise ProblemError(
-            422, "the body must be a JSON object {since, until?}", errors=(FieldFault("", EXPECTED_TIME),)
-        )
+        fields = ", ".join(name if name == _REQUIRED else f"{name}?" for name in known)
+        message = f"must be a JSON object {{{fields}}}"
+        raise ProblemError(422, f"the body {message}", errors=(FieldFault("", message),))
     *others, last = known
     sendable = f"{', '.join(others)} and {last}"
-    faults += [FieldFault(name, f"is unknown; send {sendable}") for name in given if name not in known]
+    unknown = islice((name for name in given if name not in known), MAX_FAULTS)
+    faults += [FieldFault(name[:_MOST_SHOWN], f"is unknown; send {sendable}") for name in unknown]
     return given
 
 
@@ -96,7 +102,7 @@ def _span(given: Mapping[str, object], faults: list[FieldFault], *, now_ms: int)
 def _checked(span: tuple[int | None, int | None], faults: list[FieldFault]) -> tuple[int, int | None]:
     since_ms, until_ms = span
     if faults or since_ms is None:
-        raise ProblemError(422, "no replay was started", errors=tuple(faults))
+        raise ProblemError(422, "no replay was started", errors=tuple(faults[:MAX_FAULTS]))
     return since_ms, until_ms
 
 

@@ -84,12 +84,18 @@ class Shelf(Generic[V]):
 
     def __init__(self, size: int) -> None:
         self._size = size
-        self._values: dict[Hashable, tuple[V, str]] = {}
+        # In the order in which they were kept. To remove the first one of a plain dict again and again is slow.
+        self._values: OrderedDict[Hashable, tuple[V, str]] = OrderedDict()
         # The keys of each holder, the least recently used first.
         self._keys: dict[str, OrderedDict[Hashable, None]] = {}
 
     def __contains__(self, key: Hashable) -> bool:
         return key in self._values
+
+    def earliest(self) -> tuple[Hashable, V] | None:
+        """Return the key and value that were kept first; None if there is none."""
+        found = next(iter(self._values.items()), None)
+        return None if found is None else (found[0], found[1][0])
 
     def find(self, key: Hashable) -> V | None:
         """Return a value and mark it as used; None if there is none."""
@@ -183,6 +189,12 @@ class Reviews(Generic[V]):
         renewed_from = now + fresh * _RENEWED_AFTER if answer.granted else math.inf
         kept = _Kept(answer.value, answer.holder, renewed_from, fresh_until=now + fresh, usable_until=now + stale)
         right.keep(key, kept, answer.holder)
+        self._discard_expired_denials(now)
+
+    def _discard_expired_denials(self, now: float) -> None:
+        """Discard denials until one is fresh; they are kept for equal times, so they expire in their order."""
+        while (earliest := self._denied.earliest()) is not None and earliest[1].fresh_until <= now:
+            self._denied.discard(earliest[0])
 
     def _asked(self, key: Hashable, done: asyncio.Future[V]) -> None:
         del self._asking[key]

@@ -115,6 +115,11 @@ class Messages:
                 look_in = consumers.look_at - clock() if endpoint.sendable else left
                 await wait_for_event(changed, min(left, max(0.0, look_in)))
 
+    async def give_back(self, endpoint: Endpoint, taken: Taken) -> None:
+        """End the leases of messages that the consumer did not get, also if the caller is cancelled meanwhile."""
+        await asyncio.shield(self.store.pull_leases.give_back(taken, tenant=endpoint.namespace))
+        self.waiters.wake(endpoint.uid)
+
     async def counts(self, uid: str) -> MessageCounts:
         """Count the messages of an endpoint."""
         return await self.store.pull_leases.counts(uid)

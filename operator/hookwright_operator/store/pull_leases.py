@@ -32,7 +32,7 @@ class PullLeases:
             wanted: the request.
             tenant: the namespace of the endpoint.
         """
-        give_back = partial(self._give_back, tenant=tenant)
+        give_back = partial(self._abandoned, tenant=tenant)
         answer = self._transactions.group_commit.submit(
             self._take, wanted, weight=wanted.limit, tenant=tenant, on_abandoned=give_back
         )
@@ -42,6 +42,13 @@ class PullLeases:
             if answer.done() and not answer.cancelled() and answer.exception() is None:
                 give_back(answer.result(), outcome_unknown=False)
             raise
+
+    def give_back(self, taken: Taken, *, tenant: str) -> asyncio.Task[None]:
+        """Begin to end the leases of messages that no consumer gets; if this fails, they end at their time."""
+        task = asyncio.get_running_loop().create_task(self._return(taken, tenant))
+        self._returns.add(task)
+        task.add_done_callback(self._returns.discard)
+        return task
 
     async def settle(
         self,
@@ -92,13 +99,10 @@ class PullLeases:
         self._statistics.count(settlements, frozenset())
         self._transactions.notifications.tell({one.endpoint_uid for one in settlements if one.state is State.PENDING})
 
-    def _give_back(self, taken: Taken, *, tenant: str, outcome_unknown: bool) -> None:
-        """End the leases of messages that no consumer gets; if this fails, they end at their time."""
+    def _abandoned(self, taken: Taken, *, tenant: str, outcome_unknown: bool) -> None:
         del outcome_unknown
         if taken.messages:
-            task = asyncio.get_running_loop().create_task(self._return(taken, tenant))
-            self._returns.add(task)
-            task.add_done_callback(self._returns.discard)
+            self.give_back(taken, tenant=tenant)
 
     async def _return(self, taken: Taken, tenant: str) -> None:
         with suppress(StoreError):

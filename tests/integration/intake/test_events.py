@@ -288,10 +288,10 @@ async def test_a_slow_body_holds_no_place(intake: Intake) -> None:
 
 async def test_unknown_paths_and_methods_are_problems_too(intake: Intake) -> None:
     """The answers are 404 and 405; a 405 has the header Allow."""
-    refused(await intake.client.get("/nowhere"), 404)
+    assert "no such route" in refused(await intake.client.get("/nowhere"), 404)["detail"]
     refused(await intake.client.post(f"{ROUTE}/", json=EVENT), 404)
     answer = await intake.client.get(ROUTE)
-    refused(answer, 405)
+    assert refused(answer, 405)["detail"] == f"{answer.url.path} does not accept GET"
     assert answer.headers["allow"] == "POST"
 
 

@@ -14,6 +14,7 @@ from support.attempts import SECRET
 from support.intake import Intake, Tokens, refused
 from support.polling import until
 
+from hookwright_operator.intake.routes import messages as routes
 from hookwright_operator.intake.timestamps import timestamp
 from hookwright_operator.registry import Endpoint
 from hookwright_operator.services.events import IncomingEvent
@@ -149,6 +150,34 @@ async def test_a_consumer_that_leaves_frees_its_place_and_loses_nothing(intake: 
     await send(intake, b"later")
     [message] = await taken(intake)
     assert (message["body"], message["attempt"]) == ("later", 1)
+
+
+@pytest.mark.parametrize("ends", [False, True], ids=["the client leaves", "the process stops"])
+@pytest.mark.usefixtures("inbox")
+async def test_messages_that_are_not_sent_are_given_back(
+    intake: Intake, monkeypatch: pytest.MonkeyPatch, *, ends: bool
+) -> None:
+    """The request ends while its messages are signed: the next consumer gets them at once, as the first attempt."""
+    signing, document = asyncio.Event(), routes._document
+
+    async def paused(*_: object) -> bytes:
+        signing.set()
+        await asyncio.Event().wait()
+        return b""
+
+    monkeypatch.setattr(routes, "_document", paused)
+    await send(intake, b"1", b"2")
+    asked = asyncio.ensure_future(taken(intake))
+    await signing.wait()
+    if ends:
+        intake.polls.ending.set()
+        assert await asked == []
+        intake.polls.ending.clear()
+    else:
+        asked.cancel()
+    await polls(intake, 0)
+    monkeypatch.setattr(routes, "_document", document)
+    assert [(message["body"], message["attempt"]) for message in await taken(intake)] == [("1", 1), ("2", 1)]
 
 
 async def polls(intake: Intake, number: int) -> None:

@@ -92,7 +92,7 @@ async def test_a_second_recovery_is_refused_with_the_first_ones_id(intake: Intak
         ('{"since": "2025-12-31T00:00:00Z", "until": "soon"}', {"until": "wrong"}),
         ('{"since": "2025-12-31T00:00:00Z", "until": "2025-12-30T00:00:00Z"}', {"until": "before since"}),
         ('{"from": "2025-12-31T00:00:00Z"}', {"from": "unknown", "since": "missing"}),
-        ("[]", {"": "such as"}),
+        ("[]", {"": "a JSON object {since, until?}"}),
     ],
 )
 async def test_a_wrong_time_is_422_with_its_field(intake: Intake, body: str, faults: dict[str, str]) -> None:

@@ -1,12 +1,17 @@
 """A delivery is shown with its request as the receiver got it, and with the headers of each attempt."""
 
+import asyncio
+import threading
 from dataclasses import replace
 
+import pytest
 from aiohttp import web
 from support.attempts import OLDER, SECRET
 from support.intake import ORDERS, Intake
 
 from hookwright_dev.receiver import Received, Receiver
+from hookwright_operator.intake.request_slots import OTHER_REQUESTS_OF_NAMESPACE
+from hookwright_operator.services.delivery_log import DeliveryLog
 from hookwright_operator.store.records import DeliveryRecord
 
 NEWER = "whsec_" + "QUJDREVGR0hJSktMTU5PUFFSU1RVVldYWVphYmNkZWY="
@@ -97,3 +102,32 @@ async def test_headers_of_a_changed_endpoint_are_not_shown(intake: Intake) -> No
     assert request["url"] == "https://example.com/new"
     assert (attempt["signature_known"], attempt["endpoint_changed"]) == (True, True)
     assert "Host" not in attempt["request_headers"]  # type: ignore[operator]
+
+
+@pytest.mark.parametrize("path", ["/deliveries/{}", "/webhookendpoints/orders/deliveries/{}"])
+async def test_attempts_are_signed_again_beside_the_event_loop(
+    intake: Intake, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    """The requests that are signed have slots, so that one namespace cannot use all threads."""
+    begun, go_on = [], threading.Event()
+    sent = DeliveryLog.sent
+
+    def held(*given: object) -> object:
+        begun.append(threading.current_thread())
+        assert go_on.wait(60)
+        return sent(*given)  # type: ignore[arg-type]
+
+    async with Receiver() as receiver:
+        record = await delivered(intake, receiver)
+    monkeypatch.setattr(DeliveryLog, "sent", held)
+    # The first request is authorized alone, so that the others have a grant.
+    assert (await intake.client.get(path.format("unknown"))).status_code == 404
+    asks = [intake.client.get(path.format(record.id)) for _ in range(OTHER_REQUESTS_OF_NAMESPACE + 1)]
+    requests = [asyncio.ensure_future(ask) for ask in asks]
+    try:
+        await asyncio.wait(requests, return_when=asyncio.FIRST_COMPLETED, timeout=60)
+    finally:
+        go_on.set()
+    statuses = [answer.status_code for answer in await asyncio.gather(*requests)]
+    assert sorted(statuses) == [200] * OTHER_REQUESTS_OF_NAMESPACE + [503]
+    assert threading.main_thread() not in begun

@@ -1,5 +1,6 @@
 """The delivery log of an endpoint, and the retry of one delivery by hand."""
 
+import asyncio
 import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import ExitStack, asynccontextmanager
@@ -10,6 +11,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 
+from hookwright_crds.request_limits import DEFAULT_LIMIT, MAX_LIMIT
 from hookwright_operator.intake.asgi import client_of
 from hookwright_operator.intake.auth import Access, Producer, ReviewAuth
 from hookwright_operator.intake.log_reads import LogReads
@@ -23,9 +25,6 @@ from hookwright_operator.store.records import Attempt, DeliveryRecord, State
 from hookwright_runtime.held_answers import HeldAnswer
 from hookwright_runtime.problems import FieldFault, ProblemError, not_found
 
-MAX_LIMIT: Final = 250
-"""Most deliveries on one page."""
-DEFAULT_LIMIT: Final = 50
 OMITTED: Final = "the Project keeps payloads out of the log: spec.deliveryLog.payloads is Omit"
 """The reason for an omitted body."""
 
@@ -73,9 +72,9 @@ class DeliveryRoutes:
         endpoint, _ = await permitted_endpoint(self._services, self._auth, request, "get", "deliveries")
         with self._slots.held(endpoint.namespace):
             record = await self._find(request)
-        if record is None or record.endpoint_uid != endpoint.uid:
-            raise _no_delivery(request)
-        return JSONResponse(await self._detailed(record, endpoint))
+            if record is None or record.endpoint_uid != endpoint.uid:
+                raise _no_delivery(request)
+            return JSONResponse(await self._detailed(record, endpoint))
 
     async def find(self, request: Request) -> JSONResponse:
         """Return one delivery of the namespace (``?project=``: only of that project)."""
@@ -95,14 +94,16 @@ class DeliveryRoutes:
             return JSONResponse({"id": record.id, "status": State.PENDING}, status_code=202)
 
     async def _detailed(self, record: DeliveryRecord, endpoint: Endpoint) -> dict[str, object]:
-        """Return a delivery with its request as it was sent, and the headers of each attempt."""
+        """Return a delivery with its request as it was sent, and the headers of each attempt; the caller has a slot."""
         log = self._services.delivery_log
         event = await log.event(record.event_id)
         omits = self._services.registry.omits_payloads(endpoint.namespace, endpoint.project)
         fields = document(record, endpoint.name, omits_payloads=omits)
         if event is None:
             return fields
-        sent = zip(record.attempts, log.sent(record, event, endpoint), strict=True)
+        # Up to 100 attempts are signed again, which takes 50 ms with a large body.
+        requests = await asyncio.to_thread(log.sent, record, event, endpoint)
+        sent = zip(record.attempts, requests, strict=True)
         way = {"method": None, "url": None} if endpoint.pulled else {"method": "POST", "url": endpoint.url}
         request = {**way, **body_document(event.body, omits_payloads=omits)}
         attempts = [_detailed_attempt(*one, omits_payloads=omits) for one in sent]

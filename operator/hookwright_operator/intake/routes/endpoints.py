@@ -8,10 +8,11 @@ from starlette.responses import JSONResponse
 from starlette.routing import Route
 
 from hookwright_crds.base import format_timestamp
+from hookwright_crds.request_limits import EVENTS_BODY_LIMIT
 from hookwright_operator.ids import trial_id
 from hookwright_operator.intake.asgi import client_of, headers_of
 from hookwright_operator.intake.auth import Access, Producer, ReviewAuth
-from hookwright_operator.intake.parsing import MAX_BODY_BYTES, parse_test
+from hookwright_operator.intake.parsing import parse_test
 from hookwright_operator.registry import Endpoint
 from hookwright_operator.services import IntakeServices
 from hookwright_runtime.endpoint_tests import TooManyTestsError
@@ -101,7 +102,7 @@ class EndpointRoutes:
                 f'webhook "{endpoint.name}" has no url for a test; send an event, and take its message',
             )
         holder = f'namespace "{endpoint.namespace}"'
-        body = await self._bodies.read(request.receive, headers_of(request.scope), holder, limit=MAX_BODY_BYTES)
+        body = await self._bodies.read(request.receive, headers_of(request.scope), holder, limit=EVENTS_BODY_LIMIT)
         event = parse_test(body, trial_id())
         try:
             outcome, recorded = await self._services.endpoint_tester.test(endpoint, event)

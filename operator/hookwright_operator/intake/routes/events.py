@@ -5,10 +5,11 @@ from typing import Final
 
 from starlette.types import Receive, Scope, Send
 
+from hookwright_crds.request_limits import EVENTS_BODY_LIMIT
 from hookwright_crds.requests import REQUEST_ID
 from hookwright_operator.intake.asgi import client_of, headers_of, send_json
 from hookwright_operator.intake.auth import Access, ReviewAuth
-from hookwright_operator.intake.parsing import MAX_BODY_BYTES, mode_of, parse
+from hookwright_operator.intake.parsing import mode_of, parse
 from hookwright_operator.intake.request_slots import RequestSlots
 from hookwright_operator.services import IntakeServices
 from hookwright_operator.services.events import AcceptResult, IdConflictError
@@ -68,7 +69,7 @@ class EventRoute:
         if not self._services.registry.has_project(namespace, project):
             raise not_found(f'Project "{project}" in namespace "{namespace}"')
         mode = mode_of(headers)
-        body = await self._bodies.read(receive, headers, f'namespace "{namespace}"', limit=MAX_BODY_BYTES)
+        body = await self._bodies.read(receive, headers, f'namespace "{namespace}"', limit=EVENTS_BODY_LIMIT)
         with self._slots.held(namespace):
             events = parse(mode, body, headers)
             try:

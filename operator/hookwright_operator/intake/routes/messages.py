@@ -73,7 +73,14 @@ class TakeRoute:
         taken = await self._services.messages.take(
             endpoint.uid, limit=query.limit, wait=query.wait, lease_ms=query.lease_ms
         )
-        return None if taken is None else await _document(*taken)
+        if taken is None:
+            return None
+        try:
+            return await _document(*taken)
+        except asyncio.CancelledError:
+            # The consumer did not get the messages, so the leases must not end as its failed attempts.
+            await self._services.messages.give_back(*taken)
+            raise
 
 
 class MessageRoutes:

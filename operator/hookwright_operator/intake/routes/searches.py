@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from itertools import islice
 from typing import Final
 
 from pydantic_core import from_json, to_json
@@ -21,7 +22,7 @@ from hookwright_operator.registry import Endpoint
 from hookwright_operator.services import IntakeServices
 from hookwright_operator.store.records import DeliveryRecord, EventRecord, Search
 from hookwright_runtime.held_answers import HeldAnswer
-from hookwright_runtime.problems import FieldFault, ProblemError, not_found
+from hookwright_runtime.problems import MAX_FAULTS, FieldFault, ProblemError, not_found
 
 SHOWN: Final = 100
 """Deliveries that the answer about an event lists."""
@@ -106,9 +107,8 @@ def search_of(
     Raises:
         ProblemError: 422, with each fault.
     """
-    faults = [
-        FieldFault(name, f"is unknown; send {', '.join(_PARAMETERS)}") for name in given if name not in _PARAMETERS
-    ]
+    unknown = islice((name for name in given if name not in _PARAMETERS), MAX_FAULTS)
+    faults = [FieldFault(name, f"is unknown; send {', '.join(_PARAMETERS)}") for name in unknown]
     state, limit, cursor = page_faults(query, faults)
     uids = tuple(endpoint.uid for endpoint in endpoints)
     if webhook := query("webhook"):
@@ -133,7 +133,7 @@ def search_of(
     if None not in (wanted.since_ms, wanted.until_ms) and (wanted.until_ms or 0) < (wanted.since_ms or 0):
         faults.append(FieldFault("until", "is before since"))
     if faults:
-        raise ProblemError(422, "the query is wrong", errors=tuple(faults))
+        raise ProblemError(422, "the query is wrong", errors=tuple(faults[:MAX_FAULTS]))
     return wanted, limit, cursor
 
 

@@ -66,6 +66,18 @@ async def test_an_answer_holds_for_its_time_and_no_longer(
         assert oracle.asked == asked
 
 
+async def test_expired_denials_leave_a_cache_that_is_not_full(clock: Seconds) -> None:
+    """The next answer removes them; a fresh denial stays."""
+    reviews: Reviews[bool] = Reviews(Keeping(denied=2, size=100), now=clock)
+    for number in range(10):
+        await reviews.get(number, Oracle(granted=False))
+    clock.now += 1
+    await reviews.get("fresh", Oracle(granted=False))
+    clock.now += 1.5
+    await reviews.get("granted", Oracle())
+    assert [*reviews._denied._values] == ["fresh"]
+
+
 async def test_a_grant_in_use_is_renewed_before_it_expires(reviews: Reviews[bool], clock: Seconds) -> None:
     """From half of the lifetime on, one renewal runs in the background, and requests do not wait for it."""
     oracle = Oracle()

@@ -1,0 +1,164 @@
+"""Requests to the intake that are chosen to cost memory or CPU. Each test counts the work; none measures time."""
+
+import base64
+import json
+from typing import Any
+
+import pytest
+
+from hookwright_operator.intake import cloud_events, parsing
+from hookwright_operator.intake.auth import ACCESS_REVIEWS, Access, Producer, ReviewAuth
+from hookwright_operator.intake.cloud_events import MAX_ATTRIBUTES
+from hookwright_operator.intake.parsing import MAX_VALUES, Mode, parse, parse_test
+from hookwright_operator.intake.routes.searches import search_of
+from hookwright_runtime import exact_json
+from hookwright_runtime.kubernetes import KubernetesClient
+from hookwright_runtime.problems import MAX_FAULTS, ProblemError
+
+SENDER = Producer("alice", b"digest", {"user": "alice"})
+ACCESS = Access("get", "webhookendpoints", "deliveries", "acme", "orders")
+IMPOSSIBLE = ["\U0001f600" + "x" * 8000, "x" * 254, "-x", "x.", "X", "a/b", "x\n"]
+CLOUD = {"specversion": "1.0", "type": "delivered", "source": "s", "id": "1", "data": {"messageId": "m"}}
+NUMBERS = [1.5] * 60_000
+
+
+class Server(KubernetesClient):
+    """An API server that records reviews, and grants those of all objects if told so."""
+
+    def __init__(self, *, grants: bool) -> None:
+        self.grants = grants
+        self.reviewed: list[dict[str, Any]] = []
+
+    async def post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        """Answer a SubjectAccessReview."""
+        assert path == ACCESS_REVIEWS
+        self.reviewed.append(body["spec"]["resourceAttributes"])
+        return {"status": {"allowed": self.grants}}
+
+
+def refusal(body: object, mode: Mode = Mode.PLAIN) -> ProblemError:
+    """Return the refusal of a body."""
+    with pytest.raises(ProblemError) as caught:
+        parse(mode, json.dumps(body).encode(), {})
+    return caught.value
+
+
+@pytest.mark.parametrize("field", ["namespace", "name"])
+async def test_names_that_no_object_can_have_share_one_cached_review(field: str) -> None:
+    """A denial has the words for any unknown name; before, each name of 32 KiB was sent and cached."""
+    server = Server(grants=False)
+    auth = ReviewAuth(server)
+    for name in IMPOSSIBLE:
+        access = ACCESS._replace(**{field: name})
+        with pytest.raises(ProblemError) as caught:
+            await auth.authorise(SENDER, access)
+        assert (caught.value.status, caught.value.detail) == (
+            403,
+            f"alice may not {access}; a Role or ClusterRole must grant it",
+        )
+    [reviewed] = server.reviewed
+    assert field not in reviewed
+
+
+@pytest.mark.parametrize("name", ["orders", "a", "a.b-c", "x" * 253])
+async def test_possible_names_are_reviewed_each(name: str) -> None:
+    """The rule of names refuses no name that Kubernetes accepts."""
+    server = Server(grants=True)
+    await ReviewAuth(server).authorise(SENDER, ACCESS._replace(name=name))
+    assert [one["name"] for one in server.reviewed] == [name]
+
+
+async def test_an_impossible_name_is_an_unknown_one_for_a_caller_with_all_rights() -> None:
+    """The caller passes, and the route answers that there is no such object, as before."""
+    await ReviewAuth(Server(grants=True)).authorise(SENDER, ACCESS._replace(name=IMPOSSIBLE[0]))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        [{"type": "delivered", "messageId": "m", "n": NUMBERS}] * 2,
+        {"type": "delivered", "messageId": "m", "n": NUMBERS + NUMBERS},
+        {f"ABC{number}": 1.5 for number in range(MAX_VALUES + 1)},
+        [[]] * MAX_VALUES,
+    ],
+    ids=["two events", "one event", "names", "arrays"],
+)
+def test_a_body_with_very_many_values_is_refused_before_it_is_decoded(
+    monkeypatch: pytest.MonkeyPatch, body: object
+) -> None:
+    """The answer names the bound; before, 1 MiB of numbers took 0.5 s."""
+    monkeypatch.setattr(exact_json, "loads", lambda _: pytest.fail("decoded the body"))
+    monkeypatch.setattr(parsing, "EVENTS_BODY_LIMIT", 1 << 24)
+    problem = refusal(body)
+    assert (problem.status, f"more than {MAX_VALUES} values" in problem.detail) == (422, True)
+    with pytest.raises(ProblemError, match=f"more than {MAX_VALUES} values"):
+        parse_test(json.dumps(body).encode(), "m")
+
+
+def test_values_in_base64_count_together_with_the_others() -> None:
+    """Each text has fewer values than the bound."""
+    data = base64.b64encode(json.dumps({"messageId": "m", "n": [1] * 60_000}).encode()).decode()
+    event = {key: value for key, value in CLOUD.items() if key != "data"}
+    batch = [{**event, "id": str(number), "data_base64": data} for number in range(2)]
+    assert len(parse(Mode.BATCH, json.dumps(batch[:1]).encode(), {})) == 1
+    assert f"more than {MAX_VALUES} values" in refusal(batch, Mode.BATCH).detail
+
+
+def test_large_legitimate_requests_pass() -> None:
+    """A thousand events of 20 fields, and a text that is nearly as long as an event may be."""
+    fields = {f"field{number}": 1.5 for number in range(20)}
+    many = [{"type": "delivered", "messageId": "m", **fields}] * 1000
+    assert len(parse(Mode.PLAIN, json.dumps(many).encode(), {})) == 1000
+    text = {"type": "delivered", "messageId": "m", "text": ',:[{\\"' * 32_000}
+    assert len(parse(Mode.PLAIN, json.dumps(text).encode(), {})) == 1
+
+
+def test_an_event_with_very_many_attributes_gets_one_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No attribute is checked; before, each of 95,000 got a fault, an exception and an encoder."""
+    monkeypatch.setattr(cloud_events, "_fault", lambda *_: pytest.fail("checked an attribute"))
+    event = {**CLOUD, **{f"A{number}": 1.5 for number in range(60_000)}}
+    [fault] = refusal(event, Mode.STRUCTURED).errors
+    assert fault.message == f"has {60_000 + 3} attributes; at most {MAX_ATTRIBUTES} are accepted"
+
+
+def test_as_many_attributes_as_the_bound_pass() -> None:
+    """The required attributes count, and the data and the version do not."""
+    event = {**CLOUD, **{f"a{number}": number for number in range(MAX_ATTRIBUTES - 3)}}
+    assert len(parse(Mode.STRUCTURED, json.dumps(event).encode(), {})) == 1
+    assert refusal({**event, "b": 1}, Mode.STRUCTURED).status == 422
+
+
+def test_events_after_the_first_faults_are_not_checked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thousand wrong events cost as much as some dozen."""
+    calls = 0
+    payload = parsing._payload
+
+    def counted(*given: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        return payload(*given)
+
+    monkeypatch.setattr(parsing, "_payload", counted)
+    assert len(refusal([{}] * 1000).errors) == MAX_FAULTS
+    assert calls <= MAX_FAULTS
+
+
+def test_numbers_of_attributes_are_not_serialised(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before, each number with a point or an exponent took an exception and an encoder."""
+    event = exact_json.loads(b'{"whole":12,"minus":-0,"yes":true,"no":false,"part":1.5,"long":12345678901234567890}')
+    monkeypatch.setattr(exact_json, "dumps", lambda _: pytest.fail("serialised a number"))
+    found = {name: value for name, value, _ in cloud_events.passed_on(event)}
+    assert found == {"whole": "12", "minus": "-0", "yes": "true", "no": "false", "part": None, "long": None}
+
+
+def test_unknown_names_are_listed_up_to_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a test of an endpoint, and in the query of a search."""
+    names = [f"x{number}" for number in range(20_000)]
+    shown: list[str] = []
+    monkeypatch.setattr(parsing, "_shown", lambda text: shown.append(text) or text)  # type: ignore[func-returns-value]
+    with pytest.raises(ProblemError) as caught:
+        parse_test(json.dumps(dict.fromkeys(names, 1)).encode(), "m")
+    assert len(caught.value.errors) == len(shown) == MAX_FAULTS
+    with pytest.raises(ProblemError) as caught:
+        search_of({"limit": "0"}.get, names, "acme", [])
+    assert len(caught.value.errors) == MAX_FAULTS
