@@ -1,4 +1,6 @@
-"""Examples of successful answers in the OpenAPI description: recorded answers, with placeholders for secrets.
+"""Examples of successful answers in the OpenAPI description, with placeholders for secrets.
+
+A test compares the names of their fields with the answers of the running service.
 
 Two answers have none, because Spectral reports their content as faults of the description: ``example`` in the catalogue
 of event types, and ``$ref`` in an AsyncAPI document.
@@ -14,5 +16,5 @@ FILE: Final = Path(__file__).with_name("openapi_examples.json")
 
 def examples() -> dict[str, Any]:
     """Return the example of each successful answer with a body, by ``<operationId> <status>``."""
-    recorded: dict[str, Any] = json.loads(FILE.read_text(encoding="utf-8"))
-    return {name: recorded[answer] if isinstance(answer, str) else answer for name, answer in recorded.items()}
+    written: dict[str, Any] = json.loads(FILE.read_text(encoding="utf-8"))
+    return {name: written[answer] if isinstance(answer, str) else answer for name, answer in written.items()}
