@@ -5,7 +5,7 @@ session is checked again. A further stream of a user ends that user's oldest one
 """
 
 import asyncio
-from collections import Counter, OrderedDict
+from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Final
 
@@ -39,8 +39,8 @@ class LiveStreams:
     ) -> None:
         self._per_user, self._per_organization, self._per_process = per_user, per_organization, per_process
         self._seconds = seconds
-        self._open: dict[str, OrderedDict[int, asyncio.Event]] = {}
-        self._of_organization: Counter[str] = Counter()
+        # By organization and user.
+        self._open: dict[tuple[str, str], OrderedDict[int, asyncio.Event]] = {}
         self._number = 0
         self._closed = False
 
@@ -68,18 +68,17 @@ class LiveStreams:
         """
         if self._full(organization):
             raise too_many("too many pages are live at once; this page shows its present state", retry_after=60)
-        return self._messages(user, look, organization)
+        return self._messages((organization, user), look)
 
     def _full(self, organization: str) -> bool:
-        of_organization = self._of_organization[organization]
+        of_organization = sum(len(streams) for (name, _), streams in self._open.items() if name == organization)
         return self._closed or of_organization >= self._per_organization or len(self) >= self._per_process
 
-    async def _messages(self, user: str, look: Look, organization: str) -> AsyncIterator[str]:
+    async def _messages(self, user: tuple[str, str], look: Look) -> AsyncIterator[str]:
         # Registered only here, because the end of a generator that never began runs no code.
-        if self._full(organization):
+        if self._full(user[0]):
             return
         number, ended = self._register(user)
-        self._of_organization[organization] += 1
         shown: str | None = None
         try:
             # Browsers connect again after this time.
@@ -99,10 +98,8 @@ class LiveStreams:
                 await _pause(ended, self._seconds)
         finally:
             self._remove(user, number)
-            self._of_organization[organization] -= 1
-            self._of_organization += Counter()  # without those at zero
 
-    def _register(self, user: str) -> tuple[int, asyncio.Event]:
+    def _register(self, user: tuple[str, str]) -> tuple[int, asyncio.Event]:
         streams = self._open.setdefault(user, OrderedDict())
         while len(streams) >= self._per_user:
             streams.popitem(last=False)[1].set()
@@ -110,7 +107,7 @@ class LiveStreams:
         streams[self._number] = ended = asyncio.Event()
         return self._number, ended
 
-    def _remove(self, user: str, number: int) -> None:
+    def _remove(self, user: tuple[str, str], number: int) -> None:
         streams = self._open.get(user)
         if streams is not None:
             streams.pop(number, None)
