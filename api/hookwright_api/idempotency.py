@@ -139,8 +139,13 @@ def check_same(annotations: Mapping[str, str], digest: str) -> None:
         ProblemError: 422, it is another request.
     """
     if annotations.get(REQUEST_ANNOTATION) != digest:
-        fault = FieldFault(HEADER, "was used within 24 hours for another request; use a new key")
-        raise invalid(fault, code=Code.IDEMPOTENCY_KEY_REUSED)
+        raise key_reused()
+
+
+def key_reused() -> ProblemError:
+    """Return the 422 for a key of another request."""
+    fault = FieldFault(HEADER, "was used within 24 hours for another request; use a new key")
+    return invalid(fault, code=Code.IDEMPOTENCY_KEY_REUSED)
 
 
 class EventsShapeError(ValueError):

@@ -12,14 +12,14 @@ from datetime import datetime
 from typing import Any, Final
 
 from hookwright_api.http.responses import from_kube
-from hookwright_api.idempotency import HEADER, LIFETIME, request_digest
+from hookwright_api.idempotency import HEADER, LIFETIME, key_reused, request_digest
 from hookwright_api.operator_client import OperatorError, SigningSecret
 from hookwright_api.services import Services
 from hookwright_api.view.table_records import EndpointRecord, Identity
 from hookwright_api.webhook_operations.webhook_changes import read_live, write
 from hookwright_api.webhook_operations.webhook_document import refuse_declared
 from hookwright_runtime.errors import KubeError
-from hookwright_runtime.problems import Code, FieldFault, ProblemError, invalid, not_found, unavailable
+from hookwright_runtime.problems import ProblemError, not_found, unavailable
 
 ROTATIONS_ANNOTATION: Final = "hookwright.dev/rotation-requests"
 """Annotation of an endpoint: its latest rotations with an Idempotency-Key, each as ``key:request:rotation:seconds``."""
@@ -126,8 +126,7 @@ def _plan(live: Object, overlap: str | None, idempotency_key: str | None, now: d
 
 def _repeated(entry: RotationEntry, request: str, present: int) -> int:
     if entry.request != request:
-        fault = FieldFault(HEADER, "was used within 24 hours for another request; use a new key")
-        raise invalid(fault, code=Code.IDEMPOTENCY_KEY_REUSED)
+        raise key_reused()
     if entry.rotation != present:
         raise ProblemError(
             409, f"the secret was rotated again after the request with this {HEADER}; its secret is not the current one"
