@@ -11,7 +11,7 @@ from typing import Final, Generic, TypeVar
 C = TypeVar("C", bound=Hashable)
 
 MOST_UNREAD: Final = 96 * 1024 * 1024
-"""Bytes."""
+"""Bytes of all connections of a listener."""
 
 
 class UnreadBytes(Generic[C]):
@@ -42,7 +42,9 @@ class UnreadBytes(Generic[C]):
 
     def remove(self, connection: C) -> None:
         """Remove a connection that was read, or that has ended."""
-        address, size = self._held.pop(connection, ("", 0))
+        if connection not in self._held:
+            return
+        address, size = self._held.pop(connection)
         self._of_address[address] -= size
         if not self._of_address[address]:
             del self._of_address[address]

@@ -226,7 +226,8 @@ def _with_valid_names(access: Access) -> Access:
     of all objects, or of all namespaces: as for an unknown object, only a caller without that right is refused.
     """
     namespace, name = (given if _NAME.fullmatch(given) else "" for given in (access.namespace, access.name))
-    return access._replace(namespace=namespace, name=name)
+    valid = namespace == access.namespace and name == access.name
+    return access if valid else access._replace(namespace=namespace, name=name)
 
 
 def _any_name(caller: Producer, access: Access) -> tuple[str, Access]:
