@@ -23,7 +23,7 @@ SENT_HEADERS = {
     "createProject 201": {"Location"},
     "beginReplay 202": {"Location"},
 }
-"""The answers with a header of their own; tests/integration/api/test_examples.py compares them with the service."""
+"""Answers with headers that not all have; tests/integration/api/test_examples.py compares them with the service."""
 WITHOUT_EXAMPLE = {"listEventTypes 200", "getAsyncapi 200"}
 """Spectral reports a fault for `example` and `$ref` in their content."""
 

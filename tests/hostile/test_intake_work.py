@@ -23,7 +23,7 @@ NUMBERS = [1.5] * 60_000
 
 
 class Server(KubernetesClient):
-    """An API server that records reviews, and grants those of all objects if told so."""
+    """An API server that records reviews, and grants those of all objects if a test says so."""
 
     def __init__(self, *, grants: bool) -> None:
         self.grants = grants

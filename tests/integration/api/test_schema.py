@@ -60,7 +60,7 @@ def test_no_generated_request_gets_a_5xx_or_anything_undocumented(  # noqa: PLR0
 
 
 def _described(client: httpx.Client, credential: str) -> dict[str, Any]:
-    """Return the description as it is for a credential: a key is a 422 together with ?project=."""
+    """Return the description for a credential. A key with ?project= is a 422, so a key has no such parameter."""
     document: dict[str, Any] = client.get("/openapi.json").json()
     if credential == "key":
         for operations in document["paths"].values():
@@ -73,7 +73,7 @@ def _described(client: httpx.Client, credential: str) -> dict[str, Any]:
 def _objects(acme: Organization, client: httpx.Client, receiver: Received) -> tuple[Parameters, dict[str, Parameters]]:
     """Create objects; return the parameters of all operations, and those of single ones.
 
-    An operation that deletes or changes an object has one of its own, because the others need theirs.
+    An operation that deletes or changes an object gets an object that no other operation uses.
     """
     key = acme.service_key()
     shared, changed, deleted = (acme.webhook(key, f"{receiver.url}/{number}")["id"] for number in range(3))
