@@ -39,12 +39,17 @@ from hookwright_operator.watch.kubernetes_paths import events_path, resource_pat
 from hookwright_operator.watch.objects import Key, Secret
 from hookwright_runtime.errors import KubeError, StoreError, StoreUnavailable
 from hookwright_runtime.kubernetes import KubernetesClient
+from hookwright_runtime.log_allowance import LogAllowance, OmittedEntries
 
 log = structlog.get_logger(__name__)
 
 _DISCARD_SECONDS: Final = 10.0
 _REPEAT_EVENTS_AFTER: Final = timedelta(minutes=10)
 _REMEMBERED_EVENTS: Final = 2048
+
+AT_ONCE: Final = 20
+A_SECOND: Final = 0.2
+"""Events of one namespace that could not be written and are logged, at once and in the long run."""
 
 
 @dataclass(slots=True)
@@ -66,6 +71,8 @@ class Applier:
     check_resource_version: bool
     _undiscarded: dict[Key, set[str]] = field(default_factory=dict)
     _emitted: dict[str, datetime] = field(default_factory=dict)
+    _logged: LogAllowance = field(default_factory=lambda: LogAllowance(burst=AT_ONCE, rate=A_SECOND))
+    _omitted: OmittedEntries = field(default_factory=lambda: OmittedEntries(_report_omitted))
 
     async def apply(self, action: Action) -> bool:
         """Execute an action; return whether the API server's answer showed news."""
@@ -116,11 +123,18 @@ class Applier:
         Args:
             key: the key of the endpoints.
             living: uid of the endpoint that has this key now, empty if there is none.
+
+        Raises `StoreError` if the store reports an error or needs more than `_DISCARD_SECONDS`; another call goes on.
         """
         remaining = self._undiscarded.get(key, set())
-        for uid in remaining - {living}:
-            await self.store.discard(uid, "endpoint deleted")
-            remaining.discard(uid)
+        try:
+            async with asyncio.timeout(_DISCARD_SECONDS):
+                for uid in remaining - {living}:
+                    await self.store.discard(uid, "endpoint deleted")
+                    remaining.discard(uid)
+        except TimeoutError as error:
+            # A tenant decides how many deliveries these are, so a later reconcile discards the rest.
+            raise StoreError(f"not all deliveries discarded, retrying: {_why_undiscarded(error)}") from error
         if not remaining:
             self._undiscarded.pop(key, None)
 
@@ -198,7 +212,18 @@ class Applier:
         try:
             await self.kube.post(events_path(event.key.namespace), event_body(event, now))
         except KubeError as error:
-            log.warning("Event not written, skipping it", reason=event.reason, name=event.key.name, error=str(error))
+            namespace = event.key.namespace
+            if self._logged.take(namespace):
+                log.warning(
+                    "Event not written, skipping it",
+                    namespace=namespace, reason=event.reason, name=event.key.name, error=str(error),
+                )  # fmt: skip
+            else:
+                self._omitted.add(namespace)
+
+
+def _report_omitted(namespace: str, count: int) -> None:
+    log.warning("unwritten Events not logged, the namespace has used up its lines", namespace=namespace, events=count)
 
 
 def _why_undiscarded(error: StoreError | TimeoutError, *, detailed: bool = True) -> str:

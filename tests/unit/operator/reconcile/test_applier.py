@@ -4,11 +4,12 @@ import asyncio
 from datetime import timedelta
 
 import pytest
+from structlog.testing import capture_logs
 from support.reconcile_stage import DELETED_AT, NOW, Stage
 from unit.operator.watch.test_cache import ORDERS, endpoint, secret
 
 from hookwright_operator.reconcile import applier as module
-from hookwright_operator.reconcile.plan import FINALIZER
+from hookwright_operator.reconcile.plan import FINALIZER, EmitEvent
 from hookwright_runtime.errors import KubeError, StoreError, StoreUnavailable
 
 
@@ -66,6 +67,30 @@ async def test_the_event_of_a_deletion_names_the_reason(
     await stage.reconciler.reconcile(ORDERS)
     notes = [str(body) for _, path, body in stage.server.asked if path.endswith("/events")]
     assert [reason in note for note in notes] == [True]
+
+
+async def test_a_large_backlog_of_a_deleted_endpoint_returns_its_worker_and_is_discarded_later(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise endpoints with many deliveries, deleted at once, keep the workers from other tenants."""
+    monkeypatch.setattr(module, "_DISCARD_SECONDS", 0.01)
+    await stage.ready()
+    tries: list[str] = []
+
+    async def discard(endpoint_uid: str, *_: object, **__: object) -> int:
+        tries.append(endpoint_uid)
+        if len(tries) <= 2:
+            await asyncio.Event().wait()
+        return 3
+
+    monkeypatch.setattr(stage.store, "discard", discard)
+    stage.cache.lose("WebhookEndpoint", endpoint(2000))
+    for _ in range(2):
+        with pytest.raises(StoreError, match="not all deliveries discarded, retrying: the store needs more than"):
+            await stage.reconciler.reconcile(ORDERS)
+    for _ in range(2):
+        await stage.reconciler.reconcile(ORDERS)
+    assert tries == ["uid-orders"] * 3
 
 
 async def test_an_endpoint_found_in_deletion_at_the_start_is_not_forgotten_either(stage: Stage) -> None:
@@ -145,6 +170,19 @@ async def test_an_event_that_cannot_be_written_does_not_hold_up_the_rest(stage: 
     stage.server.refuse = lambda _, path: KubeError("forbidden", status=403) if path.endswith("/events") else None
     await stage.reconciler.reconcile(ORDERS)
     assert stage.server.finalizers_written() == [[]]
+
+
+async def test_refused_events_use_no_more_lines_of_the_log_than_the_namespace_has(stage: Stage) -> None:
+    """A tenant can forbid Events in its namespace, for example by a quota, and cause many of them."""
+    await stage.ready()
+    stage.server.refuse = lambda _, path: KubeError("quota", status=403) if path.endswith("/events") else None
+    with capture_logs() as logs:
+        for number in range(module.AT_ONCE + 5):
+            event = EmitEvent(ORDERS, "uid-orders", "Warning", "DeliveriesNotDiscarded", f"message {number}")
+            await stage.reconciler.applier.apply(event)
+        await asyncio.sleep(1.1)
+    assert [entry["event"] for entry in logs].count("Event not written, skipping it") == module.AT_ONCE
+    assert {"namespace": ORDERS.namespace, "events": 5}.items() <= logs[-1].items()
 
 
 async def test_the_same_words_are_not_repeated_within_ten_minutes(stage: Stage) -> None:
