@@ -44,6 +44,7 @@ MARKS: Final[Mapping[str, Mark]] = {
     "memory.idle": _most(180),
     "memory.loaded": _most(350),
     "api.rate": _least(1000),
+    "acceptance.search": _most(5),
     "console.organization.p50": _most(30),
     "console.project.p50": _most(30),
     "console.log.p50": _most(30),

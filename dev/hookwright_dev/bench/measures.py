@@ -14,6 +14,7 @@ SECONDS: Final = "s"
 WRITES: Final = "writes"
 BYTES: Final = "bytes"
 TIMES: Final = "times"
+PERCENT: Final = "%"
 
 
 @dataclass(frozen=True, slots=True)

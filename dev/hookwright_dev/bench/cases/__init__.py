@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from hookwright_dev.bench.cases import (
+    acceptance,
     api,
     backlog,
     console,
@@ -34,6 +35,7 @@ CASES: Final[Mapping[str, Case]] = {
     "growth": growth.measure,
     "postgres": postgres.measure,
     "rows": rows.measure,
+    "acceptance": acceptance.measure,
     "api": api.measure,
     "console": console.measure,
     "pull": pull.measure,
