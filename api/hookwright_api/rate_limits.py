@@ -221,12 +221,18 @@ class Limiter:
         )
 
 
+def storage_url(url: str) -> str:
+    """Pure: return a redis:// or valkey:// URL as `limits` spells it; Valkey uses Redis's protocol."""
+    scheme, rest = url.split("://", 1)
+    return f"async+{scheme.replace('valkey', 'redis')}://{rest}"
+
+
 def _redis(url: str) -> RedisStorage | None:
-    """Return the storage of a URL, None for memory; Valkey uses Redis's protocol."""
+    """Return the storage of a URL, None for memory."""
     if url.startswith("memory:"):
         return None
     return RedisStorage(
-        "async+" + url.replace("valkey", "redis", 1),
+        storage_url(url),
         implementation="redispy",
         # Options of redis-py, which limits passes on.
         socket_timeout=_ANSWER_SECONDS,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from hookwright_api.rate_limits import Limiter, Scope, Verdict, limit_headers, nearest
+from hookwright_api.rate_limits import Limiter, Scope, Verdict, limit_headers, nearest, storage_url
 from hookwright_api.settings import ApiSettings
 
 
@@ -135,3 +135,16 @@ def test_the_headers_have_every_limit() -> None:
     assert headers[b"ratelimit-policy"] == b'"ip";q=100;w=60, "organization";q=100;w=60'
     assert headers[b"ratelimit"] == b'"ip";r=40;t=1, "organization";r=3;t=1'
     assert limit_headers([]) == []
+
+
+@pytest.mark.parametrize(
+    ("url", "known"),
+    [
+        ("redis://valkey:6379", "async+redis://valkey:6379"),
+        ("redis://:valkey@redis:6379/1", "async+redis://:valkey@redis:6379/1"),
+        ("valkeys://valkey:6379", "async+rediss://valkey:6379"),
+    ],
+)
+def test_valkey_is_another_name_of_the_scheme_only(url: str, known: str) -> None:
+    """A host or a password with that word stays as it is."""
+    assert storage_url(url) == known
