@@ -85,18 +85,18 @@ class Claimer:
             self._enqueue(claimed, lapses)
             short = _short(wants, claimed)
             dues = await self._store.next_due([queue.endpoint.uid for queue in short]) if short else {}
+            for queue in short:
+                if (due_ms := dues.get(queue.endpoint.uid)) is not None:
+                    self._queues.later(queue, due_ms)
         except StoreError:
             for queue, _, _ in wants:
-                self._queues.claim_for(queue)
+                # The store may have more deliveries of this queue, and it was not read when they are due.
+                queue.overflowed()
             raise
         finally:
             for queue, _, _ in wants:
                 queue.claiming = False
-        for queue in short:
-            if (due_ms := dues.get(queue.endpoint.uid)) is not None:
-                self._queues.later(queue, due_ms)
-        for queue, _, _ in wants:
-            self._queues.wake(queue)
+                self._queues.wake(queue)
 
     def _enqueue(self, claimed: Sequence[Claimed], lapses: int) -> None:
         """Put claimed deliveries into their queues; ``lapses`` counts the claim lease expiries before the claim."""

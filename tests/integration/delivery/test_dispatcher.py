@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -11,10 +12,12 @@ from integration.delivery.conftest import Start
 from sqlalchemy import select
 from support.dispatcher import Busy, Engine, Plan, bodies, locked, open_store, subscriber
 from support.polling import until
+from support.store_factories import accept_one
 
 from hookwright_dev.receiver import Receiver
 from hookwright_operator.store.records import State
 from hookwright_operator.store.schema import deliveries
+from hookwright_runtime.errors import StoreUnavailable
 
 
 async def owners(engine: Engine) -> set[str | None]:
@@ -64,6 +67,28 @@ async def test_max_in_flight_is_reached_and_never_exceeded(start: Start, receive
     busy.open.set()
     await engine.ended("orders", 3 * bound + 10)
     assert busy.peak == bound
+
+
+async def test_a_claim_begins_although_the_read_after_it_failed(
+    start: Start, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A claim that got less than it asked for reads when more is due; its deliveries do not wait for that answer."""
+    hour = 3600
+    engine = await start(Plan(lease_ms=hour * 1000, sweep=hour, beat=hour))
+    engine.registry.put(subscriber("orders", receiver.url))
+    await until(lambda: engine.at_rest)
+    next_due, faults = engine.store.next_due, [StoreUnavailable("disk full")]
+
+    async def fails_once(uids: Sequence[str] | None = None) -> dict[str, int]:
+        if uids is not None and faults:
+            raise faults.pop()
+        return await next_due(uids)
+
+    monkeypatch.setattr(engine.store, "next_due", fails_once)
+    await accept_one(engine.store)
+    engine.dispatcher.waiting("orders")
+    await engine.ended("orders", 1)
+    assert not faults
 
 
 async def test_nothing_new_begins_while_results_cannot_be_stored(
