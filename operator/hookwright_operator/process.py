@@ -49,6 +49,7 @@ from hookwright_operator.services.messages import Messages
 from hookwright_operator.services.replays import Replays
 from hookwright_operator.settings import OperatorSettings
 from hookwright_operator.store.key_digests import KeyDigests
+from hookwright_operator.store.notifications import REPORTS
 from hookwright_operator.store.store import Store
 from hookwright_operator.store_probe import StoreProbe
 from hookwright_operator.supervisor import Supervisor
@@ -244,7 +245,7 @@ class Operator:
             self._loops.start("replays", self._replays.run)
             self._loops.start("leases", self._messages.run)
         if "reconcile" in settings.roles:
-            self._store.reports.hear_reports(self._status_reporter.heard)
+            self._store.notifications.listen(self._status_reporter.record_report, channel=REPORTS)
             self._leader.start()
         if "intake" in settings.roles:
             await self._start_intake()

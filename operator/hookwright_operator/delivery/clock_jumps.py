@@ -73,15 +73,15 @@ class ClockJumps:
         mine = [uid for uid in await self._store.next_due() if self._dispatcher.owned_shards.owns(uid)]
         for first in range(0, len(mine), _ENDPOINTS_AT_ONCE):
             some = mine[first : first + _ENDPOINTS_AT_ONCE]
-            await asyncio.gather(*(self._advance(uid, by_ms, now_ms) for uid in some))
+            await asyncio.gather(*(self._shift(uid, by_ms, now_ms) for uid in some))
 
-    async def _advance(self, uid: str, by_ms: int, now_ms: int) -> None:
+    async def _shift(self, uid: str, by_ms: int, now_ms: int) -> None:
         reached: Reached | None = (now_ms, "")
 
         async def step() -> None:
             nonlocal reached
             if reached is not None:
-                reached = await self._store.advance(uid, by_ms=by_ms, reached=reached, limit=_STEP)
+                reached = await self._store.shift_due_times(uid, by_ms=by_ms, reached=reached, limit=_STEP)
 
         while reached is not None:
             await persist(step, "due times not corrected, retrying", endpoint=uid)

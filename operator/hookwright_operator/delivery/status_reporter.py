@@ -19,6 +19,7 @@ from pydantic import BaseModel, Field, ValidationError
 from hookwright_crds.resources import DeliveryCounts
 from hookwright_operator import metrics
 from hookwright_operator.registry import Endpoint, Health, Registry
+from hookwright_operator.store.notifications import REPORTS
 from hookwright_operator.store.records import Counts, Settlement, State
 from hookwright_operator.store.store import Store
 
@@ -29,7 +30,8 @@ _FAILED: Final = metrics.ATTEMPTS.labels("failed")
 _SOON: Final = 1.0
 _URGENT_INTERVAL: Final = 5.0
 """Seconds between two publications of an endpoint with failed deliveries, or with deliveries that may not be sent."""
-_PER_TICK: Final = 20
+_PER_SECOND: Final = 20
+"""Statuses that the leader publishes in one second."""
 _TICK: Final = 0.5
 _REPORTED_CHARACTERS: Final = 500
 """Length limit of an error text, because a notification carries about 8,000 bytes."""
@@ -51,7 +53,7 @@ class Report(BaseModel):
 
 
 @dataclass(slots=True)
-class _Pulse:
+class _UnpublishedResults:
     """Results of one endpoint since its counts were last published."""
 
     due_at: float
@@ -82,7 +84,7 @@ class StatusReporter:
         self._store, self._registry, self._publish = store, registry, publish
         self._interval, self._clock = interval, clock
         self._leads = leads
-        self._pulses: dict[str, _Pulse] = {}
+        self._unpublished: dict[str, _UnpublishedResults] = {}
         self._last: dict[str, float] = {}
 
     def attempted(self, endpoint: Endpoint, settlement: Settlement, *, limited_to: int | None = None) -> None:
@@ -99,12 +101,12 @@ class StatusReporter:
         endpoint = self._registry.get(uid)
         self._note(uid, None, urgent=endpoint is not None and not endpoint.sendable)
 
-    def heard(self, word: str) -> None:
+    def record_report(self, text: str) -> None:
         """Record a report of another replica; ignored unless this replica is the leader."""
         if not self._leads():
             return
         try:
-            report = Report.model_validate_json(word)
+            report = Report.model_validate_json(text)
         except ValidationError:
             log.warning("report of another replica is not valid, ignored; the replicas may run different versions")
             return
@@ -122,71 +124,71 @@ class StatusReporter:
         urgent: bool = False,
     ) -> None:
         now, last = self._clock(), self._last.get(uid, 0.0)
-        pulse = self._pulses.get(uid)
-        if pulse is None:
-            pulse = self._pulses[uid] = _Pulse(max(now + soon, last + self._interval))
+        results = self._unpublished.get(uid)
+        if results is None:
+            results = self._unpublished[uid] = _UnpublishedResults(max(now + soon, last + self._interval))
         if error is not None:
-            pulse.error, pulse.limited_to = error, limited_to
-        pulse.failures += failures
+            results.error, results.limited_to = error, limited_to
+        results.failures += failures
         if failures or urgent:
-            pulse.due_at = min(pulse.due_at, max(now + soon, last + _URGENT_INTERVAL))
+            results.due_at = min(results.due_at, max(now + soon, last + _URGENT_INTERVAL))
 
     async def run(self) -> None:
         """Publish due counts, until cancelled."""
         while True:
             await asyncio.sleep(_TICK)
             now = self._clock()
-            due = [uid for uid, pulse in self._pulses.items() if pulse.due_at <= now]
+            due = [uid for uid, results in self._unpublished.items() if results.due_at <= now]
             if self._leads():
-                due = sorted(due, key=lambda uid: self._pulses[uid].due_at)[: int(_PER_TICK * _TICK)]
+                due = sorted(due, key=lambda uid: self._unpublished[uid].due_at)[: int(_PER_SECOND * _TICK)]
             await self._publish_all(due)
             if len(self._last) > len(self._registry):
                 self._forget_deleted()
 
     async def flush(self) -> None:
         """Publish or report everything now, before the process ends or stops being the leader."""
-        await self._publish_all(list(self._pulses))
+        await self._publish_all(list(self._unpublished))
 
     async def _publish_all(self, uids: list[str]) -> None:
         if not self._leads():
-            # The leader passes each text to `heard`.
-            self._store.reports.report([self._reported(uid) for uid in uids])
+            # The leader passes each text to `record_report`.
+            self._store.notifications.send([self._reported(uid) for uid in uids], channel=REPORTS)
             return
         for uid in uids:
-            # Results that are stored during the read belong to the next publication, so the pulse ends before it.
-            pulse = self._pulses.pop(uid, None)
-            if pulse is None:
-                # `run` and `flush` overlap: the other one took this pulse during a read of counts.
+            # Results that are stored during the read belong to the next publication, so these results end before it.
+            results = self._unpublished.pop(uid, None)
+            if results is None:
+                # `run` and `flush` overlap: the other one took these results during a read of counts.
                 continue
             self._last[uid] = self._clock()
             try:
                 counts = await self._store.counts_of(uid)
             except BaseException:
-                self._restore(uid, pulse)
+                self._restore(uid, results)
                 raise
             endpoint = self._registry.get(uid)
             if endpoint is None:
                 continue
-            health = Health(delivery_counts(counts), pulse.error or "", pulse.failures, pulse.limited_to)
+            health = Health(delivery_counts(counts), results.error or "", results.failures, results.limited_to)
             self._publish(endpoint, health)
 
-    def _restore(self, uid: str, pulse: _Pulse) -> None:
-        later = self._pulses.setdefault(uid, pulse)
-        if later is not pulse:
-            later.due_at = min(later.due_at, pulse.due_at)
-            later.failures += pulse.failures
+    def _restore(self, uid: str, results: _UnpublishedResults) -> None:
+        later = self._unpublished.setdefault(uid, results)
+        if later is not results:
+            later.due_at = min(later.due_at, results.due_at)
+            later.failures += results.failures
             if later.error is None:
-                later.error, later.limited_to = pulse.error, pulse.limited_to
+                later.error, later.limited_to = results.error, results.limited_to
 
     def _forget_deleted(self) -> None:
         for uid in self._last.keys() - {endpoint.uid for endpoint in self._registry}:
             del self._last[uid]
 
     def _reported(self, uid: str) -> str:
-        pulse = self._pulses.pop(uid)
+        results = self._unpublished.pop(uid)
         self._last[uid] = self._clock()
-        error = pulse.error[:_REPORTED_CHARACTERS] if pulse.error else pulse.error
-        report = Report(uid=uid, error=error, failures=pulse.failures, limited_to=pulse.limited_to)
+        error = results.error[:_REPORTED_CHARACTERS] if results.error else results.error
+        report = Report(uid=uid, error=error, failures=results.failures, limited_to=results.limited_to)
         return report.model_dump_json(ensure_ascii=True)
 
 

@@ -80,7 +80,7 @@ class ChosenReplays:
         take = partial(replay.take_step, replay_id=replay_id, step=step, slot=self.transactions.slot, now=now)
         number, uid = await self.transactions.write("advance_replay", take, weight=len(step.ids) + 1, tenant=replay_id)
         if number:
-            self.transactions.notifications.tell([uid])
+            self.transactions.notifications.send([uid])
         return number
 
     async def cancel(self, replay_id: str) -> None:

@@ -2,8 +2,8 @@
 
 On SQLite one thread writes, and a few other threads read.
 
-On PostgreSQL one connection writes, two read for deliveries, two read the delivery log, and one carries notices. A
-transaction runs again if PostgreSQL aborted it and it was not at fault, such as in a deadlock. It also runs again if
+On PostgreSQL one connection writes, two read for deliveries, two read the delivery log, and one carries notifications.
+A transaction runs again if PostgreSQL aborted it and it was not at fault, such as in a deadlock. It also runs again if
 its connection turned out to be dead. This is safe because its work depends on nothing but the database. The outcome of
 a transaction is unknown only if the connection is lost during COMMIT.
 """

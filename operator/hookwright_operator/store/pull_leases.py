@@ -97,7 +97,7 @@ class PullLeases:
 
     def _note(self, settlements: Sequence[Settlement]) -> None:
         self._statistics.count(settlements, frozenset())
-        self._transactions.notifications.tell({one.endpoint_uid for one in settlements if one.state is State.PENDING})
+        self._transactions.notifications.send({one.endpoint_uid for one in settlements if one.state is State.PENDING})
 
     def _abandoned(self, taken: Taken, *, tenant: str, outcome_unknown: bool) -> None:
         del outcome_unknown

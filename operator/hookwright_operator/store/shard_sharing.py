@@ -26,7 +26,7 @@ CLOCKS_DIFFER_MS: Final = 1000
 """An owner counts as dead this long after its claim lease expired: clocks of two machines may differ by that."""
 
 CHANGED: Final = "shards"
-"""The word of a notice when shards are free, or when members joined or left; it replaces an endpoint's uid."""
+"""The text of a notification when shards are free, or when members joined or left; it replaces an endpoint's uid."""
 
 # The key of the lock under which shards are taken, by one replica at a time.
 SHARING: Final = 4_716_552_003
@@ -134,4 +134,4 @@ class ShardSharing:
 
     def changed(self) -> None:
         """Notify the other replicas that they should take or release shards now."""
-        self.transactions.notifications.tell([CHANGED])
+        self.transactions.notifications.send([CHANGED])

@@ -39,7 +39,7 @@ from hookwright_operator.store.sql import accept, claim, prune, read, recorded_t
 from hookwright_operator.store.sql.shift_due import Reached
 from hookwright_operator.store.statistics import Statistics
 from hookwright_operator.store.transactions import Transactions
-from hookwright_runtime.errors import StoreUnavailable
+from hookwright_runtime.errors import StoreError
 
 T = TypeVar("T")
 
@@ -76,7 +76,7 @@ class Store:
     ) -> None:
         self.instance = replica.id
         self.transactions = Transactions(database, clock, observe)
-        self.reports = database.notifications
+        self.notifications = database.notifications
         self._clock, self._lease_ms = clock, lease_ms
         self._releases = LostClaims(self.release)
         self._accept = Operation("accept", self._accept_all)
@@ -138,7 +138,7 @@ class Store:
         """Write the statistics, commit all calls made so far, then refuse new calls and close the database."""
         self._releases.close()
         self.pull_leases.close()
-        with suppress(StoreUnavailable):
+        with suppress(StoreError):
             await self.statistics.flush()
         await self.transactions.close()
 
@@ -159,7 +159,7 @@ class Store:
             lambda _: [(one.id, one.endpoint_uid) for event in events for one in event.deliveries if one.claimed],
         )
         if waiting := {one.endpoint_uid for event in events for one in event.deliveries if not one.claimed}:
-            self.transactions.notifications.tell(waiting)
+            self.notifications.send(waiting)
         return accepted
 
     async def record_test(self, event: NewEvent, attempt: Attempt, accepted_ms: int) -> None:
@@ -199,7 +199,7 @@ class Store:
     async def release(self, delivery_ids: Sequence[str]) -> None:
         """Release claimed deliveries, so that every replica may claim them."""
         ask = partial(self.transactions.group_commit.submit, self._release, delivery_ids, weight=len(delivery_ids))
-        self.transactions.notifications.tell(await self._releases.certain(ask))
+        self.notifications.send(await self._releases.certain(ask))
 
     async def heartbeat(self) -> int:
         """Renew this replica's claim lease, and return when it expires."""
@@ -240,7 +240,7 @@ class Store:
         if found is None:
             return None
         state, endpoint_uid = found
-        self.transactions.notifications.tell([endpoint_uid])
+        self.notifications.send([endpoint_uid])
         return state
 
     async def begin_replay(
@@ -275,12 +275,12 @@ class Store:
         step = partial(replay.advance, replay_id=replay_id, limit=limit, slot=self.transactions.slot)
         number, endpoint_uid = await self._now("advance_recovery", step, weight=limit, tenant=replay_id)
         if number:
-            self.transactions.notifications.tell([endpoint_uid])
+            self.notifications.send([endpoint_uid])
         return number
 
-    async def advance(self, endpoint_uid: str, *, by_ms: int, reached: Reached, limit: int) -> Reached | None:
-        """Make an endpoint's next pending deliveries due earlier; see `shift_due.advance`."""
-        step = partial(shift_due.advance, endpoint_uid=endpoint_uid, by_ms=by_ms, reached=reached, limit=limit)
+    async def shift_due_times(self, endpoint_uid: str, *, by_ms: int, reached: Reached, limit: int) -> Reached | None:
+        """Make an endpoint's next pending deliveries due earlier; see `shift_due.shift`."""
+        step = partial(shift_due.shift, endpoint_uid=endpoint_uid, by_ms=by_ms, reached=reached, limit=limit)
         return await self.transactions.write("advance", step, weight=limit, tenant=endpoint_uid)
 
     async def prune(self, *, delivered_before_ms: int, failed_before_ms: int, limit: int) -> int:
@@ -311,7 +311,7 @@ class Store:
         query of the store, and they are not guaranteed.
         """
         self._releases.on_notify = on_notify
-        self.transactions.notifications.listen(lambda word: shares() if word == CHANGED else on_notify(word))
+        self.notifications.listen(lambda word: shares() if word == CHANGED else on_notify(word))
 
     async def next_due(self, endpoint_uids: Sequence[str] | None = None) -> dict[str, int]:
         """Return by endpoint uid when its earliest delivery without a claim of a living replica is due.

@@ -13,6 +13,7 @@ from support.polling import until
 
 from hookwright_operator.delivery.status_reporter import StatusReporter
 from hookwright_operator.registry import Endpoint, Health, Registry
+from hookwright_operator.store.notifications import REPORTS
 from hookwright_operator.store.records import State
 from hookwright_operator.store.store import Store
 
@@ -41,7 +42,7 @@ class Process:
             clock=process.clock,
             leads=lambda: process.leads,
         )
-        process.store.reports.hear_reports(process.publisher.heard)
+        process.store.notifications.listen(process.publisher.record_report, channel=REPORTS)
         process.endpoint = subscriber("orders", "https://example.com/")
         process.registry.put(process.endpoint)
         return process
@@ -79,9 +80,9 @@ async def all_hear(store: Store) -> bool:
 
 async def reported(teller: Process, hearer: Process) -> None:
     """Send the pending reports, and return when they were received."""
-    hearer.publisher._pulses.clear()
+    hearer.publisher._unpublished.clear()
     await teller.publisher.flush()
-    await until(lambda: "orders" in hearer.publisher._pulses)
+    await until(lambda: "orders" in hearer.publisher._unpublished)
 
 
 async def test_the_leader_publishes_what_another_process_has_seen(pair: tuple[Process, Process]) -> None:
@@ -94,7 +95,7 @@ async def test_the_leader_publishes_what_another_process_has_seen(pair: tuple[Pr
     [health] = leader.published
     assert (health.error, health.failures) == ("connection refused: línea 1\nlínea 2", 2)
     assert other.published == []
-    assert not other.publisher._pulses
+    assert not other.publisher._unpublished
 
 
 async def test_the_leader_publishes_the_limit_of_an_endpoint_whose_attempts_time_out(
@@ -119,11 +120,11 @@ async def test_a_report_without_an_attempt_leaves_the_last_ones_words(pair: tupl
     other.attempt(State.FAILED, "HTTP 503")
     other.publisher.changed("orders")
     await other.publisher.flush()
-    await until(lambda: leader.publisher._pulses["orders"].failures == 1)
+    await until(lambda: leader.publisher._unpublished["orders"].failures == 1)
     other.publisher.changed("orders")
     other.publisher.changed("marker")
     await other.publisher.flush()
-    await until(lambda: "marker" in leader.publisher._pulses)
+    await until(lambda: "marker" in leader.publisher._unpublished)
     await leader.publisher.flush()
     assert [health.error for health in leader.published] == ["HTTP 503"]
 
@@ -135,7 +136,7 @@ async def test_a_delivery_that_was_given_up_elsewhere_is_published_soon(pair: tu
     await leader.publisher.flush()
     other.attempt(State.FAILED, "HTTP 500")
     await reported(other, leader)
-    due_in = leader.publisher._pulses["orders"].due_at - leader.clock.now
+    due_in = leader.publisher._unpublished["orders"].due_at - leader.clock.now
     assert due_in == 5.0
 
 
@@ -154,8 +155,8 @@ async def test_a_report_that_cannot_be_read_hurts_nobody(pair: tuple[Process, Pr
     """A report that is not valid is logged, and the next one is recorded."""
     leader, other = pair
     with capture_logs() as logs:
-        other.store.reports.report(["not a report", '{"uid": "orders", "failures": -1}'])
+        other.store.notifications.send(["not a report", '{"uid": "orders", "failures": -1}'], channel=REPORTS)
         other.attempt(State.FAILED, "x" * 100_000)
         await reported(other, leader)
     assert sum("report of another replica is not valid" in entry["event"] for entry in logs) == 2
-    assert leader.publisher._pulses["orders"].error == "x" * 500
+    assert leader.publisher._unpublished["orders"].error == "x" * 500

@@ -69,7 +69,7 @@ async def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
     store = await open_store(tmp_path / "deliveries.db", Plan())
     stage = Stage(store)
     monkeypatch.setattr(status_reporter, "_TICK", 0.002)
-    monkeypatch.setattr(status_reporter, "_PER_TICK", 10 / 0.002)
+    monkeypatch.setattr(status_reporter, "_PER_SECOND", 10 / 0.002)
     running = asyncio.create_task(stage.publisher.run())
     yield stage
     running.cancel()
@@ -161,7 +161,7 @@ async def test_a_flush_skips_what_the_loop_publishes_meanwhile(stage: Stage, slo
     flushing = asyncio.create_task(stage.publisher.flush())
     await slow.read.wait()
     stage.clock.now += 2
-    await until(lambda: not stage.publisher._pulses)
+    await until(lambda: not stage.publisher._unpublished)
     slow.gate.set()
     await flushing
     await until(lambda: len(stage.published) == 2)
@@ -176,7 +176,7 @@ async def test_the_loop_goes_on_after_a_flush_that_overtook_it(stage: Stage, slo
     stage.clock.now += 2
     await slow.read.wait()
     flushing = asyncio.create_task(stage.publisher.flush())
-    await until(lambda: not stage.publisher._pulses)
+    await until(lambda: not stage.publisher._unpublished)
     slow.gate.set()
     await flushing
     stage.publisher.attempted(endpoints[0], made("billing", State.DELIVERED))
@@ -242,7 +242,7 @@ async def test_an_endpoint_that_is_gone_is_not_published(stage: Stage) -> None:
     await stage.tick(INTERVAL)
     assert len(stage.published) == 1
     assert not stage.publisher._last
-    assert not stage.publisher._pulses
+    assert not stage.publisher._unpublished
 
 
 async def test_many_endpoints_are_written_at_a_bounded_rate(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -280,5 +280,5 @@ async def test_what_could_not_be_counted_is_published_later(stage: Stage) -> Non
     stage.clock.now += 2
     with pytest.raises(Exception, match="closed"):
         await stage.publisher.flush()
-    await until(lambda: "orders" in stage.publisher._pulses)
+    await until(lambda: "orders" in stage.publisher._unpublished)
     assert not stage.published

@@ -1,13 +1,16 @@
 """Replicas notify each other of deliveries that can be claimed."""
 
+import asyncpg
 import pytest
+from asyncpg.exceptions import TargetServerAttributeNotMatched
 from integration.store.conftest import Open
 from sqlalchemy import text
 from support.polling import until
 from support.store_factories import LEASE_MS, Clock, accept_one, event, settlement
 from support.tcp_proxy import proxied
 
-from hookwright_operator.store.notifications import payloads
+from hookwright_operator.store.notifications import Notifications, payloads
+from hookwright_operator.store.postgres import connected
 from hookwright_operator.store.records import State
 from hookwright_operator.store.store import Store
 
@@ -87,6 +90,30 @@ async def test_notices_come_again_after_their_connection_was_cut(url: str, open_
 
         await until(hears)
         await hearer.close()
+
+
+async def test_notifications_come_again_after_a_failover_without_a_server_that_writes(
+    url: str, open_store: Open
+) -> None:
+    """While the only server is a standby, asyncpg raises an error that is not one of PostgreSQL's."""
+    teller = await open_store()
+    heard: list[str] = []
+    refused = [TargetServerAttributeNotMatched("None of the hosts match the target attribute requirement")]
+
+    async def connect() -> "asyncpg.Connection[asyncpg.Record]":
+        if refused:
+            raise refused.pop()
+        return await connected(url)
+
+    hearer = Notifications(connect)
+    hearer.listen(heard.append)
+
+    async def hears() -> bool:
+        await accept_one(teller)
+        return "orders" in heard
+
+    await until(hears)
+    await hearer.close()
 
 
 async def test_closing_tells_what_is_left_to_tell(open_store: Open, url: str, clock: Clock) -> None:

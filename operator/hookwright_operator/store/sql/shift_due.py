@@ -26,14 +26,14 @@ NEXT = (
     .with_for_update()
 )
 _ids = rows(id=Text)
-ADVANCE = (
+SHIFT = (
     update(deliveries)
     .values(due_ms=deliveries.c.due_ms - bindparam("by", type_=BigInteger))
     .where(deliveries.c.id.in_(select(_ids.c.id)), is_pending)
 )
 
 
-def advance(connection: Connection, endpoint_uid: str, *, by_ms: int, reached: Reached, limit: int) -> Reached | None:
+def shift(connection: Connection, endpoint_uid: str, *, by_ms: int, reached: Reached, limit: int) -> Reached | None:
     """Make pending deliveries that are due after a position due earlier; return the next position, None at the end.
 
     Args:
@@ -47,5 +47,5 @@ def advance(connection: Connection, endpoint_uid: str, *, by_ms: int, reached: R
     at = {"reached_ms": reached[0], "reached_id": reached[1]}
     found = connection.execute(NEXT, {"endpoint": endpoint_uid, "count": limit, **at}).all()
     if found:
-        connection.execute(ADVANCE, {"rows": packed_column([row.id for row in found]), "by": by_ms})
+        connection.execute(SHIFT, {"rows": packed_column([row.id for row in found]), "by": by_ms})
     return (found[-1].due_ms, found[-1].id) if len(found) == limit else None
