@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import httpx
 import pytest
-from support.attempts import MESSAGE, OLDER, SECRET, endpoint, loopback
+from support.attempts import MESSAGE, OLDER, SECRET, delivery_of, endpoint, loopback, send
 from support.sample_receivers import FOLDER, sample_receiver
 
 from hookwright_dev.cluster.stack import ROOT
@@ -36,7 +36,7 @@ def _names(code: str) -> dict[str, Any]:
 async def _sent(sender: Sender, url: str, *secrets: str, now: Callable[[], float] = time.time) -> int:
     """Send one delivery that these secrets sign, and return the status of the answer."""
     to = replace(endpoint(url), secrets=secrets)
-    return (await sender.send(to, message_id=MESSAGE, body=BODY, now=now)).status_code
+    return (await send(sender, to, delivery_of(BODY), now=now)).status_code
 
 
 async def _captured(sender: Sender) -> dict[str, str]:

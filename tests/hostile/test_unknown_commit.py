@@ -126,9 +126,8 @@ class Refusing(Sender):
         self.under_way = Counter[str]()
         self.at_once = 0
 
-    async def send(self, endpoint: Endpoint, *, delivery: Claimed | None = None, **_: object) -> Outcome:
+    async def send(self, endpoint: Endpoint, delivery: Claimed, **_: object) -> Outcome:
         """Make an attempt, which takes longer than the pause between two sweeps."""
-        assert delivery is not None
         assert endpoint.uid == delivery.endpoint_uid
         started_ms = now_ms()
         self.sent[delivery.id] += 1

@@ -9,6 +9,7 @@ from hookwright_operator.delivery.http.guard import Guard
 from hookwright_operator.delivery.http.resolver import Lookup, system_lookup
 from hookwright_operator.delivery.http.sender import Sender
 from hookwright_operator.registry import Endpoint
+from hookwright_operator.store.records import Claimed
 
 SECRET = "whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="
 OLDER = "whsec_ZmVkY2JhOTg3NjU0MzIxMGZlZGNiYTk4NzY1NDMyMTA="
@@ -43,6 +44,13 @@ def loopback(*, lookup: Lookup = system_lookup, tls: ssl.SSLContext | None = Non
     return guarded(Guard(["127.0.0.0/8"]), lookup=lookup, tls=tls, idle=idle)
 
 
-async def send(sender: Sender, to: Endpoint, *, now: Callable[[], float] = time.time) -> Outcome:
-    """Make one attempt with a fixed message."""
-    return await sender.send(to, message_id=MESSAGE, body=BODY, now=now)
+def delivery_of(body: bytes = BODY, *, event_id: str = MESSAGE, attributes: str | None = None) -> Claimed:
+    """Return a delivery of an event that was accepted in 2026; ``attributes`` are those of a CloudEvent."""
+    return Claimed("dlv_1", "uid-1", event_id, "delivered", body, 0, 1_767_225_600_123, attributes=attributes)
+
+
+async def send(
+    sender: Sender, to: Endpoint, delivery: Claimed | None = None, *, now: Callable[[], float] = time.time
+) -> Outcome:
+    """Make one attempt, with a fixed message unless a delivery is given."""
+    return await sender.send(to, delivery or delivery_of(), now=now)

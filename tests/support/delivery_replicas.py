@@ -161,10 +161,10 @@ class DirectSender(Sender):
         super().__init__(Guard(), user_agent="Hookwright/test", allow_http=True)
         self._name, self._receivers, self._gate, self._clock = name, receivers, gate, clock
 
-    async def send(self, endpoint: Endpoint, *, body: bytes, **_: object) -> Outcome:
+    async def send(self, endpoint: Endpoint, delivery: Claimed, **_: object) -> Outcome:
         """Make an attempt."""
         started_ms = self._clock()
-        status = await self._gate.through(self._receivers.begin(self._name, endpoint.uid, body).status)
+        status = await self._gate.through(self._receivers.begin(self._name, endpoint.uid, delivery.body).status)
         return Outcome(status, "" if status == 200 else "refused", "", duration_ms=1, started_ms=started_ms)
 
 

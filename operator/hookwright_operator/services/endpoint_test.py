@@ -53,9 +53,7 @@ class EndpointTester:
         with self.tests.one(endpoint.namespace, endpoint.name):
             now_ms = int(self.clock() * 1000)
             test = Claimed(delivery_id(), endpoint.uid, message_id(), event.type, event.body, 0, now_ms)
-            outcome = await self.sender.send(
-                endpoint, message_id=test.event_id, body=test.body, now=self.clock, delivery=test
-            )
+            outcome = await self.sender.send(endpoint, test, now=self.clock)
             if outcome.own_fault or not await self._record(endpoint, test, outcome):
                 return TestResult(outcome, None)
             return TestResult(outcome, test.id)

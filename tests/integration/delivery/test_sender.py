@@ -3,7 +3,6 @@
 import asyncio
 import email.utils
 import json
-import time
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -11,13 +10,12 @@ import pytest
 from aiohttp import web
 from cloudevents.core.bindings import http
 from standardwebhooks import Webhook
-from support.attempts import BODY, MESSAGE, OLDER, SECRET, endpoint, loopback, send
+from support.attempts import BODY, MESSAGE, OLDER, SECRET, delivery_of, endpoint, loopback, send
 from support.receivers import answers, serve
 
 from hookwright_dev.receiver import Received, Receiver, verdict
 from hookwright_operator.delivery.http.guard import Guard
 from hookwright_operator.delivery.http.sender import Sender
-from hookwright_operator.store.records import Claimed
 
 
 async def test_an_attempt_is_a_signed_post_of_exactly_the_bytes(sender: Sender, receiver: Receiver) -> None:
@@ -211,11 +209,6 @@ async def test_plain_http_is_refused_where_it_is_not_allowed(receiver: Receiver)
     assert receiver.received == []
 
 
-def accepted(attributes: str | None) -> Claimed:
-    """Return a delivery of an event that was accepted on 2026-01-01."""
-    return Claimed("dlv_1", "uid-1", MESSAGE, "delivered", BODY, 0, 1_767_225_600_123, attributes=attributes)
-
-
 async def test_a_cloudevent_reaches_its_receiver_with_every_attribute(sender: Sender, receiver: Receiver) -> None:
     """Python's SDK reads the attributes of the producer from the headers; body and signature are those of JSON."""
     attributes = {
@@ -228,9 +221,7 @@ async def test_a_cloudevent_reaches_its_receiver_with_every_attribute(sender: Se
         "traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
     }
     cloud = replace(endpoint(receiver.url), format="cloudevents")
-    outcome = await sender.send(
-        cloud, message_id=MESSAGE, body=BODY, now=time.time, delivery=accepted(json.dumps(attributes))
-    )
+    outcome = await send(sender, cloud, delivery_of(attributes=json.dumps(attributes)))
     assert outcome.delivered
     (received,) = receiver.received
     assert verdict(received.headers, received.body, [SECRET]) == ""
@@ -243,27 +234,24 @@ async def test_a_cloudevent_reaches_its_receiver_with_every_attribute(sender: Se
     assert "specversion" in found
 
 
-async def test_a_plain_event_and_a_test_are_cloudevents_of_their_project(sender: Sender, receiver: Receiver) -> None:
-    """The id is webhook-id, and the time is that of the acceptance; a test has the time of its attempt."""
-    cloud = replace(endpoint(receiver.url), format="cloudevents")
-    for delivery in (accepted(None), None):
-        await sender.send(cloud, message_id=MESSAGE, body=BODY, now=lambda: 1_800_000_000.5, delivery=delivery)
-    seen = [{name: text for name, text in one.headers.items() if name.startswith("ce-")} for one in receiver.received]
-    common = {
+async def test_a_plain_event_is_a_cloudevent_of_its_project(sender: Sender, receiver: Receiver) -> None:
+    """The id is webhook-id, and the time is that of the acceptance."""
+    await send(sender, replace(endpoint(receiver.url), format="cloudevents"))
+    [seen] = [{name: text for name, text in one.headers.items() if name.startswith("ce-")} for one in receiver.received]
+    assert seen == {
         "ce-specversion": "1.0",
         "ce-id": MESSAGE,
         "ce-source": "/namespaces/acme/projects/billing",
         "ce-type": "dev.hookwright.delivered",
+        "ce-time": "2026-01-01T00:00:00.123Z",
     }
-    times = ("2026-01-01T00:00:00.123Z", "2027-01-15T08:00:00.500Z")
-    assert seen == [{**common, "ce-time": moment} for moment in times]
 
 
 async def test_an_endpoint_without_the_format_gets_no_attributes(sender: Sender, receiver: Receiver) -> None:
     """The format is json unless the endpoint has another one; then its own ce- headers are sent."""
     own = endpoint(receiver.url, headers=(("ce-source", "/mine"),))
-    delivery = accepted('{"id":"e-1","source":"/theirs","type":"delivered"}')
+    delivery = delivery_of(attributes='{"id":"e-1","source":"/theirs","type":"delivered"}')
     for one in (own, replace(own, format="cloudevents")):
-        await sender.send(one, message_id=MESSAGE, body=BODY, now=time.time, delivery=delivery)
+        await send(sender, one, delivery)
     assert [one.headers.getall("ce-source") for one in receiver.received] == [["/mine"], ["/theirs"]]
     assert [one.headers.get("ce-id") for one in receiver.received] == [None, "e-1"]

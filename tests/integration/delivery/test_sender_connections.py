@@ -4,12 +4,11 @@ import asyncio
 import socket
 import ssl
 import threading
-import time
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from support.attempts import BODY, MESSAGE, SECRET, endpoint, guarded, loopback, send
+from support.attempts import BODY, MESSAGE, SECRET, delivery_of, endpoint, guarded, loopback, send
 from support.polling import PATIENCE, until
 from support.receivers import answers, certificate, keeps_answering, read_request, serve
 
@@ -83,7 +82,7 @@ async def test_a_header_cannot_smuggle_another(
 
 async def test_neither_an_event_id_nor_a_url_can_smuggle_a_header(sender: Sender, receiver: Receiver) -> None:
     """The sender rejects control characters in event ids and URLs, and names and passwords before a host."""
-    bad_id = await sender.send(endpoint(receiver.url), message_id="msg\r\nX-Admin: 1", body=BODY, now=time.time)
+    bad_id = await send(sender, endpoint(receiver.url), delivery_of(event_id="msg\r\nX-Admin: 1"))
     assert bad_id.error == "the event's id has a control character"
     for url in (f"http://a b.example:{receiver.port}/", f"http://me:hunter2@127.0.0.1:{receiver.port}/"):
         outcome = await send(sender, endpoint(url))
@@ -233,7 +232,7 @@ async def test_an_answer_that_overtakes_its_request_leaves_no_connection_behind(
 
     async with serve(hasty) as served:
         for number in (1, 2):
-            outcome = await sender.send(endpoint(served.url), message_id="msg_1", body=b"x" * 2**24, now=time.time)
+            outcome = await send(sender, endpoint(served.url), delivery_of(b"x" * 2**24))
             assert outcome.status_code == 200
             assert served.connections == number
 

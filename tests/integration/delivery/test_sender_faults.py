@@ -4,7 +4,6 @@ import asyncio
 import socket
 import ssl
 import threading
-import time
 import tracemalloc
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +11,7 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 from support import receivers
-from support.attempts import MESSAGE, SECRET, endpoint, guarded, loopback, send
+from support.attempts import MESSAGE, SECRET, delivery_of, endpoint, guarded, loopback, send
 from support.polling import PATIENCE
 from support.receivers import answers, certificate, serve
 
@@ -294,8 +293,7 @@ async def test_an_answer_before_the_request_was_read_counts(sender: Sender) -> N
         await reader.read()
 
     async with serve(refuses) as served:
-        body = b"x" * 1_000_000
-        outcome = await sender.send(endpoint(served.url), message_id="msg_1", body=body, now=time.time)
+        outcome = await send(sender, endpoint(served.url), delivery_of(b"x" * 1_000_000))
     assert outcome.error == "HTTP 413 Content Too Large" or outcome.error.startswith("HTTP 413")
 
 

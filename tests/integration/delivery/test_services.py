@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from prometheus_client import generate_latest
-from support.attempts import guarded
+from support.attempts import guarded, send
 from support.dispatcher import Engine, Plan, locked, open_store, subscriber
 from support.receivers import answers, certificate, serve
 
@@ -99,7 +99,7 @@ async def test_one_tls_context_serves_all_attempts(monkeypatch: pytest.MonkeyPat
     ):
         for number in range(3):
             endpoint = subscriber(f"endpoint-{number}", served.url)
-            outcome = await shared.send(endpoint, message_id="msg_1", body=b"{}", now=time.time)
+            outcome = await send(shared, endpoint)
             assert "TLS" in outcome.error
     assert made == 1
 

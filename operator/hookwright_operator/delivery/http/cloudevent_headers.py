@@ -17,32 +17,22 @@ _VERSION: Final = {"ce-specversion": "1.0"}
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _PLAIN: Final = "".join(chr(code) for code in range(0x21, 0x7F) if chr(code) not in '"%')
 """The characters that a value has as they are (3.1.3.2)."""
-_TEST: Final = "delivered"
 
 
-def cloudevent_headers(
-    endpoint: Endpoint, message_id: str, delivery: Claimed | None, started_ms: int
-) -> dict[str, str]:
+def cloudevent_headers(endpoint: Endpoint, delivery: Claimed) -> dict[str, str]:
     """Return the headers of the binary mode, percent-encoded.
 
     A CloudEvent keeps the attributes that its producer sent. Another event is one of its project: its id is
     ``webhook-id``, its time is that of the acceptance.
-
-    Args:
-        endpoint: of the delivery.
-        message_id: ``webhook-id``.
-        delivery: the delivery, None for a test.
-        started_ms: when the attempt began, in milliseconds since the epoch.
     """
-    if delivery is not None and delivery.attributes is not None:
+    if delivery.attributes is not None:
         attributes: dict[str, str] = from_json(delivery.attributes)
     else:
-        accepted_ms = started_ms if delivery is None else delivery.accepted_ms
-        moment = _EPOCH + timedelta(milliseconds=accepted_ms)
+        moment = _EPOCH + timedelta(milliseconds=delivery.accepted_ms)
         attributes = {
-            "id": message_id,
+            "id": delivery.event_id,
             "source": f"/namespaces/{endpoint.namespace}/projects/{endpoint.project}",
-            "type": CLOUDEVENT_PREFIX + (_TEST if delivery is None else delivery.event_type),
+            "type": CLOUDEVENT_PREFIX + delivery.event_type,
             "time": moment.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
         }
     return _VERSION | {PREFIX + name: quote(value, safe=_PLAIN) for name, value in attributes.items()}

@@ -23,4 +23,4 @@ def message_headers(endpoint: Endpoint, message: Claimed, at_ms: int) -> dict[st
     }
     signed = signature_headers(endpoint.secrets, message.event_id, at_ms // 1000, message.body)
     headers = {"Content-Type": "application/json", **own, **signed}
-    return headers | cloudevent_headers(endpoint, message.event_id, message, at_ms) if cloudevents else headers
+    return headers | cloudevent_headers(endpoint, message) if cloudevents else headers

@@ -121,30 +121,20 @@ class Sender:
         if self._resolver is not None:
             await self._resolver.close()
 
-    async def send(
-        self,
-        endpoint: Endpoint,
-        *,
-        message_id: str,
-        body: bytes,
-        now: Callable[[], float],
-        delivery: Claimed | None = None,
-    ) -> Outcome:
+    async def send(self, endpoint: Endpoint, delivery: Claimed, *, now: Callable[[], float]) -> Outcome:
         """Make one attempt; every failure is returned in the outcome and not raised.
 
         Args:
             endpoint: the URL, the signing secrets and the timeout, which covers the whole attempt.
-            message_id: ``webhook-id``, constant over all attempts of a delivery.
-            body: the exact bytes that are signed and sent.
+            delivery: its event's id is ``webhook-id``, and its body the exact bytes that are signed and sent.
             now: the clock, in seconds since the epoch.
-            delivery: the delivery of the attempt, None for a test.
         """
-        if self._traces is None or delivery is None or delivery.trace is None:
-            return await self._attempt(endpoint, message_id, body, now, delivery=delivery)
+        if self._traces is None or delivery.trace is None:
+            return await self._attempt(endpoint, delivery, now)
         span, outcome = self._traces.attempting(endpoint, delivery, delivery.trace), None
         traceparent = span.traceparent if self._traces_to_receivers else None
         try:
-            outcome = await self._attempt(endpoint, message_id, body, now, delivery=delivery, traceparent=traceparent)
+            outcome = await self._attempt(endpoint, delivery, now, traceparent=traceparent)
         finally:
             span.end(outcome)
         return outcome
@@ -152,13 +142,12 @@ class Sender:
     async def _attempt(
         self,
         endpoint: Endpoint,
-        message_id: str,
-        body: bytes,
+        delivery: Claimed,
         now: Callable[[], float],
         *,
-        delivery: Claimed | None,
         traceparent: str | None = None,
     ) -> Outcome:
+        body = delivery.body
         started, clock = now(), asyncio.get_running_loop().time
         begun = clock()
         exchange = Exchange(self._response_limit)
@@ -166,9 +155,9 @@ class Sender:
         try:
             target = self._target(endpoint)
             identified = f"{int(started)} {target.fingerprints}"
-            lines = _lines(_changing(endpoint, message_id, int(started), body, traceparent))
+            lines = _lines(_changing(endpoint, delivery.event_id, int(started), body, traceparent))
             if endpoint.format == CLOUDEVENTS:
-                lines += _lines(cloudevent_headers(endpoint, message_id, delivery, int(started * 1000)))
+                lines += _lines(cloudevent_headers(endpoint, delivery))
             head = b"%b%bContent-Length: %d\r\n\r\n" % (target.head, lines, len(body))
             request = (head + body,) if len(body) < _LARGE_BODY else (head, body)
             await self._client_started().post(
@@ -178,7 +167,7 @@ class Sender:
             fault, timed_out = timeout_words(endpoint.timeout, exchange.step), True
         except Exception as error:  # noqa: BLE001 - every failure becomes an outcome
             lacked = "" if exchange.status else own_fault(error)
-            fault = fault_words(error, exchange.step) or _internal(error, delivery, endpoint, message_id)
+            fault = fault_words(error, exchange.step) or _internal(error, delivery, endpoint)
         return Outcome(
             status_code=exchange.status,
             error=(status_words(exchange.status) if exchange.status else "") or fault,
@@ -322,11 +311,11 @@ def _default_tls() -> ssl.SSLContext:
     return context
 
 
-def _internal(error: Exception, delivery: Claimed | None, endpoint: Endpoint, message_id: str) -> str:
+def _internal(error: Exception, delivery: Claimed, endpoint: Endpoint) -> str:
     # Without the exception's text, because it may quote a header or the URL.
     log.error(
         "attempt failed unexpectedly",
-        delivery=delivery.id if delivery else "", event_id=message_id,
+        delivery=delivery.id, event_id=delivery.event_id,
         namespace=endpoint.namespace, endpoint=endpoint.name,
         error=type(error).__name__, stack="".join(traceback.format_tb(error.__traceback__)),
     )  # fmt: skip

@@ -64,7 +64,7 @@ def sent_request(head: bytes | None, endpoint: Endpoint, delivery: Claimed, atte
     changed = head is None or of_head != _fingerprint(head)
     headers = {} if changed or head is None else _shown(head, endpoint)
     if not changed and endpoint.format == CLOUDEVENTS:
-        signed |= cloudevent_headers(endpoint, delivery.event_id, delivery, attempt.started_ms)
+        signed |= cloudevent_headers(endpoint, delivery)
     return SentRequest(
         {**headers, **signed, "Content-Length": str(len(delivery.body))},
         signature_known=bool(secrets),
