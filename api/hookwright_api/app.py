@@ -46,8 +46,8 @@ async def running(settings: ApiSettings) -> AsyncIterator[Services]:
     async with AsyncExitStack() as stack:
         kube = await KubernetesClient.connect(_MANAGER, seconds=5.0, connections=0, trim=trimmed_with_labels)
         stack.push_async_callback(kube.close)
-        intake = OperatorClient(settings.operator_url, settings.operator_token_file)
-        stack.push_async_callback(intake.close)
+        operator = OperatorClient(settings.operator_url, settings.operator_token_file)
+        stack.push_async_callback(operator.close)
         limiter = Limiter(settings)
         stack.push_async_callback(limiter.close)
         passwords = Passwords()
@@ -57,7 +57,7 @@ async def running(settings: ApiSettings) -> AsyncIterator[Services]:
         feeding = view.follow(kube, namespace=settings.namespace, watched=settings.watch_namespaces)
         tasks = [asyncio.create_task(work) for work in (*feeding, key_use.run())]
         stack.push_async_callback(_end, tasks)
-        yield Services(settings, view, kube, intake, limiter, passwords, key_use)
+        yield Services(settings, view, kube, operator, limiter, passwords, key_use)
 
 
 async def _end(tasks: list[asyncio.Task[None]]) -> None:

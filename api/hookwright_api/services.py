@@ -46,7 +46,7 @@ class Services:
     settings: ApiSettings
     view: View
     kube: KubernetesClient
-    intake: OperatorClient
+    operator: OperatorClient
     limiter: Limiter
     passwords: Passwords
     key_use: KeyUsage

@@ -41,7 +41,7 @@ async def list_deliveries(
     found = endpoint_named(request, id, optional_project(request, project))
     query = {"limit": str(limit), "status": status or "", "cursor": cursor or ""}
     given = {name: value for name, value in query.items() if value}
-    page = services_of(request).intake.deliveries(found.identity.namespace, found.identity.name, given)
+    page = services_of(request).operator.deliveries(found.identity.namespace, found.identity.name, given)
     return raw_answer(await operator_answer(page, "the webhook"))
 
 
@@ -55,7 +55,7 @@ async def search_deliveries(request: Request, wanted: Annotated[DeliveryConditio
     name = optional_project(request, wanted.project)
     given = {**wanted.model_dump(mode="json", exclude_none=True, exclude={"project"}), "project": name}
     query = {field: str(value) for field, value in given.items() if value is not None}
-    page = services_of(request).intake.search(caller_of(request).organization, query)
+    page = services_of(request).operator.search(caller_of(request).organization, query)
     return raw_answer(await operator_answer(page, "the deliveries"))
 
 
@@ -65,7 +65,7 @@ async def get_delivery(request: Request, id: str, project: ProjectQuery = None) 
     """Show one delivery with its request as it was sent, and each attempt with the headers of request and answer."""
     name = optional_project(request, project)
     _check_id(id)
-    found = services_of(request).intake.delivery(caller_of(request).organization, name, id)
+    found = services_of(request).operator.delivery(caller_of(request).organization, name, id)
     return raw_answer(await operator_answer(found, "the delivery"))
 
 
@@ -79,7 +79,7 @@ async def retry_delivery(request: Request, id: str, project: ProjectQuery = None
     """
     name = optional_project(request, project)
     _check_id(id)
-    retried = services_of(request).intake.retry(caller_of(request).organization, name, id)
+    retried = services_of(request).operator.retry(caller_of(request).organization, name, id)
     retried_delivery = await operator_answer(retried, "the delivery")
     audit(request, "delivery.retry", target=id, project=name or "")
     return raw_answer(retried_delivery, 202)

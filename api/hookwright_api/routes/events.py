@@ -52,7 +52,7 @@ async def send_events(request: Request, idempotency_key: IdempotencyKey = None) 
         # A body without the form of events is forwarded unchanged, because the operator reports its faults.
         with suppress(EventsShapeError):
             body = with_event_ids(body, "events", organization, project, key)
-    accepted = services_of(request).intake.send_events(organization, project, body)
+    accepted = services_of(request).operator.send_events(organization, project, body)
     return raw_answer(with_event_ids_twin(await operator_answer(accepted, "the project")), 202)
 
 
@@ -66,5 +66,5 @@ async def get_event(request: Request, id: str, project: ProjectQuery = None) -> 
     name = optional_project(request, project)
     if not _EVENT_ID.fullmatch(id):
         raise not_found("the event")
-    found = services_of(request).intake.event(caller_of(request).organization, name, id)
+    found = services_of(request).operator.event(caller_of(request).organization, name, id)
     return raw_answer(await operator_answer(found, "the event"))

@@ -56,7 +56,7 @@ async def take_messages(
     query = {"limit": str(limit), "wait": wait} | ({"lease": lease} if lease else {})
     with ExitStack() as held:
         held.enter_context(services.polls.one(organization))
-        taken = services.intake.take_messages(found.identity.namespace, found.identity.name, query)
+        taken = services.operator.take_messages(found.identity.namespace, found.identity.name, query)
         messages = await until_gone(operator_answer(taken, "the webhook"), request.receive, services.polls.ending)
         return HeldAnswer(_NONE if messages is None else messages, held.pop_all())
 
@@ -80,5 +80,7 @@ async def _settled(
 ) -> Response:
     found = endpoint_named(request, name, optional_project(request, project))
     written = to_json(body.model_dump(exclude_none=True))
-    settled = services_of(request).intake.settle_messages(found.identity.namespace, found.identity.name, verb, written)
+    settled = services_of(request).operator.settle_messages(
+        found.identity.namespace, found.identity.name, verb, written
+    )
     return raw_answer(await operator_answer(settled, "the webhook"))

@@ -42,7 +42,7 @@ async def begin_replay(request: Request, id: WebhookId, body: ReplayRequest, pro
     409 means that another replay of the webhook is running.
     """
     found = _endpoint(request, id, project)
-    sent = services_of(request).intake.begin_replay(
+    sent = services_of(request).operator.begin_replay(
         found.identity.namespace, found.identity.name, body.model_dump_json(exclude_none=True).encode()
     )
     replied = await operator_answer(sent, "the webhook")
@@ -58,7 +58,7 @@ async def list_replays(request: Request, id: WebhookId, project: ProjectQuery = 
     """List the latest replays of an endpoint, newest first."""
     found = _endpoint(request, id, project).identity
     return raw_answer(
-        await operator_answer(services_of(request).intake.replays(found.namespace, found.name), "the webhook")
+        await operator_answer(services_of(request).operator.replays(found.namespace, found.name), "the webhook")
     )
 
 
@@ -68,7 +68,7 @@ async def get_replay(request: Request, id: WebhookId, replay: ReplayId, project:
     """Show a replay with its progress."""
     found = _endpoint(request, id, project).identity
     _check_id(replay)
-    replied = services_of(request).intake.replay(found.namespace, found.name, replay)
+    replied = services_of(request).operator.replay(found.namespace, found.name, replay)
     return raw_answer(await operator_answer(replied, "the replay"))
 
 
@@ -78,7 +78,7 @@ async def cancel_replay(request: Request, id: WebhookId, replay: ReplayId, proje
     """Cancel a replay; deliveries that are pending already stay pending. 409 means that the replay is completed."""
     found = _endpoint(request, id, project)
     _check_id(replay)
-    cancelled = services_of(request).intake.cancel_replay(found.identity.namespace, found.identity.name, replay)
+    cancelled = services_of(request).operator.cancel_replay(found.identity.namespace, found.identity.name, replay)
     await operator_answer(cancelled, "the replay")
     audit(request, "replay.cancel", target=replay, project=found.project)
     return Response(status_code=204)

@@ -31,7 +31,7 @@ async def get_webhook_statistics(
 ) -> Response:
     """Show how many deliveries of an endpoint succeeded and failed, and how long attempts took, by time."""
     found = endpoint_named(request, id, optional_project(request, project)).identity
-    read = services_of(request).intake.statistics(found.namespace, "webhookendpoints", found.name, window)
+    read = services_of(request).operator.statistics(found.namespace, "webhookendpoints", found.name, window)
     return raw_answer(await operator_answer(read, "the webhook"))
 
 
@@ -40,5 +40,5 @@ async def get_webhook_statistics(
 async def get_project_statistics(request: Request, project: str, *, window: Window = "24h") -> Response:
     """Show the same for all endpoints of a project, also for deleted ones; a key shows only its own project."""
     name = own_project(request, project)
-    read = services_of(request).intake.statistics(caller_of(request).organization, "projects", name, window)
+    read = services_of(request).operator.statistics(caller_of(request).organization, "projects", name, window)
     return raw_answer(await operator_answer(read, "the project"))

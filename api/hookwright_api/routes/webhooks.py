@@ -179,7 +179,7 @@ async def rotate_secret(
 async def get_secret(request: Request, id: str, project: ProjectQuery = None) -> Response:  # noqa: A002
     """Show the signing secret of an endpoint to a user; the audit log has a line for each read."""
     found = endpoint_named(request, id, optional_project(request, project))
-    read = services_of(request).intake.secret(found.identity.namespace, found.identity.name)
+    read = services_of(request).operator.secret(found.identity.namespace, found.identity.name)
     made = await operator_answer(read, "the webhook")
     audit(request, "secret.read", target=id, project=found.project)
     return _secret_answer(id, made)
@@ -235,7 +235,7 @@ async def test_webhook(request: Request, id: str, project: ProjectQuery = None) 
     found = endpoint_named(request, id, one_project(request, project))
     body = await request.body()
     try:
-        test = services_of(request).intake.test(found.identity.namespace, found.identity.name, body)
+        test = services_of(request).operator.test(found.identity.namespace, found.identity.name, body)
         outcome = await operator_answer(test, "the webhook")
     except TooManyTestsError as error:
         raise too_many(str(error)) from None

@@ -226,7 +226,7 @@ async def _ready(services: Services, record: EndpointRecord) -> tuple[EndpointRe
         raise _DeletedError
     while True:
         try:
-            return ready, (await services.intake.secret(identity.namespace, identity.name)).secret
+            return ready, (await services.operator.secret(identity.namespace, identity.name)).secret
         except OperatorError:
             await asyncio.sleep(_SECRET_DELAY)
 

@@ -150,7 +150,7 @@ async def _made(
                 raise not_found("the webhook")
             while True:
                 try:
-                    made = await services.intake.secret(identity.namespace, identity.name)
+                    made = await services.operator.secret(identity.namespace, identity.name)
                 except OperatorError:
                     made = None
                 if made is not None and made.rotation >= rotation:

@@ -1,8 +1,9 @@
 """Attempts: the loop that starts them, and the way of one attempt until its result is passed on."""
 
 import asyncio
+import math
+from collections import defaultdict
 from collections.abc import Callable
-from contextvars import Context
 from typing import Final
 
 import structlog
@@ -19,6 +20,7 @@ from hookwright_operator.delivery.retry_schedule import RetrySchedule
 from hookwright_operator.delivery.tasks import Tasks, wait_for_event
 from hookwright_operator.store.records import Claimed
 from hookwright_operator.tracing import exemplar_of
+from hookwright_runtime.log_allowance import OmittedEntries
 
 log = structlog.get_logger(__name__)
 
@@ -79,7 +81,9 @@ class AttemptRunner:
     async def _attempt(self, queue: EndpointQueue, delivery: Claimed) -> None:
         endpoint, lapses = queue.endpoint, self._queues.lapses
         try:
-            outcome = await self._sender.send(endpoint, delivery, now=self._now)
+            outcome = await self._sender.send(
+                endpoint, message_id=delivery.event_id, body=delivery.body, now=self._now, delivery=delivery
+            )
             settlement = judge(delivery, outcome, self._schedule)
         except BaseException:
             self._queues.owned_shards.end(queue.shard)
@@ -109,7 +113,7 @@ class AttemptRunner:
 
     def _postpone(self, queue: EndpointQueue, delivery: Claimed, reason: str, *, keep: bool) -> None:
         now = asyncio.get_running_loop().time()
-        self._own_faults.note(reason)
+        self._own_faults.note(reason, now)
         if keep and queue.active and not self._queues.closing:
             queue.postpone(delivery, now)
             self._queues.memory.take(queue.endpoint.namespace, delivery.size)
@@ -121,26 +125,26 @@ class AttemptRunner:
 class _OwnFaults:
     """Faults of this process by reason, such as ``descriptors``.
 
-    The first fault of a reason is logged at once. Later ones are counted, and logged in one line after ten seconds.
+    The first fault of a reason is logged at once. Later ones are counted, and logged in one line ten seconds after the
+    first of them.
     """
 
     def __init__(self) -> None:
-        # Faults since the last line of a reason; without a line in the last ten seconds, a reason is not in it.
-        self._since_line: dict[str, int] = {}
+        self._omitted: defaultdict[str, OmittedEntries] = defaultdict(
+            lambda: OmittedEntries(self._report, seconds=_LOGGED_EVERY)
+        )
+        self._quiet_until: dict[str, float] = {}
 
-    def note(self, reason: str) -> None:
-        """Count an attempt that could not be made."""
+    def note(self, reason: str, now: float) -> None:
+        """Count an attempt that could not be made; ``now`` is in seconds of the event loop's clock."""
         metrics.OWN_FAULTS.labels(reason).inc()
-        if reason in self._since_line:
-            self._since_line[reason] += 1
+        if now < self._quiet_until.get(reason, -math.inf):
+            # Until the count is reported, every fault is added to it.
+            self._quiet_until[reason] = math.inf
+            self._omitted[reason].add(reason)
         else:
             self._report(reason, 1)
 
     def _report(self, reason: str, count: int) -> None:
+        self._quiet_until[reason] = asyncio.get_running_loop().time() + _LOGGED_EVERY
         log.warning("attempts postponed, this process lacks resources", reason=reason, attempts=count)
-        self._since_line[reason] = 0
-        asyncio.get_running_loop().call_later(_LOGGED_EVERY, self._report_rest, reason, context=Context())
-
-    def _report_rest(self, reason: str) -> None:
-        if count := self._since_line.pop(reason):
-            self._report(reason, count)

@@ -33,7 +33,7 @@ def app() -> FastAPI:
         settings=settings,
         view=ReadyView(),
         kube=nothing,
-        intake=nothing,
+        operator=nothing,
         limiter=Limiter(settings),
         passwords=nothing,
         key_use=nothing,
