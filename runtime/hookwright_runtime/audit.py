@@ -9,7 +9,7 @@ from typing import Final
 
 import structlog
 
-from hookwright_runtime.log_allowance import LogAllowance, OmittedEntries
+from hookwright_runtime.log_allowance import BoundedEntries, OmittedEntries
 
 AT_ONCE: Final = 500
 A_SECOND: Final = 20
@@ -22,8 +22,8 @@ class AuditLog:
     """Writes audit lines within the allowance of each organization."""
 
     def __init__(self) -> None:
-        self._allowance = LogAllowance(burst=AT_ONCE, rate=A_SECOND)
         self._omitted = OmittedEntries(self._report)
+        self._bounded = BoundedEntries(self._omitted, burst=AT_ONCE, rate=A_SECOND)
         plain = logging.getLogger("hookwright.audit")
         plain.setLevel(logging.INFO)
         self._log = structlog.wrap_logger(plain, wrapper_class=structlog.make_filtering_bound_logger(logging.INFO))
@@ -50,10 +50,8 @@ class AuditLog:
         self._write(ANONYMOUS, action="login", outcome="failure", actor=f"user:{email}", client=client)
 
     def _write(self, holder: str, **fields: str) -> None:
-        if self._allowance.take(holder):
+        if self._bounded.allow(holder):
             self._log.info("audit", **fields)
-        else:
-            self._omitted.add(holder)
 
     def _report(self, holder: str, count: int) -> None:
         self._log.warning("audit lines omitted, their number is bounded", holder=holder, lines=count)

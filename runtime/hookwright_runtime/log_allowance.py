@@ -46,21 +46,20 @@ class LogAllowance:
 
 
 class OmittedEntries:
-    """Counts entries that were not logged, and reports the count of each holder, by default once a second.
+    """Counts entries that were not logged, and reports the count of each holder once a second.
 
     Args:
         report: called with a holder and its count, on the event loop and without the context of a request.
-        seconds: from the first entry that is counted to the report.
     """
 
-    def __init__(self, report: Callable[[str, int], None], *, seconds: float = _REPORT_SECONDS) -> None:
-        self._report, self._seconds = report, seconds
+    def __init__(self, report: Callable[[str, int], None]) -> None:
+        self._report = report
         self._counts: Counter[str] = Counter()
 
     def add(self, holder: str) -> None:
         """Count an entry."""
         if not self._counts:
-            asyncio.get_running_loop().call_later(self._seconds, self.flush, context=Context())
+            asyncio.get_running_loop().call_later(_REPORT_SECONDS, self.flush, context=Context())
         self._counts[holder] += 1
 
     def flush(self) -> None:
@@ -68,3 +67,23 @@ class OmittedEntries:
         counts, self._counts = self._counts, Counter()
         for holder, count in counts.items():
             self._report(holder, count)
+
+
+class BoundedEntries:
+    """Entries within the allowance of each holder; those above it are counted.
+
+    Args:
+        omitted: counts the entries above the allowance; several objects may share it.
+        burst: entries of a holder at once.
+        rate: entries of a holder a second that are allowed again, up to ``burst``.
+    """
+
+    def __init__(self, omitted: OmittedEntries, *, burst: int, rate: float) -> None:
+        self._omitted, self._allowance = omitted, LogAllowance(burst=burst, rate=rate)
+
+    def allow(self, holder: str) -> bool:
+        """Return whether the holder may log an entry now; count the entry as omitted otherwise."""
+        if self._allowance.take(holder):
+            return True
+        self._omitted.add(holder)
+        return False

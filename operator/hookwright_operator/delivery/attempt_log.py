@@ -12,7 +12,7 @@ from pydantic_core import from_json
 
 from hookwright_operator.registry import Endpoint
 from hookwright_operator.store.records import Claimed, Settlement, State
-from hookwright_runtime.log_allowance import LogAllowance, OmittedEntries
+from hookwright_runtime.log_allowance import BoundedEntries, OmittedEntries
 
 log = structlog.get_logger(__name__)
 
@@ -25,9 +25,9 @@ class AttemptLog:
     """Writes a line for each attempt, within the allowance of its namespace."""
 
     def __init__(self) -> None:
-        self._retried = LogAllowance(burst=AT_ONCE, rate=A_SECOND)
-        self._failed = LogAllowance(burst=AT_ONCE, rate=A_SECOND)
         self._omitted = OmittedEntries(_report)
+        self._retried = BoundedEntries(self._omitted, burst=AT_ONCE, rate=A_SECOND)
+        self._failed = BoundedEntries(self._omitted, burst=AT_ONCE, rate=A_SECOND)
         # The level is constant in a process, and the question costs 2 µs.
         self._successes = log.is_enabled_for(logging.DEBUG)
 
@@ -38,9 +38,9 @@ class AttemptLog:
                 log.debug("attempt delivered", **_fields(endpoint, delivery, settlement))
             return
         failed = settlement.state is State.FAILED
-        if not (self._failed if failed else self._retried).take(endpoint.namespace):
-            self._omitted.add(endpoint.namespace)
-        elif failed:
+        if not (self._failed if failed else self._retried).allow(endpoint.namespace):
+            return
+        if failed:
             log.warning("delivery failed", **_fields(endpoint, delivery, settlement))
         else:
             due = datetime.fromtimestamp(settlement.due_ms / 1000, UTC).isoformat(timespec="seconds")

@@ -1,9 +1,8 @@
 """Attempts: the loop that starts them, and the way of one attempt until its result is passed on."""
 
 import asyncio
-import math
-from collections import defaultdict
 from collections.abc import Callable
+from contextvars import Context
 from typing import Final
 
 import structlog
@@ -20,7 +19,6 @@ from hookwright_operator.delivery.retry_schedule import RetrySchedule
 from hookwright_operator.delivery.tasks import Tasks, wait_for_event
 from hookwright_operator.store.records import Claimed
 from hookwright_operator.tracing import exemplar_of
-from hookwright_runtime.log_allowance import OmittedEntries
 
 log = structlog.get_logger(__name__)
 
@@ -81,9 +79,7 @@ class AttemptRunner:
     async def _attempt(self, queue: EndpointQueue, delivery: Claimed) -> None:
         endpoint, lapses = queue.endpoint, self._queues.lapses
         try:
-            outcome = await self._sender.send(
-                endpoint, message_id=delivery.event_id, body=delivery.body, now=self._now, delivery=delivery
-            )
+            outcome = await self._sender.send(endpoint, delivery, now=self._now)
             settlement = judge(delivery, outcome, self._schedule)
         except BaseException:
             self._queues.owned_shards.end(queue.shard)
@@ -113,7 +109,7 @@ class AttemptRunner:
 
     def _postpone(self, queue: EndpointQueue, delivery: Claimed, reason: str, *, keep: bool) -> None:
         now = asyncio.get_running_loop().time()
-        self._own_faults.note(reason, now)
+        self._own_faults.note(reason)
         if keep and queue.active and not self._queues.closing:
             queue.postpone(delivery, now)
             self._queues.memory.take(queue.endpoint.namespace, delivery.size)
@@ -125,26 +121,26 @@ class AttemptRunner:
 class _OwnFaults:
     """Faults of this process by reason, such as ``descriptors``.
 
-    The first fault of a reason is logged at once. Later ones are counted, and logged in one line ten seconds after the
-    first of them.
+    The first fault of a reason is logged at once. Later ones are counted, and logged in one line after ten seconds.
     """
 
     def __init__(self) -> None:
-        self._omitted: defaultdict[str, OmittedEntries] = defaultdict(
-            lambda: OmittedEntries(self._report, seconds=_LOGGED_EVERY)
-        )
-        self._quiet_until: dict[str, float] = {}
+        # Faults since the last line of a reason; without a line in the last ten seconds, a reason is not in it.
+        self._since_line: dict[str, int] = {}
 
-    def note(self, reason: str, now: float) -> None:
-        """Count an attempt that could not be made; ``now`` is in seconds of the event loop's clock."""
+    def note(self, reason: str) -> None:
+        """Count an attempt that could not be made."""
         metrics.OWN_FAULTS.labels(reason).inc()
-        if now < self._quiet_until.get(reason, -math.inf):
-            # Until the count is reported, every fault is added to it.
-            self._quiet_until[reason] = math.inf
-            self._omitted[reason].add(reason)
+        if reason in self._since_line:
+            self._since_line[reason] += 1
         else:
             self._report(reason, 1)
 
     def _report(self, reason: str, count: int) -> None:
-        self._quiet_until[reason] = asyncio.get_running_loop().time() + _LOGGED_EVERY
         log.warning("attempts postponed, this process lacks resources", reason=reason, attempts=count)
+        self._since_line[reason] = 0
+        asyncio.get_running_loop().call_later(_LOGGED_EVERY, self._report_rest, reason, context=Context())
+
+    def _report_rest(self, reason: str) -> None:
+        if count := self._since_line.pop(reason):
+            self._report(reason, count)

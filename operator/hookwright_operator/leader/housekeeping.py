@@ -16,6 +16,7 @@ from hookwright_operator.delivery.status_reporter import StatusReporter, deliver
 from hookwright_operator.leader import gauges
 from hookwright_operator.registry import Registry
 from hookwright_operator.store.orphans import plan_orphans
+from hookwright_operator.store.records import DELETED_REASON
 from hookwright_operator.store.store import Store
 from hookwright_operator.watch.changes import Changes
 from hookwright_operator.watch.objects import Key
@@ -98,7 +99,7 @@ class Housekeeping:
         for uid in plan.new - plan.expired:
             log.warning("endpoint missing in the cluster, keeping its pending deliveries", endpoint=uid)
         for uid in plan.expired:
-            discarded = await self.store.discard(uid, "endpoint deleted")
+            discarded = await self.store.discard(uid, DELETED_REASON)
             log.warning("endpoint deleted, discarded its pending deliveries", endpoint=uid, deliveries=discarded)
         await self.store.orphans.record(new=(), ended=plan.expired, now_ms=now)
         orphaned = found - plan.expired

@@ -33,13 +33,14 @@ from hookwright_operator.reconcile.plan import (
 )
 from hookwright_operator.reconcile.unpublished_health import UnpublishedHealth
 from hookwright_operator.registry import Registry
+from hookwright_operator.store.records import DELETED_REASON
 from hookwright_operator.store.store import Store
 from hookwright_operator.watch.cache import Cache
 from hookwright_operator.watch.kubernetes_paths import events_path, resource_path, secrets_path
 from hookwright_operator.watch.objects import Key, Secret
 from hookwright_runtime.errors import KubeError, StoreError, StoreUnavailable
 from hookwright_runtime.kubernetes import KubernetesClient
-from hookwright_runtime.log_allowance import LogAllowance, OmittedEntries
+from hookwright_runtime.log_allowance import BoundedEntries, OmittedEntries
 
 log = structlog.get_logger(__name__)
 
@@ -71,8 +72,9 @@ class Applier:
     check_resource_version: bool
     _undiscarded: dict[Key, set[str]] = field(default_factory=dict)
     _emitted: dict[str, datetime] = field(default_factory=dict)
-    _logged: LogAllowance = field(default_factory=lambda: LogAllowance(burst=AT_ONCE, rate=A_SECOND))
-    _omitted: OmittedEntries = field(default_factory=lambda: OmittedEntries(_report_omitted))
+    _logged: BoundedEntries = field(
+        default_factory=lambda: BoundedEntries(OmittedEntries(_report_omitted), burst=AT_ONCE, rate=A_SECOND)
+    )
 
     async def apply(self, action: Action) -> bool:
         """Execute an action; return whether the API server's answer showed news."""
@@ -130,7 +132,7 @@ class Applier:
         try:
             async with asyncio.timeout(_DISCARD_SECONDS):
                 for uid in remaining - {living}:
-                    await self.store.discard(uid, "endpoint deleted")
+                    await self.store.discard(uid, DELETED_REASON)
                     remaining.discard(uid)
         except TimeoutError as error:
             # A tenant decides how many deliveries these are, so a later reconcile discards the rest.
@@ -185,7 +187,7 @@ class Applier:
                 raise
 
     async def _discard(self, action: DiscardDeliveries) -> None:
-        reason = "endpoint expired" if action.expired else "endpoint deleted"
+        reason = "endpoint expired" if action.expired else DELETED_REASON
         try:
             async with asyncio.timeout(_DISCARD_SECONDS):
                 await self.store.discard(action.uid, reason, deleted=not action.expired)
@@ -213,13 +215,11 @@ class Applier:
             await self.kube.post(events_path(event.key.namespace), event_body(event, now))
         except KubeError as error:
             namespace = event.key.namespace
-            if self._logged.take(namespace):
+            if self._logged.allow(namespace):
                 log.warning(
                     "Event not written, skipping it",
                     namespace=namespace, reason=event.reason, name=event.key.name, error=str(error),
                 )  # fmt: skip
-            else:
-                self._omitted.add(namespace)
 
 
 def _report_omitted(namespace: str, count: int) -> None:

@@ -14,7 +14,7 @@ from hookwright_operator.registry import Registry
 from hookwright_operator.services.acceptance_log import AcceptanceLog
 from hookwright_operator.services.fan_out_writer import FanOutWriter
 from hookwright_operator.store.fan_outs import AT_ONCE
-from hookwright_operator.store.records import Accepted, Claimed, NewDelivery, NewEvent
+from hookwright_operator.store.records import DELETED_REASON, Accepted, Claimed, NewDelivery, NewEvent
 from hookwright_operator.store.store import Store
 from hookwright_runtime.errors import HookwrightError, StoreError
 
@@ -148,7 +148,7 @@ class Events:
         """Discard deliveries that were written for endpoints deleted during the write."""
         for uid in gone:
             try:
-                await self.store.discard(uid, "endpoint deleted")
+                await self.store.discard(uid, DELETED_REASON)
             except StoreError as error:
                 # The events are committed, so the producer gets a success. Reconciling discards the deliveries as well.
                 log.warning("endpoint deleted, discarding its deliveries later", endpoint=uid, error=str(error))

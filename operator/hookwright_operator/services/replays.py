@@ -10,7 +10,7 @@ from hookwright_operator.ids import replay_id
 from hookwright_operator.registry import Registry
 from hookwright_operator.services.replay_turns import ReplayTurns
 from hookwright_operator.store.chosen_replays import Wanted
-from hookwright_operator.store.records import Replay
+from hookwright_operator.store.records import DELETED_REASON, Replay
 from hookwright_operator.store.store import Store
 
 REPLAYED_AT_ONCE: Final = 200
@@ -104,4 +104,4 @@ class Replays:
 
     async def _discard_if_gone(self, endpoint_uid: str) -> None:
         if self.registry.get(endpoint_uid) is None:
-            await self.store.discard(endpoint_uid, "endpoint deleted")
+            await self.store.discard(endpoint_uid, DELETED_REASON)

@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 from pydantic_core import from_json, to_json
 from sqlalchemy import BigInteger, Connection, Text, bindparam, delete, insert, select, update
 
-from hookwright_operator.store.records import Accepted, NewEvent
+from hookwright_operator.store.records import DELETED_REASON, Accepted, NewEvent
 from hookwright_operator.store.schema import fan_outs, gone_endpoints
 from hookwright_operator.store.sql import prune
 from hookwright_operator.store.sql.accept import check, remember_ids, weight_of, write_deliveries, write_events
@@ -30,9 +30,6 @@ AT_ONCE: Final = 1000
 """Deliveries that are written together with their request; a request with more deliveries becomes fan-outs."""
 SLICE: Final = 512
 """Deliveries of a fan-out that one transaction writes."""
-
-DELETED: Final = "endpoint deleted"
-"""The reason of a delivery that is discarded because its endpoint does not exist any more."""
 
 _LISTED: Final = 1000
 """Fan-outs that one query returns."""
@@ -131,7 +128,7 @@ class FanOuts:
             tenant=fan_out.namespace,
         )
         if written is not None:
-            self.transactions.notifications.tell(written.endpoint_uids)
+            self.transactions.notifications.send(written.endpoint_uids)
         return written
 
     async def waiting(self) -> list[FanOut]:
@@ -186,7 +183,7 @@ def _write_slice(
     given = Counter(uid for _, _, uid, _ in written)
     gone = {uid for (uid,) in run(connection, GONE, {"rows": packed_column(sorted(given))})}
     discarded = sum(
-        prune.discard(connection, uid, DELETED, limit=given[uid], slot=slot, now=now) for uid in sorted(gone)
+        prune.discard(connection, uid, DELETED_REASON, limit=given[uid], slot=slot, now=now) for uid in sorted(gone)
     )
     return Written(frozenset(given) - gone, discarded, found.total - reached)
 

@@ -21,6 +21,8 @@ SOURCE_END: Final = "\n"
 
 TEST_REASON: Final = "test"
 """The reason of a delivery that is the record of a test."""
+DELETED_REASON: Final = "endpoint deleted"
+"""The reason of a delivery that was discarded because its endpoint does not exist any more."""
 
 Wants = Sequence[tuple[str, int]]
 """Endpoint uids, each once, with how many deliveries to claim at most."""

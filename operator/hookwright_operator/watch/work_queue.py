@@ -15,7 +15,7 @@ import structlog
 from hookwright_operator import metrics
 from hookwright_operator.watch.objects import Key
 from hookwright_runtime.errors import KubeError, StoreError, WriteRefused
-from hookwright_runtime.log_allowance import LogAllowance, OmittedEntries
+from hookwright_runtime.log_allowance import BoundedEntries, OmittedEntries
 
 log = structlog.get_logger(__name__)
 
@@ -96,8 +96,7 @@ class WorkQueue:
         self._timers: dict[Key, asyncio.TimerHandle] = {}
         self._failures: dict[Key, int] = {}
         self._rest = asyncio.Event()
-        self._logged = LogAllowance(burst=AT_ONCE, rate=A_SECOND)
-        self._omitted = OmittedEntries(_report_omitted)
+        self._logged = BoundedEntries(OmittedEntries(_report_omitted), burst=AT_ONCE, rate=A_SECOND)
 
     def add(self, key: Key, delay: float = 0.0) -> None:
         """Reconcile a key after ``delay`` seconds, or earlier if another call asks for it."""
@@ -188,8 +187,7 @@ class WorkQueue:
         failures = self._failures[key] = self._failures.get(key, 0) + 1
         delay = min(_FIRST_BACKOFF * 2 ** min(failures - 1, 10), _LONGEST_BACKOFF)
         self.add(key, delay)
-        if not self._logged.take(key.namespace):
-            self._omitted.add(key.namespace)
+        if not self._logged.allow(key.namespace):
             return False
         log.warning(
             "reconcile failed, retrying",

@@ -79,11 +79,11 @@ def test_a_missing_address_family_is_no_lack_of_ports(monkeypatch: pytest.Monkey
 async def test_every_fault_of_a_burst_is_logged_although_no_other_follows(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first one is logged at once, and the count of the others some seconds later."""
     monkeypatch.setattr(attempt_runner, "_LOGGED_EVERY", 0.05)
-    clock, faults = asyncio.get_running_loop().time, attempt_runner._OwnFaults()
+    faults = attempt_runner._OwnFaults()
     with capture_logs() as logs:
         for _ in range(1000):
-            faults.note("descriptors", clock())
-        faults.note("memory", clock())
+            faults.note("descriptors")
+        faults.note("memory")
         assert [(line["reason"], line["attempts"]) for line in logs] == [("descriptors", 1), ("memory", 1)]
         await until(lambda: len(logs) == 3)
     assert (logs[2]["reason"], logs[2]["attempts"]) == ("descriptors", 999)
@@ -96,7 +96,7 @@ async def test_faults_without_end_have_one_line_in_each_interval(monkeypatch: py
     began = clock()
     with capture_logs() as logs:
         while len(logs) < 5:
-            faults.note("ports", clock())
+            faults.note("ports")
             noted += 1
             await asyncio.sleep(0.001)
         assert clock() - began >= 4 * 0.05
