@@ -10,6 +10,7 @@
     │   └── NotLeading           no request was sent, because another replica may lead
     ├── StoreError               the store refused or failed
     │   └── StoreUnavailable     it cannot read or write right now
+    │       └── OutcomeUnknown   it was lost during COMMIT; in the operator's `store.database_errors`
     ├── IdConflictError          other content under an accepted id; in the operator's `services.events`
     ├── RefusedAddressError      the guard does not let an attempt connect there
     ├── ProblemError             a request is refused; in `problems`

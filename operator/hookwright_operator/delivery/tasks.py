@@ -36,7 +36,7 @@ class Tasks(set[asyncio.Task[None]]):
         while self and (left := deadline - loop.time()) > 0:
             await asyncio.wait(tuple(self), timeout=left)
         if self:
-            log.warning("attempts cancelled, the grace period is over", attempts=len(self))
+            log.warning("background tasks cancelled, the grace period is over", tasks=len(self))
             left_over = tuple(self)
             for task in left_over:
                 task.cancel()

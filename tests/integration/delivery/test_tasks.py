@@ -42,8 +42,8 @@ async def test_the_end_waits_for_tasks_that_begin_meanwhile_and_cancels_what_tak
     tasks.spawn(asyncio.Event().wait())  # type: ignore[arg-type]
     with capture_logs() as logs:
         await tasks.finish(0.05)
-    assert [(entry["event"], entry["attempts"]) for entry in logs] == [
-        ("attempts cancelled, the grace period is over", 1)
+    assert [(entry["event"], entry["tasks"]) for entry in logs] == [
+        ("background tasks cancelled, the grace period is over", 1)
     ]
     assert not tasks
 
