@@ -23,11 +23,14 @@ class ProjectSettings:
         omits_payloads: whether its delivery log has no bodies of events and of receivers' answers.
         keeps_missed: whether events without a subscriber are stored.
         uid: of the Project; its statistics have this name.
+        created_ms: when the Project was created, in milliseconds since the epoch. Earlier events belong to another
+            Project that had the same name.
     """
 
     omits_payloads: bool = False
     keeps_missed: bool = False
     uid: str = ""
+    created_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +162,10 @@ class Registry:
     def project_uid(self, namespace: str, project: str) -> str:
         """Return the uid of a project, empty if it is not known."""
         return self._projects.get((namespace, project), DEFAULT_SETTINGS).uid
+
+    def project_created_ms(self, namespace: str, project: str) -> int:
+        """Return when a project was created, in milliseconds since the epoch; 0 if it is not known."""
+        return self._projects.get((namespace, project), DEFAULT_SETTINGS).created_ms
 
     def project_uid_of(self, endpoint_uid: str) -> str:
         """Return the uid of the project of an endpoint, empty if one of them is not known."""

@@ -44,7 +44,10 @@ def plan_project(observed: ObservedProject, *, now: datetime) -> Plan:
     )
     declared = observed.project.spec.delivery_log
     settings = ProjectSettings(
-        omits_payloads=declared.payloads == "Omit", keeps_missed=declared.missed_events == "Keep", uid=meta.uid
+        omits_payloads=declared.payloads == "Omit",
+        keeps_missed=declared.missed_events == "Keep",
+        uid=meta.uid,
+        created_ms=int(meta.creation_timestamp.timestamp() * 1000) if meta.creation_timestamp else 0,
     )
     actions: list[Action] = [AllowProject(meta.namespace, meta.name, settings)]
     if after != before:

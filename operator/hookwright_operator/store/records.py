@@ -84,6 +84,7 @@ class NewEvent(NamedTuple):
         attributes: context attributes of a CloudEvent as a JSON object of strings, None for other events.
         message_id: the producer's messageId, by which the log finds the event; empty if it is not to be found by it.
         kept: whether the event is stored also without deliveries, so that a replay can send it.
+        project_uid: of the Project; a repetition is one of an event of the same uid. If it is empty, the name counts.
     """
 
     id: str
@@ -98,6 +99,7 @@ class NewEvent(NamedTuple):
     attributes: str | None = None
     message_id: str = ""
     kept: bool = False
+    project_uid: str = ""
 
     @property
     def size(self) -> int:

@@ -44,9 +44,11 @@ and events, endpoint by endpoint. Both are JSON arrays of ids; ``written`` count
 without subscribers has no row in ``events``, only the id that identifies duplicates of it. If its project keeps missed
 events, it has a row in ``events``, and one in ``kept_events`` that protects the other one from being pruned.
 
-``event_ids.event_id`` is the producer's id, for a CloudEvent after its source and a line break. ``event_ids.digest``
-identifies the content of the event, and is NULL if the content of a repetition is not compared. ``events.attributes``
-has the context attributes of a CloudEvent as a JSON object of strings. Operators before revision 0009 write NULL.
+``event_ids.project`` is the uid of the Project, so that another Project of the same name begins without ids. Earlier
+operators write its name. ``event_ids.event_id`` is the producer's id, for a CloudEvent after its source and a line
+break. ``event_ids.digest`` identifies the content of the event, and is NULL if the content of a repetition is not
+compared. ``events.attributes`` has the context attributes of a CloudEvent as a JSON object of strings. Operators before
+revision 0009 write NULL.
 
 ``attempts.response_headers`` has the head of the response, a header in each line. ``attempts.request`` is the timestamp
 that was signed, in seconds, and the fingerprints of the signing secrets and of the constant part of the request's head.

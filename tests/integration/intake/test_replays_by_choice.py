@@ -11,6 +11,7 @@ from support.polling import until
 from support.store_factories import settlement
 
 from hookwright_operator.ids import first_delivery_id, message_id
+from hookwright_operator.intake.timestamps import timestamp
 from hookwright_operator.registry import ProjectSettings
 from hookwright_operator.store.chosen_replays import Wanted
 from hookwright_operator.store.records import Choice, NewDelivery, NewEvent, ReplayState, State
@@ -252,3 +253,32 @@ async def test_the_project_decides_whether_an_event_without_a_subscriber_is_stor
     assert shown.status_code == (200 if keeps else 404)
     if keeps:
         assert (shown.json()["deliveries"], "m-9" in shown.json()["body"]) == ([], True)
+
+
+async def test_a_project_has_no_events_of_an_earlier_one_with_its_name(intake: Intake) -> None:
+    """Its owner may be another one, so a replay of missed events begins with its creation, and the event is unknown."""
+    keeps = ProjectSettings(keeps_missed=True)
+    intake.registry.put(replace(intake.orders, events=frozenset({"opened"})))
+    intake.registry.put_project(intake.orders.namespace, "billing", keeps)
+    accepted = await intake.client.post("/projects/billing/events", json={"type": "opened", "messageId": "m-9"})
+    event = f"/events/{accepted.json()['eventIds'][0]}"
+    accepted_at = timestamp(intake.clock())
+    intake.clock.advance(5000)
+    intake.registry.remove_project(intake.orders.namespace, "billing")
+    refused(await intake.client.post(REPLAYS, json={**SINCE, "state": "missed"}), 404)
+
+    created_ms = intake.clock()
+    intake.registry.put_project(intake.orders.namespace, "billing", replace(keeps, uid="uid-2", created_ms=created_ms))
+    intake.registry.put(replace(intake.orders, uid="uid-new", name="new", events=frozenset({"opened"})))
+    assert (await intake.client.get(event)).status_code == 404
+    replays = REPLAYS.replace("/orders/", "/new/")
+    missed = {**SINCE, "state": "missed", "dry_run": True}
+    counted = (await intake.client.post(replays, json=missed)).json()
+    assert (counted["since"], counted["total"]) == (timestamp(created_ms), 0)
+    problem = refused(await intake.client.post(replays, json={**missed, "until": accepted_at}), 422)
+    assert problem["errors"] == [
+        {
+            "field": "until",
+            "message": f'Project "billing" was created at {timestamp(created_ms)}; choose a later time',
+        }
+    ]

@@ -107,6 +107,14 @@ async def test_event_ids_are_the_projects_own(store: Store) -> None:
     assert [answer.accepted for answer in answers] == [1, 1, 2]
 
 
+async def test_the_next_project_of_a_name_begins_without_ids(store: Store) -> None:
+    """Its events are no repetitions of its predecessor's, which may have had another owner."""
+    one, other = (event("orders", event_id="e-1")._replace(project_uid=uid) for uid in ("uid-1", "uid-2"))
+    assert (await store.accept([one])).accepted == 1
+    assert (await store.accept([other])).accepted == 1
+    assert (await store.accept([event("orders", event_id="e-1")._replace(project_uid="uid-1")])).accepted == 0
+
+
 async def test_an_event_nobody_subscribes_to_leaves_only_its_id(store: Store) -> None:
     """An event without subscribers stores no body, but a later event with its id is still a duplicate."""
     accepted = await store.accept([event(event_id="e-1")])

@@ -83,7 +83,8 @@ class ReplayRoutes:
         until_ms = now_ms if body.until_ms is None else min(body.until_ms, now_ms)
         body = body._replace(choice=_of_subscribed(body.choice, endpoint))
         project = (endpoint.namespace, endpoint.project)
-        wanted = Wanted(endpoint.uid, body.choice, body.since_ms, until_ms, project)
+        since_ms = self._since_ms(body, endpoint, until_ms)
+        wanted = Wanted(endpoint.uid, body.choice, since_ms, until_ms, project)
         async with self._reads.turn(endpoint.namespace):
             if body.dry_run:
                 return JSONResponse(await self._counted(body, wanted))
@@ -130,6 +131,23 @@ class ReplayRoutes:
         if replay is None or replay.endpoint_uid != endpoint.uid:
             raise not_found(f'replay "{wanted}" of WebhookEndpoint "{endpoint.name}"')
         return replay
+
+    def _since_ms(self, body: ReplayBody, endpoint: Endpoint, until_ms: int) -> int:
+        """Return the begin of a replay; that of missed events is never before the creation of the project.
+
+        Raises:
+            ProblemError: 422, the whole range is before it.
+        """
+        if not body.choice.missed:
+            return body.since_ms
+        registry = self._services.registry
+        if not registry.has_project(endpoint.namespace, endpoint.project):
+            raise not_found(f'Project "{endpoint.project}" in namespace "{endpoint.namespace}"')
+        created_ms = registry.project_created_ms(endpoint.namespace, endpoint.project)
+        if until_ms < created_ms:
+            message = f'Project "{endpoint.project}" was created at {timestamp(created_ms)}; choose a later time'
+            raise ProblemError(422, "no replay was started", errors=(FieldFault("until", message),))
+        return max(body.since_ms, created_ms)
 
     async def _counted(self, body: ReplayBody, wanted: Wanted) -> dict[str, object]:
         total, exact = await self._services.replays.count(wanted)

@@ -65,6 +65,9 @@ class SearchRoutes:
             found = await log.event(wanted) if _EVENT.fullmatch(wanted) else None
             if found is None or found.namespace != namespace or project not in (None, found.project):
                 raise not_found(f'event "{wanted}" in namespace "{namespace}"')
+            if found.accepted_ms < self._services.registry.project_created_ms(namespace, found.project):
+                # It is an event of another project that had this name.
+                raise not_found(f'event "{wanted}" in namespace "{namespace}"')
             records, following = await log.deliveries_of(found, uids, limit=SHOWN)
             omits = self._services.registry.omits_payloads(namespace, found.project)
             shown = {"deliveries": self._shown(records, endpoints), "next": following}

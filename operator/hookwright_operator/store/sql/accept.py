@@ -170,7 +170,8 @@ def remember_ids(connection: Connection, calls: Sequence[Sequence[NewEvent]], *,
 
 
 def _key(event: NewEvent) -> _Key:
-    return event.namespace, event.project, event.event_id or ""
+    # The next Project of a name begins without ids: its events are no repetitions of those of its predecessor.
+    return event.namespace, event.project_uid or event.project, event.event_id or ""
 
 
 def _packed(ids: Mapping[_Key, _Seen]) -> str:

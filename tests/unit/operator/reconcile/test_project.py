@@ -1,5 +1,7 @@
 """The promises of a Project's plan."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,6 +20,7 @@ def plan(observed: Project, *, keys: int = 1, endpoints: int = 2) -> Plan:
 
 
 STEADY = project_after(project(), plan(project()))
+SETTINGS = ProjectSettings(uid="uid-billing", created_ms=int(NOW.timestamp() * 1000))
 
 CASES = {
     "a new project accepts events and says so": (
@@ -88,7 +91,7 @@ def test_a_project_that_is_not_understood_accepts_events_and_says_so() -> None:
     """A refusal would lose its events."""
     strange = Unsupported(faults=("spec.displayName (must be text)",))
     planned = plan_project(ObservedProject(project(), 0, 0, strange), now=NOW)
-    assert AllowProject("acme", "billing", ProjectSettings(uid="uid-billing")) in planned.actions
+    assert AllowProject("acme", "billing", SETTINGS) in planned.actions
     ready = status_of(planned)["conditions"][0]
     assert (ready["status"], ready["reason"]) == ("False", "UnsupportedSpec")
     assert "spec.displayName" in ready["message"]
@@ -99,6 +102,6 @@ def test_the_settings_of_the_delivery_log_are_applied() -> None:
     spec = ProjectSpec(delivery_log=DeliveryLogSettings(payloads="Omit", missed_events="Keep"))
     planned = plan(project().model_copy(update={"spec": spec}))
     assert planned.actions[0] == AllowProject(
-        "acme", "billing", ProjectSettings(omits_payloads=True, keeps_missed=True, uid="uid-billing")
+        "acme", "billing", replace(SETTINGS, omits_payloads=True, keeps_missed=True)
     )
-    assert plan(project()).actions[0] == AllowProject("acme", "billing", ProjectSettings(uid="uid-billing"))
+    assert plan(project()).actions[0] == AllowProject("acme", "billing", SETTINGS)
