@@ -18,6 +18,8 @@ from datetime import datetime, timedelta
 from typing import Any, Final, Protocol, TypeVar
 
 from hookwright_crds.events import MAX_EVENTS
+from hookwright_crds.request_limits import MAX_VALUES
+from hookwright_runtime.json_size import has_more_values
 from hookwright_runtime.problems import Code, FieldFault, ProblemError, invalid
 
 HEADER: Final = "Idempotency-Key"
@@ -149,7 +151,7 @@ def key_reused() -> ProblemError:
 
 
 class EventsShapeError(ValueError):
-    """A text that is neither an event nor an array of at most `MAX_EVENTS` events, so it gets no ids."""
+    """A text that is not an event or an array of events within the bounds of a request, so it gets no ids."""
 
 
 def with_event_ids(body: bytes, *parts: str) -> bytes:
@@ -159,9 +161,12 @@ def with_event_ids(body: bytes, *parts: str) -> bytes:
     request with the same key has other ids, so none of its events is lost. Except for the ids the text is unchanged.
 
     Raises:
-        EventsShapeError: it is neither a JSON object nor an array of at most `MAX_EVENTS` JSON objects, or the name
-            ``id`` is repeated.
+        EventsShapeError: it has more than `MAX_VALUES` values, it is neither a JSON object nor an array of at most
+            `MAX_EVENTS` JSON objects, or the name ``id`` is repeated.
     """
+    if has_more_values(body, MAX_VALUES):
+        # The operator refuses so many values; to decode them here would keep the event loop busy.
+        raise EventsShapeError(f"more than {MAX_VALUES} values")
     try:
         text = body.decode()
         spans = _objects(text)

@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
+from hookwright_crds.request_limits import MAX_VALUES
 from hookwright_operator.intake import cloud_events, parsing
 from hookwright_operator.intake.auth import ACCESS_REVIEWS, Access, Producer, ReviewAuth
 from hookwright_operator.intake.cloud_events import MAX_ATTRIBUTES
-from hookwright_operator.intake.parsing import MAX_VALUES, Mode, parse, parse_test
+from hookwright_operator.intake.parsing import Mode, parse, parse_test
 from hookwright_operator.intake.routes.searches import search_of
 from hookwright_runtime import exact_json
 from hookwright_runtime.kubernetes import KubernetesClient

@@ -49,7 +49,7 @@ async def send_events(request: Request, idempotency_key: IdempotencyKey = None) 
     body = await request.body()
     key = check_key(idempotency_key)
     if key is not None:
-        # A body without the form of events is forwarded unchanged, because the operator reports its faults.
+        # A body that gets no ids is forwarded unchanged, because the operator reports its faults.
         with suppress(EventsShapeError):
             body = with_event_ids(body, "events", organization, project, key)
     accepted = services_of(request).operator.send_events(organization, project, body)

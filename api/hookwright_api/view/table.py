@@ -32,6 +32,8 @@ class Record(Protocol):
 
 R = TypeVar("R", bound=Record)
 
+_MOST_GONE: Final = 4096
+"""Most deleted objects of which later watch events are ignored. The watch reports a deletion much sooner."""
 _CURSOR: Final = re.compile(r"([0-9]{1,12})\.([a-z0-9.-]{1,253})")
 
 
@@ -84,7 +86,8 @@ class Table(Generic[R]):
         self._indexed: dict[str, dict[Hashable, dict[Key, R]]] = {name: {} for name in self._indices}
         # Lists in order, until an object with the value changes: with 10,000 objects a sort takes 8 ms.
         self._ordered: dict[tuple[str, Hashable], list[R]] = {}
-        self._gone: set[str] = set()
+        # The uids of objects that this process has deleted, the oldest deletion first.
+        self._gone: dict[str, None] = {}
         self._waiting: dict[Key, set[asyncio.Future[None]]] = {}
 
     def __len__(self) -> int:
@@ -119,7 +122,7 @@ class Table(Generic[R]):
     def remove(self, written: Object) -> None:
         """Remove an object that the watch reports as deleted."""
         meta = written["metadata"]
-        self._gone.discard(meta.get("uid", ""))
+        self._gone.pop(meta.get("uid", ""), None)
         key = (meta.get("namespace", ""), meta["name"])
         known = self._records.get(key)
         if known is not None and known.identity.uid == meta.get("uid"):
@@ -128,7 +131,10 @@ class Table(Generic[R]):
     def forget(self, record: R) -> None:
         """Remove an object that this process has deleted, regardless of later watch events about it."""
         identity = record.identity
-        self._gone.add(identity.uid)
+        # Also if the watch reported the deletion first: the answer of an earlier write may still arrive.
+        self._gone[identity.uid] = None
+        if len(self._gone) > _MOST_GONE:
+            del self._gone[next(iter(self._gone))]
         known = self._records.get((identity.namespace, identity.name))
         if known is not None and known.identity.uid == identity.uid:
             self._set((identity.namespace, identity.name), None)
@@ -150,7 +156,7 @@ class Table(Generic[R]):
             if namespace in (None, key[0]) and key not in seen and record.identity.version <= version:
                 self._set(key, None)
         if namespace is None:
-            self._gone &= uids
+            self._gone = {uid: None for uid in self._gone if uid in uids}
 
     async def wait(self, namespace: str, name: str, until: Callable[[R | None], bool], *, seconds: float) -> R | None:
         """Return the object when ``until`` returns true for it; ``until`` gets None if there is no object.

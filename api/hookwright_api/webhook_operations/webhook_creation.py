@@ -5,6 +5,8 @@ repetition of the request returns it.
 """
 
 import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, NamedTuple
@@ -21,10 +23,10 @@ from hookwright_api.idempotency import (
     generations,
     request_digest,
 )
-from hookwright_api.operator_client import OperatorError
+from hookwright_api.operator_client import OperatorClient, OperatorError, SigningSecret
 from hookwright_api.schemas.webhook_bodies import WebhookRequest
 from hookwright_api.services import Services
-from hookwright_api.view.table_records import EndpointRecord
+from hookwright_api.view.table_records import EndpointRecord, Identity
 from hookwright_api.view.view import object_path
 from hookwright_api.webhook_operations.webhook_document import spec_of
 from hookwright_crds import API_VERSION
@@ -42,8 +44,9 @@ _LATE_SECONDS: Final = 60.0
 """Seconds for which the result of an unanswered write is awaited."""
 _LATE: Final[set[asyncio.Task[None]]] = set()
 """asyncio itself keeps no reference to tasks."""
-_SECRET_DELAY: Final = 0.1
-"""The operator may write the status a moment before it serves the secret."""
+_FIRST_DELAY: Final = 0.1
+_LONGEST_DELAY: Final = 1.0
+"""Seconds between two requests for a secret: the first and the longest delay."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,11 +227,35 @@ async def _ready(services: Services, record: EndpointRecord) -> tuple[EndpointRe
     )
     if ready is None:
         raise _DeletedError
+    return ready, (await served_secret(services.operator, identity)).secret
+
+
+async def served_secret(
+    operator: OperatorClient,
+    identity: Identity,
+    rotation: int = 0,
+    *,
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+) -> SigningSecret:
+    """Return the signing secret of an endpoint when the operator serves it; the caller limits the wait.
+
+    The operator may write the status a moment before it serves the secret. Each delay is twice the one before, up to
+    1 s, so that one request of a tenant does not become hundreds of requests to the operator.
+
+    Args:
+        operator: its client.
+        identity: of the endpoint.
+        rotation: the lowest ``spec.signing.rotation`` of the secret.
+        sleep: waits for seconds.
+    """
+    delay = _FIRST_DELAY
     while True:
-        try:
-            return ready, (await services.operator.secret(identity.namespace, identity.name)).secret
-        except OperatorError:
-            await asyncio.sleep(_SECRET_DELAY)
+        with suppress(OperatorError):
+            made = await operator.secret(identity.namespace, identity.name)
+            if made.rotation >= rotation:
+                return made
+        await sleep(delay)
+        delay = min(2 * delay, _LONGEST_DELAY)
 
 
 def _settled(record: EndpointRecord | None) -> bool:

@@ -13,10 +13,11 @@ from typing import Any, Final
 
 from hookwright_api.http.responses import from_kube
 from hookwright_api.idempotency import HEADER, LIFETIME, key_reused, request_digest
-from hookwright_api.operator_client import OperatorError, SigningSecret
+from hookwright_api.operator_client import SigningSecret
 from hookwright_api.services import Services
 from hookwright_api.view.table_records import EndpointRecord, Identity
 from hookwright_api.webhook_operations.webhook_changes import read_live, write
+from hookwright_api.webhook_operations.webhook_creation import served_secret
 from hookwright_api.webhook_operations.webhook_document import refuse_declared
 from hookwright_runtime.errors import KubeError
 from hookwright_runtime.problems import ProblemError, not_found, unavailable
@@ -27,7 +28,6 @@ _MOST_REMEMBERED: Final = 8
 _DIGITS: Final = 16
 _ATTEMPTS: Final = 5
 """Attempts to write while the operator writes the status at the same time."""
-_SECRET_DELAY: Final = 0.1
 
 Object = dict[str, Any]
 
@@ -148,14 +148,7 @@ async def _made(
         async with asyncio.timeout(limit):
             if await services.view.endpoints.wait(identity.namespace, identity.name, reconciled, seconds=limit) is None:
                 raise not_found("the webhook")
-            while True:
-                try:
-                    made = await services.operator.secret(identity.namespace, identity.name)
-                except OperatorError:
-                    made = None
-                if made is not None and made.rotation >= rotation:
-                    return made
-                await asyncio.sleep(_SECRET_DELAY)
+            return await served_secret(services.operator, identity, rotation)
     except TimeoutError:
         raise unavailable(
             "the rotation is requested, and the operator has not made the secret yet; until then the old one signs. "

@@ -12,7 +12,7 @@ from itertools import islice
 from typing import Any, Final, NamedTuple
 
 from hookwright_crds.events import EVENT_TYPES, MAX_EVENTS, UnknownEventTypeError, event_type
-from hookwright_crds.request_limits import EVENTS_BODY_LIMIT
+from hookwright_crds.request_limits import EVENTS_BODY_LIMIT, MAX_VALUES
 from hookwright_operator.intake.cloud_events import (
     MAX_ATTRIBUTE_BYTES,
     MAX_ATTRIBUTES,
@@ -30,8 +30,6 @@ from hookwright_runtime.problems import MAX_FAULTS, FieldFault, ProblemError, ma
 
 MAX_EVENT_BYTES: Final = 256 * 1024
 """Most bytes of one event in the form that is sent."""
-MAX_VALUES: Final = 100_000
-"""Most values of all events of a request; to parse as many numbers takes about 0.2 s."""
 MAX_NAME_CHARACTERS: Final = 256
 """Most characters of an event id, of a messageId and of a CloudEvent's source."""
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from hookwright_api.view.table import Table
+from hookwright_api.view.table import _MOST_GONE, Table
 from hookwright_api.view.table_records import KeyRecord, ProjectRecord
 
 
@@ -46,6 +46,47 @@ def test_what_this_process_deleted_does_not_come_back_from_the_watch(table: Tabl
     table.remove(project(version=7))
     table.put(project(version=8, uid="u2"))
     assert shown(table) == "v8"
+
+
+def test_a_deletion_that_the_watch_reports_first_hides_a_late_answer(table: Table[ProjectRecord]) -> None:
+    """The answer of a write before the deletion arrives after it."""
+    record = table.put(project(version=5))
+    assert record is not None
+    table.remove(project(version=7))
+    table.forget(record)
+    assert table.put(project(version=6)) is None
+
+
+def test_a_deletion_leaves_a_successor_of_the_same_name(table: Table[ProjectRecord]) -> None:
+    """The watch reports the deletion and the next object before the API server answers the DELETE."""
+    record = table.put(project(version=5))
+    assert record is not None
+    table.remove(project(version=6))
+    table.put(project(version=7, uid="u2"))
+    table.forget(record)
+    assert shown(table) == "v7"
+
+
+def test_deletions_without_an_event_of_the_watch_are_bounded(table: Table[ProjectRecord]) -> None:
+    """The oldest ones are forgotten; a late event of the others changes nothing."""
+    deleted = [project(f"p{number}", uid=f"u{number}") for number in range(_MOST_GONE + 2)]
+    for one in deleted:
+        record = table.put(one)
+        assert record is not None
+        table.forget(record)
+    assert len(table._gone) == _MOST_GONE
+    assert [table.put(one) is None for one in (*deleted[:3], deleted[-1])] == [False, False, True, True]
+
+
+def test_a_list_forgets_the_deletions_of_objects_that_are_not_in_it(table: Table[ProjectRecord]) -> None:
+    """An object that is still in the list stays hidden."""
+    for uid in ("u1", "u2"):
+        record = table.put(project(uid, uid=uid))
+        assert record is not None
+        table.forget(record)
+    table.replace([project("u2", uid="u2")], 10)
+    assert list(table._gone) == ["u2"]
+    assert shown(table, "u2") is None
 
 
 def test_the_deletion_of_an_earlier_object_leaves_its_successor_alone(table: Table[ProjectRecord]) -> None:
