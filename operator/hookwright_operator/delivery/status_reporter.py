@@ -1,16 +1,18 @@
 """Reports of delivery results to the cluster at a low rate, so that an event costs no Kubernetes write.
 
 An endpoint's counts are published soon after a change, and then at most once per interval. A failed delivery is
-published soon in any case. All endpoints together write at a bounded rate.
+published soon in any case. All endpoints together write at a bounded rate, and their namespaces take turns.
 
 Only the leader publishes. Other replicas send their results to it at the same rate. If such a report is lost, the
 leader corrects the status later, when it compares statuses with the counts in the store.
 """
 
 import asyncio
-from collections.abc import Callable
+import heapq
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import islice, zip_longest
 from typing import Final
 
 import structlog
@@ -86,6 +88,7 @@ class StatusReporter:
         self._leads = leads
         self._unpublished: dict[str, _UnpublishedResults] = {}
         self._last: dict[str, float] = {}
+        self._last_namespace = ""
 
     def attempted(self, endpoint: Endpoint, settlement: Settlement, *, limited_to: int | None = None) -> None:
         """Record the result of an attempt."""
@@ -140,10 +143,22 @@ class StatusReporter:
             now = self._clock()
             due = [uid for uid, results in self._unpublished.items() if results.due_at <= now]
             if self._leads():
-                due = sorted(due, key=lambda uid: self._unpublished[uid].due_at)[: int(_PER_SECOND * _TICK)]
+                due = self._next_in_turn(due)
             await self._publish_all(due)
             if len(self._last) > len(self._registry):
                 self._forget_deleted()
+
+    def _next_in_turn(self, due: Iterable[str]) -> list[str]:
+        """Return the endpoints that the leader publishes in this tick."""
+        ranked = [(self._namespace(uid), self._unpublished[uid].due_at, uid) for uid in due]
+        chosen = _in_turns(ranked, int(_PER_SECOND * _TICK), after=self._last_namespace)
+        if chosen:
+            self._last_namespace = self._namespace(chosen[-1])
+        return chosen
+
+    def _namespace(self, uid: str) -> str:
+        endpoint = self._registry.get(uid)
+        return "" if endpoint is None else endpoint.namespace
 
     async def flush(self) -> None:
         """Publish or report everything now, before the process ends or stops being the leader."""
@@ -190,6 +205,24 @@ class StatusReporter:
         error = results.error[:_REPORTED_CHARACTERS] if results.error else results.error
         report = Report(uid=uid, error=error, failures=results.failures, limited_to=results.limited_to)
         return report.model_dump_json(ensure_ascii=True)
+
+
+def _in_turns(due: Iterable[tuple[str, float, str]], count: int, *, after: str = "") -> list[str]:
+    """Return the uids of at most ``count`` endpoints; namespaces take turns, and each begins with its oldest change.
+
+    Only a namespace whose peers have no more due changes gets more than its equal part.
+
+    Args:
+        due: namespace, time at which the change is due, and uid of each endpoint.
+        count: how many uids at most.
+        after: the namespace that had the last turn. The turns go on with the next name.
+    """
+    of_namespace: dict[str, list[tuple[float, str]]] = {}
+    for namespace, due_at, uid in due:
+        of_namespace.setdefault(namespace, []).append((due_at, uid))
+    names = sorted(of_namespace, key=lambda name: (name <= after, name))[:count]
+    rounds = zip_longest(*(heapq.nsmallest(count, of_namespace[name]) for name in names))
+    return [uid for _, uid in islice((change for turn in rounds for change in turn if change), count)]
 
 
 def delivery_counts(counts: Counts) -> DeliveryCounts:

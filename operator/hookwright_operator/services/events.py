@@ -123,9 +123,9 @@ class Events:
         deliveries = [NewDelivery(delivery_id(), uid, self.dispatcher.reserve(uid, size)) for uid in uids]
         known = (namespace, project, event.event_id, event.type, event.body)
         kept = self.registry.keeps_missed(namespace, project)
+        about = (trace, event.digest, event.attributes, event.message_id, kept)
         uid = self.registry.project_uid(namespace, project)
-        about = (trace, event.digest, event.attributes, event.message_id, kept, uid)
-        return NewEvent(message_id(), *known, tuple(deliveries), *about)
+        return NewEvent(message_id(), *known, tuple(deliveries), *about, project_uid=uid)
 
     async def _write(self, events: Sequence[NewEvent]) -> AcceptResult:
         try:

@@ -1,14 +1,14 @@
 """Replays, which make an endpoint's deliveries of a time range pending again."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from hookwright_operator.delivery.dispatcher import Dispatcher
 from hookwright_operator.ids import replay_id
 from hookwright_operator.registry import Registry
-from hookwright_operator.services.replay_turns import ReplayTurns
+from hookwright_operator.services.replay_turns import POLL_SECONDS, ReplayTurns, next_pause
 from hookwright_operator.store.chosen_replays import Wanted
 from hookwright_operator.store.records import DELETED_REASON, Replay
 from hookwright_operator.store.store import Store
@@ -19,8 +19,6 @@ _NAMESPACES_AT_ONCE: Final = 4
 """Namespaces whose replays search at the same time, one replay of each; other reads of the log wait behind them."""
 _OF_NAMESPACE: Final = 8
 """Replays of a namespace that advance in one round; with more, they take turns."""
-_STEP_SECONDS: Final = 0.1
-_POLL_SECONDS: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,12 +27,14 @@ class Replays:
 
     Attributes:
         clock_ms: milliseconds since the epoch, by the store's clock.
+        sleep: waits for a number of seconds between two rounds.
     """
 
     registry: Registry
     dispatcher: Dispatcher
     store: Store
     clock_ms: Callable[[], int]
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
 
     async def begin(self, endpoint_uid: str, *, since_ms: int, until_ms: int | None) -> tuple[Replay, bool]:
         """Begin a replay of deliveries that ended from ``since_ms`` to ``until_ms``, both included; None: until now.
@@ -72,35 +72,48 @@ class Replays:
 
     async def run(self) -> None:
         """Advance the running replays of this replica's endpoints by one step each, repeatedly, until cancelled."""
-        turns = ReplayTurns(_OF_NAMESPACE)
+        turns, pause = ReplayTurns(_OF_NAMESPACE), POLL_SECONDS
         while True:
             running = await self.store.running_replays()
             own = [replay for replay in running if self.dispatcher.owned_shards.owns(replay.endpoint_uid)]
             places = asyncio.Semaphore(_NAMESPACES_AT_ONCE)
-            chosen = turns.choose(own, self._namespace).values()
-            await asyncio.gather(*[self._advance_each(replays, places) for replays in chosen])
-            await asyncio.sleep(_STEP_SECONDS if own else _POLL_SECONDS)
+            chosen = turns.choose(own, self._namespace, self._sendable).values()
+            progress = await asyncio.gather(*[self._advance_each(turns, replays, places) for replays in chosen])
+            pause = next_pause(pause, progress=any(progress))
+            await self.sleep(pause)
 
     def _namespace(self, replay: Replay) -> str:
         endpoint = self.registry.get(replay.endpoint_uid)
         return "" if endpoint is None else endpoint.namespace
 
-    async def _advance_each(self, replays: Sequence[Replay], places: asyncio.Semaphore) -> None:
+    def _sendable(self, replay: Replay) -> bool:
+        # The replay of a deleted endpoint keeps its turns until the endpoint's deliveries are discarded.
+        endpoint = self.registry.get(replay.endpoint_uid)
+        return endpoint is None or endpoint.sendable
+
+    async def _advance_each(self, turns: ReplayTurns, replays: Sequence[Replay], places: asyncio.Semaphore) -> bool:
+        progress = False
         for replay in replays:
             async with places:
-                await self._advance(replay)
+                advanced = await self._advance(replay)
+            if not advanced and not self._sendable(replay):
+                turns.leave_out(replay.id)
+            progress |= advanced
+        return progress
 
-    async def _advance(self, replay: Replay) -> None:
+    async def _advance(self, replay: Replay) -> bool:
+        """Execute one step of a replay; return whether it made progress. A search without a hit is progress, too."""
         endpoint = self.registry.get(replay.endpoint_uid)
         if replay.choice is None:
-            number = await self.store.advance_replay(replay.id, limit=REPLAYED_AT_ONCE)
+            number = await self.store.advance_replay(replay.id, limit=REPLAYED_AT_ONCE) or None
         elif endpoint is not None:
             project = (endpoint.namespace, endpoint.project)
             number = await self.store.chosen_replays.advance(replay.id, limit=REPLAYED_AT_ONCE, project=project)
         else:
-            return
+            return False
         if number:
             self.dispatcher.waiting(replay.endpoint_uid)
+        return number is not None
 
     async def _discard_if_gone(self, endpoint_uid: str) -> None:
         if self.registry.get(endpoint_uid) is None:

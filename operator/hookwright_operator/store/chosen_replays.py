@@ -61,7 +61,7 @@ class ChosenReplays:
         insert = partial(replay.insert_replay, begun=begun, reached_id=replay.position(wanted.choice, wanted.since_ms))
         return await self.transactions.write("begin_replay", insert)
 
-    async def advance(self, replay_id: str, *, limit: int, project: tuple[str, str] = ("", "")) -> int:
+    async def advance(self, replay_id: str, *, limit: int, project: tuple[str, str] = ("", "")) -> int | None:
         """Make the next chosen deliveries of a running replay pending, due now, the oldest first.
 
         Args:
@@ -70,13 +70,13 @@ class ChosenReplays:
             limit: how many of its endpoint's deliveries may be due afterwards; nothing happens if over half are due.
 
         Returns:
-            How many became pending; none also if the step examined many rows and found no delivery.
+            How many became pending, 0 if the step examined many rows and found no delivery; None if nothing happened.
         """
         now = self.transactions.clock()
         search = partial(replay.next_step, replay_id=replay_id, project=project, limit=limit, now=now)
         step = await self.transactions.read("search_replay", search, of_log=True)
         if step is None:
-            return 0
+            return None
         take = partial(replay.take_step, replay_id=replay_id, step=step, slot=self.transactions.slot, now=now)
         number, uid = await self.transactions.write("advance_replay", take, weight=len(step.ids) + 1, tenant=replay_id)
         if number:

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
@@ -50,9 +50,9 @@ class Stage:
         """Record a publication."""
         self.published.append((endpoint.uid, shown))
 
-    def endpoint(self, uid: str = "orders") -> Endpoint:
+    def endpoint(self, uid: str = "orders", *, namespace: str = "acme") -> Endpoint:
         """Register an endpoint."""
-        made = subscriber(uid, "https://example.com/")
+        made = replace(subscriber(uid, "https://example.com/"), namespace=namespace)
         self.registry.put(made)
         return made
 
@@ -263,6 +263,53 @@ async def test_many_endpoints_are_written_at_a_bounded_rate(stage: Stage, monkey
     await until(lambda: len(stage.published) == 50)
     assert max(rounds) == 10
     assert [uid for uid, _ in stage.published] == [f"endpoint-{number:02}" for number in range(50)]
+
+
+async def test_a_tenant_with_many_due_statuses_does_not_delay_those_of_another(stage: Stage) -> None:
+    """A tick publishes 10 statuses: the two of the small tenant are among the first, although they are the latest."""
+    uids = {"acme": [f"acme-{number:02}" for number in range(50)], "globex": ["globex-0", "globex-1"]}
+    for namespace, of_namespace in uids.items():
+        for uid in of_namespace:
+            stage.publisher.attempted(stage.endpoint(uid, namespace=namespace), made(uid, State.DELIVERED))
+        stage.clock.now += 0.1
+    stage.clock.now += 5
+    await until(lambda: len(stage.published) == 52)
+    order = [uid for uid, _ in stage.published]
+    assert order[:4] == ["acme-00", "globex-0", "acme-01", "globex-1"]
+    assert order[4:] == uids["acme"][2:]
+
+
+async def test_more_namespaces_than_statuses_of_a_tick_take_turns(stage: Stage) -> None:
+    """Each of 25 namespaces has two due statuses; the first 25 publications are of 25 namespaces."""
+    for number in range(25):
+        for uid in (f"n{number}-first", f"n{number}-second"):
+            stage.publisher.attempted(stage.endpoint(uid, namespace=f"n{number}"), made(uid, State.DELIVERED))
+            stage.clock.now += 0.01
+    stage.clock.now += 5
+    await until(lambda: len(stage.published) == 50)
+    order = [uid for uid, _ in stage.published]
+    assert {uid for uid in order[:25] if uid.endswith("-first")} == {f"n{number}-first" for number in range(25)}
+
+
+def test_no_namespace_has_more_than_half_while_another_has_due_statuses() -> None:
+    """Each gets as many as the other; a part that one does not use goes to the other."""
+    large = [("large", float(number), f"large-{number:05}") for number in range(10_000)]
+    small = [("small", 20_000.0 + number, f"small-{number}") for number in range(7)]
+    due = [*reversed(large), *small]
+    chosen = status_reporter._in_turns(due, 10)
+    assert [uid for uid in chosen if uid.startswith("large")] == [f"large-{number:05}" for number in range(5)]
+    assert [uid for uid in chosen if uid.startswith("small")] == [f"small-{number}" for number in range(5)]
+    chosen = status_reporter._in_turns([*large, *small[:1]], 10)
+    assert chosen == ["large-00000", "small-0", *(f"large-{number:05}" for number in range(1, 9))]
+
+
+def test_the_turns_go_on_after_the_namespace_of_the_last_one() -> None:
+    """Endpoints that are not registered count as one namespace without a name."""
+    due = [(namespace, 1.0, f"{namespace}-1") for namespace in ("", "a", "b", "c")]
+    assert status_reporter._in_turns(due, 2, after="b") == ["c-1", "-1"]
+    assert status_reporter._in_turns(due, 2, after="c") == ["-1", "a-1"]
+    assert status_reporter._in_turns(due, 9, after="missing") == ["-1", "a-1", "b-1", "c-1"]
+    assert status_reporter._in_turns([], 9) == []
 
 
 async def test_at_the_end_everything_is_published(stage: Stage) -> None:

@@ -1,6 +1,6 @@
 """The turns of replays: a namespace with many replays advances a few in each round."""
 
-from hookwright_operator.services.replay_turns import ReplayTurns
+from hookwright_operator.services.replay_turns import POLL_SECONDS, STEP_SECONDS, ReplayTurns, next_pause
 from hookwright_operator.store.records import Replay, ReplayState
 
 
@@ -30,3 +30,30 @@ def test_a_replay_that_has_ended_takes_no_turn() -> None:
     chosen = turns.choose([running[0], running[3]], lambda one: one.endpoint_uid)
     assert [one.id for one in chosen["large"]] == ["rec_03", "rec_00"]
     assert turns.choose([], lambda one: one.endpoint_uid) == {}
+
+
+def test_a_replay_that_is_left_out_takes_no_turn_until_its_endpoint_is_sendable() -> None:
+    """Its namespace gives the turn to the next replay; afterwards it takes turns as before."""
+    running = [replay(number, "large") for number in range(3)]
+    turns = ReplayTurns(2)
+
+    def chosen(*sendable: str) -> list[str]:
+        replays = turns.choose(running, lambda one: one.endpoint_uid, lambda one: one.id in sendable)
+        return [one.id for one in replays.get("large", [])]
+
+    assert chosen() == ["rec_00", "rec_01"]
+    turns.leave_out("rec_00")
+    assert chosen() == ["rec_02", "rec_01"]
+    assert chosen() == ["rec_02", "rec_01"]
+    assert chosen("rec_00") == ["rec_02", "rec_00"]
+    assert chosen() == ["rec_01", "rec_02"]
+    for one in running:
+        turns.leave_out(one.id)
+    assert chosen() == []
+
+
+def test_a_pause_grows_until_a_round_makes_progress() -> None:
+    """A round with progress is followed by the short pause, however long the last one was."""
+    assert next_pause(POLL_SECONDS, progress=True) == STEP_SECONDS
+    assert next_pause(STEP_SECONDS, progress=False) == 2 * STEP_SECONDS
+    assert next_pause(POLL_SECONDS, progress=False) == POLL_SECONDS
