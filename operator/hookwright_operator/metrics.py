@@ -39,7 +39,9 @@ LATENCY: Final = Histogram(
     buckets=_SLOW,
 )
 PENDING: Final = Gauge(
-    "hookwright_deliveries_pending", "Deliveries that are not delivered, failed or discarded.", registry=WHOLE_STORE
+    "hookwright_deliveries_pending",
+    "Deliveries to endpoints in the cluster that are not delivered, failed or discarded.",
+    registry=WHOLE_STORE,
 )
 ORPHANED: Final = Gauge(
     "hookwright_deliveries_orphaned",

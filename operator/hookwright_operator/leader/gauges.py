@@ -1,10 +1,11 @@
 """Update of the gauges of deliveries and endpoints; a scrape only reads them.
 
-An update reads one row of counters and one index entry per endpoint, independent of the number of deliveries.
+An update reads the counters and one index entry of each endpoint, independent of the number of deliveries. It does not
+read the counters of deleted endpoints, because a tenant can create and delete more endpoints than a quota allows.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Final
@@ -19,6 +20,8 @@ from hookwright_operator.store.store import Store
 from hookwright_operator.watch.cache import MODELS, Cache
 from hookwright_operator.watch.objects import Key
 
+_AT_ONCE: Final = 500
+"""Endpoints whose counters one transaction reads."""
 RECENT: Final = timedelta(minutes=15)
 """Age up to which an attempt counts for `metrics.ATTEMPTED`."""
 
@@ -41,10 +44,12 @@ async def measure(store: Store, registry: Registry, cache: Cache, *, now_ms: int
     Raises:
         StoreUnavailable: no gauge was set, and `metrics.MEASURED` shows the time of the last update.
     """
-    counts = await store.counts()
-    dues = await store.next_due()
+    pending, dues = 0, dict[str, int]()
+    for uids in groups(existing(registry, cache)):
+        pending += await store.pending_of(uids)
+        dues |= await store.next_due(uids)
     states = {endpoint.uid: state_of(endpoint, cache) for endpoint in registry}
-    metrics.PENDING.set(sum(count.pending for count in counts.values()))
+    metrics.PENDING.set(pending)
     metrics.OLDEST_PENDING.set(_age(_sendable(dues, registry, pulled=False), now_ms))
     metrics.OLDEST_PULLED.set(_age(_sendable(dues, registry, pulled=True), now_ms))
     metrics.OLDEST_LATE.set(_age(_late(dues, registry, states), now_ms))
@@ -57,6 +62,18 @@ async def measure(store: Store, registry: Registry, cache: Cache, *, now_ms: int
     for kind in MODELS:
         metrics.UNSUPPORTED.labels(kind).set(cache.number_unsupported(kind))
     metrics.MEASURED.set(now_ms / 1000)
+
+
+def existing(registry: Registry, cache: Cache) -> set[str]:
+    """Return the uids of all endpoints in the cluster, also of those that do not fit the contract."""
+    return {endpoint.uid for endpoint in registry} | {uid for _, uid in cache.names("WebhookEndpoint")}
+
+
+def groups(uids: Collection[str]) -> Iterator[Sequence[str]]:
+    """Yield uids in groups that one transaction of the store may read, so that other reads run in between."""
+    ordered = sorted(uids)
+    for begin in range(0, len(ordered), _AT_ONCE):
+        yield ordered[begin : begin + _AT_ONCE]
 
 
 def _attempted(registry: Registry, cache: Cache, states: Mapping[str, str], now_ms: int) -> Iterator[str]:

@@ -78,6 +78,7 @@ class Store:
         self.transactions = Transactions(database, clock, observe)
         self.notifications = database.notifications
         self._clock, self._lease_ms = clock, lease_ms
+        self._gone = prune.GoneCursor()
         self._releases = LostClaims(self.release)
         self._accept = Operation("accept", self._accept_all)
         self._settle = Operation("settle", self._settle_all)
@@ -291,14 +292,17 @@ class Store:
         Args:
             delivered_before_ms: delivered and discarded deliveries that ended before this time are removed.
             failed_before_ms: failed deliveries and replays that ended before this time are removed.
-            limit: how many deliveries of each sort to remove at most.
+            limit: how many deliveries of each sort to remove, and deleted endpoints to examine, at most. The next call
+                examines the next ones.
 
         Returns:
-            How many rows were removed, 0 when nothing is left to remove.
+            How many rows were removed.
         """
         ended = partial(prune.prune, delivered_before_ms=delivered_before_ms, failed_before_ms=failed_before_ms)
-        step = partial(ended, accepted_before_ms=self._clock() - accept.DEDUPE_WINDOW_MS, limit=limit)
-        return await self.transactions.write("prune", step, weight=4 * limit)
+        accepted_before_ms = self._clock() - accept.DEDUPE_WINDOW_MS
+        step = partial(ended, accepted_before_ms=accepted_before_ms, gone=self._gone, limit=limit)
+        removed, self._gone = await self.transactions.write("prune", step, weight=4 * limit)
+        return removed
 
     async def ping(self) -> None:
         """Return if the store can begin a transaction that writes, raise StoreUnavailable otherwise."""
@@ -326,9 +330,16 @@ class Store:
         """Return the endpoints that have pending deliveries."""
         return await self.transactions.read("pending_uids", read.pending_uids)
 
-    async def counts(self) -> dict[str, Counts]:
-        """Return the counters by endpoint uid, for every endpoint that has ever had a delivery."""
-        return await self.transactions.read("counts", read.counts)
+    async def pending_of(self, endpoint_uids: Sequence[str]) -> int:
+        """Return how many pending deliveries some endpoints have together."""
+        return await self.transactions.read("counts", partial(read.pending_of, uids=endpoint_uids))
+
+    async def counts(self, endpoint_uids: Sequence[str] | None = None) -> dict[str, Counts]:
+        """Return the counters by endpoint uid, for each endpoint that has ever had a delivery; None means all of them.
+
+        A deleted endpoint has counters until its last delivery is pruned.
+        """
+        return await self.transactions.read("counts", partial(read.counts, uids=endpoint_uids))
 
     async def counts_of(self, endpoint_uid: str) -> Counts:
         """Return one endpoint's counters, zeros if it has never had a delivery."""

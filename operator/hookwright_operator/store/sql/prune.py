@@ -5,6 +5,7 @@ Sync functions on a connection. The caller begins and ends the transaction.
 
 from collections import Counter
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from sqlalchemy import (
     BigInteger,
@@ -16,6 +17,7 @@ from sqlalchemy import (
     bindparam,
     delete,
     exists,
+    func,
     null,
     select,
     tuple_,
@@ -106,15 +108,36 @@ DROP_EVENT_IDS = delete(event_ids).where(tuple_(*_key).in_(_old_keys))
 
 _OLD_REPLAYS = delete(recoveries).where(recoveries.c.ended_ms < _before)
 _REMEMBER_GONE = insert(gone_endpoints).values(endpoint_uid=bindparam("endpoint", type_=Text)).on_conflict_do_nothing()
-_of_gone = deliveries.c.endpoint_uid == gone_endpoints.c.endpoint_uid
-_FAN_OUT = select(fan_outs.c.id).limit(1)
-FORGETTABLE = select(gone_endpoints.c.endpoint_uid).where(~exists().where(_of_gone))
-# SQLite has no index of all deliveries of an endpoint, but one index for each of these states.
-FORGETTABLE_BY_STATE = select(gone_endpoints.c.endpoint_uid).where(
-    *(~exists().where(_of_gone, in_state) for in_state in (is_pending, is_failed, is_discarded)),
-    ~exists().where(log_slices.c.endpoint_uid == gone_endpoints.c.endpoint_uid),
+NEXT_GONE = (
+    select(gone_endpoints.c.endpoint_uid)
+    .where(gone_endpoints.c.endpoint_uid > bindparam("after", type_=Text))
+    .order_by(gone_endpoints.c.endpoint_uid)
+    .limit(_limit)
 )
+_NEWEST_FAN_OUT = select(func.max(fan_outs.c.id))
+_OLDEST_FAN_OUT = select(func.min(fan_outs.c.id))
 _uids = rows(uid=Text)
+_of_gone = deliveries.c.endpoint_uid == _uids.c.uid
+FORGETTABLE = select(_uids.c.uid).where(~exists().where(_of_gone))
+# SQLite has no index of all deliveries of an endpoint, but one index for each of these states.
+FORGETTABLE_BY_STATE = select(_uids.c.uid).where(
+    *(~exists().where(_of_gone, in_state) for in_state in (is_pending, is_failed, is_discarded)),
+    ~exists().where(log_slices.c.endpoint_uid == _uids.c.uid),
+)
+
+
+class GoneCursor(NamedTuple):
+    """The position of `forget` among the deleted endpoints; the caller passes it to the next call.
+
+    Attributes:
+        after: the last endpoint that was examined; empty: begin with the first one.
+        waiting: endpoints without deliveries that a fan-out may still write deliveries for.
+        newest_fan_out: the newest fan-out that was open when these endpoints were examined.
+    """
+
+    after: str = ""
+    waiting: tuple[str, ...] = ()
+    newest_fan_out: str = ""
 
 
 def discard(
@@ -152,9 +175,15 @@ def discard(
 
 
 def prune(
-    connection: Connection, *, delivered_before_ms: int, failed_before_ms: int, accepted_before_ms: int, limit: int
-) -> int:
-    """Remove old rows up to a limit, and return how many rows were removed.
+    connection: Connection,
+    *,
+    delivered_before_ms: int,
+    failed_before_ms: int,
+    accepted_before_ms: int,
+    gone: GoneCursor,
+    limit: int,
+) -> tuple[int, GoneCursor]:
+    """Remove old rows up to a limit; return how many rows were removed, and the next position of `forget`.
 
     If fewer deliveries than the limit are removed, rows of deleted endpoints without deliveries are removed too.
 
@@ -164,7 +193,8 @@ def prune(
             without subscribers that were accepted before it.
         failed_before_ms: failed deliveries and replays that ended before this time are removed.
         accepted_before_ms: producers' event ids that were accepted at this time or before are removed.
-        limit: how many deliveries of each sort and how many ids to remove at most.
+        gone: the position of `forget`.
+        limit: how many deliveries of each sort and how many ids to remove, and deleted endpoints to examine, at most.
     """
     ended, struck_out = _done(connection, before_ms=delivered_before_ms, limit=limit)
     ended += _old(connection, FAILED, before_ms=failed_before_ms, limit=limit)
@@ -173,22 +203,47 @@ def prune(
     removed += connection.execute(_OLD_REPLAYS, {"before": failed_before_ms}).rowcount
     removed += kept.forget(connection, before_ms=delivered_before_ms, limit=limit)
     if len(ended) < limit:
-        removed += forget(connection) + message_index.forget(connection)
-    return removed
+        forgotten, gone = forget(connection, gone, limit=limit)
+        removed += forgotten + message_index.forget(connection)
+    return removed, gone
 
 
-def forget(connection: Connection) -> int:
-    """Remove the rows of deleted endpoints that have no delivery any more, and return how many rows were removed.
+def forget(connection: Connection, cursor: GoneCursor, *, limit: int) -> tuple[int, GoneCursor]:
+    """Remove the rows of the next deleted endpoints that have no delivery any more.
 
-    While a fan-out is open, nothing is removed. A fan-out may write deliveries for these endpoints, and their rows in
-    ``gone_endpoints`` cause it to discard these deliveries.
+    A fan-out may write deliveries for deleted endpoints, and their rows in ``gone_endpoints`` cause it to discard these
+    deliveries. So if a fan-out is open, these endpoints wait for later calls, until the fan-outs that are open now have
+    ended. Newer fan-outs do not delay them, because an accepted event has no delivery for a deleted endpoint.
+
+    Returns:
+        How many rows were removed, and the next position. After the last endpoint, this is the first one again.
     """
-    if connection.scalar(_FAN_OUT) is not None:
-        return 0
+    if cursor.waiting:
+        oldest = connection.scalar(_OLDEST_FAN_OUT)
+        if oldest is not None and oldest <= cursor.newest_fan_out:
+            return 0, cursor
+        return _forget_these(connection, _without_deliveries(connection, cursor.waiting)), GoneCursor(cursor.after)
+    examined = connection.scalars(NEXT_GONE, {"after": cursor.after, "count": limit}).all()
+    after = examined[-1] if len(examined) == limit else ""
+    # Read before the deliveries: on PostgreSQL a fan-out may end between the two statements.
+    newest = connection.scalar(_NEWEST_FAN_OUT)
+    uids = _without_deliveries(connection, examined)
+    if uids and newest is not None:
+        return 0, GoneCursor(after, tuple(uids), newest)
+    return _forget_these(connection, uids), GoneCursor(after)
+
+
+def _without_deliveries(connection: Connection, uids: Sequence[str]) -> Sequence[str]:
     forgettable = FORGETTABLE_BY_STATE if dialect_of(connection).sliced else FORGETTABLE
-    uids = packed_column(connection.scalars(forgettable))
+    return connection.scalars(forgettable, {"rows": packed_column(uids)}).all() if uids else ()
+
+
+def _forget_these(connection: Connection, uids: Sequence[str]) -> int:
+    if not uids:
+        return 0
+    which = {"rows": packed_column(uids)}
     return sum(
-        connection.execute(delete(table).where(table.c.endpoint_uid.in_(select(_uids.c.uid))), {"rows": uids}).rowcount
+        connection.execute(delete(table).where(table.c.endpoint_uid.in_(select(_uids.c.uid))), which).rowcount
         for table in (counters, recoveries, gone_endpoints)
     )
 

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from pydantic_core import to_json
 from sqlalchemy import (
+    BigInteger,
     Column,
     Connection,
     Integer,
@@ -17,6 +18,7 @@ from sqlalchemy import (
     Subquery,
     Text,
     bindparam,
+    cast,
     func,
     literal_column,
     select,
@@ -26,7 +28,7 @@ from hookwright_operator.store.records import Attempt, Counts, DeliveryRecord, S
 from hookwright_operator.store.schema import attempts, counters, deliveries, events, is_pending
 from hookwright_operator.store.sql import delivered_index
 from hookwright_operator.store.sql.claim import claimable
-from hookwright_operator.store.sql.counters import BUSY, SUMS
+from hookwright_operator.store.sql.counters import BUSY, SUMS, pending
 from hookwright_operator.store.sql.dialect import dialect_of
 from hookwright_operator.store.sql.paging import AFTER_ALL, Found, RowBudget, search, stretch_of, up_to
 from hookwright_operator.store.sql.recorded_tests import shown
@@ -59,7 +61,10 @@ def _next_due(busy: Subquery) -> Select[str, int | None]:
 
 _uids = rows(uid=Text)
 NEXT_DUE = _next_due(BUSY.subquery("busy"))
-_NEXT_DUE_OF = _next_due(BUSY.where(counters.c.endpoint_uid.in_(select(_uids.c.uid))).subquery("busy"))
+_of_uids = counters.c.endpoint_uid.in_(select(_uids.c.uid))
+NEXT_DUE_OF = _next_due(BUSY.where(_of_uids).subquery("busy"))
+PENDING_OF = select(cast(pending, BigInteger)).where(_of_uids)
+SUMS_OF = SUMS.where(_of_uids)
 
 _records = select(
     deliveries.c.id,
@@ -103,15 +108,21 @@ IN_STATE = (
 )
 
 
-def counts(connection: Connection) -> dict[str, Counts]:
-    """Return the counters by endpoint uid, for every endpoint that has ever had a delivery."""
-    return {row[0]: Counts(*row[1:]) for row in connection.execute(SUMS)}
+def counts(connection: Connection, uids: Sequence[str] | None) -> dict[str, Counts]:
+    """Return the counters by endpoint uid, for each endpoint that has ever had a delivery; None means all of them."""
+    query, which = (SUMS, {}) if uids is None else (SUMS_OF, {"rows": packed_column(uids)})
+    return {row[0]: Counts(*row[1:]) for row in connection.execute(query, which)}
 
 
 def counts_of(connection: Connection, endpoint_uid: str) -> Counts:
     """Return one endpoint's counters, zeros if it has never had a delivery."""
     row = connection.execute(SUMS.where(counters.c.endpoint_uid == endpoint_uid)).one_or_none()
     return Counts(*row[1:]) if row else Counts()
+
+
+def pending_of(connection: Connection, uids: Sequence[str]) -> int:
+    """Return how many pending deliveries endpoints have together."""
+    return connection.scalar(PENDING_OF, {"rows": packed_column(uids)}) or 0
 
 
 def pending_uids(connection: Connection) -> frozenset[str]:
@@ -121,7 +132,7 @@ def pending_uids(connection: Connection) -> frozenset[str]:
 
 def next_due(connection: Connection, uids: Sequence[str] | None, *, owner: str, now: int) -> dict[str, int]:
     """Return by endpoint uid when its earliest unclaimed delivery is due, in the past or the future."""
-    query, which = (NEXT_DUE, {}) if uids is None else (_NEXT_DUE_OF, {"rows": packed_column(uids)})
+    query, which = (NEXT_DUE, {}) if uids is None else (NEXT_DUE_OF, {"rows": packed_column(uids)})
     found = connection.execute(query, {"me": owner, "now": now, **which})
     return {uid: due_ms for uid, due_ms in found if due_ms is not None}
 
