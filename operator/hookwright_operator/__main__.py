@@ -51,7 +51,7 @@ async def run(chosen: OperatorSettings) -> None:
     ended = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, ended.set)
-    kube = await KubernetesClient.connect("hookwright-operator")
+    kube = await KubernetesClient.connect("hookwright-operator", connections=descriptor_budget.API_SERVER)
     try:
         installation = await this_installation(kube, chosen.namespace, ended)
         if installation is None:

@@ -92,6 +92,7 @@ class Operator:
         self._stopping = ""
         self._servers: list[Server] = []
         self._intake: IntakeApp | None = None
+        self._reviews: KubernetesClient | None = None
         self._loops, self._registry, self._queue = Supervisor(), Registry(), WorkQueue()
         # On SQLite this is the only replica, so it leads without an election.
         self._leadership = Leadership() if store.shared else Leadership.without_end()
@@ -263,7 +264,9 @@ class Operator:
             store.statistics,
             self._messages,
         )
-        auth = ReviewAuth(self._kube, keeping=Keeping(granted=settings.review_cache))
+        # Callers without a credential cause reviews. They must not use up the connections of the Lease and of writes.
+        self._reviews = await KubernetesClient.connect("hookwright-operator", connections=descriptor_budget.API_SERVER)
+        auth = ReviewAuth(self._reviews, keeping=Keeping(granted=settings.review_cache))
         self._intake = intake = IntakeApp(services, auth, ready=self._unready, traces=self._traces)
         total = descriptor_budget.intake_connections(settings.intake_connections, self._budget)
         bounds = ConnectionBounds(total, per_address=min(settings.intake_connections_per_address, total // 2))
@@ -309,6 +312,8 @@ class Operator:
             await self._traces.stop()
         for server in self._servers[:1]:
             await server.stop()
+        if self._reviews is not None:
+            await self._reviews.close()
         log.info("stopped")
 
     # ---- readiness

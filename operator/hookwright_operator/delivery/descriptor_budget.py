@@ -15,8 +15,10 @@ from hookwright_runtime.errors import SettingsError
 from hookwright_runtime.protocol import MOST_LINGERING
 from hookwright_runtime.server import HEALTH_BOUNDS
 
-PROCESS: Final = 160
-"""Descriptors for 100 requests to the API server, watches of the cluster, database, traces, logs and event loop."""
+API_SERVER: Final = 50
+"""Connections to the API server for reviews, and as many for all other requests."""
+PROCESS: Final = 60 + 2 * API_SERVER
+"""Descriptors for requests to the API server, watches of the cluster, database, traces, logs and event loop."""
 WATCHES: Final = 4
 """Watches of a namespace that ``HOOKWRIGHT_WATCH_NAMESPACES`` names, one for each kind; each has a connection."""
 LISTENERS: Final = HEALTH_BOUNDS.total + 2 * MOST_LINGERING
