@@ -6,9 +6,9 @@ from pathlib import Path
 
 import httpx
 import pytest
-import yaml
 from aiohttp import web
 from aiohttp.test_utils import TestServer
+from support.kubeconfig import write_kubeconfig
 from support.polling import until
 
 from hookwright_operator import metrics
@@ -49,13 +49,7 @@ async def api_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIt
     made, app = SlowApiServer(), web.Application()
     app.router.add_route("*", "/{path:.*}", made.serve)
     async with TestServer(app) as running:
-        config = {
-            "current-context": "c",
-            "contexts": [{"name": "c", "context": {"cluster": "k", "user": "u"}}],
-            "clusters": [{"name": "k", "cluster": {"server": str(running.make_url("/"))}}],
-            "users": [{"name": "u", "user": {"token": "t"}}],
-        }
-        (tmp_path / "kubeconfig").write_text(yaml.safe_dump(config))
+        write_kubeconfig(tmp_path / "kubeconfig", str(running.make_url("/")), "t")
         monkeypatch.setenv("KUBECONFIG", str(tmp_path / "kubeconfig"))
         yield made
         made.open.set()

@@ -15,8 +15,8 @@ from typing import Final
 import asyncpg
 
 from hookwright_dev.cluster.postgres import PostgresServer
-from hookwright_operator.ids import BASE32
-from hookwright_operator.store.records import NewEvent
+from hookwright_operator.ids import BASE32, message_id
+from hookwright_operator.store.records import NewDelivery, NewEvent
 from hookwright_operator.store.sql import message_index
 from hookwright_operator.store.sql.delivered_index import SLICE
 from hookwright_operator.store.store import Store
@@ -83,6 +83,13 @@ def delivery_id(number: int) -> str:
 
 def _ulid(number: int) -> str:
     return _ID_BEGIN + "".join(BASE32[(number >> bits) % 32] for bits in _ID_BITS) + _ID_END
+
+
+def new_event() -> NewEvent:
+    """Return an event with both ids of a producer, and one delivery to an endpoint that has few deliveries."""
+    name = message_id()
+    delivery = NewDelivery(f"dlv_{name}", endpoint_uid(CROWDED), claimed=False)
+    return NewEvent(name, "acme", "billing", name, "delivered", b"x" * BODY_BYTES, (delivery,), message_id=name)
 
 
 def producer_id(number: int) -> str:

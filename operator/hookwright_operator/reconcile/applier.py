@@ -126,7 +126,8 @@ class Applier:
             key: the key of the endpoints.
             living: uid of the endpoint that has this key now, empty if there is none.
 
-        Raises `StoreError` if the store reports an error or needs more than `_DISCARD_SECONDS`; another call goes on.
+        Raises:
+            StoreError: the store reports an error, or needs more than `_DISCARD_SECONDS`; a later call does the rest.
         """
         remaining = self._undiscarded.get(key, set())
         try:
@@ -135,7 +136,7 @@ class Applier:
                     await self.store.discard(uid, DELETED_REASON)
                     remaining.discard(uid)
         except TimeoutError as error:
-            # A tenant decides how many deliveries these are, so a later reconcile discards the rest.
+            # A tenant decides how many deliveries these are, and they must not occupy a worker.
             raise StoreError(f"not all deliveries discarded, retrying: {_why_undiscarded(error)}") from error
         if not remaining:
             self._undiscarded.pop(key, None)

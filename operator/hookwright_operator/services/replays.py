@@ -105,6 +105,7 @@ class Replays:
         """Execute one step of a replay; return whether it made progress. A search without a hit is progress, too."""
         endpoint = self.registry.get(replay.endpoint_uid)
         if replay.choice is None:
+            # Without a search in steps, a step that moves nothing waits, or the replay has ended.
             number = await self.store.advance_replay(replay.id, limit=REPLAYED_AT_ONCE) or None
         elif endpoint is not None:
             project = (endpoint.namespace, endpoint.project)

@@ -76,8 +76,8 @@ class NewEvent(NamedTuple):
 
     Attributes:
         id: Hookwright's id, ``msg_<ULID>``, the same for all attempts.
-        event_id: what identifies repetitions: the producer's id, for a CloudEvent after its source and `SOURCE_END`;
-            None if the event has no id.
+        event_id: what identifies repetitions: the producer's id; that of a CloudEvent follows its source and
+            `SOURCE_END`; None if the event has no id.
         body: the exact bytes that are signed and sent.
         trace: the ``traceparent`` of its acceptance, None if the acceptance is not traced.
         digest: of the content, 64 bits as a signed number; None if the content of a repetition is not compared.

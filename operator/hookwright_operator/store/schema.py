@@ -45,8 +45,8 @@ without subscribers has no row in ``events``, only the id that identifies duplic
 events, it has a row in ``events``, and one in ``kept_events`` that protects the other one from being pruned.
 
 ``event_ids.project`` is the uid of the Project, so that another Project of the same name begins without ids. Earlier
-operators write its name. ``event_ids.event_id`` is the producer's id, for a CloudEvent after its source and a line
-break. ``event_ids.digest`` identifies the content of the event, and is NULL if the content of a repetition is not
+operators write its name. ``event_ids.event_id`` is the producer's id; that of a CloudEvent follows its source and a
+line break. ``event_ids.digest`` identifies the content of the event, and is NULL if the content of a repetition is not
 compared. ``events.attributes`` has the context attributes of a CloudEvent as a JSON object of strings. Operators before
 revision 0009 write NULL.
 

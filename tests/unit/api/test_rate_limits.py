@@ -146,5 +146,5 @@ def test_the_headers_have_every_limit() -> None:
     ],
 )
 def test_valkey_is_another_name_of_the_scheme_only(url: str, known: str) -> None:
-    """A host or a password with that word stays as it is."""
+    """A host or a password with that word does not change."""
     assert storage_url(url) == known

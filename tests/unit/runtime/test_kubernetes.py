@@ -1,19 +1,20 @@
 """The client of the API server logs in again, bounds its waits, and reports each failure as an error of one tree."""
 
 import asyncio
-import json
 import os
 import subprocess
 import sys
 import traceback
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
 import uvloop
 from aiohttp import web
 from aiohttp.test_utils import TestServer
+from support.kubeconfig import write_kubeconfig
 from support.receivers import Behaviour, answers, hangs, read_request, resets, serve
 
 from hookwright_runtime import kubernetes
@@ -47,16 +48,7 @@ def kubeconfig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str
     path = tmp_path / "kubeconfig"
     monkeypatch.setenv("KUBECONFIG", str(path))
 
-    def write(url: str, token: str) -> None:
-        config = {
-            "current-context": "c",
-            "contexts": [{"name": "c", "context": {"cluster": "k", "user": "u"}}],
-            "clusters": [{"name": "k", "cluster": {"server": url}}],
-            "users": [{"name": "u", "user": {"token": token}}],
-        }
-        path.write_text(json.dumps(config))
-
-    return write
+    return partial(write_kubeconfig, path)
 
 
 @pytest.fixture

@@ -11,18 +11,17 @@ from unittest import mock
 from hookwright_dev.bench import objects
 from hookwright_dev.bench.cases.options import Options
 from hookwright_dev.bench.errors import BenchError
+from hookwright_dev.bench.filling import new_event
 from hookwright_dev.bench.loader import Target
 from hookwright_dev.bench.measures import CPU, PER_SECOND, PERCENT, Measure
 from hookwright_dev.bench.site import NAMESPACE, running
-from hookwright_operator.ids import message_id
-from hookwright_operator.store.records import NewDelivery, NewEvent
+from hookwright_operator.store.records import NewEvent
 from hookwright_operator.store.sql import message_index
 from hookwright_operator.store.store import Store
 
 _GROUP: Final = 16
 """Events of a transaction: as many posts as the loader has under way."""
 _PAIRS: Final = 1024
-_BODY: Final = b"x" * 315
 
 
 def measure(options: Options) -> list[Measure]:
@@ -84,13 +83,7 @@ def _no_line(_event: NewEvent) -> str:
 
 async def _accept(store: Store) -> float:
     """Accept events in one transaction, and return its CPU seconds; all threads of this process count."""
-    new = [_event() for _ in range(_GROUP)]
+    new = [new_event() for _ in range(_GROUP)]
     began = time.process_time()
     await store.accept(new)
     return time.process_time() - began
-
-
-def _event() -> NewEvent:
-    name = message_id()
-    delivery = NewDelivery(f"dlv_{name}", "00000000-0000-4000-8000-000000000001", claimed=False)
-    return NewEvent(name, "acme", "billing", name, "delivered", _BODY, (delivery,), message_id=name)

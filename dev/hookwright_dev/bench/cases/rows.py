@@ -12,7 +12,6 @@ from typing import Any, Final
 from hookwright_dev.bench.cases.options import Options
 from hookwright_dev.bench.errors import BenchError
 from hookwright_dev.bench.filling import (
-    BODY_BYTES,
     CROWDED,
     ENDPOINTS,
     POSTGRES,
@@ -21,19 +20,18 @@ from hookwright_dev.bench.filling import (
     endpoint_uid,
     filled_postgres,
     filled_sqlite,
+    new_event,
     producer_id,
 )
 from hookwright_dev.bench.measures import BYTES, MILLISECONDS, TIMES, Measure
 from hookwright_dev.cluster.postgres import postgres_server
-from hookwright_operator.ids import message_id
-from hookwright_operator.store.records import Attempt, Claimed, NewDelivery, NewEvent, Search, Settlement, State
+from hookwright_operator.store.records import Attempt, Claimed, Search, Settlement, State
 from hookwright_operator.store.store import Store
 
 _REPEATED: Final = 25
 _GROUP: Final = 64
 _PRUNED: Final = 500
 _LEASE_MS: Final = 600_000
-_BODY: Final = b"x" * BODY_BYTES
 _TITLES: Final = {
     "accept": f"accept {_GROUP} events",
     "claim": f"claim {_GROUP} of as many endpoints",
@@ -104,7 +102,7 @@ class _Work:
         self._claimed: list[Claimed] = []
 
     async def accept(self, _turn: int) -> None:
-        await self._store.accept([self._event() for _ in range(_GROUP)])
+        await self._store.accept([new_event() for _ in range(_GROUP)])
 
     async def claim(self, turn: int) -> None:
         first = CROWDED + turn * _GROUP
@@ -170,11 +168,6 @@ class _Work:
     async def _page(self, turn: int, *, state: State | None = None, cursor: str | None = None) -> None:
         page, _ = await self._store.deliveries(endpoint_uid(turn % CROWDED), state=state, cursor=cursor)
         _expect("deliveries on a page", len(page), 50)
-
-    def _event(self) -> NewEvent:
-        name = message_id()
-        delivery = NewDelivery(f"dlv_{name}", endpoint_uid(CROWDED), claimed=False)
-        return NewEvent(name, "acme", "billing", name, "delivered", _BODY, (delivery,), message_id=name)
 
 
 def _expect(what: str, number: int, expected: int) -> None:

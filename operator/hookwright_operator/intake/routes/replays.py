@@ -136,7 +136,7 @@ class ReplayRoutes:
         """Return the begin of a replay; that of missed events is never before the creation of the project.
 
         Raises:
-            ProblemError: 422, the whole range is before it.
+            ProblemError: 404, the project does not exist; 422, the whole range is before its creation.
         """
         if not body.choice.missed:
             return body.since_ms

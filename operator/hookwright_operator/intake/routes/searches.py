@@ -63,15 +63,17 @@ class SearchRoutes:
         with ExitStack() as held:
             await self._reads.begin(namespace, held)
             found = await log.event(wanted) if _EVENT.fullmatch(wanted) else None
-            if found is None or found.namespace != namespace or project not in (None, found.project):
-                raise not_found(f'event "{wanted}" in namespace "{namespace}"')
-            if found.accepted_ms < self._services.registry.project_created_ms(namespace, found.project):
-                # It is an event of another project that had this name.
+            if found is None or not self._is_of(found, namespace, project):
                 raise not_found(f'event "{wanted}" in namespace "{namespace}"')
             records, following = await log.deliveries_of(found, uids, limit=SHOWN)
             omits = self._services.registry.omits_payloads(namespace, found.project)
             shown = {"deliveries": self._shown(records, endpoints), "next": following}
             return HeldAnswer(to_json({**_event(found, omits_payloads=omits), **shown}), held.pop_all())
+
+    def _is_of(self, event: EventRecord, namespace: str, project: str | None) -> bool:
+        """Whether an event is of a namespace, of the project if one is given, and not of an earlier one of its name."""
+        created_ms = self._services.registry.project_created_ms(namespace, event.project)
+        return event.namespace == namespace and project in (None, event.project) and event.accepted_ms >= created_ms
 
     def _shown(self, records: Sequence[DeliveryRecord], endpoints: Sequence[Endpoint]) -> list[dict[str, object]]:
         """Return deliveries to some endpoints in the form of the log."""

@@ -14,7 +14,8 @@ other delivery.
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from functools import lru_cache
+from typing import Any, Final, NamedTuple
 
 from pydantic_core import from_json, to_json
 from sqlalchemy import (
@@ -247,7 +248,7 @@ def next_step(
         return None
     found = find(
         connection,
-        _choice(job),
+        _choice(job.states, job.types),
         job.endpoint_uid,
         project,
         after=job.reached_id,
@@ -301,7 +302,7 @@ def take_step(connection: Connection, replay_id: str, step: ReplayStep, *, slot:
     job = connection.execute(_TAKEN_UP_CHOOSING, {"id": replay_id, "reached_id": step.after}).one_or_none()
     if job is None:
         return 0, ""
-    choice = _choice(job)
+    choice = _choice(job.states, job.types)
     if choice.missed:
         number = missed_events.deliver(connection, step.ids, job.endpoint_uid, slot=slot, now=now)
     else:
@@ -356,16 +357,7 @@ def cancel(connection: Connection, endpoint_uid: str, *, now: int) -> None:
 
 def running(connection: Connection) -> list[Replay]:
     """Return every replay that is running."""
-    # Each round of replays calls this function. So it unpacks each row once, and decodes equal choices once.
-    choices: dict[tuple[str | None, str | None], Choice | None] = {(None, None): None}
-    found = []
-    for row in connection.execute(_RUNNING):
-        id_, uid, _, since, until, total, done, begun, ended, states, types, exact = row
-        if (states, types) not in choices:
-            choices[states, types] = _choice(row)
-        choice = choices[states, types]
-        found.append(Replay(id_, uid, ReplayState.RUNNING, since, until, total, done, begun, ended, choice, exact))
-    return found
+    return [_replay(row) for row in connection.execute(_RUNNING)]
 
 
 def one(connection: Connection, replay_id: str) -> Replay | None:
@@ -379,11 +371,14 @@ def latest(connection: Connection, endpoint_uid: str) -> list[Replay]:
     return [_replay(row) for row in connection.execute(_LATEST, {"endpoint": endpoint_uid})]
 
 
-def _replay(row: Row[*tuple[object, ...]]) -> Replay:
-    state = ReplayState.RUNNING if row.state == _STATE_OF_CHOOSING else ReplayState(row.state)
-    choice = None if row.states is None else _choice(row)
-    return Replay(**{column: getattr(row, column) for column in _PLAIN}, state=state, choice=choice)
+def _replay(row: Row[*tuple[Any, ...]]) -> Replay:
+    # Each round of replays reads all running ones, so a row is unpacked once.
+    id_, uid, state, since, until, total, done, begun, ended, states, types, exact = row
+    shown = ReplayState.RUNNING if state == _STATE_OF_CHOOSING else ReplayState(state)
+    choice = None if states is None else _choice(states, types)
+    return Replay(id_, uid, shown, since, until, total, done, begun, ended, choice, exact)
 
 
-def _choice(row: Row[*tuple[object, ...]]) -> Choice:
-    return Choice(tuple(map(State, from_json(row.states))), tuple(from_json(row.types)))
+@lru_cache(maxsize=256)
+def _choice(states: str, types: str) -> Choice:
+    return Choice(tuple(map(State, from_json(states))), tuple(from_json(types)))

@@ -19,6 +19,24 @@ def stage() -> Stage:
     return Stage()
 
 
+def failing_at_first(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, times: int, fault: StoreError | None = None
+) -> list[str]:
+    """Let the first calls of the store's discard raise a fault, or never end without one; return the uids of all."""
+    tries: list[str] = []
+
+    async def discard(endpoint_uid: str, *_: object, **__: object) -> int:
+        tries.append(endpoint_uid)
+        if len(tries) <= times:
+            if fault is not None:
+                raise fault
+            await asyncio.Event().wait()
+        return 3
+
+    monkeypatch.setattr(stage.store, "discard", discard)
+    return tries
+
+
 async def test_a_deleted_endpoint_waits_for_the_store_and_no_longer_than_the_grace(
     stage: Stage,
 ) -> None:
@@ -51,17 +69,7 @@ async def test_the_event_of_a_deletion_names_the_reason(
     """A store that only needs long is not reported as unavailable."""
     monkeypatch.setattr(module, "_DISCARD_SECONDS", 0.01)
     await stage.ready()
-    tries: list[str] = []
-
-    async def discard(endpoint_uid: str, *_: object, **__: object) -> int:
-        tries.append(endpoint_uid)
-        if len(tries) == 1:
-            if not slow:
-                raise StoreUnavailable("the database is locked")
-            await asyncio.Event().wait()
-        return 3
-
-    monkeypatch.setattr(stage.store, "discard", discard)
+    failing_at_first(stage, monkeypatch, 1, None if slow else StoreUnavailable("the database is locked"))
     stage.now = NOW + timedelta(minutes=5)
     stage.sees(2000, deletionTimestamp=DELETED_AT)
     await stage.reconciler.reconcile(ORDERS)
@@ -75,15 +83,7 @@ async def test_a_large_backlog_of_a_deleted_endpoint_returns_its_worker_and_is_d
     """Otherwise endpoints with many deliveries, deleted at once, keep the workers from other tenants."""
     monkeypatch.setattr(module, "_DISCARD_SECONDS", 0.01)
     await stage.ready()
-    tries: list[str] = []
-
-    async def discard(endpoint_uid: str, *_: object, **__: object) -> int:
-        tries.append(endpoint_uid)
-        if len(tries) <= 2:
-            await asyncio.Event().wait()
-        return 3
-
-    monkeypatch.setattr(stage.store, "discard", discard)
+    tries = failing_at_first(stage, monkeypatch, 2)
     stage.cache.lose("WebhookEndpoint", endpoint(2000))
     for _ in range(2):
         with pytest.raises(StoreError, match="not all deliveries discarded, retrying: the store needs more than"):
