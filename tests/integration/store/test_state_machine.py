@@ -282,7 +282,7 @@ class Deliveries(RuleBasedStateMachine):
         batch = self.recoverable(uid, job)[:room]
         store = self.stores[instance]
         advance = store.chosen_replays.advance if job.states else store.advance_replay
-        # A chosen replay tells a step that waits from a search without a hit.
+        # A chosen replay returns None for a step that waits, and 0 for a search without a hit.
         assert self.run(advance(job.id, limit=limit)) == (len(batch) if room or not job.states else None)
         for reached in batch:
             self.renew(self.known[reached[1]])
