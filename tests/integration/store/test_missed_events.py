@@ -10,7 +10,7 @@ from support.store_factories import Clock, claimed_ids, settlement
 
 from hookwright_operator.ids import delivery_id_like, epoch_ms_of, first_event_id
 from hookwright_operator.store.chosen_replays import Wanted
-from hookwright_operator.store.records import Choice, NewDelivery, NewEvent, ReplayState, State
+from hookwright_operator.store.records import Attempt, Choice, NewDelivery, NewEvent, ReplayState, State
 from hookwright_operator.store.schema import events, kept_events
 from hookwright_operator.store.sql import kept_events as kept
 from hookwright_operator.store.sql import missed_events, replay
@@ -91,6 +91,20 @@ async def test_a_replay_sends_what_an_endpoint_missed_and_nothing_else(store: St
     assert await store.chosen_replays.count(wanted(clock, since=then)) == (0, True)
     counts = (await store.counts())["orders"]
     assert (counts.pending, counts.delivered, counts.failed) == (1, 2, 1)
+
+
+async def test_a_recorded_test_was_missed_by_no_other_endpoint(store: Store, clock: Clock) -> None:
+    """A test was sent to its endpoint by hand, so a replay of another endpoint of the project does not send it."""
+    then = clock.now - DAY
+    missed = event(then, 1, "audit", keep=False)
+    await store.accept([missed])
+    for number in (2, 3):
+        attempt = Attempt(1, then, 12, 200, "", "")
+        await store.record_test(event(then, number, "audit", keep=False), attempt, then)
+
+    assert await store.chosen_replays.count(wanted(clock)) == (1, True)
+    await store.chosen_replays.begin("rec_1", wanted(clock))
+    assert await completed(store) == [missed.id]
 
 
 async def test_deliveries_of_missed_events_are_found_at_the_time_of_their_events(store: Store, clock: Clock) -> None:

@@ -205,7 +205,7 @@ PLANS: dict[str, tuple[ClauseElement, dict[str, object], str]] = {
     "deliveries after an event": (event_deliveries.NEXT, {"begin": BEFORE, "count": 250}, "deliveries_pkey"),
     "deliveries of events": (
         event_deliveries.OF_EVENTS,
-        {"rows": OF_SEVEN, "uids": TWO, "state": None, "begin": "dlv_0004", "end": BEFORE},
+        {"rows": OF_SEVEN, "uids": TWO, "state": None, "tests": True, "begin": "dlv_0004", "end": BEFORE},
         "deliveries_pkey",
     ),
     "newest of events": (
@@ -339,7 +339,7 @@ SEARCHED = {"begin": delivery_id(SMALL - 5000), "end": delivery_id(SMALL), "uids
     {
         "endpoints": (search.OF_ENDPOINTS, {**SEARCHED, "count": 200}),
         "endpoints and events": (search.OF_EVENTS, {**SEARCHED, "rows": UNKNOWN_IDS, "count": 200}),
-        "events": (event_deliveries.OF_EVENTS, {**SEARCHED, "rows": UNKNOWN_IDS}),
+        "events": (event_deliveries.OF_EVENTS, {**SEARCHED, "tests": True, "rows": UNKNOWN_IDS}),
     }.values(),
     ids=["endpoints", "endpoints and events", "events"],
 )

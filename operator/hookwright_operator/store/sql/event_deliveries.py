@@ -10,9 +10,10 @@ Sync functions on a connection.
 from collections.abc import Mapping
 from typing import Final
 
-from sqlalchemy import Connection, Integer, Text, and_, bindparam, func, or_, select
+from sqlalchemy import Boolean, Connection, Integer, Text, and_, bindparam, func, or_, select
 
 from hookwright_operator.ids import epoch_ms_of, first_delivery_id
+from hookwright_operator.store.records import TEST_REASON
 from hookwright_operator.store.schema import deliveries
 from hookwright_operator.store.sql.paging import STRETCH_ROWS, RowBudget
 from hookwright_operator.store.sql.rows import among, packed_column, rows
@@ -35,8 +36,11 @@ _next = (
     .subquery("stretch")
 )
 NEXT = select(func.count(), func.max(_next.c.id))
-_wanted = and_(deliveries.c.endpoint_uid.in_(select(_uids.c.uid)), or_(_state.is_(None), deliveries.c.state == _state))
-OF_EVENTS = select(deliveries.c.id, deliveries.c.event_id, _wanted).where(
+_of_endpoints = and_(
+    deliveries.c.endpoint_uid.in_(select(_uids.c.uid)), or_(_state.is_(None), deliveries.c.state == _state)
+)
+_is_test = and_(bindparam("tests", type_=Boolean), deliveries.c.reason == TEST_REASON)
+OF_EVENTS = select(deliveries.c.id, deliveries.c.event_id, or_(_of_endpoints, _is_test)).where(
     deliveries.c.id > _begin,
     deliveries.c.id <= _end,
     among(deliveries.c.event_id, _ids),
@@ -49,7 +53,13 @@ def earliest(event_id: str) -> str:
 
 
 def find(
-    connection: Connection, totals: Mapping[str, int], uids: str, state: str | None, *, budget: RowBudget
+    connection: Connection,
+    totals: Mapping[str, int],
+    uids: str,
+    state: str | None,
+    *,
+    budget: RowBudget,
+    tests: bool = False,
 ) -> list[str] | None:
     """Find the deliveries of events to some endpoints.
 
@@ -59,12 +69,13 @@ def find(
         uids: the endpoints, packed.
         state: only deliveries in this state, or None.
         budget: reduced by the rows examined, and by the number of events for each statement.
+        tests: whether recorded tests of any endpoint are found, too.
 
     Returns:
         The ids, the newest first, or None if the budget was used up before all deliveries were found.
     """
     missing = dict(totals)
-    which = {"rows": packed_column(totals), "uids": uids, "state": state}
+    which = {"rows": packed_column(totals), "uids": uids, "state": state, "tests": tests}
     found: list[str] = []
     reached, size = "", _FIRST_ROWS
     for event_id in sorted(totals):
