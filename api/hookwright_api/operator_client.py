@@ -4,7 +4,8 @@ It authenticates with a ServiceAccount token of the audience ``hookwright``; RBA
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote
@@ -17,7 +18,8 @@ from hookwright_api.request_context import headers_passed_on
 from hookwright_runtime.endpoint_tests import TESTS_AT_ONCE, EndpointTests
 from hookwright_runtime.errors import HookwrightError
 from hookwright_runtime.long_polls import POLLS
-from hookwright_runtime.problems import STORE_FAILED, Code
+from hookwright_runtime.problems import STORE_FAILED, Code, too_many, unavailable
+from hookwright_runtime.quotas import Full, Quotas
 
 log = structlog.get_logger(__name__)
 
@@ -30,8 +32,10 @@ _TEST_TIMEOUT: Final = httpx.Timeout(35.0, connect=2.0)
 """An endpoint's timeout is 30 s at most."""
 _POLL_TIMEOUT: Final = httpx.Timeout(45.0, connect=2.0)
 """A request for messages waits 30 s at most."""
-_EVENT_CONNECTIONS: Final = 200
-OPERATOR_CONNECTIONS: Final = _EVENT_CONNECTIONS + TESTS_AT_ONCE + POLLS
+REQUESTS: Final = 200
+REQUESTS_OF_ORGANIZATION: Final = 64
+"""Requests to the operator at once, except tests and requests for messages, which have separate bounds."""
+OPERATOR_CONNECTIONS: Final = REQUESTS + TESTS_AT_ONCE + POLLS
 """Most connections to the operator."""
 _RECHECK_SECONDS: Final = 5.0
 
@@ -90,7 +94,9 @@ class OperatorClient:
             url: the operator's intake.
             token_file: the ServiceAccount token, read again when it changes.
         """
-        self._client = _client(url, _TIMEOUT, _EVENT_CONNECTIONS)
+        self._client = _client(url, _TIMEOUT, REQUESTS)
+        # A quarter serves only organizations without a request in progress, so that a few cannot use all connections.
+        self._requests = Quotas(total=REQUESTS, each=REQUESTS_OF_ORGANIZATION, reserved=REQUESTS // 4)
         # A test may take 30 s, so tests have separate connections.
         self._test_client = _client(url, _TEST_TIMEOUT, TESTS_AT_ONCE)
         self._poll_client = _client(url, _POLL_TIMEOUT, POLLS)
@@ -107,7 +113,7 @@ class OperatorClient:
 
     async def send_events(self, namespace: str, project: str, body: bytes) -> bytes:
         """Send one event or an array of events, as JSON, and return the JSON answer of the 202."""
-        answer = await self._request("POST", _path(namespace, "projects", project, "events"), content=body)
+        answer = await self._request("POST", namespace, "projects", project, "events", content=body)
         return answer.content
 
     async def test(self, namespace: str, endpoint: str, body: bytes) -> dict[str, Any]:
@@ -121,13 +127,22 @@ class OperatorClient:
         Raises:
             TooManyTestsError: the endpoint, its namespace or this process has too many tests in progress.
         """
-        path = _path(namespace, "webhookendpoints", endpoint, "test")
         with self._tests.one(namespace, endpoint):
-            return _document(await self._request("POST", path, content=body or None, client=self._test_client))
+            return _document(
+                await self._request(
+                    "POST",
+                    namespace,
+                    "webhookendpoints",
+                    endpoint,
+                    "test",
+                    content=body or None,
+                    client=self._test_client,
+                )
+            )
 
     async def secret(self, namespace: str, endpoint: str) -> SigningSecret:
         """Return an endpoint's signing secret."""
-        answered = _document(await self._request("GET", _path(namespace, "webhookendpoints", endpoint, "secret")))
+        answered = _document(await self._request("GET", namespace, "webhookendpoints", endpoint, "secret"))
         # An operator of an earlier version returns only the secret.
         return SigningSecret(
             str(answered["secret"]), int(answered.get("rotation", 0)), answered.get("previous_signs_until")
@@ -135,22 +150,21 @@ class OperatorClient:
 
     async def deliveries(self, namespace: str, endpoint: str, query: Mapping[str, str]) -> bytes:
         """Return one page of an endpoint's delivery log: JSON ``{data, next}``."""
-        path = _path(namespace, "webhookendpoints", endpoint, "deliveries")
-        return (await self._request("GET", path, params=query)).content
+        return (await self._request("GET", namespace, "webhookendpoints", endpoint, "deliveries", params=query)).content
 
     async def search(self, namespace: str, query: Mapping[str, str]) -> bytes:
         """Return one page of the deliveries of an organization that meet all conditions: JSON ``{data, next}``."""
-        return (await self._request("GET", _path(namespace, "deliveries"), params=query)).content
+        return (await self._request("GET", namespace, "deliveries", params=query)).content
 
     async def event(self, namespace: str, project: str | None, event: str) -> bytes:
         """Return one event with its deliveries as JSON; the arguments are those of `retry`."""
         params = {"project": project} if project else {}
-        return (await self._request("GET", _path(namespace, "events", event), params=params)).content
+        return (await self._request("GET", namespace, "events", event, params=params)).content
 
     async def delivery(self, namespace: str, project: str | None, delivery: str) -> bytes:
         """Return one delivery with its attempts as JSON; the arguments are those of `retry`."""
         params = {"project": project} if project else {}
-        return (await self._request("GET", _path(namespace, "deliveries", delivery), params=params)).content
+        return (await self._request("GET", namespace, "deliveries", delivery, params=params)).content
 
     async def retry(self, namespace: str, project: str | None, delivery: str) -> bytes:
         """Send a delivery again and return the JSON answer of the 202.
@@ -161,54 +175,73 @@ class OperatorClient:
             delivery: its id.
         """
         params = {"project": project} if project else {}
-        return (await self._request("POST", _path(namespace, "deliveries", delivery, "retry"), params=params)).content
+        return (await self._request("POST", namespace, "deliveries", delivery, "retry", params=params)).content
 
     async def begin_replay(self, namespace: str, endpoint: str, body: bytes) -> bytes:
         """Begin a replay from JSON and return the JSON answer of the 202, or of the 200 after a dry run."""
-        path = _path(namespace, "webhookendpoints", endpoint, "replays")
-        return (await self._request("POST", path, content=body)).content
+        return (await self._request("POST", namespace, "webhookendpoints", endpoint, "replays", content=body)).content
 
     async def replays(self, namespace: str, endpoint: str) -> bytes:
         """Return the latest replays of an endpoint: JSON ``{data}``."""
-        return (await self._request("GET", _path(namespace, "webhookendpoints", endpoint, "replays"))).content
+        return (await self._request("GET", namespace, "webhookendpoints", endpoint, "replays")).content
 
     async def replay(self, namespace: str, endpoint: str, replay: str) -> bytes:
         """Return one replay as JSON."""
-        return (await self._request("GET", _path(namespace, "webhookendpoints", endpoint, "replays", replay))).content
+        return (await self._request("GET", namespace, "webhookendpoints", endpoint, "replays", replay)).content
 
     async def cancel_replay(self, namespace: str, endpoint: str, replay: str) -> None:
         """Cancel a replay."""
-        await self._request("DELETE", _path(namespace, "webhookendpoints", endpoint, "replays", replay))
+        await self._request("DELETE", namespace, "webhookendpoints", endpoint, "replays", replay)
 
     async def take_messages(self, namespace: str, endpoint: str, query: Mapping[str, str]) -> bytes:
         """Take messages of an endpoint with pull, and wait for them as long as the query says: JSON ``{data}``."""
-        path = _path(namespace, "webhookendpoints", endpoint, "messages")
-        return (await self._request("GET", path, params=query, client=self._poll_client, leases=True)).content
+        return (
+            await self._request(
+                "GET",
+                namespace,
+                "webhookendpoints",
+                endpoint,
+                "messages",
+                params=query,
+                client=self._poll_client,
+                leases=True,
+            )
+        ).content
 
     async def settle_messages(self, namespace: str, endpoint: str, verb: str, body: bytes) -> bytes:
         """Acknowledge (``ack``) or refuse (``nack``) messages: JSON ``{data}`` with a result for each."""
-        path = _path(namespace, "webhookendpoints", endpoint, "messages", verb)
-        return (await self._request("POST", path, content=body)).content
+        return (
+            await self._request("POST", namespace, "webhookendpoints", endpoint, "messages", verb, content=body)
+        ).content
 
     async def statistics(self, namespace: str, resource: str, name: str, window: str) -> bytes:
         """Return the statistics of one of the ``webhookendpoints`` or ``projects`` as JSON."""
-        path = _path(namespace, resource, name, "statistics")
-        return (await self._request("GET", path, params={"window": window})).content
+        return (await self._request("GET", namespace, resource, name, "statistics", params={"window": window})).content
 
     async def _request(
         self,
         method: str,
-        path: str,
-        *,
+        namespace: str,
+        *parts: str,
         content: bytes | None = None,
         params: Mapping[str, str] | None = None,
         client: httpx.AsyncClient | None = None,
         leases: bool = False,
     ) -> httpx.Response:
-        """Return the answer; ``leases`` means that a GET leases messages, so it writes.
+        """Return the answer.
+
+        Args:
+            method: of the request.
+            namespace: the organization.
+            parts: of the path after the namespace.
+            content: JSON.
+            params: the query.
+            client: has connections whose use is bounded elsewhere; None: the connections that organizations share.
+            leases: whether a GET leases messages, so that it writes.
 
         Raises:
             OperatorError: the operator refused the request, or did not answer.
+            ProblemError: see `_shared_connection`.
         """
         writes = leases or method != "GET"
         ours = {"Authorization": f"Bearer {self._read_token()}", "Accept": "application/json"}
@@ -216,9 +249,10 @@ class OperatorClient:
         if content is not None:
             headers["Content-Type"] = "application/json"
         try:
-            answer = await (client or self._client).request(
-                method, path, content=content, params=params, headers=headers
-            )
+            with self._shared_connection(namespace) if client is None else nullcontext():
+                answer = await (client or self._client).request(
+                    method, _path(namespace, *parts), content=content, params=params, headers=headers
+                )
         except _NO_ANSWER as error:
             away = f"the operator does not answer ({type(error).__name__})"
             unknown = writes and not isinstance(error, _NOT_SENT)
@@ -226,6 +260,26 @@ class OperatorClient:
         if answer.status_code >= 400:
             raise self._refusal(answer, writes=writes)
         return answer
+
+    @contextmanager
+    def _shared_connection(self, namespace: str) -> Iterator[None]:
+        """Count a request of an organization for the time of a block.
+
+        Raises:
+            ProblemError: 429, the organization has too many in progress; 503, all organizations together have.
+        """
+        full = self._requests.take(namespace)
+        if full is Full.HOLDER:
+            raise too_many(
+                f'organization "{namespace}" has {REQUESTS_OF_ORGANIZATION} requests in progress; nothing was done, '
+                "send fewer at once"
+            )
+        if full is Full.TOTAL:
+            raise unavailable(f"{REQUESTS} requests to the operator are in progress; nothing was done")
+        try:
+            yield
+        finally:
+            self._requests.release(namespace)
 
     def _read_token(self) -> str:
         now = asyncio.get_running_loop().time()

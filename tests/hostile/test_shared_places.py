@@ -1,11 +1,12 @@
-"""Places of the intake that tenants share: several accounts or namespaces of one attacker use few of them.
+"""Places that tenants share: several accounts or namespaces of one attacker use few of them.
 
 The attacks: two ServiceAccounts of one namespace ask for names that they have not asked for, requests for deliveries
-name several namespaces, and a few namespaces send as many events as they can.
+name several namespaces, and a few namespaces or organizations send as many events as they can.
 """
 
 import asyncio
 from contextlib import ExitStack, suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +14,9 @@ from integration.intake import conftest as intake_fixtures
 from support.clock import Seconds
 from support.intake import Intake, Line, Tokens
 from support.polling import until
+from support.receivers import serve
 
+from hookwright_api.operator_client import REQUESTS, OperatorClient
 from hookwright_dev.cluster.kubectl import Kubectl
 from hookwright_operator.intake.auth import ACCESS_REVIEWS_OF_TENANT, Access, ReviewAuth
 from hookwright_operator.intake.request_slots import EVENT_REQUESTS, OTHER_REQUESTS_OF_NAMESPACE, RequestSlots
@@ -121,7 +124,35 @@ def test_a_few_namespaces_leave_slots_for_events_to_others() -> None:
             stack.enter_context(slots.held(f"other-{number}"))
 
 
-async def _status(answer: asyncio.Task[None]) -> int:
+async def _answer_only_the_other(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Read a request, and answer it unless it is of a hostile organization."""
+    head = await reader.readuntil(b"\r\n\r\n")
+    if b"/namespaces/other/" not in head:
+        await asyncio.Event().wait()
+    writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{}")
+
+
+async def test_a_few_organizations_leave_connections_to_the_operator_to_another_one(tmp_path: Path) -> None:
+    """Each of three has as many requests in progress as it gets; the requests of another organization are answered."""
+    token = tmp_path / "token"
+    token.write_text("token")
+    hostile = [f"hostile-{number}" for number in range(3) for _ in range(REQUESTS)]
+    async with serve(_answer_only_the_other) as served:
+        operator = OperatorClient(served.url.removesuffix("/hooks"), token)
+        attack = [asyncio.create_task(operator.send_events(name, "billing", b"{}")) for name in hostile]
+        in_progress = REQUESTS - REQUESTS // 4
+        await until(lambda: sum(task.done() for task in attack) == len(hostile) - in_progress)
+        refused = {name: await _status(task) for name, task in zip(hostile, attack, strict=True) if task.done()}
+        assert refused == {"hostile-0": 429, "hostile-1": 429, "hostile-2": 503}
+        for _ in range(2):
+            assert await operator.send_events("other", "billing", b"{}") == b"{}"
+            for task in attack:
+                task.cancel()
+            await asyncio.gather(*attack, return_exceptions=True)
+        await operator.close()
+
+
+async def _status(answer: asyncio.Task[Any]) -> int:
     try:
         await answer
     except ProblemError as error:

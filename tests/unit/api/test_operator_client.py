@@ -108,12 +108,14 @@ async def test_a_request_that_was_not_sent_did_nothing(token: Path, monkeypatch:
         for name, operation in (WRITES | READS).items():
             assert NOTHING in await refusal(operator, operation), name
 
-    monkeypatch.setattr(operator_client, "_EVENT_CONNECTIONS", 1)
+    monkeypatch.setattr(operator_client, "REQUESTS", 1)
     monkeypatch.setattr(operator_client, "_TIMEOUT", httpx.Timeout(0.3, read=1.0))
     async with serve(hangs) as served, connected(served.url.removesuffix("/hooks"), token) as operator:
         first = asyncio.create_task(refusal(operator, WRITES["events"]))
         await until(lambda: served.connections == 1)
-        assert NOTHING in await refusal(operator, WRITES["events"])
+        assert (
+            await refusal(operator, WRITES["events"]) == "1 requests to the operator are in progress; nothing was done"
+        )
         assert UNKNOWN in await first
 
     async with connected(stopped, token.with_name("absent")) as operator:
