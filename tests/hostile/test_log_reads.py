@@ -6,8 +6,9 @@ On SQLite one page of it examined all rows of as many seconds as the page has de
 
 import asyncio
 import sqlite3
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -15,9 +16,10 @@ from sqlalchemy import Connection
 from support.store_factories import Clock, event
 
 from hookwright_dev.cluster.postgres import PostgresServer
-from hookwright_operator.store.records import State
+from hookwright_operator.store.records import DeliveryRecord, Search, State
 from hookwright_operator.store.sql import paging
 from hookwright_operator.store.sql import read as read_sql
+from hookwright_operator.store.sql import search as search_sql
 from hookwright_operator.store.sql.statements import driver_of
 from hookwright_operator.store.store import Store
 
@@ -27,6 +29,7 @@ SPARSE = "uid-sparse"
 LIMIT = 250
 STEPS_A_ROW = 30
 """Steps of SQLite's machine that one examined row may take; a row takes about half of them."""
+MOST_STEPS = STEPS_A_ROW * (paging.ROWS + paging.STRETCH_ROWS)
 
 # Ids are in the order of acceptance; the sparse endpoint has the first delivery of each slice, and some that failed.
 FILL = f"""
@@ -66,7 +69,23 @@ def sparse_ids(state: State | None = None) -> list[str]:
     return [f"dlv_01K9{number:04}{0:018}" for number in sorted(wanted, reverse=True)]
 
 
-async def steps_of_a_page(store: Store, state: State | None, cursor: str | None) -> tuple[list[str], str | None, int]:
+def page_of_state(
+    connection: Connection, state: State | None, cursor: str | None
+) -> tuple[list[DeliveryRecord], str | None]:
+    """Read a page of the log of the sparse endpoint."""
+    return read_sql.log(connection, SPARSE, state=state, limit=LIMIT, cursor=cursor)
+
+
+def page_of_search(
+    connection: Connection, wanted: Search, cursor: str | None
+) -> tuple[list[DeliveryRecord], str | None]:
+    """Read a page of a search."""
+    return search_sql.page(connection, wanted, limit=10, cursor=cursor)
+
+
+async def steps_of(
+    store: Store, page_of: Callable[[Connection], tuple[list[DeliveryRecord], str | None]]
+) -> tuple[list[str], str | None, int]:
     """Read one page; return its ids, its cursor, and the steps of SQLite's machine that it took, in hundreds."""
 
     def read(connection: Connection) -> tuple[list[str], str | None, int]:
@@ -78,7 +97,7 @@ async def steps_of_a_page(store: Store, state: State | None, cursor: str | None)
 
         driver_of(connection).set_progress_handler(count, 100)
         try:
-            page, following = read_sql.log(connection, SPARSE, state=state, limit=LIMIT, cursor=cursor)
+            page, following = page_of(connection)
         finally:
             driver_of(connection).set_progress_handler(None, 100)
         return [record.id for record in page], following, steps
@@ -94,8 +113,8 @@ async def test_a_page_examines_a_bounded_number_of_rows_and_cursors_lead_to_the_
     seen: list[str] = []
     cursor, pages = None, 0
     while True:
-        page, cursor, steps = await steps_of_a_page(store, state, cursor)
-        assert steps <= STEPS_A_ROW * (paging.ROWS + paging.STRETCH_ROWS)
+        page, cursor, steps = await steps_of(store, partial(page_of_state, state=state, cursor=cursor))
+        assert steps <= MOST_STEPS
         seen += page
         pages += 1
         if cursor is None:
@@ -104,6 +123,24 @@ async def test_a_page_examines_a_bounded_number_of_rows_and_cursors_lead_to_the_
         assert record is None or record.endpoint_uid == SPARSE
     assert seen == sparse_ids(state)
     assert pages >= (1 if state is State.FAILED else SLICES * IN_A_SLICE // paging.ROWS)
+
+
+@pytest.mark.parametrize("event_type", ["delivered", "opened"])
+async def test_a_search_by_event_type_examines_a_bounded_number_of_rows(
+    store: Store, monkeypatch: pytest.MonkeyPatch, event_type: str
+) -> None:
+    """All deliveries that a page checks share one budget of rows; cursors lead to the end."""
+    # 40 deliveries of the sparse endpoint are spread over most of the rows of one page.
+    monkeypatch.setattr(search_sql, "CHECKED_AT_ONCE", 40)
+    wanted = Search([SPARSE], "acme", event_type=event_type)
+    seen: list[str] = []
+    cursor, pages = None, 0
+    while pages == 0 or cursor is not None:
+        page, cursor, steps = await steps_of(store, partial(page_of_search, wanted=wanted, cursor=cursor))
+        assert steps <= MOST_STEPS
+        seen += page
+        pages += 1
+    assert seen == (sparse_ids() if event_type == "delivered" else [])
 
 
 async def test_a_budget_that_ends_within_a_slice_loses_and_repeats_nothing(

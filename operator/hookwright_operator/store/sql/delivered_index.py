@@ -117,10 +117,19 @@ def _enter(connection: Connection, statement: Executable, entries: set[tuple[Any
         known.update(new)
 
 
-def delivered(connection: Connection, endpoint_uids: Sequence[str], *, limit: int, before: str) -> Found:
-    """Find the newest delivered deliveries of some endpoints with ids below a given id."""
+def delivered(
+    connection: Connection, endpoint_uids: Sequence[str], *, limit: int, before: str, budget: RowBudget
+) -> Found:
+    """Find the newest delivered deliveries of some endpoints with ids below a given id.
+
+    Args:
+        connection: a connection that can read.
+        endpoint_uids: the endpoints.
+        limit: how many deliveries at most.
+        before: the given id.
+        budget: reduced by the rows examined, and by one for each statement.
+    """
     found: list[str] = []
-    budget = RowBudget()
     uids = packed_column(endpoint_uids)
     for begin in _slices(connection, endpoint_uids, before):
         end = min(begin + AFTER_ALL, before)

@@ -183,7 +183,7 @@ def records(connection: Connection, ids: Sequence[str]) -> tuple[list[DeliveryRe
 def newest(connection: Connection, endpoint_uid: str, state: State | None, *, limit: int, before: str) -> Found:
     """Find an endpoint's newest deliveries with ids below a given id, in a state if one is given."""
     if dialect_of(connection).sliced:
-        return newest_by_state(connection, [endpoint_uid], state, limit=limit, before=before)
+        return newest_by_state(connection, [endpoint_uid], state, limit=limit, before=before, budget=RowBudget())
     return _newest(connection, endpoint_uid, state=state, limit=limit, before=before)
 
 
@@ -205,14 +205,25 @@ def _indexed(connection: Connection, endpoint_uid: str, *, state: State | None, 
 
 
 def newest_by_state(
-    connection: Connection, endpoint_uids: Sequence[str], state: State | None, *, limit: int, before: str
+    connection: Connection,
+    endpoint_uids: Sequence[str],
+    state: State | None,
+    *,
+    limit: int,
+    before: str,
+    budget: RowBudget,
 ) -> Found:
-    """Find deliveries of endpoints state by state, because SQLite has no index of all deliveries of an endpoint."""
+    """Find deliveries of endpoints state by state, because SQLite has no index of all deliveries of an endpoint.
+
+    The arguments are those of `delivered_index.delivered`, and the state, None for all states.
+    """
     found: list[str] = []
     reached = None
     for one in State if state is None else [state]:
         if one is State.DELIVERED:
-            ids, reached = delivered_index.delivered(connection, endpoint_uids, limit=limit, before=before)
+            ids, reached = delivered_index.delivered(
+                connection, endpoint_uids, limit=limit, before=before, budget=budget
+            )
             found += ids
             continue
         for uid in endpoint_uids:

@@ -236,15 +236,16 @@ class _Listed:
 
 @dataclass(frozen=True, slots=True)
 class _ByState:
-    """SQLite's indexes of a few endpoints."""
+    """SQLite's indexes of a few endpoints; a page examines a limited number of rows."""
 
     connection: Connection
     wanted: Search
     begin: str
+    budget: RowBudget
 
     def newest(self, before: str, size: int) -> Found:
         uids, state, begin = self.wanted.endpoint_uids, self.wanted.state, self.begin
-        found = read.newest_by_state(self.connection, uids, state, limit=size, before=before)
+        found = read.newest_by_state(self.connection, uids, state, limit=size, before=before, budget=self.budget)
         ids = [one for one in found.ids if one >= begin]
         ended = len(ids) < len(found.ids) or (found.reached is not None and found.reached <= begin)
         return Found(ids, None if ended else found.reached)
@@ -288,7 +289,7 @@ def _source(connection: Connection, wanted: Search, begin: str, totals: Mapping[
         return _of_events(connection, wanted, begin, totals)
     if len(wanted.endpoint_uids) <= MERGED:
         if dialect_of(connection).sliced:
-            return _ByState(connection, wanted, begin)
+            return _ByState(connection, wanted, begin, RowBudget())
         if wanted.state in MERGED_POSTGRES:
             return _Merged(connection, wanted, begin)
     return _All(connection, wanted, begin, RowBudget(WALKED))
