@@ -163,3 +163,30 @@ def test_unknown_names_are_listed_up_to_a_bound(monkeypatch: pytest.MonkeyPatch)
     with pytest.raises(ProblemError) as caught:
         search_of({"limit": "0"}.get, names, "acme", [])
     assert len(caught.value.errors) == MAX_FAULTS
+
+
+@pytest.mark.parametrize("repeated", ['\\"', "\\\\", "a", "\\a"])
+def test_a_header_with_an_open_quote_is_searched_once(repeated: str) -> None:
+    """One match takes the whole header. Before, a search began at each quote: 64 KiB stopped the loop for 15 s."""
+    value = '"' + repeated * (65_536 // len(repeated))
+    assert [match.span() for match in cloud_events._QUOTED.finditer(value)] == [(0, len(value))]
+    assert cloud_events.from_headers({"ce-x": value}) == {"x": value}
+
+
+@pytest.mark.parametrize(
+    ("header", "attribute"),
+    [
+        ('"a b"', "a b"),
+        (r'"a\"b"', 'a"b'),
+        (r'x"\\"y', r"x\y"),
+        ('"a" and "b', 'a and "b'),
+        (r'"a\"', r'"a\"'),
+        ('""', ""),
+        ('"', '"'),
+        ("a%20b%22", 'a b"'),
+        ("%ff", "\0"),
+    ],
+)
+def test_quoted_strings_and_per_cent_signs_of_a_header_are_decoded(header: str, attribute: str) -> None:
+    """A string without its closing quote stays as it is (CloudEvents, HTTP binding, 3.1.3.2)."""
+    assert cloud_events.from_headers({"ce-subject": header}) == {"subject": attribute}

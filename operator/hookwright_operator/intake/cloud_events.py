@@ -25,7 +25,8 @@ _NOT_EMPTY: Final = frozenset({"subject", "dataschema"})
 _NAME: Final = re.compile("[a-z0-9]{1,64}")
 _SCALAR: Final = re.compile("-?[0-9]{1,10}")
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
-_QUOTED: Final = re.compile(r'"(?:[^"\\]|\\.)*"')
+# Possessive, and the closing quote is optional: otherwise a search begins again at each quote of an open string.
+_QUOTED: Final = re.compile(r'"([^"\\]*+(?:\\.[^"\\]*+)*+)("?)')
 _ESCAPED: Final = re.compile(r"\\(.)")
 
 
@@ -82,8 +83,12 @@ def _decoded(value: str) -> str:
     Returns:
         The attribute; if the bytes are not UTF-8, U+0000, which no attribute may have.
     """
-    bare = _QUOTED.sub(lambda match: _ESCAPED.sub(r"\1", match[0][1:-1]), value)
+    bare = _QUOTED.sub(_unquoted, value)
     try:
         return unquote_to_bytes(bare.encode("latin-1")).decode()
     except UnicodeDecodeError:
         return "\0"
+
+
+def _unquoted(match: re.Match[str]) -> str:
+    return _ESCAPED.sub(r"\1", match[1]) if match[2] else match[0]
