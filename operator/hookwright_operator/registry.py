@@ -72,10 +72,6 @@ class Endpoint:
     omits_responses: bool = False
     pull_lease: float | None = None
 
-    def __hash__(self) -> int:
-        """Hash the uid alone: a hash of all fields would read a dozen objects per attempt."""
-        return hash(self.uid)
-
     @property
     def sendable(self) -> bool:
         """Whether deliveries may be sent now, or taken by a consumer."""

@@ -35,7 +35,7 @@ class DeliveryLog:
         """Compute the requests of a delivery's attempts again; None for an attempt whose request is not recorded."""
         about = (record.endpoint_uid, event.id, event.type, event.body)
         claimed = Claimed(record.id, *about, 0, event.accepted_ms, attributes=event.attributes)
-        return [self.sender.request_of(endpoint, claimed, attempt) for attempt in record.attempts]
+        return self.sender.requests_of(endpoint, claimed, record.attempts)
 
     async def page(
         self, endpoint_uid: str, *, state: State | None, limit: int, cursor: str | None

@@ -14,6 +14,7 @@ from support.attempts import BODY, MESSAGE, OLDER, SECRET, delivery_of, endpoint
 from support.receivers import answers, serve
 
 from hookwright_dev.receiver import Received, Receiver, verdict
+from hookwright_operator.delivery.http import sender as sender_module
 from hookwright_operator.delivery.http.guard import Guard
 from hookwright_operator.delivery.http.sender import Sender
 
@@ -55,6 +56,22 @@ async def test_both_secrets_sign_during_an_overlap_and_a_changed_endpoint_counts
     assert verdict(second.headers, second.body, [SECRET]) != ""
     assert verdict(second.headers, second.body, [OLDER]) == ""
     assert (second.target, second.headers["X-Team"]) == ("/new", "b")
+
+
+async def test_the_snapshots_of_an_endpoint_use_the_memory_of_one(
+    sender: Sender, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An endpoint that changes a thousand times, has large headers, or is one of very many fills no memory."""
+    for number in range(5):
+        await send(sender, endpoint(receiver.url, headers=(("X-Number", str(number)),)))
+    assert len(sender._targets) == 1
+    await send(sender, endpoint(receiver.url, headers=(("X-Large", "x" * 16_384),)))
+    assert sender._targets == {}
+    monkeypatch.setattr(sender_module, "_PREPARED", 3)
+    for number in range(5):
+        await send(sender, replace(endpoint(receiver.url), uid=f"uid-{number}"))
+    assert [*sender._targets] == ["uid-2", "uid-3", "uid-4"]
+    assert [received.headers.get("X-Number") for received in receiver.received[:5]] == ["0", "1", "2", "3", "4"]
 
 
 async def test_static_headers_are_sent_and_cannot_replace_ours(sender: Sender, receiver: Receiver) -> None:

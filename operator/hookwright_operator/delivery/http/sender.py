@@ -9,9 +9,8 @@ import asyncio
 import re
 import ssl
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from ipaddress import IPv4Address
 from types import TracebackType
 from typing import Final, Self
@@ -48,6 +47,9 @@ RESPONSE_LIMIT: Final = 4096
 """How many bytes of a response body are kept by default."""
 
 _PREPARED: Final = 4096
+"""Endpoints whose constant part of a request is kept, of the last snapshot of each."""
+_PREPARED_BYTES: Final = 16 * 1024
+"""Size of the largest part that is kept; larger ones are prepared for each attempt."""
 _LARGE_BODY: Final = 64 * 1024
 """Bytes from which a body is written apart from its head, because a copy would use memory for the whole attempt."""
 _TRACE_HEADERS: Final = frozenset({"traceparent", "tracestate"})
@@ -96,7 +98,7 @@ class Sender:
         self._traces = traces
         self._traces_to_receivers = traces_to_receivers
         self._most_idle, self._lookups = idle, lookups
-        self._target = lru_cache(maxsize=_PREPARED)(self._prepare)
+        self._targets: dict[str, tuple[Endpoint, _Target]] = {}
         self._client: Client | None = None
         self._resolver: GuardedResolver | None = None
 
@@ -181,21 +183,24 @@ class Sender:
             request=identified,
         )
 
-    def request_of(self, endpoint: Endpoint, delivery: Claimed, attempt: Attempt) -> SentRequest | None:
-        """Compute the request of an earlier attempt again.
+    def requests_of(
+        self, endpoint: Endpoint, delivery: Claimed, attempts: Sequence[Attempt]
+    ) -> list[SentRequest | None]:
+        """Compute the requests of earlier attempts again; a thread may call it.
 
         Args:
             endpoint: as it is now; it may have changed since.
             delivery: with the body that was sent.
-            attempt: as the store recorded it.
+            attempts: as the store recorded them.
 
         Returns:
-            None if the attempt made no request, or an operator made it that did not record its request.
+            None for an attempt that made no request, or if an operator made it that did not record its request.
         """
         try:
-            return sent_request(self._target(endpoint).head, endpoint, delivery, attempt)
+            head = self._prepare(endpoint).head
         except AttemptError:
-            return sent_request(None, endpoint, delivery, attempt)
+            head = None
+        return [sent_request(head, endpoint, delivery, attempt) for attempt in attempts]
 
     def _excerpt(self, exchange: Exchange) -> str:
         return excerpt(exchange.body, exchange.coding, self._response_limit)
@@ -204,6 +209,17 @@ class Sender:
         if self._client is None:
             raise RuntimeError("the sender was not started")
         return self._client
+
+    def _target(self, endpoint: Endpoint) -> "_Target":
+        known = self._targets.get(endpoint.uid)
+        if known is not None and known[0] is endpoint:
+            return known[1]
+        target = self._prepare(endpoint)
+        if self._targets.pop(endpoint.uid, None) is None and len(self._targets) >= _PREPARED:
+            del self._targets[next(iter(self._targets))]
+        if len(target.head) <= _PREPARED_BYTES:
+            self._targets[endpoint.uid] = (endpoint, target)
+        return target
 
     def _prepare(self, endpoint: Endpoint) -> "_Target":
         if not endpoint.secrets:
