@@ -151,10 +151,14 @@ class Messages:
                 await asyncio.sleep(_END_SECONDS)
 
     async def end_leases(self) -> int:
-        """Settle messages of leases whose time is over as failed attempts; return how many, up to a limit."""
-        settlements = await self.store.pull_leases.end(self.schedule.next)
-        self._report(settlements, "lease_ended")
-        return len(settlements)
+        """Settle messages of leases whose time is over as failed attempts, up to a limit.
+
+        Returns:
+            How many requests for messages had these leases. All their messages may have been settled before.
+        """
+        ended = await self.store.pull_leases.end(self.schedule.next)
+        self._report(ended.settlements, "lease_ended")
+        return ended.requests
 
     def _report(self, settlements: Sequence[Settlement], result: str) -> None:
         """Report settled messages, and wake the consumers that may get a refused one again."""

@@ -77,15 +77,15 @@ class PullLeases:
         step = partial(pull.count_messages, endpoint_uid=endpoint_uid, now=self._transactions.clock())
         return await self._transactions.read("count_messages", step, of_log=True)
 
-    async def end(self, next_attempt: pull.NextAttempt) -> list[Settlement]:
-        """Settle the messages of leases that have ended as failed attempts, up to a limit; return the settlements."""
+    async def end(self, next_attempt: pull.NextAttempt) -> pull.EndedLeases:
+        """Settle the messages of leases that have ended; see `pull.end_leases`."""
         first = await self._transactions.read("next_lease_end", lambda connection: connection.scalar(pull.NEXT_END))
         if first is None or first > self._transactions.clock():
-            return []
+            return pull.EndedLeases(0, [])
         step = partial(pull.end_leases, next_attempt=next_attempt, slot=self._transactions.slot)
-        settlements: list[Settlement] = await self._write("end_leases", step, weight=512, tenant="(leases)")
-        self._note(settlements)
-        return settlements
+        ended: pull.EndedLeases = await self._write("end_leases", step, weight=512, tenant="(leases)")
+        self._note(ended.settlements)
+        return ended
 
     def close(self) -> None:
         """Stop giving messages back; their leases end by themselves."""

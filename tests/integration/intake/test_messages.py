@@ -19,6 +19,7 @@ from hookwright_operator.intake.timestamps import timestamp
 from hookwright_operator.registry import Endpoint
 from hookwright_operator.services.events import IncomingEvent
 from hookwright_operator.store.records import State
+from hookwright_operator.store.sql import pull
 from hookwright_runtime.long_polls import POLLS_OF_NAMESPACE
 
 PATH = "/webhookendpoints/inbox/messages"
@@ -276,13 +277,28 @@ async def test_messages_of_another_endpoint_cannot_be_settled(intake: Intake, in
     assert (await settled(intake, "ack", ids=[message["id"]]))[0]["result"] == "acked"
 
 
+@pytest.mark.usefixtures("inbox")
+async def test_acknowledged_leases_do_not_delay_the_end_of_others(
+    intake: Intake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The loop pauses only if no lease has ended, and not after leases without a message."""
+    monkeypatch.setattr(pull, "ENDED", pull.ENDED.limit(2))
+    await send(intake, *(b"%d" % number for number in range(5)))
+    for _ in range(4):
+        [message] = await taken(intake, lease="1s", limit=1)
+        assert (await settled(intake, "ack", ids=[message["id"]]))[0]["result"] == "acked"
+    assert len(await taken(intake, lease="1s", limit=1)) == 1
+    intake.clock.advance(1000)
+    assert [await intake.services.messages.end_leases() for _ in range(4)] == [2, 2, 1, 0]
+
+
 async def test_a_consumer_that_never_acknowledges_ends_with_failed_deliveries(intake: Intake, inbox: Endpoint) -> None:
     """Each lease is an attempt, so taking in a loop has an end."""
     await send(intake, b"1", b"2")
     for _ in range(3):
         assert len(await taken(intake, lease="1s")) == 2
         intake.clock.advance(1000)
-        assert await intake.services.messages.end_leases() == 2
+        assert await intake.services.messages.end_leases() == 1
         intake.clock.advance(3_600_000)
     assert await taken(intake) == []
     counts = await intake.engine.counts(inbox.uid)

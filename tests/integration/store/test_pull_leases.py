@@ -90,16 +90,16 @@ async def test_a_lease_that_ends_is_a_failed_attempt_and_the_schedule_goes_on(st
     for retry_ms in (30_000, 120_000):
         assert len((await take(store, lease_ms=5000)).messages) == 1
         clock.advance(4999)
-        assert await store.pull_leases.end(SCHEDULE.next) == []
+        assert (await store.pull_leases.end(SCHEDULE.next)).settlements == []
         clock.advance(1)
-        [ended] = await store.pull_leases.end(SCHEDULE.next)
+        [ended] = (await store.pull_leases.end(SCHEDULE.next)).settlements
         assert (ended.state, ended.due_ms) == (State.PENDING, clock() + retry_ms)
         clock.advance(retry_ms - 1)
         assert not (await take(store)).messages
         clock.advance(1)
     assert (await take(store)).messages[0].attempts == 2
     clock.advance(30_000)
-    [last] = await store.pull_leases.end(SCHEDULE.next)
+    [last] = (await store.pull_leases.end(SCHEDULE.next)).settlements
     assert last.state is State.FAILED
     assert await state_of(store, delivery) == (State.FAILED, 3, LEASE_ENDED)
     assert (await store.counts_of("orders")).failed == 1
@@ -125,7 +125,7 @@ async def test_an_acknowledgement_after_the_lease_counts_until_its_end_is_record
     leases = leases_of(await take(store, lease_ms=1000))
     clock.advance(1500)
     assert (await settle(store, leases))[leases[0]].state is State.DELIVERED
-    assert await store.pull_leases.end(SCHEDULE.next) == []
+    assert (await store.pull_leases.end(SCHEDULE.next)).settlements == []
     assert await state_of(store, delivery) == (State.DELIVERED, 1, "")
 
 
@@ -223,7 +223,7 @@ async def test_a_claim_and_a_lease_never_hold_the_same_delivery(store: Store, ne
     clock.advance(30_000)
     await store.heartbeat()
     assert await claimed_ids(store) == [second.id]
-    assert await store.pull_leases.end(SCHEDULE.next) == []
+    assert (await store.pull_leases.end(SCHEDULE.next)).settlements == []
 
 
 async def test_many_ended_leases_are_settled_in_several_transactions(store: Store, clock: Clock) -> None:
@@ -233,6 +233,6 @@ async def test_many_ended_leases_are_settled_in_several_transactions(store: Stor
     for _ in range(3):
         await take(store, limit=500, lease_ms=1000)
     clock.advance(1000)
-    settled = [len(await store.pull_leases.end(SCHEDULE.next)) for _ in range(3)]
+    settled = [len((await store.pull_leases.end(SCHEDULE.next)).settlements) for _ in range(3)]
     assert (sum(settled), max(settled) <= 1000, settled[2]) == (1100, True, 0)
     assert (await store.counts_of("orders")).pending == 1100

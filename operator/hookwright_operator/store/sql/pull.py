@@ -8,7 +8,7 @@ Sync functions on a connection. The caller begins and ends the transaction.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from pydantic_core import from_json, to_json
 from sqlalchemy import (
@@ -178,8 +178,20 @@ def count_messages(connection: Connection, endpoint_uid: str, *, now: int) -> Me
     return MessageCounts(waiting, oldest_ms, leased, later - leased)
 
 
-def end_leases(connection: Connection, next_attempt: NextAttempt, *, slot: int, now: int) -> list[Settlement]:
-    """Settle the messages of leases that have ended, as failed attempts; return the settlements, up to a limit."""
+class EndedLeases(NamedTuple):
+    """The requests whose leases have ended.
+
+    Attributes:
+        requests: how many; consumers may have settled all their messages.
+        settlements: of the messages that they still had.
+    """
+
+    requests: int
+    settlements: list[Settlement]
+
+
+def end_leases(connection: Connection, next_attempt: NextAttempt, *, slot: int, now: int) -> EndedLeases:
+    """Settle the messages of leases that have ended as failed attempts, and forget the leases, up to a limit."""
     leases: list[tuple[str, str]] = []
     until: dict[str, int] = {}
     for one in list(connection.execute(ENDED, {"now": now})):
@@ -189,7 +201,7 @@ def end_leases(connection: Connection, next_attempt: NextAttempt, *, slot: int, 
         until[one.id] = one.until_ms
         leases += [(its_id, owner_of(one.id)) for its_id in ids]
     if not until:
-        return []
+        return EndedLeases(0, [])
     settlements = []
     for found in list(run(connection, STILL_LEASED, {"leases": packed(leases)})):
         take_id = found[1].removeprefix(_OWNER)
@@ -198,7 +210,7 @@ def end_leases(connection: Connection, next_attempt: NextAttempt, *, slot: int, 
         settlements.append((_failed(found, attempt, next_attempt(found[4] + 1, ended)), found[1]))
     settle_leases(connection, settlements, slot=slot, now=now)
     run(connection, _FORGET, {"rows": packed_column(until)})
-    return [settlement for settlement, _ in settlements]
+    return EndedLeases(len(until), [settlement for settlement, _ in settlements])
 
 
 def settle_messages(
