@@ -8,9 +8,10 @@ import pytest
 from aiohttp import web
 from support.attempts import OLDER, SECRET
 from support.intake import ORDERS, Intake
+from support.polling import until
 
 from hookwright_dev.receiver import Received, Receiver
-from hookwright_operator.intake.request_slots import OTHER_REQUESTS_OF_NAMESPACE
+from hookwright_operator.intake.log_reads import WAITING
 from hookwright_operator.services.delivery_log import DeliveryLog
 from hookwright_operator.store.records import DeliveryRecord
 
@@ -108,7 +109,7 @@ async def test_headers_of_a_changed_endpoint_are_not_shown(intake: Intake) -> No
 async def test_attempts_are_signed_again_beside_the_event_loop(
     intake: Intake, monkeypatch: pytest.MonkeyPatch, path: str
 ) -> None:
-    """The requests that are signed have slots, so that one namespace cannot use all threads."""
+    """A namespace signs one delivery at a time, so that it cannot use all threads; 15 of its requests wait."""
     begun, go_on = [], threading.Event()
     sent = DeliveryLog.sent
 
@@ -122,12 +123,13 @@ async def test_attempts_are_signed_again_beside_the_event_loop(
     monkeypatch.setattr(DeliveryLog, "sent", held)
     # The first request is authorized alone, so that the others have a grant.
     assert (await intake.client.get(path.format("unknown"))).status_code == 404
-    asks = [intake.client.get(path.format(record.id)) for _ in range(OTHER_REQUESTS_OF_NAMESPACE + 1)]
+    asks = [intake.client.get(path.format(record.id)) for _ in range(WAITING + 4)]
     requests = [asyncio.ensure_future(ask) for ask in asks]
     try:
-        await asyncio.wait(requests, return_when=asyncio.FIRST_COMPLETED, timeout=60)
+        await until(lambda: sum(request.done() for request in requests) == 3)
+        assert len(begun) == 1
     finally:
         go_on.set()
     statuses = [answer.status_code for answer in await asyncio.gather(*requests)]
-    assert sorted(statuses) == [200] * OTHER_REQUESTS_OF_NAMESPACE + [503]
+    assert sorted(statuses) == [200] * (1 + WAITING) + [429] * 3
     assert threading.main_thread() not in begun

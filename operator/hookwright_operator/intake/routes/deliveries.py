@@ -96,13 +96,14 @@ class DeliveryRoutes:
     async def _detailed(self, record: DeliveryRecord, endpoint: Endpoint) -> dict[str, object]:
         """Return a delivery with its request as it was sent, and the headers of each attempt; the caller has a slot."""
         log = self._services.delivery_log
-        event = await log.event(record.event_id)
         omits = self._services.registry.omits_payloads(endpoint.namespace, endpoint.project)
         fields = document(record, endpoint.name, omits_payloads=omits)
-        if event is None:
-            return fields
-        # Up to 100 attempts are signed again, which takes 50 ms with a large body.
-        requests = await asyncio.to_thread(log.sent, record, event, endpoint)
+        async with self._reads.turn(endpoint.namespace):
+            event = await log.event(record.event_id)
+            if event is None:
+                return fields
+            # Up to 100 attempts are signed again, which takes 150 ms with a large body and several secrets.
+            requests = await asyncio.to_thread(log.sent, record, event, endpoint)
         sent = zip(record.attempts, requests, strict=True)
         way = {"method": None, "url": None} if endpoint.pulled else {"method": "POST", "url": endpoint.url}
         request = {**way, **body_document(event.body, omits_payloads=omits)}
