@@ -1,6 +1,7 @@
 """Deliveries are discarded with their endpoint, and pruned by age."""
 
 import asyncio
+from pathlib import Path
 
 from support.store_factories import (
     Clock,
@@ -241,3 +242,20 @@ async def test_a_deleted_endpoint_that_a_fan_out_wrote_to_is_kept(store: Store, 
     clock.advance(1)
     assert await prunes(store, limit=10, before_ms=clock.now) == 0
     assert await store.counts() == {}
+
+
+async def test_the_removal_of_large_bodies_writes_little_on_sqlite(tmp_path: Path) -> None:
+    """Debian's SQLite fills freed pages with zeros unless it is told otherwise: 100 large bodies took 0.4 s."""
+    path, clock = tmp_path / "deliveries.db", Clock()
+    store = await Store.open(f"sqlite:///{path}", instance="test", lease_ms=60_000, clock=clock)
+    large = [event("orders")._replace(body=b"x" * 262_144) for _ in range(20)]
+    await store.accept(large)
+    for claimed in await store.claim([("orders", 20)]):
+        await store.settle([settlement(claimed, State.DELIVERED)])
+    log = path.with_name(f"{path.name}-wal")
+    before = log.stat().st_size
+    clock.advance(1)
+    assert await store.prune(delivered_before_ms=clock.now, failed_before_ms=0, limit=100) >= 20
+    assert (await all_rows(store)).items() >= EMPTY.items()
+    assert log.stat().st_size - before < 2_000_000
+    await store.close()
