@@ -4,6 +4,7 @@ import asyncio
 import socket
 import ssl
 import threading
+import time
 import tracemalloc
 from dataclasses import replace
 from pathlib import Path
@@ -115,6 +116,18 @@ async def test_a_full_listen_queue_times_out_while_connecting(sender: Sender) ->
             for client in waiting:
                 client.close()
     assert outcome.error == "timed out after 0.4 s while connecting"
+
+
+async def test_a_stall_of_this_process_is_not_charged_to_the_receiver(sender: Sender, receiver: Receiver) -> None:
+    """The event loop stands still from the beginning of the connection until after the timeout."""
+
+    async def stall() -> None:
+        end = time.monotonic() + 0.8
+        while time.monotonic() < end:
+            pass
+
+    outcome, _ = await asyncio.gather(send(sender, endpoint(receiver.url, timeout=0.5)), stall())
+    assert (outcome.delivered, outcome.error, outcome.timed_out) == (True, "", False)
 
 
 async def test_a_tls_handshake_that_hangs_times_out_while_connecting(sender: Sender) -> None:

@@ -8,7 +8,8 @@ import asyncio
 import errno
 import socket
 import ssl
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from typing import Final
 
 import aiohappyeyeballs
@@ -24,6 +25,8 @@ _SWEEP: Final = 0.5
 """Seconds between checks how long connections have been idle."""
 _CLOSED_AT_ONCE: Final = 16
 """Idle connections to close if no descriptor is left for a new one."""
+_STALL: Final = 0.1
+"""Seconds by which a deadline must be late to show that this process stood still."""
 _NEXT_ADDRESS: Final = 0.25
 """Seconds after which the next address is tried in parallel if one does not answer (RFC 8305 5)."""
 
@@ -106,7 +109,7 @@ class Client:
         if not literal:
             exchange.waited = await self._resolver.wait_for_place(namespace, origin.host, origin.port)
         try:
-            async with asyncio.timeout_at(deadline + exchange.waited) as limit:
+            async with asyncio.timeout(None) as limit, self._expiring(limit, exchange, deadline):
                 addresses = [origin.host] if literal else await self._addresses(origin, namespace)
                 connection = await self._connected_somehow(origin, addresses, exchange)
         except TimeoutError as error:
@@ -117,6 +120,28 @@ class Client:
         if self._closed:
             connection.abort()
         return connection
+
+    @asynccontextmanager
+    async def _expiring(self, limit: asyncio.Timeout, exchange: Exchange, deadline: float) -> AsyncIterator[None]:
+        """Let a limit expire at a deadline, unless this process stood still at the deadline.
+
+        Then the attempt gets this time again. After a stall, the event loop calls timers before it reads from sockets,
+        so a connection that was made in time would look like a receiver that does not answer.
+        """
+        end, left = deadline + exchange.waited, deadline + exchange.waited - self._loop.time()
+
+        def expire() -> None:
+            more = self._loop.time() - end
+            if more > _STALL:
+                more += min(more, left)
+                exchange.waited += more
+            limit.reschedule(end + more)
+
+        timer = self._loop.call_at(end, expire)
+        try:
+            yield
+        finally:
+            timer.cancel()
 
     async def _addresses(self, origin: Origin, namespace: str) -> list[str]:
         try:
