@@ -146,6 +146,11 @@ class Connections(Generic[C]):
         return self._holders.get(address) or Holder(address, limit)
 
 
+def client_group(peer: str | None) -> str:
+    """Return what the requests of a client are counted under: its IPv4 address, or the /64 of its IPv6 address."""
+    return _address(peer, ())[0]
+
+
 def _address(peer: str | None, trusted: tuple[Network, ...]) -> tuple[str, bool]:
     """Return what the connections of a peer are counted under, and whether the peer is a trusted proxy."""
     try:

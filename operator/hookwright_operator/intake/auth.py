@@ -24,6 +24,7 @@ from typing import Any, Final, NamedTuple
 
 from hookwright_crds import GROUP, VERSION
 from hookwright_operator.intake.review_cache import Keeping, ReviewAnswer, Reviews, Shelf, TooManyReviews
+from hookwright_runtime.connections import client_group
 from hookwright_runtime.errors import KubeUnavailable
 from hookwright_runtime.kubernetes import KubernetesClient
 from hookwright_runtime.problems import ProblemError
@@ -165,17 +166,18 @@ class ReviewAuth:
         match = _BEARER.fullmatch(authorization)
         if match is None:
             raise _unauthenticated()
-        with _review_of(self._token_reviews, client):
-            return await self._review_token(match[1], digest, client)
+        holder = client_group(client)
+        with _review_of(self._token_reviews, holder):
+            return await self._review_token(match[1], digest, holder)
 
-    async def _review_token(self, token: str, digest: bytes, client: str) -> ReviewAnswer[Producer | None]:
+    async def _review_token(self, token: str, digest: bytes, holder: str) -> ReviewAnswer[Producer | None]:
         spec: dict[str, object] = {"token": token, "audiences": [AUDIENCE]}
         status = await self._review(TOKEN_REVIEWS, "authentication.k8s.io/v1", "TokenReview", spec)
         user = status.get("user") or {}
         username = user.get("username")
         # An API server that does not support audiences omits them, so the audience is not confirmed.
         if status.get("authenticated") is not True or AUDIENCE not in (status.get("audiences") or ()) or not username:
-            return ReviewAnswer(None, granted=False, holder=client)
+            return ReviewAnswer(None, granted=False, holder=holder)
         subject: dict[str, object] = {"user": username}
         subject.update({name: user[name] for name in ("uid", "groups", "extra") if user.get(name)})
         caller = Producer(username, digest, subject)

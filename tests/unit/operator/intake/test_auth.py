@@ -203,6 +203,17 @@ async def test_reserved_token_reviews_serve_addresses_with_none_in_progress(held
     assert (await victim).username == SENDER["username"]
 
 
+async def test_the_addresses_of_a_network_of_ipv6_share_the_token_reviews_of_one(held: Held) -> None:
+    """A client has at least a /64, so its addresses cannot use the places that are reserved for others."""
+    auth, most = ReviewAuth(held), TOKEN_REVIEWS_OF_ADDRESS
+    hostile = [auth.authenticate(f"Bearer wrong-{n}", f"2001:db8::{n:x}") for n in range(2 * most)]
+    async with held.held(*hostile) as refused:
+        assert refused == [503] * most
+        victim = asyncio.create_task(auth.authenticate("Bearer token", "2001:db8:0:1::1"))
+        await asyncio.sleep(0)
+    assert (await victim).username == SENDER["username"]
+
+
 async def test_reviews_of_a_shared_caller_count_for_the_namespace_of_the_path(held: Held) -> None:
     """The API asks for the users of all tenants: one tenant at its bound costs the others nothing."""
     auth, api, most = ReviewAuth(held), account("hookwright-system", "api"), ACCESS_REVIEWS_OF_TENANT
