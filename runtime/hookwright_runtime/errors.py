@@ -21,7 +21,7 @@
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 
 
 class HookwrightError(Exception):
@@ -59,6 +59,18 @@ class KubeError(HookwrightError):
         self.explanation = explanation
         self.causes = causes
         self.outcome_unknown = outcome_unknown
+
+    def explained(self, explanation: str) -> Self:
+        """Return the same error with another explanation, also in its message, and without causes."""
+        if not self.explanation:
+            return self
+        return type(self)(
+            str(self).replace(self.explanation, explanation),
+            status=self.status,
+            reason=self.reason,
+            explanation=explanation,
+            outcome_unknown=self.outcome_unknown,
+        )
 
 
 class KubeUnavailable(KubeError):  # noqa: N818 - the condition, as in StoreUnavailable, not a fault of the caller

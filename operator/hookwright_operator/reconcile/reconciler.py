@@ -74,12 +74,14 @@ class Reconciler:
         try:
             news = await self._apply(plan)
         except KubeError as error:
+            # Neither the status nor the log may show a secret that the answer repeats.
+            shown = error.explained(without_secrets(error.explanation, plan))
             if not is_refusal(error):
-                raise
-            await self._report_refusal(resource, now, without_secrets(error.explanation, plan))
+                raise shown from None
+            await self._report_refusal(resource, now, shown.explanation)
             if is_missing_right(error):
-                raise
-            raise WriteRefused(str(error), status=error.status, reason=error.reason) from error
+                raise shown from None
+            raise WriteRefused(str(shown), status=error.status, reason=error.reason) from None
         if failures is not None:
             self.unpublished.failures_reported(uid, failures, now)
         if isinstance(resource, WebhookEndpoint) and _lost_counts(resource):

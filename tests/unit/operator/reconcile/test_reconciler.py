@@ -10,7 +10,7 @@ from hookwright_crds.resources import WebhookEndpoint
 from hookwright_operator.reconcile.plan import CreateSecret, Plan
 from hookwright_operator.reconcile.write_refusals import without_secrets
 from hookwright_operator.watch.objects import Secret
-from hookwright_runtime.errors import KubeError, WriteRefused
+from hookwright_runtime.errors import KubeError, KubeUnavailable, WriteRefused
 
 
 @pytest.fixture
@@ -97,6 +97,28 @@ async def test_a_missing_right_of_the_operator_is_an_error_of_the_installation(s
         await stage.reconciler.reconcile(ORDERS)
     assert not isinstance(raised.value, WriteRefused)
     assert words in stage.server.endpoint["status"]["conditions"][0]["message"]
+
+
+@pytest.mark.parametrize("status", [400, 403, 422, 500, 503])
+async def test_no_error_of_a_write_has_the_secret_that_the_answer_repeats(stage: Stage, status: int) -> None:
+    """The work queue logs the error, also one that is no refusal, such as a 503."""
+    stage.sees(1)
+    kind = KubeUnavailable if status >= 500 else KubeError
+
+    def echo(method: str, path: str) -> KubeError | None:
+        if (method, path[-8:]) != ("POST", "/secrets"):
+            return None
+        sent = stage.server.asked[-1][2]["stringData"]["secret"]
+        told = f"cannot create resource: {sent} {base64.b64encode(sent.encode()).decode()}"
+        return kind(f"POST {path}: {status} {told}", status=status, explanation=told)
+
+    stage.server.refuse = echo
+    with pytest.raises(KubeError, match=f"{status} cannot create resource: .secret. .secret.") as raised:
+        await stage.reconciler.reconcile(ORDERS)
+    assert raised.value.status == status
+    assert raised.value.__cause__ is None
+    assert raised.value.__suppress_context__
+    assert "whsec_" not in f"{raised.value} {raised.value.explanation} {stage.server.endpoint}"
 
 
 def test_the_message_of_a_refusal_has_no_secret_in_it() -> None:
