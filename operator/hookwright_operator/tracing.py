@@ -7,6 +7,7 @@ than its host, because paths and queries carry tokens.
 """
 
 import asyncio
+import logging
 import time
 from collections.abc import Mapping
 from functools import lru_cache
@@ -69,6 +70,8 @@ class Traces:
             from opentelemetry.sdk.trace.export import BatchSpanProcessor  # noqa: PLC0415
         except ImportError as error:
             raise SettingsError(f"HOOKWRIGHT_TRACES needs {error.name}; install hookwright[traces]") from error
+        # It would log the text of each wrong tracestate that a caller sends.
+        logging.getLogger("opentelemetry.trace.span").setLevel(logging.ERROR)
         ours = Resource.create({"service.name": SERVICE, "service.version": version("hookwright")})
         # The user's environment may override the name.
         provider = TracerProvider(resource=ours.merge(OTELResourceDetector().detect()), shutdown_on_exit=False)

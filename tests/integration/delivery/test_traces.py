@@ -147,6 +147,12 @@ async def test_a_trace_begins_here_where_the_producer_has_none_or_a_broken_one(
     assert len({span.trace for span in collector.named("accept")}) == 3
 
 
+async def test_a_wrong_tracestate_of_a_caller_is_not_logged(traced: Traced, caplog: pytest.LogCaptureFixture) -> None:
+    """A caller must not write lines of 8 KiB into the log."""
+    await traced.post({**SAMPLED, "tracestate": "wrong " * 1000})
+    assert caplog.records == []
+
+
 async def test_an_attempt_after_a_crash_belongs_to_the_same_trace(
     database: Path, traces: Traces, collector: Collector, receiver: Receiver
 ) -> None:
