@@ -1,5 +1,6 @@
 """The end of all sessions of a user, in a Secret that every replica watches."""
 
+import asyncio
 import base64
 from collections.abc import Mapping
 from datetime import timedelta
@@ -11,12 +12,12 @@ from hookwright_api.auth.session_tokens import Session, milliseconds
 from hookwright_api.services import Services
 from hookwright_crds.sessions import ENDED_SESSIONS_NAME
 from hookwright_runtime.errors import KubeError
-from hookwright_runtime.problems import unavailable
+from hookwright_runtime.problems import ProblemError, unavailable
 
 log = structlog.get_logger(__name__)
 
 _ATTEMPTS: Final = 8
-"""Writes of one logout. Only the logouts of other replicas at the same moment make more than one necessary."""
+"""Writes of one logout: logouts of this replica take turns, so only those of others make more than one necessary."""
 _SKEW: Final = timedelta(minutes=10)
 """Ends are kept for longer than tokens are valid, because the clocks of replicas may differ."""
 
@@ -27,9 +28,21 @@ async def end_sessions(services: Services, session: Session) -> None:
     Raises:
         ProblemError: 503, the sessions were not ended.
     """
+    failed = unavailable("the sessions were not ended; log out again")
+    try:
+        async with asyncio.timeout(services.settings.create_timeout):
+            await services.ending.acquire()
+    except TimeoutError:
+        raise failed from None
+    try:
+        await _write_end(services, session, failed)
+    finally:
+        services.ending.release()
+
+
+async def _write_end(services: Services, session: Session, failed: ProblemError) -> None:
     namespace, table = services.settings.namespace, services.view.ended_sessions
     path = f"/api/v1/namespaces/{namespace}/secrets/{ENDED_SESSIONS_NAME}"
-    failed = unavailable("the sessions were not ended; log out again")
     for _ in range(_ATTEMPTS):
         known = table.get(namespace, ENDED_SESSIONS_NAME)
         if known is None:

@@ -20,6 +20,8 @@ Document = dict[str, Any]
 _OURS: Final = MADE_BY_API[MANAGED_BY]
 """The field manager of the API's writes, and the value of the label on its objects."""
 _ETAGS: Final = re.compile(r'(?:W/)?"[\x21\x23-\x7e]*"(?:[ \t]*,[ \t]*(?:W/)?"[\x21\x23-\x7e]*")*')
+_MOST_CHARACTERS: Final = 1024
+"""Most characters of the header If-Match."""
 _STRONG: Final = re.compile(r'(W/)?"([\x21\x23-\x7e]*)"')
 _MOST_NAMED: Final = 3
 _DIGITS: Final = 16
@@ -134,12 +136,13 @@ def check_etag(if_match: str | None, meta: ObjectMeta) -> None:
     """
     if if_match is None or if_match.strip() == "*":
         return
-    if not _ETAGS.fullmatch(if_match.strip()):
+    if len(if_match) > _MOST_CHARACTERS or not _ETAGS.fullmatch(if_match.strip()):
         raise invalid(FieldFault("If-Match", "must be an ETag of an earlier answer"))
     # A weak ETag never matches here (RFC 9110, 13.1.1).
-    for version, _, digest in [tag.partition(".") for weak, tag in _STRONG.findall(if_match) if not weak]:
-        if (digest or version) == (_settings_digest(meta) if digest else meta.resource_version):
-            return
+    given = [tag.partition(".") for weak, tag in _STRONG.findall(if_match) if not weak]
+    settings = _settings_digest(meta)
+    if any((digest or version) == (settings if digest else meta.resource_version) for version, _, digest in given):
+        return
     raise ProblemError(412, "the webhook changed since this ETag; get it, and repeat the change with its new ETag")
 
 

@@ -131,6 +131,18 @@ def test_logouts_of_many_users_at_once_all_count(acme: Organization, client: htt
     assert [client.get("/v1/auth/me", headers=one).status_code for one in headers] == [401] * 5
 
 
+def test_logouts_of_one_user_at_once_do_not_refuse_the_logout_of_another(
+    acme: Organization, client: httpx.Client
+) -> None:
+    """All ends are in one Secret, so the logouts of a replica take turns."""
+    hostile, other = acme.session_of(UserRole.VIEWER), acme.session_of(UserRole.VIEWER)
+    with ThreadPoolExecutor(31) as pool:
+        many = [hostile] * 15 + [other] + [hostile] * 15
+        answers = list(pool.map(lambda one: client.post("/v1/auth/logout", headers=one).status_code, many))
+    assert answers[15] == 204
+    assert set(answers) <= {204, 401}
+
+
 def test_a_new_role_counts_from_the_next_request_and_an_unknown_one_ends_the_session(
     acme: Organization, client: httpx.Client, control_plane: Cluster
 ) -> None:

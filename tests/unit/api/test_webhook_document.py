@@ -6,6 +6,7 @@ import pytest
 from pydantic import ValidationError
 
 from hookwright_api.schemas.webhook_bodies import MAX_LABELS, WebhookPatch, WebhookRequest
+from hookwright_api.webhook_operations import webhook_document
 from hookwright_api.webhook_operations.webhook_creation import WebhookCreation
 from hookwright_api.webhook_operations.webhook_document import (
     check_etag,
@@ -274,3 +275,22 @@ def test_a_header_without_an_etag_is_422(header: str) -> None:
     with pytest.raises(ProblemError) as refused:
         check_etag(header, meta())
     assert (refused.value.status, refused.value.errors[0].field) == (422, "If-Match")
+
+
+def test_an_if_match_with_many_etags_costs_one_digest(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A header of 64 KiB is refused; before, each of its 10,000 ETags computed the digest of the webhook again."""
+    made: list[ObjectMeta] = []
+    digest = webhook_document._settings_digest
+
+    def counted(meta: ObjectMeta) -> str:
+        made.append(meta)
+        return digest(meta)
+
+    monkeypatch.setattr(webhook_document, "_settings_digest", counted)
+    meta = ObjectMeta(name="orders", uid="uid", resourceVersion="7", generation=1)
+    with pytest.raises(ProblemError) as refused:
+        check_etag(", ".join(['"1.a"'] * 140), meta)
+    assert (refused.value.status, len(made)) == (412, 1)
+    with pytest.raises(ProblemError) as refused:
+        check_etag(",".join(['"1.a"'] * 10_000), meta)
+    assert (refused.value.status, len(made)) == (422, 1)
