@@ -18,7 +18,7 @@ from hookwright_api.request_context import headers_passed_on
 from hookwright_runtime.endpoint_tests import TESTS_AT_ONCE, EndpointTests
 from hookwright_runtime.errors import HookwrightError
 from hookwright_runtime.long_polls import POLLS
-from hookwright_runtime.problems import STORE_FAILED, Code, too_many, unavailable
+from hookwright_runtime.problems import STORE_FAILED, Code
 from hookwright_runtime.quotas import Full, Quotas
 
 log = structlog.get_logger(__name__)
@@ -33,8 +33,9 @@ _TEST_TIMEOUT: Final = httpx.Timeout(35.0, connect=2.0)
 _POLL_TIMEOUT: Final = httpx.Timeout(45.0, connect=2.0)
 """A request for messages waits 30 s at most."""
 REQUESTS: Final = 200
+"""Requests of all organizations at once, except tests and requests for messages, which have separate bounds."""
 REQUESTS_OF_ORGANIZATION: Final = 64
-"""Requests to the operator at once, except tests and requests for messages, which have separate bounds."""
+_RETRY_AFTER_SECONDS: Final = 1
 OPERATOR_CONNECTIONS: Final = REQUESTS + TESTS_AT_ONCE + POLLS
 """Most connections to the operator."""
 _RECHECK_SECONDS: Final = 5.0
@@ -240,8 +241,7 @@ class OperatorClient:
             leases: whether a GET leases messages, so that it writes.
 
         Raises:
-            OperatorError: the operator refused the request, or did not answer.
-            ProblemError: see `_shared_connection`.
+            OperatorError: the operator refused the request or did not answer, or no connection is free.
         """
         writes = leases or method != "GET"
         ours = {"Authorization": f"Bearer {self._read_token()}", "Accept": "application/json"}
@@ -266,16 +266,19 @@ class OperatorClient:
         """Count a request of an organization for the time of a block.
 
         Raises:
-            ProblemError: 429, the organization has too many in progress; 503, all organizations together have.
+            OperatorError: the organization has too many requests in progress.
+            OperatorUnavailable: all organizations together have too many.
         """
         full = self._requests.take(namespace)
         if full is Full.HOLDER:
-            raise too_many(
+            detail = (
                 f'organization "{namespace}" has {REQUESTS_OF_ORGANIZATION} requests in progress; nothing was done, '
                 "send fewer at once"
             )
+            raise OperatorError(detail, status=429, problem={"detail": detail}, retry_after=_RETRY_AFTER_SECONDS)
         if full is Full.TOTAL:
-            raise unavailable(f"{REQUESTS} requests to the operator are in progress; nothing was done")
+            detail = f"{REQUESTS} requests to the operator are in progress; nothing was done"
+            raise OperatorUnavailable(detail, problem={"detail": detail})
         try:
             yield
         finally:

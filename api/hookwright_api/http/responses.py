@@ -59,11 +59,11 @@ def list_answer(items: list[bytes], following: str | None) -> Response:
 
 def from_operator(error: OperatorError, what: str) -> ProblemError:
     """Return the problem for an error of the operator about the object ``what``."""
+    detail = str(error.problem.get("detail", ""))
     if isinstance(error, OperatorUnavailable) or error.status == 0:
         outcome = f"{_UNKNOWN}. {_REPEAT_TO_OPERATOR}" if error.outcome_unknown else _NOTHING_DONE
         away = f"the operator, or a service that it needs, is unavailable; {outcome}"
-        return unavailable(away, retry_after=error.retry_after)
-    detail = str(error.problem.get("detail", ""))
+        return unavailable(detail or away, retry_after=error.retry_after)
     if error.status == 404:
         return not_found(what)
     code = known_code(error.problem.get("code"))
