@@ -17,6 +17,7 @@ from hookwright_dev.receiver import Received, Receiver, verdict
 from hookwright_operator.delivery.http import sender as sender_module
 from hookwright_operator.delivery.http.guard import Guard
 from hookwright_operator.delivery.http.sender import Sender
+from hookwright_operator.registry import Endpoint
 
 
 async def test_an_attempt_is_a_signed_post_of_exactly_the_bytes(sender: Sender, receiver: Receiver) -> None:
@@ -65,13 +66,31 @@ async def test_the_snapshots_of_an_endpoint_use_the_memory_of_one(
     for number in range(5):
         await send(sender, endpoint(receiver.url, headers=(("X-Number", str(number)),)))
     assert len(sender._targets) == 1
-    await send(sender, endpoint(receiver.url, headers=(("X-Large", "x" * 16_384),)))
+    large = endpoint(receiver.url, headers=(("X-Large", "x" * 16_384),))
+    await send(sender, large)
     assert sender._targets == {}
     monkeypatch.setattr(sender_module, "_PREPARED", 3)
     for number in range(5):
         await send(sender, replace(endpoint(receiver.url), uid=f"uid-{number}"))
+    await send(sender, large)
     assert [*sender._targets] == ["uid-2", "uid-3", "uid-4"]
     assert [received.headers.get("X-Number") for received in receiver.received[:5]] == ["0", "1", "2", "3", "4"]
+
+
+async def test_a_snapshot_is_prepared_once(sender: Sender, receiver: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Further attempts of the same snapshot use what the first one prepared."""
+    prepared: list[Endpoint] = []
+    prepare = Sender._prepare
+
+    def counted(sender: Sender, endpoint: Endpoint) -> object:
+        prepared.append(endpoint)
+        return prepare(sender, endpoint)
+
+    monkeypatch.setattr(Sender, "_prepare", counted)
+    snapshot = endpoint(receiver.url)
+    for _ in range(3):
+        await send(sender, snapshot)
+    assert prepared == [snapshot]
 
 
 async def test_static_headers_are_sent_and_cannot_replace_ours(sender: Sender, receiver: Receiver) -> None:

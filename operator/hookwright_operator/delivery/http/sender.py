@@ -215,9 +215,10 @@ class Sender:
         if known is not None and known[0] is endpoint:
             return known[1]
         target = self._prepare(endpoint)
-        if self._targets.pop(endpoint.uid, None) is None and len(self._targets) >= _PREPARED:
-            del self._targets[next(iter(self._targets))]
+        self._targets.pop(endpoint.uid, None)
         if len(target.head) <= _PREPARED_BYTES:
+            if len(self._targets) >= _PREPARED:
+                del self._targets[next(iter(self._targets))]
             self._targets[endpoint.uid] = (endpoint, target)
         return target
 
@@ -324,6 +325,8 @@ def _check_header(name: str, value: str) -> None:
 def _default_tls() -> ssl.SSLContext:
     context = ssl.create_default_context()
     context.set_alpn_protocols(["http/1.1"])
+    # A receiver could otherwise demand one handshake after the other, below all limits of HTTP.
+    context.options |= ssl.OP_NO_RENEGOTIATION
     return context
 
 
