@@ -290,7 +290,7 @@ async def _refusal(method: str, path: str, answer: aiohttp.ClientResponse) -> Ku
     except ValueError:
         failure = {}
     kind = KubeUnavailable if answer.status == 429 or answer.status >= 500 else KubeError
-    explanation = str(failure.get("message", ""))
+    explanation = str(failure.get("message", "")).strip()
     return kind(
         f"{method} {path}: {answer.status} {explanation}".rstrip(),
         status=answer.status,

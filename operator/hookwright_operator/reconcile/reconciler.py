@@ -29,7 +29,7 @@ from hookwright_operator.reconcile.plan import (
 )
 from hookwright_operator.reconcile.project import plan_project
 from hookwright_operator.reconcile.unpublished_health import UnpublishedHealth
-from hookwright_operator.reconcile.write_refusals import is_missing_right, is_refusal, without_secrets
+from hookwright_operator.reconcile.write_refusals import is_missing_right, is_refusal, shortened, without_secrets
 from hookwright_operator.registry import Registry
 from hookwright_operator.watch.cache import Cache, Resource
 from hookwright_operator.watch.objects import Key
@@ -71,17 +71,19 @@ class Reconciler:
         now, uid = self.clock(), resource.metadata.uid
         health, failures = self.unpublished.health(uid), self.unpublished.failures(uid, now)
         plan = await self._plan(resource, now, leads=True)
+        news, failed = False, None
         try:
             news = await self._apply(plan)
         except KubeError as error:
             # Neither the status nor the log may show a secret that the answer repeats.
-            shown = error.explained(without_secrets(error.explanation, plan))
-            if not is_refusal(error):
-                raise shown from None
-            await self._report_refusal(resource, now, shown.explanation)
-            if is_missing_right(error):
-                raise shown from None
-            raise WriteRefused(str(shown), status=error.status, reason=error.reason) from None
+            failed = error.explained(without_secrets(error.explanation, plan))
+        if failed is not None:
+            if not is_refusal(failed):
+                raise failed
+            await self._report_refusal(resource, now, shortened(failed.explanation))
+            if is_missing_right(failed):
+                raise failed
+            raise WriteRefused(str(failed), status=failed.status, reason=failed.reason)
         if failures is not None:
             self.unpublished.failures_reported(uid, failures, now)
         if isinstance(resource, WebhookEndpoint) and _lost_counts(resource):

@@ -29,7 +29,7 @@ def is_missing_right(error: KubeError) -> bool:
 
 
 def without_secrets(explanation: str, plan: Plan) -> str:
-    """Return the API server's message without the secrets that the plan writes, shortened.
+    """Return the API server's message without the secrets that the plan writes.
 
     An admission webhook may repeat what it refuses.
     """
@@ -38,4 +38,9 @@ def without_secrets(explanation: str, plan: Plan) -> str:
             for text in filter(None, action.secret.fields.values()):
                 for form in (text, base64.b64encode(text.encode()).decode()):
                     explanation = explanation.replace(form, "[secret]")
+    return explanation
+
+
+def shortened(explanation: str) -> str:
+    """Return the beginning of a message, as long as a condition shows it."""
     return explanation if len(explanation) <= _SHOWN_CHARACTERS else f"{explanation[:_SHOWN_CHARACTERS]}…"
