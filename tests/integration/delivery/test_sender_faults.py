@@ -17,6 +17,7 @@ from support.polling import PATIENCE
 from support.receivers import answers, certificate, serve
 
 from hookwright_dev.receiver import Received, Receiver
+from hookwright_operator.delivery.http.connection import MOST_HEADERS
 from hookwright_operator.delivery.http.guard import Guard
 from hookwright_operator.delivery.http.sender import Sender
 
@@ -43,6 +44,7 @@ def closed_port() -> int:
         (answers(OK + b"Content-Length: 5\r\nContent-Length: 6\r\n\r\n"), "invalid HTTP answer"),
         (answers(OK + b"Transfer-Encoding: chunked\r\n\r\nzz\r\n"), "invalid HTTP answer"),
         (receivers.sends_headers_without_end, "invalid HTTP answer"),
+        (answers(OK + b"a:\r\n" * (MOST_HEADERS + 1) + b"\r\n"), "invalid HTTP answer"),
     ],
 )
 async def test_no_usable_answer_is_status_0_and_its_cause(
@@ -122,12 +124,13 @@ async def test_a_stall_of_this_process_is_not_charged_to_the_receiver(sender: Se
     """The event loop stands still from the beginning of the connection until after the timeout."""
 
     async def stall() -> None:
-        end = time.monotonic() + 0.8
+        end = time.monotonic() + 4.5
         while time.monotonic() < end:
             pass
 
-    outcome, _ = await asyncio.gather(send(sender, endpoint(receiver.url, timeout=0.5)), stall())
+    outcome, _ = await asyncio.gather(send(sender, endpoint(receiver.url, timeout=2)), stall())
     assert (outcome.delivered, outcome.error, outcome.timed_out) == (True, "", False)
+    assert 2000 <= outcome.duration_ms <= 4100, "the stall counts up to the timeout"
 
 
 async def test_a_tls_handshake_that_hangs_times_out_while_connecting(sender: Sender) -> None:
@@ -227,6 +230,26 @@ async def test_tls_works_and_its_faults_are_told(sender: Sender, tmp_path: Path)
         assert outcome.error.startswith("TLS: certificate verify failed: ")
         assert complaint in outcome.error
         assert receiver.received == []
+
+
+async def test_a_failed_handshake_leaves_its_port_free(sender: Sender, tmp_path: Path) -> None:
+    """A port of a connection in TIME_WAIT could not be used for another connection to this receiver for 60 s."""
+    async with Receiver(tls=certificate(tmp_path)) as receiver, loopback(tls=certificate_of(tmp_path)) as knowing:
+        for _ in range(3):
+            assert (await send(sender, endpoint(receiver.url))).error.startswith("TLS: certificate verify failed")
+        assert waiting_ports(receiver.port) == 0
+        assert (await send(knowing, endpoint(receiver.url))).delivered
+
+
+def certificate_of(folder: Path) -> ssl.SSLContext:
+    """Return a context that trusts the certificate of `certificate`."""
+    return ssl.create_default_context(cafile=folder / "server.pem")
+
+
+def waiting_ports(port: int) -> int:
+    """Return how many connections to a local port are in TIME_WAIT at the side that began them."""
+    lines = Path("/proc/net/tcp").read_text().splitlines()[1:]
+    return sum(line.split()[2].endswith(f":{port:04X}") and line.split()[3] == "06" for line in lines)
 
 
 async def test_https_to_a_plain_server_is_a_tls_fault(sender: Sender, receiver: Receiver) -> None:

@@ -150,7 +150,7 @@ async def test_a_trace_begins_here_where_the_producer_has_none_or_a_broken_one(
 async def test_a_wrong_tracestate_of_a_caller_is_not_logged(traced: Traced, caplog: pytest.LogCaptureFixture) -> None:
     """A caller must not write lines of 8 KiB into the log."""
     await traced.post({**SAMPLED, "tracestate": "wrong " * 1000})
-    assert caplog.records == []
+    assert "wrong" not in caplog.text
 
 
 async def test_an_attempt_after_a_crash_belongs_to_the_same_trace(

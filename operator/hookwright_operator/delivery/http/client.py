@@ -8,8 +8,9 @@ import asyncio
 import errno
 import socket
 import ssl
+import struct
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Final
 
 import aiohappyeyeballs
@@ -25,6 +26,11 @@ _SWEEP: Final = 0.5
 """Seconds between checks how long connections have been idle."""
 _CLOSED_AT_ONCE: Final = 16
 """Idle connections to close if no descriptor is left for a new one."""
+_RESET: Final = struct.pack("ii", 1, 0)
+_NO_RESET: Final = struct.pack("ii", 0, 0)
+"""Values of ``SO_LINGER``, see socket(7)."""
+_RECEIVE_BUFFER: Final = 128 * 1024
+"""Bytes that one connection can receive in one turn of the event loop, records of TLS without data included."""
 _STALL: Final = 0.1
 """Seconds by which a deadline must be late to show that this process stood still."""
 _NEXT_ADDRESS: Final = 0.25
@@ -59,9 +65,9 @@ class Client:
         Args:
             origin: host and port to send to.
             request: all its bytes, head and body, in one part or more.
-            exchange: receives the response, the step that the attempt has reached, and how long it waited in a queue of
-                this process.
-            deadline: of the whole request, by the event loop's clock; the wait in this process's queue is added to it.
+            exchange: receives the response, the step that the attempt has reached, and how long it waited for this
+                process.
+            deadline: of the whole request, by the event loop's clock; the wait for this process is added to it.
             namespace: the endpoint's namespace.
 
         Raises:
@@ -77,7 +83,7 @@ class Client:
         if connection is None:
             connection = await self._connect(origin, exchange, deadline, namespace)
         try:
-            await connection.ask(request, exchange, deadline + exchange.waited)
+            await connection.ask(request, exchange, deadline + exchange.waited + exchange.extension)
         finally:
             self._give_back(origin, namespace, connection)
 
@@ -125,17 +131,19 @@ class Client:
     async def _expiring(self, limit: asyncio.Timeout, exchange: Exchange, deadline: float) -> AsyncIterator[None]:
         """Let a limit expire at a deadline, unless this process stood still at the deadline.
 
-        Then the attempt gets this time again. After a stall, the event loop calls timers before it reads from sockets,
-        so a connection that was made in time would look like a receiver that does not answer.
+        Then the attempt goes on for as long as the deadline was late, but no longer than its timeout. After a stall,
+        the event loop calls timers before it continues tasks. So a connection that was made in time would look like a
+        receiver that does not answer.
         """
-        end, left = deadline + exchange.waited, deadline + exchange.waited - self._loop.time()
+        end = deadline + exchange.waited
+        left = end - self._loop.time()
 
         def expire() -> None:
-            more = self._loop.time() - end
-            if more > _STALL:
-                more += min(more, left)
-                exchange.waited += more
-            limit.reschedule(end + more)
+            now = self._loop.time()
+            if (late := now - end) > _STALL:
+                exchange.waited += late
+                exchange.extension = min(late, left)
+            limit.reschedule(now + exchange.extension)
 
         timer = self._loop.call_at(end, expire)
         try:
@@ -191,6 +199,9 @@ class Client:
                 raise (own_faults[0] if own_faults else error) from None
             try:
                 _close_if_reset(connected)
+                # A port of a connection that this process closes is in use for 60 s, unless the close is a reset. A
+                # tenant whose handshakes fail could otherwise use all ports towards a receiver of another tenant.
+                connected.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
                 _, connection = await self._loop.create_connection(
                     Connection,
                     sock=connected,
@@ -203,6 +214,8 @@ class Client:
                 if not left:
                     raise
             else:
+                with suppress(OSError):  # the receiver may have closed it meanwhile
+                    connected.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_RESET)
                 return connection
 
 
@@ -215,6 +228,7 @@ class _Socket(socket.socket):
 
     def __init__(self, family: int, kind: int, protocol: int, *, own_faults: list[OSError]) -> None:
         super().__init__(family, kind, protocol)
+        self.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _RECEIVE_BUFFER)
         self._own_faults = own_faults
 
     def connect(self, address: tuple[object, ...]) -> None:  # type: ignore[override]

@@ -13,6 +13,8 @@ from hookwright_operator.delivery.http.error_messages import AttemptError, Deadl
 
 HEADERS_LIMIT: Final = 2048
 """How many bytes of a response's headers are kept, names and values together; a header beyond it is left out."""
+MOST_HEADERS: Final = 1000
+"""Headers of a response. Each one costs the event loop a call, and 20,000 would fit into ``READ_LIMIT``."""
 READ_LIMIT: Final = 64 * 1024
 """How many bytes are read in response to a request: interim responses, headers, framing and body together."""
 
@@ -38,13 +40,16 @@ class Exchange:
         headers: its headers, names and values as received, up to ``HEADERS_LIMIT``.
         body: its beginning, as received.
         reusable: whether both sides keep the connection, and no other data than this response arrived.
-        waited: seconds for which the attempt waited for a place in a queue of this process.
+        waited: seconds for which the attempt waited for this process: for a place in a queue, or while the process
+            stood still.
+        extension: seconds by which the deadline was moved because this process stood still.
     """
 
     __slots__ = (
         "_chunked",
         "_done",
         "_headers_left",
+        "_headers_seen",
         "_in_head",
         "_keep",
         "_left",
@@ -52,6 +57,7 @@ class Exchange:
         "_sized",
         "body",
         "coding",
+        "extension",
         "headers",
         "retry_after",
         "reusable",
@@ -69,9 +75,11 @@ class Exchange:
         self.body = b""
         self.reusable = False
         self.waited = 0.0
+        self.extension = 0.0
         self._keep = keep
         self._left = READ_LIMIT
         self._headers_left = HEADERS_LIMIT
+        self._headers_seen = 0
         self._done = False
         self._in_head = True
         self._chunked = False
@@ -82,7 +90,7 @@ class Exchange:
         """Parse received data, and return whether the response is complete.
 
         Raises:
-            AttemptError: the data is no HTTP, or its headers do not end within ``READ_LIMIT``.
+            AttemptError: the data is no HTTP, or its headers do not end within ``READ_LIMIT`` or ``MOST_HEADERS``.
         """
         parser = self._parser or self._begin()
         beyond = len(data) > self._left
@@ -146,6 +154,9 @@ class Exchange:
         """Store a header, unless it is in the trailers."""
         if self._done or not self._in_head:
             return
+        self._headers_seen += 1
+        if self._headers_seen > MOST_HEADERS:
+            raise ValueError("too many headers")
         left = self._headers_left - len(name) - len(value)
         if left >= 0:
             self.headers.append((name, value))
