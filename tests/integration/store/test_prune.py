@@ -252,6 +252,7 @@ async def test_the_removal_of_large_bodies_writes_little_on_sqlite(tmp_path: Pat
     await store.accept(large)
     for claimed in await store.claim([("orders", 20)]):
         await store.settle([settlement(claimed, State.DELIVERED)])
+    assert await store.transactions.read("test", lambda one: one.exec_driver_sql("PRAGMA secure_delete").scalar()) == 2
     log = path.with_name(f"{path.name}-wal")
     before = log.stat().st_size
     clock.advance(1)

@@ -365,7 +365,7 @@ PLANS = {
     "prune a slice": (delivered_index.ENDED_IN_SLICE, "deliveries USING PRIMARY KEY (id>? AND id<?)"),
     "strike out": (delivered_index.STRIKE_OUT, "ended_slices USING PRIMARY KEY (ended_s=?"),
     "forget slices": (delivered_index.FORGET, "log_slices USING PRIMARY KEY (endpoint_uid=? AND slice=?)"),
-    "what is left of a slice": (delivered_index.FORGET, "deliveries USING PRIMARY KEY (id>? AND id<?)"),
+    "what is left of a slice": (delivered_index.LEFT_IN_SLICE, "deliveries USING PRIMARY KEY (id>? AND id<?)"),
     "slices of the log": (delivered_index.SLICES, "log_slices USING PRIMARY KEY (endpoint_uid=? AND slice<?)"),
     "stretch of a slice": (delivered_index.STRETCH, "deliveries USING PRIMARY KEY (id>? AND id<?)"),
     "log in a slice": (delivered_index.IN_SLICE, "deliveries USING PRIMARY KEY (id>? AND id<?)"),

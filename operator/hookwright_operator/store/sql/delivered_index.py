@@ -24,7 +24,6 @@ from sqlalchemy import (
     Text,
     bindparam,
     delete,
-    exists,
     select,
     true,
     tuple_,
@@ -82,14 +81,9 @@ NOTE_SECOND = (
     insert(ended_slices).from_select(_seconds.c.keys(), select(_seconds).where(true())).on_conflict_do_nothing()
 )
 FORGET = delete(log_slices).where(
-    tuple_(log_slices.c.endpoint_uid, log_slices.c.slice).in_(select(_keys.c.endpoint_uid, _keys.c.slice)),
-    ~exists().where(
-        deliveries.c.id >= log_slices.c.slice,
-        deliveries.c.id < log_slices.c.slice + AFTER_ALL,
-        deliveries.c.endpoint_uid == log_slices.c.endpoint_uid,
-        is_delivered,
-    ),
+    tuple_(log_slices.c.endpoint_uid, log_slices.c.slice).in_(select(_keys.c.endpoint_uid, _keys.c.slice))
 )
+LEFT_IN_SLICE = select(deliveries.c.endpoint_uid).where(*_in_slice).distinct()
 
 
 class EndedDelivery(NamedTuple):
@@ -189,6 +183,17 @@ def take_old(connection: Connection, *, before_ms: int, limit: int) -> tuple[lis
 
 
 def forget(connection: Connection, removed: Iterable[EndedDelivery]) -> None:
-    """Remove the slices in which an endpoint has no delivered deliveries any more."""
+    """Remove the slices in which an endpoint has no delivered deliveries any more; each slice is read once."""
     connection.info.pop(NOTE, None)
-    run(connection, FORGET, {"rows": packed(sorted({(one.endpoint_uid, one.id[:SLICE]) for one in removed}))})
+    endpoints_of: dict[str, set[str]] = {}
+    for one in removed:
+        endpoints_of.setdefault(one.id[:SLICE], set()).add(one.endpoint_uid)
+    for begin, uids in endpoints_of.items():
+        uids.difference_update(
+            [uid for (uid,) in run(connection, LEFT_IN_SLICE, {"begin": begin, "end": begin + AFTER_ALL})]
+        )
+    run(
+        connection,
+        FORGET,
+        {"rows": packed(sorted({(uid, begin) for begin, uids in endpoints_of.items() for uid in uids}))},
+    )
