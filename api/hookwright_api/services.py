@@ -39,7 +39,7 @@ class Services:
     Attributes:
         bodies: reads request bodies.
         polls: the requests for messages, each of which has a connection to the operator.
-        ending: held while the end of a user's sessions is written, because all ends are in one Secret.
+        session_ends_lock: held while the end of a user's sessions is written, because all ends are in one Secret.
         now: the present time, in UTC.
         choose: returns a random character of a string, suitable for secrets.
         audit: has a line for each login, and for each change that a caller makes.
@@ -54,7 +54,7 @@ class Services:
     key_use: KeyUsage
     polls: LongPolls = field(default_factory=LongPolls)
     bodies: Bodies = field(default_factory=lambda: Bodies(_BODY_SECONDS, total=_BODY_BYTES, each=_BODY_BYTES_EACH))
-    ending: asyncio.Lock = field(default_factory=asyncio.Lock)
+    session_ends_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     now: Callable[[], datetime] = utc_now
     choose: Callable[[str], str] = field(default=secrets.choice)
     audit: AuditLog = field(default_factory=AuditLog)

@@ -31,13 +31,13 @@ async def end_sessions(services: Services, session: Session) -> None:
     failed = unavailable("the sessions were not ended; log out again")
     try:
         async with asyncio.timeout(services.settings.create_timeout):
-            await services.ending.acquire()
+            await services.session_ends_lock.acquire()
     except TimeoutError:
         raise failed from None
     try:
         await _write_end(services, session, failed)
     finally:
-        services.ending.release()
+        services.session_ends_lock.release()
 
 
 async def _write_end(services: Services, session: Session, failed: ProblemError) -> None:

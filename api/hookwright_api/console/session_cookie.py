@@ -48,17 +48,17 @@ def _secure(services: Services) -> bool:
 
 def caller_in(request: Request) -> tuple[Caller, str] | None:
     """Return the user of the request's session with its token; None without a valid session."""
-    token = _token_in(request.headers.get("cookie", ""))
+    token = _token_in("; ".join(request.headers.getlist("cookie")))
     services = services_of(request)
     session = read_token(services.view, token, services.now(), services.settings.session_ttl) if token else None
     return (Caller(session.user.organization, session=session), token) if session else None
 
 
 def _token_in(cookies: str) -> str:
-    """Return the session token of a Cookie header, empty if there is none.
+    """Return the session token among cookies, empty if there is none.
 
-    http.cookies would also decode quoted values, before Python 3.12.6 in quadratic time (CVE-2024-7592). A token is
-    never quoted.
+    Starlette would also decode quoted values, in quadratic time on older patch releases of Python (CVE-2024-7592). A
+    token is never quoted.
     """
     pairs = (cookie.strip().partition("=") for cookie in cookies.split(";"))
     return next((value for name, _, value in pairs if name == COOKIE), "")

@@ -136,7 +136,9 @@ def check_etag(if_match: str | None, meta: ObjectMeta) -> None:
     """
     if if_match is None or if_match.strip() == "*":
         return
-    if len(if_match) > _MOST_CHARACTERS or not _ETAGS.fullmatch(if_match.strip()):
+    if len(if_match) > _MOST_CHARACTERS:
+        raise invalid(FieldFault("If-Match", f"must have at most {_MOST_CHARACTERS} characters"))
+    if not _ETAGS.fullmatch(if_match.strip()):
         raise invalid(FieldFault("If-Match", "must be an ETag of an earlier answer"))
     # A weak ETag never matches here (RFC 9110, 13.1.1).
     given = [tag.partition(".") for weak, tag in _STRONG.findall(if_match) if not weak]

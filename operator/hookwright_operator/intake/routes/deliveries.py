@@ -38,6 +38,8 @@ class DeliveryRoutes:
     def __init__(self, services: IntakeServices, auth: ReviewAuth, slots: RequestSlots, reads: LogReads) -> None:
         self._services, self._auth = services, auth
         self._slots, self._reads = slots, reads
+        # Apart from the reads: a page keeps its turn until a slow client has read it.
+        self._signings = LogReads()
         self._of_callers = RequestSlots(
             "requests for a delivery", total=OTHER_REQUESTS, each=OTHER_REQUESTS_OF_NAMESPACE, holders="caller"
         )
@@ -74,12 +76,13 @@ class DeliveryRoutes:
             record = await self._find(request)
             if record is None or record.endpoint_uid != endpoint.uid:
                 raise _no_delivery(request)
-            return JSONResponse(await self._detailed(record, endpoint))
+        return JSONResponse(await self._detailed(record, endpoint))
 
     async def find(self, request: Request) -> JSONResponse:
         """Return one delivery of the namespace (``?project=``: only of that project)."""
         async with self._permitted_delivery(request, "get", "deliveries") as (record, endpoint, _):
-            return JSONResponse(await self._detailed(record, endpoint))
+            pass
+        return JSONResponse(await self._detailed(record, endpoint))
 
     async def retry(self, request: Request) -> JSONResponse:
         """Send an ended delivery again, or try a pending one now: 202 ``{id, status}`` (``?project=``: only of it)."""
@@ -94,11 +97,14 @@ class DeliveryRoutes:
             return JSONResponse({"id": record.id, "status": State.PENDING}, status_code=202)
 
     async def _detailed(self, record: DeliveryRecord, endpoint: Endpoint) -> dict[str, object]:
-        """Return a delivery with its request as it was sent, and the headers of each attempt; the caller has a slot."""
+        """Return a delivery with its request as it was sent, and the headers of each attempt.
+
+        A wait for the namespace's turn must not hold a slot, because slots are shared with other namespaces.
+        """
         log = self._services.delivery_log
         omits = self._services.registry.omits_payloads(endpoint.namespace, endpoint.project)
         fields = document(record, endpoint.name, omits_payloads=omits)
-        async with self._reads.turn(endpoint.namespace):
+        async with self._signings.turn(endpoint.namespace):
             event = await log.event(record.event_id)
             if event is None:
                 return fields

@@ -17,5 +17,5 @@ from hookwright_api.console.session_cookie import _token_in
     ],
 )
 def test_the_token_is_found_among_other_cookies(cookies: str, token: str) -> None:
-    """Other cookies are not decoded: with http.cookies of Python 3.11, the last case takes 5 s."""
+    """Other cookies are not decoded: with http.cookies of Python 3.11.7, the last case takes 5 s."""
     assert _token_in(cookies) == token
