@@ -95,6 +95,11 @@ def mint(choose: Callable[[str], str], *, key_id: str | None = None) -> MintedKe
     return MintedKey(key_id=public, plaintext=plaintext, digest=digest(plaintext))
 
 
+def is_identity(key_id: str, digest: str) -> bool:
+    """Return whether two texts have the forms of a key id and of a digest."""
+    return bool(re.fullmatch(KEY_ID_PATTERN, key_id) and re.fullmatch(DIGEST_PATTERN, digest))
+
+
 def key_id_of(plaintext: str) -> str:
     """Return the public id inside a presented key.
 

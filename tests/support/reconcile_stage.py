@@ -116,7 +116,7 @@ class TransactionsInMemory(Transactions):
         self, _name: str, work: Callable[[Connection], T], *, weight: int = 1, tenant: str = ""
     ) -> "asyncio.Future[T]":
         """Run a function at once."""
-        assert (weight, tenant) == (1, "")
+        assert (weight, tenant) == (1, "acme")
         done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         with self._engine.begin() as connection:
             done.set_result(work(connection))

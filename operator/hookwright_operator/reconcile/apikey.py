@@ -11,7 +11,7 @@ from typing import Final, TypeAlias
 
 from hookwright_crds.base import format_timestamp, parse_duration, parse_timestamp
 from hookwright_crds.conditions import merge, readiness
-from hookwright_crds.keys import MalformedKeyError, MintedKey, digest, key_id_of
+from hookwright_crds.keys import MalformedKeyError, MintedKey, digest, is_identity, key_id_of
 from hookwright_crds.reading import UNDERSTOOD, Unsupported
 from hookwright_crds.resources import ApiKey, ApiKeyStatus, HandoverState, HandoverStatus, PreviousKey
 from hookwright_operator.reconcile.key_rotation import (
@@ -173,13 +173,12 @@ def _declared(key: ApiKey) -> _Outcome:
 
 
 def _recorded(key: ApiKey) -> KeyIdentity | None:
-    """Return the identity of the key from the status, or from annotations if the status was lost."""
+    """Return the identity of the key from the status, or from annotations, in which tenants can write any text."""
     if key.status.key_id and key.status.digest:
         return KeyIdentity(key.status.key_id, key.status.digest)
     kept = key.metadata.annotations
-    if KEY_ID_ANNOTATION in kept and DIGEST_ANNOTATION in kept:
-        return KeyIdentity(kept[KEY_ID_ANNOTATION], kept[DIGEST_ANNOTATION])
-    return None
+    known = KeyIdentity(kept.get(KEY_ID_ANNOTATION, ""), kept.get(DIGEST_ANNOTATION, ""))
+    return known if is_identity(known.key_id, known.digest) else None
 
 
 def _handed_over(secret: Secret | None) -> KeyIdentity | None:

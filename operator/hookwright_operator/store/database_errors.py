@@ -12,8 +12,9 @@ _REFUSED = (
     *(sqlite3.IntegrityError, sqlite3.DataError, sqlite3.ProgrammingError, sqlite3.NotSupportedError),
 )
 
-# The same by class of SQLSTATE: unsupported, wrong data, integrity, wrong statement (PostgreSQL manual, appendix A).
-_REFUSED_CLASSES = ("0A", "22", "23", "42")
+# The same by class of SQLSTATE: unsupported, wrong data, integrity, wrong statement, a value that is too large for an
+# index (PostgreSQL manual, appendix A).
+_REFUSED_CLASSES = ("0A", "22", "23", "42", "54")
 
 
 class OutcomeUnknown(StoreUnavailable):

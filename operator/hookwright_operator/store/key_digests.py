@@ -18,6 +18,9 @@ from hookwright_operator.store.transactions import Transactions
 REMEMBERED: Final = 10_000
 """Digests that are kept for one namespace. Beyond this number, the oldest digests without an ApiKey are removed."""
 
+_FORGET_WEIGHT: Final = 256
+"""Weight of the removal in a transaction: it reads all digests of the namespace."""
+
 _digest = bindparam("digest", type_=Text)
 _namespace = bindparam("namespace", type_=Text)
 
@@ -79,9 +82,16 @@ class KeyDigests:
             living: returns the digests of the namespace's existing ApiKeys, on the event loop.
         """
         known, remembered = await self.transactions.write(
-            "key_digests", lambda connection: _claim(connection, digest, owner, now=self.transactions.clock())
+            "key_digests",
+            lambda connection: _claim(connection, digest, owner, now=self.transactions.clock()),
+            tenant=owner.namespace,
         )
         if remembered > REMEMBERED:
             kept = living()
-            await self.transactions.write("key_digests", lambda connection: _forget(connection, owner.namespace, kept))
+            await self.transactions.write(
+                "key_digests",
+                lambda connection: _forget(connection, owner.namespace, kept),
+                weight=_FORGET_WEIGHT,
+                tenant=owner.namespace,
+            )
         return known

@@ -1,11 +1,16 @@
 """A digest belongs to the ApiKey that declared it first, until its namespace has too many digests."""
 
+import asyncio
+import random
+import string
+
 import pytest
 from integration.store.conftest import Open
-from support.store_factories import Clock
+from support.store_factories import Clock, accept_one
 
 from hookwright_operator.store import key_digests
 from hookwright_operator.store.key_digests import KeyDigests, Owner
+from hookwright_operator.store.records import NewDelivery
 from hookwright_operator.store.store import Store
 
 ACME, RIVAL = Owner("acme", "k1"), Owner("rival", "k1")
@@ -44,3 +49,14 @@ async def test_a_tenant_that_makes_many_keys_has_only_its_own_forgotten(
     assert await digests.owner_of("sha256:victim") == ACME
     remembered = [number for number in range(20) if await digests.owner_of(f"sha256:{number:02}")]
     assert remembered == [0, 16, 17, 18, 19]
+
+
+async def test_a_digest_that_the_database_refuses_fails_no_other_call(store: Store) -> None:
+    """PostgreSQL has no room for such a key in an index. Before, all calls of the transaction failed."""
+    long = "".join(random.Random(1).choices(string.ascii_letters, k=8000))
+    claims = [digests_of(store).claim(f"{long}{number}", RIVAL, list) for number in range(3)]
+    first, *_, last = await asyncio.gather(
+        accept_one(store), *claims, digests_of(store).claim("sha256:a", ACME, list), return_exceptions=True
+    )
+    assert isinstance(first, NewDelivery)
+    assert last == ACME

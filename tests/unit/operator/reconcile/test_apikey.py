@@ -174,6 +174,10 @@ CASES: dict[str, tuple[ApiKeyScene, list[str]]] = {
         replace(declared().settled(), duplicate=True),
         [*DUPLICATE],
     ),
+    "annotations that are no identity are replaced": (
+        with_key_metadata(NEW, annotations={**FORGED, DIGEST_ANNOTATION: "x" * 4000}),
+        ["CreateSecret", "Normal Event KeyHandedOver", "ApplyMetadata", USABLE],
+    ),
     "a digest of another ApiKey in annotations opens nothing, and no key is made in its place": (
         replace(with_key_metadata(NEW, annotations=FORGED), duplicate=True),
         [*DUPLICATE],
