@@ -151,7 +151,7 @@ class Limiter:
         self._clock = clock
         # Each scope has a separate storage, so that many addresses cannot evict an organization or an email.
         self._local = {scope: MovingWindowRateLimiter(WindowStorage(now=now)) for scope in self._items}
-        self._redis = _redis(settings.rate_limit_url)
+        self._redis = _redis(settings.rate_limit_url, settings.api_connections)
         self._shared = MovingWindowRateLimiter(self._redis) if self._redis else None
         self._away_until = float("-inf")
         LIMITS_AVAILABLE.set(1)
@@ -227,14 +227,15 @@ def storage_url(url: str) -> str:
     return f"async+{scheme.replace('valkey', 'redis')}://{rest}"
 
 
-def _redis(url: str) -> RedisStorage | None:
-    """Return the storage of a URL, None for memory."""
+def _redis(url: str, connections: int) -> RedisStorage | None:
+    """Return the storage of a URL, None for memory; ``connections`` is one for each request in progress."""
     if url.startswith("memory:"):
         return None
     return RedisStorage(
         storage_url(url),
         implementation="redispy",
         # Options of redis-py, which limits passes on.
+        max_connections=connections,
         socket_timeout=_ANSWER_SECONDS,
         socket_connect_timeout=_ANSWER_SECONDS,
         retry=Retry(NoBackoff(), 1),  # type: ignore[arg-type]

@@ -1,5 +1,6 @@
 """Rate limits as callers see them, with the promised values."""
 
+import asyncio
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -12,6 +13,8 @@ from support.api_processes import problem_of
 from support.polling import eventually
 from support.redis_server import RedisServer
 
+from hookwright_api.rate_limits import Limiter, Scope
+from hookwright_api.settings import ApiSettings
 from hookwright_dev.cluster.installation import ApiProcess
 
 HEADERS = ("x-ratelimit-limit", "x-ratelimit-remaining", "x-ratelimit-reset", "ratelimit", "ratelimit-policy")
@@ -156,6 +159,14 @@ def test_two_replicas_on_one_redis_share_their_counts(start_api: StartApi, redis
     for client in (one, other):
         problem_of(client.get("/v1/webhooks", headers=address), 429)
         assert client.get("/v1/webhooks", headers=from_ip("198.51.100.8")).status_code == 401
+
+
+async def test_many_requests_at_once_have_a_connection_each(redis_server: RedisServer) -> None:
+    """Before, the 101st request at the same moment made the counters unavailable for all callers for a second."""
+    limiter = Limiter(ApiSettings(rate_limit_url=redis_server.url, rate_limit_fail_open=False))
+    verdicts = await asyncio.gather(*(limiter.hit(Scope.IP, f"192.0.2.{number}") for number in range(200)))
+    await limiter.close()
+    assert all(verdict is not None and verdict.allowed for verdict in verdicts)
 
 
 def test_valkey_is_a_name_for_the_same(start_api: StartApi, redis_server: RedisServer) -> None:
