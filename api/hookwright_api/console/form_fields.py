@@ -51,10 +51,13 @@ class Form:
         """Return the pairs of a text area that has one pair on each line, such as ``Name: value``.
 
         Raises:
-            ProblemError: 422, a line has no separator, or two lines have the same name.
+            ProblemError: 422, there are too many lines, a line has no separator, or two lines have the same name.
         """
         found: dict[str, str] = {}
-        for number, line in enumerate(self.raw(name).splitlines(), 1):
+        lines = self.raw(name).splitlines()
+        if len(lines) > _MAX_FIELDS:
+            raise invalid(FieldFault(name, f"must have at most {_MAX_FIELDS} lines"))
+        for number, line in enumerate(lines, 1):
             if not line.strip():
                 continue
             key, has_separator, value = line.partition(separator)

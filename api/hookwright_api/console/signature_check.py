@@ -9,6 +9,9 @@ from typing import Final
 PREFIX: Final = "whsec_"
 STANDARD: Final = "webhook-signature"
 SERVICE: Final = "x-service-signature"
+_MOST_LINES: Final = 1000
+_MOST_SIGNATURES: Final = 16
+"""Values of `STANDARD` that are compared; a rotation has two."""
 TOLERANCE_SECONDS: Final = 300
 """The age from which receivers refuse a request."""
 
@@ -29,9 +32,12 @@ class SignatureVerdict:
 
 
 def pasted_headers(text: str) -> dict[str, str]:
-    """Return the headers of pasted lines ``name: value``, with names in lower case; other lines have no effect."""
+    """Return the headers of the first pasted lines ``name: value``, with names in lower case.
+
+    Other lines have no effect.
+    """
     found: dict[str, str] = {}
-    for line in text.splitlines():
+    for line in text.splitlines()[:_MOST_LINES]:
         name, colon, value = line.partition(":")
         if colon:
             found.setdefault(name.strip().strip('"').lower(), value.strip().strip('",').strip())
@@ -52,7 +58,7 @@ def check_signatures(secret: str, headers: Mapping[str, str], body: str) -> list
     msg_id, written = headers.get("webhook-id", ""), headers.get("webhook-timestamp", "")
     prefix = f"{msg_id}.{written}.".encode()
     standard_key = _standard_key(secret)
-    given = headers.get(STANDARD, "").split()
+    given = headers.get(STANDARD, "").split(maxsplit=_MOST_SIGNATURES)[:_MOST_SIGNATURES]
 
     def standard(content: bytes) -> bool:
         expected = "v1," + b64encode(hmac.digest(standard_key, prefix + content, "sha256")).decode()

@@ -74,3 +74,12 @@ def test_the_age_is_told() -> None:
     assert age_sentence({"webhook-timestamp": "9" * 400}, 1000.0) == ""
     assert age_sentence({"webhook-timestamp": "990"}, 1000.0) == "It was signed 10 s ago; receivers accept it."
     assert "120 min ago. Receivers refuse it" in age_sentence({"webhook-timestamp": "1000"}, 8200.0)
+
+
+def test_a_pasted_text_costs_a_bounded_number_of_comparisons() -> None:
+    """A form of 256 KiB may have very many lines and signatures; a real request has few."""
+    assert pasted_headers("\n" * 1000 + "webhook-id: msg_1") == {}
+    good = signature_headers((SECRET,), "msg_1", 1000, BODY.encode())["webhook-signature"]
+    for number, state in ((15, "good"), (16, "bad")):
+        signed = {"webhook-id": "msg_1", "webhook-timestamp": "1000", "webhook-signature": f"{'v1,a ' * number}{good}"}
+        assert check_signatures(SECRET, signed, BODY)[0].state == state
