@@ -77,8 +77,11 @@ class Screen:
             return
         import yaml
 
-        # Unchanged, because YAML has escaped control characters in its own way.
-        self._write(yaml.safe_dump(document, sort_keys=False, allow_unicode=True).rstrip("\n"))
+        text = yaml.safe_dump(document, sort_keys=False, allow_unicode=True)
+        if plain(text) != text:
+            # YAML escapes control characters in its own way, but not the characters that change the direction of text.
+            text = yaml.safe_dump(document, sort_keys=False)
+        self._write(text.rstrip("\n"))
 
     def table(self, documents: Sequence[Mapping[str, Any]], columns: Sequence[Column]) -> str:
         """Return a table in which each column is as wide as its longest cell."""

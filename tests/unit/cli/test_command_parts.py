@@ -248,7 +248,7 @@ def test_a_receiver_cannot_control_the_terminal_of_a_reader(form: str, capsys: p
     screen.rows([{**document, "id": ATTACK}], DELIVERIES, none="")
 
     printed = capsys.readouterr().out
-    assert not set(printed) & set("\x1b\x07\x9b\r")
+    assert not set(printed) & set("\x1b\x07\x9b\r\u202e")
     if form == "json":
         assert json.JSONDecoder().raw_decode(printed)[0] == document
     elif form == "yaml":
