@@ -35,7 +35,9 @@ async def end_sessions(services: Services, session: Session) -> None:
     except TimeoutError:
         raise failed from None
     try:
-        await _write_end(services, session, failed)
+        # One of the logouts before this one may have ended the session.
+        if services.view.sessions_end(session.user) < session.issued_ms:
+            await _write_end(services, session, failed)
     finally:
         services.session_ends_lock.release()
 
