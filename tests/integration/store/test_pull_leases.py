@@ -12,6 +12,7 @@ from hookwright_operator.ids import take_id
 from hookwright_operator.store.group_commit import Operation
 from hookwright_operator.store.message_leases import LeaseId, Nack, SettledLease, Take, Taken
 from hookwright_operator.store.records import NewDelivery, State
+from hookwright_operator.store.sql import pull
 from hookwright_operator.store.sql.pull import LEASE_ENDED
 from hookwright_operator.store.store import Store
 
@@ -236,3 +237,19 @@ async def test_many_ended_leases_are_settled_in_several_transactions(store: Stor
     settled = [len((await store.pull_leases.end(SCHEDULE.next)).settlements) for _ in range(3)]
     assert (sum(settled), max(settled) <= 1000, settled[2]) == (1100, True, 0)
     assert (await store.counts_of("orders")).pending == 1100
+
+
+async def test_ended_leases_cost_a_request_a_bounded_number_of_rows(
+    store: Store, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Newer messages wait if more leases of the endpoint have ended than one request examines."""
+    monkeypatch.setattr(pull, "_EXAMINED", 3)
+    await accept_many(store, 5)
+    await take(store, lease_ms=1000)
+    clock.advance(1000)
+    [newer] = await accept_many(store, 1)
+    assert not (await take(store, limit=1)).messages
+    assert [one.id for one in (await take(store, limit=3)).messages] == [newer]
+    await store.pull_leases.end(SCHEDULE.next)
+    clock.advance(30_000)
+    assert len((await take(store, limit=3)).messages) == 3

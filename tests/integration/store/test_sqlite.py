@@ -370,6 +370,8 @@ PLANS = {
     "stretch of a slice": (delivered_index.STRETCH, "deliveries USING PRIMARY KEY (id>? AND id<?)"),
     "log in a slice": (delivered_index.IN_SLICE, "deliveries USING PRIMARY KEY (id>? AND id<?)"),
     "statistics": (bucket_counts.BUCKETS, "statistics USING PRIMARY KEY (width_s=? AND begin_s=? AND endpoint_uid=?)"),
+    "messages to take": (pull.TAKE, "deliveries_to_claim (endpoint_uid=? AND (due_ms,id)<(?,?))"),
+    "last message to examine": (pull.LAST_EXAMINED, "INDEX deliveries_to_claim (endpoint_uid=? AND due_ms<?)"),
     "waiting messages": (pull.WAITING, "deliveries_to_claim (endpoint_uid=? AND due_ms<?)"),
     "messages that are not due": (pull.NOT_DUE, "deliveries_to_claim (endpoint_uid=? AND due_ms>?)"),
     "old statistics": (bucket_counts.DROP_OLD, "statistics USING PRIMARY KEY (width_s=? AND begin_s<?)"),

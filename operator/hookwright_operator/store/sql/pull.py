@@ -26,6 +26,7 @@ from sqlalchemy import (
     null,
     or_,
     select,
+    tuple_,
     update,
 )
 
@@ -33,6 +34,7 @@ from hookwright_operator.store.message_leases import LeaseId, MessageCounts, Nac
 from hookwright_operator.store.records import Attempt, Settlement, State
 from hookwright_operator.store.schema import attempts, deliveries, events, instances, is_pending, pull_takes
 from hookwright_operator.store.sql.claim import COLUMNS, SIZE, SMALL_COLUMNS, with_bodies, within
+from hookwright_operator.store.sql.paging import AFTER_ALL
 from hookwright_operator.store.sql.rows import packed, packed_column, rows
 from hookwright_operator.store.sql.settle import settle_leases
 from hookwright_operator.store.sql.statements import run
@@ -51,6 +53,8 @@ MOST_COUNTED: Final = 10_000
 """Messages that a count reads at most, so that a large backlog costs no more."""
 _TAKES_AT_ONCE: Final = 256
 _MESSAGES_AT_ONCE: Final = 1000
+_EXAMINED: Final = 100
+"""Messages that one request examines beside those that it may take: ended leases that are not settled yet."""
 
 _now = bindparam("now", type_=BigInteger)
 _living = select(instances.c.id).where(instances.c.lease_until_ms > _now)
@@ -60,13 +64,24 @@ _free = or_(
 )
 # The headers of a CloudEvent have its attributes. A character has up to 4 bytes, and a byte becomes 3 characters.
 _answer_size = SIZE + literal_column("12") * func.coalesce(func.length(events.c.attributes, type_=Integer), 0)
+_due_now = (
+    deliveries.c.endpoint_uid == bindparam("endpoint", type_=Text),
+    is_pending,
+)
+_place = tuple_(deliveries.c.due_ms, deliveries.c.id)
+LAST_EXAMINED = (
+    select(deliveries.c.due_ms, deliveries.c.id)
+    .where(*_due_now, deliveries.c.due_ms <= _now)
+    .order_by(deliveries.c.due_ms, deliveries.c.id)
+    .offset(bindparam("count", type_=Integer))
+    .limit(1)
+)
 TAKE = (
     select(*COLUMNS, _answer_size.label("size"), *SMALL_COLUMNS)
     .join(events, events.c.id == deliveries.c.event_id)
     .where(
-        deliveries.c.endpoint_uid == bindparam("endpoint", type_=Text),
-        is_pending,
-        deliveries.c.due_ms <= _now,
+        *_due_now,
+        _place <= tuple_(bindparam("last_due", type_=BigInteger), bindparam("last_id", type_=Text)),
         _free,
     )
     .order_by(deliveries.c.due_ms, deliveries.c.id)
@@ -143,14 +158,17 @@ def owner_of(take_id: str) -> str:
 def take(connection: Connection, wanted: Take, *, now: int) -> Taken:
     """Lease messages that are due and that no consumer has, the oldest first, and read their bodies.
 
+    If very many leases of the endpoint have ended, newer messages wait until these are settled.
+
     Args:
         connection: in a transaction.
         wanted: the request of a consumer.
         now: when the leases begin.
     """
-    found = list(
-        within(run(connection, TAKE, {"endpoint": wanted.endpoint_uid, "count": wanted.limit, "now": now}), wanted.room)
-    )
+    which = {"endpoint": wanted.endpoint_uid, "now": now}
+    last = next(iter(run(connection, LAST_EXAMINED, {**which, "count": wanted.limit + _EXAMINED})), (now, AFTER_ALL))
+    which |= {"last_due": last[0], "last_id": last[1], "count": wanted.limit}
+    found = list(within(run(connection, TAKE, which), wanted.room))
     until = now + wanted.lease_ms
     take_id = wanted.new_id(now)
     if found:
