@@ -131,6 +131,7 @@ ME = {"me": "test", "now": NOW}
 POSITION = {"endpoint": "uid-7", "until": NOW, "count": 200}
 MESSAGES = {"endpoint": "uid-7", "now": NOW, "count": 10_000}
 SHARES = packed([(f"msg_{n:08}", 1) for n in range(1, 65)])
+EVENTS = packed([(f"msg_{n:08}",) for n in range(1, 65)])
 BEFORE = "dlv_00050000"
 TWO = packed([("uid-7",), ("uid-8",)])
 OF_SEVEN = packed([("msg_00000007",)])
@@ -150,6 +151,8 @@ PLANS: dict[str, tuple[ClauseElement, dict[str, object], str]] = {
         {"rows": packed([(f"uid-{n}", 32) for n in range(64)]), "share": 131_072, **ME},
         "deliveries_to_claim",
     ),
+    "messages to take": (pull.TAKE, {**MESSAGES, "last_due": NOW, "last_id": "~"}, "deliveries_to_claim"),
+    "last message to examine": (pull.LAST_EXAMINED, MESSAGES, "deliveries_to_claim"),
     "waiting messages": (pull.WAITING, MESSAGES, "deliveries_to_claim"),
     "messages that are not due": (pull.NOT_DUE, MESSAGES, "deliveries_to_claim"),
     "own": (claim.OWN, {"rows": IDS, **ME}, "deliveries_pkey"),
@@ -178,7 +181,7 @@ PLANS: dict[str, tuple[ClauseElement, dict[str, object], str]] = {
     "prune attempts": (prune._DROP_ATTEMPTS, {"rows": IDS}, "attempts_pkey"),
     "prune deliveries": (prune._DROP_DELIVERIES, {"rows": IDS}, "deliveries_pkey"),
     "shrink events": (prune._SHRINK_EVENTS, {"rows": SHARES}, "events_pkey"),
-    "prune events": (prune._DROP_EVENTS, {"rows": SHARES}, "events_pkey"),
+    "prune events": (prune._DROP_EVENTS, {"rows": EVENTS, "removed": 1}, "events_pkey"),
     "prune event ids": (prune.DROP_EVENT_IDS, {"before": NOW, "count": 100}, "event_ids_by_age"),
     "next due of endpoints": (read.NEXT_DUE_OF, {"rows": TWO, **ME}, "counters_pkey"),
     "pending of endpoints": (read.PENDING_OF, {"rows": TWO}, "counters_pkey"),

@@ -248,10 +248,10 @@ async def test_the_removal_of_large_bodies_writes_little_on_sqlite(tmp_path: Pat
     """Debian's SQLite fills freed pages with zeros unless it is told otherwise: 100 large bodies took 0.4 s."""
     path, clock = tmp_path / "deliveries.db", Clock()
     store = await Store.open(f"sqlite:///{path}", instance="test", lease_ms=60_000, clock=clock)
-    large = [event("orders")._replace(body=b"x" * 262_144) for _ in range(20)]
+    large = [event("orders", "audit")._replace(body=b"x" * 262_144) for _ in range(20)]
     await store.accept(large)
-    for claimed in await store.claim([("orders", 20)]):
-        await store.settle([settlement(claimed, State.DELIVERED)])
+    while held := await store.claim([("orders", 20), ("audit", 20)]):
+        await store.settle([settlement(claimed, State.DELIVERED) for claimed in held])
     assert await store.transactions.read("test", lambda one: one.exec_driver_sql("PRAGMA secure_delete").scalar()) == 2
     log = path.with_name(f"{path.name}-wal")
     before = log.stat().st_size

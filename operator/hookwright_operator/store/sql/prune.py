@@ -91,8 +91,8 @@ _SHRINK_EVENTS = (
     update(events).values(deliveries=events.c.deliveries - _shares.c.removed).where(events.c.id == _shares.c.id)
 )
 _DROP_EVENTS = delete(events).where(
-    events.c.id.in_(select(_shares.c.id)),
-    events.c.deliveries <= 0,
+    events.c.id.in_(select(_ids.c.id)),
+    events.c.deliveries <= bindparam("removed", type_=Integer),
     ~exists().where(kept_events.c.event_id == events.c.id),
 )
 
@@ -262,10 +262,14 @@ def _old(connection: Connection, query: Select[str, str, str], *, before_ms: int
 
 def _remove(connection: Connection, ended: Sequence[EndedDelivery]) -> int:
     ids = packed_column([one.id for one in ended])
-    shares = packed(sorted(Counter([one.event_id for one in ended]).items()))
+    shares = sorted(Counter([one.event_id for one in ended]).items())
     removed = connection.execute(_DROP_ATTEMPTS, {"rows": ids}).rowcount
     removed += connection.execute(_DROP_DELIVERIES, {"rows": ids}).rowcount
     if dialect_of(connection).sliced:
         delivered_index.forget(connection, ended)
-    connection.execute(_SHRINK_EVENTS, {"rows": shares})
-    return removed + connection.execute(_DROP_EVENTS, {"rows": shares}).rowcount
+    # Before the others shrink: SQLite writes the whole body again if the number before it changes.
+    for number in {share for _, share in shares}:
+        which = packed_column([event_id for event_id, share in shares if share == number])
+        removed += connection.execute(_DROP_EVENTS, {"rows": which, "removed": number}).rowcount
+    connection.execute(_SHRINK_EVENTS, {"rows": packed(shares)})
+    return removed
