@@ -1,6 +1,7 @@
 """Bounds of what one holder, such as a namespace, can add to the log."""
 
 import asyncio
+import json
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -10,6 +11,19 @@ from typing import Final
 _HOLDERS: Final = 1024
 """Holders above which those with their whole allowance are forgotten."""
 _REPORT_SECONDS: Final = 1.0
+_LONGEST: Final = 100
+
+
+def shortened(text: str) -> str:
+    """Return a text that a tenant chose, cut at 100 bytes of JSON in ASCII, with an ellipsis if it is longer."""
+    if len(text) <= _LONGEST and text.isascii():
+        return text
+    room = _LONGEST
+    for place, character in enumerate(text):
+        room -= len(json.dumps(character)) - 2
+        if room < 0:
+            return f"{text[:place]}…"
+    return text
 
 
 class LogAllowance:

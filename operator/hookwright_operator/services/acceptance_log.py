@@ -15,7 +15,7 @@ import structlog
 from structlog.contextvars import get_contextvars
 
 from hookwright_operator.store.records import SOURCE_END, Accepted, NewEvent
-from hookwright_runtime.log_allowance import LogAllowance
+from hookwright_runtime.log_allowance import LogAllowance, shortened
 
 log = structlog.get_logger(__name__)
 
@@ -87,8 +87,8 @@ def _entry(event: NewEvent, duplicate_of: Mapping[str, str], request_id: str | N
     source, _, producer_id = (event.event_id or "").rpartition(SOURCE_END)
     entry = {
         "event_id": duplicate_of.get(event.id, event.id),
-        "producer_id": producer_id,
-        "source": source,
+        "producer_id": shortened(producer_id),
+        "source": shortened(source),
         "duplicate": event.id in duplicate_of,
         "project": event.project,
         "type": event.type,

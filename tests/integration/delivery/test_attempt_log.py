@@ -87,6 +87,28 @@ async def test_a_failed_delivery_has_one_warning_and_no_further_line_for_its_las
     assert having(logs, "delivery failed")[0]["log_level"] == "warning"
 
 
+async def test_a_tenant_cannot_choose_the_size_and_the_cost_of_a_line(start: Start, receiver: Receiver) -> None:
+    """Long ids are cut, and a large body is not read for its id."""
+    engine = await start(Plan(schedule="1ms"))
+    engine.registry.put(subscriber("orders", receiver.url))
+    receiver.answer = lambda _: 500
+    long = "x" * 256
+    cloud = json.dumps({"id": long, "source": long, "type": "delivered"})
+    large = json.dumps({"id": "evt-1", "padding": "x" * 8192}).encode()
+    with capture_logs() as logs:
+        await accept(engine, IncomingEvent(f"{long}\n{long}", "delivered", "m", b"{}", attributes=cloud))
+        await engine.ended("orders", 1)
+        await accept(engine, IncomingEvent("evt-1", "delivered", "m", large))
+        await engine.ended("orders", 2)
+        engine.events.acceptance_log.flush()
+    cut = "x" * 100 + "…"
+    of_cloud, of_large = having(logs, "delivery failed")
+    [accepted, _] = having(logs, "events accepted")[0]["events"]
+    for line in (of_cloud, accepted):
+        assert (line["producer_id"], line["source"]) == (cut, cut)
+    assert "producer_id" not in of_large
+
+
 async def test_events_of_one_second_share_a_line_and_a_duplicate_names_the_first_event(start: Start) -> None:
     """A repetition is found by its producer's id as well."""
     engine = await start()

@@ -2,12 +2,13 @@
 
 import asyncio
 
+import pytest
 import structlog
 from structlog.contextvars import bound_contextvars, get_contextvars
 from support.polling import until
 from support.store_factories import Clock
 
-from hookwright_runtime.log_allowance import LogAllowance, OmittedEntries
+from hookwright_runtime.log_allowance import LogAllowance, OmittedEntries, shortened
 
 
 def allowance(clock: Clock) -> LogAllowance:
@@ -65,3 +66,20 @@ async def test_omitted_entries_are_reported_once_a_second_without_the_context_of
     omitted.flush()
     assert len(reports) == 2
     structlog.contextvars.clear_contextvars()
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("evt-4711", "evt-4711"),
+        ("x" * 100, "x" * 100),
+        ("x" * 101, "x" * 100 + "…"),
+        ("ä" * 16, "ä" * 16),
+        ("ä" * 17, "ä" * 16 + "…"),
+        ("\U0001f600" * 256, "\U0001f600" * 8 + "…"),
+        ("", ""),
+    ],
+)
+def test_a_text_of_a_tenant_is_cut_by_its_size_in_the_log(text: str, shown: str) -> None:
+    """The log is JSON in ASCII, in which a character has up to 12 bytes."""
+    assert shortened(text) == shown
