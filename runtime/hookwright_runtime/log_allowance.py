@@ -15,8 +15,8 @@ _LONGEST: Final = 100
 
 
 def shortened(text: str) -> str:
-    """Return a text that a tenant chose, cut at 100 bytes of JSON in ASCII, with an ellipsis if it is longer."""
-    if len(text) <= _LONGEST and text.isascii():
+    """Return a text that a tenant chose, cut at about 100 bytes of JSON in ASCII, with an ellipsis if it is longer."""
+    if len(text) <= _LONGEST and text.isascii() and text.isprintable():
         return text
     room = _LONGEST
     for place, character in enumerate(text):

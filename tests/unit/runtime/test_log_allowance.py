@@ -77,6 +77,7 @@ async def test_omitted_entries_are_reported_once_a_second_without_the_context_of
         ("ä" * 16, "ä" * 16),
         ("ä" * 17, "ä" * 16 + "…"),
         ("\U0001f600" * 256, "\U0001f600" * 8 + "…"),
+        ("\0" * 100, "\0" * 16 + "…"),
         ("", ""),
     ],
 )

@@ -272,4 +272,6 @@ def _remove(connection: Connection, ended: Sequence[EndedDelivery]) -> int:
         which = packed_column([event_id for event_id, share in shares if share == number])
         removed += connection.execute(_DROP_EVENTS, {"rows": which, "removed": number}).rowcount
     connection.execute(_SHRINK_EVENTS, {"rows": packed(shares)})
-    return removed
+    # On PostgreSQL another transaction may have removed the other deliveries of an event meanwhile.
+    which = packed_column([event_id for event_id, _ in shares])
+    return removed + connection.execute(_DROP_EVENTS, {"rows": which, "removed": 0}).rowcount

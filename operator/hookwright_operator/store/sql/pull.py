@@ -166,7 +166,9 @@ def take(connection: Connection, wanted: Take, *, now: int) -> Taken:
         now: when the leases begin.
     """
     which = {"endpoint": wanted.endpoint_uid, "now": now}
-    last = next(iter(run(connection, LAST_EXAMINED, {**which, "count": wanted.limit + _EXAMINED})), (now, AFTER_ALL))
+    last = next(
+        iter(run(connection, LAST_EXAMINED, {**which, "count": wanted.limit + _EXAMINED - 1})), (now, AFTER_ALL)
+    )
     which |= {"last_due": last[0], "last_id": last[1], "count": wanted.limit}
     found = list(within(run(connection, TAKE, which), wanted.room))
     until = now + wanted.lease_ms
