@@ -188,5 +188,5 @@ def test_a_header_with_an_open_quote_is_searched_once(repeated: str) -> None:
     ],
 )
 def test_quoted_strings_and_per_cent_signs_of_a_header_are_decoded(header: str, attribute: str) -> None:
-    """A string without its closing quote stays as it is (CloudEvents, HTTP binding, 3.1.3.2)."""
+    """A string without its closing quote is not changed (CloudEvents, HTTP binding, 3.1.3.2)."""
     assert cloud_events.from_headers({"ce-subject": header}) == {"subject": attribute}

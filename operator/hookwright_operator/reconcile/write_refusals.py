@@ -31,7 +31,7 @@ def is_missing_right(error: KubeError) -> bool:
 def without_secrets(explanation: str, plan: Plan) -> str:
     """Return the API server's message without the secrets that the plan writes.
 
-    An admission webhook may repeat what it refuses.
+    An admission webhook may repeat the object that it refuses.
     """
     for action in plan.actions:
         if isinstance(action, CreateSecret | UpdateSecret):

@@ -188,12 +188,8 @@ def forget(connection: Connection, removed: Iterable[EndedDelivery]) -> None:
     endpoints_of: dict[str, set[str]] = {}
     for one in removed:
         endpoints_of.setdefault(one.id[:SLICE], set()).add(one.endpoint_uid)
+    ended: list[tuple[str, str]] = []
     for begin, uids in endpoints_of.items():
-        uids.difference_update(
-            [uid for (uid,) in run(connection, LEFT_IN_SLICE, {"begin": begin, "end": begin + AFTER_ALL})]
-        )
-    run(
-        connection,
-        FORGET,
-        {"rows": packed(sorted({(uid, begin) for begin, uids in endpoints_of.items() for uid in uids}))},
-    )
+        left = {uid for (uid,) in run(connection, LEFT_IN_SLICE, {"begin": begin, "end": begin + AFTER_ALL})}
+        ended += [(uid, begin) for uid in uids - left]
+    run(connection, FORGET, {"rows": packed(sorted(ended))})

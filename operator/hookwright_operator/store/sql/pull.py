@@ -64,14 +64,11 @@ _free = or_(
 )
 # The headers of a CloudEvent have its attributes. A character has up to 4 bytes, and a byte becomes 3 characters.
 _answer_size = SIZE + literal_column("12") * func.coalesce(func.length(events.c.attributes, type_=Integer), 0)
-_due_now = (
-    deliveries.c.endpoint_uid == bindparam("endpoint", type_=Text),
-    is_pending,
-)
+_pending_messages = (deliveries.c.endpoint_uid == bindparam("endpoint", type_=Text), is_pending)
 _place = tuple_(deliveries.c.due_ms, deliveries.c.id)
 LAST_EXAMINED = (
     select(deliveries.c.due_ms, deliveries.c.id)
-    .where(*_due_now, deliveries.c.due_ms <= _now)
+    .where(*_pending_messages, deliveries.c.due_ms <= _now)
     .order_by(deliveries.c.due_ms, deliveries.c.id)
     .offset(bindparam("count", type_=Integer))
     .limit(1)
@@ -80,7 +77,7 @@ TAKE = (
     select(*COLUMNS, _answer_size.label("size"), *SMALL_COLUMNS)
     .join(events, events.c.id == deliveries.c.event_id)
     .where(
-        *_due_now,
+        *_pending_messages,
         _place <= tuple_(bindparam("last_due", type_=BigInteger), bindparam("last_id", type_=Text)),
         _free,
     )
@@ -90,7 +87,7 @@ TAKE = (
 )
 _pending = (
     select(deliveries.c.due_ms, deliveries.c.owner)
-    .where(deliveries.c.endpoint_uid == bindparam("endpoint", type_=Text), is_pending)
+    .where(*_pending_messages)
     .order_by(deliveries.c.due_ms, deliveries.c.id)
     .limit(bindparam("count", type_=Integer))
 )
