@@ -3,13 +3,13 @@
 import ipaddress
 from collections.abc import Iterable, Sequence
 
+from hookwright_runtime.connections import client_group
+
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 UNKNOWN = "unknown"
 """Name for all clients with an unknown address; they share one count."""
-_IPV6_PREFIX = 64
-"""A client gets at least a /64 (RFC 6177), so its addresses within a /64 count together."""
 
 
 def client_of(peer: str | None, forwarded: Iterable[str], trusted: Sequence[Network]) -> str:
@@ -32,13 +32,7 @@ def client_of(peer: str | None, forwarded: Iterable[str], trusted: Sequence[Netw
         if hop is None:
             break
         client = hop
-    return _counted(client)
-
-
-def _counted(client: Address) -> str:
-    if client.version == 4:
-        return str(client)
-    return str(ipaddress.ip_network((client, _IPV6_PREFIX), strict=False))
+    return client_group(str(client))
 
 
 def _parse(written: str) -> Address | None:
