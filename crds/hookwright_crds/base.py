@@ -52,6 +52,17 @@ class ServerModel(Model):
     model_config = ConfigDict(extra="ignore")
 
 
+def at_most(number: int) -> BeforeValidator:
+    """Return a validator that refuses a map or list with more entries before any entry is validated."""
+
+    def check(entries: Any) -> Any:
+        if isinstance(entries, (dict, list, tuple)) and len(entries) > number:
+            raise ValueError(f"has {len(entries)} entries; at most {number} are accepted")
+        return entries
+
+    return BeforeValidator(check)
+
+
 def parse_duration(text: str) -> timedelta:
     """Return the length of a duration such as ``30s``, ``1h`` or ``1h30m``.
 

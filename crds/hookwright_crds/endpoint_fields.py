@@ -1,11 +1,10 @@
-"""Pure: the types of an endpoint's fields that people set, by YAML or `/v1`, with their limits."""
+"""Pure: the fields of an endpoint that people set, by YAML, `/v1`, console or command line, each written once."""
 
-from collections.abc import Iterable
-from typing import Annotated, Final, Literal
+from typing import Annotated, Final, Literal, Self, TypeVar
 
-from pydantic import AfterValidator, Field, StrictInt, StringConstraints
+from pydantic import AfterValidator, Field, StrictInt, StringConstraints, model_validator
 
-from hookwright_crds.base import Duration, Timestamp, parse_duration
+from hookwright_crds.base import Duration, Model, Timestamp, at_most, parse_duration
 from hookwright_crds.events import SUBSCRIPTIONS
 from hookwright_crds.urls import MAX_URL_LENGTH, check_url
 
@@ -62,30 +61,6 @@ def _not_reserved(headers: dict[str, str]) -> dict[str, str]:
     return headers
 
 
-def check_format(sent_as: str, headers: Iterable[str]) -> None:
-    """Return if an endpoint of a format may have these headers, raise ValueError otherwise."""
-    if sent_as == CLOUDEVENTS and any(name.lower().startswith("ce-") for name in headers):
-        raise ValueError(CLOUDEVENT_HEADERS_SENTENCE)
-
-
-def check_target(url: object, pull: object, *, timeout: str, max_in_flight: int, rate_limit: object) -> None:
-    """Return if an endpoint has either a url or pull, raise ValueError otherwise.
-
-    With pull, the fields that limit requests to a url must have their defaults.
-
-    Args:
-        url: None if it is not set.
-        pull: None if it is not set.
-        timeout: of a request.
-        max_in_flight: requests at once.
-        rate_limit: None if it is not set.
-    """
-    if (url is None) == (pull is None):
-        raise ValueError(URL_OR_PULL_SENTENCE)
-    if pull is not None and (timeout, max_in_flight, rate_limit) != (DEFAULT_TIMEOUT, DEFAULT_MAX_IN_FLIGHT, None):
-        raise ValueError(PUSH_ONLY_SENTENCE)
-
-
 def lease_within_bounds(lease: str) -> str:
     """Return the lease of a message, raise ValueError if it is too short or too long."""
     low, high = (parse_duration(bound) for bound in LEASE_BOUNDS)
@@ -103,79 +78,113 @@ def overlap_within_bounds(overlap: str) -> str:
 
 HeaderName = Annotated[str, StringConstraints(pattern=HEADER_NAME_PATTERN)]
 HeaderValue = Annotated[str, StringConstraints(max_length=4096, pattern=HEADER_VALUE_PATTERN)]
-
-
-Url = Annotated[
-    str,
+Subscription = Annotated[str, AfterValidator(_known_event), Field(json_schema_extra={"enum": [*SUBSCRIPTIONS]})]
+Overlap = Annotated[
+    Duration,
     Field(
+        description="How long a replaced secret still signs: webhook-signature beside the new one, and "
+        "X-Service-Signature alone. From 0s to 168h; 0s ends all replaced secrets at once, as after a leak."
+    ),
+    AfterValidator(overlap_within_bounds),
+]
+
+
+F = TypeVar("F", bound="EndpointFields")
+
+
+class RateLimit(Model):
+    """The rate limit of an endpoint."""
+
+    per_minute: StrictInt = Field(
+        description="Maximum attempts per minute, evenly spaced, from 1 to 60000.", ge=1, le=60_000, examples=[600]
+    )
+
+
+class Pull(Model):
+    """How consumers take the messages of an endpoint without a URL."""
+
+    lease: Annotated[Duration, AfterValidator(lease_within_bounds)] = Field(
+        default=DEFAULT_LEASE,
+        description="How long a consumer may keep a message before it acknowledges it, if it requests no other time: "
+        "from 1s to 1h.",
+        examples=["30s"],
+    )
+
+
+class EndpointFields(Model):
+    """The fields of an endpoint that have the same form on every surface; it has either a url or pull."""
+
+    url: Annotated[str, AfterValidator(check_url)] | None = Field(
+        default=None,
         description="URL of the receiver: an absolute https URL without userinfo or fragment "
-        "(http only if the installation allows it).",
+        "(http only if the installation allows it). Not set for an endpoint with pull.",
         min_length=1,
         max_length=MAX_URL_LENGTH,
-    ),
-    AfterValidator(check_url),
-]
-Subscription = Annotated[str, AfterValidator(_known_event), Field(json_schema_extra={"enum": [*SUBSCRIPTIONS]})]
-Events = Annotated[
-    tuple[Subscription, ...],
-    Field(
+        examples=["https://example.com/hooks"],
+    )
+    pull: Pull | None = Field(
+        default=None,
+        description="Instead of a url: messages wait until a consumer takes and acknowledges them. "
+        "timeout, maxInFlight and rateLimit do not apply.",
+    )
+    events: Annotated[tuple[Subscription, ...], at_most(len(SUBSCRIPTIONS)), AfterValidator(_each_once)] = Field(
         description="Event types to deliver, each once. * means every type, wa_* and sms_* every type of a channel, "
-        "also types that a later version adds.",
+        "also types that a later version adds. A type that you remove gets no new deliveries; pending ones are still "
+        "sent.",
         min_length=1,
         max_length=len(SUBSCRIPTIONS),
-    ),
-    AfterValidator(_each_once),
-]
-Description = Annotated[str, Field(description="Text for people.", max_length=1024)]
-Timeout = Annotated[
-    Duration, Field(description="Timeout of one whole attempt, from 1s to 30s."), AfterValidator(_timeout_within_bounds)
-]
-MaxInFlight = Annotated[
-    StrictInt,
-    Field(
-        description="Maximum attempts in flight at once, from 1 to 64. After an attempt timed out, "
-        "at most 2 are in flight until one succeeds.",
-        ge=1,
-        le=64,
-    ),
-]
-Headers = Annotated[
-    dict[HeaderName, HeaderValue],
-    Field(
+        examples=[["delivered", "bounced"]],
+    )
+    description: str = Field(default="", description="Text for people.", max_length=1024, examples=["Orders"])
+    headers: Annotated[dict[HeaderName, HeaderValue], at_most(MAX_HEADERS), AfterValidator(_not_reserved)] = Field(
+        default_factory=dict,
         description="Static headers of every delivery: at most 32, each value at most 4,096 characters. "
         "Headers that HTTP or Hookwright sets are refused. "
         "Do not put secrets here: everyone who can read this object, as with kubectl describe, sees the values.",
         max_length=MAX_HEADERS,
-    ),
-    AfterValidator(_not_reserved),
-]
-Format = Annotated[
-    Literal["json", "cloudevents"],
-    Field(
+    )
+    timeout: Annotated[Duration, AfterValidator(_timeout_within_bounds)] = Field(
+        default=DEFAULT_TIMEOUT,
+        description="Timeout of one whole attempt, from 1s to 30s; an installation can have a shorter maximum.",
+        examples=["15s"],
+    )
+    max_in_flight: StrictInt = Field(
+        default=DEFAULT_MAX_IN_FLIGHT,
+        description="Maximum attempts in flight at once, from 1 to 64. After an attempt timed out, "
+        "at most 2 are in flight until one succeeds.",
+        ge=1,
+        le=64,
+        examples=[8],
+    )
+    rate_limit: RateLimit | None = Field(
+        default=None, description="Maximum rate of attempts to this endpoint; no limit if not set."
+    )
+    format: Literal["json", "cloudevents"] = Field(
+        default="json",
         description="json: the event is the body. cloudevents: the same body, as a CloudEvent in binary mode: id, "
-        "source, type, time, subject and extensions are ce- headers."
-    ),
-]
-PerMinute = Annotated[
-    StrictInt, Field(description="Maximum attempts per minute, evenly spaced, from 1 to 60000.", ge=1, le=60_000)
-]
-Lease = Annotated[
-    Duration,
-    Field(
-        description="How long a consumer may keep a message before it acknowledges it, if it requests no other time: "
-        "from 1s to 1h."
-    ),
-    AfterValidator(lease_within_bounds),
-]
-Overlap = Annotated[
-    Duration,
-    Field(description="How long a replaced secret still signs beside the new one, from 0s to 168h."),
-    AfterValidator(overlap_within_bounds),
-]
-ExpiresAt = Annotated[
-    Timestamp,
-    Field(
+        "source, type, time, subject and extensions are ce- headers.",
+        examples=["json"],
+    )
+    expires_at: Timestamp | None = Field(
+        default=None,
         description="When the endpoint expires; never, if not set. Then it gets no more events, its pending deliveries "
-        "are discarded, and the operator deletes it if /v1 or the command line created it."
-    ),
-]
+        "are discarded, and the operator deletes it if /v1 or the command line created it. The annotation "
+        'hookwright.dev/deletion-protection: "true" keeps pending deliveries.',
+        examples=["2026-01-31T12:00:00Z"],
+    )
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        return check_consistent(self)
+
+
+def check_consistent(fields: F) -> F:
+    """Return the fields of an endpoint if each fits the others, raise ValueError otherwise."""
+    if fields.format == CLOUDEVENTS and any(name.lower().startswith("ce-") for name in fields.headers):
+        raise ValueError(CLOUDEVENT_HEADERS_SENTENCE)
+    if (fields.url is None) == (fields.pull is None):
+        raise ValueError(URL_OR_PULL_SENTENCE)
+    limits = (fields.timeout, fields.max_in_flight, fields.rate_limit)
+    if fields.pull is not None and limits != (DEFAULT_TIMEOUT, DEFAULT_MAX_IN_FLIGHT, None):
+        raise ValueError(PUSH_ONLY_SENTENCE)
+    return fields

@@ -21,25 +21,7 @@ from hookwright_crds.base import (
     parse_duration,
 )
 from hookwright_crds.conditions import Condition
-from hookwright_crds.endpoint_fields import (
-    DEFAULT_LEASE,
-    DEFAULT_MAX_IN_FLIGHT,
-    DEFAULT_TIMEOUT,
-    Description,
-    Events,
-    ExpiresAt,
-    Format,
-    Headers,
-    Lease,
-    MaxInFlight,
-    Overlap,
-    PerMinute,
-    Timeout,
-    Url,
-    check_format,
-    check_target,
-    overlap_within_bounds,
-)
+from hookwright_crds.endpoint_fields import EndpointFields, Overlap, overlap_within_bounds
 from hookwright_crds.keys import DIGEST_LENGTH, DIGEST_PATTERN, KEY_ID_PATTERN, KeyScope
 
 TTL_BOUNDS: Final = ("1m", "168h")
@@ -241,12 +223,6 @@ class ApiKey(ServerModel):
 # -------------------------------------------------------------------------------- WebhookEndpoint
 
 
-class RateLimit(Model):
-    """The rate limit of an endpoint."""
-
-    per_minute: PerMinute
-
-
 class SecretRef(Model):
     """A field of a Secret that the tenant makes, in the endpoint's namespace."""
 
@@ -254,7 +230,7 @@ class SecretRef(Model):
     key: str = Field(
         default="secret",
         description="Field of the Secret. It has a signing secret (whsec_ and base64 of 24 to 64 bytes), or up to "
-        "four, separated by spaces: the first one signs, and the others sign beside it.",
+        "four, separated by spaces: all of them sign webhook-signature, and the first one signs X-Service-Signature.",
         min_length=1,
         max_length=253,
         pattern=FIELD_NAME_PATTERN,
@@ -279,46 +255,12 @@ class Signing(Model):
     )
 
 
-class Pull(Model):
-    """How consumers take the messages of an endpoint without a URL."""
-
-    lease: Lease = DEFAULT_LEASE
-
-
-class WebhookEndpointSpec(Model):
+class WebhookEndpointSpec(EndpointFields):
     """The spec of an endpoint: its URL or ``pull``, its events, and how to deliver them."""
 
     project_ref: ProjectRef = Field(description="The Project whose events are delivered; it cannot be changed.")
-    url: Url | None = None
-    pull: Pull | None = Field(
-        default=None,
-        description="Instead of a url: messages wait until a consumer takes and acknowledges them. "
-        "timeout, maxInFlight and rateLimit do not apply.",
-    )
-    events: Events
-    description: Description = ""
     suspend: StrictBool = Field(default=False, description="true pauses deliveries, false resumes them.")
-    timeout: Timeout = DEFAULT_TIMEOUT
-    max_in_flight: MaxInFlight = DEFAULT_MAX_IN_FLIGHT
-    headers: Headers = Field(default_factory=dict)
-    format: Format = "json"
-    rate_limit: RateLimit | None = Field(
-        default=None, description="Maximum rate of attempts to this endpoint; no limit if not set."
-    )
     signing: Signing = Field(default=Signing(), description="The signing secret, and its rotation.")
-    expires_at: ExpiresAt | None = None
-
-    @model_validator(mode="after")
-    def _consistent(self) -> Self:
-        check_format(self.format, self.headers)
-        check_target(
-            self.url,
-            self.pull,
-            timeout=self.timeout,
-            max_in_flight=self.max_in_flight,
-            rate_limit=self.rate_limit,
-        )
-        return self
 
 
 class SecretKeyRef(ServerModel):

@@ -1,4 +1,4 @@
-"""Pure: the form of the keys that sign session tokens, and of ended sessions, each in a Secret of the installation.
+"""Pure: the form of the keys that sign session tokens, and of ended sessions, each in a Secret of the users' namespace.
 
 The operator creates the Secret and rotates it; the API reads it. Each field of the Secret is one key. The field's name
 is ``k<seconds since the epoch at its creation>`` and is the token's ``kid``. Its content is the base64 text of 32

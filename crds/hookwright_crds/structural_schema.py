@@ -13,7 +13,7 @@ from pydantic import BaseModel
 Schema: TypeAlias = dict[str, Any]
 """A JSON schema, or a part of one, as a JSON object."""
 
-_DROPPED: Final = frozenset({"title", "$defs"})
+_DROPPED: Final = frozenset({"title", "$defs", "examples"})
 _KEPT: Final = frozenset(
     {
         "type", "description", "enum", "required", "minLength", "maxLength", "minItems", "maxItems",

@@ -8,6 +8,7 @@ name or an IP address.
 import re
 from dataclasses import dataclass
 from typing import Final
+from urllib.parse import urlsplit
 
 MAX_URL_LENGTH: Final = 2048
 
@@ -78,3 +79,12 @@ def check_url(url: str) -> str:
         if not rule.allows(url):
             raise ValueError(rule.sentence)
     return url
+
+
+def origin_of(url: str) -> tuple[str, str, int]:
+    """Return scheme, host and port of a URL that `check_url` accepts: in lower case, and with the default port.
+
+    Two spellings of one host, such as an IPv6 address in full and shortened or a name with a final dot, are different.
+    """
+    parts = urlsplit(url)
+    return parts.scheme, parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)

@@ -1,4 +1,4 @@
-"""Pure: the form of a user of the dashboard, a Secret in the installation's namespace.
+"""Pure: the form of a user of the dashboard, a Secret in the users' namespace of an installation.
 
 One user is one Secret of type ``hookwright.dev/user`` with these fields: ``email``, ``organization`` (the namespace of
 the user's resources), ``passwordHash`` (argon2id in the PHC string format) and ``role``.
@@ -73,6 +73,11 @@ def normal_email(written: str) -> str:
     if len(email) > MAX_EMAIL_LENGTH or not _EMAIL.fullmatch(email):
         raise ValueError("email must be an address such as ada@example.com")
     return email
+
+
+def users_namespace(installation: str) -> str:
+    """Return the default namespace of users and session keys of the installation in a namespace."""
+    return f"{installation}-users"
 
 
 def user_secret_name(email: str) -> str:
