@@ -22,6 +22,17 @@ EVENTS_ACCEPTED: Final = Counter("hookwright_events_accepted", "Events accepted:
 EVENTS_DUPLICATE: Final = Counter(
     "hookwright_events_duplicate", "Events recognized as duplicates of an event accepted before."
 )
+INTAKE_REQUESTS: Final = Counter(
+    "hookwright_intake_requests",
+    "Answers of the intake, by route template, method and status; 202 of the route of events is acceptance.",
+    ["route", "method", "status"],
+)
+INTAKE_DURATION: Final = Histogram(
+    "hookwright_intake_request_duration_seconds",
+    "Seconds from a request to the intake until its answer begins; a request for messages waits for them.",
+    ["route", "method", "status"],
+    buckets=_FAST,
+)
 DELIVERIES: Final = Counter("hookwright_deliveries", "Deliveries that reached an end state.", ["outcome"])
 ATTEMPTS: Final = Counter("hookwright_delivery_attempts", "Attempts to deliver, by result.", ["result"])
 ATTEMPT_DURATION: Final = Histogram(
@@ -100,6 +111,12 @@ ATTEMPTED: Final = Gauge(
     ["result"],
     registry=WHOLE_STORE,
 )
+NAMESPACES_ATTEMPTED: Final = Gauge(
+    "hookwright_namespaces_attempted",
+    "Namespaces with endpoints of hookwright_endpoints_attempted; failed: the last attempt failed at most of them.",
+    ["result"],
+    registry=WHOLE_STORE,
+)
 UNSUPPORTED: Final = Gauge(
     "hookwright_unsupported_objects",
     "Objects with fields, event types or values that this version does not understand, by kind.",
@@ -161,6 +178,7 @@ for _outcome in ("delivered", "failed", "discarded"):
 for _result in ("delivered", "failed"):
     ATTEMPTS.labels(_result)
     ATTEMPTED.labels(_result)
+    NAMESPACES_ATTEMPTED.labels(_result)
 for _result in ("taken", "acked", "nacked", "lease_ended"):
     PULLED.labels(_result)
 for _bound in NAMESPACE_BOUNDS:

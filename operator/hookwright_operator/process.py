@@ -29,7 +29,7 @@ from hookwright_operator.intake.app import IntakeApp
 from hookwright_operator.intake.auth import ReviewAuth
 from hookwright_operator.intake.review_cache import Keeping
 from hookwright_operator.leader import gauges
-from hookwright_operator.leader.election import Election, Leadership
+from hookwright_operator.leader.election import Election, Leadership, LeaseTimes
 from hookwright_operator.leader.housekeeping import Housekeeping
 from hookwright_operator.leader.leader import Leader
 from hookwright_operator.leader.session_keys import Rotation, SessionKeys
@@ -95,7 +95,7 @@ class Operator:
         self._reviews: KubernetesClient | None = None
         self._loops, self._registry, self._queue = Supervisor(), Registry(), WorkQueue()
         # On SQLite this is the only replica, so it leads without an election.
-        self._leadership = Leadership() if store.shared else Leadership.without_end()
+        self._leadership = Leadership(LeaseTimes(settings.leader_lease)) if store.shared else Leadership.without_end()
         self._writing = kube.within(self._leadership) if store.shared else kube
         self._create_watch()
         self._create_delivery()
@@ -160,6 +160,7 @@ class Operator:
             ReferencedSecrets(self._writing, utc_now),
             settings.allow_http,
             grace,
+            settings.max_timeout,
         )
         applier = Applier(
             self._writing,
@@ -224,7 +225,9 @@ class Operator:
         elif "intake" in settings.roles:
             self._store.listen(self._dispatcher.pull_waiters.wake)
         served = settings.watch_namespaces
-        watched = {*served, settings.namespace} if served else set()
+        # Only the reconciler needs the session keys.
+        own = [settings.users_namespace] if "reconcile" in settings.roles else []
+        watched = {*served, *own} if served else set()
         for name, run in (
             ("heartbeat", self._heartbeat.run),
             ("clock", self._clock_jumps.run),
@@ -351,7 +354,7 @@ def _sender(settings: OperatorSettings, traces: Traces | None, available: Descri
 
 def _session_keys(settings: OperatorSettings, kube: KubernetesClient, changes: Changes) -> SessionKeys:
     rotation = Rotation(settings.session_key_rotation * 86_400, settings.session_key_overlap * 86_400)
-    return SessionKeys(kube, changes, settings.namespace, rotation, time.time)
+    return SessionKeys(kube, changes, settings.users_namespace, rotation, time.time)
 
 
 def _election(settings: OperatorSettings, kube: KubernetesClient, leadership: Leadership) -> Election | None:

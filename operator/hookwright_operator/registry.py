@@ -46,8 +46,10 @@ class Endpoint:
         per_minute: attempts a minute at most, evenly spread; None: no limit.
         secrets: signing secrets, the newest first, older ones only during a rotation's overlap;
             empty until the operator has created the first one; until then no delivery is sent.
+        newest_signs: whether the newest secret makes ``X-Service-Signature``, as for a Secret that the tenant makes;
+            otherwise the oldest one makes it.
         rotation: the value of ``spec.signing.rotation`` for which the newest secret was made.
-        previous_until: when the overlap of the replaced secret ends, None without an overlap.
+        previous_until: when the last overlap of a replaced secret ends, None without an overlap.
         omits_responses: whether the bodies of answers are not stored; the registry sets it by the project's settings.
         blocked: why no delivery may be sent although the endpoint is not suspended (for example, its url is plain http
             and that is not allowed); empty: not blocked.
@@ -71,6 +73,7 @@ class Endpoint:
     previous_until: datetime | None = None
     omits_responses: bool = False
     pull_lease: float | None = None
+    newest_signs: bool = False
 
     @property
     def sendable(self) -> bool:

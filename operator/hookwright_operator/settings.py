@@ -12,7 +12,7 @@ from hookwright_operator.delivery.retry_schedule import RetrySchedule
 from hookwright_runtime.settings import COMMAS, Networks, ProcessSettings
 
 MAX_TIMEOUT_SECONDS: Final = parse_duration(TIMEOUT_BOUNDS[1]).total_seconds()
-"""The longest timeout an endpoint may declare; the claim lease must be longer."""
+"""The longest timeout an endpoint may declare, in seconds."""
 
 ROLES: Final = ("reconcile", "deliver", "intake")
 """The roles of a replica; by default it has all of them."""
@@ -74,6 +74,19 @@ class OperatorSettings(ProcessSettings):
     )
     lease: float = Field(
         default=60.0, gt=0, description="Seconds after which the claims of a replica expire if it does not renew them."
+    )
+    max_timeout: float = Field(
+        default=MAX_TIMEOUT_SECONDS,
+        ge=1,
+        le=MAX_TIMEOUT_SECONDS,
+        description="Longest timeout of an attempt in seconds. An endpoint with a longer spec.timeout has this one.",
+    )
+    leader_lease: int = Field(
+        default=12,
+        ge=2,
+        le=60,
+        description="Seconds after which a standby takes the Lease of a leader that does not renew it; PostgreSQL "
+        "only. A leader stops writing if the API server does not answer it for two thirds of this time.",
     )
     instance: str = Field(
         default="",
@@ -160,10 +173,12 @@ class OperatorSettings(ProcessSettings):
 
     @model_validator(mode="after")
     def _lease_outlives_attempts(self) -> Self:
-        if self.lease <= MAX_TIMEOUT_SECONDS:
+        # Just before a renewal, five sixths of the lease are left.
+        if self.lease * 5 / 6 <= self.max_timeout:
             raise ValueError(
-                f"HOOKWRIGHT_LEASE is {self.lease:g} s; it must be longer than the longest attempt, "
-                f"{MAX_TIMEOUT_SECONDS:g} s, or two replicas could send the same delivery at once"
+                f"HOOKWRIGHT_LEASE is {self.lease:g} s; it must be longer than {self.max_timeout * 6 / 5:g} s: a "
+                "replica renews it after a sixth, and starts no attempt that could outlive it, so five sixths must be "
+                f"longer than the longest attempt, HOOKWRIGHT_MAX_TIMEOUT of {self.max_timeout:g} s"
             )
         return self
 

@@ -5,6 +5,7 @@ cannot fill the log: its lines are bounded, and the number of the others is logg
 """
 
 import logging
+from collections.abc import Sequence
 from typing import Final
 
 import structlog
@@ -14,6 +15,8 @@ from hookwright_runtime.log_allowance import BoundedEntries, OmittedEntries
 AT_ONCE: Final = 500
 A_SECOND: Final = 20
 """Lines of one organization, at once and in the long run; the API permits it 1,000 requests a minute."""
+DELIVERIES: Final = 50
+"""Deliveries of one line; container runtimes split lines of more than 16 KiB."""
 ANONYMOUS: Final = "failed logins"
 """The holder of lines whose author is not known, so that an attacker does not use up the lines of an organization."""
 
@@ -29,7 +32,15 @@ class AuditLog:
         self._log = structlog.wrap_logger(plain, wrapper_class=structlog.make_filtering_bound_logger(logging.INFO))
 
     def record(
-        self, action: str, *, actor: str, client: str, organization: str, project: str = "", target: str = ""
+        self,
+        action: str,
+        *,
+        actor: str,
+        client: str,
+        organization: str,
+        project: str = "",
+        target: str = "",
+        deliveries: Sequence[str] | None = None,
     ) -> None:
         """Log an act that succeeded.
 
@@ -40,16 +51,23 @@ class AuditLog:
             organization: the namespace.
             project: of the object, if it has one.
             target: name or id of the object.
+            deliveries: ids of the messages that a consumer settled. These lines have an allowance of their own, so
+                that consumers do not use up the lines of other acts.
         """
         where = {"organization": organization, "project": project, "target": target}
         named = {name: value for name, value in where.items() if value}
-        self._write(organization, action=action, outcome="success", actor=actor, client=client, **named)
+        fields = {"action": action, "outcome": "success", "actor": actor, "client": client, **named}
+        if deliveries is None:
+            self._write(organization, **fields)
+            return
+        for start in range(0, len(deliveries), DELIVERIES):
+            self._write(f"messages of {organization}", **fields, deliveries=deliveries[start : start + DELIVERIES])
 
     def login_failed(self, *, email: str, client: str) -> None:
         """Log a login with an unknown email or a wrong password."""
         self._write(ANONYMOUS, action="login", outcome="failure", actor=f"user:{email}", client=client)
 
-    def _write(self, holder: str, **fields: str) -> None:
+    def _write(self, holder: str, **fields: object) -> None:
         if self._bounded.allow(holder):
             self._log.info("audit", **fields)
 

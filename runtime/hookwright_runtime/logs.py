@@ -7,6 +7,20 @@ from collections.abc import Sequence
 import structlog
 
 
+def escape_controls(_: object, __: str, entry: structlog.typing.EventDict) -> structlog.typing.EventDict:
+    """Return an entry for a console: control characters and those that change the direction of text are escaped.
+
+    Callers and tenants choose parts of values, such as the email of a login. The JSON of the other form escapes them.
+    """
+    return {name: _printable(value) if isinstance(value, str) else value for name, value in entry.items()}
+
+
+def _printable(text: str) -> str:
+    if text.isprintable():
+        return text
+    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
+
+
 def configure(*, form: str, level: str, quiet: Sequence[str] = ()) -> None:
     """Send all logs to standard error.
 
@@ -27,7 +41,10 @@ def configure(*, form: str, level: str, quiet: Sequence[str] = ()) -> None:
         [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
         if form == "json"
         else [
-            structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback)
+            escape_controls,
+            structlog.dev.ConsoleRenderer(
+                colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback
+            ),
         ]
     )
     handler = logging.StreamHandler(sys.stderr)

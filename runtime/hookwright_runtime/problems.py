@@ -87,10 +87,7 @@ CODES: Final[dict[Code, tuple[int, str]]] = {
     Code.SEVERAL_CREDENTIALS: (400, "The request has more than one credential, or one of them twice."),
     Code.UNAUTHENTICATED: (401, "The credential is missing, unknown, revoked or expired: one wording for all."),
     Code.LOGIN_FAILED: (401, "The email or the password is wrong."),
-    Code.FORBIDDEN: (
-        403,
-        "The caller lacks the permission, the role or the scope, or a CORS preflight asks for what is not allowed.",
-    ),
+    Code.FORBIDDEN: (403, "The caller lacks the permission, the role or the scope."),
     Code.WRONG_CREDENTIAL: (403, "The route does not accept this kind of credential."),
     Code.NOT_FOUND: (404, "The path or the object does not exist, or the object belongs to another project."),
     Code.METHOD_NOT_ALLOWED: (405, "The path does not accept this method; the header `Allow` lists those it accepts."),

@@ -1,12 +1,22 @@
-"""The body of a request, read within limits of time and memory."""
+"""The body of a request, read within limits of time and memory, and its JSON."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import Any, Final
 
 from starlette.types import Message, Receive
 
-from hookwright_runtime.problems import CLOSE, ProblemError, too_large, unavailable
-from hookwright_runtime.quotas import Quotas
+from hookwright_runtime import exact_json
+from hookwright_runtime.json_size import has_more_values
+from hookwright_runtime.places import Places
+from hookwright_runtime.problems import CLOSE, ProblemError, malformed_json, too_large, too_many, unavailable
+from hookwright_runtime.quotas import Full, Quotas
+
+PARSED_BODIES: Final = 256
+PARSED_BODIES_OF_HOLDER: Final = 64
+"""Bodies that are parsed or wait for it: of all holders, and of one namespace, organization or client address."""
+_WEIGHT_BYTES: Final = 256 * 1024
+"""Most bytes of a body that counts as one; so bodies that wait have at most 64 MiB."""
 
 
 class ClientGoneError(Exception):
@@ -36,7 +46,7 @@ class Bodies:
             limit: most bytes; reading stops there.
 
         Raises:
-            ProblemError: 413 too large; 408 too slow; 503 too many bytes of other incomplete bodies.
+            ProblemError: 413 too large; 408 too slow; 429 or 503 too many bytes of other incomplete bodies.
             ClientGoneError: the client disconnected.
         """
         if int(headers.get("content-length", 0)) > limit:
@@ -73,10 +83,57 @@ class Bodies:
                 self._arriving.release(holder, size)
 
     def _count(self, holder: str, size: int) -> None:
-        if size and self._arriving.take(holder, size) is not None:
-            problem = unavailable(f"incomplete bodies exceed the memory limit of {holder} or of the replica")
+        bound = self._arriving.take(holder, size) if size else None
+        if bound is not None:
+            own = bound is Full.HOLDER
+            problem = (too_many if own else unavailable)(
+                f"incomplete bodies exceed the memory limit of {holder if own else 'the replica'}"
+            )
             problem.headers.update(CLOSE)
             raise problem
+
+
+def parsing_places() -> Places:
+    """Return the one place in which bodies are parsed, or pieces of them, so that other requests run between two."""
+    return Places(1, requests=PARSED_BODIES, requests_each=PARSED_BODIES_OF_HOLDER, refuse=_too_many_bodies, pause=True)
+
+
+def parsing_weight(body: bytes) -> int:
+    """Return how many of the bodies that wait until they are parsed a body counts as: one for each 256 KiB begun."""
+    return max(1, -(-len(body) // _WEIGHT_BYTES))
+
+
+def _too_many_bodies(bound: Full) -> ProblemError:
+    if bound is Full.HOLDER:
+        return too_many("too many of your requests wait until their bodies are parsed", retry_after=1)
+    return unavailable("too many requests wait until their bodies are parsed")
+
+
+def check_values(body: bytes, limit: int, advice: str = "nothing was done") -> None:
+    """Return if a JSON body has at most this number of values, before the body is decoded.
+
+    Raises:
+        ProblemError: 422, it has more.
+    """
+    if has_more_values(body, limit):
+        raise too_many_values(limit, advice)
+
+
+def too_many_values(limit: int, advice: str) -> ProblemError:
+    """Return the 422 for a body with too many values."""
+    return ProblemError(422, f"the body has more than {limit} values; {advice}")
+
+
+def parse_json(body: bytes, read: Callable[[bytes], Any] = exact_json.loads) -> Any:
+    """Return what a reader of `exact_json` returns for a body.
+
+    Raises:
+        ProblemError: 400, it is no strict JSON.
+    """
+    try:
+        return read(body)
+    except exact_json.JsonError as error:
+        raise malformed_json(str(error)) from None
 
 
 def _piece(message: Message) -> tuple[bytes, bool]:

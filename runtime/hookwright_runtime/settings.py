@@ -1,12 +1,13 @@
 """``HOOKWRIGHT_*`` environment variables as one frozen object, validated before any other part starts."""
 
 from datetime import timedelta
-from typing import Annotated, Self
+from typing import Annotated, Any, Self
 
-from pydantic import BeforeValidator, Field, ValidationError
+from pydantic import BeforeValidator, Field, ValidationError, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from hookwright_crds.base import parse_duration
+from hookwright_crds.users import users_namespace
 from hookwright_runtime.connections import Network
 from hookwright_runtime.errors import SettingsError
 
@@ -37,7 +38,12 @@ class ProcessSettings(BaseSettings):
 
     namespace: str = Field(
         default="hookwright-system",
-        description="The installation's own namespace, which has users and session keys.",
+        description="The installation's own namespace.",
+    )
+    users_namespace: str = Field(
+        default="hookwright-system-users",
+        description="Namespace of users, session keys and ended sessions, and of nothing else; the API reads Secrets "
+        "only there. By default HOOKWRIGHT_NAMESPACE with the suffix -users.",
     )
     watch_namespaces: Listed = Field(default=(), description="Namespaces to serve, separated by commas; empty: all.")
     allow_http: bool = Field(default=False, description="Permit plain http URLs in endpoints.")
@@ -45,6 +51,12 @@ class ProcessSettings(BaseSettings):
     log_level: str = Field(
         default="info", pattern="^(debug|info|warning|error)$", description="debug, info, warning or error."
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _name_users_namespace(cls, given: dict[str, Any]) -> dict[str, Any]:
+        installation = given.get("namespace") or cls.model_fields["namespace"].default
+        return {"users_namespace": users_namespace(installation), **given}
 
     @classmethod
     def load(cls) -> Self:

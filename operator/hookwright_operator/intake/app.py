@@ -1,15 +1,21 @@
 """The intake as one ASGI application: readiness, routing, and every error as a problem document."""
 
+import asyncio
 import secrets
+import time
 from collections.abc import Callable
+from contextlib import suppress
+from functools import cache
 
 import structlog
+from prometheus_client import Counter, Histogram
 from starlette.exceptions import HTTPException
 from starlette.routing import Route, Router
 from starlette.types import Message, Receive, Scope, Send
 from structlog.contextvars import bind_contextvars
 
 from hookwright_crds.requests import REQUEST_ID, request_id
+from hookwright_operator import metrics
 from hookwright_operator.intake.asgi import refuse
 from hookwright_operator.intake.auth import ReviewAuth
 from hookwright_operator.intake.request_slots import BODY_BYTES, BODY_BYTES_OF_NAMESPACE, EVENT_REQUESTS
@@ -19,13 +25,14 @@ from hookwright_operator.services import IntakeServices
 from hookwright_operator.tracing import Traces
 from hookwright_runtime.errors import KubeError, StoreError
 from hookwright_runtime.long_polls import LongPolls
-from hookwright_runtime.problems import STORE_FAILED, ProblemError, unavailable
+from hookwright_runtime.problems import STORE_FAILED, ProblemError, send_problem, unavailable
 from hookwright_runtime.refusals import OncePerSecond
-from hookwright_runtime.request_body import Bodies, ClientGoneError
+from hookwright_runtime.request_body import Bodies, ClientGoneError, parsing_places
 
 log = structlog.get_logger(__name__)
 
 _REQUEST_ID = REQUEST_ID.lower().encode()
+_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 
 
 class IntakeApp:
@@ -57,10 +64,15 @@ class IntakeApp:
         new_request_id: Callable[[], str] = lambda: secrets.token_hex(16),
     ) -> None:
         bodies = Bodies(body_seconds, total=BODY_BYTES, each=BODY_BYTES_OF_NAMESPACE)
-        events = EventRoute(services, auth, bodies, traces, max_requests=max_requests)
+        parsing = parsing_places()
+        events = EventRoute(services, auth, bodies, parsing, traces, max_requests=max_requests)
         self.polls = LongPolls()
-        others = routes(services, auth, bodies, self.polls)
-        self._router = Router([Route(EVENTS, events, methods=["POST"]), *others], redirect_slashes=False)
+        others = routes(services, auth, bodies, parsing, self.polls)
+        self._routes = [Route(EVENTS, events, methods=["POST"]), *others]
+        self._router = Router(self._routes, redirect_slashes=False)
+        for status in (202, 500, 503):
+            # A rate over a counter that first appears with its first answer would miss that answer.
+            _answers(EVENTS, "POST", status)
         self._ready = ready
         self._new_request_id = new_request_id
         self._review_failures = OncePerSecond()
@@ -71,14 +83,34 @@ class IntakeApp:
         scope["app"] = self
         scope[REQUEST_ID] = its_id = request_id(_given(scope), self._new_request_id)
         bind_contextvars(request_id=its_id)
-        answer = _with_request_id(send, its_id)
+        answer = self._measured(scope, _with_request_id(send, its_id))
         try:
             self._check_ready()
             await self._router(scope, receive, answer)
         except ClientGoneError:
             log.debug("client gone", path=scope["path"])
+        except asyncio.CancelledError:
+            # The server cancels open requests at the end of its grace period. A begun answer is cut off.
+            with suppress(RuntimeError):
+                await send_problem(answer, unavailable("the operator is stopping"))
         except Exception as error:  # noqa: BLE001 - the client gets a problem document for every error
             await refuse(receive, answer, self._problem(error, scope))
+
+    def _measured(self, scope: Scope, send: Send) -> Send:
+        """Return a ``send`` that counts the answer; a request that is refused before the routing has its route too."""
+        began = time.perf_counter()
+
+        async def answer(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                method, path = scope["method"], scope["path"]
+                route = next((route.path for route in self._routes if route.path_regex.match(path)), "unmatched")
+                known_method = method if method in _METHODS else "other"
+                requests, duration = _answers(route, known_method, message["status"])
+                requests.inc()
+                duration.observe(time.perf_counter() - began)
+            await send(message)
+
+        return answer
 
     def _check_ready(self) -> None:
         if (reason := self._ready()) is not None:
@@ -104,6 +136,13 @@ class IntakeApp:
         its_id = scope[REQUEST_ID]
         log.error("unexpected fault", method=scope["method"], path=scope["path"], exc_info=error)
         return ProblemError(500, f"unexpected error; see the operator's log for request id {its_id}", trace=its_id)
+
+
+@cache
+def _answers(route: str, method: str, status: int) -> tuple[Counter, Histogram]:
+    """Return counter and histogram of answers; a look-up of the labels takes longer than the observation."""
+    labels = route, method, str(status)
+    return metrics.INTAKE_REQUESTS.labels(*labels), metrics.INTAKE_DURATION.labels(*labels)
 
 
 def _given(scope: Scope) -> str | None:

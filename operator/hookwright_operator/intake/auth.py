@@ -117,7 +117,7 @@ class ReviewAuth:
         """Return the bearer if it has the permission; ``headers`` by lowercase name, ``client`` its IP address.
 
         Raises:
-            ProblemError: 401, 403 or 503.
+            ProblemError: 401, 403, 429 or 503.
             KubeError: the API server cannot review the token or the permission.
         """
         caller = await self.authenticate(headers.get("authorization", ""), client)
@@ -132,7 +132,7 @@ class ReviewAuth:
             client: IP address of the client.
 
         Raises:
-            ProblemError: 401; 503, too many tokens of this address are in review.
+            ProblemError: 401; 429 or 503, too many tokens of this address, or of all, are in review.
             KubeError: the API server cannot review the token.
         """
         # The key is the digest of the whole header: a header with a cached review is not parsed again.
@@ -146,7 +146,7 @@ class ReviewAuth:
         """Return if the caller has the permission.
 
         Raises:
-            ProblemError: 403; 503, too many reviews for this caller or namespace are in progress.
+            ProblemError: 403; 429 or 503, too many reviews for this caller or namespace, or for all, are in progress.
             KubeError: the API server cannot review the permission.
         """
         reviewed = _with_valid_names(access)
@@ -248,8 +248,9 @@ def _review_of(reviews: Quotas, holder: str) -> Iterator[None]:
     Raises:
         TooManyReviews: too many are in progress.
     """
-    if reviews.take(holder) is not None:
-        raise TooManyReviews
+    bound = reviews.take(holder)
+    if bound is not None:
+        raise TooManyReviews(bound)
     try:
         yield
     finally:

@@ -9,6 +9,7 @@ from typing import Any, Final
 from urllib.parse import unquote_to_bytes
 
 from hookwright_operator.intake.timestamps import is_time
+from hookwright_runtime.exact_json import is_string, number_text
 
 SPEC_VERSION: Final = "1.0"
 REQUIRED_HEADERS: Final = ("ce-specversion", "ce-type", "ce-id", "ce-source")
@@ -53,17 +54,17 @@ def passed_on(event: Mapping[str, Any]) -> Iterator[tuple[str, str | None, str]]
     for name, value in event.items():
         if name in _OURS or value is None:
             continue
-        text = value if isinstance(value, str) else _scalar(value)
+        text = value if is_string(value) else _scalar(value)
         fault = _fault(name, text)
         yield name, None if fault else text, fault
 
 
-def _scalar(value: object) -> str | None:
+def _scalar(value: Any) -> str | None:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, dict | list):
         return None
-    text = str(value)
+    text = number_text(value)
     return text if _SCALAR.fullmatch(text) else None
 
 

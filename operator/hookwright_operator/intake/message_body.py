@@ -11,10 +11,12 @@ from hookwright_crds.request_limits import (
     DELAY_BOUNDS,
     LONGEST_REASON,
     MAX_MESSAGES,
+    MAX_SETTLEMENT_VALUES,
     WAIT_BOUNDS,
 )
 from hookwright_runtime import exact_json
-from hookwright_runtime.problems import MAX_FAULTS, FieldFault, ProblemError, invalid, malformed_json
+from hookwright_runtime.problems import MAX_FAULTS, FieldFault, ProblemError, invalid
+from hookwright_runtime.request_body import check_values, parse_json
 
 NO_REASON: Final = "the consumer refused the message"
 _LONGEST_ID: Final = 128
@@ -89,17 +91,15 @@ def settle_body(body: bytes, *, refuses: bool) -> SettleBody:
 
 
 def _object(body: bytes, known: tuple[str, ...]) -> Mapping[str, Any]:
-    try:
-        given = exact_json.loads(body)
-    except exact_json.JsonError as error:
-        raise malformed_json(str(error)) from None
+    check_values(body, MAX_SETTLEMENT_VALUES)
+    given = parse_json(body)
     if not isinstance(given, dict):
         raise ProblemError(422, f"the body must be a JSON object with {', '.join(known)}")
     return given
 
 
 def _is_id(given: object) -> bool:
-    return isinstance(given, str) and 1 <= len(given) <= _LONGEST_ID
+    return exact_json.is_string(given) and 1 <= len(given) <= _LONGEST_ID
 
 
 def _length(name: str, given: object, bounds: tuple[str, str], faults: list[FieldFault]) -> int | None:

@@ -6,13 +6,14 @@ HTTP protocol binding 1.0.2, section 3; JSON event format 1.0.2).
 
 import base64
 import binascii
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from enum import Enum
+from functools import partial
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
-from hookwright_crds.events import EVENT_TYPES, MAX_EVENTS, UnknownEventTypeError, event_type
-from hookwright_crds.request_limits import EVENTS_BODY_LIMIT, MAX_VALUES
+from hookwright_crds.events import CLOUDEVENT_PREFIX, EVENT_TYPES, MAX_EVENTS, UnknownEventTypeError, event_type
+from hookwright_crds.request_limits import EVENTS_BODY_LIMIT, MAX_EVENT_VALUES, MAX_VALUES
 from hookwright_operator.intake.cloud_events import (
     MAX_ATTRIBUTE_BYTES,
     MAX_ATTRIBUTES,
@@ -25,17 +26,24 @@ from hookwright_operator.intake.cloud_events import (
 from hookwright_operator.services.events import IncomingEvent
 from hookwright_operator.store.records import SOURCE_END
 from hookwright_runtime import exact_json
-from hookwright_runtime.json_size import has_more_values, number_of_values
+from hookwright_runtime.json_size import has_more_values, least_size, number_of_values
+from hookwright_runtime.places import finished
 from hookwright_runtime.problems import MAX_FAULTS, FieldFault, ProblemError, malformed_json
+from hookwright_runtime.request_body import check_values, parse_json, too_many_values
 
 MAX_EVENT_BYTES: Final = 256 * 1024
 """Most bytes of one event in the form that is sent."""
+MAX_TEST_VALUES: Final = 10_000
+"""Most JSON values of a test."""
+PIECE_BYTES: Final = 8192
+"""Bytes of events that are parsed at once; a longer event is parsed in up to three pieces."""
 MAX_NAME_CHARACTERS: Final = 256
 """Most characters of an event id, of a messageId and of a CloudEvent's source."""
 
 TEST_TYPE: Final = "delivered"
 """The event type of a test that names none."""
 _TEST: Final = ("type", "payload")
+_TOO_MANY: Final = "send fewer events, or smaller ones"
 _NAME_RULE: Final = f"a string of 1 to {MAX_NAME_CHARACTERS} printable characters"
 
 
@@ -81,7 +89,14 @@ def mode_of(headers: Mapping[str, str]) -> Mode:
 
 
 def parse(mode: Mode, body: bytes, headers: Mapping[str, str]) -> tuple[IncomingEvent, ...]:
-    """Return all events of a request, or raise an error.
+    """Return all events of a request at once; arguments and errors are those of `parse_in_pieces`."""
+    return finished(parse_in_pieces(mode, body, headers))
+
+
+def parse_in_pieces(
+    mode: Mode, body: bytes, headers: Mapping[str, str]
+) -> Generator[None, None, tuple[IncomingEvent, ...]]:
+    """Return all events of a request from a generator, which yields where other requests may run.
 
     Args:
         mode: returned by `mode_of` for the same headers.
@@ -94,13 +109,26 @@ def parse(mode: Mode, body: bytes, headers: Mapping[str, str]) -> tuple[Incoming
     """
     if len(body) > EVENTS_BODY_LIMIT:
         raise ProblemError(413, f"the body has {len(body)} bytes; at most {EVENTS_BODY_LIMIT} are accepted")
-    value, faults = _decoded(body), _Faults(body)
-    if mode is Mode.BINARY:
-        return _all([value], lambda value, check: _binary(headers, value, check), faults, numbered=False)
-    read = _plain if mode is Mode.PLAIN else _structured
+    check_values(body, MAX_VALUES, _TOO_MANY)
+    faults = _Faults(body)
+    read = partial(_binary, headers) if mode is Mode.BINARY else _plain if mode is Mode.PLAIN else _structured
+    is_large = len(body) > PIECE_BYTES
+    # The text of a CloudEvent may be longer than its data.
+    check = partial(_check_text, sent=mode in (Mode.PLAIN, Mode.BINARY))
+    if is_large and mode in (Mode.PLAIN, Mode.BATCH) and body.lstrip()[:1] == b"[":
+        needs_check = len(body) > MAX_EVENT_BYTES or has_more_values(body, MAX_EVENT_VALUES)
+        check_item = (lambda index, text: check(f"[{index}]", text)) if needs_check else None
+        items = partial(exact_json.items, check=check_item, most=MAX_EVENT_VALUES)
+        return (yield from _all(_array(*parse_json(body, items)), read, faults, numbered=True))
+    check("", body)
+    value = parse_json(body)
+    if is_large:
+        yield
     if mode is Mode.BATCH or (mode is Mode.PLAIN and isinstance(value, list)):
-        return _all(_array(value), read, faults, numbered=True)
-    return _all([value], read, faults, numbered=False)
+        if not isinstance(value, list):
+            raise _wrong_body("must be a JSON array of CloudEvents")
+        return (yield from _all(_array(len(value), value), read, faults, numbered=True))
+    return (yield from _all([value], read, faults, numbered=False))
 
 
 def parse_test(body: bytes, message_id: str) -> IncomingEvent:
@@ -113,7 +141,8 @@ def parse_test(body: bytes, message_id: str) -> IncomingEvent:
     Raises:
         ProblemError: 400 malformed JSON; 413 too large; 422 with each fault.
     """
-    given = _decoded(body) if body.strip() else {}
+    check_values(body, MAX_TEST_VALUES)
+    given = parse_json(body) if body.strip() else {}
     if not isinstance(given, dict):
         raise _wrong_body("must be a JSON object {type?, payload?}")
     faults = _Faults(body)
@@ -140,16 +169,6 @@ def parse_test(body: bytes, message_id: str) -> IncomingEvent:
     return event
 
 
-def _decoded(body: bytes) -> Any:
-    """Return the value of a JSON body with at most `MAX_VALUES` values."""
-    if has_more_values(body, MAX_VALUES):
-        raise _too_many_values()
-    try:
-        return exact_json.loads(body)
-    except exact_json.JsonError as error:
-        raise malformed_json(str(error)) from None
-
-
 class _Faults:
     """The faults of all events of a request, and how many values these may still have."""
 
@@ -170,7 +189,7 @@ class _Faults:
         left = MAX_VALUES - number_of_values(self._body) if self._left is None else self._left
         self._left = left - number_of_values(text)
         if self._left < 0:
-            raise _too_many_values()
+            raise too_many_values(MAX_VALUES, _TOO_MANY)
 
 
 class _Check:
@@ -185,6 +204,7 @@ class _Check:
     def count(self, text: bytes) -> None:
         """Count the values of a JSON text that a string of the event contains."""
         self._faults.count(text)
+        _check_text(self._at, text)
 
     def fault(self, field: str, message: str) -> None:
         path = f"{self._at}.{field}" if self._at and field else self._at or field
@@ -199,7 +219,7 @@ class _Check:
 
     def type(self, field: str, value: object) -> str:
         """Return the event type, or "" after recording a fault."""
-        if not isinstance(value, str):
+        if not exact_json.is_string(value):
             self.fault(field, f"{_lack(value)}; send one of {', '.join(EVENT_TYPES)}")
             return ""
         try:
@@ -212,29 +232,48 @@ class _Check:
 _Read = Callable[[Any, _Check], IncomingEvent]
 
 
-def _all(values: list[Any], read: _Read, faults: _Faults, *, numbered: bool) -> tuple[IncomingEvent, ...]:
-    found = faults.found
-    events = []
-    for index, value in enumerate(values):
-        at = f"[{index}]" if numbered else ""
-        event = read(value, _Check(at, faults))
-        if len(event.body) > MAX_EVENT_BYTES:
-            raise _too_large(at, len(event.body))
-        events.append(event)
-        if len(found) > MAX_FAULTS:
-            break
+def _all(
+    values: Iterable[Any], read: _Read, faults: _Faults, *, numbered: bool
+) -> Generator[None, None, tuple[IncomingEvent, ...]]:
+    found, events, size = faults.found, [], 0
+    try:
+        for index, value in enumerate(values):
+            at = f"[{index}]" if numbered else ""
+            event = read(value, _Check(at, faults))
+            if len(event.body) > MAX_EVENT_BYTES:
+                raise _too_large(at, len(event.body))
+            if read is _plain and event.event_id is not None and event.digest is None:
+                yield
+                event = event._replace(digest=exact_json.digest({**value, "type": event.type}, event.body))
+            events.append(event)
+            if len(found) > MAX_FAULTS:
+                break
+            size += len(event.body)
+            if size > PIECE_BYTES or not event.body:
+                size = 0
+                yield
+    except exact_json.JsonError as error:
+        raise malformed_json(str(error)) from None
     if found:
         more = "; further faults are not listed" if len(found) > MAX_FAULTS else ""
         raise ProblemError(422, f"nothing was accepted{more}", errors=tuple(found[:MAX_FAULTS]))
     return tuple(events)
 
 
-def _array(value: object) -> list[Any]:
-    if not isinstance(value, list):
-        raise _wrong_body("must be a JSON array of CloudEvents")
-    if not 0 < len(value) <= MAX_EVENTS:
-        raise _wrong_body(f"is an array of {len(value)} events; send 1 to {MAX_EVENTS} at once")
-    return value
+def _check_text(at: str, text: bytes, *, sent: bool = True) -> None:
+    """Refuse the text of an event that would take long to decode; ``sent``: all of its fields are sent."""
+    if has_more_values(text, MAX_EVENT_VALUES):
+        raise _refusal(422, at, f"has more than {MAX_EVENT_VALUES} values")
+    # The type is sent without its prefix.
+    size = least_size(text) - len(CLOUDEVENT_PREFIX) if sent else 0
+    if size > MAX_EVENT_BYTES:
+        raise _too_large(at, f"at least {size}")
+
+
+def _array(number: int, values: Iterable[Any]) -> Iterable[Any]:
+    if not 0 < number <= MAX_EVENTS:
+        raise _wrong_body(f"is an array of {number} events; send 1 to {MAX_EVENTS} at once")
+    return values
 
 
 def _plain(value: Any, check: _Check) -> IncomingEvent:
@@ -245,8 +284,8 @@ def _plain(value: Any, check: _Check) -> IncomingEvent:
     kind = check.type("type", value.get("type"))
     message_id, payload = _payload(kind, value, check, "messageId")
     body = exact_json.dumps(payload)
-    # An event that is too large is refused, so it needs no digest.
-    digest = None if event_id is None or len(body) > MAX_EVENT_BYTES else exact_json.digest(payload, body)
+    # That of a long event is computed after a pause.
+    digest = None if event_id is None or len(body) > PIECE_BYTES else exact_json.digest(payload, body)
     return IncomingEvent(event_id, kind, message_id, body, digest)
 
 
@@ -344,15 +383,13 @@ def _wrong_body(message: str) -> ProblemError:
     return ProblemError(422, f"the body {message}", errors=(FieldFault("", message),))
 
 
-def _too_many_values() -> ProblemError:
-    return _wrong_body(f"has more than {MAX_VALUES} values; send fewer events, or smaller ones")
+def _too_large(at: str, size: int | str) -> ProblemError:
+    return _refusal(413, at, f"has {size} bytes in the form that is sent; at most {MAX_EVENT_BYTES} are accepted")
 
 
-def _too_large(at: str, size: int) -> ProblemError:
-    message = f"has {size} bytes in the form that is sent; at most {MAX_EVENT_BYTES} are accepted"
-    return ProblemError(
-        413, f"event {at} {message}" if at else f"the event {message}", errors=(FieldFault(at, message),)
-    )
+def _refusal(status: int, at: str, message: str) -> ProblemError:
+    detail = f"event {at} {message}" if at else f"the event {message}"
+    return ProblemError(status, detail, errors=(FieldFault(at, message),))
 
 
 def _lack(value: object) -> str:

@@ -8,7 +8,8 @@ from hookwright_crds.events import EVENT_TYPES, UnknownEventTypeError, event_typ
 from hookwright_operator.intake.timestamps import EXPECTED_TIME, time_of, timestamp
 from hookwright_operator.store.records import Choice, State
 from hookwright_runtime import exact_json
-from hookwright_runtime.problems import MAX_FAULTS, FieldFault, ProblemError, malformed_json
+from hookwright_runtime.problems import MAX_FAULTS, FieldFault, ProblemError
+from hookwright_runtime.request_body import parse_json
 
 STATES: Final = {
     "failed": (State.FAILED,),
@@ -18,8 +19,7 @@ STATES: Final = {
 }
 """The states of deliveries by the value of the field ``state``; missed events have no deliveries."""
 
-_SPAN: Final = ("since", "until")
-_CHOICE: Final = ("state", "types", "dry_run")
+_FIELDS: Final = ("since", "until", "state", "types", "dry_run")
 _REQUIRED: Final = "since"
 _MOST_SHOWN: Final = 64
 """Characters of an unknown name that an answer shows."""
@@ -40,17 +40,6 @@ class ReplayBody(NamedTuple):
     dry_run: bool
 
 
-def span_of(body: bytes, *, now_ms: int) -> tuple[int, int | None]:
-    """Return since and until in milliseconds since the epoch; until is None if the body has none.
-
-    Raises:
-        ProblemError: 400 malformed JSON; 422 with each fault.
-    """
-    faults: list[FieldFault] = []
-    given = _fields(body, _SPAN, faults)
-    return _checked(_span(given, faults, now_ms=now_ms), faults)
-
-
 def replay_of(body: bytes, *, now_ms: int) -> ReplayBody:
     """Return the request of a body ``{since, until?, state?, types?, dry_run?}``.
 
@@ -58,7 +47,7 @@ def replay_of(body: bytes, *, now_ms: int) -> ReplayBody:
         ProblemError: 400 malformed JSON; 422 with each fault.
     """
     faults: list[FieldFault] = []
-    given = _fields(body, (*_SPAN, *_CHOICE), faults)
+    given = _fields(body, faults)
     span = _span(given, faults, now_ms=now_ms)
     state, types, dry_run = given.get("state", "failed"), given.get("types", []), given.get("dry_run", False)
     if not isinstance(state, str) or state not in STATES:
@@ -73,18 +62,15 @@ def replay_of(body: bytes, *, now_ms: int) -> ReplayBody:
     return ReplayBody(since_ms, until_ms, Choice(STATES[state], tuple(sorted(known))), dry_run)
 
 
-def _fields(body: bytes, known: tuple[str, ...], faults: list[FieldFault]) -> Mapping[str, Any]:
-    try:
-        given = exact_json.loads(body)
-    except exact_json.JsonError as error:
-        raise malformed_json(str(error)) from None
+def _fields(body: bytes, faults: list[FieldFault]) -> Mapping[str, Any]:
+    given = parse_json(body)
     if not isinstance(given, dict):
-        fields = ", ".join(name if name == _REQUIRED else f"{name}?" for name in known)
+        fields = ", ".join(name if name == _REQUIRED else f"{name}?" for name in _FIELDS)
         message = f"must be a JSON object {{{fields}}}"
         raise ProblemError(422, f"the body {message}", errors=(FieldFault("", message),))
-    *others, last = known
+    *others, last = _FIELDS
     sendable = f"{', '.join(others)} and {last}"
-    unknown = islice((name for name in given if name not in known), MAX_FAULTS)
+    unknown = islice((name for name in given if name not in _FIELDS), MAX_FAULTS)
     faults += [FieldFault(name[:_MOST_SHOWN], f"is unknown; send {sendable}") for name in unknown]
     return given
 
@@ -117,7 +103,7 @@ def _time(given: Mapping[str, object], field: str, faults: list[FieldFault]) -> 
 
 def _type(number: int, given: object, faults: list[FieldFault]) -> str:
     try:
-        return event_type(given if isinstance(given, str) else "")
+        return event_type(given if exact_json.is_string(given) else "")
     except UnknownEventTypeError as error:
         faults.append(FieldFault(f"types[{number}]", str(error)))
         return ""

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from hookwright_runtime.problems import unavailable
+from hookwright_runtime.problems import too_many, unavailable
 from hookwright_runtime.quotas import Full, Quotas
 
 EVENT_REQUESTS: Final = 256
@@ -40,11 +40,11 @@ class RequestSlots:
         """Hold a slot inside the context.
 
         Raises:
-            ProblemError: 503, no slot is free.
+            ProblemError: 429, the holder has all its slots; 503, no slot is free.
         """
         full = self._quotas.take(holder)
         if full is Full.HOLDER:
-            raise unavailable(f'{self._holders} "{holder}" has {self._quotas.each} {self._what} in progress')
+            raise too_many(f'{self._holders} "{holder}" has {self._quotas.each} {self._what} in progress')
         if full is Full.TOTAL:
             raise unavailable(f"{self._quotas.total} {self._what} are in progress")
         try:

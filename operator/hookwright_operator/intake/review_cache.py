@@ -16,6 +16,7 @@ from typing import Final, Generic, TypeVar
 
 from hookwright_runtime.errors import KubeUnavailable
 from hookwright_runtime.problems import RETRY_AFTER_SECONDS, ProblemError
+from hookwright_runtime.quotas import Full
 
 V = TypeVar("V")
 
@@ -26,11 +27,12 @@ _RENEWED_AFTER: Final = 0.5
 
 
 class TooManyReviews(ProblemError):  # noqa: N818 - the condition, as in KubeUnavailable
-    """The refusal of a review because too many are in progress: 503."""
+    """The refusal of a review because too many are in progress: 429 if they are of one holder, otherwise 503."""
 
-    def __init__(self) -> None:
+    def __init__(self, bound: Full) -> None:
+        status = 429 if bound is Full.HOLDER else 503
         retry = {"Retry-After": str(RETRY_AFTER_SECONDS)}
-        super().__init__(503, "too many credential reviews are in progress", headers=retry)
+        super().__init__(status, "too many credential reviews are in progress", headers=retry)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final, Self
 
@@ -22,15 +23,6 @@ from hookwright_runtime.kubernetes import KubernetesClient, Object
 log = structlog.get_logger(__name__)
 
 LEASE: Final = "hookwright-reconciler"
-DURATION: Final = 12.0
-"""Seconds for which others do not take an unchanged Lease. With `LOOK_EVERY` it limits the time without a leader."""
-RENEW_DEADLINE: Final = 8.0
-"""Seconds after which a holder that could not renew stops writing; its sent requests have the rest of `DURATION` to
-end.
-"""
-RENEW_EVERY: Final = 2.0
-LOOK_EVERY: Final = 1.0
-_ROUND_SECONDS: Final = 3.0
 _CONFLICT: Final = 409
 _CLOCK: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
@@ -40,15 +32,49 @@ def seconds() -> float:
     return time.clock_gettime(_CLOCK)
 
 
+@dataclass(frozen=True, slots=True)
+class LeaseTimes:
+    """The times of an election, in seconds. All are shares of the Lease's duration.
+
+    Attributes:
+        duration: how long others do not take an unchanged Lease. With ``look_every`` it limits the time without a
+            leader.
+    """
+
+    duration: float = 12.0
+
+    @property
+    def renew_deadline(self) -> float:
+        """Time after which a holder that could not renew stops writing; the rest is for requests that were sent."""
+        return self.duration * 2 / 3
+
+    @property
+    def round(self) -> float:
+        """Longest time of one round of the election."""
+        return self.duration / 4
+
+    @property
+    def renew_every(self) -> float:
+        """Time between two renewals."""
+        return self.duration / 6
+
+    @property
+    def look_every(self) -> float:
+        """Time between two reads of a Lease that another replica holds."""
+        return self.duration / 12
+
+
 class Leadership:
     """The leadership of this replica: the time for which it alone may write to the cluster; a `kubernetes.Fence`.
 
     Attributes:
+        times: the times of its election.
         number: how many times this replica became leader, the present time included.
     """
 
-    def __init__(self, *, clock: Callable[[], float] = seconds) -> None:
+    def __init__(self, times: LeaseTimes | None = None, *, clock: Callable[[], float] = seconds) -> None:
         """Begin without leadership; the clock returns seconds."""
+        self.times = times or LeaseTimes()
         self._clock = clock
         self._until = self._others_from = -math.inf
         self._writes = 0
@@ -90,7 +116,7 @@ class Leadership:
         """Begin or extend the leadership, counted from the time at which the request was sent."""
         if not self.holds:
             self.number += 1
-        self._until, self._others_from = since + RENEW_DEADLINE, since + DURATION
+        self._until, self._others_from = since + self.times.renew_deadline, since + self.times.duration
 
     def end(self) -> None:
         """Allow no further write."""
@@ -114,7 +140,7 @@ class Election:
     def __init__(
         self, kube: KubernetesClient, leadership: Leadership, *, namespace: str, identity: str, name: str = ""
     ) -> None:
-        self._kube, self._leadership = kube, leadership
+        self._kube, self._leadership, self._times = kube, leadership, leadership.times
         self._identity, self._name = identity, name
         self._namespace = namespace
         self._leases = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
@@ -125,9 +151,9 @@ class Election:
     async def run(self) -> None:
         """Take part in the election until cancelled."""
         while True:
-            pause = LOOK_EVERY
+            pause = self._times.look_every
             try:
-                async with asyncio.timeout(_ROUND_SECONDS):
+                async with asyncio.timeout(self._times.round):
                     pause = await self.acquire_or_renew()
                 self._fault = ""
             except KubeError as error:
@@ -148,14 +174,14 @@ class Election:
         wait = self._wait(lease)
         if wait > 0:
             self._leadership.end()
-            return min(wait, LOOK_EVERY)
+            return min(wait, self._times.look_every)
         if lease is None:
             lease = await self._kube.post(self._leases, self._new())
         else:
             lease = await self._kube.merge(f"{self._leases}/{LEASE}", self._renewed(lease))
         self._see(lease)
         self._leadership.renew(since)
-        return RENEW_EVERY
+        return self._times.renew_every
 
     async def release(self) -> None:
         """Wait for writes in progress, stop writing, and release the Lease at once.
@@ -167,7 +193,7 @@ class Election:
         self._leadership.end()
         if not self._seen_version:
             return
-        async with asyncio.timeout(_ROUND_SECONDS):
+        async with asyncio.timeout(self._times.round):
             await self._leadership.quiet()
             lease = await self._read()
             if lease is not None and lease["spec"].get("holderIdentity") == self._identity:
@@ -191,14 +217,14 @@ class Election:
         """Return for how many seconds this replica must wait until it may lead, if the Lease stays unchanged."""
         if lease is None:
             # The Lease was deleted, and its holder cannot know that yet.
-            return 0.0 if self._leadership.holds else self._seen_at + DURATION - seconds()
+            return 0.0 if self._leadership.holds else self._seen_at + self._times.duration - seconds()
         self._see(lease)
         spec = lease["spec"]
         holder = str(spec.get("holderIdentity") or "")
         dead = self._name and holder.rpartition("/")[0] == self._name
         if not holder or holder == self._identity or dead:
             return 0.0
-        return self._seen_at + float(spec.get("leaseDurationSeconds") or DURATION) - seconds()
+        return self._seen_at + float(spec.get("leaseDurationSeconds") or self._times.duration) - seconds()
 
     def _new(self) -> Object:
         return {
@@ -215,7 +241,11 @@ class Election:
         return _preconditioned(lease, spec)
 
     def _spec(self) -> dict[str, Any]:
-        return {"holderIdentity": self._identity, "leaseDurationSeconds": int(DURATION), "renewTime": _now()}
+        return {
+            "holderIdentity": self._identity,
+            "leaseDurationSeconds": int(self._times.duration),
+            "renewTime": _now(),
+        }
 
     def _log_fault(self, fault: str) -> None:
         # Without this check, every try would log the same error while the API server is unavailable.

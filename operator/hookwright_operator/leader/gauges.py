@@ -4,8 +4,8 @@ An update reads the counters and one index entry of each endpoint, independent o
 read the counters of deleted endpoints, because a tenant can create and delete more endpoints than a quota allows.
 """
 
-from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Final
@@ -56,9 +56,11 @@ async def measure(store: Store, registry: Registry, cache: Cache, *, now_ms: int
     numbers = Counter(states.values())
     for state in metrics.STATES:
         metrics.ENDPOINTS.labels(state).set(numbers[state])
-    attempted = Counter(_attempted(registry, cache, states, now_ms))
+    attempted = list(_attempted(registry, cache, states, now_ms))
+    namespaces = _results_of_namespaces(attempted)
     for result in ("delivered", "failed"):
-        metrics.ATTEMPTED.labels(result).set(attempted[result])
+        metrics.ATTEMPTED.labels(result).set(sum(one == result for _, one in attempted))
+        metrics.NAMESPACES_ATTEMPTED.labels(result).set(namespaces[result])
     for kind in MODELS:
         metrics.UNSUPPORTED.labels(kind).set(cache.number_unsupported(kind))
     metrics.MEASURED.set(now_ms / 1000)
@@ -76,8 +78,16 @@ def groups(uids: Collection[str]) -> Iterator[Sequence[str]]:
         yield ordered[begin : begin + _AT_ONCE]
 
 
-def _attempted(registry: Registry, cache: Cache, states: Mapping[str, str], now_ms: int) -> Iterator[str]:
-    """Yield the result of the last attempt of each endpoint that may be sent to and had an attempt recently."""
+def _results_of_namespaces(attempted: Iterable[tuple[str, str]]) -> Counter[str]:
+    """Return how many namespaces have each result; a namespace failed if more than half of its endpoints did."""
+    failures: defaultdict[str, list[bool]] = defaultdict(list)
+    for namespace, result in attempted:
+        failures[namespace].append(result == "failed")
+    return Counter("failed" if 2 * sum(failed) > len(failed) else "delivered" for failed in failures.values())
+
+
+def _attempted(registry: Registry, cache: Cache, states: Mapping[str, str], now_ms: int) -> Iterator[tuple[str, str]]:
+    """Yield namespace and result of the last attempt of each endpoint that may be sent to and had one recently."""
     since = datetime.fromtimestamp(now_ms / 1000, UTC) - RECENT
     for endpoint in registry:
         if endpoint.pulled:
@@ -86,7 +96,7 @@ def _attempted(registry: Registry, cache: Cache, states: Mapping[str, str], now_
         counts = resource.status.deliveries if resource is not None else None
         last = counts.last_attempt_time if counts is not None else None
         if last is not None and last >= since and states[endpoint.uid] in {"active", "unreachable"}:
-            yield "failed" if states[endpoint.uid] == "unreachable" else "delivered"
+            yield endpoint.namespace, "failed" if states[endpoint.uid] == "unreachable" else "delivered"
 
 
 def _resource(endpoint: Endpoint, cache: Cache) -> WebhookEndpoint | None:

@@ -115,8 +115,8 @@ class Housekeeping:
 
     async def _missing(self) -> set[str]:
         """Return the endpoints that have pending deliveries or a running replay, and that no watch has shown."""
-        recovering = {job.endpoint_uid for job in await self.store.running_replays()}
-        return set(await self.store.pending_uids() | recovering) - gauges.existing(self.registry, self.changes.cache)
+        replaying = {job.endpoint_uid for job in await self.store.running_replays()}
+        return set(await self.store.pending_uids() | replaying) - gauges.existing(self.registry, self.changes.cache)
 
     async def prune(self, *, retain_delivered: float, retain_failed: float) -> None:
         """Remove deliveries after their retention time in days, and old statistics, repeatedly, until cancelled."""

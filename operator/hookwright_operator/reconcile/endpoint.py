@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from typing import Final
 
 from hookwright_crds.base import MADE_BY_TOOLS, MANAGED_BY, format_timestamp, parse_duration
 from hookwright_crds.conditions import Condition, condition, find, merge, readiness
@@ -44,6 +45,9 @@ from hookwright_operator.registry import EXPIRED, Endpoint, Health
 from hookwright_operator.watch.cache import key_of
 from hookwright_operator.watch.objects import Parent, Secret, project_references
 
+PROTECTION_ANNOTATION: Final = "hookwright.dev/deletion-protection"
+"""On a WebhookEndpoint: ``true`` keeps its pending deliveries when it expires; the chart's policy keeps the object."""
+
 
 @dataclass(frozen=True, slots=True)
 class FailedDeliveries:
@@ -66,6 +70,7 @@ class ObservedEndpoint:
 
     Attributes:
         health: None if the status shows the health already.
+        max_timeout: the longest timeout of an attempt in this installation, in seconds.
         failures: failed deliveries for which an Event is due now.
         unsupported: the parts of the endpoint that this version does not understand.
         refused_address: why no attempt may connect to the literal address in the URL, empty if it may.
@@ -79,6 +84,7 @@ class ObservedEndpoint:
     health: Health | None
     allow_http: bool
     finalizer_grace: timedelta
+    max_timeout: float
     failures: FailedDeliveries | None = None
     unsupported: Unsupported = UNDERSTOOD
     refused_address: str = ""
@@ -118,18 +124,21 @@ def _plan_unexpired(observed: ObservedEndpoint, now: datetime, new_secret: Calla
         signing = plan_signing_secret(
             observed.endpoint, observed.secret, observed.kept_secrets, now=now, new_secret=new_secret
         )
+    reachable = _reachable(observed, now)
     verdict = verdict_of(
         spec,
         signing.secret,
         unsupported=observed.unsupported,
         allow_http=observed.allow_http,
+        max_timeout=observed.max_timeout,
         refused_address=observed.refused_address,
+        last_error=reachable.message if reachable.status == "False" else "",
     )
     actions: list[Action] = [*_plan_metadata(observed, observed.project), *signing.actions]
     if actions and FINALIZER in observed.endpoint.metadata.finalizers:
         # The endpoint is registered before any repair, so that it gets its events even if the repair fails.
-        actions.insert(0, Register(_snapshot(observed.endpoint, observed.secret, verdict, now)))
-    actions.append(Register(_snapshot(observed.endpoint, signing.secret, verdict, now)))
+        actions.insert(0, Register(_snapshot(observed, observed.secret, verdict, now)))
+    actions.append(Register(_snapshot(observed, signing.secret, verdict, now)))
     actions.extend(_plan_status(observed, verdict, now))
     return Plan(tuple(actions), again_at=signing.again_at)
 
@@ -155,7 +164,7 @@ def _plan_unsupported(observed: ObservedEndpoint, now: datetime) -> Plan:
         message=f"{observed.unsupported.sentence} Deliveries stay pending until an operator understands the spec.",
     )
     kept = _plan_metadata(observed, observed.project) if observed.project is not None else []
-    register = Register(_snapshot(observed.endpoint, observed.secret, verdict, now))
+    register = Register(_snapshot(observed, observed.secret, verdict, now))
     return Plan((register, *kept, *_plan_status(observed, verdict, now)))
 
 
@@ -169,14 +178,14 @@ def _plan_orphan(observed: ObservedEndpoint, now: datetime) -> Plan:
         "create it; then this endpoint becomes ready automatically. Deliveries stay pending until then.",
         stalled=False,
     )
-    return Plan((Register(_snapshot(endpoint, observed.secret, verdict, now)), *_plan_status(observed, verdict, now)))
+    return Plan((Register(_snapshot(observed, observed.secret, verdict, now)), *_plan_status(observed, verdict, now)))
 
 
 def _plan_refused(observed: ObservedEndpoint, now: datetime) -> Plan:
     """Report a write that the API server refuses; events find the endpoint, and their deliveries stay pending."""
     message = f"The API server refuses a write of the operator, which tries again: {observed.refused_write}"
     verdict = EndpointVerdict(ready=False, reason=WRITE_REFUSED, message=message, stalled=False)
-    register = Register(_snapshot(observed.endpoint, observed.secret, verdict, now))
+    register = Register(_snapshot(observed, observed.secret, verdict, now))
     return Plan((register, *_plan_status(observed, verdict, now)))
 
 
@@ -184,28 +193,40 @@ def _plan_expired(observed: ObservedEndpoint, expired_at: datetime, now: datetim
     """Let an expired endpoint get nothing more, discard its pending deliveries, and delete it if a tool made it.
 
     A declared endpoint stays, because GitOps would create it again. While the API server refuses the deletion, for
-    example by the deletion protection, the endpoint stays too.
+    example by the deletion protection, the endpoint stays too. A protected endpoint keeps its pending deliveries. It is
+    deleted only after counts that were read after it had expired, because the status may show older ones.
     """
     endpoint, meta = observed.endpoint, observed.endpoint.metadata
+    ready = find(endpoint.status.conditions, "Ready")
+    was_expired = ready is not None and ready.reason == EXPIRED
+    counts = observed.health.counts if observed.health else endpoint.status.deliveries
+    pending = counts.pending if counts is not None else 0
+    is_protected = meta.annotations.get(PROTECTION_ANNOTATION) == "true"
     key, message = key_of("WebhookEndpoint", meta), f"The endpoint expired at {format_timestamp(expired_at)}."
-    temporary = meta.labels.get(MANAGED_BY) in MADE_BY_TOOLS
+    is_made_by_tool = meta.labels.get(MANAGED_BY) in MADE_BY_TOOLS
+    is_empty = was_expired and observed.health is not None and not pending
+    temporary = is_made_by_tool and (is_empty or not is_protected)
     if observed.refused_write:
         message += f" The API server refuses its deletion, which is tried again: {observed.refused_write}"
+    elif is_protected and not temporary:
+        message += (
+            f" It gets no events. The annotation {PROTECTION_ANNOTATION} keeps its pending deliveries. Set a later "
+            "spec.expiresAt to send them, or remove the annotation to discard them."
+        )
     elif not temporary:
         message += (
             " It gets no events, and its pending deliveries are discarded. Set a later spec.expiresAt, or delete it."
         )
     verdict = EndpointVerdict(ready=False, reason=EXPIRED, message=message)
-    register = Register(_snapshot(endpoint, observed.secret, verdict, now))
+    register = Register(_snapshot(observed, observed.secret, verdict, now))
     if temporary and not observed.refused_write:
         event = EmitEvent(key, meta.uid, "Normal", EXPIRED, message)
         return Plan((register, DeleteEndpoint(key, meta.uid, meta.resource_version), event))
-    ready = find(endpoint.status.conditions, "Ready")
-    counts = observed.health.counts if observed.health else endpoint.status.deliveries
     discard: list[Action] = []
-    if ready is None or ready.reason != EXPIRED or (counts is not None and counts.pending):
+    if not is_protected and (not was_expired or pending):
         discard = [DiscardDeliveries(key, meta.uid, essential=True, expired=True)]
-    return Plan((register, *discard, *_plan_status(observed, verdict, now)))
+    actions = (register, *discard, *_plan_status(observed, verdict, now))
+    return Plan(actions, counts_needed=is_made_by_tool and is_protected and not pending)
 
 
 def _plan_metadata(observed: ObservedEndpoint, project: Parent) -> list[Action]:
@@ -217,8 +238,8 @@ def _plan_metadata(observed: ObservedEndpoint, project: Parent) -> list[Action]:
     return [ApplyMetadata(key_of("WebhookEndpoint", meta), meta.uid, owner_references=kept, finalizers=(FINALIZER,))]
 
 
-def _snapshot(endpoint: WebhookEndpoint, secret: Secret | None, verdict: EndpointVerdict, now: datetime) -> Endpoint:
-    spec, meta = endpoint.spec, endpoint.metadata
+def _snapshot(observed: ObservedEndpoint, secret: Secret | None, verdict: EndpointVerdict, now: datetime) -> Endpoint:
+    spec, meta = observed.endpoint.spec, observed.endpoint.metadata
     kept = signing_secrets(secret, now=now) if secret is not None and not secret.foreign else []
     return Endpoint(
         uid=meta.uid,
@@ -228,7 +249,7 @@ def _snapshot(endpoint: WebhookEndpoint, secret: Secret | None, verdict: Endpoin
         url=spec.url or "",
         events=expanded(spec.events) if verdict.reason != EXPIRED else frozenset(),
         suspend=spec.suspend,
-        timeout=parse_duration(spec.timeout).total_seconds(),
+        timeout=min(parse_duration(spec.timeout).total_seconds(), observed.max_timeout),
         max_in_flight=spec.max_in_flight,
         headers=tuple(spec.headers.items()),
         format=spec.format,
@@ -238,6 +259,7 @@ def _snapshot(endpoint: WebhookEndpoint, secret: Secret | None, verdict: Endpoin
         rotation=rotation_of(secret) if secret is not None else 0,
         previous_until=previous_until(secret) if secret is not None else None,
         pull_lease=parse_duration(spec.pull.lease).total_seconds() if spec.pull else None,
+        newest_signs=spec.signing.secret_ref is not None,
     )
 
 

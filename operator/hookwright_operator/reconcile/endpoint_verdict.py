@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Final
 
+from hookwright_crds.base import parse_duration
 from hookwright_crds.reading import Unsupported
 from hookwright_crds.resources import SecretRef, WebhookEndpointSpec
 from hookwright_operator.reconcile.signing_secret import MISSING, SECRET_FIELD, valid_secret
@@ -30,7 +31,14 @@ class EndpointVerdict:
 
 
 def verdict_of(
-    spec: WebhookEndpointSpec, secret: Secret, *, unsupported: Unsupported, allow_http: bool, refused_address: str
+    spec: WebhookEndpointSpec,
+    secret: Secret,
+    *,
+    unsupported: Unsupported,
+    allow_http: bool,
+    max_timeout: float,
+    refused_address: str,
+    last_error: str = "",
 ) -> EndpointVerdict:
     """Return the verdict about an endpoint that has a Project and has not expired.
 
@@ -39,7 +47,9 @@ def verdict_of(
         secret: with which it signs.
         unsupported: the parts of the endpoint that this version does not understand.
         allow_http: whether the installation allows plain http.
+        max_timeout: the longest timeout of an attempt in this installation, in seconds.
         refused_address: why no attempt may connect to the literal address in the URL, empty if it may.
+        last_error: of the last attempt, empty if it succeeded or none was made.
     """
     faulty = _faulty_reference(spec.signing.secret_ref, secret) if spec.signing.secret_ref else _faulty(secret)
     if faulty is not None:
@@ -60,11 +70,15 @@ def verdict_of(
     if unsupported.events:
         message = f"{unsupported.sentence} Events of the known types are delivered."
         return EndpointVerdict(ready=False, reason=UNSUPPORTED, message=message, sends=True)
-    held, sent = "Deliveries stay pending until spec.suspend is false.", "Deliveries are signed and sent."
-    waiting = "Deliveries are signed and wait until a consumer takes them."
-    reason, message = ("Delivering", sent) if spec.pull is None else ("Waiting", waiting)
+    reason, message = "Delivering", "Deliveries are signed and sent."
+    if spec.pull is not None:
+        reason, message = "Waiting", "Deliveries are signed and wait until a consumer takes them."
+    elif last_error:
+        message = f"Deliveries are signed and retried. Last error: {last_error}"
+    elif parse_duration(spec.timeout).total_seconds() > max_timeout:
+        message += f" The timeout is {max_timeout:g}s, the longest of this installation, not {spec.timeout}."
     if spec.suspend:
-        reason, message = "Suspended", held
+        reason, message = "Suspended", "Deliveries stay pending until spec.suspend is false."
     return EndpointVerdict(ready=True, reason=reason, message=f"{message} {unsupported.ignored}".rstrip())
 
 

@@ -35,6 +35,7 @@ class ResourceObserver:
     referenced: ReferencedSecrets
     allow_http: bool
     finalizer_grace: timedelta
+    max_timeout: float
 
     def project(self, project: Project) -> ObservedProject:
         """Observe a Project and the number of its children."""
@@ -83,6 +84,7 @@ class ResourceObserver:
             health=health,
             allow_http=self.allow_http,
             finalizer_grace=self.finalizer_grace,
+            max_timeout=self.max_timeout,
             failures=failures,
             unsupported=self.cache.unsupported(key_of("WebhookEndpoint", meta)),
             refused_address=self.guard.literal_refusal(endpoint.spec.url) if endpoint.spec.url else "",

@@ -179,10 +179,16 @@ Action = (
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The actions for one object, and the latest time of the next reconcile."""
+    """The actions for one object.
+
+    Attributes:
+        again_at: the latest time of the next reconcile.
+        counts_needed: whether the next reconcile needs counts that are read after these actions.
+    """
 
     actions: tuple[Action, ...] = ()
     again_at: datetime | None = None
+    counts_needed: bool = False
 
 
 def warnings(

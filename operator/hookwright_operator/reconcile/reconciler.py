@@ -86,7 +86,7 @@ class Reconciler:
             raise WriteRefused(str(failed), status=failed.status, reason=failed.reason)
         if failures is not None:
             self.unpublished.failures_reported(uid, failures, now)
-        if isinstance(resource, WebhookEndpoint) and _lost_counts(resource):
+        if plan.counts_needed or (isinstance(resource, WebhookEndpoint) and _lost_counts(resource)):
             self.reporter.changed(uid)
         self.unpublished.health_published(uid, health)
         if news:

@@ -1,7 +1,8 @@
 """Pure: the plan for an endpoint's signing Secret: create, repair, rotate.
 
 A replaced secret signs together with the new one until its overlap ends. Each replaced secret has its own end, so that
-a second rotation does not shorten the first overlap. The Secret's fields are ``secret``, which is current, and
+a second rotation does not shorten the first overlap. An overlap of 0s ends all of them, as after a leak. The oldest
+secret that signs makes ``X-Service-Signature``. The Secret's fields are ``secret``, which is current, and
 ``previous``, ``previous-2``, ``previous-3``, the newest first. Annotations have the rotation value of the current
 secret and the end times of the others.
 """
@@ -26,8 +27,6 @@ from hookwright_operator.watch.objects import Secret, ours, owner_reference
 SECRET_FIELD: Final = "secret"  # noqa: S105 - the name of a field
 PREVIOUS_FIELDS: Final = ("previous", "previous-2", "previous-3")
 SECRET_PREFIX: Final = "whsec_"  # noqa: S105
-ROTATE_ANNOTATION: Final = "hookwright.dev/rotate"
-"""On a WebhookEndpoint: any new value rotates the secret, like an increase of ``spec.signing.rotation``."""
 ROTATION_ANNOTATION: Final = "hookwright.dev/rotation"
 UNTIL_ANNOTATION: Final = "hookwright.dev/previous-until"
 RECHECK: Final = timedelta(seconds=30)
@@ -141,7 +140,7 @@ def _plan_making(
         owner_uid=meta.uid,
         owner_references=(owner_reference("WebhookEndpoint", meta, controller=True),),
         labels=ours(meta.uid),
-        annotations={ROTATION_ANNOTATION: rotation_token(endpoint), UNTIL_ANNOTATION: _written(ends)},
+        annotations={ROTATION_ANNOTATION: str(endpoint.spec.signing.rotation), UNTIL_ANNOTATION: _written(ends)},
     )
     actions: list[Action] = [CreateSecret(made)]
     if endpoint.status.signing_secret_ref is not None:
@@ -166,10 +165,12 @@ def _announce_making(endpoint: WebhookEndpoint, made: Secret, *, restored: bool)
 
 def _announce_rotation(endpoint: WebhookEndpoint, rotation: "_Rotation") -> EmitEvent:
     meta, overlap = endpoint.metadata, endpoint.spec.signing.overlap
-    message = (
-        f"Secret {rotation.secret.name!r} has a new signing secret; the previous one also signs for {overlap}, "
-        "in the header webhook-signature. Give the new one to the receiver."
+    previous = (
+        f"the previous one also signs webhook-signature for {overlap}, and X-Service-Signature changes after that time"
+        if parse_duration(overlap)
+        else "no previous one signs any more"
     )
+    message = f"Secret {rotation.secret.name!r} has a new signing secret; {previous}. Give the new one to the receiver."
     key = key_of("WebhookEndpoint", meta)
     return EmitEvent(key, meta.uid, "Normal", "SigningSecretRotated", message, always=True)
 
@@ -191,26 +192,24 @@ class _Rotation:
     again_at: datetime | None
 
 
-def rotation_token(endpoint: WebhookEndpoint) -> str:
-    """Return the value for which the current secret was created; a different value rotates the secret."""
-    return f"{endpoint.spec.signing.rotation}/{endpoint.metadata.annotations.get(ROTATE_ANNOTATION, '')}"
-
-
 def _rotate(secret: Secret, endpoint: WebhookEndpoint, *, now: datetime, new_secret: Callable[[], str]) -> _Rotation:
-    """Rotate the secret if requested, and remove replaced secrets whose overlap has ended."""
-    token = rotation_token(endpoint)
-    until = {name: moment for name, moment in _until(secret).items() if name in secret.fields}
+    """Rotate the secret if requested, and remove replaced secrets whose overlap has ended.
+
+    An overlap of 0s ends every replaced secret, because a leaked one must sign no header.
+    """
+    overlap = parse_duration(endpoint.spec.signing.overlap)
+    number = str(endpoint.spec.signing.rotation)
+    until = _until(secret)
     fields = {name: text for name, text in secret.fields.items() if name not in until or until[name] > now}
-    until = {name: moment for name, moment in until.items() if name in fields}
-    made_for = secret.annotations.get(ROTATION_ANNOTATION, token)
-    rotated = made_for != token
+    rotated = secret.annotations.get(ROTATION_ANNOTATION, number) != number
     if rotated:
         fields, until = _shifted(fields, until)
-        until["previous"] = now + parse_duration(endpoint.spec.signing.overlap)
+        until["previous"] = now + overlap
         fields[SECRET_FIELD] = new_secret()
-        if until["previous"] <= now:
-            del fields["previous"], until["previous"]
-    annotations = {ROTATION_ANNOTATION: token, UNTIL_ANNOTATION: _written(until)}
+    if not overlap:
+        fields = {name: text for name, text in fields.items() if name not in PREVIOUS_FIELDS}
+    until = {name: moment for name, moment in until.items() if name in fields}
+    annotations = {ROTATION_ANNOTATION: number, UNTIL_ANNOTATION: _written(until)}
     wanted = replace(secret, fields=fields, annotations={**secret.annotations, **annotations})
     changed = dict(wanted.fields) != dict(secret.fields) or rotated
     return _Rotation(wanted, changed, rotated, min(until.values(), default=None))
@@ -225,13 +224,13 @@ def signing_secrets(secret: Secret, *, now: datetime) -> list[str]:
 
 def rotation_of(secret: Secret) -> int:
     """Return the value of ``spec.signing.rotation`` for which the current secret was made, 0 if it is unknown."""
-    number = secret.annotations.get(ROTATION_ANNOTATION, "").partition("/")[0]
+    number = secret.annotations.get(ROTATION_ANNOTATION, "")
     return int(number) if re.fullmatch("[0-9]{1,7}", number) else 0
 
 
 def previous_until(secret: Secret) -> datetime | None:
-    """Return when the overlap of the secret that was replaced last ends, None if there is none."""
-    return _until(secret).get(PREVIOUS_FIELDS[0]) if PREVIOUS_FIELDS[0] in secret.fields else None
+    """Return when the last overlap of a replaced secret ends, None if there is none."""
+    return max((moment for name, moment in _until(secret).items() if name in secret.fields), default=None)
 
 
 def _shifted(fields: Mapping[str, str], until: Mapping[str, datetime]) -> tuple[dict[str, str], dict[str, datetime]]:

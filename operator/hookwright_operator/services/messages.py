@@ -130,13 +130,18 @@ class Messages:
 
     async def settle(
         self, endpoint: Endpoint, leases: Sequence[LeaseId], refusal: Nack | None
-    ) -> dict[LeaseId, SettledLease]:
-        """Acknowledge messages, or refuse them; return the result by lease, without unknown messages."""
+    ) -> tuple[dict[LeaseId, SettledLease], frozenset[str]]:
+        """Acknowledge messages, or refuse them.
+
+        Returns:
+            The result by lease, without unknown messages, and the deliveries that this request settled, not an earlier
+            one.
+        """
         settlements, results = await self.store.pull_leases.settle(
             endpoint.uid, leases, refusal, self.schedule.next, tenant=endpoint.namespace
         )
         self._report(settlements, "acked" if refusal is None else "nacked")
-        return results
+        return results, frozenset(settlement.delivery_id for settlement in settlements)
 
     async def run(self) -> None:
         """End the leases whose time is over, repeatedly, until cancelled."""

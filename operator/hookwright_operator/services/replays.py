@@ -36,22 +36,16 @@ class Replays:
     clock_ms: Callable[[], int]
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
 
-    async def begin(self, endpoint_uid: str, *, since_ms: int, until_ms: int | None) -> tuple[Replay, bool]:
-        """Begin a replay of deliveries that ended from ``since_ms`` to ``until_ms``, both included; None: until now.
+    async def begin(self, wanted: Wanted) -> tuple[Replay, bool]:
+        """Begin a replay.
 
         Returns:
             The replay, and whether it is new. If the endpoint has a running replay, that one is returned.
         """
-        wanted = replay_id()
-        replay = await self.store.begin_replay(wanted, endpoint_uid, since_ms=since_ms, until_ms=until_ms)
-        await self._discard_if_gone(endpoint_uid)
-        return replay, replay.id == wanted
-
-    async def begin_chosen(self, wanted: Wanted) -> tuple[Replay, bool]:
-        """Begin a replay with a choice; returns the same as `begin`."""
         new_id = replay_id()
         replay = await self.store.chosen_replays.begin(new_id, wanted)
-        await self._discard_if_gone(wanted.endpoint_uid)
+        if self.registry.get(wanted.endpoint_uid) is None:
+            await self.store.discard(wanted.endpoint_uid, DELETED_REASON)
         return replay, replay.id == new_id
 
     async def count(self, wanted: Wanted) -> tuple[int, bool]:
@@ -104,18 +98,10 @@ class Replays:
     async def _advance(self, replay: Replay) -> bool:
         """Execute one step of a replay; return whether it made progress. A search without a hit is progress, too."""
         endpoint = self.registry.get(replay.endpoint_uid)
-        if replay.choice is None:
-            # Without a search in steps, a step that moves nothing waits, or the replay has ended.
-            number = await self.store.advance_replay(replay.id, limit=REPLAYED_AT_ONCE) or None
-        elif endpoint is not None:
-            project = (endpoint.namespace, endpoint.project)
-            number = await self.store.chosen_replays.advance(replay.id, limit=REPLAYED_AT_ONCE, project=project)
-        else:
+        if endpoint is None:
             return False
+        project = (endpoint.namespace, endpoint.project)
+        number = await self.store.chosen_replays.advance(replay.id, limit=REPLAYED_AT_ONCE, project=project)
         if number:
             self.dispatcher.waiting(replay.endpoint_uid)
         return number is not None
-
-    async def _discard_if_gone(self, endpoint_uid: str) -> None:
-        if self.registry.get(endpoint_uid) is None:
-            await self.store.discard(endpoint_uid, DELETED_REASON)

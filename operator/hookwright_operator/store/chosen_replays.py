@@ -1,4 +1,4 @@
-"""Replays that choose deliveries by state, event type and time of acceptance; and the list of an endpoint's replays."""
+"""Replays: they choose deliveries by state, event type and time of acceptance."""
 
 from dataclasses import dataclass
 from functools import partial
@@ -31,7 +31,7 @@ class Wanted(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ChosenReplays:
-    """The replays with a choice; every call may raise StoreUnavailable."""
+    """The replays of all endpoints; every call may raise StoreUnavailable."""
 
     transactions: Transactions
 
@@ -44,18 +44,18 @@ class ChosenReplays:
         return len(found.ids), found.reached is None
 
     async def begin(self, replay_id: str, wanted: Wanted) -> Replay:
-        """Begin a replay; return it, or the replay that is already running for the endpoint."""
+        """Begin a replay, which `advance` then runs; return it, or the replay that already runs for the endpoint."""
         total, exact = await self.count(wanted)
         begun = Replay(
             replay_id,
             wanted.endpoint_uid,
             ReplayState.RUNNING,
+            wanted.choice,
             wanted.since_ms,
             wanted.until_ms,
             total,
             done=0,
             begun_ms=self.transactions.clock(),
-            choice=wanted.choice,
             total_is_exact=exact,
         )
         insert = partial(replay.insert_replay, begun=begun, reached_id=replay.position(wanted.choice, wanted.since_ms))
@@ -89,7 +89,7 @@ class ChosenReplays:
         await self.transactions.write("cancel_replay", end)
 
     async def of_endpoint(self, endpoint_uid: str) -> list[Replay]:
-        """Return the latest replays of an endpoint of both sorts, the newest first; at most `replay.KEPT`."""
+        """Return the latest replays of an endpoint, the newest first; at most `replay.KEPT`."""
         return await self.transactions.read("replays", partial(replay.latest, endpoint_uid=endpoint_uid), of_log=True)
 
 

@@ -84,7 +84,7 @@ class NewEvent(NamedTuple):
         attributes: context attributes of a CloudEvent as a JSON object of strings, None for other events.
         message_id: the producer's messageId, by which the log finds the event; empty if it is not to be found by it.
         kept: whether the event is stored also without deliveries, so that a replay can send it.
-        project_uid: of the Project; a repetition is one of an event of the same uid. If it is empty, the name counts.
+        project_uid: of the Project; a repetition is one of an event of the same uid.
     """
 
     id: str
@@ -327,8 +327,7 @@ class Replay:
     """A replay: a job that makes deliveries of an endpoint pending again.
 
     Attributes:
-        since_ms: the replay takes deliveries that failed at this time or later; if it has a choice, deliveries that
-            were accepted at this time or later.
+        since_ms: the replay takes deliveries that were accepted at this time or later.
         until_ms: the same with this time or earlier.
         total: how many there were when it began; see ``total_is_exact``.
         done: how many of them the replay has made pending. At the end it is less than ``total`` if some deliveries were
@@ -340,14 +339,13 @@ class Replay:
     id: str
     endpoint_uid: str
     state: ReplayState
+    choice: Choice
     since_ms: int
     until_ms: int
     total: int
     done: int
     begun_ms: int
     ended_ms: int | None = None
-    choice: Choice | None = None
-    """Which deliveries it takes; None means those that failed within the time."""
     total_is_exact: bool = True
     """Whether ``total`` counts all deliveries of the replay. Counting many would take too long."""
 

@@ -10,13 +10,9 @@ Times are milliseconds since the epoch. The columns of a delivery:
   ``pull:`` and the id of the row in ``pull_takes``, and ``due_ms`` is the end of the lease.
 - ``ended_ms``: when it left the pending state, NULL while it is pending.
 
-A replay processes failed deliveries in the order of ``ended_ms`` and ``id``; ``reached_ms`` and ``reached_id`` are
-those of the last delivery that it made pending. If ``recoveries.states`` is not NULL, it is a JSON array of the states
-that the replay chooses, and ``types`` is one of event types, empty for all. Such a replay processes deliveries in the
-order of ``id``; ``reached_id`` is the last id that it examined. If the array of states is empty, the replay sends
-events that its endpoint has no delivery of, in the order of their ids; operators of revision 0011 find none of them.
-While it runs, its state is ``choosing``: operators before revision 0011 would process it as a replay of failed
-deliveries if it were ``running``.
+A replay processes deliveries in the order of ``id``. ``replays.states`` is a JSON array of the states that it chooses,
+and ``types`` is one of event types, empty for all. ``reached_id`` is the last id that the replay examined. If the array
+of states is empty, the replay sends events that its endpoint has no delivery of, in the order of their ids.
 
 ``gone_endpoints`` lists deleted endpoints that still have counters.
 
@@ -44,15 +40,14 @@ and events, endpoint by endpoint. Both are JSON arrays of ids; ``written`` count
 without subscribers has no row in ``events``, only the id that identifies duplicates of it. If its project keeps missed
 events, it has a row in ``events``, and one in ``kept_events`` that protects the other one from being pruned.
 
-``event_ids.project`` is the uid of the Project, so that another Project of the same name begins without ids. Earlier
-operators write its name. ``event_ids.event_id`` is the producer's id; that of a CloudEvent follows its source and a
-line break. ``event_ids.digest`` identifies the content of the event, and is NULL if the content of a repetition is not
-compared. ``events.attributes`` has the context attributes of a CloudEvent as a JSON object of strings. Operators before
-revision 0009 write NULL.
+``event_ids.project`` is the uid of the Project, so that another Project of the same name begins without ids.
+``event_ids.event_id`` is the producer's id; that of a CloudEvent follows its source and a line break.
+``event_ids.digest`` identifies the content of the event, and is NULL if the content of a repetition is not compared.
+``events.attributes`` has the context attributes of a CloudEvent as a JSON object of strings.
 
-``attempts.response_headers`` has the head of the response, a header in each line. ``attempts.request`` is the timestamp
-that was signed, in seconds, and the fingerprints of the signing secrets and of the constant part of the request's head.
-Both are NULL in rows of operators before revision 0010.
+``attempts.response_headers`` has the head of the response, a header in each line; NULL if there was no response.
+``attempts.request`` is the timestamp that was signed, in seconds, and the fingerprints of the signing secrets and of
+the constant part of the request's head; NULL if no request was prepared.
 
 ``search_recent``, ``search_blocks`` and ``search_segments`` find events by the producer's ids; see `message_index`.
 
@@ -74,9 +69,7 @@ from sqlalchemy import (
     MetaData,
     Table,
     Text,
-    false,
     literal_column,
-    true,
 )
 
 from hookwright_operator.store.latency_classes import LATENCY_BOUNDS_MS
@@ -94,8 +87,8 @@ instances = Table(
     Column("id", Key, primary_key=True),
     Column("lease_until_ms", BigInteger, nullable=False),
     Column("slot", Integer, nullable=False),
-    Column("name", Key, nullable=False, server_default=""),
-    Column("delivers", Boolean, nullable=False, server_default=false()),
+    Column("name", Key, nullable=False),
+    Column("delivers", Boolean, nullable=False),
 )
 
 shards = Table(
@@ -185,7 +178,6 @@ def _partial(name: str, *columns: Column[Any], where: ColumnElement[bool], uniqu
 
 _partial("deliveries_to_claim", deliveries.c.endpoint_uid, deliveries.c.due_ms, deliveries.c.id, where=is_pending)
 _partial("deliveries_failed_log", deliveries.c.endpoint_uid, deliveries.c.id, where=is_failed)
-_partial("deliveries_to_recover", deliveries.c.endpoint_uid, deliveries.c.ended_ms, deliveries.c.id, where=is_failed)
 _partial("deliveries_failed_by_age", deliveries.c.ended_ms, where=is_failed)
 _partial("deliveries_done_by_age", deliveries.c.ended_ms, where=is_done).ddl_if("postgresql")
 
@@ -245,7 +237,7 @@ search_segments = Table(
     Column("segment", BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=False),
     Column("first_event_id", Key, nullable=False),
     Column("last_event_id", Key, nullable=False),
-    Column("merged", Boolean, nullable=False, server_default=false()),
+    Column("merged", Boolean, nullable=False),
 )
 
 counters = Table(
@@ -262,8 +254,8 @@ counters = Table(
     sqlite_with_rowid=False,
 )
 
-recoveries = Table(
-    "recoveries",
+replays = Table(
+    "replays",
     metadata,
     Column("id", Key, primary_key=True),
     Column("endpoint_uid", Key, nullable=False),
@@ -271,17 +263,18 @@ recoveries = Table(
     Column("since_ms", BigInteger, nullable=False),
     Column("until_ms", BigInteger, nullable=False),
     Column("total", BigInteger, nullable=False),
+    Column("total_is_exact", Boolean, nullable=False),
     Column("done", BigInteger, nullable=False),
     Column("begun_ms", BigInteger, nullable=False),
     Column("ended_ms", BigInteger),
-    Column("reached_ms", BigInteger, nullable=False),
     Column("reached_id", Key, nullable=False),
-    Column("states", Text),
-    Column("types", Text),
-    Column("total_is_exact", Boolean, nullable=False, server_default=true()),
-    Index("recoveries_of_endpoint", "endpoint_uid", "id"),
+    Column("states", Text, nullable=False),
+    Column("types", Text, nullable=False),
+    Index("replays_of_endpoint", "endpoint_uid", "id"),
     sqlite_with_rowid=False,
 )
+is_running = replays.c.state == literal_column("'running'")
+_partial("replays_running", replays.c.endpoint_uid, where=is_running, unique=True)
 
 LATENCY_COLUMNS: Final = tuple(f"latency_{number:02}" for number in range(len(LATENCY_BOUNDS_MS)))
 """The columns of ``statistics`` that count attempts by latency, one for each class."""
@@ -297,16 +290,6 @@ statistics = Table(
     Column("attempts", BigInteger, nullable=False),
     *(Column(name, BigInteger, nullable=False) for name in LATENCY_COLUMNS),
     sqlite_with_rowid=False,
-)
-
-is_running = recoveries.c.state.in_([literal_column("'running'"), literal_column("'choosing'")])
-_partial("recoveries_active", recoveries.c.endpoint_uid, where=is_running, unique=True)
-# Operators before revision 0011 name the condition of this index.
-_partial(
-    "recoveries_running",
-    recoveries.c.endpoint_uid,
-    where=recoveries.c.state == literal_column("'running'"),
-    unique=True,
 )
 
 gone_endpoints = Table(

@@ -244,41 +244,6 @@ class Store:
         self.notifications.send([endpoint_uid])
         return state
 
-    async def begin_replay(
-        self, replay_id: str, endpoint_uid: str, *, since_ms: int, until_ms: int | None = None
-    ) -> Replay:
-        """Begin a replay of deliveries that failed within a time; `advance_replay` then runs it.
-
-        Args:
-            replay_id: the id of the new replay.
-            endpoint_uid: the endpoint of the failed deliveries.
-            since_ms: deliveries that ended earlier stay failed.
-            until_ms: deliveries that ended later stay failed; None and later times mean now.
-
-        Return the new replay. If a replay of the endpoint is already running, return that replay and begin none.
-        """
-        count = partial(replay.counted, replay_id=replay_id, endpoint_uid=endpoint_uid, since_ms=since_ms)
-        read = partial(count, until_ms=until_ms, now=self._clock())
-        begun = await self.transactions.read("count_recovery", read, of_log=True)
-        insert = partial(replay.insert_replay, begun=begun)
-        return await self.transactions.write("begin_recovery", insert, tenant=endpoint_uid)
-
-    async def advance_replay(self, replay_id: str, *, limit: int) -> int:
-        """Make the next failed deliveries of a running replay pending, due now, oldest failure first.
-
-        Args:
-            replay_id: the replay; nothing happens unless it is running.
-            limit: how many of its endpoint's deliveries may be due afterwards; nothing happens if over half are due.
-
-        Returns:
-            How many became pending. The replay is completed when no failed deliveries are left.
-        """
-        step = partial(replay.advance, replay_id=replay_id, limit=limit, slot=self.transactions.slot)
-        number, endpoint_uid = await self._now("advance_recovery", step, weight=limit, tenant=replay_id)
-        if number:
-            self.notifications.send([endpoint_uid])
-        return number
-
     async def shift_due_times(self, endpoint_uid: str, *, by_ms: int, reached: Reached, limit: int) -> Reached | None:
         """Make an endpoint's next pending deliveries due earlier; see `shift_due.shift`."""
         step = partial(shift_due.shift, endpoint_uid=endpoint_uid, by_ms=by_ms, reached=reached, limit=limit)
@@ -368,11 +333,11 @@ class Store:
 
     async def running_replays(self) -> list[Replay]:
         """Return every replay that is running."""
-        return await self.transactions.read("recoveries", replay.running)
+        return await self.transactions.read("replays", replay.running)
 
     async def replay(self, replay_id: str) -> Replay | None:
         """Return a replay, or None if the id is unknown."""
-        return await self.transactions.read("recoveries", lambda connection: replay.one(connection, replay_id))
+        return await self.transactions.read("replays", lambda connection: replay.one(connection, replay_id))
 
     def _accept_all(self, connection: Connection, calls: Sequence[Sequence[NewEvent]]) -> list[Accepted]:
         slot = self.transactions.slot

@@ -33,6 +33,7 @@ _OWN_FAULTS: Final = {
     errno.ENFILE: "descriptors",
     errno.ENOBUFS: "memory",
     errno.ENOMEM: "memory",
+    socket.EAI_MEMORY: "memory",
     errno.EADDRNOTAVAIL: "ports",
 }
 

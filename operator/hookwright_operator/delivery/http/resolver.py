@@ -6,8 +6,10 @@ import socket
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future as ThreadFuture
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
+from threading import Lock
 from typing import Final
 
 from hookwright_operator.delivery.http.error_messages import NoPlaceError, own_fault
@@ -30,6 +32,10 @@ _PATIENCE: Final = 1.0
 """Seconds to wait for a look-up if an old answer could be used."""
 _PER_FAMILY: Final = 2
 """Addresses of each family that one attempt tries. Each may take a descriptor until the attempt ends."""
+_OPEN_AT_ONCE: Final = 4
+"""Files and sockets that one look-up may have open."""
+_CHECKING: Final = Lock()
+"""Held during a check, so that all threads together open no more for it."""
 SOCKETS: Final = 2 * _PER_FAMILY
 """Sockets that one attempt may have at once, because it tries the next address beside one that does not answer."""
 
@@ -209,16 +215,30 @@ def system_lookup(host: str, port: int) -> list[str]:
     Raises:
         OSError: the name has no address, or the look-up failed; ``EMFILE`` if this process lacks descriptors.
     """
+    # Without a descriptor the C library cannot read its files, and reports that the name does not exist.
+    _check_descriptors()
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_ADDRCONFIG)
-    except socket.gaierror:
-        # Without a descriptor the C library cannot read its files, and reports that the name does not exist.
-        socket.socket().close()
+    except OSError:
+        _check_descriptors()
         raise
     except ValueError as error:
         # Raised by the idna codec, for example if a label has more than 63 characters.
         raise socket.gaierror(socket.EAI_NONAME, "not a valid host name") from error
     return [_numeric(sockaddr) for *_, sockaddr in found]
+
+
+def _check_descriptors() -> None:
+    """Return if a look-up can open its files and sockets.
+
+    One free descriptor proves nothing, because another thread may have closed it a moment ago.
+
+    Raises:
+        OSError: the error of this process, such as ``EMFILE``.
+    """
+    with _CHECKING, ExitStack() as opened:
+        for _ in range(_OPEN_AT_ONCE):
+            opened.enter_context(socket.socket())
 
 
 def _numeric(sockaddr: tuple[str, int] | tuple[str, int, int, int] | tuple[int, bytes]) -> str:

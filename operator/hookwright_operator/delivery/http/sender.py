@@ -21,7 +21,6 @@ from yarl import URL
 from hookwright_crds.endpoint_fields import CLOUDEVENTS, RESERVED_HEADERS
 from hookwright_operator.delivery.attempt import Outcome
 from hookwright_operator.delivery.http.client import Client
-from hookwright_operator.delivery.http.cloudevent_headers import PREFIX, cloudevent_headers
 from hookwright_operator.delivery.http.connection import Exchange
 from hookwright_operator.delivery.http.error_messages import (
     AttemptError,
@@ -33,6 +32,7 @@ from hookwright_operator.delivery.http.error_messages import (
 )
 from hookwright_operator.delivery.http.guard import Guard, is_literal
 from hookwright_operator.delivery.http.idle_connections import Origin
+from hookwright_operator.delivery.http.message_headers import PREFIX, cloudevent_headers
 from hookwright_operator.delivery.http.resolver import PLACES, GuardedResolver, Lookup, system_lookup
 from hookwright_operator.delivery.http.response import excerpt, header_lines, retry_after_ms
 from hookwright_operator.delivery.http.sent_request import SentRequest, fingerprints, sent_request
@@ -303,7 +303,7 @@ def _changing(
     if _CONTROL.search(message_id):
         raise AttemptError("the event's id has a control character")
     try:
-        signatures = signature_headers(endpoint.secrets, message_id, timestamp, body)
+        signatures = signature_headers(endpoint.secrets, message_id, timestamp, body, by_newest=endpoint.newest_signs)
     except ValueError as error:
         raise AttemptError(str(error)) from error
     return {"traceparent": traceparent, **signatures} if traceparent else signatures

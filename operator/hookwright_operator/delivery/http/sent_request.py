@@ -9,7 +9,7 @@ from hashlib import blake2b
 from typing import Final, NamedTuple
 
 from hookwright_crds.endpoint_fields import CLOUDEVENTS
-from hookwright_operator.delivery.http.cloudevent_headers import cloudevent_headers
+from hookwright_operator.delivery.http.message_headers import cloudevent_headers
 from hookwright_operator.delivery.http.signatures import ID_HEADER, TIMESTAMP_HEADER, signature_headers
 from hookwright_operator.registry import Endpoint
 from hookwright_operator.store.records import Attempt, Claimed
@@ -60,7 +60,9 @@ def sent_request(head: bytes | None, endpoint: Endpoint, delivery: Claimed, atte
     secrets = _with_fingerprint(endpoint.secrets, of_secrets)
     signed = {ID_HEADER: delivery.event_id, TIMESTAMP_HEADER: written}
     if secrets:
-        signed = signature_headers(secrets, delivery.event_id, int(written), delivery.body)
+        signed = signature_headers(
+            secrets, delivery.event_id, int(written), delivery.body, by_newest=endpoint.newest_signs
+        )
     changed = head is None or of_head != _fingerprint(head)
     headers = {} if changed or head is None else _shown(head, endpoint)
     if not changed and endpoint.format == CLOUDEVENTS:

@@ -55,11 +55,15 @@ def standard_signature(secret: str, msg_id: str, timestamp: int, body: bytes) ->
     return "v1," + b64encode(keyed.digest()).decode()
 
 
-def signature_headers(secrets: Sequence[str], msg_id: str, timestamp: int, body: bytes) -> dict[str, str]:
+def signature_headers(
+    secrets: Sequence[str], msg_id: str, timestamp: int, body: bytes, *, by_newest: bool = False
+) -> dict[str, str]:
     """Return the four headers that sign one attempt.
 
     During a rotation's overlap there are several secrets, the newest first. Then ``webhook-signature`` has one value
-    for each secret, separated by spaces. ``X-Service-Signature`` is made with the newest.
+    for each secret, separated by spaces. ``X-Service-Signature`` has one value, by the oldest secret: its receivers
+    know that secret, and get the new one during the overlap. ``by_newest`` makes it by the newest secret: the overlap
+    of a Secret that a tenant makes has no known end.
 
     Raises:
         ValueError: there is no secret, or one is malformed.
@@ -67,7 +71,7 @@ def signature_headers(secrets: Sequence[str], msg_id: str, timestamp: int, body:
     if not secrets:
         raise ValueError("signing needs at least one secret")
     return {
-        SIGNATURE_HEADER: hex_signature(secrets[0], body),
+        SIGNATURE_HEADER: hex_signature(secrets[0 if by_newest else -1], body),
         ID_HEADER: msg_id,
         TIMESTAMP_HEADER: str(timestamp),
         STANDARD_SIGNATURE_HEADER: " ".join(standard_signature(secret, msg_id, timestamp, body) for secret in secrets),

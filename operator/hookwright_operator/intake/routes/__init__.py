@@ -13,16 +13,19 @@ from hookwright_operator.intake.routes.searches import SearchRoutes
 from hookwright_operator.intake.routes.statistics import StatisticsRoutes
 from hookwright_operator.services import IntakeServices
 from hookwright_runtime.long_polls import LongPolls
+from hookwright_runtime.places import Places
 from hookwright_runtime.request_body import Bodies
 
 
-def routes(services: IntakeServices, auth: ReviewAuth, bodies: Bodies, polls: LongPolls) -> list[Route]:
+def routes(
+    services: IntakeServices, auth: ReviewAuth, bodies: Bodies, parsing: Places, polls: LongPolls
+) -> list[Route]:
     """Return all routes except that of events; those that read or write the store share slots."""
     take = TakeRoute(services, auth, polls)
     slots = RequestSlots("requests", total=OTHER_REQUESTS, each=OTHER_REQUESTS_OF_NAMESPACE)
     reads = LogReads()
     return [
-        *EndpointRoutes(services, auth, bodies).routes(),
+        *EndpointRoutes(services, auth, bodies, parsing).routes(),
         *SearchRoutes(services, auth, reads).routes(),
         *DeliveryRoutes(services, auth, slots, reads).routes(),
         # HEAD is a method of its own: with the method GET alone, Starlette would lease messages for it too.

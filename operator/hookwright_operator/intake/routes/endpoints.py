@@ -1,5 +1,6 @@
 """Routes below /webhookendpoints/{name}: a test of the endpoint, and its signing secret."""
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Final
 
@@ -16,8 +17,9 @@ from hookwright_operator.intake.parsing import parse_test
 from hookwright_operator.registry import Endpoint
 from hookwright_operator.services import IntakeServices
 from hookwright_runtime.endpoint_tests import TooManyTestsError
+from hookwright_runtime.places import Places
 from hookwright_runtime.problems import ProblemError, not_found, too_many, unavailable
-from hookwright_runtime.request_body import Bodies
+from hookwright_runtime.request_body import Bodies, parsing_weight
 
 NAMESPACE: Final = "/v1alpha1/namespaces/{namespace}"
 ENDPOINT: Final = NAMESPACE + "/webhookendpoints/{name}"
@@ -43,16 +45,24 @@ async def permitted_endpoint(
 
 
 def audit(
-    services: IntakeServices, request: Request, action: str, caller: Producer, about: Endpoint, **of: str
+    services: IntakeServices,
+    request: Request,
+    action: str,
+    caller: Producer,
+    about: Endpoint,
+    *,
+    target: str = "",
+    deliveries: Sequence[str] | None = None,
 ) -> None:
-    """Log what a caller did with an endpoint, or with an object of it that ``target`` names."""
+    """Log what a caller did with an endpoint, with an object of it that ``target`` names, or with messages of it."""
     services.audit.record(
         action,
         actor=caller.username,
         client=client_of(request.scope),
         organization=about.namespace,
         project=about.project,
-        **{"target": about.name, **of},
+        target=target or about.name,
+        deliveries=deliveries,
     )
 
 
@@ -79,9 +89,9 @@ def check_not_expired(endpoint: Endpoint) -> None:
 class EndpointRoutes:
     """Routes of one endpoint."""
 
-    def __init__(self, services: IntakeServices, auth: ReviewAuth, bodies: Bodies) -> None:
+    def __init__(self, services: IntakeServices, auth: ReviewAuth, bodies: Bodies, parsing: Places) -> None:
         self._services, self._auth = services, auth
-        self._bodies = bodies
+        self._bodies, self._parsing = bodies, parsing
 
     def routes(self) -> list[Route]:
         """Return the routes."""
@@ -91,8 +101,8 @@ class EndpointRoutes:
         """Send one event, ``{type?, payload?}``, now: ``{success, statusCode, error?, delivery_id?}``.
 
         Raises:
-            ProblemError: 400, 413 or 422, the body is not a test; 409, the endpoint has expired or consumers take its
-                messages; 429, too many tests are in progress.
+            ProblemError: 400, 413 or 422, the body is not a test; 409, the endpoint has expired, has no valid secret,
+                or consumers take its messages; 429, too many tests are in progress.
         """
         endpoint, _ = await self._endpoint_with_secret(request, "create", "test")
         check_not_expired(endpoint)
@@ -103,7 +113,8 @@ class EndpointRoutes:
             )
         holder = f'namespace "{endpoint.namespace}"'
         body = await self._bodies.read(request.receive, headers_of(request.scope), holder, limit=EVENTS_BODY_LIMIT)
-        event = parse_test(body, trial_id())
+        async with self._parsing.hold(endpoint.namespace, parsing_weight(body)):
+            event = parse_test(body, trial_id())
         try:
             outcome, recorded = await self._services.endpoint_tester.test(endpoint, event)
         except TooManyTestsError as error:
@@ -130,6 +141,9 @@ class EndpointRoutes:
 
     async def _endpoint_with_secret(self, request: Request, verb: str, subresource: str) -> tuple[Endpoint, Producer]:
         endpoint, caller = await permitted_endpoint(self._services, self._auth, request, verb, subresource)
+        if not endpoint.secrets and endpoint.blocked:
+            # The tenant must change something first, so this is no fault of the installation.
+            raise ProblemError(409, hindrance(endpoint))
         if not endpoint.secrets:
             raise unavailable(
                 f'WebhookEndpoint "{endpoint.name}" has no signing secret yet; the operator is creating it'

@@ -9,16 +9,19 @@ from hookwright_crds.request_limits import EVENTS_BODY_LIMIT
 from hookwright_crds.requests import REQUEST_ID
 from hookwright_operator.intake.asgi import client_of, headers_of, send_json
 from hookwright_operator.intake.auth import Access, ReviewAuth
-from hookwright_operator.intake.parsing import mode_of, parse
+from hookwright_operator.intake.parsing import mode_of, parse, parse_in_pieces
 from hookwright_operator.intake.request_slots import RequestSlots
 from hookwright_operator.services import IntakeServices
 from hookwright_operator.services.events import AcceptResult, IdConflictError
 from hookwright_operator.tracing import Traces, began
+from hookwright_runtime.places import Places
 from hookwright_runtime.problems import MAX_FAULTS, Code, FieldFault, ProblemError, not_found
-from hookwright_runtime.request_body import Bodies
+from hookwright_runtime.request_body import Bodies, parsing_weight
 
 EVENTS: Final = "/v1alpha1/namespaces/{namespace}/projects/{project}/events"
 """Path for events."""
+_UNQUEUED_BYTES: Final = 2048
+"""Bytes of a body that is parsed at once: it takes less time than many places take."""
 
 
 class EventRoute:
@@ -29,12 +32,13 @@ class EventRoute:
         services: IntakeServices,
         auth: ReviewAuth,
         bodies: Bodies,
+        parsing: Places,
         traces: Traces | None,
         *,
         max_requests: int,
     ) -> None:
         self._services, self._auth = services, auth
-        self._bodies = bodies
+        self._bodies, self._parsing = bodies, parsing
         self._traces = traces
         self._slots = RequestSlots("requests with events", total=max_requests, each=max(1, max_requests // 4))
 
@@ -71,7 +75,10 @@ class EventRoute:
         mode = mode_of(headers)
         body = await self._bodies.read(receive, headers, f'namespace "{namespace}"', limit=EVENTS_BODY_LIMIT)
         with self._slots.held(namespace):
-            events = parse(mode, body, headers)
+            if len(body) <= _UNQUEUED_BYTES:
+                events = parse(mode, body, headers)
+            else:
+                events = await self._parsing.run(namespace, parse_in_pieces(mode, body, headers), parsing_weight(body))
             try:
                 return await self._services.events.accept(namespace, project, events, trace=trace)
             except IdConflictError as error:

@@ -17,7 +17,7 @@ from hookwright_operator.intake.asgi import headers_of
 from hookwright_operator.intake.auth import ReviewAuth
 from hookwright_operator.intake.message_body import SettleBody, TakeQuery, settle_body, take_query
 from hookwright_operator.intake.request_slots import RequestSlots
-from hookwright_operator.intake.routes.endpoints import ENDPOINT, hindrance, permitted_endpoint
+from hookwright_operator.intake.routes.endpoints import ENDPOINT, audit, hindrance, permitted_endpoint
 from hookwright_operator.intake.timestamps import timestamp
 from hookwright_operator.registry import Endpoint
 from hookwright_operator.services import IntakeServices
@@ -105,7 +105,7 @@ class MessageRoutes:
         return await self._settle(request, refuses=True)
 
     async def _settle(self, request: Request, *, refuses: bool) -> Response:
-        endpoint, _ = await permitted_endpoint(self._services, self._auth, request, "create", "pull")
+        endpoint, caller = await permitted_endpoint(self._services, self._auth, request, "create", "pull")
         holder = f'namespace "{endpoint.namespace}"'
         body = await self._bodies.read(request.receive, headers_of(request.scope), holder, limit=_BODY_LIMIT)
         asked = settle_body(body, refuses=refuses)
@@ -113,8 +113,13 @@ class MessageRoutes:
         wanted = list(dict.fromkeys(lease for lease in leases.values() if lease is not None))
         refusal = Nack(asked.reason, asked.delay_ms) if refuses else None
         with self._slots.held(endpoint.namespace):
-            results = await self._services.messages.settle(endpoint, wanted, refusal)
-        return Response(_results(asked, leases, results, refuses=refuses), media_type="application/json")
+            results, new = await self._services.messages.settle(endpoint, wanted, refusal)
+        done = [lease.delivery_id for lease, settled in results.items() if _is_ours(settled, refuses=refuses)]
+        action = "message.nack" if refuses else "message.ack"
+        audit(self._services, request, action, caller, endpoint, deliveries=[one for one in done if one in new])
+        repeated = [one for one in done if one not in new]
+        audit(self._services, request, f"{action}_repeated", caller, endpoint, deliveries=repeated)
+        return Response(_results(asked, leases, results, new, refuses=refuses), media_type="application/json")
 
 
 def _check(endpoint: Endpoint) -> None:
@@ -153,25 +158,32 @@ def _results(
     asked: SettleBody,
     leases: Mapping[str, LeaseId | None],
     results: Mapping[LeaseId, SettledLease],
+    new: frozenset[str],
     *,
     refuses: bool,
 ) -> bytes:
-    by_id = {
-        one: _result(one, results.get(lease) if lease is not None else None, refuses=refuses)
-        for one, lease in leases.items()
-    }
+    by_id = {}
+    for one, lease in leases.items():
+        settled = results.get(lease) if lease is not None else None
+        is_new = lease is not None and lease.delivery_id in new
+        by_id[one] = _result(one, settled, is_new=is_new, refuses=refuses)
     return to_json({"data": [by_id[one] for one in asked.ids]})
 
 
-def _result(message_id: str, settled: SettledLease | None, *, refuses: bool) -> dict[str, str | None]:
+def _result(message_id: str, settled: SettledLease | None, *, is_new: bool, refuses: bool) -> dict[str, object]:
     if settled is None:
-        return {"id": message_id, "result": "unknown", "status": None, "next_attempt_at": None}
-    ours = settled.error is not None and settled.error != LEASE_ENDED and bool(settled.error) is refuses
-    done = "nacked" if refuses else "acked"
+        return {"id": message_id, "result": "unknown", "repeated": False, "status": None, "next_attempt_at": None}
+    done, is_ours = "nacked" if refuses else "acked", _is_ours(settled, refuses=refuses)
     due = timestamp(settled.due_ms) if settled.due_ms is not None else None
     return {
         "id": message_id,
-        "result": done if ours else "lease_ended",
+        "result": done if is_ours else "lease_ended",
+        "repeated": is_ours and not is_new,
         "status": settled.state,
         "next_attempt_at": due,
     }
+
+
+def _is_ours(settled: SettledLease, *, refuses: bool) -> bool:
+    """Return whether a request like this one settled the message: this one, or an earlier one that it repeats."""
+    return settled.error is not None and settled.error != LEASE_ENDED and bool(settled.error) is refuses

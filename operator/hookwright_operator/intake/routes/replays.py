@@ -1,8 +1,4 @@
-"""Replays: send deliveries of an endpoint again, with visible progress.
-
-The routes ``/recover`` and ``/recoveries`` replay all deliveries that failed since a time. The routes ``/replays``
-choose deliveries by state, event type and time of acceptance.
-"""
+"""Replays: send deliveries of an endpoint again, with visible progress."""
 
 import re
 from typing import Final
@@ -14,14 +10,14 @@ from starlette.routing import Route
 from hookwright_operator.intake.asgi import headers_of
 from hookwright_operator.intake.auth import ReviewAuth
 from hookwright_operator.intake.log_reads import LogReads
-from hookwright_operator.intake.replay_body import STATES, ReplayBody, replay_of, span_of
+from hookwright_operator.intake.replay_body import STATES, ReplayBody, replay_of
 from hookwright_operator.intake.request_slots import RequestSlots
 from hookwright_operator.intake.routes.endpoints import ENDPOINT, audit, check_not_expired, permitted_endpoint
 from hookwright_operator.intake.timestamps import timestamp
 from hookwright_operator.registry import Endpoint
 from hookwright_operator.services import IntakeServices
 from hookwright_operator.store.chosen_replays import Wanted
-from hookwright_operator.store.records import Choice, Replay, ReplayState, State
+from hookwright_operator.store.records import Choice, Replay, ReplayState
 from hookwright_runtime.problems import FieldFault, ProblemError, not_found
 from hookwright_runtime.request_body import Bodies
 
@@ -29,7 +25,6 @@ MAX_BODY_BYTES: Final = 4096
 
 _ID: Final = re.compile(r"[0-9A-Za-z_]{1,64}")
 _STATE_OF: Final = {states: name for name, states in STATES.items()}
-_EVERY_FAILED: Final = Choice((State.FAILED,))
 
 
 class ReplayRoutes:
@@ -45,31 +40,11 @@ class ReplayRoutes:
     def routes(self) -> list[Route]:
         """Return the routes."""
         return [
-            Route(f"{ENDPOINT}/recover", self.recover, methods=["POST"]),
-            Route(f"{ENDPOINT}/recoveries/{{replay}}", self.recovery),
             Route(f"{ENDPOINT}/replays", self.begin, methods=["POST"]),
             Route(f"{ENDPOINT}/replays", self.latest),
             Route(f"{ENDPOINT}/replays/{{replay}}", self.one),
             Route(f"{ENDPOINT}/replays/{{replay}}", self.cancel, methods=["DELETE"]),
         ]
-
-    async def recover(self, request: Request) -> JSONResponse:
-        """Begin a replay of what failed from ``{since, until?}``: 202 with the replay, 409 if another one runs."""
-        endpoint, caller = await permitted_endpoint(self._services, self._auth, request, "create", "retry")
-        check_not_expired(endpoint)
-        since_ms, until_ms = span_of(await self._body(request, endpoint), now_ms=self._services.replays.clock_ms())
-        # The deliveries are counted first, which is a read of the log.
-        async with self._reads.turn(endpoint.namespace):
-            replay, new = await self._services.replays.begin(endpoint.uid, since_ms=since_ms, until_ms=until_ms)
-        _check_new(replay, endpoint, new=new)
-        audit(self._services, request, "endpoint.replay", caller, endpoint)
-        location = f"{request.url.path.removesuffix('/recover')}/recoveries/{replay.id}"
-        return JSONResponse(recovery_document(replay), status_code=202, headers={"Location": location})
-
-    async def recovery(self, request: Request) -> JSONResponse:
-        """Return the progress of a replay of an endpoint."""
-        endpoint, _ = await permitted_endpoint(self._services, self._auth, request, "get", "deliveries")
-        return JSONResponse(recovery_document(await self._find(request, endpoint)))
 
     async def begin(self, request: Request) -> JSONResponse:
         """Begin a replay from ``{since, until?, state?, types?, dry_run?}``: 202 with the replay, 409 if another runs.
@@ -88,7 +63,7 @@ class ReplayRoutes:
         async with self._reads.turn(endpoint.namespace):
             if body.dry_run:
                 return JSONResponse(await self._counted(body, wanted))
-            replay, new = await self._services.replays.begin_chosen(wanted)
+            replay, new = await self._services.replays.begin(wanted)
         _check_new(replay, endpoint, new=new)
         audit(self._services, request, "endpoint.replay", caller, endpoint)
         headers = {"Location": f"{request.url.path}/{replay.id}"}
@@ -177,27 +152,12 @@ def _check_new(replay: Replay, endpoint: Endpoint, *, new: bool) -> None:
         )
 
 
-def recovery_document(replay: Replay) -> dict[str, object]:
-    """Return a replay in the form of ``/recoveries``."""
-    fields: dict[str, object] = {
-        "id": replay.id,
-        "status": replay.state,
-        "since": timestamp(replay.since_ms),
-        "until": timestamp(replay.until_ms),
-        "total": replay.total,
-        "totalIsExact": replay.total_is_exact,
-        "done": replay.done,
-        "begunAt": timestamp(replay.begun_ms),
-    }
-    return fields if replay.ended_ms is None else {**fields, "endedAt": timestamp(replay.ended_ms)}
-
-
 def document(replay: Replay) -> dict[str, object]:
-    """Return a replay in the form of ``/replays``."""
+    """Return a replay as JSON."""
     return {
         "id": replay.id,
         "status": replay.state,
-        **_chosen(replay.choice or _EVERY_FAILED, replay.since_ms, replay.until_ms),
+        **_chosen(replay.choice, replay.since_ms, replay.until_ms),
         **_total(replay.total, exact=replay.total_is_exact),
         "done": replay.done,
         "begun_at": timestamp(replay.begun_ms),

@@ -96,6 +96,8 @@ def _numbers(bucket: Bucket) -> dict[str, object]:
         "delivered": bucket.delivered,
         "failed": bucket.failed,
         "attempts": bucket.attempts,
+        # Each successful attempt has a latency.
+        "failed_attempts": bucket.attempts - sum(bucket.latencies),
         "latency_p50_ms": percentile(bucket.latencies, 0.50),
         "latency_p95_ms": percentile(bucket.latencies, 0.95),
     }

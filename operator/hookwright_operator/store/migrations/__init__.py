@@ -1,14 +1,18 @@
-"""Schema migrations: Alembic brings a database's schema up to date when it is opened."""
+"""Schema migrations: Alembic brings a database's schema up to date when it is opened.
+
+A change of the schema needs a new module in ``versions/``, the new definitions in `schema`, and `HEAD`. If operators of
+the revision before cannot use the new schema, the migration sets ``compatibility.oldest`` to its own revision.
+"""
 
 from collections.abc import Callable
 from pathlib import Path
 
-from sqlalchemy import Connection, inspect, text
+from sqlalchemy import Connection, func, inspect, select, text
 
 from hookwright_runtime.errors import StoreError
 
-HEAD = "0014"
-"""The newest revision in ``versions/``."""
+HEAD = "r0001"
+"""The newest revision in ``versions/``. The ids of revisions rise in the order of the alphabet."""
 
 Admit = Callable[[Connection], None]
 """Raises a StoreError if this process may not use the database; it is called before the schema is changed."""
@@ -43,8 +47,9 @@ def upgrade(connection: Connection, admit: Admit | None = None) -> None:
         command.upgrade(config, HEAD)
     except CommandError as error:
         raise StoreError(
-            f"the database's schema is of revision {_revision(connection)}, which this operator does not know;"
-            f" it knows those up to {HEAD}"
+            f"the schema of database {_name(connection)} has revision {_revision(connection)}, which this operator does"
+            f" not know; it knows revisions up to {HEAD}. Use the version of the operator that wrote the database."
+            " If that was a development version, recreate the database"
         ) from error
 
 
@@ -54,6 +59,13 @@ def _serves(connection: Connection) -> bool:
         return False
     oldest: str | None = connection.scalar(text("SELECT oldest FROM compatibility"))
     return oldest is not None and oldest <= HEAD
+
+
+def _name(connection: Connection) -> str:
+    """Return the path of the file, or the name of the database on the server."""
+    if connection.dialect.name == "sqlite":
+        return str(connection.engine.url.database)
+    return str(connection.scalar(select(func.current_database())))
 
 
 def _revision(connection: Connection) -> str | None:

@@ -171,7 +171,7 @@ def remember_ids(connection: Connection, calls: Sequence[Sequence[NewEvent]], *,
 
 def _key(event: NewEvent) -> _Key:
     # The next Project of a name begins without ids: its events are no repetitions of those of its predecessor.
-    return event.namespace, event.project_uid or event.project, event.event_id or ""
+    return event.namespace, event.project_uid, event.event_id or ""
 
 
 def _packed(ids: Mapping[_Key, _Seen]) -> str:
@@ -204,7 +204,7 @@ def _compare(calls: Sequence[Sequence[NewEvent]], known: dict[_Key, _Seen]) -> l
             seen = known.get(key) or mine.get(key)
             if seen is None:
                 mine[key] = (event.id, event.digest)
-            elif None not in (seen[1], event.digest) and seen[1] != event.digest:
+            elif seen[1] != event.digest:
                 conflicts.add(event.id)
             else:
                 duplicate_of[event.id] = seen[0]

@@ -266,7 +266,7 @@ def add_segment(connection: Connection, segment: Segment) -> bool:
     places = [(number * BUCKETS + bucket, text) for bucket, text in sorted(segment.blocks.items())]
     run(connection, ADD_BLOCKS, {"rows": packed(places)})
     bounds = {"first_event_id": segment.first_event_id, "last_event_id": segment.last_event_id}
-    connection.execute(_ADD_SEGMENT, {"segment": number, **bounds})
+    connection.execute(_ADD_SEGMENT, {"segment": number, "merged": False, **bounds})
     return True
 
 

@@ -39,7 +39,7 @@ from hookwright_operator.store.schema import (
     is_pending,
     kept_events,
     log_slices,
-    recoveries,
+    replays,
 )
 from hookwright_operator.store.sql import delivered_index, message_index, replay
 from hookwright_operator.store.sql import kept_events as kept
@@ -106,7 +106,7 @@ _old_keys = (
 )
 DROP_EVENT_IDS = delete(event_ids).where(tuple_(*_key).in_(_old_keys))
 
-_OLD_REPLAYS = delete(recoveries).where(recoveries.c.ended_ms < _before)
+_OLD_REPLAYS = delete(replays).where(replays.c.ended_ms < _before)
 _REMEMBER_GONE = insert(gone_endpoints).values(endpoint_uid=bindparam("endpoint", type_=Text)).on_conflict_do_nothing()
 NEXT_GONE = (
     select(gone_endpoints.c.endpoint_uid)
@@ -244,7 +244,7 @@ def _forget_these(connection: Connection, uids: Sequence[str]) -> int:
     which = {"rows": packed_column(uids)}
     return sum(
         connection.execute(delete(table).where(table.c.endpoint_uid.in_(select(_uids.c.uid))), which).rowcount
-        for table in (counters, recoveries, gone_endpoints)
+        for table in (counters, replays, gone_endpoints)
     )
 
 

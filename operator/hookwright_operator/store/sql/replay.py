@@ -1,8 +1,7 @@
 """Replays: deliveries of an endpoint become pending again, in limited steps.
 
-There are two sorts. A replay without a choice takes all deliveries that failed within a time, in the order of their
-failures. A replay with a choice takes deliveries by state, event type and time of acceptance, in the order of their
-acceptance. Its steps search before they write, because a search can examine many rows and the writer is one thread.
+A replay takes deliveries by state, event type and time of acceptance, in the order of their acceptance. Its steps
+search before they write, because a search can examine many rows and the writer is one thread.
 
 Sync functions on a connection. The caller begins and ends the transaction.
 
@@ -29,13 +28,12 @@ from sqlalchemy import (
     func,
     literal_column,
     select,
-    tuple_,
     update,
 )
 
 from hookwright_operator.ids import first_delivery_id, first_event_id
 from hookwright_operator.store.records import Choice, Replay, ReplayState, State
-from hookwright_operator.store.schema import deliveries, is_failed, is_pending, is_running, recoveries
+from hookwright_operator.store.schema import deliveries, is_pending, is_running, replays
 from hookwright_operator.store.sql import missed_events, replay_choice
 from hookwright_operator.store.sql.counters import Change, add_counts
 from hookwright_operator.store.sql.dialect import insert
@@ -46,61 +44,43 @@ from hookwright_operator.store.sql.settle import DROP_OLD_ATTEMPTS, RENEW
 KEPT: Final = 50
 """Replays of an endpoint that are kept; older ones are removed when a new one begins."""
 STEP_ROWS: Final = 5_000
-"""Rows that one step of a replay with a choice examines at most; of a replay of missed events, events."""
+"""Rows that one step of a replay examines at most; of a replay of missed events, events."""
 
 _now = bindparam("now", type_=BigInteger)
 _uid = bindparam("endpoint", type_=Text)
 _count = bindparam("count", type_=Integer)
-_until = bindparam("until", type_=BigInteger)
-_reached = (bindparam("reached_ms", type_=BigInteger), bindparam("reached_id", type_=Text))
 
 _shown = select(
-    recoveries.c.id,
-    recoveries.c.endpoint_uid,
-    recoveries.c.state,
-    recoveries.c.since_ms,
-    recoveries.c.until_ms,
-    recoveries.c.total,
-    recoveries.c.done,
-    recoveries.c.begun_ms,
-    recoveries.c.ended_ms,
-    recoveries.c.states,
-    recoveries.c.types,
-    recoveries.c.total_is_exact,
+    replays.c.id,
+    replays.c.endpoint_uid,
+    replays.c.state,
+    replays.c.since_ms,
+    replays.c.until_ms,
+    replays.c.total,
+    replays.c.done,
+    replays.c.begun_ms,
+    replays.c.ended_ms,
+    replays.c.states,
+    replays.c.types,
+    replays.c.total_is_exact,
 )
-_RUNNING_FOR = _shown.where(recoveries.c.endpoint_uid == _uid, is_running)
+_RUNNING_FOR = _shown.where(replays.c.endpoint_uid == _uid, is_running)
 _RUNNING = _shown.where(is_running)
-_ONE = _shown.where(recoveries.c.id == bindparam("id", type_=Text))
-_LATEST = _shown.where(recoveries.c.endpoint_uid == _uid).order_by(recoveries.c.id.desc()).limit(KEPT)
-_one_running = select(recoveries).where(recoveries.c.id == bindparam("id", type_=Text), is_running)
-_TAKEN_UP = _one_running.where(recoveries.c.states.is_(None)).with_for_update(skip_locked=True)
-_CHOOSING = _one_running.where(recoveries.c.states.is_not(None))
-_TAKEN_UP_CHOOSING = _CHOOSING.where(recoveries.c.reached_id == bindparam("reached_id", type_=Text)).with_for_update(
+_ONE = _shown.where(replays.c.id == bindparam("id", type_=Text))
+_LATEST = _shown.where(replays.c.endpoint_uid == _uid).order_by(replays.c.id.desc()).limit(KEPT)
+_ONE_RUNNING = select(replays).where(replays.c.id == bindparam("id", type_=Text), is_running)
+_TAKEN_UP = _ONE_RUNNING.where(replays.c.reached_id == bindparam("reached_id", type_=Text)).with_for_update(
     skip_locked=True
 )
 _superfluous = (
-    select(recoveries.c.id).where(recoveries.c.endpoint_uid == _uid).order_by(recoveries.c.id.desc()).offset(KEPT)
+    select(replays.c.id).where(replays.c.endpoint_uid == _uid).order_by(replays.c.id.desc()).offset(KEPT)
 ).limit(KEPT)
-_DROP_SUPERFLUOUS = delete(recoveries).where(recoveries.c.id.in_(_superfluous), ~is_running)
+_DROP_SUPERFLUOUS = delete(replays).where(replays.c.id.in_(_superfluous), ~is_running)
 
-_BEGIN = insert(recoveries).on_conflict_do_nothing()
+_BEGIN = insert(replays).on_conflict_do_nothing()
 
-_failed = (deliveries.c.endpoint_uid == _uid, is_failed, deliveries.c.ended_ms <= _until)
 MOST_COUNTED: Final = 10_000
 """Deliveries that are counted before a replay begins; of a larger number, the replay has a minimum."""
-TOTAL = select(func.count()).select_from(
-    select(literal_column("1"))
-    .where(*_failed, deliveries.c.ended_ms >= bindparam("since", type_=BigInteger))
-    .limit(_count)
-    .subquery("counted")
-)
-NEXT = (
-    select(deliveries.c.id, deliveries.c.ended_ms)
-    .where(*_failed, tuple_(deliveries.c.ended_ms, deliveries.c.id) > tuple_(*_reached))
-    .order_by(deliveries.c.ended_ms, deliveries.c.id)
-    .limit(_count)
-    .with_for_update()
-)
 DUE = select(func.count()).select_from(
     select(literal_column("1"))
     .where(deliveries.c.endpoint_uid == _uid, is_pending, deliveries.c.due_ms <= _now)
@@ -114,8 +94,6 @@ _STATES = (
     .order_by(deliveries.c.id)
     .with_for_update()
 )
-_STATE_OF_CHOOSING: Final = "choosing"
-"""Stored instead of ``running`` for a replay with a choice; see `schema`."""
 _PLAIN: Final = (
     "id",
     "endpoint_uid",
@@ -131,28 +109,7 @@ _PLAIN: Final = (
 _RENEW_MANY = RENEW.where(deliveries.c.id.in_(select(_ids.c.id)))
 
 
-def counted(
-    connection: Connection, replay_id: str, endpoint_uid: str, *, since_ms: int, until_ms: int | None, now: int
-) -> Replay:
-    """Return a new replay without a choice, with the number of its deliveries; `insert_replay` begins it.
-
-    Args:
-        connection: a connection that can read.
-        replay_id: the id of the new replay.
-        endpoint_uid: the endpoint of the failed deliveries.
-        since_ms: deliveries that failed earlier stay failed.
-        until_ms: deliveries that failed later stay failed. Deliveries that fail after the beginning of the replay also
-            do.
-        now: the time at which it begins.
-    """
-    until = now if until_ms is None else min(until_ms, now)
-    bounds = {"endpoint": endpoint_uid, "since": since_ms, "until": until, "count": MOST_COUNTED}
-    total = connection.scalar(TOTAL, bounds) or 0
-    running, exact = ReplayState.RUNNING, total < MOST_COUNTED
-    return Replay(replay_id, endpoint_uid, running, since_ms, until, total, 0, now, total_is_exact=exact)
-
-
-def insert_replay(connection: Connection, begun: Replay, *, reached_id: str = "") -> Replay:
+def insert_replay(connection: Connection, begun: Replay, *, reached_id: str) -> Replay:
     """Insert a replay unless one is running for its endpoint; return the one that runs afterwards.
 
     The oldest replays of the endpoint are removed if it has more than `KEPT`.
@@ -160,14 +117,13 @@ def insert_replay(connection: Connection, begun: Replay, *, reached_id: str = ""
     Args:
         connection: in a transaction.
         begun: the new replay.
-        reached_id: the id after which it begins, if it has a choice.
+        reached_id: the id after which it begins.
     """
     values = {
         **{column: getattr(begun, column) for column in _PLAIN},
-        "state": begun.state.value if begun.choice is None else _STATE_OF_CHOOSING,
-        "states": None if begun.choice is None else to_json(begun.choice.states).decode(),
-        "types": None if begun.choice is None else to_json(begun.choice.types).decode(),
-        "reached_ms": begun.since_ms,
+        "state": begun.state.value,
+        "states": to_json(begun.choice.states).decode(),
+        "types": to_json(begun.choice.types).decode(),
         "reached_id": reached_id,
     }
     # The running replay may end between the two statements, and the next replay may begin.
@@ -177,41 +133,6 @@ def insert_replay(connection: Connection, begun: Replay, *, reached_id: str = ""
             return _replay(running)
     connection.execute(_DROP_SUPERFLUOUS, {"endpoint": begun.endpoint_uid})
     return begun
-
-
-def advance(connection: Connection, replay_id: str, *, limit: int, slot: int, now: int) -> tuple[int, str]:
-    """Make the next failed deliveries pending, oldest failure first.
-
-    Args:
-        connection: in a transaction.
-        replay_id: the replay; nothing happens unless it is running.
-        limit: how many of the endpoint's deliveries may be due afterwards. Nothing happens while more than half as many
-            are already due.
-        slot: the slot of this replica's counters.
-        now: when the deliveries are due.
-
-    Returns:
-        How many became pending, and their endpoint's uid.
-    """
-    job = connection.execute(_TAKEN_UP, {"id": replay_id}).one_or_none()
-    if job is None:
-        return 0, ""
-    due = connection.scalar(DUE, {"endpoint": job.endpoint_uid, "now": now, "count": limit}) or 0
-    if due * 2 > limit:
-        return 0, job.endpoint_uid
-    position = {"until": job.until_ms, "reached_ms": job.reached_ms, "reached_id": job.reached_id}
-    batch = connection.execute(NEXT, {"endpoint": job.endpoint_uid, "count": limit - due, **position}).all()
-    if batch:
-        _renew(connection, [row.id for row in batch], now=now)
-        add_counts(connection, slot, [Change(job.endpoint_uid, failed=-len(batch))])
-    done = job.done + len(batch)
-    moved = {"done": done, "total": max(job.total, done)}
-    if batch:
-        moved |= {"reached_ms": batch[-1].ended_ms, "reached_id": batch[-1].id}
-    if len(batch) < limit - due:
-        moved |= {"state": ReplayState.COMPLETED.value, "ended_ms": now}
-    connection.execute(update(recoveries).where(recoveries.c.id == replay_id).values(moved))
-    return len(batch), job.endpoint_uid
 
 
 class ReplayStep(NamedTuple):
@@ -231,16 +152,17 @@ class ReplayStep(NamedTuple):
 def next_step(
     connection: Connection, replay_id: str, *, limit: int, now: int, project: tuple[str, str] = ("", "")
 ) -> ReplayStep | None:
-    """Search for the next deliveries of a replay with a choice; None if the replay does not run or has to wait.
+    """Search for the next deliveries of a replay; None if the replay does not run or has to wait.
 
     Args:
         connection: a connection that can read.
         replay_id: the replay.
-        limit: as for `advance`.
+        limit: how many of the endpoint's deliveries may be due afterwards. Nothing happens while more than half as many
+            are already due.
         now: the current time.
         project: namespace and name of the endpoint's project; only a replay of missed events needs it.
     """
-    job = connection.execute(_CHOOSING, {"id": replay_id}).one_or_none()
+    job = connection.execute(_ONE_RUNNING, {"id": replay_id}).one_or_none()
     if job is None:
         return None
     due = connection.scalar(DUE, {"endpoint": job.endpoint_uid, "now": now, "count": limit}) or 0
@@ -288,9 +210,9 @@ def find(
     )
 
 
-def position(choice: Choice | None, since_ms: int) -> str:
-    """Return the id after which a replay with a choice begins."""
-    return first_event_id(since_ms) if choice is not None and choice.missed else first_delivery_id(since_ms)
+def position(choice: Choice, since_ms: int) -> str:
+    """Return the id after which a replay begins."""
+    return first_event_id(since_ms) if choice.missed else first_delivery_id(since_ms)
 
 
 def take_step(connection: Connection, replay_id: str, step: ReplayStep, *, slot: int, now: int) -> tuple[int, str]:
@@ -299,49 +221,45 @@ def take_step(connection: Connection, replay_id: str, step: ReplayStep, *, slot:
     Return how many became pending, and their endpoint's uid. A delivery whose state has changed since the search
     does not change.
     """
-    job = connection.execute(_TAKEN_UP_CHOOSING, {"id": replay_id, "reached_id": step.after}).one_or_none()
+    job = connection.execute(_TAKEN_UP, {"id": replay_id, "reached_id": step.after}).one_or_none()
     if job is None:
         return 0, ""
     choice = _choice(job.states, job.types)
     if choice.missed:
         number = missed_events.deliver(connection, step.ids, job.endpoint_uid, slot=slot, now=now)
     else:
-        number = _renew_chosen(connection, step.ids, job.endpoint_uid, choice, slot=slot, now=now)
+        number = _renew(connection, step.ids, job.endpoint_uid, choice, slot=slot, now=now)
     done = job.done + number
     moved = {"done": done, "total": max(job.total, done)}
     if step.reached is None:
         moved |= {"state": ReplayState.COMPLETED.value, "ended_ms": now}
     else:
         moved |= {"reached_id": step.reached}
-    connection.execute(update(recoveries).where(recoveries.c.id == replay_id).values(moved))
+    connection.execute(update(replays).where(replays.c.id == replay_id).values(moved))
     return number, job.endpoint_uid
 
 
-def _renew_chosen(
+def _renew(
     connection: Connection, ids: Sequence[str], endpoint_uid: str, choice: Choice, *, slot: int, now: int
 ) -> int:
     """Make deliveries pending that are still in a chosen state; return how many there are."""
     chosen = connection.execute(_STATES, {"rows": packed_column(ids)}).all()
     batch = [row for row in chosen if row.endpoint_uid == endpoint_uid and State(row.state) in choice.states]
     if batch:
-        _renew(connection, [row.id for row in batch], now=now)
+        which = {"rows": packed_column([row.id for row in batch])}
+        connection.execute(_RENEW_MANY, {**which, "now": now})
+        connection.execute(DROP_OLD_ATTEMPTS, which)
         ended = Counter([State(row.state) for row in batch])
         change = Change(endpoint_uid, delivered=-ended[State.DELIVERED], failed=-ended[State.FAILED])
         add_counts(connection, slot, [change])
     return len(batch)
 
 
-def _renew(connection: Connection, ids: Sequence[str], *, now: int) -> None:
-    which = {"rows": packed_column(ids)}
-    connection.execute(_RENEW_MANY, {**which, "now": now})
-    connection.execute(DROP_OLD_ATTEMPTS, which)
-
-
 def cancel_one(connection: Connection, replay_id: str, *, now: int) -> None:
     """End a replay if it is running; deliveries that it made pending stay pending."""
     connection.execute(
-        update(recoveries)
-        .where(recoveries.c.id == replay_id, is_running)
+        update(replays)
+        .where(replays.c.id == replay_id, is_running)
         .values(state=ReplayState.CANCELLED.value, ended_ms=now)
     )
 
@@ -349,8 +267,8 @@ def cancel_one(connection: Connection, replay_id: str, *, now: int) -> None:
 def cancel(connection: Connection, endpoint_uid: str, *, now: int) -> None:
     """End the replay that is running for an endpoint, if there is one."""
     connection.execute(
-        update(recoveries)
-        .where(recoveries.c.endpoint_uid == endpoint_uid, is_running)
+        update(replays)
+        .where(replays.c.endpoint_uid == endpoint_uid, is_running)
         .values(state=ReplayState.CANCELLED.value, ended_ms=now)
     )
 
@@ -374,9 +292,7 @@ def latest(connection: Connection, endpoint_uid: str) -> list[Replay]:
 def _replay(row: Row[*tuple[Any, ...]]) -> Replay:
     # Each round of replays reads all running ones, so a row is unpacked once.
     id_, uid, state, since, until, total, done, begun, ended, states, types, exact = row
-    shown = ReplayState.RUNNING if state == _STATE_OF_CHOOSING else ReplayState(state)
-    choice = None if states is None else _choice(states, types)
-    return Replay(id_, uid, shown, since, until, total, done, begun, ended, choice, exact)
+    return Replay(id_, uid, ReplayState(state), _choice(states, types), since, until, total, done, begun, ended, exact)
 
 
 @lru_cache(maxsize=256)
