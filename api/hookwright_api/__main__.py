@@ -12,7 +12,6 @@ from starlette.types import ASGIApp
 
 from hookwright_api.app import create_app
 from hookwright_api.console.console_app import end_live_streams
-from hookwright_api.http.cors import CorsHeaders
 from hookwright_api.http.middleware import Middleware
 from hookwright_api.operator_client import OPERATOR_CONNECTIONS
 from hookwright_api.settings import ApiSettings
@@ -50,8 +49,7 @@ def _bounds(settings: ApiSettings) -> ConnectionBounds:
 
 def _refusals(app: FastAPI, settings: ApiSettings) -> ASGIApp:
     """Return what answers refusals of the HTTP server: they count and have headers like every answer."""
-    counted = Middleware(answer_refusal, limiter=lambda: app.state.services.limiter, trusted=settings.trusted_proxies)
-    return CorsHeaders(counted, settings.cors_origins) if settings.cors_origins else counted
+    return Middleware(answer_refusal, limiter=lambda: app.state.services.limiter, trusted=settings.trusted_proxies)
 
 
 async def serve(settings: ApiSettings, bounds: ConnectionBounds) -> None:

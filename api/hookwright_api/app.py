@@ -9,12 +9,12 @@ from typing import Any, Final
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
+from starlette.routing import Route
 from starlette.types import Scope, Send
 
 from hookwright_api.auth.passwords import Passwords
 from hookwright_api.console.console_app import add_console, problem_page
 from hookwright_api.console.static_files import URLS as FILES_OF_CONSOLE
-from hookwright_api.http.cors import CorsHeaders, Preflights
 from hookwright_api.http.middleware import Middleware
 from hookwright_api.http.openapi import describe, methods_of
 from hookwright_api.http.responses import from_validation
@@ -54,7 +54,7 @@ async def running(settings: ApiSettings) -> AsyncIterator[Services]:
         stack.callback(passwords.close)
         view = View()
         key_use = KeyUsage(kube, view.keys, interval=settings.key_used_interval, now=utc_now)
-        feeding = view.follow(kube, namespace=settings.namespace, watched=settings.watch_namespaces)
+        feeding = view.follow(kube, users_namespace=settings.users_namespace, watched=settings.watch_namespaces)
         tasks = [asyncio.create_task(work) for work in (*feeding, key_use.run())]
         stack.push_async_callback(_end, tasks)
         yield Services(settings, view, kube, operator, limiter, passwords, key_use)
@@ -101,17 +101,13 @@ def assemble(settings: ApiSettings, lifespan: Lifespan | None = None) -> FastAPI
     app.add_exception_handler(RequestValidationError, _on_invalid)
     app.add_exception_handler(HTTPException, _on_http)
     of_console: dict[str, Any] = {"uncounted": FILES_OF_CONSOLE, "send_error": _send_page} if settings.console else {}
-    # The last one is the outermost.
-    if settings.cors_origins:
-        app.add_middleware(Preflights, origins=settings.cors_origins)
     app.add_middleware(
         Middleware,
         limiter=lambda: app.state.services.limiter,
         trusted=settings.trusted_proxies,
+        routes=[route for part in (app.router, *routers()) for route in part.routes if isinstance(route, Route)],
         **of_console,
     )
-    if settings.cors_origins:
-        app.add_middleware(CorsHeaders, origins=settings.cors_origins)
     app.openapi = lambda: describe(app)  # type: ignore[method-assign]
     return app
 

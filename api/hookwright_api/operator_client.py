@@ -144,10 +144,7 @@ class OperatorClient:
     async def secret(self, namespace: str, endpoint: str) -> SigningSecret:
         """Return an endpoint's signing secret."""
         answered = _document(await self._request("GET", namespace, "webhookendpoints", endpoint, "secret"))
-        # An operator of an earlier version returns only the secret.
-        return SigningSecret(
-            str(answered["secret"]), int(answered.get("rotation", 0)), answered.get("previous_signs_until")
-        )
+        return SigningSecret(str(answered["secret"]), int(answered["rotation"]), answered["previous_signs_until"])
 
     async def deliveries(self, namespace: str, endpoint: str, query: Mapping[str, str]) -> bytes:
         """Return one page of an endpoint's delivery log: JSON ``{data, next}``."""

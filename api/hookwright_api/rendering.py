@@ -1,16 +1,21 @@
 """Pure: the public form of keys and endpoints, from the resources."""
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
-from typing import Any
+from datetime import datetime
+from typing import Any, Final
 
+from hookwright_crds.base import format_timestamp
 from hookwright_crds.conditions import find
+from hookwright_crds.endpoint_fields import EndpointFields
 from hookwright_crds.resources import DeliveryCounts, WebhookEndpoint
+
+_SHARED: Final = set(EndpointFields.model_fields)
+"""The fields of a spec that have the same form on `/v1`."""
 
 
 def timestamp(moment: datetime | None) -> str | None:
     """Return ISO 8601 in UTC with ``Z``, in whole seconds, as Kubernetes keeps times."""
-    return None if moment is None else moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return None if moment is None else format_timestamp(moment)
 
 
 def endpoint_status(endpoint: WebhookEndpoint) -> str:
@@ -32,33 +37,22 @@ def endpoint_status(endpoint: WebhookEndpoint) -> str:
 
 
 def endpoint_summary(endpoint: WebhookEndpoint) -> dict[str, Any]:
-    """Return an endpoint in the form of lists, without its secret."""
+    """Return an endpoint in the form of lists; of its headers only the names, because a value may be a credential."""
     return {
         "id": endpoint.metadata.name,
-        "url": endpoint.spec.url,
-        "pull": {"lease": endpoint.spec.pull.lease} if endpoint.spec.pull else None,
-        "events": list(endpoint.spec.events),
         "project": endpoint.spec.project_ref.name,
         "status": endpoint_status(endpoint),
         "created_at": timestamp(endpoint.metadata.creation_timestamp),
-        **_settings(endpoint),
-    }
-
-
-def _settings(endpoint: WebhookEndpoint) -> dict[str, Any]:
-    """Return how an endpoint is delivered to; of its headers only the names, because a value may be a credential."""
-    spec = endpoint.spec
-    return {
-        "enabled": not spec.suspend,
-        "description": spec.description,
-        "header_names": sorted(spec.headers),
-        "timeout": spec.timeout,
-        "max_in_flight": spec.max_in_flight,
-        "rate_limit": {"per_minute": spec.rate_limit.per_minute} if spec.rate_limit else None,
-        "format": spec.format,
+        **{name: value for name, value in own_fields(endpoint).items() if name != "headers"},
+        "header_names": sorted(endpoint.spec.headers),
         "labels": own_labels(endpoint.metadata.labels),
-        "expires_at": timestamp(spec.expires_at),
     }
+
+
+def own_fields(endpoint: WebhookEndpoint) -> dict[str, Any]:
+    """Return the fields of an endpoint that people set, with their names on `/v1`."""
+    shared = endpoint.spec.model_dump(mode="json", include=_SHARED)
+    return {**shared, "enabled": not endpoint.spec.suspend}
 
 
 def own_labels(labels: Mapping[str, str]) -> dict[str, str]:

@@ -18,7 +18,8 @@ from hookwright_api.view.view import View
 from hookwright_runtime.audit import AuditLog
 from hookwright_runtime.kubernetes import KubernetesClient
 from hookwright_runtime.long_polls import LongPolls
-from hookwright_runtime.request_body import Bodies
+from hookwright_runtime.places import Places
+from hookwright_runtime.request_body import Bodies, parsing_places
 
 _BODY_SECONDS: Final = 30.0
 """Time limit for a body, so that a slow client does not occupy memory for long."""
@@ -38,6 +39,7 @@ class Services:
 
     Attributes:
         bodies: reads request bodies.
+        parsing: the place in which bodies are parsed, one at a time.
         polls: the requests for messages, each of which has a connection to the operator.
         session_ends_lock: held while the end of a user's sessions is written, because all ends are in one Secret.
         now: the present time, in UTC.
@@ -54,6 +56,7 @@ class Services:
     key_use: KeyUsage
     polls: LongPolls = field(default_factory=LongPolls)
     bodies: Bodies = field(default_factory=lambda: Bodies(_BODY_SECONDS, total=_BODY_BYTES, each=_BODY_BYTES_EACH))
+    parsing: Places = field(default_factory=parsing_places)
     session_ends_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     now: Callable[[], datetime] = utc_now
     choose: Callable[[str], str] = field(default=secrets.choice)

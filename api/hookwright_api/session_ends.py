@@ -43,7 +43,7 @@ async def end_sessions(services: Services, session: Session) -> None:
 
 
 async def _write_end(services: Services, session: Session, failed: ProblemError) -> None:
-    namespace, table = services.settings.namespace, services.view.ended_sessions
+    namespace, table = services.settings.users_namespace, services.view.ended_sessions
     path = f"/api/v1/namespaces/{namespace}/secrets/{ENDED_SESSIONS_NAME}"
     for _ in range(_ATTEMPTS):
         known = table.get(namespace, ENDED_SESSIONS_NAME)

@@ -1,32 +1,11 @@
 """``HOOKWRIGHT_*`` environment variables as one frozen object, validated before any other part starts."""
 
-import re
 from datetime import timedelta
 from pathlib import Path
-from typing import Annotated, Final
 
-from pydantic import AfterValidator, Field
-from pydantic_settings import NoDecode
+from pydantic import Field
 
-from hookwright_runtime.settings import COMMAS, Length, Networks, ProcessSettings
-
-_ORIGIN: Final = re.compile(r"(https?)://([a-z0-9]([a-z0-9.-]*[a-z0-9])?|\[[0-9a-f:.]+\])(:[1-9][0-9]{0,4})?")
-_DEFAULT_PORTS: Final = frozenset({("http", ":80"), ("https", ":443")})
-
-
-def _origin(text: str) -> str:
-    """Return an origin in the form of the header Origin (RFC 6454, 6.2), which is compared character by character."""
-    found = _ORIGIN.fullmatch(text)
-    if found is None or (found[1], found[4]) in _DEFAULT_PORTS:
-        shown = "an origin with @" if "@" in text else repr(text)
-        raise ValueError(
-            f"{shown} is not an origin as browsers send it; write scheme, host in lower case and a port other than the "
-            "default one, without a path, such as https://console.example.com"
-        )
-    return text
-
-
-Origins = Annotated[tuple[Annotated[str, AfterValidator(_origin)], ...], NoDecode, COMMAS]
+from hookwright_runtime.settings import Length, Networks, ProcessSettings
 
 
 class ApiSettings(ProcessSettings):
@@ -68,11 +47,6 @@ class ApiSettings(ProcessSettings):
         description="CIDRs of the proxies whose X-Forwarded-For header is used, separated by commas. Their connections "
         "have no limit per address.",
     )
-    cors_origins: Origins = Field(
-        default=(),
-        description="Origins whose pages may use /v1 from a browser, such as https://console.example.com, separated by "
-        "commas; empty: none, and no answer has a CORS header.",
-    )
     rate_limit_url: str = Field(
         default="memory://",
         pattern=r"^(memory://$|rediss?://.|valkeys?://.)",
@@ -104,7 +78,7 @@ class ApiSettings(ProcessSettings):
     password_change: bool = Field(
         default=False,
         description="Let users change their passwords with POST /v1/auth/password. The API's ServiceAccount then needs "
-        "the right to patch Secrets of its namespace.",
+        "the right to patch Secrets of the users' namespace.",
     )
     console: bool = Field(
         default=True,

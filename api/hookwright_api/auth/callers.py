@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import Enum
 
-from hookwright_api.auth.api_keys import find_key
 from hookwright_api.auth.session_tokens import Session, read_token
 from hookwright_api.view.table_records import KeyRecord, UserRecord
 from hookwright_api.view.view import View
+from hookwright_crds.keys import MalformedKeyError, digest, key_id_of, matches
 from hookwright_runtime.problems import Code, ProblemError
 
 KEY_HEADER = "X-Service-Key"
@@ -93,3 +93,28 @@ def _unauthenticated() -> ProblemError:
         "a valid credential is needed: an API key as X-Service-Key, or a session token as Authorization: Bearer",
         headers={"WWW-Authenticate": 'Bearer realm="hookwright"'},
     )
+
+
+def find_key(view: View, presented: str, now: datetime) -> KeyRecord | None:
+    """Return the ApiKey of a presented key, None if the key is not valid.
+
+    A key is found by its digest, so the work does not depend on the number of ApiKeys that have its public id. Then it
+    is compared in constant time. A rotated key keeps its id, and its replaced keys are valid until the ends of their
+    overlaps. Only an ApiKey that the operator confirmed counts, because a digest belongs to the ApiKey that declared
+    it first, also after that one was deleted. An expired key or one without a project is not valid.
+    """
+    try:
+        key_id = key_id_of(presented)
+    except MalformedKeyError:
+        return None
+    candidates = (key for key in view.keys.find("digest", digest(presented)) if key.key_id == key_id)
+    found = next((key for key in candidates if _matches(presented, key, now)), None)
+    if found is None or (found.expires_at is not None and now >= found.expires_at):
+        return None
+    return found if view.projects.get(found.identity.namespace, found.project) else None
+
+
+def _matches(presented: str, key: KeyRecord, now: datetime) -> bool:
+    valid = (key.digest, *(replaced.digest for replaced in key.previous if now < replaced.until))
+    # All digests are compared, so that the time does not depend on which of the keys was presented.
+    return sum(matches(presented, digest) for digest in valid) > 0

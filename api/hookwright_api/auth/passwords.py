@@ -15,7 +15,7 @@ from argon2 import PasswordHasher
 from argon2.exceptions import InvalidHashError, VerificationError
 
 from hookwright_api.view.table_records import UserRecord
-from hookwright_runtime.fair_queue import FairQueue
+from hookwright_runtime.places import Places
 from hookwright_runtime.problems import ProblemError, too_many, unavailable
 from hookwright_runtime.quotas import Full
 
@@ -60,9 +60,7 @@ class Passwords:
     def __init__(self) -> None:
         """Create the thread pool."""
         self._pool = ThreadPoolExecutor(_WORKERS, thread_name_prefix="argon2")
-        self._queue: FairQueue[asyncio.Future[None]] = FairQueue(
-            places=_WORKERS, each=PASSWORDS_OF_ADDRESS, total=PASSWORDS
-        )
+        self._places = Places(_WORKERS, requests=PASSWORDS, requests_each=PASSWORDS_OF_ADDRESS, refuse=_refusal)
 
     @asynccontextmanager
     async def turn(self, address: str) -> AsyncIterator[None]:
@@ -77,23 +75,8 @@ class Passwords:
         Raises:
             ProblemError: 429, too many passwords of the address wait or are checked; 503, too many of all addresses.
         """
-        begun: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        full = self._queue.add(address, begun)
-        if full is not None:
-            raise _refusal(full)
-        self._begin()
-        try:
-            await begun
+        async with self._places.hold(address):
             yield
-        finally:
-            self._queue.leave(address, begun)
-            self._begin()
-
-    def _begin(self) -> None:
-        while (begun := self._queue.begin()) is not None:
-            # A login that is cancelled at this moment releases its place in the next iteration of the event loop.
-            if not begun.done():
-                begun.set_result(None)
 
     async def verify(self, user: UserRecord | None, password: str) -> bool:
         """Verify off the event loop; see `verify_password`."""

@@ -1,4 +1,4 @@
-"""Pure: the geometry of an endpoint's charts: deliveries by result, and latencies, over the buckets of statistics.
+"""Pure: the geometry of an endpoint's charts: attempts by result, and latencies, over the buckets of statistics.
 
 Templates draw it as SVG from these numbers. No text of a tenant is in a chart.
 """
@@ -22,7 +22,7 @@ WINDOWS: Final = {"1h": "1 hour", "24h": "24 hours", "7d": "7 days"}
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """The deliveries of one bucket, as two rectangles over each other.
+    """The attempts of one bucket, as two rectangles over each other: successful ones below failed ones.
 
     Attributes:
         x: the left edge.
@@ -31,9 +31,10 @@ class Bar:
         bad: the height of the upper one.
         begin: of the bucket.
         end: of the bucket.
-        delivered: the number of the lower one.
-        failed: that of the upper one.
+        delivered: deliveries that became delivered.
+        failed: deliveries that became failed.
         attempts: all attempts.
+        failed_attempts: the number of the upper rectangle.
         p50: median of the latency in milliseconds, None without a success.
         p95: the same for the slowest 5 %.
     """
@@ -47,6 +48,7 @@ class Bar:
     delivered: int
     failed: int
     attempts: int
+    failed_attempts: int
     p50: int | None
     p95: int | None
 
@@ -70,6 +72,8 @@ class Charts:
         end: of the last one.
         delivered: of all buckets.
         failed: of all buckets.
+        attempts: of all buckets.
+        failed_attempts: of all buckets.
         typical: the median of the whole window, None without a success.
         slow: the same for the slowest 5 %.
     """
@@ -83,6 +87,8 @@ class Charts:
     end: datetime
     delivered: int
     failed: int
+    attempts: int
+    failed_attempts: int
     typical: int | None
     slow: int | None
 
@@ -100,7 +106,7 @@ class Charts:
 def charts_of(statistics: Mapping[str, Any]) -> Charts:
     """Return the charts of the statistics that ``/v1`` returns."""
     buckets: Sequence[Mapping[str, Any]] = statistics["buckets"]
-    most = _round_up(max((one["delivered"] + one["failed"] for one in buckets), default=0))
+    most = _round_up(max((one["attempts"] for one in buckets), default=0))
     slowest = _round_up(max((one["latency_p95_ms"] or 0 for one in buckets), default=0))
     length = timedelta(seconds=statistics["bucket_seconds"])
     step = WIDTH / max(1, len(buckets))
@@ -115,6 +121,8 @@ def charts_of(statistics: Mapping[str, Any]) -> Charts:
         end=datetime.fromisoformat(statistics["until"]),
         delivered=total["delivered"],
         failed=total["failed"],
+        attempts=total["attempts"],
+        failed_attempts=total["failed_attempts"],
         typical=total["latency_p50_ms"],
         slow=total["latency_p95_ms"],
     )
@@ -122,18 +130,19 @@ def charts_of(statistics: Mapping[str, Any]) -> Charts:
 
 def _bar(bucket: Mapping[str, Any], left: float, step: float, most: int, length: timedelta) -> Bar:
     begin = datetime.fromisoformat(bucket["since"])
-    delivered, failed = bucket["delivered"], bucket["failed"]
-    bad = _height(failed, most)
+    attempts, failed_attempts = bucket["attempts"], bucket["failed_attempts"]
+    bad = _height(failed_attempts, most)
     return Bar(
         x=round(left + step * _GAP / 2, 2),
         width=round(step * (1 - _GAP), 2),
-        good=min(_height(delivered, most), HEIGHT - bad),
+        good=min(_height(attempts - failed_attempts, most), HEIGHT - bad),
         bad=bad,
         begin=begin,
         end=begin + length,
-        delivered=delivered,
-        failed=failed,
-        attempts=bucket["attempts"],
+        delivered=bucket["delivered"],
+        failed=bucket["failed"],
+        attempts=attempts,
+        failed_attempts=failed_attempts,
         p50=bucket["latency_p50_ms"],
         p95=bucket["latency_p95_ms"],
     )

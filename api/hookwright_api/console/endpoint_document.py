@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from hookwright_api.console.delivery_filters import moment_of
 from hookwright_api.console.form_fields import Form
-from hookwright_crds.endpoint_fields import DEFAULT_LEASE
+from hookwright_crds.endpoint_fields import DEFAULT_LEASE, EndpointFields
 from hookwright_crds.resources import WebhookEndpoint
 from hookwright_runtime.problems import FieldFault, invalid
 
@@ -16,6 +16,8 @@ _MOMENT: Final = "%Y-%m-%dT%H:%M:%S"
 """A time in UTC as the value of a field of the type ``datetime-local``."""
 _OF_REQUESTS: Final = ("url", "timeout", "max_in_flight", "rate_limit")
 """The fields that only an endpoint with a URL has."""
+_DEFAULTS: Final = ("timeout", "max_in_flight", "format")
+"""The fields of a new endpoint whose form shows the default."""
 
 
 def empty_form() -> Form:
@@ -23,10 +25,8 @@ def empty_form() -> Form:
     return Form(
         {
             "target": ["url"],
-            "timeout": ["15s"],
-            "max_in_flight": ["8"],
             "lease": [DEFAULT_LEASE],
-            "format": ["json"],
+            **{name: [str(EndpointFields.model_fields[name].default)] for name in _DEFAULTS},
         }
     )
 

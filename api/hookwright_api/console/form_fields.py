@@ -1,8 +1,11 @@
-"""Pure: the fields of a submitted form (application/x-www-form-urlencoded)."""
+"""Pure: the fields of a submitted form (application/x-www-form-urlencoded), and their bounds."""
 
 from collections.abc import Mapping, Sequence
-from typing import Final
+from functools import cache
+from typing import Any, Final
 from urllib.parse import parse_qs
+
+from pydantic import BaseModel
 
 from hookwright_runtime.problems import FieldFault, ProblemError, invalid
 
@@ -67,6 +70,13 @@ class Form:
                 raise invalid(FieldFault(name, f"line {number} repeats the name {key.strip()}"))
             found[key.strip()] = value.strip()
         return found
+
+
+@cache
+def schemas_of(model: type[BaseModel]) -> Mapping[str, Mapping[str, Any]]:
+    """Return the JSON schema of each field of a request; that of a field that may be null is the one of its value."""
+    fields: dict[str, dict[str, Any]] = model.model_json_schema(by_alias=False)["properties"]
+    return {name: {**field, **field.get("anyOf", [{}])[0]} for name, field in fields.items()}
 
 
 def faults_of(problem: ProblemError) -> dict[str, str]:

@@ -11,7 +11,11 @@ from hookwright_api.auth.session_tokens import read_token
 from hookwright_api.services import Services, services_of
 
 COOKIE: Final = "hookwright_session"
-COOKIE_PATH: Final = "/console"
+"""The name over plain http; with https it has the prefix of `_HOST_COOKIE`."""
+_HOST_COOKIE: Final = f"__Host-{COOKIE}"
+"""Browsers accept this name only with Secure, with the path / and without a domain, so no other host can set it."""
+_COOKIE_PATH: Final = "/console"
+"""The path of the name without the prefix."""
 
 
 def set_session(request: Request, response: Response, token: str, expires_at: str) -> None:
@@ -25,12 +29,13 @@ def set_session(request: Request, response: Response, token: str, expires_at: st
     """
     services = services_of(request)
     remaining = datetime.fromisoformat(expires_at) - services.now()
+    secure = _secure(services)
     response.set_cookie(
-        COOKIE,
+        _name(secure=secure),
         token,
         max_age=max(0, int(remaining.total_seconds())),
-        path=COOKIE_PATH,
-        secure=_secure(services),
+        path=_path(secure=secure),
+        secure=secure,
         httponly=True,
         samesite="strict",
     )
@@ -39,26 +44,37 @@ def set_session(request: Request, response: Response, token: str, expires_at: st
 def remove_session(request: Request, response: Response) -> None:
     """Remove the session from the browser."""
     secure = _secure(services_of(request))
-    response.delete_cookie(COOKIE, path=COOKIE_PATH, secure=secure, httponly=True, samesite="strict")
+    response.delete_cookie(
+        _name(secure=secure), path=_path(secure=secure), secure=secure, httponly=True, samesite="strict"
+    )
 
 
 def _secure(services: Services) -> bool:
     return not services.settings.allow_http
 
 
+def _name(*, secure: bool) -> str:
+    return _HOST_COOKIE if secure else COOKIE
+
+
+def _path(*, secure: bool) -> str:
+    return "/" if secure else _COOKIE_PATH
+
+
 def caller_in(request: Request) -> tuple[Caller, str] | None:
     """Return the user of the request's session with its token; None without a valid session."""
-    token = _token_in("; ".join(request.headers.getlist("cookie")))
     services = services_of(request)
+    name = _name(secure=_secure(services))
+    token = _token_in("; ".join(request.headers.getlist("cookie")), name)
     session = read_token(services.view, token, services.now(), services.settings.session_ttl) if token else None
     return (Caller(session.user.organization, session=session), token) if session else None
 
 
-def _token_in(cookies: str) -> str:
+def _token_in(cookies: str, cookie_name: str) -> str:
     """Return the session token among cookies, empty if there is none.
 
     Starlette would also decode quoted values, in quadratic time on older patch releases of Python (CVE-2024-7592). A
     token is never quoted.
     """
     pairs = (cookie.strip().partition("=") for cookie in cookies.split(";"))
-    return next((value for name, _, value in pairs if name == COOKIE), "")
+    return next((value for name, _, value in pairs if name == cookie_name), "")

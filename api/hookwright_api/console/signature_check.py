@@ -22,7 +22,7 @@ class SignatureVerdict:
 
     Attributes:
         header: its name.
-        state: ``good``, ``bad``, or ``absent``.
+        state: ``good``, ``bad``, ``absent``, or ``unknown``.
         sentence: for people.
     """
 
@@ -44,7 +44,9 @@ def pasted_headers(text: str) -> dict[str, str]:
     return found
 
 
-def check_signatures(secret: str, headers: Mapping[str, str], body: str) -> list[SignatureVerdict]:
+def check_signatures(
+    secret: str, headers: Mapping[str, str], body: str, *, previous_until: str | None = None
+) -> list[SignatureVerdict]:
     """Return the results for both signature headers.
 
     A browser changes the ends of lines in a pasted text, and people often copy one end of line too many. So a body
@@ -54,6 +56,7 @@ def check_signatures(secret: str, headers: Mapping[str, str], body: str) -> list
         secret: the signing secret, ``whsec_`` and base64.
         headers: by lower-case name.
         body: as the browser sent it.
+        previous_until: until when a replaced secret signs `SERVICE`, None if none does.
     """
     msg_id, written = headers.get("webhook-id", ""), headers.get("webhook-timestamp", "")
     prefix = f"{msg_id}.{written}.".encode()
@@ -72,8 +75,11 @@ def check_signatures(secret: str, headers: Mapping[str, str], body: str) -> list
     if given and not (msg_id and written):
         sentence = "It covers webhook-id and webhook-timestamp too. Paste these two headers."
         found = [SignatureVerdict(STANDARD, "bad", sentence)]
-    found.append(_verdict(SERVICE, SERVICE in headers, [note for note, content in bodies if service(content)]))
-    return found
+    verdict = _verdict(SERVICE, SERVICE in headers, [note for note, content in bodies if service(content)])
+    if verdict.state == "bad" and previous_until:
+        sentence = f"It cannot be checked before {previous_until}: until then the replaced secret makes it."
+        verdict = SignatureVerdict(SERVICE, "unknown", sentence)
+    return [*found, verdict]
 
 
 def age_sentence(headers: Mapping[str, str], now: float) -> str:

@@ -15,29 +15,30 @@ class Sparkline:
     """A drawn line.
 
     Attributes:
-        points: of the SVG polyline; empty if there were no deliveries.
-        delivered: deliveries that succeeded.
-        ended: deliveries that succeeded or failed.
+        points: of the SVG polyline; empty if there were no attempts.
+        successes: attempts that succeeded.
+        attempts: all attempts.
     """
 
     points: str
-    delivered: int
-    ended: int
+    successes: int
+    attempts: int
 
 
 def sparkline(buckets: Sequence[Mapping[str, Any]]) -> Sparkline:
-    """Return the line of the success rates of buckets of statistics, oldest first."""
+    """Return the line of the success rates of attempts, by buckets of statistics, oldest first."""
     groups = [(0, 0)] * _POINTS
     for index, bucket in enumerate(buckets):
         at = index * _POINTS // len(buckets)
         good, all_ = groups[at]
-        groups[at] = good + bucket["delivered"], all_ + bucket["delivered"] + bucket["failed"]
-    delivered, ended = (sum(group[part] for group in groups) for part in (0, 1))
+        attempts = bucket["attempts"]
+        groups[at] = good + attempts - bucket["failed_attempts"], all_ + attempts
+    successes, total = (sum(group[part] for group in groups) for part in (0, 1))
     known = [(at, good / all_) for at, (good, all_) in enumerate(groups) if all_]
     if len(known) == 1:
         # A line of one point is invisible; two equal points are a dot.
         known *= 2
-    return Sparkline(" ".join(_point(at, rate) for at, rate in known), delivered, ended)
+    return Sparkline(" ".join(_point(at, rate) for at, rate in known), successes, total)
 
 
 def _point(at: int, rate: float) -> str:

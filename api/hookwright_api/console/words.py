@@ -1,7 +1,8 @@
 """Pure: the words that people read instead of statuses, reasons and codes."""
 
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from hookwright_crds.resources import WebhookEndpoint
 
@@ -41,9 +42,13 @@ DELIVERY_STATES: Final = {
     "pending": StatusWord("Pending", "warn", "An attempt follows."),
     "delivered": StatusWord("Delivered", "good", "The receiver answered with 2xx."),
     "failed": StatusWord("Failed", "bad", "No attempt follows. You can send it again."),
-    "discarded": StatusWord("Discarded", "quiet", "The endpoint was deleted before the delivery succeeded."),
+    "discarded": StatusWord("Discarded", "quiet", "The endpoint was deleted or expired before the delivery succeeded."),
 }
 """By the state of a delivery."""
+
+PENDING_TITLE: Final = "Pending or retrying"
+"""The title of pending deliveries, tried or not, where one word stands for both."""
+_RETRYING: Final = StatusWord("Retrying", "warn", "The last attempt failed. Another one follows.")
 
 _PULLED_DELIVERIES: Final = {
     "pending": "It waits for a consumer, or a consumer has it.",
@@ -59,6 +64,8 @@ CONDITIONS: Final = {
     "Reconciling": ("Being set up", "Setup is complete"),
 }
 """The words for the statuses True and False of each condition type."""
+_UNKNOWN: Final = {"Reachable": "Not tried yet"}
+"""The words for the status Unknown."""
 _PULLED_CONDITIONS: Final = {"Reachable": ("Consumers acknowledge", "The last message was not acknowledged")}
 _BAD_IF: Final = {"Ready": "False", "Reachable": "False", "Stalled": "True", "Reconciling": "True"}
 
@@ -82,6 +89,7 @@ MOST_COUNTED: Final = 10_000
 class ConditionWord(NamedTuple):
     """A condition for people."""
 
+    type: str
     title: str
     tone: str
     reason: str
@@ -95,22 +103,57 @@ def conditions_of(endpoint: WebhookEndpoint) -> list[ConditionWord]:
     found = []
     for known in endpoint.status.conditions:
         when_true, when_false = titles.get(known.type, (known.type, f"not {known.type}"))
-        title = {"True": when_true, "False": when_false}.get(known.status, f"{known.type} is not known yet")
+        not_known = _UNKNOWN.get(known.type, f"{known.type} is not known yet")
+        title = {"True": when_true, "False": when_false}.get(known.status, not_known)
         unknown = known.status == "Unknown"
         tone = "quiet" if unknown else "bad" if _BAD_IF.get(known.type) == known.status else "good"
-        found.append(ConditionWord(title, tone, known.reason, known.message, known.last_transition_time))
+        found.append(ConditionWord(known.type, title, tone, known.reason, known.message, known.last_transition_time))
     return sorted(found, key=lambda word: word.tone != "bad")
 
 
-def endpoint_word(status: str, *, pulled: bool = False) -> StatusWord:
-    """Return the words for the status of an endpoint; ``pulled``: consumers take its messages."""
+def is_tried(endpoint: WebhookEndpoint) -> bool:
+    """Return whether an attempt for the endpoint was made."""
+    deliveries = endpoint.status.deliveries
+    return deliveries is not None and deliveries.last_attempt_time is not None
+
+
+def endpoint_word(status: str, *, pulled: bool = False, tried: bool = True) -> StatusWord:
+    """Return the words for the status of an endpoint.
+
+    Args:
+        status: of ``/v1``.
+        pulled: consumers take its messages.
+        tried: an attempt was made.
+    """
     word = ENDPOINT_STATUSES.get(status, StatusWord(status, "quiet", ""))
+    if status == "active" and not tried:
+        word = word._replace(sentence="The endpoint is set up, and not tried yet.")
     return word._replace(sentence=_PULLED_ENDPOINTS.get(status, word.sentence)) if pulled else word
 
 
-def delivery_word(state: str, *, pulled: bool = False) -> StatusWord:
-    """Return the words for the state of a delivery; ``pulled``: it is a message that consumers take."""
+def pending_title(status: str) -> str:
+    """Return the title of an endpoint's pending deliveries; at a failing endpoint they wait for a retry."""
+    return "Retrying" if status == "failing" else "Pending"
+
+
+def has_failed(attempt: Mapping[str, Any]) -> bool:
+    """Return whether an attempt of ``/v1`` was no success."""
+    return (attempt["statusCode"] or 0) // 100 != 2
+
+
+def delivery_word(
+    state: str, *, pulled: bool = False, attempts: Sequence[Mapping[str, Any]] | None = None
+) -> StatusWord:
+    """Return the words for the state of a delivery.
+
+    Args:
+        state: of ``/v1``.
+        pulled: it is a message that consumers take.
+        attempts: those of the delivery; after a failed one, a pending delivery waits for a retry.
+    """
     word = DELIVERY_STATES.get(state, StatusWord(state, "quiet", ""))
+    if state == "pending" and attempts and has_failed(attempts[-1]):
+        word = _RETRYING
     return word._replace(sentence=_PULLED_DELIVERIES.get(state, word.sentence)) if pulled else word
 
 

@@ -5,8 +5,10 @@ These routes require the credential first. Each route declares its permission wi
 created.
 """
 
+import functools
 from collections import Counter
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import ExitStack
 from typing import Any, ClassVar, Final, TypeVar
 
 from fastapi import Response
@@ -19,19 +21,18 @@ from hookwright_api.auth.permissions import Permission
 from hookwright_api.http.middleware import CLIENT, tally_of
 from hookwright_api.http.openapi import route_options
 from hookwright_api.rate_limits import Scope
+from hookwright_api.schemas.forms import Request as RequestBody
 from hookwright_api.services import services_of
 from hookwright_crds.request_limits import EVENTS_BODY_LIMIT
-from hookwright_runtime import exact_json
-from hookwright_runtime.json_size import has_more_values
-from hookwright_runtime.problems import FieldFault, ProblemError, invalid, malformed_json, unavailable
-from hookwright_runtime.request_body import ClientGoneError
+from hookwright_runtime.problems import FieldFault, ProblemError, invalid, unavailable
+from hookwright_runtime.request_body import ClientGoneError, check_values, parse_json
 
 BODY_LIMIT: Final = 256 * 1024
-MOST_VALUES: Final = 5_000
-"""Values of a body: far more than any valid request has. Each wrong one costs microseconds of the event loop."""
 JSON: Final = "application/json"
 MERGE_PATCH: Final = "application/merge-patch+json"
 _CALLER: Final = "hookwright.caller"
+_PARSING: Final = "hookwright.parsing"
+"""Key of the ASGI scope: what releases the place in which a body is parsed."""
 _PERMISSION: Final = "hookwright_permission"
 _MOST_NAMED: Final = 10
 _MOST_SHOWN: Final = 64
@@ -52,7 +53,15 @@ def client_of_request(request: Request) -> str:
     return client
 
 
-def audit(request: Request, action: str, *, target: str, project: str = "") -> None:
+def holder_of(request: Request) -> str:
+    """Return who holds the places and the memory that a request uses: its organization, or its client address."""
+    caller: Caller | None = request.scope.get(_CALLER)
+    return f'organization "{caller.organization}"' if caller else f"client {client_of_request(request)}"
+
+
+def audit(
+    request: Request, action: str, *, target: str, project: str = "", deliveries: Sequence[str] | None = None
+) -> None:
     """Log what the caller did in its organization; see `AuditLog.record`."""
     caller = caller_of(request)
     services_of(request).audit.record(
@@ -62,6 +71,7 @@ def audit(request: Request, action: str, *, target: str, project: str = "") -> N
         organization=caller.organization,
         project=project,
         target=target,
+        deliveries=deliveries,
     )
 
 
@@ -118,12 +128,15 @@ class GuardedRoute(APIRoute):
         )
         options["responses"] = {**described.responses, **(options.get("responses") or {})}
         options["openapi_extra"] = {**described.extra, **(options.get("openapi_extra") or {})}
-        super().__init__(path, endpoint, **options)
+        super().__init__(path, _after_parsing(endpoint), **options)
+        if self.body_field and self.dependant.request_param_name != "request":
+            raise TypeError(f"{path}: a route with a body needs the parameter request, which has the place of the body")
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """Return the handler of a request."""
         handler = super().get_route_handler()
         reads_body = self.raw_body or self.body_field is not None
+        limit = _most_values(self.body_field.field_info.annotation) if self.body_field else 0
 
         async def guarded(request: Request) -> Response:
             services = services_of(request)
@@ -137,9 +150,18 @@ class GuardedRoute(APIRoute):
             if not reads_body:
                 return await handler(request)
             body = await self._read_body(request)
-            if body and not self.raw_body:
-                _check_json(body)
-            return await handler(with_body(request, body))
+            if self.raw_body or not body:
+                return await handler(with_body(request, body))
+            # The place is free when the body is valid, before the function of the route runs.
+            holder = holder_of(request)
+            await services.parsing.acquire(holder)
+            with ExitStack() as place:
+                place.callback(services.parsing.release, holder)
+                request.scope[_PARSING] = place
+                check_values(body, limit)
+                # FastAPI's reader accepts what other readers understand differently, or not at all.
+                parse_json(body)
+                return await handler(with_body(request, body))
 
         return guarded
 
@@ -149,11 +171,9 @@ class GuardedRoute(APIRoute):
         self._check_media(written, required=not self.optional_body)
         if request.headers.get("content-encoding", "identity").lower() != "identity":
             raise ProblemError(415, "send the body without a Content-Encoding")
-        caller: Caller | None = request.scope.get(_CALLER)
-        holder = f'organization "{caller.organization}"' if caller else f"client {client_of_request(request)}"
         bodies = services_of(request).bodies
         try:
-            body = await bodies.read(request.receive, request.headers, holder, limit=self.body_limit)
+            body = await bodies.read(request.receive, request.headers, holder_of(request), limit=self.body_limit)
         except ClientGoneError:
             # The client does not read this.
             raise ProblemError(400, "the body is not complete") from None
@@ -224,14 +244,23 @@ def _check_query(request: Request) -> None:
         raise invalid(*[FieldFault(name, "is sent more than once; send one value") for name in repeated[:_MOST_NAMED]])
 
 
-def _check_json(body: bytes) -> None:
-    """Refuse what FastAPI's reader accepts although other readers understand it differently, or not at all."""
-    if has_more_values(body, MOST_VALUES):
-        raise ProblemError(422, f"the body has more than {MOST_VALUES} values; nothing was done")
-    try:
-        exact_json.loads(body)
-    except exact_json.JsonError as error:
-        raise malformed_json(str(error)) from None
+def _most_values(model: Any) -> int:
+    if isinstance(model, type) and issubclass(model, RequestBody):
+        return model.most_values
+    raise TypeError(f"the body {model} must be a {RequestBody.__name__}, which bounds its values")
+
+
+def _after_parsing(endpoint: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the function of a route that first releases the place in which the body was parsed."""
+
+    @functools.wraps(endpoint)
+    async def begin(**arguments: Any) -> Any:
+        request: Request | None = arguments.get("request")
+        if request is not None and (place := request.scope.get(_PARSING)) is not None:
+            place.close()
+        return await endpoint(**arguments)
+
+    return begin
 
 
 def _replay(body: bytes, receive: Receive) -> Receive:

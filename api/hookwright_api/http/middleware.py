@@ -5,11 +5,12 @@ It is plain ASGI, because every request passes it.
 
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Container
+from collections.abc import Awaitable, Callable, Container, Sequence
 from typing import Final, cast
 
 import structlog
 from starlette.datastructures import Headers
+from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from hookwright_api import metrics
@@ -55,6 +56,7 @@ class Middleware:
         *,
         trusted: tuple[Network, ...],
         uncounted: Container[str] = frozenset(),
+        routes: Sequence[Route] = (),
         send_error: SendError = _send_problem,
         new_request_id: Callable[[], str] = lambda: secrets.token_hex(16),
     ) -> None:
@@ -65,6 +67,7 @@ class Middleware:
             limiter: returns the limiter, which is created when the application starts.
             trusted: networks of the proxies whose X-Forwarded-For is used.
             uncounted: paths of files, which have no limit.
+            routes: label the metrics of requests that are refused before the routing.
             send_error: answers a request that no route answers.
             new_request_id: creates the id of a request without one.
         """
@@ -72,6 +75,7 @@ class Middleware:
         self._limiter = limiter
         self._trusted = trusted
         self._uncounted = uncounted
+        self._routes = routes
         self._send_error = send_error
         self._new_request_id = new_request_id
 
@@ -93,6 +97,8 @@ class Middleware:
             await self._count(scope, headers)
             await self._app(scope, receive, answer.send)
         except Exception as error:  # noqa: BLE001 - the client gets a problem document for every error
+            if "route" not in scope:
+                scope["route"] = next((one for one in self._routes if one.path_regex.match(scope["path"])), None)
             if not answer.started:
                 await self._send_error(scope, answer.send, self._problem(error, scope, its_id))
         finally:

@@ -12,7 +12,7 @@ SIGNATURE_HEADERS: Final = {
     "webhook-timestamp": ("The time of this attempt, in seconds since the epoch.", "1769860800"),
     "webhook-signature": (_STANDARD, "v1,K5oZfzN95Z9UVu1EsfQmfVNQhnkZ2pj9o9NDN/H/pI4="),
     "X-Service-Signature": (
-        "The lowercase hex HMAC-SHA256 of the body. Its key is the whole secret, with `whsec_`.",
+        "Lowercase hex HMAC-SHA256 of the body. Its key is the whole secret, with `whsec_`; in an overlap the old one.",
         "b7c8e0a1d2f3445566778899aabbccddeeff00112233445566778899aabbccdd",
     ),
 }

@@ -1,5 +1,6 @@
 """Pure: answers without validation, because this package creates them and hot paths need the time."""
 
+import re
 from collections.abc import Iterable, Mapping
 from itertools import islice
 from typing import Any, Final
@@ -29,6 +30,8 @@ _FIELDS: Final = {
     URL_OR_PULL_SENTENCE: "url",
 }
 """The field to correct, by the sentence of a rule for several fields."""
+_SUBJECT: Final = re.compile(r"^[A-Z][a-z]+ should ")
+"""The beginning of a message of pydantic, whose subject is a Python type."""
 _NOTHING_DONE: Final = "nothing was done"
 _UNKNOWN: Final = "it is not known whether the request was done"
 _REPEAT_TO_OPERATOR: Final = (
@@ -104,7 +107,16 @@ def from_validation(errors: Iterable[Mapping[str, Any]]) -> ProblemError:
 
     The request's content is never repeated: it may be a password or a URL with a credential.
     """
-    return invalid(*(_fault(error) for error in islice(errors, MAX_FAULTS)))
+    listed = list(islice(errors, MAX_FAULTS))
+    return invalid(*(_fault(error) for error in listed if not _follows(error, listed)))
+
+
+def _follows(error: Mapping[str, Any], listed: Iterable[Mapping[str, Any]]) -> bool:
+    """Return whether a list is too short only because its wrong items do not count."""
+    place = tuple(error["loc"])
+    return error["type"] == "too_short" and any(
+        len(one["loc"]) > len(place) and tuple(one["loc"])[: len(place)] == place for one in listed
+    )
 
 
 def _fault(error: Mapping[str, Any]) -> FieldFault:
@@ -119,7 +131,8 @@ def _sentence(error: Mapping[str, Any]) -> str:
         return "is unknown; omit it"
     if error["type"] == "string_pattern_mismatch" and (known := SENTENCES.get(error["ctx"]["pattern"])):
         return known["message"]
-    return str(error["msg"]).removeprefix("Value error, ")
+    said = str(error["msg"]).removeprefix("Value error, ").partition(" after validation, not ")[0]
+    return _SUBJECT.sub("must ", said).replace("valid tuple", "valid list")
 
 
 def _path(location: Iterable[str | int]) -> str:

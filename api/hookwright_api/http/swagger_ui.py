@@ -1,8 +1,6 @@
-"""The page /docs: Swagger UI from files of this package, so that a browser loads nothing from another host.
+"""The page /docs: Swagger UI from files of a Python package, so that a browser loads nothing from another host."""
 
-The files in ``swagger_ui/`` are those of the npm package swagger-ui-dist at the version of ``dev/node/package.json``.
-"""
-
+from importlib.resources import files
 from pathlib import Path
 from typing import Final
 
@@ -10,10 +8,11 @@ from fastapi import FastAPI, Request, Response
 from fastapi.openapi.docs import get_swagger_ui_html
 from starlette.responses import FileResponse
 
-FILES: Final = Path(__file__).parent / "swagger_ui"
+_FILES: Final = Path(str(files("fastapi_swagger"))) / "resources"
 _MEDIA_TYPES: Final = {"swagger-ui-bundle.js": "text/javascript", "swagger-ui.css": "text/css"}
 _POLICY: Final = (
-    "default-src 'self'; script-src 'self' 'unsafe-inline'; style-src 'self' 'unsafe-inline'; img-src data:"
+    "default-src 'self'; script-src 'self' 'unsafe-inline'; style-src 'self' 'unsafe-inline'; img-src data:; "
+    "base-uri 'none'; frame-ancestors 'none'"
 )
 """The page has an inline script, and Swagger UI sets inline styles. Images of its style sheet are data: URLs."""
 
@@ -30,13 +29,14 @@ def add_swagger_ui(app: FastAPI) -> None:
         swagger_ui_parameters={"validatorUrl": None},
     )
     page.headers["Content-Security-Policy"] = _POLICY
+    page.headers["X-Frame-Options"] = "DENY"
 
     async def show(_: Request) -> Response:
         return page
 
     async def file(request: Request) -> Response:
         name = request.url.path.rpartition("/")[2]
-        return FileResponse(FILES / name, media_type=_MEDIA_TYPES[name], headers={"Cache-Control": "max-age=3600"})
+        return FileResponse(_FILES / name, media_type=_MEDIA_TYPES[name], headers={"Cache-Control": "max-age=3600"})
 
     app.add_route("/docs", show, include_in_schema=False)
     for name in _MEDIA_TYPES:

@@ -7,10 +7,10 @@ from typing import Final
 from fastapi import APIRouter, Request, Response
 
 from hookwright_api.auth.permissions import READ, SEND
-from hookwright_api.http.guarded_route import EventsRoute, GuardedRoute, caller_of, needs
+from hookwright_api.http.guarded_route import EventsRoute, GuardedRoute, caller_of, holder_of, needs
 from hookwright_api.http.openapi import links
 from hookwright_api.http.responses import raw_answer
-from hookwright_api.idempotency import EventsShapeError, check_key, with_event_ids
+from hookwright_api.idempotency import EventsShapeError, check_key, event_ids_in_pieces
 from hookwright_api.routes.keys import IdempotencyKey
 from hookwright_api.routes.operator_answers import operator_answer
 from hookwright_api.routes.scoping import ProjectQuery, one_project, optional_project
@@ -18,6 +18,7 @@ from hookwright_api.schemas.delivery_bodies import EventAnswer
 from hookwright_api.schemas.event_bodies import EventsAnswer, with_event_ids_twin
 from hookwright_api.services import services_of
 from hookwright_runtime.problems import not_found
+from hookwright_runtime.request_body import parsing_weight
 
 router = APIRouter(prefix="/v1/events", tags=["events"], route_class=EventsRoute)
 reading = APIRouter(prefix="/v1/events", tags=["events"], route_class=GuardedRoute)
@@ -51,7 +52,8 @@ async def send_events(request: Request, idempotency_key: IdempotencyKey = None) 
     if key is not None:
         # A body that gets no ids is forwarded unchanged, because the operator reports its faults.
         with suppress(EventsShapeError):
-            body = with_event_ids(body, "events", organization, project, key)
+            pieces, weight = event_ids_in_pieces(body, "events", organization, project, key), parsing_weight(body)
+            body = await services_of(request).parsing.run(holder_of(request), pieces, weight)
     accepted = services_of(request).operator.send_events(organization, project, body)
     return raw_answer(with_event_ids_twin(await operator_answer(accepted, "the project")), 202)
 

@@ -4,10 +4,10 @@ from contextlib import ExitStack
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
-from pydantic_core import to_json
+from pydantic_core import from_json, to_json
 
 from hookwright_api.auth.permissions import PULL
-from hookwright_api.http.guarded_route import GuardedRoute, caller_of, needs
+from hookwright_api.http.guarded_route import GuardedRoute, audit, caller_of, needs
 from hookwright_api.http.responses import raw_answer
 from hookwright_api.routes.operator_answers import operator_answer
 from hookwright_api.routes.scoping import ProjectQuery, endpoint_named, optional_project
@@ -83,4 +83,9 @@ async def _settled(
     settled = services_of(request).operator.settle_messages(
         found.identity.namespace, found.identity.name, verb, written
     )
-    return raw_answer(await operator_answer(settled, "the webhook"))
+    results = await operator_answer(settled, "the webhook")
+    done = [one for one in from_json(results)["data"] if one["result"] == f"{verb}ed"]
+    for action, is_repeated in ((f"message.{verb}", False), (f"message.{verb}_repeated", True)):
+        ids = dict.fromkeys(one["id"].partition(".")[0] for one in done if one.get("repeated", False) is is_repeated)
+        audit(request, action, target=name, project=found.project, deliveries=list(ids))
+    return raw_answer(results)

@@ -1,6 +1,6 @@
 """Webhook endpoints of a project: registered, listed, tested, deleted."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Body, Header, Query, Request, Response
 
@@ -16,7 +16,7 @@ from hookwright_api.http.guarded_route import (
     needs,
 )
 from hookwright_api.http.openapi import sends
-from hookwright_api.http.responses import answer, from_kube, list_answer
+from hookwright_api.http.responses import answer, list_answer
 from hookwright_api.idempotency import bound_key
 from hookwright_api.operator_client import SigningSecret
 from hookwright_api.rendering import endpoint_detail, endpoint_summary
@@ -36,14 +36,12 @@ from hookwright_api.schemas.webhook_bodies import (
 )
 from hookwright_api.services import services_of
 from hookwright_api.view.table import page_after
-from hookwright_api.view.view import object_path
-from hookwright_api.webhook_operations.webhook_changes import change, check_expiry, check_url_scheme
+from hookwright_api.webhook_operations.webhook_changes import change, check_expiry, check_url_scheme, delete
 from hookwright_api.webhook_operations.webhook_creation import WebhookCreation, create, register
 from hookwright_api.webhook_operations.webhook_document import etag_of
 from hookwright_api.webhook_operations.webhook_rotation import rotate
 from hookwright_crds.request_limits import MAX_LIMIT
 from hookwright_runtime.endpoint_tests import TooManyTestsError
-from hookwright_runtime.errors import KubeError
 from hookwright_runtime.problems import too_many
 
 router = APIRouter(prefix="/v1/webhooks", tags=["webhooks"], route_class=GuardedRoute)
@@ -70,9 +68,9 @@ async def create_webhook(
 ) -> Response:
     """Register an endpoint; the answer has the secret that signs deliveries.
 
-    A repetition by the same credential with the same Idempotency-Key gets the answer of the first request. 503 means
-    that the endpoint is not ready in time. With an Idempotency-Key it remains, and a repetition returns it; otherwise
-    it is deleted.
+    A repetition by the same credential with the same Idempotency-Key gets the answer of the first request, or 409 if
+    the secret was replaced since. 503 means that the endpoint is not ready in time. With an Idempotency-Key it remains,
+    and a repetition returns it; otherwise it is deleted.
     """
     services, caller = services_of(request), caller_of(request)
     name = one_project(request, project)
@@ -193,18 +191,14 @@ def _secret_answer(name: str, made: SigningSecret) -> Response:
 @router.delete("/{id}", status_code=204, operation_id="deleteWebhook")
 @needs(MANAGE)
 async def delete_webhook(request: Request, id: str, project: ProjectQuery = None) -> Response:  # noqa: A002
-    """Delete an endpoint; its pending deliveries are discarded."""
+    """Delete an endpoint; its pending deliveries are discarded.
+
+    An endpoint that is declared in YAML is a 409 that names the owner of its fields.
+    """
     services = services_of(request)
     name = one_project(request, project)
     found = endpoint_named(request, id, name)
-    identity = found.identity
-    path = object_path("webhookendpoints", identity.namespace, identity.name)
-    try:
-        left: dict[str, Any] = await services.kube.delete(path, uid=identity.uid)
-    except KubeError as error:
-        if error.status != 409:
-            raise from_kube(error, "the webhook") from None
-        left = {}
+    left = await delete(services, found.identity)
     if left.get("kind") == "WebhookEndpoint":
         services.view.endpoints.put(left)
     else:

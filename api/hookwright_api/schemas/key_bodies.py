@@ -19,6 +19,7 @@ class KeyRequest(Request):
     """A key to create."""
 
     model_config = ConfigDict(json_schema_extra={"example": {"name": "CI sender"}})
+    most_values = 20
 
     name: Annotated[
         str, Field(min_length=1, max_length=253, description="A name for people."), AfterValidator(printable)

@@ -2,15 +2,16 @@
 
 from typing import Annotated, Final, Literal
 
-from pydantic import AfterValidator, ConfigDict, Field
+from pydantic import AfterValidator, ConfigDict, FailFast, Field
 
 from hookwright_api.schemas.forms import TIME_EXAMPLE, Answer, Request, printable
-from hookwright_crds.base import Duration, parse_duration
+from hookwright_crds.base import Duration, at_most, parse_duration
 from hookwright_crds.endpoint_fields import lease_within_bounds
 from hookwright_crds.request_limits import (
     DELAY_BOUNDS,
     LONGEST_REASON,
     MAX_MESSAGES,
+    MAX_SETTLEMENT_VALUES,
     WAIT_BOUNDS,
 )
 
@@ -34,6 +35,8 @@ MessageLease = Annotated[Duration, AfterValidator(lease_within_bounds)]
 MessageIds = Annotated[
     tuple[Annotated[str, Field(min_length=1, max_length=128)], ...],
     Field(min_length=1, max_length=MAX_MESSAGES, description="The ids of messages of this endpoint."),
+    FailFast(),
+    at_most(MAX_MESSAGES),
 ]
 
 
@@ -72,6 +75,7 @@ class AckRequest(Request):
     """Messages that the consumer has processed."""
 
     model_config = ConfigDict(json_schema_extra={"example": {"ids": [_ID]}})
+    most_values = MAX_SETTLEMENT_VALUES
 
     ids: MessageIds
 
@@ -80,6 +84,7 @@ class NackRequest(Request):
     """Messages that the consumer could not process."""
 
     model_config = ConfigDict(json_schema_extra={"example": {"ids": [_ID], "delay": "10s", "reason": "queue full"}})
+    most_values = MAX_SETTLEMENT_VALUES
 
     ids: MessageIds
     delay: Annotated[Duration, AfterValidator(_delay_within_bounds)] | None = Field(
@@ -98,6 +103,7 @@ class MessageResultAnswer(Answer):
         description="acked and nacked: done, now or by an earlier request. lease_ended: the lease had ended, or the "
         "other request had settled it, and nothing changed. unknown: the endpoint has no such message."
     )
+    repeated: bool = Field(description="Whether an earlier request acknowledged or refused the message like this one.")
     status: Literal["pending", "delivered", "failed", "discarded"] | None = Field(
         description="The state of the delivery now; null if the message is unknown."
     )

@@ -19,6 +19,7 @@ class ReplayRequest(Request):
     model_config = ConfigDict(
         json_schema_extra={"example": {"since": TIME_EXAMPLE, "state": "all", "types": ["delivered"]}}
     )
+    most_values = 50
 
     since: str = Field(
         max_length=64,

@@ -11,8 +11,11 @@ class NumbersAnswer(Answer):
     """The numbers of a span of time."""
 
     delivered: int = Field(description="Deliveries that became delivered within this time.", examples=[120])
-    failed: int = Field(description="Deliveries that became failed within this time.", examples=[1])
+    failed: int = Field(description="Deliveries that became failed within this time: no attempt follows.", examples=[1])
     attempts: int = Field(description="All attempts, successful or not.", examples=[126])
+    failed_attempts: int = Field(
+        description="Attempts without success. An outage of a receiver is visible here at once.", examples=[6]
+    )
     latency_p50_ms: int | None = Field(
         description="Half of the successful attempts took this many milliseconds or less; null if there was none.",
         examples=[84],

@@ -1,30 +1,14 @@
 """Pure: the bodies of webhook endpoints. The types of their fields are those of the WebhookEndpoint's spec."""
 
 import re
-from typing import Annotated, Any, Final, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
-from pydantic import AfterValidator, ConfigDict, Field, StrictBool, model_validator
+from pydantic import AfterValidator, ConfigDict, Field, StrictBool, field_validator, model_validator
 
 from hookwright_api.schemas.forms import ID_EXAMPLE, TIME_EXAMPLE, Answer, CamelAnswer, Request, readable
-from hookwright_crds.endpoint_fields import (
-    DEFAULT_LEASE,
-    Description,
-    Events,
-    ExpiresAt,
-    Format,
-    HeaderName,
-    Headers,
-    HeaderValue,
-    Lease,
-    MaxInFlight,
-    Overlap,
-    PerMinute,
-    Timeout,
-    Url,
-    check_format,
-    check_target,
-)
-from hookwright_crds.resources import WebhookEndpointSpec
+from hookwright_crds.base import at_most
+from hookwright_crds.documents import answer_of, patch_of, request_of
+from hookwright_crds.endpoint_fields import EndpointFields, Overlap, check_consistent
 
 MAX_LABELS: Final = 32
 """Most labels of an endpoint; a label has at most 126 characters, so the API's view keeps all of them."""
@@ -45,7 +29,6 @@ def _label_value(value: str) -> str:
     return value
 
 
-ReadableDescription = Annotated[Description, AfterValidator(readable)]
 LabelName = Annotated[str, AfterValidator(_label_name)]
 LabelValue = Annotated[str, AfterValidator(_label_value)]
 Labels = Annotated[
@@ -56,107 +39,51 @@ Labels = Annotated[
         "belong to tools: they are neither shown nor changed.",
         examples=[{"team": "billing"}],
     ),
+    at_most(MAX_LABELS),
 ]
 Enabled = Annotated[StrictBool, Field(description="false pauses deliveries: they stay pending. true resumes them.")]
 
 
-def _default(field: str) -> Any:
-    return WebhookEndpointSpec.model_fields[field].get_default(call_default_factory=True)
+if TYPE_CHECKING:
+    _RequestFields = EndpointFields
+else:
+    _RequestFields = request_of(EndpointFields, Request)
+_PatchFields: Any = patch_of(EndpointFields, Request)
+_AnswerFields: Any = answer_of(EndpointFields, Answer, without=("headers",))
 
 
-class RateLimitBody(Request):
-    """The rate limit of an endpoint."""
-
-    per_minute: PerMinute
-
-
-class PullBody(Request):
-    """How consumers take the messages of an endpoint without a URL."""
-
-    lease: Lease = DEFAULT_LEASE
-
-
-class WebhookRequest(Request):
+class WebhookRequest(_RequestFields):
     """An endpoint to register: it has either a url or pull."""
 
     model_config = ConfigDict(
         json_schema_extra={"example": {"url": "https://example.com/hooks", "events": ["delivered", "bounced"]}}
     )
+    most_values = 300
 
-    url: Url | None = Field(default=None, description="Where deliveries are sent; null for an endpoint with pull.")
-    pull: PullBody | None = Field(
-        default=None,
-        description="Instead of a url: consumers take the messages. timeout, max_in_flight and rate_limit do not "
-        "apply then.",
-    )
-    events: Events = Field(json_schema_extra={"uniqueItems": True})
     enabled: Enabled = True
-    description: ReadableDescription = _default("description")
-    headers: Headers = Field(default={})
-    timeout: Timeout = _default("timeout")
-    max_in_flight: MaxInFlight = _default("max_in_flight")
-    rate_limit: RateLimitBody | None = Field(default=None, description="null: no limit.")
-    format: Format = _default("format")
     labels: Labels = Field(default={})
-    expires_at: ExpiresAt | None = Field(
-        default=None,
-        description="When the endpoint is deleted; null: never. Then it gets no more events, and its pending "
-        "deliveries are discarded.",
-        examples=[TIME_EXAMPLE],
-    )
 
-    @model_validator(mode="after")
-    def _consistent(self) -> Self:
-        check_format(self.format, self.headers)
-        check_target(
-            self.url,
-            self.pull,
-            timeout=self.timeout,
-            max_in_flight=self.max_in_flight,
-            rate_limit=self.rate_limit,
-        )
-        return self
+    _readable = field_validator("description")(readable)
+    _consistent = model_validator(mode="after")(check_consistent)
 
 
-class PullPatch(Request):
-    """A change of pull."""
-
-    lease: Lease | None = None
-
-
-class RateLimitPatch(Request):
-    """A change of the rate limit."""
-
-    per_minute: PerMinute | None = None
-
-
-class WebhookPatch(Request):
+class WebhookPatch(_PatchFields):  # type: ignore[misc]
     """A JSON merge patch (RFC 7396) of an endpoint: an absent field stays, and null resets a field to its default.
 
     The result is validated like an endpoint to register, so events cannot be null, and one of url and pull
-    is null.
+    is null. Of headers and labels only the named ones change; null removes one. A change of the scheme, host or port of
+    url, or between url and pull, must name each present header.
     """
 
     model_config = ConfigDict(
         json_schema_extra={"example": {"enabled": False, "rate_limit": None, "labels": {"team": "billing"}}}
     )
+    most_values = 300
 
-    url: Url | None = None
-    pull: PullPatch | None = None
-    events: Events | None = None
     enabled: Enabled | None = None
-    description: ReadableDescription | None = None
-    headers: dict[HeaderName, HeaderValue | None] | None = Field(
-        default=None, description="Only the named headers change; null removes one."
-    )
-    timeout: Timeout | None = None
-    max_in_flight: MaxInFlight | None = None
-    rate_limit: RateLimitPatch | None = None
-    format: Format | None = None
-    labels: dict[LabelName, LabelValue | None] | None = Field(
-        default=None, description="Only the named labels change; null removes one."
-    )
-    expires_at: ExpiresAt | None = Field(default=None, examples=[TIME_EXAMPLE])
+    labels: dict[LabelName, LabelValue | None] | None = None
+
+    _readable = field_validator("description")(readable)
 
 
 class RotationRequest(Request):
@@ -166,7 +93,8 @@ class RotationRequest(Request):
 
     overlap: Overlap | None = Field(
         default=None,
-        description="How long the replaced secret also signs, from 0s to 168h. It becomes the endpoint's overlap; "
+        description="How long the replaced secret also signs, from 0s to 168h; 0s ends all replaced secrets. "
+        "It becomes the endpoint's overlap; "
         "without it the present one stays, which is 24h by default.",
     )
 
@@ -174,25 +102,10 @@ class RotationRequest(Request):
 Status = Literal["pending", "active", "suspended", "failing", "error"]
 
 
-class RateLimitAnswer(Answer):
-    """The rate limit of an endpoint."""
-
-    per_minute: int = Field(examples=[600])
-
-
-class PullAnswer(Answer):
-    """How consumers take the messages of an endpoint."""
-
-    lease: str = Field(examples=["30s"])
-
-
-class WebhookAnswer(Answer):
+class WebhookAnswer(_AnswerFields):  # type: ignore[misc]
     """An endpoint in the form of lists."""
 
     id: str = Field(description="The WebhookEndpoint's name in Kubernetes.", examples=[ID_EXAMPLE])
-    url: str | None = Field(description="null if consumers take the messages.", examples=["https://example.com/hooks"])
-    pull: PullAnswer | None = Field(description="How consumers take messages; null if the endpoint has a url.")
-    events: list[str] = Field(examples=[["delivered", "bounced"]])
     project: str = Field(examples=["billing"])
     status: Status = Field(
         description="pending: not yet reconciled. active: deliveries are sent. suspended: they stay pending. failing: "
@@ -200,21 +113,12 @@ class WebhookAnswer(Answer):
     )
     created_at: str = Field(examples=[TIME_EXAMPLE])
     enabled: bool = Field(description="Whether deliveries are sent.")
-    description: str
     header_names: list[str] = Field(
         description="The names of the static headers. Their values are not shown, because a receiver may use one as a "
         "credential.",
         examples=[["X-Team"]],
     )
-    timeout: str = Field(examples=["15s"])
-    max_in_flight: int = Field(examples=[8])
-    rate_limit: RateLimitAnswer | None = Field(description="null: no limit.")
-    format: str = Field(examples=["json"])
     labels: dict[str, str] = Field(description="Labels without a prefix.", examples=[{"team": "billing"}])
-    expires_at: str | None = Field(
-        description="When it expires; null: never. An endpoint that is declared in YAML stays, with the status error.",
-        examples=[None],
-    )
 
 
 class NewWebhookAnswer(WebhookAnswer):
@@ -266,7 +170,8 @@ class SecretAnswer(Answer):
     id: str = Field(description="The WebhookEndpoint's name in Kubernetes.", examples=[ID_EXAMPLE])
     secret: str = Field(description="The secret that signs deliveries.", examples=["whsec_…"])
     previous_signs_until: str | None = Field(
-        description="Until when the replaced secret also signs; null if only this secret signs.",
+        description="Until when a replaced secret also signs `webhook-signature`, and alone `X-Service-Signature`; "
+        "null if none does. Further secrets in a Secret that you make sign `webhook-signature` only.",
         examples=[TIME_EXAMPLE],
     )
 

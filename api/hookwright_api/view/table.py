@@ -70,14 +70,14 @@ class Table(Generic[R]):
     """Objects of one kind by namespace and name."""
 
     def __init__(
-        self, kind: str, read: Callable[[Object], R], indices: Mapping[str, Callable[[R], Hashable]] | None = None
+        self, kind: str, read: Callable[[Object], R], indices: Mapping[str, Callable[[R], set[Hashable]]] | None = None
     ) -> None:
         """Create an empty table.
 
         Args:
             kind: for the log.
             read: converts an object to a record; raises ValueError if it is invalid.
-            indices: by name, the functions that return the index values of a record.
+            indices: by name, the functions that return the index values of a record, each once.
         """
         self._kind = kind
         self._read = read
@@ -204,8 +204,7 @@ class Table(Generic[R]):
         if record is not None:
             self._records[key] = record
             if not record.identity.deleting:
-                for name, value_of in self._indices.items():
-                    value = value_of(record)
+                for name, value in self._index_values(record):
                     self._indexed[name].setdefault(value, {})[key] = record
                     self._ordered.pop((name, value), None)
         for change in self._waiting.get(key, ()):
@@ -213,9 +212,12 @@ class Table(Generic[R]):
                 change.set_result(None)
 
     def _unindex(self, key: Key, record: R) -> None:
-        for name, value_of in self._indices.items():
-            index, value = self._indexed[name], value_of(record)
+        for name, value in self._index_values(record):
+            index = self._indexed[name]
             index[value].pop(key, None)
             self._ordered.pop((name, value), None)
             if not index[value]:
                 del index[value]
+
+    def _index_values(self, record: R) -> list[tuple[str, Hashable]]:
+        return [(name, value) for name, values_of in self._indices.items() for value in values_of(record)]

@@ -135,6 +135,11 @@ class KeyRecord:
             previous=() if declared else key.status.previous,
         )
 
+    @property
+    def confirmed_digests(self) -> tuple[str, ...]:
+        """The present and the replaced digests; none until the operator has confirmed them."""
+        return (self.digest, *(replaced.digest for replaced in self.previous)) if self.confirmed else ()
+
 
 @dataclass(frozen=True)
 class EndpointRecord:

@@ -43,24 +43,27 @@ class View:
             "Project",
             ProjectRecord.of,
             {
-                "uid": lambda project: (project.identity.namespace, project.identity.uid),
-                "organization": lambda project: project.identity.namespace,
+                "uid": lambda project: {(project.identity.namespace, project.identity.uid)},
+                "organization": lambda project: {project.identity.namespace},
             },
         )
         self.keys: Table[KeyRecord] = Table(
             "ApiKey",
             KeyRecord.of,
-            {"key_id": lambda key: key.key_id, "project": lambda key: (key.identity.namespace, key.project)},
+            {
+                "digest": lambda key: {*key.confirmed_digests},
+                "project": lambda key: {(key.identity.namespace, key.project)},
+            },
         )
         self.endpoints: Table[EndpointRecord] = Table(
             "WebhookEndpoint",
             EndpointRecord.of,
-            {"project": lambda endpoint: (endpoint.identity.namespace, endpoint.project)},
+            {"project": lambda endpoint: {(endpoint.identity.namespace, endpoint.project)}},
         )
-        self.users: Table[UserRecord] = Table("user Secret", UserRecord.of, {"email": lambda user: user.email})
+        self.users: Table[UserRecord] = Table("user Secret", UserRecord.of, {"email": lambda user: {user.email}})
         self._session_keys: Table[SessionKeysRecord] = Table("session keys Secret", SessionKeysRecord.of)
         self.ended_sessions: Table[EndedSessionsRecord] = Table("ended sessions Secret", EndedSessionsRecord.of)
-        self._namespace = ""
+        self._users_namespace = ""
         self._reflectors: list[Informer] = []
 
     @property
@@ -71,12 +74,12 @@ class View:
     @property
     def session_keys(self) -> tuple[SessionKey, ...]:
         """The keys of session tokens, newest first; empty until the operator has created one."""
-        record = self._session_keys.get(self._namespace, SESSION_KEYS_NAME)
+        record = self._session_keys.get(self._users_namespace, SESSION_KEYS_NAME)
         return record.keys if record else ()
 
     def sessions_end(self, user: UserRecord) -> float:
         """Return the time until which issued tokens of a user are refused, in milliseconds since the epoch."""
-        record = self.ended_sessions.get(self._namespace, ENDED_SESSIONS_NAME)
+        record = self.ended_sessions.get(self._users_namespace, ENDED_SESSIONS_NAME)
         return record.ends.get(user.identity.name, 0) if record else 0
 
     def project(self, organization: str, name_or_uid: str) -> ProjectRecord | None:
@@ -91,17 +94,17 @@ class View:
         return next(iter(self.users.find("email", email)), None)
 
     def follow(
-        self, kube: KubernetesClient, *, namespace: str, watched: tuple[str, ...]
+        self, kube: KubernetesClient, *, users_namespace: str, watched: tuple[str, ...]
     ) -> list[Coroutine[None, None, None]]:
         """Return the coroutines that keep the view current; each runs until cancelled.
 
         Args:
             kube: the client of the API server.
-            namespace: the installation's own namespace.
+            users_namespace: the namespace of users and session keys.
             watched: the organizations' namespaces, none for all.
         """
-        self._namespace = namespace
-        secrets = f"/api/v1/namespaces/{namespace}/secrets"
+        self._users_namespace = users_namespace
+        secrets = f"/api/v1/namespaces/{users_namespace}/secrets"
         users, keys = f"type={USER_TYPE}", f"metadata.name={SESSION_KEYS_NAME}"
         ended = f"metadata.name={ENDED_SESSIONS_NAME}"
         self._reflectors = [

@@ -16,6 +16,7 @@ from hookwright_api.webhook_operations.webhook_document import (
     labels_patch,
     merged,
     refuse_declared,
+    refuse_header_moves,
     spec_of,
 )
 from hookwright_crds.base import ObjectMeta
@@ -29,6 +30,7 @@ Object = dict[str, Any]
 
 _ATTEMPTS: Final = 5
 """Attempts to write while the operator writes the status at the same time."""
+_CHANGES_TOO_OFTEN: Final = "the webhook changes too often at the moment; nothing was done, repeat the request"
 
 
 def check_url_scheme(services: Services, url: str | None) -> None:
@@ -64,12 +66,14 @@ async def change(services: Services, identity: Identity, patch: WebhookPatch, if
 
     Raises:
         ProblemError: 404, the endpoint was deleted; 409, `/v1` does not own it; 412, it changed; 422, the result is
-            not valid; 503, the API server is unavailable.
+            not valid, or header values would follow another target; 503, the API server is unavailable.
     """
-    fields = patch.model_dump(exclude_unset=True)
+    fields = patch.model_dump(mode="json", exclude_unset=True)
     if fields.get("url") is not None:
         check_url_scheme(services, fields["url"])
-    check_expiry(services, fields.get("expires_at"))
+    check_expiry(services, patch.expires_at)
+    # With another target, a header that is set at the same time must not follow.
+    same_state = if_match is not None or not fields.keys().isdisjoint(("url", "pull"))
     for _ in range(_ATTEMPTS):
         live = await read_live(services, identity)
         check_etag(if_match, ObjectMeta.model_validate(trimmed_with_labels(live)["metadata"]))
@@ -78,12 +82,12 @@ async def change(services: Services, identity: Identity, patch: WebhookPatch, if
             return keep(services, live)
         _check_result(live, fields)
         try:
-            return await write(services, identity, _kubernetes_patch(live, fields, same_state=if_match is not None))
+            return await write(services, identity, _kubernetes_patch(live, fields, same_state=same_state))
         except KubeError as error:
             # The write of a status is no reason for a 412, so the new state is compared.
-            if error.status != 409 or if_match is None:
+            if error.status != 409 or not same_state:
                 raise from_kube(error, "the webhook") from None
-    raise ProblemError(409, "the webhook changes too often at the moment; nothing was done, repeat the request")
+    raise ProblemError(409, _CHANGES_TOO_OFTEN)
 
 
 def _kubernetes_patch(live: Object, fields: Object, *, same_state: bool) -> Object:
@@ -110,6 +114,26 @@ async def read_live(services: Services, identity: Identity) -> Object:
     if live["metadata"]["uid"] != identity.uid or "deletionTimestamp" in live["metadata"]:
         raise not_found("the webhook")
     return live
+
+
+async def delete(services: Services, identity: Identity) -> Object:
+    """Delete an object that `/v1` owns, and return it if finalizers keep it; otherwise return nothing.
+
+    Raises:
+        ProblemError: 404, it was deleted; 409, `/v1` does not own it, or it changes too often; 503, the API server is
+            unavailable.
+    """
+    for _ in range(_ATTEMPTS):
+        live = await read_live(services, identity)
+        refuse_declared(live)
+        try:
+            # Another client may have begun to declare the object since it was read.
+            version = live["metadata"]["resourceVersion"]
+            return await services.kube.delete(_path(identity), uid=identity.uid, resource_version=version)
+        except KubeError as error:
+            if error.status != 409:
+                raise from_kube(error, "the webhook") from None
+    raise ProblemError(409, _CHANGES_TOO_OFTEN)
 
 
 async def write(services: Services, identity: Identity, patch: Object) -> EndpointRecord:
@@ -146,6 +170,7 @@ def _check_result(live: Object, fields: Object) -> None:
         WebhookRequest.model_validate(merged(before, fields))
     except ValidationError as error:
         raise from_validation(error.errors(include_url=False, include_input=False)) from None
+    refuse_header_moves(before, fields)
 
 
 def _path(identity: Identity) -> str:

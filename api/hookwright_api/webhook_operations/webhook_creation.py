@@ -22,6 +22,7 @@ from hookwright_api.idempotency import (
     found_or_free,
     generations,
     request_digest,
+    rotated_since,
 )
 from hookwright_api.operator_client import OperatorClient, OperatorError, SigningSecret
 from hookwright_api.schemas.webhook_bodies import WebhookRequest
@@ -189,12 +190,13 @@ async def register(services: Services, created: Created) -> Registered:
     """Return an endpoint when it is ready, with its signing secret.
 
     Raises:
-        ProblemError: 503, it is not ready in time. It is deleted, except if the request can be repeated.
+        ProblemError: 409, the request is a repetition, and the secret was replaced since the creation; 503, the
+            endpoint is not ready in time. It is deleted, except if the request can be repeated.
     """
     record = created.record
     try:
         async with asyncio.timeout(services.settings.create_timeout):
-            return Registered(*await _ready(services, record))
+            ready, made = await _ready(services, record)
     except asyncio.CancelledError:
         # If the process stops or the caller disconnects, a webhook whose secret nobody knows must not remain.
         if not created.repeatable:
@@ -208,6 +210,10 @@ async def register(services: Services, created: Created) -> Registered:
             reason=type(error).__name__,
             waited_for="secret" if seen is not None and _settled(seen) else "status",
         )
+    else:
+        if not created.is_new and (made.rotation or _signs_differently(ready)):
+            raise rotated_since()
+        return Registered(ready, made.secret)
     if created.repeatable:
         # Another replica may have answered a repetition of this request already, so the object must remain.
         raise unavailable("the webhook is not ready yet; send the same request again")
@@ -219,7 +225,7 @@ class _DeletedError(Exception):
     """The endpoint was deleted during the wait."""
 
 
-async def _ready(services: Services, record: EndpointRecord) -> tuple[EndpointRecord, str]:
+async def _ready(services: Services, record: EndpointRecord) -> tuple[EndpointRecord, SigningSecret]:
     """Return the endpoint and its secret as soon as the operator has created both."""
     identity = record.identity
     ready = await services.view.endpoints.wait(
@@ -227,7 +233,13 @@ async def _ready(services: Services, record: EndpointRecord) -> tuple[EndpointRe
     )
     if ready is None:
         raise _DeletedError
-    return ready, (await served_secret(services.operator, identity)).secret
+    return ready, await served_secret(services.operator, identity)
+
+
+def _signs_differently(record: EndpointRecord) -> bool:
+    """Return whether the secret of the creation was replaced, which `/v1` itself does only by a rotation."""
+    signing = record.endpoint.spec.signing
+    return bool(signing.rotation or signing.secret_ref)
 
 
 async def served_secret(

@@ -7,12 +7,14 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
-from datetime import datetime
 from typing import Any, Final
 
-from hookwright_api.rendering import own_labels, timestamp
+from hookwright_api.rendering import own_fields, own_labels
 from hookwright_crds.base import MADE_BY_API, MANAGED_BY, ObjectMeta
+from hookwright_crds.documents import in_camel_case
+from hookwright_crds.endpoint_fields import EndpointFields
 from hookwright_crds.resources import WebhookEndpoint
+from hookwright_crds.urls import origin_of
 from hookwright_runtime.problems import FieldFault, ProblemError, invalid
 
 Document = dict[str, Any]
@@ -42,38 +44,48 @@ def merged(target: Any, patch: Any) -> Any:
 
 def document_of(endpoint: WebhookEndpoint) -> Document:
     """Return the fields of an endpoint in the form of the request that registers one."""
-    spec = endpoint.spec
-    return {
-        "url": spec.url,
-        "pull": {"lease": spec.pull.lease} if spec.pull else None,
-        "events": list(spec.events),
-        "enabled": not spec.suspend,
-        "description": spec.description,
-        "headers": dict(spec.headers),
-        "timeout": spec.timeout,
-        "max_in_flight": spec.max_in_flight,
-        "rate_limit": {"per_minute": spec.rate_limit.per_minute} if spec.rate_limit else None,
-        "format": spec.format,
-        "labels": own_labels(endpoint.metadata.labels),
-        "expires_at": timestamp(spec.expires_at),
-    }
+    return {**own_fields(endpoint), "labels": own_labels(endpoint.metadata.labels)}
+
+
+def refuse_header_moves(before: Document, fields: Document) -> None:
+    """Return if no header value reaches another receiver than the one for which it was set.
+
+    No answer shows the values. Without this check, a change of the URL would send them to a server of the caller.
+
+    Args:
+        before: the present document of the webhook, with valid targets.
+        fields: the merge patch, whose result has valid targets.
+
+    Raises:
+        ProblemError: 422, the target changes, and the patch does not name each present header; it names the others.
+    """
+    after = merged(before, fields)
+    old, new = (origin_of(target["url"]) if target.get("url") else None for target in (before, after))
+    headers = fields.get("headers", {})
+    if old == new or headers is None:
+        return
+    # Names with another case are other entries of the spec, so they replace no value.
+    missing = [name for name in before["headers"] if name not in headers]
+    if missing:
+        target = (
+            "the scheme, host or port of url" if old and new else "the target from url to pull, or from pull to url"
+        )
+        raise invalid(
+            FieldFault(
+                "headers",
+                f"give the values of {', '.join(missing)} again, or remove these headers: hidden values do not follow "
+                f"a change of {target}",
+            )
+        )
 
 
 def spec_of(fields: Mapping[str, Any]) -> Document:
-    """Return the fields of ``spec`` for fields of a request or of a merge patch; None stays None."""
-    spec: Document = {}
-    for name, value in fields.items():
-        if name == "enabled":
-            spec["suspend"] = None if value is None else not value
-        elif name == "max_in_flight":
-            spec["maxInFlight"] = value
-        elif name == "expires_at":
-            spec["expiresAt"] = timestamp(value) if isinstance(value, datetime) else value
-        elif name == "rate_limit":
-            # An empty object of a merge patch has no limit, and changes nothing.
-            spec["rateLimit"] = {"perMinute": value["per_minute"]} if value else value
-        elif name != "labels":
-            spec[name] = list(value) if name == "events" and value is not None else value
+    """Return the fields of ``spec`` for the JSON form of a request or of a merge patch; None stays None."""
+    shared = {name: value for name, value in fields.items() if name in EndpointFields.model_fields}
+    spec = in_camel_case(EndpointFields, shared)
+    if "enabled" in fields:
+        enabled = fields["enabled"]
+        spec["suspend"] = None if enabled is None else not enabled
     return spec
 
 
@@ -102,7 +114,7 @@ def owner_of(written: Mapping[str, Any]) -> str | None:
 
 
 def refuse_declared(written: Mapping[str, Any]) -> None:
-    """Return if `/v1` may change an object.
+    """Return if `/v1` may change or delete an object.
 
     Raises:
         ProblemError: 409, it was declared outside of `/v1`, or somebody else changed its spec.
@@ -111,8 +123,8 @@ def refuse_declared(written: Mapping[str, Any]) -> None:
     if owner is not None:
         raise ProblemError(
             409,
-            f'the webhook is declared outside of this API: the field manager "{owner}" owns its spec. Change it there, '
-            "for example in the YAML file or the Git repository that it comes from",
+            f'the webhook is declared outside of this API: the field manager "{owner}" owns its spec. Change or delete '
+            "it there, for example in the YAML file or the Git repository that it comes from",
         )
 
 

@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from hookwright_api.http.responses import from_kube
-from hookwright_api.idempotency import HEADER, LIFETIME, key_reused, request_digest
+from hookwright_api.idempotency import HEADER, LIFETIME, key_reused, request_digest, rotated_since
 from hookwright_api.operator_client import SigningSecret
 from hookwright_api.services import Services
 from hookwright_api.view.table_records import EndpointRecord, Identity
@@ -128,16 +128,14 @@ def _repeated(entry: RotationEntry, request: str, present: int) -> int:
     if entry.request != request:
         raise key_reused()
     if entry.rotation != present:
-        raise ProblemError(
-            409, f"the secret was rotated again after the request with this {HEADER}; its secret is not the current one"
-        )
+        raise rotated_since()
     return entry.rotation
 
 
 async def _made(
     services: Services, identity: Identity, rotation: int, written: EndpointRecord | None = None
 ) -> SigningSecret:
-    """Wait until the operator serves the secret of a rotation."""
+    """Wait until the operator serves the secret of a rotation; the secret of a later one is a 409."""
     wanted = written.endpoint.metadata.generation if written else 0
 
     def reconciled(record: EndpointRecord | None) -> bool:
@@ -148,9 +146,12 @@ async def _made(
         async with asyncio.timeout(limit):
             if await services.view.endpoints.wait(identity.namespace, identity.name, reconciled, seconds=limit) is None:
                 raise not_found("the webhook")
-            return await served_secret(services.operator, identity, rotation)
+            made = await served_secret(services.operator, identity, rotation)
     except TimeoutError:
         raise unavailable(
             "the rotation is requested, and the operator has not made the secret yet; until then the old one signs. "
             f"Repeat the request with the same {HEADER}, or read the secret later"
         ) from None
+    if made.rotation != rotation:
+        raise rotated_since()
+    return made

@@ -17,7 +17,7 @@ from hookwright_api.console.operations import attempt, call
 from hookwright_api.console.page_route import ConsoleRoutes
 from hookwright_api.console.session_cookie import caller_in
 from hookwright_api.console.templating import render, render_text, see
-from hookwright_api.console.words import DELIVERY_STATES
+from hookwright_api.console.words import DELIVERY_STATES, has_failed
 from hookwright_api.http.guarded_route import caller_of
 from hookwright_api.http.middleware import ENDLESS
 from hookwright_api.http.responses import from_validation
@@ -181,6 +181,25 @@ async def follow_endpoint_log(request: Request) -> Response:
     messages = streams.begin(user.identity.uid, look, organization=user.organization)
     # nginx otherwise collects the messages.
     return StreamingResponse(messages, media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
+
+
+@console.page(_ENDPOINT + "/latest-failure", uses=(list_deliveries,))
+async def show_latest_failure(request: Request) -> Response:
+    """Lead to the delivery with the latest failed attempt, among the newest pending and failed ones of the endpoint."""
+    project, endpoint = endpoint_of(request)
+    names = project.identity.name, endpoint.identity.name
+    pages = [
+        await _endpoint_page(request, *names, DeliveryFilters(status=status), "") for status in ("pending", "failed")
+    ]
+    latest = latest_failure([delivery for page in pages for delivery in page["data"]])
+    return see(request, endpoint_path(*names, "deliveries", *latest))
+
+
+def latest_failure(deliveries: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Return the id of the delivery whose last attempt is the latest failed one; empty if no last attempt failed."""
+    last = [(delivery["attempts"][-1], delivery["id"]) for delivery in deliveries if delivery["attempts"]]
+    failures = [(attempt["startedAt"], id_) for attempt, id_ in last if has_failed(attempt)]
+    return [max(failures)[1]] if failures else []
 
 
 @console.page(_ENDPOINT + "/{delivery}", uses=(get_delivery,))

@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from hookwright_api.auth.permissions import MANAGE
 from hookwright_api.console.endpoint_document import document_in, empty_form, form_of_endpoint, patch_in
-from hookwright_api.console.form_fields import Form, faults_of
+from hookwright_api.console.form_fields import Form, faults_of, schemas_of
 from hookwright_api.console.lookup import endpoint_of, project_of
 from hookwright_api.console.navigation import endpoint_path
 from hookwright_api.console.operations import call
@@ -23,6 +23,7 @@ from hookwright_api.rendering import own_labels
 from hookwright_api.routes.webhooks import create_webhook, update_webhook
 from hookwright_api.schemas.webhook_bodies import WebhookPatch, WebhookRequest
 from hookwright_api.webhook_operations.webhook_document import etag_of
+from hookwright_crds.endpoint_fields import LEASE_BOUNDS, TIMEOUT_BOUNDS, RateLimit
 from hookwright_crds.events import CATALOGUE, CHANNEL_WILDCARDS, EVERY_TYPE, Channel
 from hookwright_runtime.problems import Code, ProblemError
 
@@ -60,6 +61,9 @@ def _form(request: Request, template: str, form: Form, problem: ProblemError | N
         catalogue=CATALOGUE,
         channels=CHANNELS,
         wildcards=WILDCARDS,
+        schemas={**schemas_of(RateLimit), **schemas_of(WebhookRequest)},
+        timeout_bounds=TIMEOUT_BOUNDS,
+        lease_bounds=LEASE_BOUNDS,
         problem=problem,
         faults=faults,
         **more,

@@ -87,10 +87,12 @@ async def ask_deletion(request: Request) -> Response:
 async def remove_endpoint(request: Request) -> Response:
     """Delete an endpoint."""
     project, endpoint = endpoint_of(request)
-    owner = await ownership_of(request, endpoint)
-    if owner.declared:
-        return await _page(request, "delete_endpoint.html", ProblemError(409, owner.sentence))
-    await call(request, delete_webhook, endpoint.identity.name, project=project.identity.name)
+    try:
+        await call(request, delete_webhook, endpoint.identity.name, project=project.identity.name)
+    except ProblemError as problem:
+        if problem.status != 409:
+            raise
+        return await _page(request, "delete_endpoint.html", problem)
     return see(request, console_path("projects", project.identity.name), notice="endpoint-deleted")
 
 

@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from hookwright_api.auth.permissions import ADMINISTER
-from hookwright_api.console.form_fields import Form, faults_of
+from hookwright_api.console.form_fields import Form, faults_of, schemas_of
 from hookwright_api.console.lookup import project_of
 from hookwright_api.console.navigation import console_path
 from hookwright_api.console.operations import call
@@ -62,6 +62,7 @@ def _form(request: Request, form: Form, problem: ProblemError | None = None) -> 
         form=form,
         scopes=SCOPES,
         lifetimes=LIFETIMES,
+        schemas=schemas_of(KeyRequest),
         request_key=form.text("request_key") or token_hex(16),
         problem=problem,
         faults=faults_of(problem) if problem else {},

@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from hookwright_api.auth.permissions import ADMINISTER
-from hookwright_api.console.form_fields import faults_of
+from hookwright_api.console.form_fields import faults_of, schemas_of
 from hookwright_api.console.navigation import HOME, console_path
 from hookwright_api.console.operations import attempt, call
 from hookwright_api.console.page_route import ConsoleRoutes
@@ -102,7 +102,20 @@ def _summary(project: ProjectRecord, endpoints: Sequence[EndpointRecord], line: 
 @console.page("/new-project", permission=ADMINISTER)
 async def show_new_project(request: Request) -> Response:
     """Show the form for a project."""
-    return render(request, "new_project.html", name="", display_name="", problem=None, faults={})
+    return _new_project(request, "", "")
+
+
+def _new_project(request: Request, name: str, display_name: str, problem: ProblemError | None = None) -> Response:
+    return render(
+        request,
+        "new_project.html",
+        problem.status if problem else 200,
+        name=name,
+        display_name=display_name,
+        schemas=schemas_of(ProjectRequest),
+        problem=problem,
+        faults=faults_of(problem) if problem else {},
+    )
 
 
 @console.action("/new-project", uses=(create_project,))
@@ -119,12 +132,4 @@ async def make_project(request: Request) -> Response:
         problem = refused
     else:
         return see(request, console_path("projects", name), notice="project-created")
-    return render(
-        request,
-        "new_project.html",
-        problem.status,
-        name=name,
-        display_name=display_name,
-        problem=problem,
-        faults=faults_of(problem),
-    )
+    return _new_project(request, name, display_name, problem)

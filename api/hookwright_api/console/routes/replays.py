@@ -26,6 +26,7 @@ console = ConsoleRoutes()
 
 _REPLAYS: Final = "/projects/{project}/endpoints/{endpoint}/replays"
 _SPANS: Final = {**PERIODS, "30d": ("Last 30 days", timedelta(days=30))}
+_DEFAULT_STATE: Final = ReplayRequest.model_fields["state"].default
 _FIELDS: Final = ("period", "since", "since_offset", "until", "until_offset", "state", "chosen_since", "chosen_until")
 
 
@@ -52,7 +53,7 @@ async def _page(
         unavailable=unavailable,
         problem=problem,
         faults=faults_of(problem) if problem else {},
-        values={**values, "period": values["period"] or "24h", "state": values["state"] or "failed"},
+        values={**values, "period": values["period"] or "24h", "state": values["state"] or _DEFAULT_STATE},
         types=form.all("types"),
         count=count,
         spans=_SPANS,
@@ -98,7 +99,7 @@ def _body(request: Request, form: Form, *, dry_run: bool) -> ReplayRequest:
             raise invalid(FieldFault("since", "is missing; choose a period or a time"))
         if form.text("until"):
             until = rfc3339(moment_of("until", form.text("until"), form.text("until_offset")))
-    wanted = {"since": since, "until": until or None, "state": form.text("state") or "failed", "dry_run": dry_run}
+    wanted = {"since": since, "until": until or None, "state": form.text("state") or _DEFAULT_STATE, "dry_run": dry_run}
     return ReplayRequest.model_validate({**wanted, "types": form.all("types")})
 
 

@@ -5,7 +5,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from hookwright_api.auth.permissions import OPEN
-from hookwright_api.console.form_fields import faults_of
+from hookwright_api.console.form_fields import faults_of, schemas_of
 from hookwright_api.console.navigation import console_path, own_path
 from hookwright_api.console.operations import call
 from hookwright_api.console.page_route import LOGIN, ConsoleRoutes
@@ -82,6 +82,7 @@ def _account(request: Request, problem: ProblemError | None = None) -> Response:
         problem.status if problem else 200,
         session=session,
         can_change=services_of(request).settings.password_change,
+        schemas=schemas_of(PasswordRequest),
         problem=problem,
         faults=faults_of(problem) if problem else {},
     )

@@ -69,6 +69,6 @@ async def check_request(request: Request) -> Response:
         request,
         headers=pasted,
         body=body,
-        verdicts=check_signatures(made["secret"], headers, body),
+        verdicts=check_signatures(made["secret"], headers, body, previous_until=made["previous_signs_until"]),
         age=age_sentence(headers, services_of(request).now().timestamp()),
     )
