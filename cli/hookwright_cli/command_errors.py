@@ -66,6 +66,7 @@ class CommandError(Exception):
         status: the HTTP status, 0 if there was no answer.
         retry_after: seconds until a retry, None if the service gave none.
         hint: the next command, empty if there is none.
+        way: the way that the command used and how to leave it, empty if the command used none.
     """
 
     def __init__(
@@ -84,6 +85,7 @@ class CommandError(Exception):
         self.status = status
         self.retry_after = retry_after
         self.hint = hint
+        self.way = ""
 
 
 class OtherWayError(CommandError):

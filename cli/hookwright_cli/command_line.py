@@ -19,6 +19,7 @@ from hookwright_cli.commands import (
     store_commands,
     user_commands,
 )
+from hookwright_cli.verbs import with_common_options
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -36,13 +37,15 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
 def root(
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
     """Webhooks, deliveries and replays of Hookwright, by a kubeconfig or by /v1."""
+
+
+app.callback()(with_common_options(root))
 
 
 for module in (

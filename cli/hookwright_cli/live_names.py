@@ -1,15 +1,21 @@
-"""Shell completion of live names. A completion never fails: without an answer there are no suggestions."""
+"""Shell completion of names. A completion never fails: without an answer there are no suggestions."""
 
+import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import cache
+from importlib.resources import files
+from typing import Any
 
 import typer
 
+from hookwright_cli.deadline import DEADLINE
 from hookwright_cli.verbs import is_plugin
 from hookwright_cli.way_choice import WayOptions, open_way
 from hookwright_cli.ways.way import Way
 
 _MOST = 100
+_SECONDS = 5.0
 _OPTIONS = (
     "way", "context", "url", "project", "namespace", "kubeconfig", "kube_context", "installation", "service_account",
 )  # fmt: skip
@@ -17,7 +23,10 @@ _OPTIONS = (
 
 @contextmanager
 def _way_of(ctx: typer.Context) -> Iterator[Way]:
-    given = {name: str(ctx.params.get(name) or "") for name in _OPTIONS}
+    before_the_verb = ctx.find_root().params
+    given = {name: str(ctx.params.get(name) or before_the_verb.get(name) or "") for name in _OPTIONS}
+    # A shell waits for the answer while the user types.
+    DEADLINE.begin(_SECONDS, notice=None)
     way = open_way(WayOptions(**given, plugin=is_plugin()))
     try:
         yield way
@@ -79,8 +88,13 @@ def context_names(incomplete: str) -> list[str]:
     return _beginning_with(incomplete, lambda: sorted(contexts.load().known))
 
 
+@cache
+def event_catalogue() -> list[dict[str, Any]]:
+    """Return each event type with its channel, meaning, example and wildcards; ``make docs`` writes the file."""
+    found: list[dict[str, Any]] = json.loads(files("hookwright_cli").joinpath("event_types.json").read_text("utf-8"))
+    return found
+
+
 def type_names(incomplete: str) -> list[str]:
     """Return event types."""
-    from hookwright_cli.event_catalogue import event_catalogue
-
     return _beginning_with(incomplete, lambda: [one["type"] for one in event_catalogue()])

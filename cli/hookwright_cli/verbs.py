@@ -4,15 +4,16 @@ import functools
 import inspect
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from hookwright_cli.command_errors import CommandError, ExitCode
+from hookwright_cli.deadline import DEADLINE
 from hookwright_cli.terminal.plain_text import plain
 from hookwright_cli.terminal.screen import Screen
-from hookwright_cli.way_choice import WayOptions, open_way
+from hookwright_cli.way_choice import WayOptions, chosen, exit_of, open_way
 
 if TYPE_CHECKING:
     from hookwright_cli.ways.way import Way
@@ -32,7 +33,9 @@ _OPTIONS: dict[str, Any] = {
     "kubeconfig": _text("--kubeconfig", metavar="FILE", help_text="Use this kubeconfig."),
     "kube_context": _text("--kube-context", metavar="NAME", help_text="Use this context of the kubeconfig."),
     "installation": _text(
-        "--installation", metavar="NAMESPACE", help_text="Namespace of Hookwright, by default hookwright-system."
+        "--installation",
+        metavar="NAMESPACE",
+        help_text="Namespace of Hookwright, by default that of the pod, or hookwright-system.",
     ),
     "service_account": _text(
         "--service-account",
@@ -41,8 +44,10 @@ _OPTIONS: dict[str, Any] = {
     ),
 }
 _OUTPUT = Annotated[
-    str, typer.Option("--output", "-o", metavar="table|wide|json|yaml|name", help="Form of the answer.")
+    str, typer.Option("--output", "-o", metavar="table|wide|json|yaml|name", help="Form of the answer, table.")
 ]
+_COMMON = {"output": _OUTPUT, **_OPTIONS}
+"""The options of every command, which may also be before the verb."""
 
 
 class Invocation:
@@ -56,9 +61,22 @@ class Invocation:
         """The chosen way into Hookwright."""
         return open_way(self.options)
 
+    @property
+    def uses_a_way(self) -> bool:
+        """Whether the way was opened."""
+        return "way" in self.__dict__
+
+    def way_description(self) -> str:
+        """Return the way, with its place and how to leave it."""
+        return f"{self.way.place}; {exit_of(*chosen(self.options))}"
+
+    def none_of(self, objects: str) -> str:
+        """Return the sentence for an empty list; it names the place, because the objects may be at another one."""
+        return f"There are no {objects} ({self.way.place})."
+
     def close(self) -> None:
         """Close the way if it was opened."""
-        if "way" in self.__dict__:
+        if self.uses_a_way:
             self.way.close()
 
 
@@ -76,37 +94,52 @@ def is_plugin() -> bool:
 def command_of(function: Callable[..., None]) -> Callable[..., None]:
     """Return a function with the common options, which ends the process with the exit code of an error."""
     own = list(inspect.signature(function).parameters.values())[1:]
-    hints = {name: hint for name, hint in function.__annotations__.items() if name not in {"invocation", "return"}}
-    added = {"output": _OUTPUT, **{name: hint for name, hint in _OPTIONS.items() if name not in hints}}
+    common = [name for name in _COMMON if name not in function.__annotations__]
+
+    @functools.wraps(function)
+    def run(ctx: typer.Context, **given: Any) -> None:
+        before_the_verb = ctx.find_root().params
+        options = {name: given.pop(name, "") or before_the_verb.get(name) or "" for name in common}
+        output = options.pop("output") or "table"
+        guarded(lambda: _run(function, output, options, given))
+
+    context = inspect.Parameter("ctx", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
+    return _with_parameters(run, [context, *own], common)
+
+
+def with_common_options(function: Callable[..., None]) -> Callable[..., None]:
+    """Return the function of the application, which accepts the common options before a verb."""
 
     @functools.wraps(function)
     def run(**given: Any) -> None:
-        options = {name: given.pop(name, "") or "" for name in added}
-        output = options.pop("output")
-        guarded(lambda: _run(function, output, options, given))
+        function(**{name: value for name, value in given.items() if name not in _COMMON})
 
-    parameters = [
-        inspect.Parameter(
-            name,
-            inspect.Parameter.KEYWORD_ONLY,
-            default="table" if name == "output" else "",
-            annotation=hint,
-        )
-        for name, hint in added.items()
+    return _with_parameters(run, list(inspect.signature(function).parameters.values()), list(_COMMON))
+
+
+def _with_parameters(
+    run: Callable[..., None], own: Sequence[inspect.Parameter], common: Sequence[str]
+) -> Callable[..., None]:
+    added = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default="", annotation=_COMMON[name]) for name in common
     ]
-    run.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
-        [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in own] + parameters
-    )
-    run.__annotations__ = hints | added
-    del run.__wrapped__
+    parameters = [*(one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in own), *added]
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {one.name: one.annotation for one in parameters}
+    del run.__wrapped__  # type: ignore[attr-defined]
     return run
 
 
 def _run(function: Callable[..., None], output: str, options: dict[str, str], given: dict[str, Any]) -> None:
     invocation = Invocation(Screen(output), WayOptions(**options, plugin=is_plugin()))
     try:
+        DEADLINE.begin()
         function(invocation, **given)
+    except CommandError as error:
+        error.way = invocation.way_description() if invocation.uses_a_way else ""
+        raise
     finally:
+        DEADLINE.lift()
         invocation.close()
 
 
@@ -124,6 +157,8 @@ def guarded(run: Callable[[], None]) -> None:
         sys.stderr.write(plain("\n".join([f"hookwright: {first}{code}", *others, ""])))
         if error.hint:
             sys.stderr.write(f"next: {plain(error.hint)}\n")
+        if error.way:
+            sys.stderr.write(f"way: {plain(error.way)}\n")
         raise typer.Exit(int(error.code)) from None
     except KeyboardInterrupt:
         raise typer.Exit(int(ExitCode.INTERRUPTED)) from None

@@ -4,7 +4,6 @@ import os
 import sys
 from contextlib import closing
 from dataclasses import replace
-from ipaddress import ip_address
 from typing import Annotated, Any
 from urllib.parse import urlsplit
 
@@ -17,7 +16,7 @@ from hookwright_cli.commands.endpoint_commands import Yes
 from hookwright_cli.contexts import Context
 from hookwright_cli.terminal.columns import CONTEXTS
 from hookwright_cli.verbs import Invocation, add_commands
-from hookwright_cli.way_choice import API, DEFAULT_ACCOUNT, chosen
+from hookwright_cli.way_choice import API, DEFAULT_ACCOUNT, check_encryption, chosen, exit_of, not_logged_in
 
 _RBAC = "/apis/rbac.authorization.k8s.io/v1"
 _RELEASE = "app.kubernetes.io/instance"
@@ -42,7 +41,7 @@ def log_in(
     The password or the key is read from standard input, or asked for. The keyring of your desktop keeps the
     credential, or a file that only you can read.
     """
-    from hookwright_cli.ways.api_way import ApiWay
+    from hookwright_cli.ways.api_way import SENDING_KEY, ApiWay
 
     url = _checked_url(invocation.options.url or os.environ.get("HOOKWRIGHT_API_URL", ""), insecure=insecure)
     if key and email:
@@ -73,10 +72,10 @@ def log_in(
     contexts.save(known)
     projects = ", ".join(one["name"] for one in me["projects"]) or "none"
     who = f"as {email}" if email else "with an API key"
-    invocation.screen.one(
-        {"id": context.name, "url": url, "email": email, "credential": place},
-        lambda: f"logged in to {url} {who}; projects: {projects}\ncontext {context.name}, credential in {place}",
-    )
+    said = f"logged in to {url} {who}; projects: {projects}\ncontext {context.name}, credential in {place}"
+    if not key:
+        said += f"\nto send events, make a key: {SENDING_KEY}"
+    invocation.screen.one({"id": context.name, "url": url, "email": email, "credential": place}, lambda: said)
 
 
 def _checked_url(url: str, *, insecure: bool) -> str:
@@ -85,23 +84,9 @@ def _checked_url(url: str, *, insecure: bool) -> str:
         raise CommandError("name the service: hookwright login --url https://hooks.example.com", ExitCode.USAGE)
     if urlsplit(url).scheme not in {"http", "https"} or not urlsplit(url).hostname:
         raise CommandError(f"--url {url!r} must begin with https://", ExitCode.USAGE)
-    if urlsplit(url).scheme == "http" and not insecure and not is_loopback(str(urlsplit(url).hostname)):
-        raise CommandError(
-            f"http://{urlsplit(url).hostname} has no encryption: others can read the credential on its way; use https://",
-            ExitCode.USAGE,
-            hint="if you trust the whole network, repeat the command with --insecure",
-        )
+    if not insecure:
+        check_encryption(url, hint="if you trust the whole network, repeat the command with --insecure")
     return url
-
-
-def is_loopback(host: str) -> bool:
-    """Return whether requests to a host stay on this machine, by its name or literal address."""
-    if host == "localhost" or host.endswith(".localhost"):
-        return True
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def _asked_email() -> str:
@@ -118,22 +103,25 @@ def log_out(
         bool, typer.Option("--everywhere", help="End all sessions of the user, on every device.")
     ] = False,
 ) -> None:
-    """Forget the credential of a context."""
+    """Forget the credential of a context. The context stays, so that no command uses another way in silence."""
     known = contexts.load()
-    context = known.get(invocation.options.context or known.current) if known.known else Context(name="")
-    if not context.name:
-        raise CommandError("there is no context to log out of", ExitCode.NOT_FOUND)
+    name = invocation.options.context or known.current
+    context = known.get(name) if name else Context(name="")
+    if not context.url:
+        raise CommandError("not logged in: no context has a login", ExitCode.NOT_FOUND)
+    credential = kept_credentials.kept(context.name)
+    if not credential:
+        raise not_logged_in(context)
     if everywhere:
         from hookwright_cli.ways.api_way import ApiWay
 
-        with closing(ApiWay(context.url, kept_credentials.kept(context.name))) as way:
+        with closing(ApiWay(context.url, credential)) as way:
             way.log_out()
     kept_credentials.forget(context.name)
-    known.known.pop(context.name)
-    if known.current == context.name:
-        known.current = ""
-    contexts.save(known)
-    invocation.screen.one({"id": context.name}, lambda: f"logged out of context {context.name}")
+    said = f"logged out of context {context.name}; {exit_of(API, context)}"
+    if os.environ.get("HOOKWRIGHT_API_KEY"):
+        said += "\nHOOKWRIGHT_API_KEY is set, and commands still use it: unset HOOKWRIGHT_API_KEY"
+    invocation.screen.one({"id": context.name}, lambda: said)
 
 
 def who_am_i(invocation: Invocation) -> None:

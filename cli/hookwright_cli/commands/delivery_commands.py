@@ -10,6 +10,7 @@ import typer
 from hookwright_cli import live_names
 from hookwright_cli.command_errors import CommandError, ExitCode
 from hookwright_cli.commands.endpoint_commands import Name, Watch
+from hookwright_cli.deadline import DEADLINE
 from hookwright_cli.durations import moment
 from hookwright_cli.terminal.columns import ATTEMPTS, DELIVERIES, REPLAYS, STYLES, shown
 from hookwright_cli.terminal.plain_text import plain
@@ -29,10 +30,14 @@ Types = Annotated[
 def list_deliveries(
     invocation: Invocation,
     endpoint: Annotated[
-        str, typer.Argument(metavar="[ENDPOINT]", autocompletion=live_names.endpoint_names, help="All, if left out.")
+        str, typer.Argument(metavar="ENDPOINT", autocompletion=live_names.endpoint_names, help="All, if left out.")
     ] = "",
-    state: Annotated[str, typer.Option("--state", metavar="pending|delivered|failed|discarded")] = "",
-    kind: Annotated[str, typer.Option("--type", metavar="TYPE", autocompletion=live_names.type_names)] = "",
+    state: Annotated[
+        str, typer.Option("--state", metavar="pending|delivered|failed|discarded", help="State of the delivery.")
+    ] = "",
+    kind: Annotated[
+        str, typer.Option("--type", metavar="TYPE", autocompletion=live_names.type_names, help="Event type.")
+    ] = "",
     message: Annotated[str, typer.Option("--message", metavar="ID", help="messageId of the event.")] = "",
     event: Annotated[str, typer.Option("--event", metavar="ID", help="Id of the event (webhook-id).")] = "",
     status_code: Annotated[str, typer.Option("--status-code", metavar="N", help="Of the latest attempt.")] = "",
@@ -56,7 +61,9 @@ def list_deliveries(
     chosen = {name: value for name, value in conditions.items() if value}
     if watch:
         invocation.screen.watch(lambda: list(invocation.way.deliveries(chosen, limit)), DELIVERIES)
-    invocation.screen.rows(invocation.way.deliveries(chosen, limit), DELIVERIES, none="There are no such deliveries.")
+    invocation.screen.rows(
+        invocation.way.deliveries(chosen, limit), DELIVERIES, none=invocation.none_of("such deliveries")
+    )
 
 
 def get_delivery(invocation: Invocation, delivery: Delivery) -> None:
@@ -123,7 +130,9 @@ def begin_replay(
     endpoint: Name,
     since: Since,
     until: Until = "",
-    state: Annotated[str, typer.Option("--state", metavar="failed|delivered|all")] = "failed",
+    state: Annotated[
+        str, typer.Option("--state", metavar="failed|delivered|all", help="State of the deliveries.")
+    ] = "failed",
     kind: Types = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count the deliveries.")] = False,
     wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Wait until the replay ends.")] = True,
@@ -152,6 +161,7 @@ def begin_replay(
 def _follow(invocation: Invocation, endpoint: str, replay: dict[str, Any]) -> dict[str, Any]:
     """Return the replay when it has ended. Ctrl-C ends the wait; the replay goes on."""
     pause = 0.2
+    DEADLINE.lift()
     try:
         with invocation.screen.progress(f"replaying {endpoint}", replay.get("total")) as report:
             while replay["status"] == "running":
@@ -161,7 +171,8 @@ def _follow(invocation: Invocation, endpoint: str, replay: dict[str, Any]) -> di
                 report(replay["done"])
     except KeyboardInterrupt:
         invocation.screen.note(
-            f"the replay goes on; cancel it with: hookwright replays {endpoint} --cancel {replay['id']}"
+            f"the replay goes on; cancel it with: hookwright replays {endpoint}{invocation.options.scope} "
+            f"--cancel {replay['id']}"
         )
         raise
     return replay
@@ -194,7 +205,9 @@ def list_replays(
 def send_test(
     invocation: Invocation,
     endpoint: Name,
-    kind: Annotated[str, typer.Option("--type", metavar="TYPE", autocompletion=live_names.type_names)] = "",
+    kind: Annotated[
+        str, typer.Option("--type", metavar="TYPE", autocompletion=live_names.type_names, help="Event type.")
+    ] = "",
     payload: Annotated[str, typer.Option("--payload", metavar="JSON", help="Fields of the test event.")] = "",
 ) -> None:
     """Send one signed test event, without retries. The exit code is 9 if the receiver does not answer 2xx."""

@@ -64,7 +64,7 @@ def list_endpoints(invocation: Invocation, watch: Watch = False) -> None:
     """List the endpoints."""
     if watch:
         invocation.screen.watch(invocation.way.endpoints, ENDPOINTS)
-    invocation.screen.rows(invocation.way.endpoints(), ENDPOINTS, none="There are no endpoints.")
+    invocation.screen.rows(invocation.way.endpoints(), ENDPOINTS, none=invocation.none_of("endpoints"))
 
 
 def get_endpoint(invocation: Invocation, name: Name) -> None:
@@ -113,7 +113,7 @@ def described(screen: Screen, document: dict[str, Any]) -> str:
 
 def create_endpoint(
     invocation: Invocation,
-    name: Annotated[str, typer.Argument(metavar="[ENDPOINT]", help="Only with a kubeconfig; /v1 chooses an id.")] = "",
+    name: Annotated[str, typer.Argument(metavar="ENDPOINT", help="Only with a kubeconfig; /v1 chooses an id.")] = "",
     to: Url = None,
     pull: Pull = False,
     lease: Lease = None,
@@ -139,9 +139,8 @@ def create_endpoint(
     screen = invocation.screen
     screen.one(document, lambda: f"endpoint {document['id']} created, status {document['status']}")
     if screen.for_people:
-        screen.line(
-            f"signing secret: {secret}" if secret else f"signing secret: hookwright secret show {document['id']}"
-        )
+        command = f"hookwright secret show {document['id']}{invocation.options.scope}"
+        screen.line(f"signing secret: {secret or command}")
 
 
 def edit_endpoint(
@@ -270,7 +269,9 @@ def resume_endpoint(invocation: Invocation, name: Name) -> None:
 def rotate_endpoint(
     invocation: Invocation,
     name: Name,
-    overlap: Annotated[str, typer.Option("--overlap", metavar="DURATION", help="How long the old secret signs.")] = "",
+    overlap: Annotated[
+        str, typer.Option("--overlap", metavar="DURATION", help="How long the old secret signs; 0s after a leak.")
+    ] = "",
     yes: Yes = False,
 ) -> None:
     """Make a new signing secret. This cannot be undone."""
@@ -281,7 +282,11 @@ def rotate_endpoint(
         document,
         lambda: (
             f"new signing secret of {name}: {document['secret']}\n"
-            + (f"the old secret also signs until {until}" if until else "the old secret no longer signs")
+            + (
+                f"the old secret also signs webhook-signature until {until}, and alone X-Service-Signature"
+                if until
+                else "the old secret no longer signs"
+            )
         ),
         name=name,
     )

@@ -7,7 +7,6 @@ import typer
 
 from hookwright_cli import live_names
 from hookwright_cli.command_errors import CommandError, ExitCode
-from hookwright_cli.event_catalogue import event_catalogue
 from hookwright_cli.terminal.columns import EVENT_TYPES
 from hookwright_cli.verbs import Invocation, command_of
 
@@ -15,16 +14,16 @@ from hookwright_cli.verbs import Invocation, command_of
 def explain_type(
     invocation: Invocation,
     kind: Annotated[
-        str, typer.Argument(metavar="[EVENT-TYPE]", autocompletion=live_names.type_names, help="All, if left out.")
+        str, typer.Argument(metavar="EVENT-TYPE", autocompletion=live_names.type_names, help="All, if left out.")
     ] = "",
 ) -> None:
     """Explain an event type: its meaning, an example, and the wildcards that include it."""
     if not kind:
-        invocation.screen.rows(event_catalogue(), EVENT_TYPES, none="")
+        invocation.screen.rows(live_names.event_catalogue(), EVENT_TYPES, none="")
         return
-    found = next((one for one in event_catalogue() if one["type"] == kind), None)
+    found = next((one for one in live_names.event_catalogue() if one["type"] == kind), None)
     if found is None:
-        known = ", ".join(str(one["type"]) for one in event_catalogue())
+        known = ", ".join(str(one["type"]) for one in live_names.event_catalogue())
         raise CommandError(f"unknown event type {kind!r}; known types: {known}", ExitCode.NOT_FOUND)
     pairs = [(name.capitalize(), str(found[name])) for name in ("type", "channel", "meaning")]
     pairs.append(("Wildcards", ", ".join(found["wildcards"])))

@@ -15,12 +15,12 @@ from hookwright_cli.verbs import Invocation, add_commands
 
 def list_keys(invocation: Invocation) -> None:
     """List the API keys."""
-    invocation.screen.rows(invocation.way.api_keys(), KEYS, none="There are no keys.")
+    invocation.screen.rows(invocation.way.api_keys(), KEYS, none=invocation.none_of("keys"))
 
 
 def create_key(
     invocation: Invocation,
-    name: Annotated[str, typer.Argument(help="A name for people.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A name for people.")],
     scope: Annotated[
         list[str] | None, typer.Option("--scope", "-s", metavar="send|read|manage|pull", help="A right; repeat it.")
     ] = None,

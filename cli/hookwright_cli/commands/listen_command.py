@@ -14,6 +14,7 @@ import typer
 
 from hookwright_cli import live_names
 from hookwright_cli.command_errors import CommandError, ExitCode
+from hookwright_cli.deadline import DEADLINE
 from hookwright_cli.durations import rfc3339, seconds_of
 from hookwright_cli.local_receiver import LocalAnswer, LocalReceiver
 from hookwright_cli.terminal.event_lines import event_text, printable
@@ -136,23 +137,24 @@ def _temporary_endpoint(invocation: Invocation, types: list[str], lifetime: time
     except KeyboardInterrupt:
         # The endpoint may exist; its name is known only by a kubeconfig.
         if wanted:
-            _delete(way, screen, wanted)
+            _delete(invocation, wanted)
         raise
     try:
         screen.note(f"listening for {', '.join(types)} in project {made['project']}; endpoint {endpoint} is temporary")
-        screen.note(f"signing secret: {_secret(way, made)}")
+        screen.note(f"signing secret: {_secret(invocation, made)}")
         yield endpoint
     finally:
-        _delete(way, screen, endpoint)
+        _delete(invocation, endpoint)
 
 
-def _delete(way: Way, screen: Screen, endpoint: str) -> None:
+def _delete(invocation: Invocation, endpoint: str) -> None:
+    screen = invocation.screen
     try:
-        way.delete_endpoint(endpoint)
+        invocation.way.delete_endpoint(endpoint)
     except CommandError as error:
         if error.code is not ExitCode.NOT_FOUND:
             screen.note(f"endpoint {endpoint} was not deleted: {error}")
-            screen.note(f"next: hookwright endpoints delete {endpoint}")
+            screen.note(f"next: hookwright endpoints delete {endpoint}{invocation.options.scope}")
         return
     except KeyboardInterrupt:
         screen.note(f"endpoint {endpoint} was perhaps not deleted: interrupted")
@@ -160,14 +162,14 @@ def _delete(way: Way, screen: Screen, endpoint: str) -> None:
     screen.note(f"endpoint {endpoint} is deleted")
 
 
-def _secret(way: Way, made: dict[str, Any]) -> str:
+def _secret(invocation: Invocation, made: dict[str, Any]) -> str:
     """Return the signing secret, or how to read it."""
     if made.get("secret"):
         return str(made["secret"])
     try:
-        return str(way.signing_secret(made["id"])["secret"])
+        return str(invocation.way.signing_secret(made["id"])["secret"])
     except CommandError:
-        return f"hookwright secret show {made['id']}"
+        return f"hookwright secret show {made['id']}{invocation.options.scope}"
 
 
 class _Expiry:
@@ -221,6 +223,8 @@ class _Session:
             lease: how long a message may take.
             wait: how long a request waits for messages.
         """
+        DEADLINE.lift()
+        DEADLINE.silence()
         begun, pause, taken = time.monotonic(), 1.0, False
         while True:
             try:

@@ -44,8 +44,14 @@ def verify_signature(
             raise CommandError(f"--header {written!r} must be 'NAME: VALUE'", ExitCode.USAGE)
         headers[name.strip().lower()] = value.strip()
     raw = sys.stdin.buffer.read() if body == "-" else Path(body).read_bytes()
-    secret = str(invocation.way.signing_secret(endpoint)["secret"])
-    checks = signature_checks(secret, headers, raw)
+    document = invocation.way.signing_secret(endpoint)
+    checks = signature_checks(str(document["secret"]), headers, raw)
+    if (until := document.get("previous_signs_until")) and checks.get("X-Service-Signature") is False:
+        del checks["X-Service-Signature"]
+        message = f"X-Service-Signature cannot be checked before {until}: until then the replaced secret makes it"
+        if not checks:
+            raise CommandError(message, ExitCode.USAGE, hint="send -H with each of the three webhook-… headers")
+        invocation.screen.note(message)
     if not checks:
         raise CommandError(
             "no signature: send -H 'X-Service-Signature: …', or the three webhook-… headers", ExitCode.USAGE

@@ -12,6 +12,7 @@ import typer
 
 from hookwright_cli import live_names
 from hookwright_cli.command_errors import CommandError, ExitCode
+from hookwright_cli.deadline import DEADLINE
 from hookwright_cli.verbs import Invocation, command_of
 from hookwright_cli.ways.way import Way
 
@@ -24,7 +25,7 @@ _TRIES = 8
 def send_events(
     invocation: Invocation,
     kind: Annotated[
-        str, typer.Argument(metavar="[TYPE]", autocompletion=live_names.type_names, help="Event type of one event.")
+        str, typer.Argument(metavar="TYPE", autocompletion=live_names.type_names, help="Event type of one event.")
     ] = "",
     fields: Annotated[
         list[str] | None, typer.Argument(metavar="FIELD=VALUE...", help="Its fields; FIELD:=JSON for other than text.")
@@ -41,6 +42,7 @@ def send_events(
         answer = _patiently(invocation.way, [_event(kind, fields or [])])
         invocation.screen.one(answer, lambda: _summary(answer), name=",".join(answer["event_ids"]))
         return
+    DEADLINE.lift()
     total: dict[str, Any] = {"accepted": 0, "duplicates": 0, "deliveries": 0, "event_ids": []}
     for answer in _sent(invocation, file):
         for name, value in answer.items():
@@ -132,16 +134,16 @@ def _patiently(way: Way, events: list[dict[str, Any]]) -> dict[str, Any]:
         try:
             return with_one_name(way.send(events))
         except CommandError as error:
-            if error.code is not ExitCode.UNAVAILABLE or number == _TRIES:
+            if error.code is not ExitCode.UNAVAILABLE or number == _TRIES or DEADLINE.has_passed:
                 raise
             time.sleep(error.retry_after if error.retry_after is not None else min(0.25 * 2**number, 10.0))
     raise AssertionError
 
 
 def with_one_name(answer: dict[str, Any]) -> dict[str, Any]:
-    """Return an answer with ``event_ids`` only; the intake and earlier versions of /v1 have only ``eventIds``."""
-    earlier = answer.get("eventIds", [])
-    return {"event_ids": earlier, **{name: value for name, value in answer.items() if name != "eventIds"}}
+    """Return an answer with ``event_ids`` only; the intake has only ``eventIds``, and /v1 has both."""
+    ids = answer.get("eventIds", [])
+    return {"event_ids": ids, **{name: value for name, value in answer.items() if name != "eventIds"}}
 
 
 def add_to(app: typer.Typer) -> None:

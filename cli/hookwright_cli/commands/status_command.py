@@ -6,6 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from hookwright_cli.command_errors import ExitCode
+from hookwright_cli.deadline import DEADLINE
 from hookwright_cli.terminal.columns import STYLES
 from hookwright_cli.terminal.screen import Screen
 from hookwright_cli.verbs import Invocation, command_of
@@ -44,11 +45,12 @@ def problems_of(overview: dict[str, Any]) -> list[dict[str, str]]:
     for project in overview["projects"]:
         if project.get("ready") is False:
             place = project["namespace"]
+            verb = f"describe hwproj {project['name']}" if project["exists"] else "get hwproj"
             found.append(
                 {
                     "object": f"project {place}/{project['name']}",
                     "reason": project["message"],
-                    "next": f"kubectl describe hwproj {project['name']} -n {place}",
+                    "next": f"kubectl {verb} -n {place}",
                 }
             )
         found += [_problem(one) for one in project["endpoints"] if one["status"] in {"failing", "error"}]
@@ -75,8 +77,8 @@ def _problem(endpoint: dict[str, Any]) -> dict[str, str]:
     return {"object": f"endpoint {place}", "reason": reason, "next": command}
 
 
-def screen_of(overview: dict[str, Any], problems: list[dict[str, str]], screen: Screen) -> str:
-    """Return the state for people."""
+def screen_of(overview: dict[str, Any], problems: list[dict[str, str]], screen: Screen, way: str) -> str:
+    """Return the state for people; ``way`` is that of the command, in words."""
     endpoints = [one for project in overview["projects"] for one in project["endpoints"]]
     counts = {state: sum(one["status"] == state for one in endpoints) for state in _STATES}
     states = ", ".join(f"{number} {screen.style(state, STYLES[state])}" for state, number in counts.items() if number)
@@ -85,8 +87,7 @@ def screen_of(overview: dict[str, Any], problems: list[dict[str, str]], screen: 
     )
     if len(problems) == 1:
         verdict = screen.style("1 problem", "bold red")
-    place = overview.get("url") or f"cluster {overview.get('cluster')}, installation {overview.get('installation')}"
-    pairs = [("Hookwright", f"{verdict} ({place})")]
+    pairs = [("Hookwright", verdict), ("Way", way)]
     for one in overview["components"]:
         pods = f", {one['ready']} of {one['wanted']} pods" if "wanted" in one else ""
         restarts = f", {one['restarts']} restarts" if one.get("restarts") else ""
@@ -96,9 +97,9 @@ def screen_of(overview: dict[str, Any], problems: list[dict[str, str]], screen: 
         pairs.append(
             (one["name"].capitalize() if one["name"] != "api" else "API", f"{state}{pods}{restarts}{image}{said}")
         )
-    pairs.append(("Projects", str(len(overview["projects"]))))
+    pairs.append(("Projects", str(sum(project.get("exists", True) for project in overview["projects"]))))
     pairs.append(("Endpoints", f"{len(endpoints)}" + (f": {states}" if states else "")))
-    pairs.append(_backlog(overview, endpoints))
+    pairs.append(backlog_of(overview, endpoints))
     parts = [screen.pairs(pairs)]
     parts += [
         f"{screen.style(one['object'], 'bold')}\n  {one['reason']}\n  next: {one['next']}" for one in problems[:_SHOWN]
@@ -108,16 +109,20 @@ def screen_of(overview: dict[str, Any], problems: list[dict[str, str]], screen: 
     return "\n\n".join(parts)
 
 
-def _backlog(overview: dict[str, Any], endpoints: list[dict[str, Any]]) -> tuple[str, str]:
+def backlog_of(overview: dict[str, Any], endpoints: list[dict[str, Any]]) -> tuple[str, str]:
+    """Return a title, and the results of an hour (``/v1``) or the deliveries that wait (kubeconfig)."""
     if overview["way"] == "api":
         totals = [project["last_hour"] for project in overview["projects"]]
-        delivered, failed = (sum(one[name] for one in totals) for name in ("delivered", "failed"))
-        return "Last hour", f"{delivered} delivered, {failed} failed"
+        names = ("delivered", "failed", "failed_attempts")
+        delivered, failed, failed_attempts = (sum(one[name] for one in totals) for name in names)
+        return "Last hour", f"{delivered} delivered, {failed} failed, {failed_attempts} failed attempts"
     waiting = [((one.get("deliveries") or {}).get("pending", 0), one) for one in endpoints]
+    retrying = sum(number for number, one in waiting if one["status"] == "failing")
     total = sum(number for number, _ in waiting)
     largest, endpoint = max(waiting, key=lambda pair: pair[0], default=(0, {}))
     most = f", most at {endpoint['namespace']}/{endpoint['id']} ({largest})" if largest else ""
-    return "Backlog", f"{total} pending{most}"
+    parts = f"{total - retrying} pending" + (f", {retrying} retrying" if retrying else "")
+    return "Backlog", f"{parts}{most}"
 
 
 def show_status(
@@ -125,10 +130,12 @@ def show_status(
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Show it again until Ctrl-C.")] = False,
 ) -> None:
     """Show whether Hookwright is well, and the next command for each problem. The exit code is 9 if there is one."""
+    if watch:
+        DEADLINE.lift()
     while True:
         overview = invocation.way.overview()
         problems = problems_of(overview)
-        text = screen_of(overview, problems, invocation.screen)
+        text = screen_of(overview, problems, invocation.screen, invocation.way_description())
         document = {"well": not problems, "problems": problems, **overview}
         name = "well" if not problems else "\n".join(one["object"] for one in problems)
         if watch and invocation.screen.for_people and invocation.screen.coloured:

@@ -12,13 +12,14 @@ import typer
 from hookwright_cli.command_errors import CommandError, ExitCode, OtherWayError
 from hookwright_cli.commands.asking import confirm
 from hookwright_cli.commands.endpoint_commands import Yes
+from hookwright_cli.deadline import DEADLINE
 from hookwright_cli.verbs import Invocation, command_of
 from hookwright_cli.ways.way import Way
 
 
 def back_up(
     invocation: Invocation,
-    file: Annotated[str, typer.Argument(metavar="[FILE]")] = "hookwright-backup.db",
+    file: Annotated[str, typer.Argument(metavar="FILE")] = "hookwright-backup.db",
     force: Annotated[bool, typer.Option("--force", help="Replace the file if it exists.")] = False,
 ) -> None:
     """Copy the SQLite store to a file while the operator runs, and check the copy."""
@@ -116,6 +117,7 @@ def _cluster_way(way: Way, verb: str) -> Any:
 
     if not isinstance(way, KubeconfigWay):
         raise OtherWayError(verb, "kubeconfig")
+    DEADLINE.lift()
     return way
 
 

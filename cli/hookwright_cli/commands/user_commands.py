@@ -9,7 +9,7 @@ from hookwright_cli.commands.asking import confirm, password
 from hookwright_cli.commands.endpoint_commands import Yes
 from hookwright_cli.terminal.columns import USERS
 from hookwright_cli.verbs import Invocation, add_commands
-from hookwright_cli.way_choice import API, chosen, installation_of
+from hookwright_cli.way_choice import API, chosen, users_namespace_of
 from hookwright_cli.ways.user_form import hashed, normal_address, user_manifest
 
 Email = Annotated[str, typer.Argument(metavar="EMAIL", autocompletion=live_names.user_emails)]
@@ -24,7 +24,7 @@ def create_user(
     invocation: Invocation,
     email: Annotated[str, typer.Argument(metavar="EMAIL")],
     organization: Annotated[str, typer.Option("--organization", metavar="NAMESPACE", help="Where the user works.")],
-    role: Annotated[str, typer.Option("--role", metavar="viewer|editor|admin")] = "admin",
+    role: Annotated[str, typer.Option("--role", metavar="viewer|editor|admin", help="Rights of the user.")] = "admin",
     only_hash: Annotated[
         bool,
         typer.Option("--hash", help="Write nothing; print the Secret with the hash, for example for a Git repository."),
@@ -32,7 +32,7 @@ def create_user(
 ) -> None:
     """Create a user of the console and of /v1. The password is read from standard input, or asked for."""
     address = normal_address(email)
-    namespace = installation_of(invocation.options)
+    namespace = users_namespace_of(invocation.options)
     # The values are checked before the password is asked for.
     user_manifest(namespace, email=address, organization=organization, password_hash="", role=role)
     written = password(repeat=True)
@@ -51,7 +51,7 @@ def create_user(
 
 def set_password(
     invocation: Invocation,
-    email: Annotated[str, typer.Argument(metavar="[EMAIL]", autocompletion=live_names.user_emails)] = "",
+    email: Annotated[str, typer.Argument(metavar="EMAIL", autocompletion=live_names.user_emails)] = "",
     only_hash: Annotated[bool, typer.Option("--hash", help="Write nothing; print the hash.")] = False,
 ) -> None:
     """Set the password of a user; through /v1, your own. It ends the sessions of the user."""

@@ -67,6 +67,11 @@ def _result(document: Document, _: datetime) -> str:
     return shown(attempts[-1].get("error") or (f"HTTP {code}" if code else ""))
 
 
+def _type(document: Document, _: datetime) -> str:
+    """Return the event type; a test, which counts nowhere, has a mark."""
+    return shown(document.get("type")) + (" (test)" if document.get("test") else "")
+
+
 def place_of(document: Document) -> str:
     """Return the URL of an endpoint, or that consumers pull its messages."""
     return "pulled by consumers" if document.get("pull") else shown(document.get("url"))
@@ -91,7 +96,7 @@ ENDPOINTS = (
 DELIVERIES = (
     Column("DELIVERY", field("id")),
     Column("STATE", field("status")),
-    Column("TYPE", field("type")),
+    Column("TYPE", _type),
     Column("ENDPOINT", field("webhook"), wide=True),
     Column("EVENT", field("eventId"), wide=True),
     Column(

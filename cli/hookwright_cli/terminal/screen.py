@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from hookwright_cli.command_errors import CommandError, ExitCode
+from hookwright_cli.deadline import DEADLINE
 from hookwright_cli.terminal.columns import STYLES, Column
 from hookwright_cli.terminal.plain_text import plain
 
@@ -171,6 +172,7 @@ class Screen:
         self, read: Callable[[], list[dict[str, Any]]], columns: Sequence[Column], *, seconds: float = 2.0
     ) -> None:
         """Print a list again and again until Ctrl-C: changed rows below each other, or the whole list on a terminal."""
+        DEADLINE.lift()
         if sys.stdout.isatty() and self.for_people:
             while True:
                 documents = read()

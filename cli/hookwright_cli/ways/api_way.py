@@ -9,6 +9,8 @@ from hookwright_cli.ways.http_caller import HttpCaller, path_of
 from hookwright_cli.ways.way import Document
 
 _ALL = 1_000_000
+SENDING_KEY = "export HOOKWRIGHT_API_KEY=$(hookwright keys create NAME --scope send)"
+"""The command after which a user of a session can send events."""
 _EXAMINED = 50
 """Endpoints whose conditions ``status`` reads, at most."""
 
@@ -20,16 +22,23 @@ class ApiWay:
         url: base URL of the service, without ``/v1``.
         credential: an API key (``hw_…``) or the token of a session.
         project: name of the project; empty selects the only one of a session.
+        organization: that of the credential; empty if it is not known.
     """
 
     kind = "api"
 
-    def __init__(self, url: str, credential: str, project: str = "") -> None:
+    def __init__(self, url: str, credential: str, project: str = "", *, organization: str = "") -> None:
         self._url = url.rstrip("/").removesuffix("/v1")
         self._has_key = credential.startswith("hw_")
         header = {"X-Service-Key": credential} if self._has_key else {"Authorization": f"Bearer {credential}"}
         self._http = HttpCaller(f"{self._url}/v1", header if credential else {}, place=self._url)
-        self._project = project
+        self._project, self._organization = project, organization
+
+    @property
+    def place(self) -> str:
+        """The words for this way."""
+        organization = f", organization {self._organization}" if self._organization else ""
+        return f"/v1 at {self._url}{organization}"
 
     def close(self) -> None:
         """Close the connections."""
@@ -64,7 +73,8 @@ class ApiWay:
                     listed[at] = self._http.call("GET", path_of("webhooks", endpoint["id"]), params=scope)
             numbers = self._http.call("GET", path_of("projects", name, "statistics"), params={"window": "1h"})
             projects.append({"name": name, "endpoints": listed, "last_hour": numbers["total"]})
-        place = {"url": self._url, "organization": me.get("organization")}
+        self._organization = str(me.get("organization") or self._organization)
+        place = {"url": self._url, "organization": self._organization or None}
         return {"way": self.kind, **place, "components": [], "projects": projects}
 
     def endpoints(self) -> list[Document]:
@@ -148,7 +158,17 @@ class ApiWay:
         self._http.call("DELETE", path_of("webhooks", name, "replays", replay), params=self._scope())
 
     def send(self, events: Sequence[Mapping[str, Any]]) -> Document:
-        """Send events; the project is that of the key."""
+        """Send events; the project is that of the key.
+
+        Raises:
+            CommandError: the credential is a session, which may not send.
+        """
+        if not self._has_key:
+            raise CommandError(
+                "send needs an API key, and this is the session of a login",
+                ExitCode.FORBIDDEN,
+                hint=SENDING_KEY,
+            )
         return dict(self._http.call("POST", "/events", body=list(events)))
 
     def take_messages(self, name: str, query: Mapping[str, str]) -> list[Document]:

@@ -4,18 +4,22 @@ import json
 import logging
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 from hookwright_cli.command_errors import CommandError, ExitCode, exit_code_of
+from hookwright_cli.deadline import DEADLINE
 
 _GROUP = "/apis/hookwright.dev/v1alpha1"
-_SECONDS = (10.0, 60.0)
+_CONNECT_SECONDS = 10.0
+_SECONDS = 60.0
 _PAGE = 500
 FIELD_MANAGER = "hookwright"
 
 
 APPS = "/apis/apps/v1"
+POD_CREDENTIALS = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 
 class ClusterClient:
@@ -26,22 +30,34 @@ class ClusterClient:
     """
 
     def __init__(self, kubeconfig: str = "", context: str = "") -> None:
-        from kubernetes.config import ConfigException, list_kube_config_contexts, new_client_from_config
+        from kubernetes.client import ApiClient, Configuration
+        from kubernetes.config import ConfigException, list_kube_config_contexts, load_kube_config
+        from kubernetes.config.incluster_config import InClusterConfigLoader
 
         # A refused connection is reported by this program.
         logging.getLogger("urllib3").setLevel(logging.CRITICAL)
         logging.getLogger("kubernetes").setLevel(logging.CRITICAL)
         files = kubeconfig or os.environ.get("KUBECONFIG") or None
+        configuration = Configuration()
+        # The client copies this into its pool of connections, so a later change has no effect.
+        configuration.retries = False
+        has_kubeconfig = bool(files or context) or (Path.home() / ".kube" / "config").exists()
+        contexts: list[dict[str, Any]] = []
+        current: dict[str, Any] = {"name": "of this pod", "context": {"namespace": pod_namespace()}}
         try:
-            self.api = new_client_from_config(config_file=files, context=context or None, persist_config=False)
-            contexts, current = list_kube_config_contexts(config_file=files)
+            if pod_namespace() and not has_kubeconfig:
+                paths = (str(POD_CREDENTIALS / "token"), str(POD_CREDENTIALS / "ca.crt"))
+                InClusterConfigLoader(*paths).load_and_set(configuration)
+            else:
+                load_kube_config(files, context or None, configuration, persist_config=False)
+                contexts, current = list_kube_config_contexts(config_file=files)
         except (ConfigException, OSError) as error:
             raise CommandError(
                 f"no usable kubeconfig: {error}",
                 ExitCode.USAGE,
                 hint="set KUBECONFIG or --kubeconfig, or use /v1 after `hookwright login --url URL`",
             ) from None
-        self.api.configuration.retries = False
+        self.api = ApiClient(configuration)
         chosen = next((one for one in contexts if one["name"] == context), current)
         self.namespace = str((chosen.get("context") or {}).get("namespace") or "default")
         self.name = str(chosen.get("name", ""))
@@ -66,14 +82,19 @@ class ClusterClient:
         """
         from kubernetes.client.exceptions import ApiException
         from urllib3.exceptions import HTTPError
+        from urllib3.exceptions import TimeoutError as NoAnswerError
 
+        server = f"the API server at {self.api.configuration.host}"
         headers = {"Accept": "application/json", **({"Content-Type": kind} if body is not None else {})}
         try:
             prepared = self.api.param_serialize(
                 method, path, query_params=list(query), header_params=headers, body=body, auth_settings=["BearerToken"]
             )
-            answer = self.api.call_api(*prepared, _request_timeout=_SECONDS)
-            content = answer.read()
+            with DEADLINE.waiting(server, _SECONDS) as seconds:
+                answer = self.api.call_api(*prepared, _request_timeout=(min(_CONNECT_SECONDS, seconds), seconds))
+                content = answer.read()
+        except (NoAnswerError, TimeoutError):
+            raise CommandError(f"{server} did not answer in time", ExitCode.UNAVAILABLE) from None
         except (ApiException, HTTPError, OSError) as error:
             reason = str(getattr(error, "reason", "") or error).strip()
             raise CommandError(f"the API server cannot be reached: {reason}", ExitCode.UNAVAILABLE) from None
@@ -107,6 +128,14 @@ class ClusterClient:
     def create(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
         """Create an object and return it."""
         return dict(self.request("POST", path, query=[("fieldManager", FIELD_MANAGER)], body=dict(body)))
+
+
+def pod_namespace() -> str:
+    """Return the namespace of the pod in which this process runs, empty outside of a cluster."""
+    try:
+        return (POD_CREDENTIALS / "namespace").read_text() if os.environ.get("KUBERNETES_SERVICE_HOST") else ""
+    except OSError:
+        return ""
 
 
 def resources(plural: str, namespace: str = "", name: str = "") -> str:

@@ -26,19 +26,22 @@ def overview_of(cluster: ClusterClient, installation: str, namespace: str) -> Do
         projects[place] = {
             "namespace": place[0],
             "name": place[1],
+            "exists": True,
             "ready": condition(one, "Ready").get("status") == "True",
             "message": condition(one, "Ready").get("message", "the operator has not reconciled it yet"),
             "endpoints": [],
         }
     for one in _listed(cluster, "webhookendpoints", namespace):
         place = (one["metadata"]["namespace"], one["spec"]["projectRef"]["name"])
-        missing = {"namespace": place[0], "name": place[1], "ready": False, "message": "it does not exist"}
+        missing = {"namespace": place[0], "name": place[1], "exists": False, "ready": False}
+        missing["message"] = "it does not exist, but endpoints name it"
         known = projects.setdefault(place, {**missing, "endpoints": []})
         known["endpoints"].append({**endpoint_document(one), "namespace": place[0]})
     return {
         "way": "kubeconfig",
         "cluster": cluster.name,
         "installation": installation,
+        "namespace": namespace or None,
         "components": _components(cluster, installation),
         "projects": [projects[place] for place in sorted(projects)],
     }

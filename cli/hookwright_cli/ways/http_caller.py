@@ -7,9 +7,11 @@ from urllib.parse import quote
 
 from hookwright_cli import VERSION
 from hookwright_cli.command_errors import CommandError, ExitCode, exit_code_of
+from hookwright_cli.deadline import DEADLINE
 
 _SECONDS = 40.0
 """A test of an endpoint takes 30 s at most."""
+_CONNECT_SECONDS = 10.0
 _PAGE = 100
 
 
@@ -32,7 +34,7 @@ class HttpCaller:
                 base_url=url,
                 headers={"User-Agent": f"hookwright-cli/{VERSION}", "Accept-Encoding": "identity", **headers},
                 transport=transport,
-                timeout=httpx.Timeout(_SECONDS, connect=10.0),
+                timeout=_SECONDS,
             )
         except (httpx.InvalidURL, ValueError) as error:
             raise CommandError(f"the URL {url!r} is not valid: {error}", ExitCode.USAGE) from None
@@ -61,10 +63,16 @@ class HttpCaller:
         content = None if body is None else json.dumps(body, ensure_ascii=False, allow_nan=False).encode()
         kind = {"Content-Type": "application/json"} if content is not None else {}
         try:
-            answer = self._client.request(
-                method, path, params=params, content=content, headers={**kind, **(headers or {})}, timeout=seconds
-            )
-        except httpx.TimeoutException:
+            with DEADLINE.waiting(self._place, seconds) as timeout:
+                answer = self._client.request(
+                    method,
+                    path,
+                    params=params,
+                    content=content,
+                    headers={**kind, **(headers or {})},
+                    timeout=httpx.Timeout(timeout, connect=min(_CONNECT_SECONDS, timeout)),
+                )
+        except (httpx.TimeoutException, TimeoutError):
             raise CommandError(f"{self._place} did not answer in time", ExitCode.UNAVAILABLE) from None
         except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
             raise CommandError(f"{self._place} cannot be reached: {error}", ExitCode.UNAVAILABLE) from None

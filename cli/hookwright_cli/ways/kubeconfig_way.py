@@ -27,6 +27,7 @@ class KubeconfigWay:
         namespace: the organization; empty is the namespace of the kubeconfig's context.
         project: name of the project; empty shows all, and selects the only one for what needs one.
         installation: the namespace of Hookwright.
+        users_namespace: the namespace of users.
         account: the ServiceAccount whose rights are used on the intake.
         everywhere: whether ``status`` shows all namespaces.
     """
@@ -40,12 +41,19 @@ class KubeconfigWay:
         namespace: str = "",
         project: str = "",
         installation: str = "hookwright-system",
+        users_namespace: str = "hookwright-system-users",
         account: str = "hookwright-support",
         everywhere: bool = True,
     ) -> None:
-        self.cluster, self.installation = cluster, installation
+        self.cluster, self.installation, self._users_namespace = cluster, installation, users_namespace
         self.namespace = namespace or cluster.namespace
         self._project, self._account, self._everywhere = project, account, everywhere
+        self._scope = f"namespace {self.namespace}"
+
+    @property
+    def place(self) -> str:
+        """The words for this way."""
+        return f"kubeconfig, cluster {self.cluster.name}, {self._scope}, installation {self.installation}"
 
     def close(self) -> None:
         """Close the connections."""
@@ -62,6 +70,8 @@ class KubeconfigWay:
 
     def overview(self) -> Document:
         """Return the state of the installation and of its resources."""
+        if self._everywhere:
+            self._scope = "all namespaces"
         return overview_of(self.cluster, self.installation, "" if self._everywhere else self.namespace)
 
     def endpoints(self) -> list[Document]:
@@ -80,7 +90,7 @@ class KubeconfigWay:
     def create_endpoint(self, name: str, fields: Mapping[str, Any]) -> Document:
         """Create a WebhookEndpoint, and wait until the operator has reconciled it."""
         if not name:
-            raise CommandError("name the endpoint: hookwright endpoints create NAME --url URL …", ExitCode.USAGE)
+            raise CommandError("name the endpoint: hookwright endpoints create NAME --to URL …", ExitCode.USAGE)
         manifest = endpoint_form.endpoint_manifest(name, self._project_name(), fields)
         self.cluster.create(resources("webhookendpoints", self.namespace), manifest)
         return self._until(name, lambda found: endpoint_form.state_of(found) != "pending")
@@ -126,15 +136,15 @@ class KubeconfigWay:
 
         wanted = self._patch(name, signing)["spec"]["signing"]["rotation"]
         deadline = time.monotonic() + _WAIT_SECONDS
-        while (found := self.signing_secret(name)).get("rotation", 0) < wanted:
+        while (found := self.signing_secret(name))["rotation"] < wanted:
             if time.monotonic() > deadline:
                 raise CommandError(
                     f"the rotation of {name} was requested, and the operator has not made the secret yet",
                     ExitCode.UNAVAILABLE,
-                    hint=f"hookwright secret show {name}",
+                    hint=f"hookwright secret show {name} -n {self.namespace}",
                 )
             time.sleep(0.2)
-        return {"id": name, "secret": found["secret"], "previous_signs_until": found.get("previous_signs_until")}
+        return {"id": name, "secret": found["secret"], "previous_signs_until": found["previous_signs_until"]}
 
     def delete_endpoint(self, name: str) -> None:
         """Delete a WebhookEndpoint."""
@@ -236,30 +246,39 @@ class KubeconfigWay:
 
     def users(self) -> list[Document]:
         """Return the users of the installation."""
-        listed = self.cluster.items(core("secrets", self.installation), "hookwright.dev/user=true")
+        listed = self.cluster.items(core("secrets", self._users_namespace), "hookwright.dev/user=true")
         return sorted((user_document(one) for one in listed), key=lambda one: str(one["email"]))
 
     def write_user(self, fields: Mapping[str, str], *, new: bool) -> Document:
         """Write a user, or a new password of an existing user."""
         email = normal_address(fields["email"])
-        path = core("secrets", self.installation, secret_name_of(email))
+        path = core("secrets", self._users_namespace, secret_name_of(email))
         if not new:
             self.cluster.request("GET", path)
             self.cluster.patch(path, {"stringData": {"passwordHash": hashed(fields["password"])}})
             return {"email": email}
         manifest = user_manifest(
-            self.installation,
+            self._users_namespace,
             email=email,
             organization=fields["organization"],
             password_hash=hashed(fields["password"]),
             role=fields["role"],
         )
-        self.cluster.create(core("secrets", self.installation), manifest)
+        try:
+            self.cluster.create(core("secrets", self._users_namespace), manifest)
+        except CommandError as error:
+            if error.problem != "AlreadyExists":
+                raise
+            raise CommandError(
+                f"the user {email} exists",
+                ExitCode.CONFLICT,
+                hint=f"`hookwright users password {email}` changes the password",
+            ) from None
         return {"email": email, "organization": fields["organization"], "role": fields["role"]}
 
     def delete_user(self, email: str) -> None:
         """Delete a user."""
-        self.cluster.request("DELETE", core("secrets", self.installation, secret_name_of(normal_address(email))))
+        self.cluster.request("DELETE", core("secrets", self._users_namespace, secret_name_of(normal_address(email))))
 
     def _project_name(self) -> str:
         """Return the chosen project, or the only one of the namespace."""

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
+from hookwright_cli.deadline import DEADLINE
 from hookwright_cli.ways.cluster_client import ClusterClient, core
 from hookwright_cli.ways.cluster_overview import COMPONENTS
 from hookwright_cli.ways.way import Document
@@ -25,17 +26,20 @@ def _ports(pod: dict[str, Any]) -> list[int]:
     return [one["containerPort"] for one in listed if one.get("name") == "health"]
 
 
-def _answers(cluster: ClusterClient, installation: str, pod: str, port: int) -> Document:
+def _answers(cluster: ClusterClient, namespace: str, pod: str, port: int) -> Document:
     import httpx
     from kubernetes.client import CoreV1Api
 
     from hookwright_cli.ways.port_forward import PodTransport
 
-    transport = PodTransport(CoreV1Api(cluster.api), installation, pod, port)
+    transport = PodTransport(CoreV1Api(cluster.api), namespace, pod, port)
     try:
-        with httpx.Client(transport=transport, base_url="http://pod", timeout=_SECONDS) as client:
+        with (
+            DEADLINE.waiting(f"pod {namespace}/{pod}", _SECONDS) as seconds,
+            httpx.Client(transport=transport, base_url="http://pod", timeout=seconds) as client,
+        ):
             readiness, metrics = client.get("/readyz"), client.get("/metrics")
-    except httpx.HTTPError as error:
+    except (httpx.HTTPError, OSError) as error:
         return {"ready": False, "message": f"no answer: {error}", "metrics": []}
     lines = [line for line in metrics.text.splitlines() if not line.startswith("#")]
     ready = readiness.is_success

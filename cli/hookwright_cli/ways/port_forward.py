@@ -49,17 +49,21 @@ class _ForwardingBackend(httpcore.NetworkBackend):
         self,
         host: str,  # noqa: ARG002 - the protocol of httpcore
         port: int,  # noqa: ARG002
-        timeout: float | None = None,  # noqa: ARG002
+        timeout: float | None = None,
         local_address: str | None = None,  # noqa: ARG002
         socket_options: Any = None,  # noqa: ARG002
     ) -> httpcore.NetworkStream:
+        import websocket
         from kubernetes.client.exceptions import ApiException
         from kubernetes.stream import portforward
 
+        # The client of Kubernetes gives this connection no timeout.
+        websocket.setdefaulttimeout(timeout)
         try:
             forward = portforward(
                 self._core.connect_get_namespaced_pod_portforward, self._pod, self._namespace, ports=str(self._port)
             )
+            forward.websocket.settimeout(None)
             connection = forward.socket(self._port)
         except ApiException as error:
             reason = (error.reason or "").split("\n", 1)[0].strip()

@@ -1,4 +1,4 @@
-"""Users of ``/v1`` as Secrets of the installation's namespace.
+"""Users of ``/v1`` as Secrets of the users' namespace.
 
 The form is that of ``hookwright_crds.users``; a test compares the two.
 """
@@ -27,6 +27,11 @@ def normal_address(written: str) -> str:
     if len(email) > 254 or not _EMAIL.fullmatch(email):
         raise CommandError(f"email {written!r} must be an address such as ada@example.com", ExitCode.USAGE)
     return email
+
+
+def users_namespace(installation: str) -> str:
+    """Return the default namespace of the users of the installation in a namespace."""
+    return f"{installation}-users"
 
 
 def secret_name_of(email: str) -> str:

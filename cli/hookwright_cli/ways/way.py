@@ -12,6 +12,10 @@ class Way(Protocol):
     kind: str
     """``api`` or ``kubeconfig``."""
 
+    @property
+    def place(self) -> str:
+        """The words for this way: its server and its organization."""
+
     def close(self) -> None:
         """Close the connections."""
 
