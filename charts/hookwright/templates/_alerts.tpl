@@ -1,6 +1,10 @@
-{{- /* The alerts as YAML, with this installation's namespace and thresholds. */ -}}
+{{- /* The alerts as YAML, with this installation's namespace, matchers and thresholds. */ -}}
 {{- define "hookwright.alerts" -}}
 {{- $text := .Files.Get "files/alerts.yaml" -}}
+{{- range $label, $value := .Values.metrics.prometheusRule.matchers -}}
+{{- $text = replace "namespace=\"$namespace\"" (printf "namespace=\"$namespace\", %s=%q" $label $value) $text -}}
+{{- $text = replace "by (namespace" (printf "by (namespace, %s" $label) $text -}}
+{{- end -}}
 {{- range $name, $number := merge (dict "namespace" .Release.Namespace) .Values.metrics.prometheusRule.thresholds -}}
 {{- $text = regexReplaceAll (printf "[$]%s\\b" $name) $text (include "hookwright.settingText" $number) -}}
 {{- end -}}

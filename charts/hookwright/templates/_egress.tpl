@@ -2,7 +2,7 @@
 {{- define "hookwright.restricted" -}}
 {{- $enabled := toString .root.Values.networkPolicy.egress.enabled -}}
 {{- $private := or .root.Values.settings.allowedNetworks .root.Values.settings.allowedHosts -}}
-{{- if or (eq $enabled "true") (and (eq $enabled "auto") (ne .component "api") (not $private)) -}}true{{- end -}}
+{{- if or (eq $enabled "true") (and (eq $enabled "auto") (or (eq .component "api") (not $private))) -}}true{{- end -}}
 {{- end -}}
 
 {{- /* Called with (dict "ports" ... "to" ...): one rule for TCP ports; of every address if there are no peers. */ -}}
@@ -110,6 +110,9 @@ it afterwards, so the ports of the API servers are allowed too. */ -}}
     - podSelector:
         matchLabels:
           {{- include "hookwright.selector" $intake | nindent 10 }}
+{{- with .Values.settings.operatorUrl }}
+{{ include "hookwright.egressRule" (dict "ports" (list (include "hookwright.urlPort" .))) }}
+{{- end }}
 {{- if include "hookwright.sharedLimits" . }}
 {{- $url := ternary "redis://" .Values.settings.rateLimitUrl (ne .Values.rateLimits.existingSecret.name "") }}
 {{ include "hookwright.egressRule" (dict "ports" (list (include "hookwright.urlPort" $url))) }}

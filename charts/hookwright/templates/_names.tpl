@@ -13,9 +13,14 @@
 {{- end -}}
 {{- end -}}
 
-{{- /* The installation's own namespace, with users and session keys. */ -}}
+{{- /* The installation's own namespace. */ -}}
 {{- define "hookwright.namespace" -}}
 {{- default .Release.Namespace .Values.settings.namespace -}}
+{{- end -}}
+
+{{- /* The namespace of users, session keys and ended sessions. */ -}}
+{{- define "hookwright.usersNamespace" -}}
+{{- default (printf "%s-users" (include "hookwright.namespace" .)) .Values.settings.usersNamespace -}}
 {{- end -}}
 
 {{- /* Called with (dict "root" $ "component" "operator", "delivery" or "api"). */ -}}

@@ -90,7 +90,7 @@ topologySpreadConstraints:
 {{- /* The volumes of these mounts. */ -}}
 {{- define "hookwright.volumes" -}}
 - name: tmp
-  emptyDir: {}
+  emptyDir: {sizeLimit: 64Mi}
 {{- with .root.Values.caBundle.configMap }}
 - name: ca-bundle
   configMap: {name: {{ . }}}

@@ -5,7 +5,14 @@
 {{- $sqlite := eq (include "hookwright.engine" .) "sqlite" -}}
 {{- $manyApis := or $v.api.autoscaling.enabled (gt (int $v.api.replicas) 1) -}}
 {{- $url := $s.databaseUrl | default "" -}}
+{{- if not $v.image.repository -}}
+{{- fail "image.repository is empty: name an image that the cluster can pull, such as registry.example.com/hookwright; `make image` in a checkout builds it" -}}
+{{- end -}}
+{{- if regexMatch "[:@][^/]*$" $v.image.repository -}}
+{{- fail (printf "image.repository is %s, but its tag or digest has a value of its own: set image.tag or image.digest, and image.repository without it" $v.image.repository) -}}
+{{- end -}}
 {{- include "hookwright.layoutRefusals" . -}}
+{{- include "hookwright.memoryRefusals" . -}}
 {{- if and $sqlite $url (not (hasPrefix "sqlite:////var/lib/hookwright/" $url)) -}}
 {{- fail (printf "settings.databaseUrl is %s, but the pod can write only below /var/lib/hookwright: use sqlite:////var/lib/hookwright/hookwright.db, or PostgreSQL by database.existingSecret.name" $url) -}}
 {{- end -}}
@@ -36,8 +43,9 @@
 {{- if and $v.persistence.existingClaim (not $v.persistence.enabled) -}}
 {{- fail "persistence.existingClaim is set, but persistence.enabled is false: enable it, or remove the claim" -}}
 {{- end -}}
-{{- if and $s.lease (le (float64 $s.lease) 30.0) -}}
-{{- fail (printf "settings.lease is %v s: it must be longer than the longest attempt, 30 s, or two replicas could send the same delivery at once" $s.lease) -}}
+{{- $longest := default 30 $s.maxTimeout -}}
+{{- if and $s.lease (le (float64 $s.lease) (mulf $longest 1.2)) -}}
+{{- fail (printf "settings.lease is %v s: five sixths of it must be longer than the longest attempt, settings.maxTimeout of %v s: a replica renews its lease after a sixth, and starts no attempt that could outlive the lease" $s.lease $longest) -}}
 {{- end -}}
 {{- range $pair := list (list "intakePort" "healthPort") (list "apiPort" "apiHealthPort") -}}
 {{- $first := include "hookwright.port" (dict "root" $ "setting" (first $pair)) -}}
@@ -50,6 +58,20 @@
 {{- end -}}
 {{- include "hookwright.organizationRefusals" . -}}
 {{- include "hookwright.alertRefusals" . -}}
+{{- end -}}
+
+{{- /* The kubelet kills a process that needs more than its limit, so a limit without its unit is a crash loop. */ -}}
+{{- define "hookwright.memoryRefusals" -}}
+{{- $units := dict "" 1 "k" 1000 "Ki" 1024 "M" 1000000 "Mi" 1048576 "G" 1000000000 "Gi" 1073741824 -}}
+{{- range $component := list "operator" "delivery" "api" -}}
+{{- $limit := toString (dig "limits" "memory" "" ((index $.Values $component).resources | default dict)) -}}
+{{- $unit := regexReplaceAll "^[0-9.]+" $limit "" -}}
+{{- if and (regexMatch "^[0-9.]+[A-Za-z]*$" $limit) (hasKey $units $unit) -}}
+{{- if lt (mulf (regexFind "^[0-9.]+" $limit | float64) (get $units $unit)) 67108864.0 -}}
+{{- fail (printf "%s.resources.limits.memory is %s, but the process needs at least 64Mi: write the limit with its unit, such as 512Mi" $component $limit) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
 {{- end -}}
 
 {{- define "hookwright.layoutRefusals" -}}
@@ -97,6 +119,13 @@
 {{- define "hookwright.organizationRefusals" -}}
 {{- $organization := .Values.firstOrganization -}}
 {{- $served := .Values.settings.watchNamespaces | default list -}}
+{{- $users := include "hookwright.usersNamespace" . -}}
+{{- if has $users (concat $served (list .Release.Namespace (include "hookwright.namespace" .) $organization.name)) -}}
+{{- fail (printf "settings.usersNamespace is %s, whose other Secrets the API could read: name a namespace for users alone, such as %s-users" $users (include "hookwright.namespace" .)) -}}
+{{- end -}}
+{{- if gt (len $users) 63 -}}
+{{- fail (printf "settings.usersNamespace is %s, but the name of a namespace has at most 63 characters: set a shorter one" $users) -}}
+{{- end -}}
 {{- if and $organization.user.email (not $organization.name) -}}
 {{- fail "firstOrganization.user.email is set, but firstOrganization.name is empty: a user needs an organization" -}}
 {{- end -}}

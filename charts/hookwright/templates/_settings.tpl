@@ -37,7 +37,7 @@ sqlite
 {{- /* The environment of a component: every setting that it knows; some come from the release, or from a Secret. */ -}}
 {{- define "hookwright.env" -}}
 {{- $root := .root -}}
-{{- $given := dict "namespace" (include "hookwright.namespace" $root) -}}
+{{- $given := dict "namespace" (include "hookwright.namespace" $root) "usersNamespace" (include "hookwright.usersNamespace" $root) -}}
 {{- $port := include "hookwright.port" (dict "root" $root "setting" "intakePort") -}}
 {{- $url := printf "http://%s:%s" (include "hookwright.component" (dict "root" $root "component" "operator")) $port -}}
 {{- $_ := set $given "operatorUrl" (default $url $root.Values.settings.operatorUrl) -}}
