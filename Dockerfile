@@ -1,4 +1,4 @@
-# One image for the operator, the API, hookwright-user and hookwright-adopt. The build needs the base image and the package registry.
+# One image for the operator, the API, the command line and hookwright-adopt. The build needs the base image and the package registry.
 # The digest is that of the tag's index, which covers every architecture: Python 3.13.15 on Debian trixie.
 ARG PYTHON_IMAGE=python:3.13-slim@sha256:7c61056e61ac89e852de05f3dc6fa51a6dd2181797bceed46aa725dd7cb2cd3b
 
@@ -8,7 +8,7 @@ ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1 PIP_ROOT_USER_ACTION=igno
 RUN ["python3", "-m", "venv", "--without-pip", "/opt/hookwright"]
 COPY requirements-runtime.lock /src/
 RUN ["python3", "-m", "pip", "--python", "/opt/hookwright/bin/python", "install", "--quiet", "--only-binary=:all:", "--require-hashes", "-r", "/src/requirements-runtime.lock"]
-# The build tools of the hookwright wheel are pinned and stay in this stage.
+# The build tools of the wheels are pinned and stay in this stage.
 RUN ["python3", "-m", "venv", "/opt/build"]
 COPY requirements-build.lock /src/
 RUN ["/opt/build/bin/pip", "install", "--quiet", "--only-binary=:all:", "--require-hashes", "-r", "/src/requirements-build.lock"]
@@ -17,8 +17,9 @@ COPY crds /src/crds
 COPY runtime /src/runtime
 COPY operator /src/operator
 COPY api /src/api
-RUN ["/opt/build/bin/pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir", "/wheels", "/src"]
-RUN ["python3", "-m", "pip", "--python", "/opt/hookwright/bin/python", "install", "--quiet", "--no-deps", "--no-index", "--find-links", "/wheels", "hookwright"]
+COPY cli /src/cli
+RUN ["/opt/build/bin/pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir", "/wheels", "/src", "/src/cli"]
+RUN ["python3", "-m", "pip", "--python", "/opt/hookwright/bin/python", "install", "--quiet", "--no-deps", "--no-index", "--find-links", "/wheels", "hookwright", "hookwright-cli"]
 # The store's folder, for installations without a volume. A mounted volume has its own file owner.
 RUN ["install", "-d", "-o", "65532", "-g", "65532", "-m", "0700", "/state/hookwright"]
 

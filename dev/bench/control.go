@@ -9,7 +9,6 @@ import (
 //
 //	POST /load        a Spec → its Report, when everything has arrived or the time is over
 //	POST /await       {"seconds": N} → the last run's Report, when everything has arrived or the time is over
-//	GET  /report      the last run's Report so far
 //	PUT  /behaviours  {"3": {"seconds": 15}} the behaviours of endpoints from now on
 //	GET  /strays      the number of deliveries that do not belong to the current run
 func newControl(r *Receiver) http.Handler {
@@ -32,11 +31,6 @@ func newControl(r *Receiver) http.Handler {
 		}
 		if run := r.current.Load(); read(w, q, &order) && found(w, run) {
 			run.await(min(order.Seconds, mostTime))
-			write(w, run.Report())
-		}
-	})
-	mux.HandleFunc("GET /report", func(w http.ResponseWriter, _ *http.Request) {
-		if run := r.current.Load(); found(w, run) {
 			write(w, run.Report())
 		}
 	})

@@ -93,11 +93,11 @@ func (r *Run) events(request int, kind string) []byte {
 		return nil
 	}
 	if r.spec.Batch == 1 {
-		return event(r.number, request, kind, r.spec.Anonymous)
+		return event(r.number, request, kind)
 	}
 	body := make([]byte, 0, r.spec.Batch*(eventBytes+1)+1)
 	for i := range r.spec.Batch {
-		body = append(append(body, ','), event(r.number, request*r.spec.Batch+i, kind, r.spec.Anonymous)...)
+		body = append(append(body, ','), event(r.number, request*r.spec.Batch+i, kind)...)
 	}
 	body[0] = '['
 	return append(body, ']')

@@ -27,7 +27,6 @@ type Spec struct {
 	Copies      int               `json:"copies"`       // posts an event, at once, to as many targets: `direct` with fan-out
 	WaitSeconds float64           `json:"wait_seconds"` // for arrivals after the last answer
 	Hanging     []int             `json:"hanging"`      // endpoints whose arrivals do not count in the latencies
-	Anonymous   bool              `json:"anonymous"`    // events without an id, and so without a check for duplicates
 }
 
 const (
@@ -65,15 +64,13 @@ func (s Spec) complete() (Spec, error) {
 }
 
 // event returns an event of exactly eventBytes, whose messageId contains the run and the sequence number.
-func event(run, sequence int, kind string, anonymous bool) []byte {
+func event(run, sequence int, kind string) []byte {
 	if kind == "" {
 		kind = "delivered"
 	}
 	body := make([]byte, 0, eventBytes)
 	body = append(body, '{')
-	if !anonymous {
-		body = fmt.Appendf(body, `"id":"r%d-%09d",`, run, sequence)
-	}
+	body = fmt.Appendf(body, `"id":"r%d-%09d",`, run, sequence)
 	body = fmt.Appendf(body, `"type":"%s","messageId":"r%d-%09d","to":"ada@example.com","text":"`, kind, run, sequence)
 	for len(body) < eventBytes-2 {
 		body = append(body, 'x')

@@ -21,7 +21,6 @@ from hookwright_dev.cluster.stack import ROOT
 SOURCE: Final = ROOT / "cli"
 DIST: Final = ROOT / "dist"
 ZIPAPP_NAME: Final = "hookwright.pyz"
-_RELEASES: Final = "https://hookwright.dev/releases"
 # Compiled modules cannot be imported from an archive, so the first start unpacks it.
 _STARTER: Final = '''\
 """Unpack this archive into the user's cache once, and run the command line from there."""
@@ -73,8 +72,9 @@ def _versions(lock: Path) -> str:
     return "\n".join(lines) + "\n"
 
 
-def krew_manifest(version: str, digest: str) -> str:
-    """Return the manifest of the kubectl plugin for krew."""
+def krew_manifest(version: str, digest: str, downloads: str) -> str:
+    """Return the manifest of the kubectl plugin for krew; ``downloads`` is the URL of the archive's folder."""
+    python = f"{sys.version_info.major}.{sys.version_info.minor}"
     return yaml.safe_dump(
         {
             "apiVersion": "krew.googlecontainertools.github.com/v1alpha2",
@@ -85,11 +85,11 @@ def krew_manifest(version: str, digest: str) -> str:
                 "homepage": "https://hookwright.dev",
                 "shortDescription": "Webhooks, deliveries and replays of Hookwright",
                 "description": "Shows whether Hookwright is well, reads the delivery log, and retries and replays.\n",
-                "caveats": "It needs Python 3.11 or later.\n",
+                "caveats": f"It needs Python {python}.\n",
                 "platforms": [
                     {
                         "selector": {"matchLabels": {"os": "linux", "arch": "amd64"}},
-                        "uri": f"{_RELEASES}/v{version}/kubectl-hookwright.zip",
+                        "uri": f"{downloads}/kubectl-hookwright.zip",
                         "sha256": digest,
                         "bin": "kubectl-hookwright",
                     }
@@ -100,22 +100,27 @@ def krew_manifest(version: str, digest: str) -> str:
     )
 
 
-def main() -> None:
-    """Write all artefacts."""
-    DIST.mkdir(exist_ok=True)
-    for old in DIST.glob("hookwright_cli-*.whl"):
+def write(folder: Path, downloads: str) -> None:
+    """Write all artefacts into a folder, whose files have the URL ``downloads`` after their publication."""
+    folder.mkdir(exist_ok=True)
+    for old in folder.glob("hookwright_cli-*.whl"):
         old.unlink()
-    wheel = build_wheel(DIST)
-    build_zipapp(wheel, DIST / ZIPAPP_NAME)
-    plugin = DIST / "kubectl-hookwright.zip"
+    wheel = build_wheel(folder)
+    build_zipapp(wheel, folder / ZIPAPP_NAME)
+    plugin = folder / "kubectl-hookwright.zip"
     with zipfile.ZipFile(plugin, "w") as archive:
         entry = zipfile.ZipInfo("kubectl-hookwright")
         entry.external_attr = 0o755 << 16
-        archive.writestr(entry, (DIST / ZIPAPP_NAME).read_bytes())
+        archive.writestr(entry, (folder / ZIPAPP_NAME).read_bytes())
     version = tomllib.loads((SOURCE / "pyproject.toml").read_text())["project"]["version"]
     digest = hashlib.sha256(plugin.read_bytes()).hexdigest()
-    (DIST / "hookwright.yaml").write_text(krew_manifest(version, digest))
-    for path in (wheel, DIST / ZIPAPP_NAME, plugin, DIST / "hookwright.yaml"):
+    (folder / "hookwright.yaml").write_text(krew_manifest(version, digest, downloads))
+
+
+def main() -> None:
+    """Write all artefacts into ``dist/``."""
+    write(DIST, DIST.as_uri())
+    for path in sorted(path for path in DIST.iterdir() if path.is_file()):
         print(path.relative_to(ROOT), path.stat().st_size)
 
 

@@ -12,6 +12,7 @@
     │   ├── EarlyExitError          ended although it was still needed
     │   └── NotReadyError           runs, and was not ready in time
     ├── FolderInUseError            a folder of another control plane, or with foreign files
+    ├── BenchError                  a run of the benchmark is void
     └── KubectlError                kubectl ended with an error
 """
 
@@ -54,6 +55,10 @@ class NotReadyError(ProcessError):
 
 class FolderInUseError(DevError):
     """A folder belongs to a running control plane, or contains files that no control plane created."""
+
+
+class BenchError(DevError):
+    """A void run: an event or delivery was refused, lost or repeated, or did not arrive in time."""
 
 
 class KubectlError(DevError):

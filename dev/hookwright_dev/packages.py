@@ -14,6 +14,8 @@ from hookwright_dev.errors import DevError
 from hookwright_dev.progress import progress
 
 _SECONDS: Final = 600
+_updated: Final[set[str]] = set()
+"""The programs apt-get whose lists this process has updated."""
 
 
 class PackageError(DevError):
@@ -35,13 +37,15 @@ def install(*packages: str, environ: Mapping[str, str] = os.environ) -> None:
     # Configuration files that were changed stay unchanged; apt-get waits for another installation to end.
     options = ("-o", "Dpkg::Options::=--force-confold", "-o", "DPkg::Lock::Timeout=300")
     with progress(f"installing {', '.join(packages)} (once)"), _alone():
-        for command in (("update", "-q"), ("install", "-q", "-y", "--no-install-recommends", *options, *packages)):
+        update = () if apt in _updated else (("update", "-q"),)
+        for command in (*update, ("install", "-q", "-y", "--no-install-recommends", *options, *packages)):
             done = subprocess.run(
                 [apt, *command], env=quiet, capture_output=True, text=True, timeout=_SECONDS, check=False
             )
             if done.returncode != 0:
                 said = done.stderr.strip()[-500:]
                 raise PackageError(f"apt-get {command[0]} failed, {by_hand}; it said: {said}")
+        _updated.add(apt)
 
 
 @contextmanager

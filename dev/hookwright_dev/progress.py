@@ -5,6 +5,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import TextIO
 
 from rich.console import Console
@@ -16,6 +17,18 @@ _FRAME_SECONDS = 0.2
 
 Show = Callable[[str], None]
 """Function that sets the detail after the title, for example the progress of a download."""
+
+_report: ContextVar[Show | None] = ContextVar("report", default=None)
+
+
+@contextmanager
+def reported(show: Show) -> Iterator[None]:
+    """Pass the lines of every `progress` inside the context to ``show`` instead of printing them."""
+    token = _report.set(show)
+    try:
+        yield
+    finally:
+        _report.reset(token)
 
 
 @contextmanager
@@ -31,6 +44,10 @@ def progress(
     A terminal gets a spinner; other streams get one line each ``every`` seconds. A body that takes less than ``quiet``
     seconds prints nothing.
     """
+    if (report := _report.get()) is not None:
+        report(title)
+        yield lambda detail: report(f"{title}, {detail}")
+        return
     display = _Display(title, stream or sys.stderr, quiet, every)
     thread = threading.Thread(target=display.run, name="progress", daemon=True)
     thread.start()

@@ -200,7 +200,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (OSError, KeyError, ValueError) as error:
         print(f"cannot read the signing secret (whsec_ and base64): {error}", file=sys.stderr)
         return 2
-    asyncio.run(_serve(options, secrets))
+    try:
+        asyncio.run(_serve(options, secrets))
+    except OSError as error:
+        print(
+            f"cannot listen on {options.host}:{options.port}: {error.strerror or error}; choose another --port",
+            file=sys.stderr,
+        )
+        return 1
     return 0
 
 

@@ -39,7 +39,7 @@ def _wildcards() -> list[str]:
         "A wildcard has no fixed list. If a later version of Hookwright adds a type, `*` and the wildcard of its "
         "channel mean that type too, from the upgrade of the operator on. Receivers of a wildcard then get events of a "
         "type that they do not know: answer 2xx and ignore it. An endpoint that must get no new types names each type "
-        "instead. An operator that is older than wildcards ignores them, and reports `UnsupportedSpec`."
+        "instead."
     )
     return ["## Wildcards", about, table(("Wildcard", "Meaning"), rows), later]
 

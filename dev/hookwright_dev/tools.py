@@ -61,6 +61,7 @@ HELM: Final = GoTool(
     "-s -w -X helm.sh/helm/v4/internal/version.version=v4.3.1",
 )
 KUBE_STATE_METRICS: Final = GoTool("kube-state-metrics", "k8s.io/kube-state-metrics/v2", "v2.15.0")
+ACTIONLINT: Final = GoTool("actionlint", "github.com/rhysd/actionlint", "v1.7.7", "./cmd/actionlint")
 OAPI_CODEGEN: Final = GoTool("oapi-codegen", "github.com/oapi-codegen/oapi-codegen/v2", "v2.8.2", "./cmd/oapi-codegen")
 
 

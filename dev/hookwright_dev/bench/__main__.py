@@ -14,7 +14,7 @@ from typing import Final
 import httpx
 from rich.console import Console
 
-from hookwright_dev.bench import interpreter, page
+from hookwright_dev.bench import page
 from hookwright_dev.bench.cases import CASES, REPEATED, Options
 from hookwright_dev.bench.measures import Measure, medians
 from hookwright_dev.bench.results import Results, machine
@@ -37,7 +37,6 @@ def main() -> int:
     signal.signal(signal.SIGTERM, _interrupt)
     console = Console()
     try:
-        interpreter.change()
         results = _measured(chosen)
     except DevError as error:
         print(f"bench: {error}", file=sys.stderr)
@@ -90,7 +89,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--full",
         action="store_true",
-        help="10,000 endpoints, 10,000,000 deliveries, minutes of load, medians of three; takes 40 minutes",
+        help="10,000,000 deliveries, minutes of load, medians of three; takes 30 minutes",
     )
     parser.add_argument(
         "--minutes", type=float, default=10.0, help="of load, in a full run, before memory is read (10)"

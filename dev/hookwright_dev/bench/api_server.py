@@ -11,9 +11,9 @@ from typing import Any, Final
 
 import httpx
 
-from hookwright_dev.bench.errors import BenchError
 from hookwright_dev.bench.site import NAMESPACE, Site
 from hookwright_dev.cluster.installation import ApiProcess
+from hookwright_dev.errors import BenchError
 from hookwright_dev.processes import ChildProcess
 
 _EMAIL: Final = "ada@example.com"
@@ -72,7 +72,17 @@ def serving(site: Site) -> Iterator[ApiServer]:
 
 def _create_user(site: Site) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "hookwright_api.create_user", "--organization", NAMESPACE, "--email", _EMAIL],
+        [
+            sys.executable,
+            "-m",
+            "hookwright_cli",
+            "--way=kubeconfig",
+            "users",
+            "create",
+            _EMAIL,
+            "--organization",
+            NAMESPACE,
+        ],
         input=f"{_PASSWORD}\n",
         env={**os.environ, "KUBECONFIG": str(site.plane.kubeconfig)},
         capture_output=True,

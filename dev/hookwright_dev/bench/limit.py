@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from hookwright_dev.bench.errors import BenchError
+from hookwright_dev.errors import BenchError
 
 _ROOT: Final = Path("/sys/fs/cgroup")
 _PERIOD_US: Final = 100_000

@@ -13,9 +13,8 @@ from typing import Final, Self
 import httpx
 from pydantic import BaseModel, ConfigDict
 
-from hookwright_dev.bench.errors import BenchError
 from hookwright_dev.cluster.assets import GO_VERSION
-from hookwright_dev.errors import BuildError
+from hookwright_dev.errors import BenchError, BuildError
 from hookwright_dev.processes import ChildProcess, free_port
 from hookwright_dev.progress import progress
 
@@ -99,7 +98,7 @@ class Loader:
             ProcessError: it does not start.
         """
         receiver, control = f"{_HOST}:{free_port()}", f"{_HOST}:{free_port()}"
-        argv: list[str | Path] = [build(), "serve", "-receiver", receiver, "-control", control]
+        argv: list[str | Path] = [build(), "-receiver", receiver, "-control", control]
         process = ChildProcess.start("loader", argv, log=folder / "loader.log")
         loader = cls(process, f"http://{receiver}", f"http://{control}")
         process.wait_ready(lambda: loader._client.get("/strays").is_success, 10.0)
@@ -144,10 +143,6 @@ class Loader:
     def wait(self, seconds: float) -> Report:
         """Return the last load's report when all accepted events have arrived, or after so many seconds."""
         return Report.model_validate(self._order("POST", "/await", {"seconds": seconds}))
-
-    def report(self) -> Report:
-        """Return the last load's report so far."""
-        return Report.model_validate(self._order("GET", "/report"))
 
     def hang(self, *endpoints: int, seconds: float = 0.0) -> None:
         """Delay the answers of these endpoints only; requests that hang now are answered."""

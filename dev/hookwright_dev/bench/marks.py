@@ -42,12 +42,7 @@ MARKS: Final[Mapping[str, Mark]] = {
     "hang.all.p99": _most(15),
     "hang.one.p99": _most(15),
     "memory.idle": _most(180),
-    "memory.loaded": _most(350),
     "api.rate": _least(1000),
-    "acceptance.search": _most(5),
-    "console.organization.p50": _most(30),
-    "console.project.p50": _most(30),
-    "console.log.p50": _most(30),
     "postgres.slow.bounded.factor": _least(1.6),
     "postgres.slow.limited.factor": _least(1.6),
     # The best peer's figures: no fewer deliveries for a second of CPU than any of them.

@@ -10,11 +10,8 @@ PER_SECOND: Final = "/s"
 MILLISECONDS: Final = "ms"
 MEBIBYTES: Final = "MiB"
 CPU: Final = "CPU-s per 1,000"
-SECONDS: Final = "s"
-WRITES: Final = "writes"
 BYTES: Final = "bytes"
 TIMES: Final = "times"
-PERCENT: Final = "%"
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ import json
 import os
 import platform
 import sqlite3
+import sysconfig
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
@@ -11,7 +12,6 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Final
 
-from hookwright_dev.bench import interpreter
 from hookwright_dev.bench.marks import MARKS, verdict
 from hookwright_dev.bench.measures import Measure
 from hookwright_dev.cluster.assets import kubernetes
@@ -68,11 +68,17 @@ def machine() -> dict[str, str]:
         "CPU": f"{os.cpu_count()} cores, {_field('/proc/cpuinfo', 'model name') or platform.machine()}",
         "memory": f"{int(_field('/proc/meminfo', 'MemTotal').split()[0] or 0) // 1_048_576} GiB",
         "kernel": f"{platform.system()} {platform.release()}",
-        "Python": f"{platform.python_version()}, {'' if interpreter.own_by_profile() else 'not '}built by profile",
+        "Python": f"{platform.python_version()}, {'' if _built_by_profile() else 'not '}built by profile",
         "SQLite": sqlite3.sqlite_version,
         "Kubernetes": f"{kubernetes().version}, etcd {kubernetes().etcd}",
         **{name: version(name) for name in _LIBRARIES},
     }
+
+
+def _built_by_profile() -> bool:
+    """Return whether this Python was built by profile; the flag is empty in a build of Debian."""
+    arguments, flag = sysconfig.get_config_vars("CONFIG_ARGS", "PGO_PROF_USE_FLAG")
+    return "--enable-optimizations" in (arguments or "") or flag == ""
 
 
 def _field(path: str, name: str) -> str:

@@ -16,7 +16,6 @@ from urllib.parse import urlsplit
 import httpx
 
 from hookwright_dev.bench import objects
-from hookwright_dev.bench.errors import BenchError
 from hookwright_dev.bench.loader import Loader, Target
 from hookwright_dev.bench.usage import Meter, resident
 from hookwright_dev.cluster.control_plane import ControlPlane
@@ -29,11 +28,11 @@ from hookwright_dev.cluster.installation import (
 )
 from hookwright_dev.cluster.postgres import PostgresServer
 from hookwright_dev.cluster.stack import CRDS
+from hookwright_dev.errors import BenchError
 
 NAMESPACE: Final = "bench"
 ROLES: Final = "HOOKWRIGHT_ROLES"
 _AT_ONCE: Final = 16
-_LIST_SECONDS: Final = 120.0
 _RESOURCES: Final = {"Project": "projects", "WebhookEndpoint": "webhookendpoints"}
 _EVERY_ENDPOINT: Final = f"/apis/{objects.API_VERSION}/webhookendpoints"
 
@@ -71,10 +70,9 @@ class Site:
             pids["database"] = [self.database.process.pid]
         return Meter(pids)
 
-    def resident(self, name: str = "operator") -> float:
-        """Return the resident memory in MiB of the first operator, or of a component of the control plane."""
-        pids = {process.name: process.pid for process in self.plane.processes}
-        return resident({**pids, "operator": self.operator.running.pid}[name])
+    def resident(self) -> float:
+        """Return the resident memory in MiB of the first operator."""
+        return resident(self.operator.running.pid)
 
     def run(self, *replicas: Mapping[str, str]) -> None:
         """Stop the running operators, start others, and return when they are ready.
@@ -91,9 +89,9 @@ class Site:
         for operator in self.operators:
             operator.start()
 
-    def intake(self, project: str, namespace: str = NAMESPACE) -> str:
+    def intake(self, project: str) -> str:
         """Return the URL at which the first operator accepts a project's events."""
-        return f"{self.operator.intake_url}/v1alpha1/namespaces/{namespace}/projects/{project}/events"
+        return f"{self.operator.intake_url}/v1alpha1/namespaces/{NAMESPACE}/projects/{project}/events"
 
     def everywhere(self, targets: Sequence[Target]) -> list[Target]:
         """Return the same targets at each running operator with an intake, in turn."""
@@ -138,29 +136,6 @@ class Site:
         )
         return [Target(self.intake("fan"))]
 
-    def tenants(self, count: int, endpoints: int, **spec: Any) -> list[Target]:
-        """Create namespaces with a project and endpoints in each; return a target for each endpoint, in turn.
-
-        Args:
-            count: of namespaces.
-            endpoints: of each namespace; at most as many as there are event types.
-            spec: fields of each endpoint's spec.
-        """
-        namespaces = [f"tenant-{number}" for number in range(count)]
-        for namespace in namespaces:
-            self.plane.kubectl("create", "namespace", namespace)
-        self.create([objects.project(namespace, "p") for namespace in namespaces])
-        targets: list[Target] = []
-        made = []
-        for kind in objects.TYPES[:endpoints]:
-            for namespace in namespaces:
-                url = self.loader.url(len(targets))
-                targets.append(Target(self.intake("p", namespace), kind))
-                name = f"t-{len(targets)}"
-                made.append(objects.endpoint(namespace, name, project="p", url=url, events=[kind], **spec))
-        self.create_ready(made)
-        return targets
-
     def create(self, wanted: Sequence[Mapping[str, Any]]) -> None:
         """Create objects, some at a time; an existing Project is no error."""
         with ThreadPoolExecutor(_AT_ONCE) as pool:
@@ -175,22 +150,6 @@ class Site:
             list(pool.map(self._create, wanted))
         watch.wait(60 + len(names) * 0.05)
         return time.monotonic() - began
-
-    def patch(self, name: str, spec: Mapping[str, Any]) -> None:
-        """Change fields of an endpoint's spec."""
-        self.client.patch(
-            f"{_path('WebhookEndpoint')}/{name}",
-            content=json.dumps({"spec": dict(spec)}),
-            headers={"Content-Type": "application/merge-patch+json"},
-        ).raise_for_status()
-
-    def listed(self) -> int:
-        """List every endpoint, and return the size in bytes."""
-        return len(self.client.get(_EVERY_ENDPOINT, timeout=_LIST_SECONDS).raise_for_status().content)
-
-    def writes(self) -> dict[str, int]:
-        """Return how often Hookwright's objects, Secrets and Events were written since the API server began."""
-        return objects.writes(self.client.get("/metrics").raise_for_status().text)
 
     def _create(self, wanted: Mapping[str, Any]) -> None:
         path = _path(wanted["kind"], wanted["metadata"]["namespace"])

@@ -1,7 +1,4 @@
-"""Command line ``python -m hookwright_dev.chart [--check]``: write the chart's generated files, or check them.
-
-``--deploy`` renders ``deploy/`` as well. It needs helm, which takes some minutes the first time.
-"""
+"""Command line ``python -m hookwright_dev.chart [--check]``: write the chart's generated files, or check them."""
 
 import argparse
 import difflib
@@ -9,7 +6,6 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from hookwright_dev.chart.deploy import files as deploy_files
 from hookwright_dev.chart.generate import CHART, files
 from hookwright_dev.cluster.stack import ROOT
 
@@ -52,14 +48,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code."""
     parser = argparse.ArgumentParser(prog="python -m hookwright_dev.chart", description="Generate the chart's files.")
     parser.add_argument("--check", action="store_true", help="write nothing; exit with 1 if a file is stale")
-    parser.add_argument("--deploy", action="store_true", help="deploy/ as well, rendered by helm")
     chosen = parser.parse_args(arguments)
     act = check if chosen.check else write
-    code = act(ROOT, files(ROOT))
-    if code == 0 and chosen.deploy:
-        # Only now, because rendering uses the chart's own files.
-        code = act(ROOT, {**files(ROOT), **deploy_files(ROOT)})
-    return code
+    return act(ROOT, files(ROOT))
 
 
 if __name__ == "__main__":

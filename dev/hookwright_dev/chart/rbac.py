@@ -14,7 +14,7 @@ Roles: TypeAlias = dict[str, dict[str, list[Rule]]]
 
 REVIEWS: Final = frozenset({"tokenreviews", "subjectaccessreviews"})
 CLUSTER_SCOPED: Final = REVIEWS | {"namespaces", "customresourcedefinitions"}
-_PLACES: Final = ("cluster", "intake", "served", "own", "leader")
+_PLACES: Final = ("cluster", "intake", "served", "users", "leader")
 _PREFIX: Final = "hookwright-"
 
 
@@ -26,8 +26,8 @@ def roles(documents: Iterable[Mapping[str, Any]]) -> Roles:
     """Return rules by role and by scope.
 
     The roles are named without ``hookwright-``. Each has these scopes: ``cluster`` (needs a ClusterRole), ``intake``
-    (the same, but only for pods with the intake), ``served`` (every served namespace), ``own`` (the installation's
-    namespace) and ``leader`` (the same, but only if replicas elect a leader by a Lease).
+    (the same, but only for pods with the intake), ``served`` (every served namespace), ``users`` (the namespace
+    of users and session keys) and ``leader`` (the installation's namespace, if replicas elect a leader by a Lease).
 
     Raises:
         RbacError: a rule mixes resources of namespaces and of the cluster.
@@ -55,7 +55,7 @@ def _place(name: str, rule: Rule, *, everywhere: bool) -> str:
 
 def _place_of(resource: str, *, everywhere: bool) -> str:
     if not everywhere:
-        return "leader" if resource == "leases" else "own"
+        return "leader" if resource == "leases" else "users"
     if resource in REVIEWS:
         return "intake"
     return "cluster" if resource in CLUSTER_SCOPED else "served"

@@ -21,6 +21,7 @@ Schema: TypeAlias = dict[str, Any]
 PROCESSES: Final[Mapping[str, type[BaseSettings]]] = {"operator": OperatorSettings, "api": ApiSettings}
 DEPENDING: Final = {
     "namespace": "empty: the namespace of the release",
+    "usersNamespace": "empty: this default",
     "operatorUrl": "empty: the operator of this release",
 }
 """Settings whose default depends on the release; their value is empty, and the templates fill it in."""
@@ -29,7 +30,10 @@ OF_THE_LAYOUT: Final = frozenset({"roles", "instance"})
 
 _DURATION: Final = r"^([0-9]+h)?([0-9]+m)?([0-9]+s)?$"
 _SCHEDULE: Final = r"^\s*([0-9.]+(ms|s|m|h|d))+(\s*,\s*([0-9.]+(ms|s|m|h|d))+)*\s*$"
-_CIDR: Final = r"^[0-9A-Fa-f:.]+(/[0-9]{1,3})?$"
+_BYTE: Final = "(25[0-5]|2[0-4][0-9]|1?[0-9]?[0-9])"
+_IPV4: Final = rf"{_BYTE}(\.{_BYTE}){{3}}(/(3[0-2]|[12]?[0-9]))?"
+_IPV6: Final = r"[0-9A-Fa-f:]*:[0-9A-Fa-f:.]*(/(12[0-8]|1[01][0-9]|[1-9]?[0-9]))?"
+_CIDR: Final = f"^({_IPV4}|{_IPV6})$"
 _UNITS: Final = ((3600, "h"), (60, "m"), (1, "s"))
 _KEYWORDS: Final = (
     ("ge", "minimum", Ge),

@@ -101,6 +101,7 @@ class ControlPlane(Cluster):
 
     def stop(self) -> None:
         """End every process and delete the folder at once, without a graceful end."""
+        self.close()
         self._kill()
         self._own.remove()
 

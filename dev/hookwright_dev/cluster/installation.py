@@ -8,21 +8,31 @@ from pathlib import Path
 from typing import Final
 
 import httpx
+import yaml
 
+from hookwright_crds.users import users_namespace
 from hookwright_dev.cluster.kubectl import Cluster, write_kubeconfig
 from hookwright_dev.processes import ChildProcess, free_port
 
+_RENDERED: Final = Path(__file__).resolve().parents[3] / "tests" / "chart" / "golden" / "default.yaml"
+"""What the chart renders with its default values, so that no developer needs helm."""
 MANIFESTS: Final = Path(__file__).parent / "manifests"
 SYSTEM_NAMESPACE: Final = "hookwright-system"
+USERS_NAMESPACE: Final = users_namespace(SYSTEM_NAMESPACE)
 AUDIENCE: Final = "hookwright"
 _HOST: Final = "127.0.0.1"
 _READY_SECONDS: Final = 60.0
 
 
+def deletion_policies() -> str:
+    """Return the chart's policies that protect annotated objects against deletion, as YAML."""
+    documents = yaml.safe_load_all(_RENDERED.read_text())
+    return yaml.safe_dump_all(one for one in documents if one["metadata"]["name"].startswith("hookwright-delete-"))
+
+
 def service_account_token(cluster: Cluster, account: str, *, namespace: str, audience: str | None = None) -> str:
     """Return a token of a ServiceAccount, valid for a day."""
-    audiences = [f"--audience={audience}"] if audience else []
-    return cluster.kubectl("create", "token", account, "-n", namespace, "--duration=24h", *audiences).stdout.strip()
+    return cluster.objects.token(account, namespace, audience=audience)
 
 
 def service_account_kubeconfig(
@@ -211,6 +221,6 @@ def _own_settings() -> dict[str, str]:
 
 
 def install(cluster: Cluster) -> None:
-    """Apply the parts of an installation except the CRDs: namespace, ServiceAccounts, RBAC."""
+    """Apply the parts of an installation except the CRDs: namespaces, ServiceAccounts, RBAC."""
     for manifest in sorted(MANIFESTS.glob("*.yaml")):
         cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", str(manifest))

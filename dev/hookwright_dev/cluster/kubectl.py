@@ -6,6 +6,7 @@ import shutil
 import subprocess
 from base64 import b64encode
 from collections.abc import Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import Protocol, Self
 
@@ -13,6 +14,7 @@ from kubernetes.client import Configuration
 from kubernetes.config import load_kube_config
 
 from hookwright_dev.cluster.assets import acquire
+from hookwright_dev.cluster.objects import Objects, administrator
 from hookwright_dev.errors import DevError, KubectlError
 
 _FIELD_MANAGER = "hookwright-dev"
@@ -51,6 +53,21 @@ class Cluster:
         self.logs: Mapping[str, Path] = {}
         self.etcd_url: str | None = None
 
+    @property
+    def _cache(self) -> Path:
+        return self.folder / "kubectl-cache"
+
+    @cached_property
+    def objects(self) -> Objects:
+        """Reads and writes of objects without kubectl."""
+        user = json.loads(self.kubeconfig.read_text())["users"][0]["user"]
+        return Objects(administrator(self.server, self.ca, user, self.folder))
+
+    def close(self) -> None:
+        """Close the connections of `objects`."""
+        if "objects" in self.__dict__:
+            self.objects.close()
+
     @classmethod
     def existing(cls, kubeconfig: Path, folder: Path) -> Self:
         """Describe the cluster of a person's kubeconfig; write its CA certificate and credentials into ``folder``.
@@ -85,7 +102,7 @@ class Cluster:
         result = subprocess.run(
             [self.kubectl_path, "--kubeconfig", self._kubectl_config, *arguments],
             input=stdin or "",
-            env={**os.environ, "KUBECACHEDIR": str(self.folder / "kubectl-cache")},
+            env={**os.environ, "KUBECACHEDIR": str(self._cache)},
             capture_output=True,
             text=True,
             timeout=timeout,
@@ -102,6 +119,8 @@ class Cluster:
             raise DevError(f"{folder} contains no *.yaml; it must contain the CustomResourceDefinitions")
         self.kubectl("apply", "--server-side", "--force-conflicts", f"--field-manager={_FIELD_MANAGER}", *files)
         self.kubectl("wait", "--for=condition=Established", "--timeout=30s", *files)
+        # The cache lacks the new kinds, and kubectl does not look again for the category `hookwright`.
+        shutil.rmtree(self._cache, ignore_errors=True)
 
 
 def write_kubeconfig(path: Path, *, server: str, ca: bytes, user: Mapping[str, str]) -> None:

@@ -5,7 +5,6 @@ import json
 import os
 import shlex
 import shutil
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -18,8 +17,10 @@ from hookwright_dev.cluster.control_plane import ControlPlane
 from hookwright_dev.cluster.installation import (
     AUDIENCE,
     SYSTEM_NAMESPACE,
+    USERS_NAMESPACE,
     ApiProcess,
     OperatorProcess,
+    deletion_policies,
     install,
     service_account_token,
 )
@@ -78,12 +79,15 @@ class Stack:
             "HOOKWRIGHT_API_URL": self.api.url,
             "HOOKWRIGHT_API_METRICS_URL": f"{self.api.health_url}/metrics",
             "HOOKWRIGHT_API_PID": str(self.api.running.pid),
-            "HOOKWRIGHT_USER_COMMAND": str(Path(sys.executable).with_name("hookwright-user")),
+            "HOOKWRIGHT_KEYRING": "off",
         }
 
     def write_env(self) -> None:
         """Write `.dev/env`, readable only by this user, because it contains a token."""
         lines = [f"export {name}={shlex.quote(value)}" for name, value in self.environment().items()]
+        # The commands of README must not depend on an earlier login or key, so each shell has contexts of its own.
+        lines.append(f"export HOOKWRIGHT_CONFIG_FOLDER={shlex.quote(str(DEV / 'config'))}/$$")
+        lines.append("unset HOOKWRIGHT_API_KEY HOOKWRIGHT_CONTEXT HOOKWRIGHT_PROJECT")
         lines.append(f'export PATH={shlex.quote(str(self.plane.assets.kubectl.parent))}:"$PATH"')
         draft = ENV_FILE.with_suffix(".new")
         draft.unlink(missing_ok=True)
@@ -95,7 +99,7 @@ class Stack:
 def console_hint(stack: Stack) -> str:
     """Return the address of the console, with a login that this creates."""
     hashed = hash_password(PASSWORD)
-    user = user_secret(SYSTEM_NAMESPACE, email=EMAIL, organization=ORGANIZATION, password_hash=hashed)
+    user = user_secret(USERS_NAMESPACE, email=EMAIL, organization=ORGANIZATION, password_hash=hashed)
     stack.plane.kubectl("apply", "-f", "-", stdin=json.dumps(user))
     return f"The console: {stack.api.url}/console/   email {EMAIL}   password {PASSWORD}"
 
@@ -140,8 +144,9 @@ def running(settings: Mapping[str, str]) -> Iterator[Stack]:
     with ControlPlane.start(DEV / "controlplane", crds=CRDS) as plane:
         ENV_FILE.unlink(missing_ok=True)
         install(plane)
+        plane.kubectl("apply", "-f", "-", stdin=deletion_policies())
         chosen = {name: value for name, value in settings.items() if name not in os.environ}
-        for folder in (DEV / "operator", DEV / "api"):
+        for folder in (DEV / "operator", DEV / "api", DEV / "config"):
             shutil.rmtree(folder, ignore_errors=True)
         operator = OperatorProcess(plane, DEV / "operator", chosen)
         api = ApiProcess(plane, DEV / "api", operator.intake_url, chosen)

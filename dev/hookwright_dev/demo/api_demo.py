@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import subprocess
+import sys
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -42,7 +43,7 @@ class ApiDemo:
     async def _log_in(self) -> dict[str, str]:
         story = self.story
         story.step("The same for API clients: log in")
-        story.command(f"echo PASSWORD | $HOOKWRIGHT_USER_COMMAND --organization {self.organization} --email {EMAIL}")
+        story.command(f"echo PASSWORD | hookwright users create {EMAIL} --organization {self.organization}")
         story.output(await asyncio.to_thread(self._write_user))
         body = {"email": EMAIL, "password": PASSWORD}
         story.command(f"curl $HOOKWRIGHT_API_URL/v1/auth/login {_JSON} -d '{json.dumps(body)}'")
@@ -154,11 +155,11 @@ class ApiDemo:
         return (await asyncio.to_thread(self.stack.plane.kubectl, *arguments)).stdout
 
     def _write_user(self) -> str:
-        environment = self.stack.environment()
+        arguments = ("--way=kubeconfig", "users", "create", EMAIL, "--organization", self.organization)
         return subprocess.run(
-            [environment["HOOKWRIGHT_USER_COMMAND"], "--organization", self.organization, "--email", EMAIL],
+            [sys.executable, "-m", "hookwright_cli", *arguments],
             input=f"{PASSWORD}\n",
-            env={**os.environ, "KUBECONFIG": environment["KUBECONFIG"]},
+            env={**os.environ, "KUBECONFIG": str(self.stack.plane.kubeconfig)},
             capture_output=True,
             text=True,
             check=True,

@@ -3,22 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from hookwright_dev.bench.cases import (
-    acceptance,
-    api,
-    backlog,
-    console,
-    growth,
-    hang,
-    latency,
-    memory,
-    postgres,
-    pull,
-    reconcile,
-    rows,
-    tenants,
-    throughput,
-)
+from hookwright_dev.bench.cases import api, hang, latency, memory, postgres, rows, throughput
 from hookwright_dev.bench.cases.options import Options
 from hookwright_dev.bench.measures import Measure
 
@@ -26,22 +11,15 @@ Case = Callable[[Options], Sequence[Measure]]
 
 CASES: Final[Mapping[str, Case]] = {
     "throughput": throughput.measure,
-    "tenants": tenants.measure,
     "latency": latency.measure,
     "hang": hang.measure,
     "memory": memory.measure,
-    "backlog": backlog.measure,
-    "reconcile": reconcile.measure,
-    "growth": growth.measure,
     "postgres": postgres.measure,
     "rows": rows.measure,
-    "acceptance": acceptance.measure,
     "api": api.measure,
-    "console": console.measure,
-    "pull": pull.measure,
 }
 """Cases by their name on the command line."""
-REPEATED: Final = frozenset({"throughput", "tenants", "latency", "hang", "api"})
+REPEATED: Final = frozenset({"throughput", "latency", "hang", "api"})
 """Cases of which `--full` takes the median of several runs."""
 
 __all__ = ["CASES", "REPEATED", "Case", "Options"]

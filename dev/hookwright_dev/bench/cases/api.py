@@ -5,11 +5,11 @@ from typing import Final
 from hookwright_dev.bench import objects
 from hookwright_dev.bench.api_server import ApiServer, serving
 from hookwright_dev.bench.cases.options import Options
-from hookwright_dev.bench.errors import BenchError
 from hookwright_dev.bench.loader import Report, Target
 from hookwright_dev.bench.measures import CPU, MEBIBYTES, MILLISECONDS, PER_SECOND, Measure
 from hookwright_dev.bench.site import NAMESPACE, Site, running
 from hookwright_dev.bench.usage import Meter, resident
+from hookwright_dev.errors import BenchError
 
 _ENDPOINTS: Final = 20
 

@@ -12,7 +12,7 @@ class Options:
     """Extent of a run.
 
     Attributes:
-        full: includes the cases that take minutes: 10,000 endpoints, 10,000,000 deliveries, minutes of load.
+        full: includes what takes minutes: 10,000,000 deliveries, minutes of load.
         seconds: how long a throughput measurement posts.
         minutes: how long a full run posts before memory is measured.
     """
@@ -25,11 +25,6 @@ class Options:
     def latency_seconds(self) -> float:
         """Seconds that a latency measurement posts; its p99 is computed from 50 events for each of these seconds."""
         return 2 * self.seconds
-
-    @property
-    def sizes(self) -> tuple[int, ...]:
-        """Numbers of endpoints whose cost is compared."""
-        return (10, 1000, 10_000) if self.full else (10, 1000)
 
     @property
     def rows(self) -> tuple[int, ...]:

@@ -9,13 +9,13 @@ from typing import Final
 from hookwright_dev.bench.cases.latency import at_calm_rate
 from hookwright_dev.bench.cases.options import Options
 from hookwright_dev.bench.cases.throughput import MAX_IN_FLIGHT, at_full_speed
-from hookwright_dev.bench.errors import BenchError
 from hookwright_dev.bench.filling import ROOM
 from hookwright_dev.bench.limit import limited
 from hookwright_dev.bench.loader import Target
 from hookwright_dev.bench.measures import BYTES, CPU, PER_SECOND, TIMES, Measure
 from hookwright_dev.bench.site import ROLES, Site, running
 from hookwright_dev.cluster.postgres import PostgresServer, postgres_server
+from hookwright_dev.errors import BenchError
 from hookwright_operator.store.shard_sharing import SHARDS
 
 DURABLE: Final = {"fsync": "on", "synchronous_commit": "on", "full_page_writes": "on", "max_wal_size": "4GB"}

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from hookwright_dev.bench.cases.options import Options
-from hookwright_dev.bench.errors import BenchError
 from hookwright_dev.bench.filling import (
     CROWDED,
     ENDPOINTS,
@@ -25,6 +24,7 @@ from hookwright_dev.bench.filling import (
 )
 from hookwright_dev.bench.measures import BYTES, MILLISECONDS, TIMES, Measure
 from hookwright_dev.cluster.postgres import postgres_server
+from hookwright_dev.errors import BenchError
 from hookwright_operator.store.records import Attempt, Claimed, Search, Settlement, State
 from hookwright_operator.store.store import Store
 

@@ -1,0 +1,221 @@
+"""A release: its settings and checks, its files, and their publication.
+
+``python -m hookwright_dev.release settings`` checks a tag and prints what the workflow needs; ``files`` writes
+``dist/release``; ``publish`` signs and pushes. With ``--print`` it prints the commands, and writes only the commit of
+the site.
+
+Names in public registries are settings, because somebody else could register a name that this project prints:
+``IMAGE_REPOSITORY``, ``CHART_REPOSITORY`` and ``RELEASES_URL``, the folder of all releases.
+"""
+
+import argparse
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import yaml
+
+from hookwright_dev import command_artefacts
+from hookwright_dev.cluster.stack import ROOT
+from hookwright_dev.errors import DevError
+from hookwright_dev.tools import HELM, acquire_tool
+
+FOLDER: Final = ROOT / "dist" / "release"
+SUMS: Final = "SHA256SUMS"
+SIGNATURE: Final = "SHA256SUMS.sigstore.json"
+SITE: Final = "hookwright-site.tar.gz"
+SITE_BRANCH: Final = "gh-pages"
+CHART: Final = ROOT / "charts" / "hookwright"
+_TAG: Final = "refs/tags/v"
+_EXAMPLES: Final = {
+    "IMAGE_REPOSITORY": "registry.example.com/hookwright",
+    "CHART_REPOSITORY": "oci://registry.example.com/charts",
+    "RELEASES_URL": "https://example.com/hookwright/releases/download",
+}
+
+
+class ReleaseError(DevError):
+    """A release that cannot be made; the message names the setting or the file."""
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """One release.
+
+    Attributes:
+        version: without ``v``.
+        image: the image's repository.
+        charts: the OCI registry's folder of the chart.
+        downloads: the URL of the folder with the files of this release.
+    """
+
+    version: str
+    image: str
+    charts: str
+    downloads: str
+
+    @property
+    def chart(self) -> str:
+        """The name of the chart's file."""
+        return f"hookwright-{self.version}.tgz"
+
+
+def release_of(environ: Mapping[str, str]) -> Release:
+    """Return the release of the checkout, with the names of the settings.
+
+    Raises:
+        ReleaseError: a setting is missing, or versions of the checkout or of the tag differ.
+    """
+    for name, example in _EXAMPLES.items():
+        if not environ.get(name):
+            raise ReleaseError(f"{name} is not set: a release needs it, such as {example}")
+    version, tag = checkout_version(), environ.get("GITHUB_REF", "")
+    if tag.startswith(_TAG) and tag != f"{_TAG}{version}":
+        raise ReleaseError(f"the tag is {tag.removeprefix('refs/tags/')}, but the version of the checkout is {version}")
+    if tag.startswith(_TAG) and f"\n## [{version}]" not in (ROOT / "CHANGELOG.md").read_text():
+        raise ReleaseError(f"CHANGELOG.md has no section [{version}]: name the section of this release so")
+    downloads = f"{environ['RELEASES_URL'].rstrip('/')}/v{version}"
+    return Release(version, environ["IMAGE_REPOSITORY"], environ["CHART_REPOSITORY"], downloads)
+
+
+def checkout_version() -> str:
+    """Return the version that all parts of the checkout have.
+
+    Raises:
+        ReleaseError: they differ.
+    """
+    chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
+    versions = {"Chart.yaml version": chart["version"], "Chart.yaml appVersion": chart["appVersion"]}
+    for path in ("pyproject.toml", "cli/pyproject.toml"):
+        versions[path] = tomllib.loads((ROOT / path).read_text())["project"]["version"]
+    if len(set(versions.values())) > 1:
+        raise ReleaseError(f"the versions must be the same: {versions}")
+    return str(chart["version"])
+
+
+def workflow_settings(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the outputs of the workflow's first step; without a tag nothing is pushed and no name is needed."""
+    if not environ.get("GITHUB_REF", "").startswith(_TAG):
+        return {"push": "false", "version": checkout_version(), "image": "hookwright", "registry": ""}
+    release = release_of(environ)
+    registry = release.image.partition("/")[0]
+    return {"push": "true", "version": release.version, "image": release.image, "registry": registry}
+
+
+def write_files(release: Release, folder: Path) -> list[Path]:
+    """Write every file of a release into a new folder: command line, chart, site and checksums."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    command_artefacts.write(folder, release.downloads)
+    _write_chart(release, folder)
+    _write_site(folder / SITE)
+    names = sorted(path.name for path in folder.iterdir())
+    lines = [f"{hashlib.sha256((folder / name).read_bytes()).hexdigest()}  {name}\n" for name in names]
+    (folder / SUMS).write_text("".join(lines))
+    return sorted(folder.iterdir())
+
+
+def _write_chart(release: Release, folder: Path) -> None:
+    """Package the chart with the name of the released image, so that it needs no value."""
+    with tempfile.TemporaryDirectory() as scratch:
+        chart = shutil.copytree(CHART, Path(scratch) / "hookwright")
+        values = (chart / "values.yaml").read_text()
+        named, number = re.subn(r'^  repository: ""$', f"  repository: {release.image}", values, flags=re.MULTILINE)
+        if number != 1:
+            raise ReleaseError(
+                'values.yaml of the chart must have one line `  repository: ""`, which is image.repository'
+            )
+        (chart / "values.yaml").write_text(named)
+        subprocess.run([acquire_tool(HELM), "package", chart, "--destination", folder], check=True, stdout=sys.stderr)
+
+
+def _write_site(archive: Path) -> None:
+    with tempfile.TemporaryDirectory() as scratch:
+        command = [sys.executable, "-m", "mkdocs", "build", "--quiet", "--site-dir", scratch]
+        subprocess.run(command, cwd=ROOT, env={**os.environ, "NO_MKDOCS_2_WARNING": "1"}, check=True)
+        with tarfile.open(archive, "w:gz") as packed:
+            packed.add(scratch, arcname=".")
+
+
+def publication(release: Release, folder: Path, environ: Mapping[str, str]) -> list[list[str]]:
+    """Return the commands that sign and push; the workflow has pushed the image before.
+
+    Raises:
+        ReleaseError: the digest of the image or the identity of the workflow is missing.
+    """
+    for name in ("IMAGE_DIGEST", "SIGNER_IDENTITY"):
+        if not environ.get(name):
+            raise ReleaseError(f"{name} is not set: the workflow sets it from the job that pushes the image")
+    image = f"{release.image}@{environ['IMAGE_DIGEST']}"
+    signer = [
+        "--certificate-oidc-issuer",
+        "https://token.actions.githubusercontent.com",
+        "--certificate-identity",
+        environ["SIGNER_IDENTITY"],
+    ]
+    sums, signature = str(folder / SUMS), str(folder / SIGNATURE)
+    files = [str(path) for path in sorted(folder.iterdir()) if path.name != SIGNATURE]
+    return [
+        ["cosign", "sign", "--yes", image],
+        ["cosign", "verify", image, *signer],
+        ["cosign", "sign-blob", "--yes", "--bundle", signature, sums],
+        ["cosign", "verify-blob", "--bundle", signature, *signer, sums],
+        [str(acquire_tool(HELM)), "push", str(folder / release.chart), release.charts],
+        ["git", "push", "--force", "origin", f"{site_commit(folder / SITE, release.version)}:refs/heads/{SITE_BRANCH}"],
+        ["gh", "release", "create", f"v{release.version}", "--verify-tag", "--generate-notes", *files, signature],
+    ]
+
+
+def site_commit(archive: Path, version: str) -> str:
+    """Write the site as a commit without a parent into the repository of the checkout; return its hash."""
+    with tempfile.TemporaryDirectory() as scratch:
+        site = Path(scratch) / "site"
+        with tarfile.open(archive) as packed:
+            packed.extractall(site, filter="data")
+        (site / ".nojekyll").touch()
+        author = {f"GIT_{role}_{part}": "hookwright" for role in ("AUTHOR", "COMMITTER") for part in ("NAME", "EMAIL")}
+        environment = {**os.environ, **author, "GIT_INDEX_FILE": str(Path(scratch) / "index")}
+
+        def git(*arguments: str) -> str:
+            command = ["git", "-C", str(ROOT), *arguments]
+            return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout.strip()
+
+        git(f"--work-tree={site}", "add", "--all", "--force", ".")
+        return git("commit-tree", git("write-tree"), "-m", f"Site of version {version}")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit code."""
+    parser = argparse.ArgumentParser(prog="python -m hookwright_dev.release", description="Make a release.")
+    parser.add_argument("step", choices=["settings", "files", "publish"])
+    parser.add_argument("--print", action="store_true", help="of publish: print the commands and run none")
+    options = parser.parse_args(arguments)
+    try:
+        if options.step == "settings":
+            print("\n".join(f"{name}={value}" for name, value in workflow_settings(os.environ).items()))
+        elif options.step == "files":
+            for path in write_files(release_of(os.environ), FOLDER):
+                print(path.relative_to(ROOT), path.stat().st_size)
+        else:
+            for command in publication(release_of(os.environ), FOLDER, os.environ):
+                print("+", *command, flush=True)
+                if not options.print:
+                    subprocess.run(command, cwd=ROOT, check=True)
+    except DevError as error:
+        print(f"release {options.step}: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
