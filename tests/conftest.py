@@ -5,20 +5,28 @@ The cluster is a control plane started here, or the one that ``HOOKWRIGHT_TEST_K
 
 import os
 from collections.abc import Generator, Iterator
-from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from uuid import uuid4
 
 import pytest
-from _pytest.capture import CaptureManager
 from hypothesis import settings
+from support import needed_programs
+from support.needed_programs import uncaptured
 
 from hookwright_dev.cluster.assets import Assets, acquire
 from hookwright_dev.cluster.control_plane import ControlPlane
+from hookwright_dev.cluster.installation import install
 from hookwright_dev.cluster.kubectl import Cluster, Kubectl
 from hookwright_dev.processes import tail
 
-pytest_plugins = ["support.file_order", "support.store_databases"]
+pytest_plugins = [
+    "support.costs",
+    "support.file_order",
+    "support.shared_tls_context",
+    "support.stack",
+    "support.store_databases",
+]
+needed_programs.need("assets", acquire)
 
 CRDS = Path(__file__).resolve().parents[1] / "crds"
 END_TO_END = Path(__file__).resolve().parent / "e2e"
@@ -29,18 +37,15 @@ settings.register_profile("unhurried", deadline=None)
 settings.load_profile("unhurried")
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Prepare the programs that tests need."""
+    config.pluginmanager.register(needed_programs)
+
+
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Skip the end-to-end suite unless it is named, because it needs a cluster with nodes and an image (`make e2e`)."""
     named = [(config.invocation_params.dir / argument.partition("::")[0]).resolve() for argument in config.args]
     return (collection_path == END_TO_END and not any(path.is_relative_to(END_TO_END) for path in named)) or None
-
-
-def pytest_collection_finish(session: pytest.Session) -> None:
-    """Fetch or build the binaries before the first test, because it can take minutes and no time limit covers it."""
-    wanted = any("assets" in getattr(item, "fixturenames", ()) for item in session.items)
-    if wanted and not session.config.option.collectonly:
-        with uncaptured(session.config):
-            acquire()
 
 
 @pytest.fixture(scope="session")
@@ -50,36 +55,37 @@ def assets() -> Assets:
 
 
 @pytest.fixture(scope="session")
-def control_plane(
+def shared_cluster(
     assets: Assets, pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Cluster]:
-    """Yield the session's cluster, which serves the kinds of ``crds/``."""
-    crds = CRDS if any(CRDS.glob("*.yaml")) else None
+    """Yield the cluster of this test process, with the kinds of ``crds/`` and the objects of an installation."""
     if kubeconfig := os.environ.get(KUBECONFIG_VARIABLE):
         cluster = Cluster.existing(Path(kubeconfig), tmp_path_factory.mktemp("cluster"))
-        if crds:
-            cluster.apply_crds(crds)
+        cluster.apply_crds(CRDS)
+        install(cluster)
         yield cluster
+        cluster.close()
         return
     with uncaptured(pytestconfig):
-        plane = ControlPlane.start(assets=assets, crds=crds)
+        plane = ControlPlane.start(assets=assets, crds=CRDS)
     with plane:
+        install(plane)
         yield plane
 
 
 @pytest.fixture
-def kubectl(control_plane: Cluster) -> Kubectl:
-    """Run kubectl on the session's cluster, as its administrator."""
-    return control_plane.kubectl
+def kubectl(shared_cluster: Cluster) -> Kubectl:
+    """Run kubectl on the cluster, as its administrator."""
+    return shared_cluster.kubectl
 
 
 @pytest.fixture
-def namespace(kubectl: Kubectl) -> Iterator[str]:
+def namespace(shared_cluster: Cluster) -> Iterator[str]:
     """Yield the name of a namespace for this test only."""
     name = f"test-{uuid4().hex[:8]}"
-    kubectl("create", "namespace", name)
+    shared_cluster.objects.create("Namespace", name)
     yield name
-    kubectl("delete", "namespace", name, "--wait=false")
+    shared_cluster.objects.delete("Namespace", name, wait=False)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -89,7 +95,7 @@ def pytest_runtest_makereport(
     """Add the control plane's logs and the namespace's objects to the report of a failed test."""
     report = yield
     arguments: dict[str, object] = getattr(item, "funcargs", {})
-    cluster = arguments.get("control_plane")
+    cluster = arguments.get("shared_cluster") or arguments.get("control_plane")
     if report.failed and isinstance(cluster, Cluster):
         report.sections += [(f"end of {name}.log", tail(log)) for name, log in cluster.logs.items()]
         if isinstance(namespace := arguments.get("namespace"), str):
@@ -103,9 +109,3 @@ def _objects(cluster: Cluster, namespace: str) -> str:
         for kinds in ("hookwright", "secrets,events")
     ]
     return "\n".join(result.stdout + result.stderr for result in listed)
-
-
-def uncaptured(config: pytest.Config) -> AbstractContextManager[None]:
-    """Return a context in which a progress display reaches the terminal."""
-    capture = config.pluginmanager.getplugin("capturemanager")
-    return capture.global_and_fixture_disabled() if isinstance(capture, CaptureManager) else nullcontext()

@@ -13,6 +13,7 @@ from hookwright_operator.watch import handlers
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "pitfalls.md"
 ROWS = [line for line in PAGE.read_text().splitlines() if line.startswith("| ")][1:]
+SKIP = re.compile(r"pytest\.(mark\.)?(skip|skipif|importorskip|xfail)\b")
 TEST = re.compile(r"`(tests/[\w/]+\.py)::(test_\w+)`")
 
 
@@ -20,12 +21,6 @@ def parsed(folder: str) -> Iterator[tuple[Path, ast.Module]]:
     """Yield the modules below a folder of the repository."""
     for path in sorted((ROOT / folder).rglob("*.py")):
         yield path, ast.parse(path.read_text(), str(path))
-
-
-def calls(tree: ast.AST, *names: str) -> list[int]:
-    """Return the lines in which one of these is called, written as in the source."""
-    found = (node for node in ast.walk(tree) if isinstance(node, ast.Call))
-    return [node.lineno for node in found if ast.unparse(node.func) in names]
 
 
 @pytest.mark.parametrize("row", ROWS, ids=[row.split("|")[2].strip()[:60] for row in ROWS])
@@ -40,8 +35,8 @@ def test_every_rule_has_tests_that_exist(row: str) -> None:
 
 
 def test_the_table_is_whole() -> None:
-    """The table has 38 rules, so an edit cannot remove one unnoticed."""
-    assert len(ROWS) == 38
+    """The table has 39 rules, so an edit cannot remove one unnoticed."""
+    assert len(ROWS) == 39
 
 
 def test_the_references_are_what_the_code_says() -> None:
@@ -81,8 +76,5 @@ def test_kopf_keeps_no_progress_in_any_object() -> None:
 
 def test_no_test_is_skipped() -> None:
     """Everything that a test needs is always present, because a skipped test looks like a passed one."""
-    marks = {"pytest.mark.skip", "pytest.mark.skipif", "pytest.mark.xfail"}
-    for path, tree in parsed("tests"):
-        assert not calls(tree, "pytest.skip", "pytest.importorskip", "pytest.xfail", *marks), path
-        attributes = {ast.unparse(node) for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
-        assert not attributes & marks, path
+    for path in (ROOT / "tests").rglob("*.py"):
+        assert not SKIP.search(path.read_text()), path

@@ -10,14 +10,13 @@ import uvloop
 from _pytest.terminal import TerminalReporter
 from chaos.site import Site
 
-from hookwright_dev.cluster.installation import install
 from hookwright_dev.cluster.kubectl import Cluster
-from hookwright_dev.cluster.postgres import FAST, PostgresServer, postgres_server, programs
+from hookwright_dev.cluster.postgres import FAST, PostgresServer, postgres_server
 from hookwright_dev.receiver import Receiver
 
 LONG = os.environ.get("HOOKWRIGHT_CHAOS") == "long"
-LEASE_SECONDS = 31 if LONG else 300
-"""Long form: the shortest claim lease that is allowed, because tests wait for its expiry.
+LEASE_SECONDS = 40 if LONG else 300
+"""Long form: a short claim lease that outlives a timeout of 30 s, because tests wait for its expiry.
 
 Short form: longer than any test's deadline, so that a test fails if its deliveries wait for a claim lease to expire.
 """
@@ -38,13 +37,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 item.add_marker(pytest.mark.timeout(1800))
 
 
-def pytest_collection_finish(session: pytest.Session) -> None:
-    """Install PostgreSQL if it is missing. This can take a minute, and no test's time limit covers it."""
-    wanted = any("postgres" in getattr(item, "fixturenames", ()) for item in session.items)
-    if wanted and not session.config.option.collectonly:
-        programs()
-
-
 @pytest.fixture(scope="session")
 def long() -> bool:
     """Return whether this is the long form."""
@@ -59,22 +51,9 @@ async def receiver() -> AsyncIterator[Receiver]:
 
 
 @pytest.fixture
-def database(tmp_path: Path) -> Path:
-    """Return the path of the test's database."""
-    return tmp_path / "deliveries.db"
-
-
-@pytest.fixture(scope="session")
-def installed(control_plane: Cluster) -> Cluster:
-    """Return the session's cluster, with the objects that an installation needs."""
-    install(control_plane)
-    return control_plane
-
-
-@pytest.fixture
-async def site(installed: Cluster, namespace: str, tmp_path: Path) -> AsyncIterator[Site]:
+async def site(control_plane: Cluster, namespace: str, tmp_path: Path) -> AsyncIterator[Site]:
     """Return an operator for this test and its namespace; it is not started yet."""
-    site = Site.of(installed, namespace, tmp_path / "operator")
+    site = Site.of(control_plane, namespace, tmp_path / "operator")
     yield site
     await site.close()
 

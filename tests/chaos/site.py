@@ -15,7 +15,7 @@ from typing import Self
 import httpx
 from support.polling import PATIENCE, until
 
-from hookwright_dev.cluster.installation import SYSTEM_NAMESPACE, OperatorProcess, service_account_token
+from hookwright_dev.cluster.installation import SYSTEM_NAMESPACE, OperatorProcess
 from hookwright_dev.cluster.kubectl import Cluster
 from hookwright_dev.receiver import Received, Receiver, verdict
 
@@ -86,9 +86,7 @@ class Site:
         defaults = {"HOOKWRIGHT_RETRY_SCHEDULE": "300ms,500ms,1s,1s,1s", "HOOKWRIGHT_WATCH_NAMESPACES": namespace}
         site = cls(cluster, namespace, OperatorProcess(cluster, folder, {**defaults, **settings}))
         site.apply("Project", "billing", {"displayName": "Billing"})
-        site._token = service_account_token(
-            cluster, "hookwright-producer", namespace=SYSTEM_NAMESPACE, audience="hookwright"
-        )
+        site._token = cluster.objects.token("hookwright-producer", SYSTEM_NAMESPACE, audience="hookwright")
         return site
 
     @property
@@ -104,13 +102,7 @@ class Site:
 
     def apply(self, kind: str, name: str, spec: Mapping[str, object]) -> None:
         """Create a resource."""
-        resource = {
-            "apiVersion": "hookwright.dev/v1alpha1",
-            "kind": kind,
-            "metadata": {"name": name, "namespace": self.namespace},
-            "spec": spec,
-        }
-        self.cluster.kubectl("apply", "-f", "-", stdin=json.dumps(resource))
+        self.cluster.objects.create(kind, name, self.namespace, spec=spec)
 
     async def endpoint(self, name: str, *types: str, **spec: object) -> Receiver:
         """Create an endpoint and a receiver for it."""
@@ -131,8 +123,12 @@ class Site:
     async def start(self) -> None:
         """Start every operator, and return when all endpoints are ready."""
         await asyncio.gather(*[asyncio.to_thread(one.start) for one in self.replicas])
-        arguments = ("wait", "--for=condition=Ready", "hwep", "--all", "-n", self.namespace, "--timeout=60s")
-        await asyncio.to_thread(self.cluster.kubectl, *arguments)
+        await until(self._all_ready)
+
+    def _all_ready(self) -> bool:
+        endpoints = self.cluster.objects.list("WebhookEndpoint", self.namespace)
+        conditions = [endpoint.get("status", {}).get("conditions", ()) for endpoint in endpoints]
+        return all(any(item["type"] == "Ready" and item["status"] == "True" for item in each) for each in conditions)
 
     async def restart(self) -> None:
         """Start the operator again."""
@@ -268,9 +264,9 @@ class Site:
 
     def secret(self, endpoint: str) -> str:
         """Return the signing secret of an endpoint."""
-        path = ("-o", "jsonpath={.data.secret}")
-        encoded = self.cluster.kubectl("get", "secret", f"{endpoint}-signing", "-n", self.namespace, *path).stdout
-        return b64decode(encoded).decode()
+        secret = self.cluster.objects.get("Secret", f"{endpoint}-signing", self.namespace)
+        assert secret is not None
+        return b64decode(secret["data"]["secret"]).decode()
 
 
 def event_of(received: Received) -> str:

@@ -1,13 +1,12 @@
 """An endpoint that hangs, is slow, fails or floods does not delay the others."""
 
 import asyncio
-import time
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
-from statistics import median, quantiles
+from statistics import median
 
 import pytest
 from chaos.site import MAX_IN_FLIGHT
@@ -34,41 +33,6 @@ async def bad() -> AsyncIterator[Receiver]:
         yield receiver
 
 
-async def p95(engine: Engine, receiver: Receiver, events: int = 60) -> float:
-    """Post events at about 100 a second; return the 95th percentile of the time from post to arrival, in seconds."""
-    posted: dict[bytes, float] = {}
-    before = len(receiver.received)
-    for number in range(events):
-        body = b"%d" % number
-        posted[body] = time.time()
-        await engine.post(body=body)
-        await asyncio.sleep(0.01)
-    await receiver.wait_for(before + events)
-    return quantiles([one.at - posted[one.body] for one in receiver.received[before:]], n=20)[-1]
-
-
-async def is_slow(_: Received) -> int:
-    """Answer after most of the timeout."""
-    await asyncio.sleep(8)  # the timeout is 10 s
-    return 200
-
-
-@pytest.mark.parametrize("behaviour", [Busy(), is_slow], ids=["hangs", "slow"])
-async def test_a_bad_endpoint_does_not_delay_its_neighbour(
-    engine: Engine, receiver: Receiver, bad: Receiver, behaviour: Busy
-) -> None:
-    """The latency of an endpoint does not change when a bad endpoint in the same project gets the same events."""
-    engine.registry.put(subscriber("good", receiver.url, timeout=10))
-    alone = await p95(engine, receiver)
-    bad.answer = behaviour
-    engine.registry.put(subscriber("bad", bad.url, timeout=10))
-    beside = await p95(engine, receiver)
-    # With a shared limit, an event would wait for an attempt of the bad endpoint, which takes at least 8 s.
-    assert beside < alone + 4, (alone, beside)
-    # The last request arrives shortly before its result is in the store.
-    await engine.ended("good", 120)
-
-
 async def test_a_failing_endpoint_does_not_delay_its_neighbour(
     engine: Engine, receiver: Receiver, bad: Receiver
 ) -> None:
@@ -88,38 +52,23 @@ async def test_a_failing_endpoint_does_not_delay_its_neighbour(
     assert len(bad.received) < 6 * 330, "the backlog was gone before the last event arrived: the test proves nothing"
 
 
-async def test_a_flooding_project_does_not_starve_another(engine: Engine, receiver: Receiver, bad: Receiver) -> None:
-    """An event does not wait for thousands of pending deliveries of another project."""
-    engine.registry.put_project("acme", "noisy")
-    engine.registry.put(subscriber("good", receiver.url))
-    bad.answer = Busy()
-    for number in range(10):
-        engine.registry.put(subscriber(f"noisy-{number}", bad.url, project="noisy", timeout=50))
-    await asyncio.gather(*(engine.post(project="noisy") for _ in range(300)))
-    assert [(await engine.counts(f"noisy-{number}")).pending for number in range(10)] == [300] * 10
-    for number in range(50):
-        await engine.post(body=b"%d" % number)
-    await receiver.wait_for(50)
-    assert {one.endpoint_uid for one in engine.watcher.settled} <= {"good"}
-
-
 async def test_a_backlog_of_one_endpoint_never_starves_fresh_events_of_others(
     engine: Engine, receiver: Receiver, bad: Receiver
 ) -> None:
-    """New events of other endpoints arrive long before the end of a backlog of thousands at full speed."""
+    """New events of other endpoints arrive long before the end of a long backlog at full speed."""
     backlogged = subscriber("backlogged", bad.url, events=frozenset({"opened"}), suspend=True, max_in_flight=64)
     engine.registry.put(backlogged)
     engine.registry.put(subscriber("good", receiver.url))
-    for _ in range(20):
+    for _ in range(10):
         await asyncio.gather(*(engine.post("opened") for _ in range(100)))
     engine.registry.put(subscriber("backlogged", bad.url, events=frozenset({"opened"}), max_in_flight=64))
     await bad.wait_for(1)
-    for number in range(20):
+    for number in range(10):
         await engine.post(body=b"%d" % number)
         await receiver.wait_for(number + 1)
-    assert len(bad.received) < 2000, "the backlog was gone before the last fresh event arrived: nothing was shown"
-    await engine.ended("backlogged", 2000)
-    assert len(bad.received) == 2000
+    assert len(bad.received) < 1000, "the backlog was gone before the last fresh event arrived: nothing was shown"
+    await engine.ended("backlogged", 1000)
+    assert len(bad.received) == 1000
 
 
 async def test_every_backlog_gets_its_share(database: Path, bad: Receiver) -> None:
@@ -134,10 +83,10 @@ async def test_every_backlog_gets_its_share(database: Path, bad: Receiver) -> No
     held = [subscriber(f"e-{number}", f"{bad.url}{number}", suspend=True, max_in_flight=1) for number in range(100)]
     for endpoint in held:
         engine.registry.put(endpoint)
-    await asyncio.gather(*(engine.post() for _ in range(20)))
+    await asyncio.gather(*(engine.post() for _ in range(10)))
     for endpoint in held:
         engine.registry.put(replace(endpoint, suspend=False))
-    await bad.wait_for(2000)
+    await bad.wait_for(1000)
     first: dict[str, int] = {}
     for place, received in enumerate(bad.received):
         first.setdefault(received.target, place)
@@ -147,7 +96,7 @@ async def test_every_backlog_gets_its_share(database: Path, bad: Receiver) -> No
     await engine.stop()
 
 
-@pytest.mark.parametrize("bound", [1, 8, 64])
+@pytest.mark.parametrize("bound", [1, 64])
 async def test_max_in_flight_is_kept_over_restart_suspension_and_change(
     database: Path, receiver: Receiver, bound: int
 ) -> None:
@@ -204,6 +153,7 @@ async def test_the_rate_limit_keeps_its_pace_beside_others_and_after_a_restart(
     assert sum(later - earlier < 0.05 for earlier, later in pairwise(arrivals)) <= 6
 
 
+@pytest.mark.slow
 async def test_without_time_to_hang_there_is_no_thread_or_task_left(engine: Engine, bad: Receiver) -> None:
     """An attempt that hangs ends at its timeout, and no thread or task of it is left."""
     bad.answer = Busy()

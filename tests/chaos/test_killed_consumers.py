@@ -9,11 +9,12 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
+import pytest
 from chaos import consumer
 from chaos.site import Site
 from support.polling import PATIENCE, eventually, until
 
-from hookwright_dev.cluster.installation import AUDIENCE, SYSTEM_NAMESPACE, service_account_token
+from hookwright_dev.cluster.installation import AUDIENCE, SYSTEM_NAMESPACE
 from hookwright_dev.processes import ChildProcess
 
 CONSUMERS: Final = 3
@@ -28,9 +29,7 @@ class Consumers:
     def __init__(self, site: Site, folder: Path) -> None:
         self._url = f"{site.operator.intake_url}/v1alpha1/namespaces/{site.namespace}/webhookendpoints/inbox/messages"
         self._folder, self._records = folder, folder / "records"
-        token = service_account_token(
-            site.cluster, "hookwright-producer", namespace=SYSTEM_NAMESPACE, audience=AUDIENCE
-        )
+        token = site.cluster.objects.token("hookwright-producer", SYSTEM_NAMESPACE, audience=AUDIENCE)
         (folder / "token").write_text(token)
         self._records.touch()
         self.running: list[ChildProcess] = []
@@ -75,15 +74,14 @@ class Consumers:
 
 
 def _counts(site: Site) -> dict[str, int]:
-    path = "jsonpath={.status.deliveries}"
-    shown = site.cluster.kubectl("get", "hwep", "inbox", "-n", site.namespace, "-o", path).stdout
-    counts: dict[str, int] = json.loads(shown or "{}")
-    return counts
+    endpoint = site.cluster.objects.get("WebhookEndpoint", "inbox", site.namespace) or {}
+    return dict(endpoint.get("status", {}).get("deliveries", {}))
 
 
+@pytest.mark.slow
 async def test_killed_consumers_lose_nothing_and_share_no_message(site: Site, tmp_path: Path, *, long: bool) -> None:
     """Every accepted event is processed and acknowledged; while a lease holds, no second consumer gets its message."""
-    kills = 100 if long else 10
+    kills = 100 if long else 6
     # A message whose consumers are killed again and again must not fail.
     site.operator.settings = {
         **site.operator.settings,

@@ -7,6 +7,7 @@ import time
 from contextlib import closing
 from functools import partial
 
+import pytest
 from chaos.site import UNSETTLED, Site, arrived
 from support.polling import until
 
@@ -18,7 +19,7 @@ async def test_sigkill_at_any_moment_loses_nothing_and_repeats_at_most_what_was_
     long: bool,  # noqa: FBT001
 ) -> None:
     """Every event answered 202 arrives, signed and with one id; only attempts without a stored result repeat."""
-    kills = 50 if long else 4
+    kills = 50 if long else 2
     moments = random.Random()
     await site.endpoints()
     await site.start()
@@ -34,6 +35,7 @@ async def test_sigkill_at_any_moment_loses_nothing_and_repeats_at_most_what_was_
     assert all(many <= UNSETTLED * kills for many in duplicates.values()), duplicates
 
 
+@pytest.mark.slow
 async def test_sigterm_under_load_cuts_no_attempt_short_and_loses_no_202(
     site: Site,
     long: bool,  # noqa: FBT001
@@ -49,7 +51,7 @@ async def test_sigterm_under_load_cuts_no_attempt_short_and_loses_no_202(
         receiver.answer = slowly
     await site.start()
     async with site.load(rate=100):
-        for _ in range(10 if long else 2):
+        for _ in range(10 if long else 1):
             had = arrivals(site)
             await until(partial(have_come, site, had + 20))
             began = time.monotonic()
@@ -81,10 +83,11 @@ def recorded(site: Site) -> int:
         return int(many)
 
 
+@pytest.mark.slow
 async def test_pending_deliveries_and_counts_survive_a_kill(site: Site) -> None:
     """Deliveries that failed before the kill are retried on schedule, and the log still has the first attempts."""
     # The schedule must last longer than the restart.
-    site.operator.settings = {**site.operator.settings, "HOOKWRIGHT_RETRY_SCHEDULE": "5s,5s,5s,5s,5s,5s"}
+    site.operator.settings = {**site.operator.settings, "HOOKWRIGHT_RETRY_SCHEDULE": "2s,4s,6s,8s,10s,12s"}
     receiver = await site.endpoint("endpoint-0", "delivered")
     receiver.answer = lambda _: 500
     await site.start()

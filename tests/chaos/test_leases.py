@@ -18,7 +18,7 @@ from support.polling import until
 from hookwright_dev.processes import ChildProcess
 from hookwright_dev.receiver import Received, Receiver
 
-LEASE_MS = 6_000
+LEASE_MS = 3_000
 """Long enough that a replica on a busy machine renews it in time, at each sixth of it."""
 UNSETTLED = 2 * node.MAX_IN_FLIGHT
 """Attempts without a stored result: those in flight, and as many whose result is not yet written."""
@@ -48,6 +48,7 @@ async def fill(database: Path, url: str, events: int) -> None:
     await engine.stop()
 
 
+@pytest.mark.slow
 async def test_who_was_paused_beyond_its_lease_sends_nothing_that_another_took(
     receiver: Receiver, database: Path, processes: ExitStack
 ) -> None:
@@ -84,6 +85,7 @@ async def test_who_was_paused_beyond_its_lease_sends_nothing_that_another_took(
     assert await asyncio.to_thread(other.stop) == 0
 
 
+@pytest.mark.slow
 async def test_what_a_killed_instance_held_is_taken_over_by_a_living_one(
     receiver: Receiver, database: Path, processes: ExitStack
 ) -> None:
@@ -103,6 +105,7 @@ async def test_what_a_killed_instance_held_is_taken_over_by_a_living_one(
     assert await asyncio.to_thread(living.stop) == 0
 
 
+@pytest.mark.slow
 async def test_two_living_instances_never_share_a_delivery(
     receiver: Receiver, database: Path, processes: ExitStack
 ) -> None:

@@ -22,6 +22,7 @@ def site(site: Site, postgres_url: str) -> Site:
     return on_postgres(site, postgres_url)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["fast", "immediate"])
 async def test_a_restart_of_the_database_costs_seconds_and_no_event(
     site: Site,
@@ -57,6 +58,7 @@ async def test_a_restart_of_the_database_costs_seconds_and_no_event(
     assert all(process.running for process in processes)
 
 
+@pytest.mark.slow
 async def test_a_failover_to_a_synchronous_standby_loses_nothing_that_was_answered(
     site: Site,
     postgres: PostgresServer,
@@ -100,6 +102,7 @@ async def test_a_failover_to_a_synchronous_standby_loses_nothing_that_was_answer
         await asyncio.to_thread(standby.remove)
 
 
+@pytest.mark.slow
 async def test_nothing_is_answered_202_that_the_synchronous_standby_does_not_have(
     site: Site,
     postgres: PostgresServer,
@@ -132,6 +135,7 @@ async def test_nothing_is_answered_202_that_the_synchronous_standby_does_not_hav
             await asyncio.to_thread(standby.remove)
 
 
+@pytest.mark.slow
 async def test_a_table_that_somebody_has_locked_is_a_503_and_passes(
     site: Site,
     postgres_url: str,
@@ -151,6 +155,7 @@ async def test_a_table_that_somebody_has_locked_is_a_503_and_passes(
     await site.arrived_once()
 
 
+@pytest.mark.slow
 async def test_a_slow_disk_of_the_database_costs_time_alone(
     site: Site,
     postgres: PostgresServer,

@@ -15,6 +15,8 @@ from support.tcp_proxy import Cut, Proxy, proxied
 from hookwright_dev.cluster.kubectl import Cluster
 from hookwright_dev.cluster.postgres import PostgresServer
 
+pytestmark = pytest.mark.slow
+
 Record = Callable[[str, object], None]
 
 
@@ -52,6 +54,7 @@ async def test_connections_reset_amid_statements_and_commits_lose_and_repeat_not
     record_property("at most", f"{site.silence()}; refused {dict(site.ledger.refusals)}")
 
 
+@pytest.mark.slow
 async def test_a_database_that_is_50_ms_away_costs_latency_and_nothing_else(
     site: Site,
     line: Proxy,
@@ -79,11 +82,12 @@ def apart() -> Iterator[Neighbour]:
         yield host
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lost", ["database", "database and API server"])
 async def test_a_replica_that_loses_the_database_and_still_reaches_receivers_stays_the_only_one(
     *,
     site: Site,
-    installed: Cluster,
+    control_plane: Cluster,
     postgres: PostgresServer,
     postgres_url: str,
     apart: Neighbour,
@@ -100,7 +104,7 @@ async def test_a_replica_that_loses_the_database_and_still_reaches_receivers_sta
         receiver.answer = crowd
     cut_off = site.replica("replica-1", HOOKWRIGHT_INSTANCE="replica-1")
     cut_off.host, cut_off.command = apart.address, apart.command
-    api_server = int(installed.server.rpartition(":")[2])
+    api_server = int(control_plane.server.rpartition(":")[2])
     lost_ports = [postgres.port, api_server] if "API" in lost else [postgres.port]
     async with apart.reaching(postgres.port, api_server, *[one.port for one in site.receivers.values()]):
         await site.start()

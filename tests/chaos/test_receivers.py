@@ -1,8 +1,5 @@
 """Attempts to receivers that misbehave are recorded and retried, and end with a readable error."""
 
-import socket
-import time
-import tracemalloc
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -12,12 +9,12 @@ from aiohttp import web
 from support import receivers
 from support.dispatcher import Engine, Plan, subscriber
 from support.polling import until
-from support.receivers import AnswersMuch, answers, bomb, certificate, coded, serve
+from support.receivers import answers, serve
 
 from hookwright_dev.receiver import Receiver
 from hookwright_operator.store.records import DeliveryRecord, State
 
-TIMEOUT = 1.5
+TIMEOUT = 1.0
 """Timeout in seconds for receivers that never answer: long enough to connect and to write on a busy machine."""
 OK = b"HTTP/1.1 200 OK\r\n"
 
@@ -25,9 +22,9 @@ FAULTS = {
     "resets": (receivers.resets, 0, "connection reset while waiting for the answer"),
     "resets-in-the-body": (receivers.resets_within_the_body, 200, "the body is malformed or cut short"),
     "half-closes": (receivers.half_closes, 0, "connection closed while waiting for the answer"),
-    "hangs": (receivers.hangs, 0, "timed out after 1.5 s while waiting for the answer"),
-    "drips": (receivers.drips, 200, "timed out after 1.5 s while reading the answer"),
-    "drips-headers": (receivers.drips_headers, 0, "timed out after 1.5 s while waiting for the answer"),
+    "hangs": (receivers.hangs, 0, "timed out after 1 s while waiting for the answer"),
+    "drips": (receivers.drips, 200, "timed out after 1 s while reading the answer"),
+    "drips-headers": (receivers.drips_headers, 0, "timed out after 1 s while waiting for the answer"),
     "headers-without-end": (receivers.sends_headers_without_end, 0, "invalid HTTP answer"),
     "no-http": (answers(b"SSH-2.0-OpenSSH_9.9\r\n"), 0, "invalid HTTP answer"),
     "bad-chunks": (answers(OK + b"Transfer-Encoding: chunked\r\n\r\nzz\r\n"), 0, "invalid HTTP answer"),
@@ -75,26 +72,6 @@ async def test_every_fault_is_recorded_with_each_attempt_and_ends_as_failed(engi
     assert (await engine.counts("well")).delivered == 1
 
 
-async def test_connections_that_cannot_be_made_are_recorded(engine: Engine, tmp_path: Path) -> None:
-    """A refused connection, an unknown name and an untrusted TLS certificate are recorded."""
-    with socket.socket() as unused:
-        unused.bind(("127.0.0.1", 0))
-        closed = f"http://127.0.0.1:{unused.getsockname()[1]}/"
-        async with serve(answers(OK + b"\r\n"), tls=certificate(tmp_path)) as untrusted:
-            engine.registry.put(subscriber("closed", closed))
-            engine.registry.put(subscriber("nowhere", "http://no-such-name.invalid/", timeout=TIMEOUT))
-            engine.registry.put(subscriber("untrusted", untrusted.url))
-            await engine.post()
-            for uid in ("closed", "nowhere", "untrusted"):
-                await engine.ended(uid, 1)
-    for uid, words in (("closed", "connection refused"), ("untrusted", "TLS")):
-        [record] = await engine.log(uid)
-        check_failed(record, 0, words)
-    [record] = await engine.log("nowhere")
-    check_failed(record, 0, "")
-    assert all(attempt.error for attempt in record.attempts)
-
-
 async def test_an_address_that_the_guard_refuses_is_recorded_with_its_reason_and_retried(engine: Engine) -> None:
     """A refusal by the guard is a failure like others and is retried, because the address may change."""
     engine.registry.put(subscriber("metadata", "http://169.254.169.254/latest"))
@@ -102,29 +79,6 @@ async def test_an_address_that_the_guard_refuses_is_recorded_with_its_reason_and
     await engine.ended("metadata", 1)
     [record] = await engine.log("metadata")
     check_failed(record, 0, "address refused")
-
-
-async def test_huge_answers_and_bombs_cost_neither_memory_nor_time(engine: Engine) -> None:
-    """100 MB, and a compression bomb of 100 MB, eight of each at once: delivered, and the excerpts are small."""
-    much = AnswersMuch(100 * 1024 * 1024)
-    compressed = coded("gzip", bomb(100 * 1024 * 1024, 31))
-    async with serve(much) as huge, serve(answers(compressed)) as bombs:
-        engine.registry.put(subscriber("huge", huge.url))
-        engine.registry.put(subscriber("bombs", bombs.url))
-        tracemalloc.start()
-        began = time.process_time()
-        await engine.post_many(8)
-        for uid in ("huge", "bombs"):
-            await engine.ended(uid, 8)
-        _, peak = tracemalloc.get_traced_memory()
-        tracemalloc.stop()
-    assert time.process_time() - began < 5
-    assert peak < 24 * 1024 * 1024
-    assert much.sent < much.size
-    for uid in ("huge", "bombs"):
-        for record in await engine.log(uid):
-            assert record.state is State.DELIVERED
-            assert all(len(attempt.response) <= 4096 for attempt in record.attempts)
 
 
 async def test_a_receiver_that_comes_back_gets_everything_once(engine: Engine, receiver: Receiver) -> None:

@@ -33,6 +33,7 @@ def intact(database: Path) -> bool:
         return bool(connection.execute("PRAGMA integrity_check").fetchone() == ("ok",))
 
 
+@pytest.mark.slow
 async def test_a_full_disk_is_a_503_and_everything_recovers_when_there_is_space(site: Site) -> None:
     """No event answered 202 is lost or sent twice, the file stays intact, and no restart is needed."""
     await site.endpoints()
@@ -53,6 +54,7 @@ async def test_a_full_disk_is_a_503_and_everything_recovers_when_there_is_space(
     assert intact(database)
 
 
+@pytest.mark.slow
 async def test_a_store_locked_by_another_process_is_a_503_and_passes(site: Site) -> None:
     """A backup that locks the database for some seconds causes waits and 503s, and loses no event."""
     site.operator.settings = {

@@ -1,15 +1,18 @@
 """Fixtures of the chart tests: helm, and an API server with kinds of Prometheus operator, Gateway API and KEDA."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from pathlib import Path
 from uuid import uuid4
 
 import pytest
 from support.chart_rendering import Chart
-from support.needed_programs import acquire_needed
+from support.needed_programs import need
 
+from hookwright_crds.users import users_namespace
 from hookwright_dev.cluster.kubectl import Cluster
 from hookwright_dev.tools import (
+    ACTIONLINT,
     GATEWAY_CRDS,
     HELM,
     KEDA_CRDS,
@@ -21,23 +24,22 @@ from hookwright_dev.tools import (
 
 ESTABLISHED = ("wait", "--for=condition=Established", "--timeout=30s", "-f")
 OTHERS_CRDS = (PROMETHEUS_CRDS, GATEWAY_CRDS, KEDA_CRDS)
-NEEDED: dict[str, Callable[[], object]] = {
-    "chart": lambda: acquire_tool(HELM),
-    "promtool": acquire_promtool,
-    "served": lambda: [acquire_files(module) for module in OTHERS_CRDS],
-}
-"""Functions that fetch or build the programs and files behind fixtures."""
-
-
-def pytest_collection_finish(session: pytest.Session) -> None:
-    """Fetch and build before the first test, because it can take minutes and no test's time limit covers it."""
-    acquire_needed(session, NEEDED)
+need("chart", lambda: acquire_tool(HELM), slow=True)
+need("promtool", acquire_promtool)
+need("actionlint", lambda: acquire_tool(ACTIONLINT), slow=True)
+need("restricted", lambda: [acquire_files(module) for module in OTHERS_CRDS], slow=True)
 
 
 @pytest.fixture(scope="session")
 def chart() -> Chart:
     """Return the chart, rendered by a real helm."""
     return Chart(acquire_tool(HELM))
+
+
+@pytest.fixture(scope="session")
+def actionlint() -> Path:
+    """Return the path of the checker of workflows."""
+    return acquire_tool(ACTIONLINT)
 
 
 @pytest.fixture(scope="session")
@@ -62,8 +64,10 @@ def served(control_plane: Cluster) -> Cluster:
 def restricted(served: Cluster) -> Iterator[str]:
     """Yield a namespace of the restricted Pod Security level; it warns about workloads whose pods it would refuse."""
     name = f"chart-{uuid4().hex[:8]}"
-    served.kubectl("create", "namespace", name)
+    for namespace in (name, users_namespace(name)):
+        served.objects.create("Namespace", namespace)
     levels = [f"pod-security.kubernetes.io/{mode}=restricted" for mode in ("enforce", "warn")]
     served.kubectl("label", "namespace", name, *levels)
     yield name
-    served.kubectl("delete", "namespace", name, "--wait=false")
+    for namespace in (name, users_namespace(name)):
+        served.objects.delete("Namespace", namespace, wait=False)

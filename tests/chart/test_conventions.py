@@ -1,5 +1,6 @@
 """Values that other charts have too: images, extra parts of pods, certificates, OpenShift, helm test."""
 
+import re
 import subprocess
 import sys
 import threading
@@ -9,8 +10,10 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 import yaml
-from chart.test_rendering import EXTRAS, POSTGRES
-from support.chart_rendering import CHART, Chart, Object, container, environment, named, of_kind
+from chart.test_rendering import EXTRAS
+from support.chart_rendering import CHART, POSTGRES, Chart, Object, container, environment, golden, named, of_kind
+
+from hookwright_dev.cluster.stack import ROOT
 
 DIGEST = "sha256:" + "a" * 64
 
@@ -18,15 +21,18 @@ DIGEST = "sha256:" + "a" * 64
 @pytest.mark.parametrize(
     ("values", "image"),
     [
-        ({}, "hookwright/hookwright:0.1.0"),
-        ({"image": {"tag": "1.2.3"}}, "hookwright/hookwright:1.2.3"),
-        ({"image": {"registry": "registry.example.com"}}, "registry.example.com/hookwright/hookwright:0.1.0"),
+        ({}, "registry.example.com/hookwright:0.1.0"),
+        ({"image": {"tag": "1.2.3"}}, "registry.example.com/hookwright:1.2.3"),
+        ({"image": {"registry": "a.example.com", "repository": "hooks"}}, "a.example.com/hooks:0.1.0"),
         (
-            {"image": {"registry": "a.example.com"}, "global": {"imageRegistry": "b.example.com:5000/mirror/"}},
-            "b.example.com:5000/mirror/hookwright/hookwright:0.1.0",
+            {
+                "image": {"registry": "a.example.com", "repository": "hooks"},
+                "global": {"imageRegistry": "b.example.com:5000/mirror/"},
+            },
+            "b.example.com:5000/mirror/hooks:0.1.0",
         ),
-        ({"image": {"tag": "1.2.3", "digest": DIGEST}}, f"hookwright/hookwright@{DIGEST}"),
-        ({"image": {"tag": DIGEST}}, f"hookwright/hookwright@{DIGEST}"),
+        ({"image": {"tag": "1.2.3", "digest": DIGEST}}, f"registry.example.com/hookwright@{DIGEST}"),
+        ({"image": {"tag": DIGEST}}, f"registry.example.com/hookwright@{DIGEST}"),
     ],
 )
 def test_every_pod_has_the_chosen_image(chart: Chart, values: Object, image: str) -> None:
@@ -43,21 +49,21 @@ def test_a_digest_that_is_none_is_refused(chart: Chart) -> None:
     assert "digest" in chart.refusal({"image": {"digest": "1.2.3"}})
 
 
-@pytest.mark.parametrize("component", ["operator", "delivery", "api"])
-def test_the_extra_parts_are_in_the_pods(chart: Chart, component: str) -> None:
+def test_the_extra_parts_are_in_the_pods(chart: Chart) -> None:
     """Volumes, mounts, containers and variables are added to the chart's own; delivery has the operator's values."""
     objects = chart.objects({**POSTGRES, "operator": EXTRAS, "api": EXTRAS, "delivery": {"separate": True}})
-    deployment = named(objects, "Deployment", f"hookwright-{component}")["spec"]
-    pod = deployment["template"]["spec"]
-    own, added = pod["containers"]
-    assert deployment["revisionHistoryLimit"] == EXTRAS["revisionHistoryLimit"]
-    assert (own["name"], added) == (component, EXTRAS["extraContainers"][0])
-    assert own["envFrom"] == EXTRAS["envFrom"]
-    assert EXTRAS["extraVolumeMounts"][0] in own["volumeMounts"]
-    assert EXTRAS["extraVolumes"][0] in pod["volumes"]
-    for name in ("dnsConfig", "hostAliases", "runtimeClassName"):
-        assert pod[name] == EXTRAS[name]
-    assert {one["name"] for one in own["volumeMounts"]} == {one["name"] for one in pod["volumes"]}
+    for component in ("operator", "delivery", "api"):
+        deployment = named(objects, "Deployment", f"hookwright-{component}")["spec"]
+        pod = deployment["template"]["spec"]
+        own, added = pod["containers"]
+        assert deployment["revisionHistoryLimit"] == EXTRAS["revisionHistoryLimit"]
+        assert (own["name"], added) == (component, EXTRAS["extraContainers"][0])
+        assert own["envFrom"] == EXTRAS["envFrom"]
+        assert EXTRAS["extraVolumeMounts"][0] in own["volumeMounts"]
+        assert EXTRAS["extraVolumes"][0] in pod["volumes"]
+        for name in ("dnsConfig", "hostAliases", "runtimeClassName"):
+            assert pod[name] == EXTRAS[name]
+        assert {mount["name"] for mount in own["volumeMounts"]} == {volume["name"] for volume in pod["volumes"]}
 
 
 def test_delivery_can_have_its_own_parts(chart: Chart) -> None:
@@ -114,11 +120,9 @@ def test_openshift_chooses_the_user_of_the_pods(
         assert bool({"runAsUser", "runAsGroup", "fsGroup"} & context.keys()) is fixed
 
 
-@pytest.mark.parametrize("separate", [False, True])
-def test_every_pod_is_scraped_once_by_a_pod_monitor(chart: Chart, *, separate: bool) -> None:
+def test_every_pod_is_scraped_once_by_a_pod_monitor() -> None:
     """Each PodMonitor selects the pods of one Deployment, and names a port of its container."""
-    values = {**POSTGRES, "delivery": {"separate": separate}, "metrics": {"podMonitor": {"enabled": True}}}
-    objects = chart.objects(values)
+    objects = golden("replicas")
     selected = []
     for monitor in of_kind(objects, "PodMonitor"):
         (deployment,) = [
@@ -161,20 +165,17 @@ def answering(status: int) -> Iterator[str]:
         thread.join()
 
 
-def _test_pod(chart: Chart, values: Object | None = None) -> list[str]:
-    (pod,) = of_kind(chart.objects(values), "Pod")
+def _test_pod(layout: str) -> list[str]:
+    (pod,) = of_kind(golden(layout), "Pod")
     assert pod["metadata"]["annotations"]["helm.sh/hook"] == "test"
     arguments: list[str] = pod["spec"]["containers"][0]["args"]
     return arguments
 
 
-def test_helm_test_asks_every_part_of_the_installation(chart: Chart) -> None:
+def test_helm_test_asks_every_part_of_the_installation() -> None:
     """Its URLs name existing Services and ports, and the policies allow its pod."""
-    values = {**POSTGRES, "delivery": {"separate": True}}
-    objects = chart.objects(values)
-    asked = {
-        tuple(url.removeprefix("http://").removesuffix("/readyz").split(":")) for url in _test_pod(chart, values)[2:]
-    }
+    objects = golden("separate")
+    asked = {tuple(url.removeprefix("http://").removesuffix("/readyz").split(":")) for url in _test_pod("separate")[2:]}
     served = {
         (service["metadata"]["name"], str(port["port"]))
         for service in of_kind(objects, "Service")
@@ -190,9 +191,9 @@ def test_helm_test_asks_every_part_of_the_installation(chart: Chart) -> None:
 
 
 @pytest.mark.parametrize(("status", "code"), [(200, 0), (503, 1)])
-def test_helm_test_fails_if_a_part_is_not_ready(chart: Chart, status: int, code: int) -> None:
+def test_helm_test_fails_if_a_part_is_not_ready(status: int, code: int) -> None:
     """The program prints the reason that the part gives."""
-    program = _test_pod(chart)[0]
+    program = _test_pod("default")[0]
     with answering(200) as good, answering(status) as other:
         done = subprocess.run(
             [sys.executable, "-c", program, "0", good, other], capture_output=True, text=True, timeout=30, check=False
@@ -225,5 +226,31 @@ def test_the_catalogue_lists_the_kinds(chart: Chart) -> None:
         for crd in of_kind(chart.objects(), "CustomResourceDefinition")
         for version in crd["spec"]["versions"]
     }
-    (image,) = yaml.safe_load(annotations["artifacthub.io/images"])
-    assert image["image"] == container(chart.objects(), "operator")["image"]
+
+
+def test_the_notes_create_objects_only_where_the_operator_serves_them(chart: Chart) -> None:
+    """With chosen namespaces, the printed commands use the first one and do not create it."""
+    command = ("install", "hookwright", str(CHART), "--namespace", "hookwright-system", "--dry-run=client")
+    notes = chart.run(*command, values={"settings": {"watchNamespaces": ["globex"]}}).stdout.partition("NOTES:")[2]
+    assert "namespace: globex}" in notes
+    assert "acme" not in notes
+    assert "kubectl create namespace" not in notes
+    assert "kubectl create namespace acme" in chart.run(*command).stdout
+
+
+def test_the_printed_port_forwards_name_a_port_of_the_service(chart: Chart) -> None:
+    """A reader forwards a port that the Service of the API has."""
+    ports = {one["port"] for one in named(chart.objects(), "Service", "hookwright-api")["spec"]["ports"]}
+    texts = [page.read_text() for page in (ROOT / "docs").glob("*.md")]
+    printed = [port for text in texts for port in re.findall(r"port-forward service/hookwright-api \d+:(\d+)", text)]
+    assert printed
+    assert {int(port) for port in printed} <= ports
+
+
+@pytest.mark.parametrize("name", ["default", "separate"])
+def test_temporary_files_have_a_bound(name: str) -> None:
+    """A process that fills ``/tmp`` loses its own pod, and not the other pods of its node."""
+    pods = [one["spec"]["template"]["spec"] for one in of_kind(golden(name), "Deployment")]
+    temporary = [volume["emptyDir"] for pod in pods for volume in pod["volumes"] if volume["name"] == "tmp"]
+    assert len(temporary) == len(pods) > 1
+    assert all(volume["sizeLimit"] == "64Mi" for volume in temporary)

@@ -1,17 +1,17 @@
 """An annotated Project or WebhookEndpoint cannot be deleted while deliveries are pending."""
 
-import json
 from collections.abc import Iterator
 from subprocess import CompletedProcess
 
 import pytest
 import yaml
-from support.chart_rendering import Chart, of_kind
+from support.chart_rendering import golden, of_kind
 from support.polling import eventually
 
 from hookwright_dev.cluster.kubectl import Cluster
 
 ANNOTATION = "hookwright.dev/deletion-protection"
+VERSION = "hookwright.dev/v1alpha1"
 FINALIZER = "hookwright.dev/deliveries"
 KINDS = ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
 
@@ -28,8 +28,7 @@ class Objects:
 
     def project(self, name: str = "billing", *, protected: str = "") -> None:
         """Create a Project, with the annotation if a value is given."""
-        metadata = {"name": name, "annotations": _annotations(protected)}
-        self.kubectl("create", "-f", "-", stdin=_text({"kind": "Project", "metadata": metadata}))
+        self._create("Project", {"metadata": {"name": name, "annotations": _annotations(protected)}})
 
     def endpoint(
         self,
@@ -43,13 +42,13 @@ class Objects:
         """Create an endpoint whose status reports so many pending deliveries."""
         metadata = {"name": name, "annotations": _annotations(protected), "finalizers": list(finalizers)}
         spec = {"projectRef": {"name": project}, "url": "https://example.com/", "events": ["delivered"]}
-        self.kubectl("create", "-f", "-", stdin=_text({"kind": "WebhookEndpoint", "metadata": metadata, "spec": spec}))
+        self._create("WebhookEndpoint", {"metadata": metadata, "spec": spec})
         self.pending(name, pending)
 
     def pending(self, name: str, number: int) -> None:
         """Report pending deliveries of an endpoint, as the operator does."""
-        patch = json.dumps({"status": {"deliveries": {"pending": number}}})
-        self.kubectl("patch", "hwep", name, "--subresource=status", "--type=merge", "-p", patch)
+        status = {"deliveries": {"pending": number}}
+        self.cluster.objects.patch("hwep", name, self.namespace, {"status": status}, subresource="status")
 
     def refusal(self, kind: str, name: str) -> str:
         """Return kubectl's error for a deletion that must be refused, as soon as the policy is in force."""
@@ -61,32 +60,37 @@ class Objects:
         eventually(lambda: bool(denied()), f"deletion of {kind} {name} refused")
         done = self.kubectl("delete", kind, name, check=False)
         assert done.returncode != 0
-        assert self.kubectl("get", kind, name, "-o", "name").stdout
+        assert self.cluster.objects.get(kind, name, self.namespace)
         return done.stderr
+
+    def _create(self, kind: str, fields: dict[str, object]) -> None:
+        self.cluster.objects.apply({"apiVersion": VERSION, "kind": kind, **fields}, namespace=self.namespace)
 
 
 def _annotations(protected: str) -> dict[str, str]:
     return {ANNOTATION: protected} if protected else {}
 
 
-def _text(body: dict[str, object]) -> str:
-    return json.dumps({"apiVersion": "hookwright.dev/v1alpha1", **body})
+@pytest.fixture(scope="module")
+def protected_cluster(control_plane: Cluster) -> Iterator[Cluster]:
+    """Yield a cluster in which the policies of the chart are in force, which takes some seconds."""
+    policies = yaml.safe_dump_all(of_kind(golden("default"), *KINDS))
+    control_plane.kubectl("apply", "-f", "-", stdin=policies)
+    control_plane.objects.create("Namespace", "probes")
+    probes = Objects(control_plane, "probes")
+    probes.project(protected="true")
+    probes.endpoint("probe", pending=1, protected="true")
+    probes.refusal("webhookendpoint", "probe")
+    probes.refusal("project", "billing")
+    yield control_plane
+    control_plane.kubectl("delete", "-f", "-", stdin=policies)
+    control_plane.objects.delete("Namespace", "probes", wait=False)
 
 
 @pytest.fixture
-def objects(control_plane: Cluster, chart: Chart, namespace: str) -> Iterator[Objects]:
-    """Yield a namespace of its own, with the policies of an installation that serves only this namespace."""
-    rendered = chart.objects({"settings": {"watchNamespaces": [namespace]}, "fullnameOverride": namespace})
-    policies = yaml.safe_dump_all(of_kind(rendered, *KINDS))
-    control_plane.kubectl("apply", "-f", "-", stdin=policies)
-    made = Objects(control_plane, namespace)
-    # The policies are in force some seconds after their creation.
-    made.project("probe", protected="true")
-    made.endpoint("probe", pending=1, project="probe", protected="true")
-    for kind in ("webhookendpoint", "project"):
-        made.refusal(kind, "probe")
-    yield made
-    control_plane.kubectl("delete", "-f", "-", stdin=policies)
+def objects(protected_cluster: Cluster, namespace: str) -> Objects:
+    """Return the objects of the test's namespace."""
+    return Objects(protected_cluster, namespace)
 
 
 def test_a_protected_endpoint_with_pending_deliveries_is_not_deleted(objects: Objects) -> None:
@@ -96,7 +100,7 @@ def test_a_protected_endpoint_with_pending_deliveries_is_not_deleted(objects: Ob
     told = objects.refusal("webhookendpoint", "orders")
     assert f"WebhookEndpoint orders in namespace {objects.namespace} is protected" in told
     assert "has 7 pending deliveries" in told
-    command = f"kubectl annotate webhookendpoint -n {objects.namespace} orders {ANNOTATION}-"
+    command = f"kubectl annotate hwep -n {objects.namespace} orders {ANNOTATION}-"
     assert f"To delete it anyway: {command}" in told
     objects.cluster.kubectl(*command.split()[1:])
     objects.kubectl("delete", "hwep", "orders")
@@ -131,7 +135,7 @@ def test_a_protected_project_is_kept_while_one_of_its_endpoints_has_pending_deli
     told = objects.refusal("project", "billing")
     assert f"Project billing in namespace {objects.namespace} is protected" in told
     assert "WebhookEndpoint orders has 2 pending deliveries" in told
-    assert f"kubectl annotate project -n {objects.namespace} billing {ANNOTATION}-" in told
+    assert f"kubectl annotate hwproj -n {objects.namespace} billing {ANNOTATION}-" in told
     objects.kubectl("delete", "hwproj", "other")
     objects.pending("orders", 0)
     eventually(
@@ -142,12 +146,17 @@ def test_a_protected_project_is_kept_while_one_of_its_endpoints_has_pending_deli
 
 def test_a_protected_project_without_endpoints_is_deleted(objects: Objects) -> None:
     """A namespace without any endpoint gives the rule nothing to compare with."""
-    objects.kubectl("annotate", "hwep", "probe", f"{ANNOTATION}-")
-    objects.kubectl("delete", "hwep", "probe")
-    eventually(
-        lambda: objects.kubectl("delete", "hwproj", "probe", check=False).returncode == 0,
-        "the project without endpoints deleted",
-    )
+    objects.project(protected="true")
+    objects.kubectl("delete", "hwproj", "billing")
+
+
+def test_only_the_served_namespaces_have_the_protection() -> None:
+    """With namespaces to serve, the policies apply to no other one, which another installation may serve."""
+    names = {"key": "kubernetes.io/metadata.name", "operator": "In", "values": ["acme", "globex"]}
+    bindings = list(of_kind(golden("namespaces"), "ValidatingAdmissionPolicyBinding"))
+    assert len(bindings) == 2
+    for binding in bindings:
+        assert binding["spec"]["matchResources"]["namespaceSelector"] == {"matchExpressions": [names]}
 
 
 def test_a_deletion_that_has_begun_can_end(objects: Objects) -> None:

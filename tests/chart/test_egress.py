@@ -6,19 +6,12 @@ from typing import Any
 
 import pytest
 import yaml
-from support.chart_rendering import CHART, Chart, Object, named
+from support.chart_rendering import CHART, GOLDEN, POSTGRES, Chart, Object, golden, named
 
 from hookwright_dev.cluster.kubectl import Cluster
 from hookwright_operator.delivery.http.special_ranges import special_networks
 
-POSTGRES = {"database": {"existingSecret": {"name": "store"}}}
-KUBE = {"ipBlock": {"cidr": "10.96.0.1/32"}}
 SLICE = ("endpointslice", "kubernetes", "-n", "default")
-DATABASE = {"ipBlock": {"cidr": "10.20.0.5/32"}}
-TIGHT: Object = {
-    **POSTGRES,
-    "networkPolicy": {"egress": {"apiServerTo": [KUBE], "dnsTo": [KUBE], "databaseTo": [DATABASE]}},
-}
 
 
 def egress(objects: list[Object], component: str, *, name: str = "hookwright") -> list[Any] | None:
@@ -47,10 +40,10 @@ def _holds(peer: Any, address: str) -> bool:
     )
 
 
-@pytest.mark.parametrize("values", [{}, TIGHT], ids=["as it is", "PostgreSQL, named peers"])
-def test_no_special_range_that_the_guard_refuses_is_reached_by_a_delivery(chart: Chart, values: Object) -> None:
+@pytest.mark.parametrize("layout", ["default", "replicas"])
+def test_no_special_range_that_the_guard_refuses_is_reached_by_a_delivery(layout: str) -> None:
     """The first and the last address of each range are not reachable, at a port that is not the API server's."""
-    rules = egress(chart.objects(values), "operator")
+    rules = egress(golden(layout), "operator")
     reached = [
         str(address)
         for network in special_networks()
@@ -64,19 +57,20 @@ def test_no_special_range_that_the_guard_refuses_is_reached_by_a_delivery(chart:
             assert not reaches(rules, str(ip_address("64:ff9b::") + int(network[-1])), 8080), network
 
 
-@pytest.mark.parametrize("address", ["93.184.215.14", "2606:2800:21f:cb07:6820:80da:af6b:8b2c", "64:ff9b::5db8:d70e"])
-@pytest.mark.parametrize("port", [80, 443, 8443])
-def test_public_receivers_are_reached_at_every_port(chart: Chart, address: str, port: int) -> None:
+def test_public_receivers_are_reached_at_every_port() -> None:
     """Public receivers are reachable over IPv4, IPv6, and IPv4 behind NAT64."""
-    assert reaches(egress(chart.objects(), "operator"), address, port)
+    rules = egress(golden("default"), "operator")
+    for address in ("93.184.215.14", "2606:2800:21f:cb07:6820:80da:af6b:8b2c", "64:ff9b::5db8:d70e"):
+        for port in (80, 443, 8443):
+            assert reaches(rules, address, port), (address, port)
 
 
 @pytest.mark.parametrize(
     ("values", "restricted"),
     [
-        pytest.param({}, {"operator"}, id="as it is"),
-        pytest.param({"settings": {"allowedNetworks": ["10.0.0.0/8"]}}, set(), id="private receivers are allowed"),
-        pytest.param({"settings": {"allowedHosts": ["svc.cluster.local"]}}, set(), id="private hosts are allowed"),
+        pytest.param({}, {"operator", "api"}, id="as it is"),
+        pytest.param({"settings": {"allowedNetworks": ["10.0.0.0/8"]}}, {"api"}, id="private receivers are allowed"),
+        pytest.param({"settings": {"allowedHosts": ["svc.cluster.local"]}}, {"api"}, id="private hosts are allowed"),
         pytest.param({"networkPolicy": {"egress": {"enabled": False}}}, set(), id="off"),
         pytest.param({"networkPolicy": {"egress": {"enabled": True}}}, {"operator", "api"}, id="on"),
     ],
@@ -107,7 +101,7 @@ def test_allowed_and_denied_networks_are_in_the_wall(chart: Chart) -> None:
 
 def test_by_default_private_addresses_keep_the_ports_of_what_the_operator_needs(chart: Chart) -> None:
     """An ipBlock cannot select API server, DNS and database, so their ports stay open unless they are named."""
-    usual, tight = chart.objects(POSTGRES), chart.objects(TIGHT)
+    usual, tight = chart.objects(POSTGRES), chart.objects(GOLDEN["replicas"])
     for address in ("10.3.0.1", "169.254.169.254"):
         for port in (53, 443, 5353, 5432, 6443):
             assert reaches(egress(usual, "operator"), address, port), port
@@ -119,9 +113,9 @@ def test_by_default_private_addresses_keep_the_ports_of_what_the_operator_needs(
     assert reaches(egress(tight, "operator"), "10.20.0.5", 5432)
 
 
-def test_on_sqlite_no_database_port_is_open(chart: Chart) -> None:
+def test_on_sqlite_no_database_port_is_open() -> None:
     """There is no database server."""
-    assert not reaches(egress(chart.objects(), "operator"), "10.3.0.1", 5432)
+    assert not reaches(egress(golden("default"), "operator"), "10.3.0.1", 5432)
 
 
 @pytest.mark.parametrize(
@@ -133,6 +127,7 @@ def test_on_sqlite_no_database_port_is_open(chart: Chart) -> None:
         pytest.param({"traces": "https://otel-collector/v1"}, "operator", 443, id="collector, usual port"),
         pytest.param({"rateLimitUrl": "redis://redis:6380/0"}, "api", 6380, id="Redis"),
         pytest.param({"rateLimitUrl": "valkey://redis"}, "api", 6379, id="Valkey, usual port"),
+        pytest.param({"operatorUrl": "http://hooks.other:8081"}, "api", 8081, id="another operator"),
     ],
 )
 def test_servers_in_the_settings_are_reached(chart: Chart, settings: Object, component: str, port: int) -> None:
@@ -142,9 +137,9 @@ def test_servers_in_the_settings_are_reached(chart: Chart, settings: Object, com
     assert not reaches(rules, "10.3.0.1", 9999)
 
 
-def test_pods_that_only_reconcile_reach_no_receiver(chart: Chart) -> None:
+def test_pods_that_only_reconcile_reach_no_receiver() -> None:
     """If delivery is separate, the receivers' rule applies to the pods that deliver and test."""
-    objects = chart.objects({**POSTGRES, "delivery": {"separate": True}})
+    objects = golden("separate")
     assert reaches(egress(objects, "delivery"), "93.184.215.14", 8443)
     assert not reaches(egress(objects, "operator"), "93.184.215.14", 8443)
     assert reaches(egress(objects, "operator"), "10.3.0.1", 6443)

@@ -3,15 +3,13 @@
 from pathlib import Path
 
 import pytest
-from support.chart_rendering import CHART
+from support.chart_rendering import CHART, GOLDEN, GOLDEN_FOLDER, Chart, golden_text
 
 from hookwright_dev.chart.__main__ import check, write
-from hookwright_dev.chart.deploy import files as deploy_files
 from hookwright_dev.chart.generate import CHART as CHART_PATH
 from hookwright_dev.chart.generate import files
 from hookwright_dev.chart.rbac import RbacError, roles
 from hookwright_dev.chart.readme import UndocumentedError, documented
-from hookwright_dev.cluster.kubectl import Cluster
 from hookwright_dev.cluster.stack import ROOT
 
 
@@ -20,10 +18,11 @@ def test_the_generated_files_are_current() -> None:
     assert check(ROOT, files(ROOT)) == 0
 
 
-@pytest.mark.usefixtures("chart")
-def test_the_plain_manifests_are_what_the_chart_renders() -> None:
-    """`deploy/` is current."""
-    assert check(ROOT, {**files(ROOT), **deploy_files(ROOT)}) == 0
+def test_the_golden_files_are_what_the_chart_renders(chart: Chart) -> None:
+    """Tests of the chart read current files; `make chart` writes them."""
+    assert {path.stem: path.read_text() for path in GOLDEN_FOLDER.iterdir()} == {
+        name: golden_text(chart, name) for name in GOLDEN
+    }
 
 
 def test_a_stale_file_and_a_stray_one_are_noticed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -59,13 +58,3 @@ def test_a_rule_that_mixes_scopes_is_refused() -> None:
     rule = {"apiGroups": [""], "resources": ["secrets", "namespaces"], "verbs": ["list"]}
     with pytest.raises(RbacError, match="secrets, namespaces"):
         roles([{"kind": "ClusterRole", "metadata": {"name": "hookwright-api"}, "rules": [rule]}])
-
-
-def test_kubectl_applies_the_plain_manifests(control_plane: Cluster) -> None:
-    """The API server accepts `kubectl apply -k deploy` strictly and without a warning."""
-    namespace = ROOT / "deploy" / "namespace.yaml"
-    control_plane.kubectl("apply", "--server-side", "-f", str(namespace))
-    arguments = ("--server-side", "--force-conflicts", "--dry-run=server", "--validate=strict")
-    done = control_plane.kubectl("apply", "-k", str(ROOT / "deploy"), *arguments)
-    assert "Warning" not in done.stderr, done.stderr
-    assert done.stdout.count("customresourcedefinition") == 3

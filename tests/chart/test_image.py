@@ -48,7 +48,9 @@ def _closure(requirements: list[str]) -> set[str]:
 
 def _project() -> dict[str, list[str]]:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    return {"runtime": project["project"]["dependencies"], "build": project["build-system"]["requires"]}
+    command_line = tomllib.loads((ROOT / "cli" / "pyproject.toml").read_text())
+    dependencies = [*project["project"]["dependencies"], *command_line["project"]["dependencies"]]
+    return {"runtime": dependencies, "build": project["build-system"]["requires"]}
 
 
 @pytest.mark.parametrize("lock", ["runtime", "build"])
@@ -62,7 +64,7 @@ def test_the_image_has_what_it_needs_as_tested(lock: str) -> None:
 
 def test_the_image_has_no_development_tool() -> None:
     """Packages that only tests and checks need are not in the runtime's lock."""
-    assert not {"pytest", "mypy", "ruff", "uv", "hypothesis", "rich", "pip", "hatchling"} & set(
+    assert not {"pytest", "mypy", "ruff", "uv", "hypothesis", "pip", "hatchling"} & set(
         _pins(ROOT / "requirements-runtime.lock")
     )
 
@@ -104,4 +106,11 @@ def test_the_image_runs_as_nobody_and_without_a_shell() -> None:
     assert re.search(r"^USER 65532:65532$", DOCKERFILE, re.MULTILINE)
     assert re.search(r'^CMD \["hookwright-operator"\]$', DOCKERFILE, re.MULTILINE)
     scripts = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
-    assert {"hookwright-operator", "hookwright-api", "hookwright-user", "hookwright-adopt"} <= set(scripts)
+    assert {"hookwright-operator", "hookwright-api", "hookwright-adopt"} <= set(scripts)
+
+
+def test_the_image_has_the_command_line() -> None:
+    """Its package is copied, built beside that of the server, and installed from the same folder of wheels."""
+    assert "!cli\n" in (ROOT / ".dockerignore").read_text()
+    assert re.search(r'^COPY cli /src/cli\nRUN \[.*"wheel".*"/src", "/src/cli"\]$', DOCKERFILE, re.MULTILINE)
+    assert '"hookwright", "hookwright-cli"]' in DOCKERFILE

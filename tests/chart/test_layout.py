@@ -5,16 +5,14 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from support.chart_rendering import CHART, Chart, Object, container, environment, named, of_kind
+from support.chart_rendering import CHART, POSTGRES, Chart, Object, container, environment, golden, named, of_kind
 
-POSTGRES: Object = {"database": {"existingSecret": {"name": "store"}}}
-MONITORED: Object = {"metrics": {"serviceMonitor": {"enabled": True}}}
 ALL = "reconcile,deliver,intake"
 COMPONENT = "app.kubernetes.io/component"
 
 
 def _postgres(**delivery: object) -> Object:
-    return {**POSTGRES, **MONITORED, "delivery": delivery}
+    return {**POSTGRES, "delivery": delivery}
 
 
 def _deployments(objects: list[Object]) -> dict[str, int | None]:
@@ -48,18 +46,16 @@ def test_the_values_say_how_many_pods_there_are(chart: Chart, values: Object, po
 
 
 @pytest.mark.parametrize(
-    ("values", "roles"),
+    ("layout", "roles"),
     [
-        ({}, {"operator": ALL}),
-        (_postgres(replicas=3), {"operator": ALL}),
-        (_postgres(separate=True), {"operator": "reconcile", "delivery": "deliver,intake"}),
+        ("default", {"operator": ALL}),
+        ("replicas", {"operator": ALL}),
+        ("separate", {"operator": "reconcile", "delivery": "deliver,intake"}),
     ],
 )
-def test_every_role_is_with_somebody_and_every_process_has_a_name(
-    chart: Chart, values: Object, roles: dict[str, str]
-) -> None:
+def test_every_role_is_with_somebody_and_every_process_has_a_name(layout: str, roles: dict[str, str]) -> None:
     """The roles follow from the layout, and the pod's unique name is the replica's name."""
-    objects = chart.objects(values)
+    objects = golden(layout)
     for component, expected in roles.items():
         assert environment(objects, component)["HOOKWRIGHT_ROLES"] == expected
         (instance,) = [item for item in container(objects, component)["env"] if item["name"] == "HOOKWRIGHT_INSTANCE"]
@@ -67,13 +63,12 @@ def test_every_role_is_with_somebody_and_every_process_has_a_name(
     assert not {"HOOKWRIGHT_ROLES", "HOOKWRIGHT_INSTANCE"} & {item["name"] for item in container(objects, "api")["env"]}
 
 
-@pytest.mark.parametrize("separate", [False, True])
-def test_one_address_takes_events_in_whatever_the_layout(chart: Chart, *, separate: bool) -> None:
+@pytest.mark.parametrize(("layout", "component"), [("replicas", "operator"), ("separate", "delivery")])
+def test_one_address_takes_events_in_whatever_the_layout(layout: str, component: str) -> None:
     """Producers and the API call hookwright-operator, which selects the pods that listen, and a policy allows it."""
-    objects = chart.objects(_postgres(separate=separate))
+    objects = golden(layout)
     service = named(objects, "Service", "hookwright-operator")
-    component = service["spec"]["selector"][COMPONENT]
-    assert component == ("delivery" if separate else "operator")
+    assert service["spec"]["selector"][COMPONENT] == component
     listening = {
         name: "intake" in {port["name"] for port in container(objects, name)["ports"]}
         for name in _deployments(objects)
@@ -90,42 +85,46 @@ def test_one_address_takes_events_in_whatever_the_layout(chart: Chart, *, separa
     assert environment(objects, "api")["HOOKWRIGHT_OPERATOR_URL"] == "http://hookwright-operator:8080"
 
 
-@pytest.mark.parametrize("separate", [False, True])
-def test_every_pod_is_scraped_once(chart: Chart, *, separate: bool) -> None:
+def test_every_pod_is_scraped_once() -> None:
     """Each ServiceMonitor selects one Service by its labels, and the Service selects the pods of one Deployment."""
-    objects = chart.objects(_postgres(separate=separate))
+    objects = golden("separate")
     scraped = []
     for monitor in of_kind(objects, "ServiceMonitor"):
-        wanted = monitor["spec"]["selector"]["matchLabels"].items()
-        (service,) = [one for one in of_kind(objects, "Service") if wanted <= one["metadata"]["labels"].items()]
+        selected = monitor["spec"]["selector"]["matchLabels"].items()
+        (service,) = [one for one in of_kind(objects, "Service") if selected <= one["metadata"]["labels"].items()]
         assert "metrics" in {port["name"] for port in service["spec"]["ports"]}
         scraped.append(service["spec"]["selector"][COMPONENT])
     assert sorted(scraped) == sorted(_deployments(objects))
 
 
 @pytest.mark.parametrize(
+    ("layout", "budgets"), [("default", set()), ("replicas", {"operator"}), ("separate", {"operator"})]
+)
+def test_several_pods_are_evicted_one_at_a_time(layout: str, budgets: set[str]) -> None:
+    """A single pod has no budget, because it would only block a drain."""
+    assert _names(golden(layout), "PodDisruptionBudget") == budgets
+
+
+@pytest.mark.parametrize(
     ("values", "budgets"),
     [
-        ({}, set()),
         (POSTGRES, set()),
-        (_postgres(replicas=2), {"operator"}),
-        (_postgres(separate=True), {"operator"}),
         (_postgres(separate=True, replicas=2), {"operator", "delivery"}),
         (_postgres(separate=True, autoscaling={"enabled": True}), {"operator", "delivery"}),
     ],
 )
-def test_several_pods_are_evicted_one_at_a_time(chart: Chart, values: Object, budgets: set[str]) -> None:
-    """A single pod has no budget, because it would only block a drain."""
+def test_the_number_of_pods_decides_about_a_budget(chart: Chart, values: Object, budgets: set[str]) -> None:
+    """The number comes from the replicas, or from the least number of the autoscaler."""
     assert _names(chart.objects(values), "PodDisruptionBudget") == budgets
 
 
-def test_an_end_is_told_to_the_network_before_the_intake_closes(chart: Chart) -> None:
+def test_an_end_is_told_to_the_network_before_the_intake_closes() -> None:
     """On PostgreSQL a pod with the intake waits until no traffic is routed to it; a pod without it does not wait."""
-    separate = chart.objects(_postgres(separate=True))
+    separate = golden("separate")
     assert container(separate, "delivery")["lifecycle"] == {"preStop": {"sleep": {"seconds": 5}}}
-    assert "lifecycle" in container(chart.objects(POSTGRES), "operator")
+    assert "lifecycle" in container(golden("replicas"), "operator")
     assert "lifecycle" not in container(separate, "operator")
-    assert "lifecycle" not in container(chart.objects(), "operator")
+    assert "lifecycle" not in container(golden("default"), "operator")
 
 
 def test_delivery_is_as_the_operator_where_nothing_else_is_said(chart: Chart) -> None:

@@ -5,6 +5,11 @@ from support.chart_rendering import Chart, Object
 
 POSTGRES = {"database": {"existingSecret": {"name": "store"}}}
 REFUSED: dict[str, tuple[Object, str]] = {
+    "no image": ({"image": {"repository": ""}}, "image.repository is empty: name an image that the cluster can pull"),
+    "an image with its tag": (
+        {"image": {"repository": "registry.example.com:5000/hookwright:0.1.0"}},
+        "its tag or digest has a value of its own: set image.tag",
+    ),
     "two operators on SQLite": ({"operator": {"replicas": 2}}, "operator.replicas is 2, but SQLite serves one process"),
     "two that deliver on SQLite": (
         {"delivery": {"replicas": 2}},
@@ -77,11 +82,23 @@ REFUSED: dict[str, tuple[Object, str]] = {
     "an Ingress for no host": ({"ingress": {"enabled": True}}, "ingress.hosts is empty"),
     "a route at no Gateway": ({"gateway": {"enabled": True}}, "gateway.parentRefs is empty"),
     "no ServiceAccount": ({"operator": {"serviceAccount": {"create": False}}}, "operator.serviceAccount.create"),
+    "a memory limit without its unit": (
+        {"operator": {"resources": {"limits": {"memory": 10}}}},
+        "operator.resources.limits.memory is 10, but the process needs at least 64Mi",
+    ),
+    "a memory limit that is too small": (
+        {**POSTGRES, "delivery": {"separate": True, "resources": {"limits": {"memory": "10Mi"}}}},
+        "delivery.resources.limits.memory is 10Mi",
+    ),
     "a claim without persistence": (
         {"persistence": {"enabled": False, "existingClaim": "mine"}},
         "persistence.enabled is false",
     ),
-    "a lease shorter than an attempt": ({"settings": {"lease": 30}}, "longer than the longest attempt"),
+    "a lease shorter than an attempt": ({"settings": {"lease": 36}}, "longer than the longest attempt"),
+    "a lease shorter than an attempt of this installation": (
+        {"settings": {"lease": 6, "maxTimeout": 5}},
+        "longer than the longest attempt, settings.maxTimeout of 5 s",
+    ),
     "two servers on one port": ({"settings": {"intakePort": 9090}}, "two servers of one pod need two ports"),
     "every pod scraped twice": (
         {"metrics": {"serviceMonitor": {"enabled": True}, "podMonitor": {"enabled": True}}},
@@ -104,8 +121,24 @@ REFUSED: dict[str, tuple[Object, str]] = {
         {"firstOrganization": {"name": "acme"}, "settings": {"watchNamespaces": ["other"]}},
         "the operator does not serve it",
     ),
+    "users beside the Secrets of an organization": (
+        {"settings": {"usersNamespace": "acme", "watchNamespaces": ["acme"]}},
+        "whose other Secrets the API could read",
+    ),
+    "users beside the Secrets of the installation": (
+        {"settings": {"namespace": "hooks", "usersNamespace": "hooks"}},
+        "name a namespace for users alone, such as hooks-users",
+    ),
+    "a namespace of users whose name is too long": (
+        {"settings": {"namespace": "n" * 63}},
+        "has at most 63 characters",
+    ),
 }
 MISTYPED: dict[str, tuple[Object, str]] = {
+    "a network with too long a prefix": (
+        {"settings": {"allowedNetworks": ["10.0.0.0/40"]}},
+        "/settings/allowedNetworks/0",
+    ),
     "a misspelt section": ({"opperator": {}}, "opperator"),
     "a misspelt value": ({"operator": {"replica": 1}}, "replica"),
     "a misspelt setting": ({"settings": {"retrySchedul": "30s"}}, "retrySchedul"),

@@ -9,11 +9,10 @@ from pathlib import Path
 
 import pytest
 import yaml
-from support.chart_rendering import CHART, Chart, Object, container, named, of_kind
+from support.chart_rendering import CHART, POSTGRES, Chart, Object, container, golden, named, of_kind
 
 from hookwright_dev.cluster.kubectl import Cluster
 
-POSTGRES = {"database": {"existingSecret": {"name": "store"}}}
 REDIS = {"rateLimits": {"existingSecret": {"name": "counters"}}}
 PENDING: Object = {
     "type": "External",
@@ -157,12 +156,13 @@ MATRIX: dict[str, Object] = {
     "receivers in private networks": {"settings": {"allowedNetworks": ["10.0.0.0/8", "fd00::7"]}},
     "settings left to the processes": {"settings": dict.fromkeys(("window", "apiPort", "intakePort", "lease"))},
     "an organization in a namespace that is there": {"firstOrganization": {"name": "acme", "createNamespace": False}},
+    "users in a namespace that is there": {"usersNamespace": {"create": False}},
 }
 
 
-def _accepted(cluster: Cluster, text: str, namespace: str) -> None:
+def _accepted(cluster: Cluster, text: str) -> None:
     arguments = ("--server-side", "--force-conflicts", "--field-manager=helm", "--dry-run=server", "--validate=strict")
-    done = cluster.kubectl("apply", *arguments, "--namespace", namespace, "-f", "-", stdin=text, check=False)
+    done = cluster.kubectl("apply", *arguments, "-f", "-", stdin=text, check=False)
     assert done.returncode == 0, done.stderr
     assert "Warning" not in done.stderr, done.stderr
 
@@ -172,12 +172,12 @@ def test_what_the_chart_renders_is_taken_by_the_api_server(
     chart: Chart, served: Cluster, restricted: str, values: Object
 ) -> None:
     """Every combination passes strict validation and the restricted Pod Security level without a warning."""
-    _accepted(served, chart.text(values, namespace=restricted), restricted)
+    _accepted(served, chart.text(values, namespace=restricted))
 
 
-@pytest.mark.parametrize("values", MATRIX.values(), ids=MATRIX)
+@pytest.mark.parametrize("values", [{}, EVERYTHING], ids=["as it is", "everything"])
 def test_lint_has_nothing_to_say(chart: Chart, values: Object) -> None:
-    """`helm lint --strict` passes for every combination."""
+    """`helm lint --strict` passes without values, and with all parts."""
     done = chart.run("lint", str(CHART), "--strict", values=values)
     assert done.returncode == 0, done.stdout + done.stderr
 
@@ -186,41 +186,49 @@ def test_the_api_server_would_refuse_a_mistake(chart: Chart, served: Cluster, re
     """The check above finds a misspelt field, and a pod that is not restricted."""
     text = chart.text(namespace=restricted)
     with pytest.raises(AssertionError, match="field not declared in schema"):
-        _accepted(served, text.replace("terminationGracePeriodSeconds", "terminationGraceSeconds"), restricted)
+        _accepted(served, text.replace("terminationGracePeriodSeconds", "terminationGraceSeconds"))
     with pytest.raises(AssertionError, match="would violate PodSecurity"):
-        _accepted(served, text.replace("runAsNonRoot: true", "runAsNonRoot: false"), restricted)
+        _accepted(served, text.replace("runAsNonRoot: true", "runAsNonRoot: false"))
 
 
-def test_the_operator_on_sqlite_is_replaced_and_never_doubled(chart: Chart) -> None:
+def test_the_operator_on_sqlite_is_replaced_and_never_doubled() -> None:
     """Two processes must not use the SQLite file: Recreate on SQLite, a rolling update on PostgreSQL."""
     strategies = [
-        named(chart.objects(values), "Deployment", "hookwright-operator")["spec"]["strategy"]["type"]
-        for values in ({}, POSTGRES)
+        named(golden(layout), "Deployment", "hookwright-operator")["spec"]["strategy"]["type"]
+        for layout in ("default", "replicas")
     ]
     assert strategies == ["Recreate", "RollingUpdate"]
 
 
 @pytest.mark.parametrize(
-    ("component", "values", "least"),
+    ("component", "layout", "least"),
     [
-        ("operator", {}, 35),
-        ("operator", {"settings": {"shutdownGrace": 100.5}}, 101),
-        ("operator", {**POSTGRES, "operator": {"replicas": 2}}, 35 + 5),
-        ("delivery", {**POSTGRES, "delivery": {"separate": True}}, 35 + 5),
-        ("api", {}, 40 + 5),
-        ("api", {"api": {"drainSeconds": 60}, "settings": {"apiShutdownGrace": 10}}, 70),
+        ("operator", "default", 35),
+        ("operator", "replicas", 35 + 5),
+        ("delivery", "separate", 35 + 5),
+        ("api", "default", 40 + 5),
     ],
 )
-def test_the_kubelet_kills_no_earlier_than_a_pod_is_done(
-    chart: Chart, component: str, values: Object, least: int
-) -> None:
+def test_the_kubelet_kills_no_earlier_than_a_pod_is_done(component: str, layout: str, least: int) -> None:
     """The grace period covers preStop and the drain, with seconds to spare for storing results."""
-    pod = named(chart.objects(values), "Deployment", f"hookwright-{component}")["spec"]["template"]["spec"]
-    assert pod["terminationGracePeriodSeconds"] >= least + 10
+    assert _grace_seconds(golden(layout), component) >= least + 10
+
+
+def test_the_grace_period_follows_the_settings(chart: Chart) -> None:
+    """A longer drain of the operator or the API gets a longer grace period."""
+    settings = {"shutdownGrace": 100.5, "apiShutdownGrace": 10}
+    objects = chart.objects({"api": {"drainSeconds": 60}, "settings": settings})
+    assert _grace_seconds(objects, "operator") >= 101 + 10
+    assert _grace_seconds(objects, "api") >= 70 + 10
+
+
+def _grace_seconds(objects: list[Object], component: str) -> int:
+    pod = named(objects, "Deployment", f"hookwright-{component}")["spec"]["template"]["spec"]
+    return int(pod["terminationGracePeriodSeconds"])
 
 
 def test_uninstalling_keeps_resources_and_deliveries(chart: Chart) -> None:
-    """CRDs, the database and an organization are kept, because deleting a CRD would delete every endpoint."""
+    """CRDs, the database, users and an organization are kept, because deleting a CRD would delete every endpoint."""
     objects = chart.objects({"firstOrganization": {"name": "acme"}})
     kept = {
         (document["kind"], document["metadata"]["name"])
@@ -232,12 +240,13 @@ def test_uninstalling_keeps_resources_and_deliveries(chart: Chart) -> None:
         *(("CustomResourceDefinition", name) for name in crds),
         ("PersistentVolumeClaim", "hookwright-operator"),
         ("Namespace", "acme"),
+        ("Namespace", "hookwright-system-users"),
     }
 
 
-def test_the_password_of_the_database_stays_in_its_secret(chart: Chart) -> None:
+def test_the_password_of_the_database_stays_in_its_secret() -> None:
     """Each URL comes from a Secret reference, and only the process that needs it gets it."""
-    objects = chart.objects({**POSTGRES, **REDIS})
+    objects = golden("replicas")
     references = {
         (component, item["name"], item["valueFrom"]["secretKeyRef"]["name"])
         for component in ("operator", "api")
@@ -277,7 +286,7 @@ def test_the_rule_for_prometheus_is_sound(chart: Chart, promtool: str, tmp_path:
         assert ("hookwright-api" in {group["name"] for group in rule["spec"]["groups"]}) is enabled
 
 
-def test_services_do_not_leak_into_the_settings(chart: Chart) -> None:
+def test_services_do_not_leak_into_the_settings() -> None:
     """For a Service hookwright-api Kubernetes would set HOOKWRIGHT_API_PORT=tcp://…, which is also a setting."""
-    for deployment in of_kind(chart.objects(), "Deployment"):
+    for deployment in of_kind(golden("default"), "Deployment"):
         assert deployment["spec"]["template"]["spec"]["enableServiceLinks"] is False

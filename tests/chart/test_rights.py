@@ -4,15 +4,13 @@ from collections.abc import Iterable
 
 import pytest
 import yaml
-from support.chart_rendering import Chart, Object, of_kind
+from support.chart_rendering import Chart, Object, environment, golden, named, of_kind
 
 from hookwright_dev.chart.rbac import CLUSTER_SCOPED, REVIEWS
-from hookwright_dev.cluster.installation import MANIFESTS
+from hookwright_dev.cluster.installation import MANIFESTS, SYSTEM_NAMESPACE, USERS_NAMESPACE
 
 Grant = tuple[str, str, str, str]
 SUBJECTS = ("hookwright-operator", "hookwright-delivery", "hookwright-api")
-POSTGRES: Object = {"database": {"existingSecret": {"name": "store"}}}
-SEPARATE: Object = {**POSTGRES, "delivery": {"separate": True}}
 
 
 def _rules(roles: Iterable[Object]) -> set[Grant]:
@@ -47,27 +45,25 @@ def _development() -> list[Object]:
 
 
 @pytest.mark.parametrize(
-    ("account", "values", "without"),
+    ("account", "layout", "without"),
     [
-        ("hookwright-api", {}, set()),
-        ("hookwright-operator", POSTGRES, set()),
-        ("hookwright-operator", {}, {"leases"}),
-        ("hookwright-operator", SEPARATE, REVIEWS),
-        ("hookwright-delivery", SEPARATE, set()),
+        ("hookwright-api", "default", set()),
+        ("hookwright-operator", "replicas", set()),
+        ("hookwright-operator", "default", {"leases"}),
+        ("hookwright-operator", "separate", REVIEWS),
+        ("hookwright-delivery", "separate", set()),
     ],
 )
-def test_the_chart_grants_what_development_runs_with(
-    chart: Chart, account: str, values: Object, without: set[str]
-) -> None:
+def test_the_chart_grants_what_development_runs_with(account: str, layout: str, without: set[str]) -> None:
     """A ServiceAccount has exactly the rules of the manifests, except those that this layout does not need."""
-    granted = _granted(chart.objects(values), account)
+    granted = _granted(golden(layout), account)
     assert granted
     assert granted == {grant for grant in _granted(_development(), account) if grant[2] not in without}
 
 
-def test_producers_get_what_development_gives_them(chart: Chart) -> None:
+def test_producers_get_what_development_gives_them() -> None:
     """The roles to be bound in an organization's namespace have the rules of the manifests."""
-    shipped, used = chart.objects(), _development()
+    shipped, used = golden("default"), _development()
     for name in ("hookwright-producer", "hookwright-consumer", "hookwright-intake-admin", "hookwright-project-manager"):
         of_name = [
             [role for role in of_kind(all_, "ClusterRole") if role["metadata"]["name"] == name]
@@ -76,78 +72,93 @@ def test_producers_get_what_development_gives_them(chart: Chart) -> None:
         assert _rules(of_name[0]) == _rules(of_name[1]) != set()
 
 
-def test_a_pod_that_delivers_alone_writes_nothing(chart: Chart) -> None:
+def test_a_pod_that_delivers_alone_writes_nothing() -> None:
     """A pod that sends to the internet can review tokens and read; it can change nothing in the cluster."""
-    granted = _granted(chart.objects(SEPARATE), "hookwright-delivery")
+    granted = _granted(golden("separate"), "hookwright-delivery")
     assert {resource for _, _, resource, verb in granted if verb not in ("get", "list", "watch")} == REVIEWS
 
 
-def test_with_namespaces_to_serve_nothing_is_granted_elsewhere(chart: Chart) -> None:
-    """Roles in the served namespaces and the installation's own replace the ClusterRole, which keeps only reviews."""
-    objects = chart.objects({**SEPARATE, "settings": {"watchNamespaces": ["acme", "globex"]}})
-    everywhere = {account: _granted(chart.objects(SEPARATE), account) for account in SUBJECTS}
+def test_with_namespaces_to_serve_nothing_is_granted_elsewhere() -> None:
+    """Roles in the served namespaces and the users' replace the ClusterRole, which keeps only reviews."""
+    objects = golden("namespaces")
+    everywhere = {account: _granted(golden("separate"), account) for account in SUBJECTS}
     for account in SUBJECTS:
-        own = set() if account == "hookwright-api" else {"hookwright-system"}
+        own = {USERS_NAMESPACE} if account == "hookwright-operator" else set()
         granted = _granted(objects, account)
         assert {resource for namespace, _, resource, _ in granted if not namespace} <= CLUSTER_SCOPED
         wanted = {grant for grant in everywhere[account] if not grant[0] and grant[2] not in CLUSTER_SCOPED}
         for namespace in {"acme", "globex", *own}:
             assert {(namespace, *grant[1:]) for grant in wanted} <= granted
-        places = {grant[0] for grant in granted}
-        assert places - {""} == {"acme", "globex", "hookwright-system"}
+        places = {grant[0] for grant in granted if grant[0]}
+        assert places - {SYSTEM_NAMESPACE, USERS_NAMESPACE} == {"acme", "globex"}
+        assert {resource for namespace, _, resource, _ in granted if namespace == SYSTEM_NAMESPACE} <= {"leases"}
 
 
-def test_the_api_reads_no_secret_outside_its_own_namespace(chart: Chart) -> None:
+def test_the_api_reads_no_secret_outside_the_namespace_of_users() -> None:
     """The API is open to the internet. It can read only users and session keys, for any number of served namespaces."""
-    for served in ([], ["acme", "globex"]):
-        granted = _granted(chart.objects({"settings": {"watchNamespaces": served}}), "hookwright-api")
-        assert {namespace for namespace, _, resource, _ in granted if resource == "secrets"} == {"hookwright-system"}
+    for layout in ("default", "namespaces"):
+        granted = _granted(golden(layout), "hookwright-api")
+        assert {namespace for namespace, _, resource, _ in granted if resource == "secrets"} == {USERS_NAMESPACE}
 
 
-def test_the_api_writes_projects_only_if_a_value_allows_it(chart: Chart) -> None:
+def test_the_namespace_of_users_has_the_name_of_the_setting_everywhere(chart: Chart) -> None:
+    """The namespace, the API's right, the first user and both processes agree."""
+    user = {"email": "ada@example.com", "passwordHash": "$argon2id$x"}
+    objects = chart.objects(
+        {"settings": {"usersNamespace": "people"}, "firstOrganization": {"name": "acme", "user": user}}
+    )
+    assert named(objects, "Namespace", "people")["metadata"]["labels"]["pod-security.kubernetes.io/enforce"]
+    granted = _granted(objects, "hookwright-api")
+    assert {namespace for namespace, _, resource, _ in granted if resource == "secrets"} == {"people"}
+    assert {secret["metadata"]["namespace"] for secret in of_kind(objects, "Secret")} == {"people"}
+    for component in ("operator", "api"):
+        assert environment(objects, component)["HOOKWRIGHT_USERS_NAMESPACE"] == "people"
+
+
+def test_the_api_writes_projects_only_if_a_value_allows_it() -> None:
     """Without the value, an organization allows it by a RoleBinding."""
     writes = {("", "hookwright.dev", "projects", verb) for verb in ("create", "delete")}
-    before = _granted(chart.objects(), "hookwright-api")
-    assert _granted(chart.objects({"rbac": {"manageProjects": True}}), "hookwright-api") - before == writes
-    values: Object = {"rbac": {"manageProjects": True}, "settings": {"watchNamespaces": ["acme"]}}
+    without = _granted(golden("default"), "hookwright-api")
+    assert _granted(golden("replicas"), "hookwright-api") - without == writes
     places = {
         grant[0]
-        for grant in _granted(chart.objects(values), "hookwright-api")
+        for grant in _granted(golden("namespaces"), "hookwright-api")
         if grant[1:] == ("hookwright.dev", "projects", "delete")
     }
-    assert places == {"acme"}
+    assert places == {"acme", "globex"}
 
 
-def test_the_api_writes_users_only_if_a_setting_lets_them_change_passwords(chart: Chart) -> None:
+def test_the_api_writes_users_only_if_a_setting_lets_them_change_passwords() -> None:
     """RBAC cannot select Secrets by type, so the right comes with a policy, and is off by default."""
-    before = _granted(chart.objects(), "hookwright-api")
-    values: Object = {"settings": {"passwordChange": True}}
-    assert _granted(chart.objects(values), "hookwright-api") == before, "the same verb, by name before"
-    unnamed = [
-        rule
-        for role in of_kind(chart.objects(values), "Role")
-        for rule in role["rules"]
-        if "patch" in rule["verbs"] and "secrets" in rule["resources"] and not rule.get("resourceNames")
-    ]
-    assert len(unnamed) == 1
     kinds = ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
-    names = {one["metadata"]["name"] for one in of_kind(chart.objects(values), *kinds)}
-    assert "hookwright-api-secrets" in names
-    assert "hookwright-api-secrets" not in {one["metadata"]["name"] for one in of_kind(chart.objects(), *kinds)}
+    for layout, is_allowed in (("default", False), ("replicas", True)):
+        unnamed = [
+            rule
+            for role in of_kind(golden(layout), "Role")
+            for rule in role["rules"]
+            if "patch" in rule["verbs"] and "secrets" in rule["resources"] and not rule.get("resourceNames")
+        ]
+        assert len(unnamed) == is_allowed
+        policies = [policy["kind"] for policy in of_kind(golden(layout), *kinds) if _restricts_secrets(policy)]
+        assert policies == [*kinds] * is_allowed
 
 
-def test_tenants_view_and_edit_by_the_clusters_own_roles(chart: Chart) -> None:
+def test_tenants_view_and_edit_by_the_clusters_own_roles() -> None:
     """The aggregated roles do not allow reading signing secrets or the delivery log, which are subresources."""
-    aggregated = _aggregated(chart, {"rbac": {"aggregate": True}})
+    aggregated = _aggregated("replicas")
     assert {resource for _, _, resource, _ in _rules(aggregated)} == {"projects", "apikeys", "webhookendpoints"}
     assert len(aggregated) == 2
 
 
-def test_the_clusters_own_roles_are_not_extended_without_a_decision(chart: Chart) -> None:
+def test_the_clusters_own_roles_are_not_extended_without_a_decision() -> None:
     """Everyone with edit in a namespace would decide by URLs where its events are sent."""
-    assert _aggregated(chart, {}) == []
+    assert _aggregated("default") == []
 
 
-def _aggregated(chart: Chart, values: Object) -> list[Object]:
-    roles = of_kind(chart.objects(values), "ClusterRole")
+def _restricts_secrets(policy: Object) -> bool:
+    return bool(policy["metadata"]["name"] == "hookwright-api-secrets")
+
+
+def _aggregated(layout: str) -> list[Object]:
+    roles = of_kind(golden(layout), "ClusterRole")
     return [role for role in roles if any("aggregate-to" in label for label in role["metadata"]["labels"])]

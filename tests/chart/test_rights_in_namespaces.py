@@ -17,7 +17,7 @@ from support.demo_story import api_client, platform_team, session_keys_rotate, u
 
 from hookwright_dev.cluster.assets import Assets
 from hookwright_dev.cluster.control_plane import ControlPlane
-from hookwright_dev.cluster.installation import SYSTEM_NAMESPACE, ApiProcess, OperatorProcess
+from hookwright_dev.cluster.installation import SYSTEM_NAMESPACE, USERS_NAMESPACE, ApiProcess, OperatorProcess
 from hookwright_dev.cluster.postgres import postgres_server
 
 CRDS = Path(__file__).resolve().parents[2] / "crds"
@@ -35,8 +35,8 @@ def plane(assets: Assets, chart: Chart) -> Iterator[ControlPlane]:
     }
     rights = list(of_kind(chart.objects(values, namespace=SYSTEM_NAMESPACE), *RBAC))
     with ControlPlane.start(assets=assets, crds=CRDS, audit_level="RequestResponse") as plane:
-        for name in (*SERVED, SYSTEM_NAMESPACE):
-            plane.kubectl("create", "namespace", name)
+        for name in (*SERVED, SYSTEM_NAMESPACE, USERS_NAMESPACE):
+            plane.objects.create("Namespace", name)
         plane.kubectl("apply", "-f", "-", stdin=json.dumps({"apiVersion": "v1", "kind": "List", "items": rights}))
         plane.kubectl("create", "serviceaccount", "hookwright-producer", "-n", SYSTEM_NAMESPACE)
         producer = f"--serviceaccount={SYSTEM_NAMESPACE}:hookwright-producer"

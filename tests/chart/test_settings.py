@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import yaml
 from pydantic_settings import BaseSettings
-from support.chart_rendering import CHART, Chart, environment
+from support.chart_rendering import CHART, Chart, environment, golden, named
 
 from hookwright_api.settings import ApiSettings
 from hookwright_dev.chart.settings import (
@@ -22,7 +22,6 @@ CHOSEN: dict[str, Any] = {
     "watchNamespaces": ["acme", "globex"],
     "allowedNetworks": ["10.0.0.0/8", "fd00::/8"],
     "trustedProxies": ["192.0.2.0/24"],
-    "corsOrigins": ["https://console.example.com", "http://localhost:5173"],
     "retrySchedule": "1s,1h30m",
     "memoryLimit": 1073741824,
     "allowHttp": True,
@@ -65,10 +64,10 @@ def test_a_new_setting_changes_what_is_generated() -> None:
 
 @pytest.mark.parametrize(("component", "process"), PROCESSES.items())
 def test_an_installation_as_it_is_runs_with_the_defaults(
-    chart: Chart, monkeypatch: pytest.MonkeyPatch, component: str, process: type[BaseSettings]
+    monkeypatch: pytest.MonkeyPatch, component: str, process: type[BaseSettings]
 ) -> None:
     """The values are the processes' own defaults; only those that depend on the release differ."""
-    started = _started(monkeypatch, environment(chart.objects(namespace="hookwright-system"), component), process)
+    started = _started(monkeypatch, environment(golden("default"), component), process)
     assert started == process()
 
 
@@ -91,9 +90,7 @@ def test_chosen_settings_arrive(chart: Chart, monkeypatch: pytest.MonkeyPatch) -
 def test_the_api_finds_the_operator_of_its_release(chart: Chart) -> None:
     """Without an operatorUrl, the API calls the Service of the release on the port that the operator listens on."""
     objects = chart.objects({"fullnameOverride": "hooks", "settings": {"intakePort": 8888}})
-    (deployment,) = [
-        item for item in objects if item["kind"] == "Deployment" and item["metadata"]["name"] == "hooks-api"
-    ]
+    deployment = named(objects, "Deployment", "hooks-api")
     variables = {
         item["name"]: item.get("value") for item in deployment["spec"]["template"]["spec"]["containers"][0]["env"]
     }

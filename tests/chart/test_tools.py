@@ -1,11 +1,10 @@
 """Sources of helm and promtool, and the errors if they are not available."""
 
-import os
 from pathlib import Path
 
 import pytest
 
-from hookwright_dev.tools import HELM, GoModule, ToolError, acquire_files, acquire_promtool, acquire_tool, tools_folder
+from hookwright_dev.tools import HELM, GoModule, ToolError, acquire_files, acquire_promtool, acquire_tool
 
 
 def _program(path: Path, text: str) -> Path:
@@ -15,38 +14,12 @@ def _program(path: Path, text: str) -> Path:
     return path
 
 
-def _fake_go(folder: Path, build: str) -> dict[str, str]:
-    """Create a `go` whose downloads succeed and whose build runs a command, and return the environment."""
-    download = f'[ "$1" = mod ] && echo \'{{"Dir": "{folder}"}}\' && exit'
-    _program(folder / "bin" / "go", f"{download}\n{build}")
-    return {"XDG_CACHE_HOME": str(folder / "cache"), "PATH": f"{folder}/bin:{os.environ['PATH']}"}
-
-
 def test_a_helm_of_ones_own_is_taken(tmp_path: Path) -> None:
     """HOOKWRIGHT_HELM names it; the error for a path that is no executable names the variable."""
     helm = _program(tmp_path / "helm", "true")
     assert acquire_tool(HELM, {"HOOKWRIGHT_HELM": str(helm)}) == helm
     with pytest.raises(ToolError, match="HOOKWRIGHT_HELM"):
         acquire_tool(HELM, {"HOOKWRIGHT_HELM": str(tmp_path / "none")})
-
-
-def test_a_tool_is_built_once(tmp_path: Path) -> None:
-    """The first call builds the pinned version into the cache; the second finds it and needs no Go."""
-    environ = _fake_go(tmp_path, f'echo "$@" >{tmp_path}/asked; echo built >"$5"; chmod 755 "$5"')
-    built = acquire_tool(HELM, environ)
-    assert built == tools_folder(environ) / f"helm-{HELM.version}" / "helm"
-    asked = (tmp_path / "asked").read_text().split()
-    assert asked[:4] == ["build", "-C", str(tmp_path), "-o"]
-    assert asked[-1] == HELM.package
-    assert acquire_tool(HELM, {**environ, "PATH": "/nonexistent"}) == built
-
-
-def test_a_build_that_fails_leaves_nothing(tmp_path: Path) -> None:
-    """The error ends with Go's output, and the cache contains no partial tool."""
-    environ = _fake_go(tmp_path, 'echo half >"$5"; echo "cannot compile"; exit 1')
-    with pytest.raises(ToolError, match="cannot compile"):
-        acquire_tool(HELM, environ)
-    assert not [path for path in tools_folder(environ).iterdir() if path.is_dir()]
 
 
 def test_without_go_the_error_says_what_to_install(tmp_path: Path) -> None:

@@ -6,40 +6,39 @@ from pathlib import Path
 
 import httpx
 import pytest
-from support.api_processes import LIFTED, Organization, password_changes_allowed, running
+import yaml
+from support.api_processes import Organization, password_changes_allowed
 from support.api_receiver import Received, receiving
 from support.command_transcripts import Transcript
+from support.stack import PASSWORD_CHANGE, QUICK_RETRY, Stack
 
 from hookwright_dev.cluster.installation import (
     AUDIENCE,
     SYSTEM_NAMESPACE,
     ApiProcess,
     OperatorProcess,
-    install,
     service_account_token,
 )
 from hookwright_dev.cluster.kubectl import Cluster
 
-SETTINGS = LIFTED | {"HOOKWRIGHT_PASSWORD_CHANGE": "true"}
+
+@pytest.fixture(scope="module")
+def control_plane(shared_cluster: Cluster) -> Cluster:
+    """Return the cluster of the stack, which goes on."""
+    return shared_cluster
 
 
 @pytest.fixture(scope="module")
-def operator(control_plane: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OperatorProcess]:
-    """Yield an operator that retries once, at once."""
-    install(control_plane)
-    settings = {"HOOKWRIGHT_STATUS_INTERVAL": "1", "HOOKWRIGHT_RETRY_SCHEDULE": "100ms"}
-    with running(OperatorProcess(control_plane, tmp_path_factory.mktemp("operator"), settings)) as it:
-        yield it
+def operator(stack: Stack) -> OperatorProcess:
+    """Return an operator that retries once, at once."""
+    return stack.operator(QUICK_RETRY)
 
 
 @pytest.fixture(scope="module")
-def api(
-    control_plane: Cluster, operator: OperatorProcess, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[ApiProcess]:
+def api(stack: Stack, operator: OperatorProcess) -> Iterator[ApiProcess]:
     """Yield an API without limits, which allows users to change their passwords."""
-    process = ApiProcess(control_plane, tmp_path_factory.mktemp("api"), operator.intake_url, SETTINGS)
-    with password_changes_allowed(control_plane), running(process) as it:
-        yield it
+    with password_changes_allowed(stack.cluster):
+        yield stack.api(operator, PASSWORD_CHANGE)
 
 
 @pytest.fixture
@@ -75,12 +74,14 @@ def by_api(acme: Organization, api: ApiProcess, tmp_path: Path) -> Transcript:
 def by_kubeconfig(control_plane: Cluster, operator: OperatorProcess, acme: Organization, tmp_path: Path) -> Transcript:
     """Return a transcript of commands with a kubeconfig, and with the address of the intake."""
     token = service_account_token(control_plane, "hookwright-producer", namespace=SYSTEM_NAMESPACE, audience=AUDIENCE)
+    kubeconfig, content = tmp_path / "acme.kubeconfig", yaml.safe_load(control_plane.kubeconfig.read_text())
+    content["contexts"][0]["context"]["namespace"] = acme.name
+    kubeconfig.write_text(yaml.safe_dump(content))
     environment = {
         "HOME": str(tmp_path),
         "XDG_CONFIG_HOME": None,
         "HOOKWRIGHT_KEYRING": "off",
-        "HOOKWRIGHT_NAMESPACE": acme.name,
-        "KUBECONFIG": str(control_plane.kubeconfig),
+        "KUBECONFIG": str(kubeconfig),
         "HOOKWRIGHT_INTAKE_URL": operator.intake_url,
         "HOOKWRIGHT_INTAKE_TOKEN": token,
     }

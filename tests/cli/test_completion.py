@@ -40,6 +40,7 @@ def pull_endpoint(acme: Organization, *names: str) -> None:
         acme.apply({"kind": "WebhookEndpoint", "metadata": {"name": name}, "spec": spec})
 
 
+@pytest.mark.slow
 def test_names_of_the_cluster_are_completed(by_kubeconfig: Transcript, acme: Organization) -> None:
     """Endpoints, deliveries, keys and event types that begin with the word; -n chooses the namespace."""
     pull_endpoint(acme, "orders", "orders-archive", "inbox")

@@ -9,7 +9,7 @@ import pytest
 
 from hookwright_dev.command_artefacts import build_wheel
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 SERVER = ("fastapi", "sqlalchemy", "kopf", "starlette", "hookwright_crds", "hookwright_runtime", "hookwright_api")
 HEAVY = ("kubernetes", "httpx", "keyring", "yaml")
 

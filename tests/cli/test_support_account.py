@@ -31,13 +31,13 @@ def second(control_plane: Cluster, acme: Organization) -> Iterator[str]:
         "metadata": {"name": f"{name}-intake-admin", "labels": {"app.kubernetes.io/instance": name}},
         "rules": [rule],
     }
-    control_plane.kubectl("create", "namespace", name)
+    control_plane.objects.create("Namespace", name)
     control_plane.kubectl(
         "apply", "-f", "-", stdin=json.dumps({"apiVersion": "v1", "kind": "List", "items": [deployment, role]})
     )
     yield name
-    control_plane.kubectl("delete", "clusterrole", f"{name}-intake-admin")
-    control_plane.kubectl("delete", "namespace", name, "--wait=false")
+    control_plane.objects.delete("ClusterRole", f"{name}-intake-admin")
+    control_plane.objects.delete("Namespace", name, wait=False)
 
 
 def test_each_installation_has_its_own_account_and_role(
@@ -47,14 +47,12 @@ def test_each_installation_has_its_own_account_and_role(
     for installation in (SYSTEM_NAMESPACE, second, second):
         done = by_kubeconfig.quiet("support-account", "--yes", "-n", acme.name, "--installation", installation)
         assert done.exit_code == 0, done.output
-        account = f"--as=system:serviceaccount:{installation}:hookwright-support"
-        asked = ("auth", "can-i", "create", "projects.hookwright.dev", "--subresource=events", "-n", acme.name, account)
+        right = (f"system:serviceaccount:{installation}:hookwright-support", "create", "projects/events", acme.name)
         eventually(
-            lambda asked=asked: control_plane.kubectl(*asked, check=False).stdout.strip() == "yes",  # type: ignore[misc]
+            lambda right=right: control_plane.objects.may(*right, group="hookwright.dev"),  # type: ignore[misc]
             "the rights count",
         )
-    listed = json.loads(control_plane.kubectl("get", "rolebindings", "-n", acme.name, "-o", "json").stdout)
-    roles = {binding["roleRef"]["name"] for binding in listed["items"]}
+    roles = {binding["roleRef"]["name"] for binding in control_plane.objects.list("RoleBinding", acme.name)}
     assert {"hookwright-intake-admin", f"{second}-intake-admin"} <= roles
 
 
@@ -62,8 +60,9 @@ def test_an_installation_without_a_role_is_an_error(
     by_kubeconfig: Transcript, control_plane: Cluster, acme: Organization, second: str
 ) -> None:
     """Nothing is bound, and the error names the namespace."""
-    control_plane.kubectl("label", "clusterrole", f"{second}-intake-admin", "app.kubernetes.io/instance-")
+    unlabelled = {"metadata": {"labels": {"app.kubernetes.io/instance": None}}}
+    control_plane.objects.patch("ClusterRole", f"{second}-intake-admin", "", unlabelled)
     done = by_kubeconfig.quiet("support-account", "--yes", "-n", acme.name, "--installation", second)
     assert done.exit_code == 3
     assert f"the installation in namespace {second} has no ClusterRole *-intake-admin" in done.output
-    assert control_plane.kubectl("get", "rolebindings", "-n", acme.name, "-o", "name").stdout == ""
+    assert control_plane.objects.list("RoleBinding", acme.name) == []

@@ -1,19 +1,14 @@
 """Every verb in both ways, on a real API server: what it prints and its exit code, compared with golden files."""
 
 import json
-import signal
-from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 import pytest
 from support.api_processes import PASSWORD, Organization
 from support.api_receiver import Received
 from support.command_transcripts import Transcript
-from support.listening import listening
 from support.polling import eventually
 
-from hookwright_cli.commands.secret_commands import signature_checks
 from hookwright_dev.cluster.installation import ApiProcess
 
 FAILED = "--state failed"
@@ -93,6 +88,7 @@ def test_every_verb_by_v1(
     by_api.replacing[json.loads(made.stdout)["id"]] = "KEYID"
     key = by_api.quiet("keys", "create", "tests").stdout.strip()
     run("keys", "create", "bad", "--scope", "all")
+    run("send", "delivered", "messageId=m-1")
     run("users", "list")
     run("store", "backup")
     run("store", "adopt", "--from", "cluster/namespace")
@@ -106,6 +102,7 @@ def test_every_verb_by_v1(
     run("status")
     run("endpoints", "rotate", endpoint, "--overlap", "1h")
     run("endpoints", "rotate", endpoint, "--overlap", "1h", "--yes")
+    run("secret", "verify", endpoint, "--body", str(tmp_path / "body"), "-H", (tmp_path / "headers").read_text())
     run("users", "password", stdin=f"{PASSWORD}\nfour other random words\n")
     run("endpoints", "delete", endpoint, "--yes")
     by_api.replacing[key.split("_")[1]] = "OTHERKEYID"
@@ -144,6 +141,7 @@ def pull_verbs(commands: Transcript, endpoint: str, receiver: Received) -> None:
     commands.run("endpoints", "delete", endpoint, "--yes")
 
 
+@pytest.mark.slow
 def test_every_verb_by_a_kubeconfig(
     by_kubeconfig: Transcript, acme: Organization, receiver: Received, tmp_path: Path
 ) -> None:
@@ -166,10 +164,14 @@ def test_every_verb_by_a_kubeconfig(
     run(*status)
     user = f"bob@{acme.name}.example"
     run("users", "create", user, "--organization", acme.name, "--role", "viewer", stdin=f"{PASSWORD}\n")
+    run("users", "create", user, "--organization", acme.name, stdin=f"{PASSWORD}\n")
     run("users", "create", user, "--organization", acme.name, "--role", "owner", stdin=f"{PASSWORD}\n")
     run("users", "create", user, "--organization", acme.name, "--hash", stdin=f"{PASSWORD}\n")
+    empty = by_kubeconfig.quiet("users", "create", user, "--organization", acme.name, stdin="\n")
+    assert (empty.exit_code, "send it on standard input" in empty.stderr) == (2, True)
     run("users", "password", user, stdin="four other random words\n")
-    assert user in by_kubeconfig.quiet("users", "list", "-o", "name").stdout
+    users = json.loads(by_kubeconfig.quiet("users", "list", "-o", "json").stdout)["data"]
+    assert [one["role"] for one in users if one["email"] == user] == ["viewer"], "a new password keeps the role"
     run("users", "delete", user, "--yes")
     run("endpoints", "rotate", "orders", "--overlap", "1h", "--yes", "-o", "json")
     key = by_kubeconfig.quiet("keys", "list", "-o", "name").stdout.strip()
@@ -187,87 +189,3 @@ def test_every_verb_by_a_kubeconfig(
     eventually(lambda: by_kubeconfig.quiet("test", "nothing", *account).exit_code == 3, "the rights count")
     run("test", "nothing", *account)
     by_kubeconfig.check("kubeconfig")
-
-
-def received(receiver: Received, number: int) -> None:
-    """Return when so many requests have arrived."""
-    eventually(lambda: len(receiver.requests) >= number, f"{number} requests at the receiver")
-
-
-def test_listen_forwards_signed_events_until_ctrl_c(
-    by_api: Transcript, acme: Organization, api: ApiProcess, receiver: Received, tmp_path: Path
-) -> None:
-    """At a terminal, with a session: r sends the last event again, Ctrl-C deletes the endpoint."""
-    acme.session()
-    by_api.quiet("login", "--url", api.url, "--email", acme.email, stdin=f"{PASSWORD}\n")
-    key = by_api.quiet("keys", "create", "producer", "--scope", "send").stdout.strip()
-    producer = Transcript({**by_api.environment, "HOOKWRIGHT_API_KEY": key})
-    options = ("--forward", f"{receiver.url}/hooks", "--events", "delivered")
-    with listening(by_api, tmp_path, *options, terminal=True) as listen:
-        endpoint = listen.endpoint()
-        assert endpoint["events"] == ["delivered"]
-        secret = by_api.quiet("secret", "show", endpoint["id"]).stdout.strip()
-        producer.quiet("send", "delivered", "messageId=m-1", "note=\u00e9")
-        received(receiver, 1)
-        eventually(lambda: "HTTP 200" in listen.output(), "the event is shown")
-        listen.press("r")
-        received(receiver, 2)
-        eventually(lambda: "sent again" in listen.output(), "the repetition is shown")
-        listen.press("\x03")
-        assert listen.exit_code() == 0
-        assert secret in listen.output()
-        assert f"endpoint {endpoint['id']} is deleted" in listen.output()
-    (path, headers, body), again = receiver.requests
-    assert path == "/hooks"
-    assert json.loads(body)["messageId"] == "m-1"
-    assert signature_checks(secret, headers, body) == {"X-Service-Signature": True, "webhook-signature": True}
-    assert again == (path, headers, body)
-    assert by_api.quiet("endpoints", "list", "-o", "name").stdout == ""
-
-
-@pytest.mark.usefixtures("acme")
-def test_listen_refuses_what_the_receiver_refuses(
-    by_kubeconfig: Transcript, receiver: Received, tmp_path: Path
-) -> None:
-    """With pipes, by a kubeconfig: retries follow the schedule, and SIGTERM deletes the endpoint."""
-    receiver.status = 500
-    with listening(by_kubeconfig, tmp_path, "-f", receiver.url, "-o", "json", terminal=False) as listen:
-        endpoint = listen.endpoint()
-        by_kubeconfig.quiet("send", "bounced", "messageId=m-1")
-        eventually(lambda: listen.output().count("\n") >= 2, "both attempts are shown")
-        first, second = (json.loads(line) for line in listen.output().splitlines())
-        listen.process.send_signal(signal.SIGTERM)
-        assert listen.exit_code() == 0
-    assert (first["attempt"], first["result"], first["status"]) == (1, "nacked", "pending")
-    assert first["forwarded"]["status"] == 500
-    assert (second["attempt"], second["result"], second["status"]) == (2, "nacked", "failed")
-    assert receiver.requests[1][2].decode() == first["body"]
-    secret = by_kubeconfig.quiet("secret", "show", endpoint["id"])
-    assert secret.exit_code == 3
-    assert by_kubeconfig.quiet("endpoints", "list", "-o", "name").stdout == ""
-
-
-@pytest.mark.parametrize("way", ["by_api", "by_kubeconfig"])
-def test_the_endpoint_of_a_killed_listen_expires(
-    way: str, request: pytest.FixtureRequest, acme: Organization, api: ApiProcess, tmp_path: Path
-) -> None:
-    """While it runs, the expiry is extended again and again. After SIGKILL, the operator deletes the endpoint."""
-    commands: Transcript = request.getfixturevalue(way)
-    if way == "by_api":
-        acme.session()
-        commands.quiet("login", "--url", api.url, "--email", acme.email, stdin=f"{PASSWORD}\n")
-
-    def listed() -> list[dict[str, Any]]:
-        return list(json.loads(commands.quiet("endpoints", "list", "-o", "json").stdout)["data"])
-
-    with listening(commands, tmp_path, "--lifetime", "10s", "--timeout", "1s", terminal=False) as listen:
-        first = listen.endpoint()["expires_at"]
-        twice = datetime.fromisoformat(first) + timedelta(seconds=12)
-        eventually(
-            lambda: datetime.fromisoformat(listed()[0]["expires_at"]) > twice, "the endpoint outlives its first expiry"
-        )
-        assert listen.process.poll() is None
-        listen.process.kill()
-        listen.exit_code()
-    assert listed()
-    eventually(lambda: not listed(), "the endpoint of the killed command is deleted")

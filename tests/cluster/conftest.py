@@ -4,8 +4,9 @@ from collections.abc import Generator, Iterator
 
 import pytest
 from support.cluster_actions import Organization
+from support.stack import OPERATOR, Stack
 
-from hookwright_dev.cluster.installation import OperatorProcess, install
+from hookwright_dev.cluster.installation import OperatorProcess
 from hookwright_dev.cluster.kubectl import Cluster
 from hookwright_dev.processes import tail
 
@@ -19,27 +20,17 @@ ACCELERATED = {
 
 
 @pytest.fixture(scope="module")
-def operator(control_plane: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OperatorProcess]:
-    """Yield an operator on the session's cluster, with short retries; it must exit with 0 and log no traceback."""
-    install(control_plane)
-    folder = tmp_path_factory.mktemp("operator")
+def operator(stack: Stack) -> OperatorProcess:
+    """Return an operator with short retries, on the cluster of the stack."""
     # The timeout is longer than a lock that a test holds on purpose.
-    url = f"sqlite:///{folder / 'hookwright.db'}?timeout=0.5"
-    operator = OperatorProcess(control_plane, folder, {**ACCELERATED, "HOOKWRIGHT_DATABASE_URL": url})
-    operator.start()
-    try:
-        yield operator
-    finally:
-        code = operator.stop()
-    log = operator.log.read_text()
-    assert code == 0, log
-    assert "Traceback" not in log, log
+    url = f"sqlite:///{stack.folder / 'accelerated.db'}?timeout=0.5"
+    return stack.operator(OPERATOR | ACCELERATED | {"HOOKWRIGHT_DATABASE_URL": url})
 
 
 @pytest.fixture
-def org(control_plane: Cluster, operator: OperatorProcess, namespace: str) -> Iterator[Organization]:
+def org(shared_cluster: Cluster, operator: OperatorProcess, namespace: str) -> Iterator[Organization]:
     """Yield an organization of the test, served by the module's operator."""
-    with Organization(control_plane, operator, namespace) as organization:
+    with Organization(shared_cluster, operator, namespace) as organization:
         yield organization
 
 
@@ -52,7 +43,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
         operators = [known for known in arguments.values() if isinstance(known, OperatorProcess)]
         report.sections += [("end of operator.log", tail(known.log, 60)) for known in operators]
         org = arguments.get("org")
-        if isinstance(org, Organization) and "control_plane" not in arguments:
+        if isinstance(org, Organization) and "shared_cluster" not in arguments:
             objects = org.kubectl("get", "hookwright,secrets,events", "-o", "wide", check=False).splitlines()
             report.sections.append((f"objects in namespace {org.namespace}", "\n".join(objects[-60:])))
     return report

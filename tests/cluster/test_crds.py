@@ -35,8 +35,10 @@ from hookwright_crds.resources import (
 )
 from hookwright_dev.cluster.assets import NEWEST, kubernetes
 from hookwright_dev.cluster.kubectl import Cluster, Kubectl
+from hookwright_dev.errors import KubectlError
 
 CASES = Path(__file__).parent / "crds"
+pytestmark = pytest.mark.usefixtures("control_plane")
 NOW = datetime(2030, 1, 31, 12, 0, 0, tzinfo=UTC)
 READY = condition("Ready", "True", "Prepared", "All is well.", generation=3, now=NOW)
 UNREACHABLE = condition("Reachable", "False", "Answered500", "It answered 500.", generation=3, now=NOW)
@@ -58,9 +60,9 @@ def model_of(manifest: dict[str, Any]) -> type[Project | ApiKey | WebhookEndpoin
 def shared(control_plane: Cluster) -> Iterator[str]:
     """Yield a namespace for all cases: accepted objects have different names, and refused ones leave no object."""
     name = f"test-crds-{uuid4().hex[:8]}"
-    control_plane.kubectl("create", "namespace", name)
+    control_plane.objects.create("Namespace", name)
     yield name
-    control_plane.kubectl("delete", "namespace", name, "--wait=false")
+    control_plane.objects.delete("Namespace", name, wait=False)
 
 
 def endpoint(name: str, **spec: object) -> dict[str, Any]:
@@ -113,32 +115,44 @@ def as_refused(text: str) -> str:
 
 @pytest.mark.parametrize("path", cases("good"))
 def test_a_good_manifest_is_accepted_and_the_models_read_it_as_the_server_stores_it(
-    kubectl: Kubectl, shared: str, path: Path
+    shared_cluster: Cluster, shared: str, path: Path
 ) -> None:
     """Server and models accept the same objects, and set the same defaults."""
-    manifest = yaml.safe_load(path.read_text(encoding="utf-8"))
-    stored = json.loads(kubectl("apply", "-n", shared, "-f", str(path), "-o", "json").stdout)
+    text = path.read_text(encoding="utf-8")
+    manifest = yaml.safe_load(text)
+    stored = shared_cluster.objects.create_from(text, shared)
     model = model_of(manifest)
     assert model.model_validate(stored).spec == model.model_validate(manifest).spec
 
 
+def refusal(cluster: Cluster, namespace: str, *documents: str) -> str:
+    """Return why the API server refuses the last document: a creation, or the change of an object by kubectl."""
+    *before, last = documents
+    if not before:
+        with pytest.raises(KubectlError) as caught:
+            cluster.objects.create_from(last, namespace)
+        return str(caught.value)
+    for document in before:
+        cluster.kubectl("apply", "-n", namespace, "-f", "-", stdin=document)
+    result = cluster.kubectl("apply", "-n", namespace, "-f", "-", stdin=last, check=False)
+    assert result.returncode == 1, result.stdout
+    return result.stderr
+
+
 @pytest.mark.parametrize("path", cases("bad"))
 def test_a_bad_manifest_is_refused_with_its_sentence_and_by_the_models_too(
-    kubectl: Kubectl, shared: str, path: Path
+    shared_cluster: Cluster, shared: str, path: Path
 ) -> None:
     """The models refuse what the API server refuses. Only the server checks changes, because models see one state."""
     text = path.read_text(encoding="utf-8")
-    *before, last = text.split("---\n")
-    for document in before:
-        kubectl("apply", "-n", shared, "-f", "-", stdin=document)
-    refused = kubectl("apply", "-n", shared, "-f", "-", stdin=last, check=False)
-    expected = re.findall(r"^# refused: (.+)$", text, re.MULTILINE)
-    assert expected, "the case does not tell what the refusal says"
-    assert refused.returncode == 1, refused.stdout
-    for sentence in expected:
-        assert as_refused(sentence) in as_refused(refused.stderr)
-    manifest = yaml.safe_load(last)
-    if before:
+    documents = text.split("---\n")
+    message = refusal(shared_cluster, shared, *documents)
+    sentences = re.findall(r"^# refused: (.+)$", text, re.MULTILINE)
+    assert sentences, "the case does not tell what the refusal says"
+    for sentence in sentences:
+        assert as_refused(sentence) in as_refused(message)
+    manifest = yaml.safe_load(documents[-1])
+    if len(documents) > 1:
         model_of(manifest).model_validate(manifest)
     else:
         with pytest.raises(ValidationError):

@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pytest
-import yaml
 from support.cluster_actions import Object, Organization, apikey, delivered, endpoint, made_by_api, manifest, receiving
 from support.polling import eventually
 
@@ -31,24 +30,23 @@ class Conflict:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def conflict(control_plane: Cluster, operator: OperatorProcess) -> Iterator[Conflict]:
+def conflict(shared_cluster: Cluster, operator: OperatorProcess) -> Iterator[Conflict]:
     """Yield a conflict that ended before the first test: its repair takes half a minute, in which other tests run."""
-    with Organization(control_plane, operator, "test-conflict") as org:
-        control_plane.kubectl("create", "namespace", org.namespace)
+    with Organization(shared_cluster, operator, "test-conflict") as org:
+        shared_cluster.objects.create("Namespace", org.namespace)
         names = ("orders-signing", "ci-key")
         for name in names:
-            org.kubectl(
-                "create", "secret", "generic", name, "--from-literal=secret=theirs", "--from-literal=key=theirs"
-            )
+            theirs = {"secret": "theirs", "key": "theirs"}
+            shared_cluster.objects.create("Secret", name, org.namespace, stringData=theirs)
         org.apply(manifest("Project", "billing"), endpoint("orders", NOWHERE), apikey("ci"))
         org.wait_for("hwep", "orders", "False SecretConflict")
         org.wait_for("hwkey", "ci", "False SecretConflict")
         seen = Conflict(
             org, [org.secret(name) for name in names], org.status("hwep", "orders"), org.status("hwkey", "ci")
         )
-        org.kubectl("delete", "secret", *names)
+        org.delete("secret", *names)
         yield seen
-        control_plane.kubectl("delete", "namespace", org.namespace, "--wait=false")
+        shared_cluster.objects.delete("Namespace", org.namespace, wait=False)
 
 
 def signing_secret(org: Organization) -> str:
@@ -67,7 +65,7 @@ def test_a_deleted_signing_secret_is_restored_with_the_same_value(org: Organizat
     with receiving() as receiver:
         org.with_endpoint(endpoint("orders", receiver.url))
         first, status = signing_secret(org), org.status("hwep", "orders")
-        org.kubectl("delete", "secret", "orders-signing")
+        org.delete("secret", "orders-signing")
         (told,) = eventually(lambda: org.events("SigningSecretRestored"), "an Event")
         assert told["type"] == "Warning"
         assert told["involvedObject"]["name"] == "orders"
@@ -76,7 +74,7 @@ def test_a_deleted_signing_secret_is_restored_with_the_same_value(org: Organizat
         org.send(delivered(1))
         (request,) = eventually(lambda: receiver.received, "a delivery")
         assert verdict(request.headers, request.body, [first]) == ""
-        org.kubectl("delete", "secret", "orders-signing")
+        org.delete("secret", "orders-signing")
         eventually(lambda: len(org.events("SigningSecretRestored")) == 2, "an Event for the second time too")
         assert org.events("SigningSecretRecreated") == []
 
@@ -86,7 +84,7 @@ def test_a_handover_secret_that_is_deleted_early_is_reported(org: Organization) 
     org.apply(manifest("Project", "billing"), apikey("ci"))
     org.wait_for("hwkey", "ci", "True Usable")
     before = org.status("hwkey", "ci")
-    org.kubectl("delete", "secret", "ci-key")
+    org.delete("secret", "ci-key")
     eventually(lambda: org.status("hwkey", "ci")["handover"]["state"] == "Removed", "the status shows that it is gone")
     (told,) = eventually(lambda: org.events("HandoverSecretGone"), "an Event")
     assert told["type"] == "Warning"
@@ -140,7 +138,7 @@ def test_a_wiped_status_comes_back(org: Organization) -> None:
         before = {key: without_times(org.status(*key)) for key in objects}
         assert before["hwep", "orders"]["deliveries"]["delivered"] == 1
         for kind, name in objects:
-            org.patch(kind, name, REMOVE_STATUS, "--subresource=status")
+            org.patch(kind, name, REMOVE_STATUS, subresource="status")
         for key, status in before.items():
             eventually(lambda: without_times(org.status(*key)) == status, f"{key} has its status again")  # noqa: B023
 
@@ -160,7 +158,7 @@ def test_a_status_lost_together_with_the_annotations_is_told_from_the_handover_s
     org.wait_for("hwkey", "ci", "True Usable")
     before = org.status("hwkey", "ci")
     org.patch("hwkey", "ci", {"metadata": {"annotations": None}})
-    org.patch("hwkey", "ci", REMOVE_STATUS, "--subresource=status")
+    org.patch("hwkey", "ci", REMOVE_STATUS, subresource="status")
     eventually(lambda: org.status("hwkey", "ci").get("digest") == before["digest"], "the digest is back")
     assert matches((org.secret("ci-key") or {})["key"], before["digest"])
 
@@ -198,7 +196,8 @@ def test_a_name_in_use_again_at_once_starts_from_nothing(org: Organization) -> N
         org.wait_for("hwep", "orders", "True Suspended")
         first = signing_secret(org)
         org.send(delivered("old"))
-        org.kubectl("replace", "--force", "-f", "-", stdin=yaml.safe_dump(endpoint("orders", receiver.url)))
+        org.delete("hwep", "orders")
+        org.apply(endpoint("orders", receiver.url))
         org.wait_for("hwep", "orders", "True Delivering")
         second = eventually(lambda: signing_secret(org).replace(first, ""), "a separate secret")
         # The old Secret has the same name, and garbage collection deletes it while the new endpoint waits.
@@ -209,6 +208,7 @@ def test_a_name_in_use_again_at_once_starts_from_nothing(org: Organization) -> N
         assert verdict(request.headers, request.body, [second]) == ""
 
 
+@pytest.mark.slow
 def test_a_foreign_secret_is_left_alone_reported_and_replaced_when_it_goes(conflict: Conflict) -> None:
     """Endpoint and key do not change a foreign Secret; both become ready when the name is free."""
     org = conflict.org

@@ -1,7 +1,6 @@
 """The election on a real API server: several replicas compete, one wins, and each uses its own clock."""
 
 import asyncio
-import json
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -9,9 +8,8 @@ from typing import Any
 import pytest
 from support.polling import until
 
-from hookwright_dev.cluster.kubectl import Cluster, Kubectl
-from hookwright_operator.leader import election as election_module
-from hookwright_operator.leader.election import LEASE, Election, Leadership
+from hookwright_dev.cluster.kubectl import Cluster
+from hookwright_operator.leader.election import LEASE, Election, Leadership, LeaseTimes, seconds
 from hookwright_runtime.errors import KubeError, NotLeading
 from hookwright_runtime.kubernetes import KubernetesClient
 
@@ -23,22 +21,22 @@ class Stage:
     """A namespace's Lease, and replicas that compete for it."""
 
     kube: KubernetesClient
-    kubectl: Kubectl
+    cluster: Cluster
     namespace: str
     leaderships: dict[str, Leadership] = field(default_factory=dict)
 
     def candidate(self, identity: str, *, name: str = "") -> Election:
         """Return the election of a replica with this identity."""
-        leadership = self.leaderships[identity] = Leadership()
+        leadership = self.leaderships[identity] = Leadership(LeaseTimes(SHORT))
         return Election(self.kube, leadership, namespace=self.namespace, identity=identity, name=name)
 
     def lease(self) -> dict[str, Any]:
         """Return the Lease's spec."""
-        return dict(json.loads(self.kubectl("get", "lease", LEASE, "-n", self.namespace, "-o", "json").stdout)["spec"])
+        return dict((self.cluster.objects.get("lease", LEASE, self.namespace) or {})["spec"])
 
     def write(self, **spec: Any) -> None:
         """Write fields of the Lease."""
-        self.kubectl("patch", "lease", LEASE, "-n", self.namespace, "--type=merge", "-p", json.dumps({"spec": spec}))
+        self.cluster.objects.patch("lease", LEASE, self.namespace, {"spec": spec})
 
     def leaders(self) -> list[str]:
         """Return the identities of the leaders."""
@@ -46,21 +44,18 @@ class Stage:
 
 
 @pytest.fixture
-async def stage(
-    control_plane: Cluster, kubectl: Kubectl, namespace: str, monkeypatch: pytest.MonkeyPatch
-) -> AsyncIterator[Stage]:
+async def stage(shared_cluster: Cluster, namespace: str, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Stage]:
     """Yield an API server without a Lease, with short lease times."""
-    monkeypatch.setenv("KUBECONFIG", str(control_plane.kubeconfig))
-    monkeypatch.setattr(election_module, "DURATION", SHORT)
+    monkeypatch.setenv("KUBECONFIG", str(shared_cluster.kubeconfig))
     kube = await KubernetesClient.connect("hookwright-operator")
-    yield Stage(kube, kubectl, namespace)
+    yield Stage(kube, shared_cluster, namespace)
     await kube.close()
 
 
 async def wins(election: Election) -> bool:
     """Run one round of the election, and return whether this replica won it."""
     try:
-        return await election.acquire_or_renew() == election_module.RENEW_EVERY
+        return await election.acquire_or_renew() == LeaseTimes(SHORT).renew_every
     except KubeError as error:
         if error.status != 409:
             raise
@@ -87,16 +82,16 @@ async def test_a_lease_is_taken_over_when_it_stood_unchanged_for_its_duration(st
         heir = stage.candidate(f"heir/{written}")
         stage.write(renewTime=written, holderIdentity="dead/1")
         assert not await wins(heir)
-        began = election_module.seconds()
+        began = seconds()
         await until(lambda: wins(heir))  # noqa: B023 - called at once
-        assert SHORT - 0.2 < election_module.seconds() - began < SHORT + 1.5
+        assert SHORT - 0.2 < seconds() - began < SHORT + 1.5
 
 
 async def test_a_lease_that_is_renewed_is_left_alone(stage: Stage) -> None:
     """A renewed Lease is never taken over."""
     holder, other = stage.candidate("holder/1"), stage.candidate("other/1")
-    began = election_module.seconds()
-    while election_module.seconds() < began + 2 * SHORT:
+    began = seconds()
+    while seconds() < began + 2 * SHORT:
         assert await wins(holder)
         assert not await wins(other)
         await asyncio.sleep(0.2)
@@ -115,7 +110,7 @@ async def test_a_lease_that_somebody_deletes_gives_nobody_a_second_leader(stage:
     holder, other = stage.candidate("holder/1"), stage.candidate("other/1")
     assert await wins(holder)
     assert not await wins(other)
-    stage.kubectl("delete", "lease", LEASE, "-n", stage.namespace)
+    stage.cluster.objects.delete("lease", LEASE, namespace=stage.namespace)
     assert not await wins(other)
     assert await wins(holder)
     assert stage.leaders() == ["holder/1"]
@@ -130,7 +125,7 @@ async def test_a_holder_that_sees_another_one_leads_no_more(stage: Stage) -> Non
     assert stage.leaders() == []
 
 
-async def test_outside_a_term_no_byte_of_a_write_goes_out(stage: Stage, kubectl: Kubectl) -> None:
+async def test_outside_a_term_no_byte_of_a_write_goes_out(stage: Stage) -> None:
     """The body checks the leadership when it is written, so a write after the end of the leadership is not sent."""
     leadership = Leadership()
     kube = stage.kube.within(leadership)
@@ -139,13 +134,13 @@ async def test_outside_a_term_no_byte_of_a_write_goes_out(stage: Stage, kubectl:
     with pytest.raises(NotLeading, match="this replica is not the leader"):
         await kube.post(path, body)
     assert (await kube.get(path))["kind"] == "ConfigMapList"
-    leadership.renew(election_module.seconds())
+    leadership.renew(seconds())
     with pytest.raises(NotLeading, match="this replica is not the leader"):
         await stage.kube.within(_EndingMeanwhile()).post(path, body)
-    assert "written" not in kubectl("get", "configmaps", "-n", stage.namespace).stdout
-    leadership.renew(election_module.seconds())
+    assert stage.cluster.objects.get("configmap", "written", stage.namespace) is None
+    leadership.renew(seconds())
     await kube.post(path, body)
-    assert "written" in kubectl("get", "configmaps", "-n", stage.namespace).stdout
+    assert stage.cluster.objects.get("configmap", "written", stage.namespace)
 
 
 class _EndingMeanwhile(Leadership):
@@ -154,7 +149,7 @@ class _EndingMeanwhile(Leadership):
     def __init__(self) -> None:
         super().__init__()
         self._answers = [True, False]
-        self.renew(election_module.seconds())
+        self.renew(seconds())
 
     @property
     def holds(self) -> bool:

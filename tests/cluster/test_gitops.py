@@ -1,6 +1,5 @@
 """The story of a platform team with GitOps: what is removed from Git is gone, and each state has its health."""
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ from hookwright_dev.receiver import verdict
 
 GITOPS = Path(__file__).resolve().parents[2] / "examples" / "gitops"
 NOWHERE = "http://127.0.0.1:9/"
-KINDS = "projects.hookwright.dev,apikeys.hookwright.dev,webhookendpoints.hookwright.dev"
+KINDS = "hookwright"
 
 
 def tracked(declared: Object) -> Object:
@@ -52,7 +51,7 @@ def test_removed_from_git_means_gone(org: Organization) -> None:
         removed = prunes(org.objects(KINDS), "shop", git[:1])
         assert sorted(removed) == [("ApiKey", "ci"), ("WebhookEndpoint", "orders")]
         for kind, name in removed:
-            org.kubectl("delete", kind, name)
+            org.delete(kind, name)
         eventually(lambda: org.objects("secrets") == [], "the Secrets of the removed objects are gone")
         assert org.send(delivered(1))["deliveries"] == 0
         assert prunes(org.objects(KINDS), "shop", []) == [("Project", "billing")]
@@ -65,7 +64,7 @@ def test_what_people_declare_outlives_its_project_and_accepts_nothing(org: Organ
         org.wait_for("hwep", "orders", "True Delivering")
         org.wait_for("hwkey", "ci", "True Usable")
         secret, key = org.secret("orders-signing"), org.status("hwkey", "ci")["keyId"]
-        org.kubectl("delete", "hwproj", "billing")
+        org.delete("hwproj", "billing")
         org.wait_for("hwep", "orders", "False ProjectNotFound")
         org.wait_for("hwkey", "ci", "False ProjectNotFound")
         assert org.post('{"type": "delivered", "data": {}}').status_code == 404
@@ -79,7 +78,7 @@ def test_what_people_declare_outlives_its_project_and_accepts_nothing(org: Organ
 def test_a_new_object_is_in_progress_until_an_operator_has_seen_it(org: Organization) -> None:
     """The answer to the creation shows the object as no operator has seen it."""
     for declared in (manifest("Project", "billing"), apikey("ci"), endpoint("orders", NOWHERE)):
-        live = json.loads(org.kubectl("create", "-f", "-", "-o", "json", stdin=yaml.safe_dump(declared)))
+        live = org.cluster.objects.create_from(yaml.safe_dump(declared), org.namespace)
         assert (kstatus(live), argo_health(live)) == ("InProgress", "Progressing")
 
 
@@ -155,7 +154,8 @@ def full(org: Organization) -> Iterator[Organization]:
     org.apply(quota)
     eventually(lambda: (org.get("resourcequota", "none") or {}).get("status", {}).get("hard"), "the quota is in force")
     yield org
-    org.kubectl("delete", "resourcequota", "none", "--ignore-not-found")
+    if org.get("resourcequota", "none"):
+        org.delete("resourcequota", "none")
 
 
 def test_a_quota_that_allows_no_secret_is_reported_and_loses_no_event(full: Organization) -> None:
@@ -170,7 +170,7 @@ def test_a_quota_that_allows_no_secret_is_reported_and_loses_no_event(full: Orga
         assert health(full, "hwep", "orders") == ("InProgress", "Progressing")
         assert full.send(delivered("early"))["deliveries"] == 1
         assert full.metric("hookwright_reconcile_total", result="error") == errors
-        full.kubectl("delete", "resourcequota", "none")
+        full.delete("resourcequota", "none")
         full.wait_for("hwep", "orders", "True Delivering")
         eventually(lambda: receiver.received, "the early event is delivered")
 
@@ -186,7 +186,7 @@ def test_a_rotation_goes_one_way(org: Organization) -> None:
     assert org.secret("orders-signing") == secret
 
 
-def test_kustomize_changes_the_names_of_references(tmp_path: Path, control_plane: Cluster) -> None:
+def test_kustomize_changes_the_names_of_references(tmp_path: Path, shared_cluster: Cluster) -> None:
     """With a namePrefix, keys and endpoints still name their project."""
     objects: list[Any] = [manifest("Project", "billing"), apikey("ci"), endpoint("orders", NOWHERE)]
     (tmp_path / "objects.yaml").write_text(yaml.safe_dump_all(objects))
@@ -197,7 +197,7 @@ def test_kustomize_changes_the_names_of_references(tmp_path: Path, control_plane
         "configurations": ["kustomizeconfig.yaml"],
     }
     (tmp_path / "kustomization.yaml").write_text(yaml.safe_dump(kustomization))
-    built = list(yaml.safe_load_all(control_plane.kubectl("kustomize", str(tmp_path)).stdout))
+    built = list(yaml.safe_load_all(shared_cluster.kubectl("kustomize", str(tmp_path)).stdout))
     assert {one["metadata"]["name"] for one in built} == {"eu-billing", "eu-ci", "eu-orders"}
     assert {one["spec"]["projectRef"]["name"] for one in built if one["kind"] != "Project"} == {"eu-billing"}
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 import yaml
-from support.cluster_actions import endpoint, manifest
+from support.cluster_actions import endpoint
 
-from hookwright_dev.cluster.kubectl import Cluster, Kubectl
+from hookwright_dev.cluster.kubectl import Cluster
 from hookwright_operator.delivery.status_reporter import StatusReporter
 from hookwright_operator.leader.housekeeping import Housekeeping
 from hookwright_operator.registry import Registry
@@ -23,12 +23,12 @@ NOW_MS = 1_800_000_000_000
 
 @pytest.fixture
 async def duties(
-    control_plane: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    shared_cluster: Cluster, database: Path, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[Housekeeping]:
     """Yield a leader whose watches have shown no object yet."""
-    monkeypatch.setenv("KUBECONFIG", str(control_plane.kubeconfig))
+    monkeypatch.setenv("KUBECONFIG", str(shared_cluster.kubeconfig))
     kube, registry = await KubernetesClient.connect("hookwright-operator"), Registry()
-    store = await Store.open(f"sqlite:///{tmp_path}/d.db", instance="test", lease_ms=60_000, clock=lambda: NOW_MS)
+    store = await Store.open(f"sqlite:///{database}", instance="test", lease_ms=60_000, clock=lambda: NOW_MS)
     health = StatusReporter(store, registry, lambda *_: None, interval=30, clock=lambda: 0.0)
     yield Housekeeping(kube, store, registry, Changes(Cache(), WorkQueue()), health, lambda: NOW_MS, orphan_grace_ms=0)
     await store.close()
@@ -49,17 +49,17 @@ async def state(store: Store, uid: str) -> State:
 
 
 async def test_what_waits_for_an_endpoint_that_only_others_have_seen_is_no_orphan(
-    duties: Housekeeping, kubectl: Kubectl, namespace: str
+    duties: Housekeeping, shared_cluster: Cluster, namespace: str
 ) -> None:
     """The API server decides, not a watch that may lag; an endpoint that it does not know is an orphan."""
-    objects = yaml.safe_dump_all([manifest("Project", "billing"), endpoint("orders", "https://example.com/")])
-    kubectl("apply", "-n", namespace, "-f", "-", stdin=objects)
-    uid = kubectl("get", "hwep", "orders", "-n", namespace, "-o", "jsonpath={.metadata.uid}").stdout
+    objects = shared_cluster.objects
+    created = objects.create_from(yaml.safe_dump(endpoint("orders", "https://example.com/")), namespace)
+    uid = created["metadata"]["uid"]
     await accept(duties.store, uid)
     await accept(duties.store, "uid-of-long-ago")
     await duties.discard_orphans()
     assert await state(duties.store, uid) is State.PENDING
     assert await state(duties.store, "uid-of-long-ago") is State.DISCARDED
-    kubectl("delete", "hwep", "orders", "-n", namespace)
+    objects.delete("hwep", "orders", namespace=namespace)
     await duties.discard_orphans()
     assert await state(duties.store, uid) is State.DISCARDED

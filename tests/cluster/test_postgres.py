@@ -3,13 +3,15 @@
 from collections.abc import Iterator
 
 import pytest
-from cluster.conftest import ACCELERATED
 from support.cluster_actions import Organization, delivered, endpoint, message_ids, receiving
+from support.operator_replicas import LEADER_LEASE, replica
 from support.polling import eventually
 
-from hookwright_dev.cluster.installation import OperatorProcess, install
+from hookwright_dev.cluster.installation import OperatorProcess
 from hookwright_dev.cluster.kubectl import Cluster
 from hookwright_dev.cluster.postgres import PostgresServer, postgres_server
+
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
@@ -24,9 +26,9 @@ def operator(
     control_plane: Cluster, postgres: PostgresServer, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[OperatorProcess]:
     """Yield an operator whose store is on the server."""
-    install(control_plane)
-    settings = {**ACCELERATED, "HOOKWRIGHT_DATABASE_URL": postgres.new_database("hookwright")}
-    operator = OperatorProcess(control_plane, tmp_path_factory.mktemp("operator"), settings)
+    leases = {"LEASE": "4", "MAX_TIMEOUT": "3", "LEADER_LEASE": str(LEADER_LEASE)}
+    url = postgres.new_database("hookwright")
+    operator = replica(control_plane, tmp_path_factory.mktemp("operator"), url, "reconcile,deliver,intake", **leases)
     operator.start()
     yield operator
     assert operator.stop() == 0, operator.log.read_text()

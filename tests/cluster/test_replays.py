@@ -4,6 +4,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import httpx
+import pytest
 from support.cluster_actions import Organization, delivered, endpoint, message_ids, receiving
 from support.polling import eventually
 
@@ -12,7 +13,8 @@ from hookwright_operator.services.replays import REPLAYED_AT_ONCE
 EVENTS = REPLAYED_AT_ONCE + 50
 
 
-def test_a_recovery_survives_a_kill_of_the_operator(org: Organization) -> None:
+@pytest.mark.slow
+def test_a_replay_survives_a_kill_of_the_operator(org: Organization) -> None:
     """The replay continues at its last position, and at the end the receiver has every failed delivery."""
     since = datetime.now(UTC).isoformat()
     with receiving(lambda _: 500) as receiver:
@@ -23,15 +25,15 @@ def test_a_recovery_survives_a_kill_of_the_operator(org: Organization) -> None:
         receiver.received.clear()
         receiver.answer = lambda _: 200
 
-        begun = call(org, "POST", "recover", json={"since": since})
+        begun = call(org, "POST", "replays", json={"since": since})
         assert (begun.status_code, begun.json()["total"]) == (202, EVENTS)
-        job = f"recoveries/{begun.json()['id']}"
+        job = f"replays/{begun.json()['id']}"
         eventually(lambda: told(org, job)["done"] == REPLAYED_AT_ONCE, "the first batch is pending")
         org.operator.kill()
         org.operator.start()
 
         assert told(org, job).items() >= {"status": "running", "done": REPLAYED_AT_ONCE, "total": EVENTS}.items()
-        assert call(org, "POST", "recover", json={"since": since}).status_code == 409
+        assert call(org, "POST", "replays", json={"since": since}).status_code == 409
         suspend(org, suspended=False)
         eventually(lambda: told(org, job)["status"] == "completed", "the job has ended", within=60)
         assert told(org, job)["done"] == EVENTS

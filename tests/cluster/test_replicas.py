@@ -13,19 +13,21 @@ from dataclasses import dataclass, field
 import httpx
 import pytest
 from support.cluster_actions import Organization, delivered, endpoint, manifest, receiving, sample
-from support.operator_replicas import exposition, replica
+from support.operator_replicas import delete_lease, exposition, replica
 from support.polling import eventually
 
-from hookwright_dev.cluster.installation import OperatorProcess, install
+from hookwright_dev.cluster.installation import OperatorProcess
 from hookwright_dev.cluster.kubectl import Cluster
-from hookwright_dev.cluster.postgres import postgres_server
+from hookwright_dev.cluster.postgres import PostgresServer
 from hookwright_dev.receiver import Received
 from hookwright_operator.store.shard_sharing import SHARDS
 
+pytestmark = pytest.mark.slow
+
 ENDPOINTS = 20
 MAX_IN_FLIGHT = 2
-SHORT_LEASE = 31.0
-"""Seconds; the shortest lease that is longer than any attempt."""
+SHORT_LEASE = 4.0
+"""Seconds; longer than any attempt."""
 LEASE = 300.0
 """Seconds; longer than the deadline of any test, so that a test fails if it waits for the end of a lease."""
 ROLES = "reconcile,deliver,intake"
@@ -115,13 +117,12 @@ def owned(operator: OperatorProcess) -> int:
 
 
 @pytest.fixture(scope="module")
-def site(control_plane: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+def site(control_plane: Cluster, postgres: PostgresServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     """Yield two operators, each with a name, and endpoints that both know."""
-    install(control_plane)
     namespace = "test-replicas"
-    control_plane.kubectl("create", "namespace", namespace)
-    with postgres_server() as server, receiving() as receiver:
-        url = server.new_database("hookwright")
+    control_plane.objects.create("Namespace", namespace)
+    with receiving() as receiver:
+        url = postgres.new_database("replicas")
         first, second = (
             replica(
                 control_plane,
@@ -130,6 +131,7 @@ def site(control_plane: Cluster, tmp_path_factory: pytest.TempPathFactory) -> It
                 ROLES,
                 INSTANCE=name,
                 LEASE=str(LEASE),
+                MAX_TIMEOUT="3",
                 WATCH_NAMESPACES=namespace,
             )
             for name in ("pod-0", "pod-1")
@@ -148,7 +150,8 @@ def site(control_plane: Cluster, tmp_path_factory: pytest.TempPathFactory) -> It
             for operator in (first, second):
                 if operator.process is not None:
                     operator.kill()
-            control_plane.kubectl("delete", "namespace", namespace, "--wait=false")
+            delete_lease(control_plane)
+            control_plane.objects.delete("Namespace", namespace, wait=False)
 
 
 @pytest.fixture

@@ -22,7 +22,9 @@ from support.polling import eventually
 from hookwright_dev.cluster.assets import Assets
 from hookwright_dev.cluster.control_plane import ControlPlane
 from hookwright_dev.cluster.installation import ApiProcess, OperatorProcess, install
-from hookwright_dev.cluster.postgres import postgres_server
+from hookwright_dev.cluster.postgres import PostgresServer
+
+pytestmark = pytest.mark.slow
 
 CRDS = Path(__file__).resolve().parents[2] / "crds"
 ACCOUNTS = ("hookwright-operator", "hookwright-delivery", "hookwright-api")
@@ -42,25 +44,24 @@ def plane(assets: Assets) -> Iterator[ControlPlane]:
 
 
 @pytest.fixture(scope="module")
-def database() -> Iterator[str]:
-    """Yield the URL of a database on a server for this module."""
-    with postgres_server() as server:
-        yield server.new_database("hookwright")
+def database_url(postgres: PostgresServer) -> str:
+    """Return the URL of a database for this module."""
+    return postgres.new_database("rights")
 
 
 @pytest.fixture(scope="module")
-def audited(plane: ControlPlane, database: str, tmp_path_factory: pytest.TempPathFactory) -> list[Use]:
+def audited(plane: ControlPlane, database_url: str, tmp_path_factory: pytest.TempPathFactory) -> list[Use]:
     """Return the requests of the ServiceAccounts during the whole story."""
     settings = {
         **ACCELERATED,
-        "HOOKWRIGHT_DATABASE_URL": database,
+        "HOOKWRIGHT_DATABASE_URL": database_url,
         # The values are some seconds, in days.
         "HOOKWRIGHT_SESSION_KEY_ROTATION": "0.00005",
     }
     operator = OperatorProcess(plane, tmp_path_factory.mktemp("operator"), settings)
     operator.start()
     for name in ("acme", "globex"):
-        plane.kubectl("create", "namespace", name)
+        plane.objects.create("Namespace", name)
     with ExitStack() as stack:
         stack.callback(operator.stop)
         acme = stack.enter_context(Organization(plane, operator, "acme"))
@@ -77,7 +78,7 @@ def audited(plane: ControlPlane, database: str, tmp_path_factory: pytest.TempPat
 
 def _delivery_apart(plane: ControlPlane, settings: Mapping[str, str], tmp_path_factory: pytest.TempPathFactory) -> None:
     """Run one replica that reconciles and another that delivers with separate rights, both for some namespaces only."""
-    plane.kubectl("create", "namespace", "initech")
+    plane.objects.create("Namespace", "initech")
     apart = {**settings, "HOOKWRIGHT_WATCH_NAMESPACES": "initech,acme"}
     reconciling = OperatorProcess(
         plane, tmp_path_factory.mktemp("reconciling"), {**apart, "HOOKWRIGHT_ROLES": "reconcile"}
@@ -97,10 +98,10 @@ def _delivery_apart(plane: ControlPlane, settings: Mapping[str, str], tmp_path_f
         initech.with_endpoint(endpoint("orders", receiver.url))
         eventually(lambda: initech.post(json.dumps(delivered(1))).json().get("deliveries") == 1, "it is known here too")
         eventually(lambda: receiver.received, "the event arrives")
-        initech.kubectl("delete", "secret", "orders-signing")
+        initech.delete("secret", "orders-signing")
         eventually(lambda: initech.secret("orders-signing"), "a deleted signing secret is created again")
-        initech.kubectl("delete", "hwep", "orders", "--timeout=30s")
-        initech.kubectl("delete", "hwproj", "billing", "--timeout=30s")
+        initech.delete("hwep", "orders", seconds=30)
+        initech.delete("hwproj", "billing", seconds=30)
         eventually(lambda: not initech.objects("hookwright"), "nothing is left", within=60)
 
 
@@ -118,9 +119,9 @@ def test_nothing_that_is_asked_for_is_refused(audited: list[Use]) -> None:
 
 def test_what_the_audit_log_cannot_show_is_needed(plane: ControlPlane) -> None:
     """Without the right to delete, keys and endpoints would get no owner on clusters that check this."""
-    plane.kubectl("create", "namespace", "minded")
+    plane.objects.create("Namespace", "minded")
     for declared in (manifest("Project", "billing"), apikey("ci"), endpoint("orders", "https://example.com")):
-        plane.kubectl("create", "-n", "minded", "-f", "-", stdin=json.dumps(declared))
+        plane.objects.create_from(json.dumps(declared), "minded")
     plane.kubectl("create", "clusterrole", "patcher", "--verb=get,patch", "--resource=apikeys,webhookendpoints")
     plane.kubectl("create", "clusterrolebinding", "patcher", "--clusterrole=patcher", "--user=patcher")
     owner = {"apiVersion": "hookwright.dev/v1alpha1", "kind": "Project", "name": "billing", "uid": "1"}

@@ -1,52 +1,56 @@
 """One service for all tests of the console, a browser for each module, and a person who is logged in for each test."""
 
 from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
 from uuid import uuid4
 
 import httpx
 import pytest
 from playwright.sync_api import Browser
-from support.api_processes import LIFTED, Organization, password_changes_allowed, running
+from support.api_processes import Organization, password_changes_allowed
 from support.api_receiver import Received, receiving
 from support.console_browser import ATTACK, MILLISECONDS, ConsoleService, Person, Shop
-from support.needed_programs import acquire_needed
+from support.needed_programs import need
+from support.stack import PASSWORD_CHANGE, QUICK_RETRY, Stack
 
 from hookwright_crds.users import UserRole
 from hookwright_dev.browser import chromium, install_chromium
-from hookwright_dev.cluster.installation import ApiProcess, OperatorProcess, install
 from hookwright_dev.cluster.kubectl import Cluster
+from hookwright_dev.node_packages import acquire_node_packages
 from hookwright_dev.processes import tail
 
-SETTINGS = LIFTED | {"HOOKWRIGHT_PASSWORD_CHANGE": "true"}
-
-
-def pytest_collection_finish(session: pytest.Session) -> None:
-    """Install Chromium before the first test, because it can take minutes and no time limit covers it."""
-    acquire_needed(session, {"browser": install_chromium})
+need("browser", install_chromium)
+need("axe", acquire_node_packages)
 
 
 @pytest.fixture(scope="module")
-def console_service(control_plane: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConsoleService]:
-    """Yield the service, on the session's control plane."""
-    install(control_plane)
-    settings = {"HOOKWRIGHT_STATUS_INTERVAL": "1", "HOOKWRIGHT_RETRY_SCHEDULE": "1s"}
-    operator = OperatorProcess(control_plane, tmp_path_factory.mktemp("operator"), settings)
+def control_plane(shared_cluster: Cluster) -> Cluster:
+    """Return the cluster of the stack, which goes on."""
+    return shared_cluster
+
+
+@pytest.fixture(scope="module")
+def console_service(stack: Stack) -> Iterator[ConsoleService]:
+    """Yield the service, on the cluster of the stack."""
+    operator = stack.operator(QUICK_RETRY)
+    api = stack.api(operator, PASSWORD_CHANGE)
     name = f"console-{uuid4().hex[:8]}"
-    control_plane.kubectl("create", "namespace", name)
-    with ExitStack() as stack:
-        operator.start()
-        stack.callback(operator.stop)
-        folder = tmp_path_factory.mktemp("api")
-        api = stack.enter_context(running(ApiProcess(control_plane, folder, operator.intake_url, SETTINGS)))
-        client = stack.enter_context(httpx.Client(base_url=api.url, trust_env=False, timeout=30.0))
-        receiver = stack.enter_context(receiving())
-        organization = Organization(control_plane, client, name)
+    stack.cluster.objects.create("Namespace", name)
+    with (
+        httpx.Client(base_url=api.url, trust_env=False, timeout=30.0) as client,
+        receiving() as receiver,
+        password_changes_allowed(stack.cluster),
+    ):
+        organization = Organization(stack.cluster, client, name)
         organization.project()
-        stack.enter_context(password_changes_allowed(control_plane))
         yield ConsoleService(operator, api, receiver, organization)
-    control_plane.kubectl("delete", "namespace", name, "--wait=false")
+    stack.cluster.objects.delete("Namespace", name, wait=False)
+
+
+@pytest.fixture(scope="session")
+def axe() -> str:
+    """Return the script of axe-core."""
+    return (acquire_node_packages() / "axe-core" / "axe.min.js").read_text()
 
 
 @pytest.fixture(scope="module")

@@ -10,14 +10,17 @@ from support.console_browser import Shop
 from support.polling import eventually
 
 from hookwright_api.console.routes import console_routes
-from hookwright_dev.node_packages import acquire_node_packages
+
+pytestmark = pytest.mark.slow
 
 TAGS: Final = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
 RULES_OF_COLORS: Final = ["color-contrast", "link-in-text-block"]
-WIDTHS: Final = (1200, 390)
 THEMES: Final = {"light": TAGS, "dark": RULES_OF_COLORS}
 """What axe-core checks in each theme: a theme changes colors only."""
-_OTHERWISE: Final = {"/console/projects/{project}/endpoints/{endpoint}/deliveries/live"}
+VIEWS: Final = ((390, "light"), (1200, "light"), (1200, "dark"), (390, "dark"))
+"""Widths and themes. A style sheet rarely breaks only one of the last three."""
+_DELIVERIES: Final = "/console/projects/{project}/endpoints/{endpoint}/deliveries"
+_OTHERWISE: Final = {f"{_DELIVERIES}/live", f"{_DELIVERIES}/latest-failure"}
 """Paths that are no pages."""
 _SHIFTS: Final = """
 window.shifts = [];
@@ -55,27 +58,33 @@ class Tour:
         organization.apply({"kind": "WebhookEndpoint", "metadata": {"name": shop.project}, "spec": declared})
         self.declared = f"{self.project}/endpoints/{shop.project}"
 
+    def special_paths(self) -> Iterator[str]:
+        """Yield pages in a special state."""
+        yield from ("/?rates=1", "/nowhere", f"{self.project}?q=nothing", self.declared)
+        yield from (f"{self.endpoint}/deliveries?{query}" for query in ("since=wrong", "message_id=nothing"))
+        yield f"{self.pulled}/edit"
+
     def paths(self) -> Iterator[str]:
-        """Yield every page, and pages in a special state."""
-        yield from ("/", "/?rates=1", "/account", "/new-project", "/nowhere")
+        """Yield every page."""
+        yield from ("/", "/account", "/new-project")
         for part in ("", "/deliveries", "/keys", "/new-key", "/test", "/new-endpoint", "/delete"):
             yield self.project + part
-        yield from (f"{self.project}/keys/{self.key}/revoke", f"{self.project}?q=nothing", self.delivery)
+        yield from (f"{self.project}/keys/{self.key}/revoke", self.delivery, self.pulled, f"{self.pulled}/verify")
         for part in (
-            "", "/statistics?window=1h", "/deliveries", "/deliveries?since=wrong", "/deliveries?message_id=nothing",
-            "/replays", "/verify?language=java", "/configuration", "/secret", "/edit", "/delete",
+            "", "/statistics?window=1h", "/deliveries", "/replays", "/verify?language=java", "/configuration",
+            "/secret", "/edit", "/delete",
         ):  # fmt: skip
             yield self.endpoint + part
-        for part in ("", "/edit", "/verify"):
-            yield self.pulled + part
-        yield self.declared
 
 
-def test_every_page_is_accessible_in_both_themes_and_at_both_widths(shop: Shop) -> None:
+@pytest.mark.parametrize("views", [VIEWS[:1], pytest.param(VIEWS, marks=pytest.mark.slow)], ids=["phone", "all"])
+def test_every_page_is_accessible_in_both_themes_and_at_both_widths(
+    shop: Shop, axe: str, views: tuple[tuple[int, str], ...]
+) -> None:
     """axe-core finds no violation, and nothing is wider than the screen; no page is missing in this test."""
     person, page = shop.person, shop.person.page
-    script = (acquire_node_packages() / "axe-core" / "axe.min.js").read_text()
-    paths = [*Tour(shop).paths()]
+    tour = Tour(shop)
+    paths = [*tour.paths(), *(tour.special_paths() if views == VIEWS else ())]
     for route in console_routes():
         pattern = re.compile(re.sub(r"\{\w+\}", "[^/]+", route.path.removeprefix("/console")))
         if route.method == "GET" and route.path not in _OTHERWISE and route.path != "/console/login":
@@ -83,27 +92,26 @@ def test_every_page_is_accessible_in_both_themes_and_at_both_widths(shop: Shop) 
     found: list[str] = []
     for path in paths:
         person.open(path)
-        found += _violations(page, path, script)
+        found += _violations(page, path, axe, views)
     person.press("Log out")
     page.get_by_role("heading", name="Log in").wait_for()
-    assert not [*found, *_violations(page, "/login", script)], "\n".join(found)
+    assert not [*found, *_violations(page, "/login", axe, views)], "\n".join(found)
 
 
-def _violations(page: Page, path: str, script: str) -> Iterator[str]:
+def _violations(page: Page, path: str, script: str, views: tuple[tuple[int, str], ...]) -> Iterator[str]:
     # The policy of the page forbids scripts of others; a test runs this one in the page's world.
     page.evaluate(script)
-    for width in WIDTHS:
+    for width, theme in views:
         page.set_viewport_size({"width": width, "height": 900})
-        for theme, rules in THEMES.items():
-            page.emulate_media(color_scheme="dark" if theme == "dark" else "light", reduced_motion="reduce")
-            told = page.evaluate("rules => axe.run(document, {runOnly: rules, resultTypes: ['violations']})", rules)
-            for one in told["violations"]:
-                yield f"{theme} {width} {path}: {one['id']} {[node['target'] for node in one['nodes']]}"
-            if not page.evaluate("document.documentElement.scrollWidth <= innerWidth"):
-                yield f"{theme} {width} {path} is too wide"
+        page.emulate_media(color_scheme="dark" if theme == "dark" else "light", reduced_motion="reduce")
+        run = "rules => axe.run(document, {runOnly: rules, resultTypes: ['violations']})"
+        for violation in page.evaluate(run, THEMES[theme])["violations"]:
+            yield f"{theme} {width} {path}: {violation['id']} {[node['target'] for node in violation['nodes']]}"
+        if not page.evaluate("document.documentElement.scrollWidth <= innerWidth"):
+            yield f"{theme} {width} {path} is too wide"
 
 
-@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("width", [1200, pytest.param(390, marks=pytest.mark.slow)])
 def test_nothing_moves_while_a_page_loads(shop: Shop, width: int) -> None:
     """Chromium measures a layout shift of 0, also when the rates, the charts and the live log arrive."""
     person, page = shop.person, shop.person.page

@@ -1,5 +1,6 @@
 """The delivery log, one delivery, replays, charts and the check of signatures, used as support people use them."""
 
+import pytest
 from playwright.sync_api import Browser, expect
 from support.console_browser import ATTACK, Shop
 from support.polling import eventually
@@ -41,6 +42,26 @@ def test_a_failed_delivery_is_found_understood_and_sent_again(shop: Shop) -> Non
     shop.wait("delivered", 2)
 
 
+@pytest.mark.slow
+def test_the_reason_of_a_failing_endpoint_leads_to_its_latest_failed_delivery(shop: Shop) -> None:
+    """The receiver's answer is one link away from the reason, and the chart shows the failed attempts."""
+    person, page = shop.person, shop.person.page
+    shop.receiver.status, shop.receiver.body = 500, b'{"error":"no database"}'
+    shop.send("m-1")
+    shop.wait("failed", 1)
+
+    def shown() -> bool:
+        person.open(f"{shop.path}/statistics?window=1h")
+        is_counted = "failed attempt" in page.locator("#charts").inner_text() and page.locator(".bad-bar").count() == 1
+        person.open(shop.path)
+        return is_counted and page.get_by_role("link", name="The latest failed delivery").count() == 1
+
+    eventually(shown, "the reason and the failed attempts")
+    person.follow("The latest failed delivery")
+    expect(page.locator("#delivery")).to_contain_text("no database")
+
+
+@pytest.mark.slow
 def test_the_log_is_live_until_the_logout(shop: Shop, browser: Browser) -> None:
     """A new delivery appears without a new page; the link with the focus keeps it; the logout ends the stream."""
     person, page = shop.person, shop.person.page
@@ -63,6 +84,7 @@ def test_the_log_is_live_until_the_logout(shop: Shop, browser: Browser) -> None:
     expect(page.get_by_text("Live updates have ended.")).to_be_visible()
 
 
+@pytest.mark.slow
 def test_filters_of_time_use_the_zone_of_the_browser_and_faults_name_their_field(shop: Shop) -> None:
     """A time of the form is local; a form with wrong values keeps all values."""
     person, page = shop.person, shop.person.page
@@ -87,6 +109,7 @@ def test_filters_of_time_use_the_zone_of_the_browser_and_faults_name_their_field
     expect(page.locator(".log tbody tr")).to_have_count(1)
 
 
+@pytest.mark.slow
 def test_a_request_of_the_receiver_is_checked_against_the_secret(shop: Shop) -> None:
     """A real request matches, and a changed one does not; neither the log of the API nor the page has the secret."""
     person, page = shop.person, shop.person.page
@@ -114,6 +137,7 @@ def test_a_request_of_the_receiver_is_checked_against_the_secret(shop: Shop) -> 
     assert read.json()["secret"] not in page.content()
 
 
+@pytest.mark.slow
 def test_charts_have_a_table_and_three_windows(shop: Shop) -> None:
     """The first page of the endpoint includes them; the numbers are text too."""
     person, page = shop.person, shop.person.page
@@ -171,6 +195,7 @@ def test_no_text_of_a_tenant_or_a_receiver_runs(shop: Shop) -> None:
     assert page.evaluate("window.attacked") is None
 
 
+@pytest.mark.slow
 def test_a_viewer_reads_all_and_sends_nothing_again(shop: Shop) -> None:
     """Buttons are missing, and forms that are sent anyway are refused."""
     person, page = shop.person, shop.person.page
@@ -203,6 +228,7 @@ def test_a_viewer_reads_all_and_sends_nothing_again(shop: Shop) -> None:
     page.get_by_text("The check needs the role editor").wait_for()
 
 
+@pytest.mark.slow
 def test_a_delivery_is_found_only_below_its_own_endpoint_and_project(shop: Shop) -> None:
     """Ids of another endpoint or project are answered like ids that do not exist."""
     person = shop.person

@@ -42,19 +42,6 @@ def test_a_login_leads_to_the_wanted_page_and_a_logout_ends_the_session(
     assert old.headers["location"] == "/console/login"
 
 
-def test_a_login_leads_to_no_other_site(console_service: ConsoleService) -> None:
-    """Only paths of the console are accepted as the next page."""
-    for wanted in (
-        "https://evil.example/",
-        "//evil.example",
-        "/console/\\evil.example",
-        "/v1/auth/me",
-        "/console//x\n",
-    ):
-        shown = httpx.get(f"{console_service.url}/login", params={"next": wanted}, trust_env=False)
-        assert re.search(r'name="next" value="([^"]*)"', shown.text).group(1) == "/console/", wanted  # type: ignore[union-attr]
-
-
 def test_every_page_has_the_headers_that_protect_it(admin: Person) -> None:
     """The policy permits files of this origin only, and no inline script or style; nothing is cached."""
     for path in ("/", "/projects/billing", "/account", "/nowhere"):

@@ -22,6 +22,8 @@ from hookwright_dev.cluster.control_plane import ControlPlane
 from hookwright_dev.cluster.installation import ApiProcess, OperatorProcess, install
 from hookwright_dev.cluster.postgres import PostgresServer, postgres_server
 
+pytestmark = pytest.mark.slow
+
 CRDS: Final = Path(__file__).resolve().parents[2] / "crds"
 PROJECT: Final = "/console/projects/billing"
 OURS: Final = {"Sec-Fetch-Site": "same-origin"}
@@ -158,10 +160,12 @@ def api_server_stopped(site: Site) -> Iterator[None]:
         os.kill(pid, signal.SIGCONT)
 
 
-def test_the_cookie_is_for_https_and_for_the_console_only(site: Site) -> None:
+def test_the_cookie_is_for_https_and_for_this_host_only(site: Site) -> None:
     """No script reads it, and no request of another site has it."""
     attributes = {part.strip().lower() for part in site.cookie.split(";")[1:]}
-    assert {"httponly", "secure", "samesite=strict", "path=/console"} <= attributes
+    assert site.cookie.startswith("__Host-hookwright_session=")
+    assert {"httponly", "secure", "samesite=strict", "path=/"} <= attributes
+    assert not [attribute for attribute in attributes if attribute.startswith("domain")]
 
 
 @pytest.mark.parametrize("part", ["the store", "the operator"])

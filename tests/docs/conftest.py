@@ -2,13 +2,13 @@
 
 import json
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from support.kubelet_server import FLAGS
 from support.local_kubelet import LocalKubelet
-from support.needed_programs import acquire_needed
+from support.needed_programs import need
 from support.pages import Stage, section
 from support.sample_receivers import acquire_languages
 
@@ -44,17 +44,9 @@ def _acquire_programs_of_pages() -> None:
             packages.install(program)
 
 
-NEEDED: dict[str, Callable[[], object]] = {
-    "node_packages": acquire_node_packages,
-    "kubelet": _acquire_programs_of_pages,
-    "languages": acquire_languages,
-}
-"""Functions that fetch or build the programs behind fixtures."""
-
-
-def pytest_collection_finish(session: pytest.Session) -> None:
-    """Fetch and build before the first test, because it can take minutes and no test's time limit covers it."""
-    acquire_needed(session, NEEDED)
+need("node_packages", acquire_node_packages, slow=True)
+need("kubelet", _acquire_programs_of_pages, slow=True)
+need("languages", acquire_languages, slow=True)
 
 
 @pytest.fixture(scope="session")

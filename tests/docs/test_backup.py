@@ -73,7 +73,7 @@ def store(stage: Stage, receiver: Received) -> Iterator[Store]:
     plane = stage.plane
     stage.follow("kubectl hookwright support-account --yes")
     token = service_account_token(plane, "hookwright-support", namespace=SYSTEM_NAMESPACE, audience=AUDIENCE)
-    plane.kubectl("create", "namespace", NAMESPACE)
+    plane.objects.create("Namespace", NAMESPACE)
     with httpx.Client() as client:
         organization = Organization(plane, client, NAMESPACE)
         project = {"kind": "Project", "metadata": {"name": "billing"}, "spec": {"displayName": "Billing"}}

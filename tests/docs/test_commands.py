@@ -4,9 +4,7 @@ import hmac
 import os
 import re
 import subprocess
-import sys
 from base64 import b64decode
-from pathlib import Path
 
 import pytest
 from support.api_receiver import receiving
@@ -22,14 +20,14 @@ PASSWORD = "correct horse battery staple\n"
 EVENT = '{"id": "seen", "type": "bounced", "messageId": "m-1"}'
 NOT_RUN = {
     ("install.md", "The image"): "needs a container engine and a registry; tests/chart reads the Dockerfile",
-    ("install.md", "The command line"): "needs a release in the package index; tests/cli installs the wheel",
+    ("install.md", "The command line"): "needs pipx; tests/cli installs the wheel",
 }
 """Sections whose blocks no test runs, and the reason."""
 ELSEWHERE = {
     ("install.md", "With Helm"): "the fixture of the stage",
     ("install.md", "The first organization"): "the fixture of the organization",
     ("install.md", "Several pods"): "a test below",
-    ("install.md", "Without Helm"): "a test below",
+    ("install.md", "Without a Helm release"): "a test below",
     ("install.md", "A second installation in one cluster"): "a test below",
     ("install.md", "Uninstall"): "tests below",
     ("backup.md", "Restore into another cluster or namespace"): "test_backup.py on SQLite, a test below on PostgreSQL",
@@ -122,10 +120,9 @@ def test_the_answers_of_the_api_are_those_of_the_page(organization: Stage) -> No
     organization.settle()
     organization.follow("kubectl delete namespace acme")
     (organization.folder / ".dev").mkdir()
-    (organization.folder / ".dev" / "env").write_text(
-        f"export HOOKWRIGHT_API_URL={organization.api.url}\n"
-        f"export HOOKWRIGHT_USER_COMMAND={Path(sys.executable).with_name('hookwright-user')}\n"
-    )
+    (organization.folder / ".dev" / "env").write_text(f"export HOOKWRIGHT_API_URL={organization.api.url}\n")
+    organization.run("kubectl hookwright users delete ada@example.com --yes")
+    organization.follow("kubectl hookwright users create ada@example.com --organization acme", stdin=PASSWORD)
     with receiving() as receiver:
         organization.check_answers("api.md", replacing=("https://example.com/hooks", f"{receiver.url}/hooks"))
     organization.follow("kubectl delete namespace acme")
@@ -200,7 +197,7 @@ def test_a_second_installation_is_accepted_as_printed(organization: Stage) -> No
     organization.follow(
         # No kubelet runs the last Job of the second installation.
         "helm uninstall hookwright-eu --namespace hookwright-eu --no-hooks",
-        "kubectl delete namespace hookwright-eu globex",
+        "kubectl delete namespace hookwright-eu hookwright-eu-users globex",
         "helm upgrade hookwright charts/hookwright --namespace hookwright-system --wait --reset-then-reuse-values "
         "--set settings.watchNamespaces=null",
     )
@@ -229,14 +226,14 @@ def test_a_failed_uninstallation_is_finished_as_printed(
     organization.follow(remove)
 
 
-def test_installation_without_helm_and_its_removal_run_as_printed(
+def test_rendered_manifests_and_their_removal_run_as_printed(
     stage: Stage, kubelet: tuple[Stage, LocalKubelet, str]
 ) -> None:
-    """After everything is removed, the plain manifests install the same; a normal uninstallation leaves nothing."""
+    """After everything is removed, rendered manifests install the same; a normal uninstallation leaves nothing."""
     kubelet[1].images_can_be_pulled = True
-    stage.follow(*section("install.md", "Without Helm").blocks)
+    install, remove = section("install.md", "Without a Helm release").blocks
+    stage.follow(install)
     stage.follow("kubectl wait -n hookwright-system --for=condition=Available deploy --all --timeout=60s")
-    (remove,) = section("install.md", "Uninstall").inline[-1:]
     stage.follow(remove)
     stage.follow(*section("install.md", "With Helm").blocks)
     uninstall, _, remove = section("install.md", "Uninstall").blocks

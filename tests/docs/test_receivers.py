@@ -96,13 +96,13 @@ async def test_the_receiver_accepts_deliveries_and_refuses_others(sample: Path, 
         }
         assert {
             "a delivery": await _sent(sender, service, SECRET),
-            "during a rotation, with the new secret": await _sent(sender, service, SECRET, OLDER),
+            "during a rotation, with the old secret": await _sent(sender, service, OLDER, SECRET),
             "another secret": await _sent(sender, service, OLDER),
             "a changed body": await _posted(service, real, BODY + b" "),
             "without signatures": await _posted(service, {}, BODY),
         } == {
             "a delivery": 204,
-            "during a rotation, with the new secret": 204,
+            "during a rotation, with the old secret": 204,
             "another secret": 401,
             "a changed body": 401,
             "without signatures": 401,

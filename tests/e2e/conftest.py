@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from e2e.evidence import evidence
 from e2e.installing import CRDS, NAMESPACE, Installation
+from support.needed_programs import need
 from support.pod_actions import Organization
 
 from hookwright_dev.cluster.kubectl import Cluster
@@ -25,6 +26,7 @@ NEEDED = {
 }
 TEST_SECONDS = 300
 """Seconds for a test with its installation and removal."""
+need("hookwright", lambda: acquire_tool(HELM))
 _CLUSTER = pytest.StashKey[Cluster]()
 
 
@@ -36,14 +38,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Fail without a cluster, and get helm before the first test, whose time limit would not cover it."""
+    """Fail without a cluster."""
     if session.config.option.collectonly:
         return
     missing = [f"{name}: {meaning}" for name, meaning in NEEDED.items() if not os.environ.get(name)]
     if missing:
         hint = "`make e2e-kind` (Docker) and `make e2e-node` provide a cluster with all of it"
         pytest.exit("\n".join(["the end-to-end suite needs these variables:", *missing, hint]), returncode=2)
-    acquire_tool(HELM)
 
 
 @pytest.fixture(scope="session")

@@ -11,6 +11,7 @@ from typing import Any, Final, TypeVar
 import yaml
 from support.polling import eventually
 
+from hookwright_crds.users import users_namespace
 from hookwright_dev.cluster.kubectl import Cluster
 from hookwright_dev.cluster.stack import ROOT
 
@@ -19,6 +20,7 @@ Values = Mapping[str, Any]
 
 CHART: Final = ROOT / "charts" / "hookwright"
 NAMESPACE: Final = "hookwright-system"
+USERS_NAMESPACE: Final = users_namespace(NAMESPACE)
 RELEASE: Final = "hookwright"
 CRDS: Final = tuple(f"{plural}.hookwright.dev" for plural in ("projects", "apikeys", "webhookendpoints"))
 RESTRICTED: Final = tuple(f"pod-security.kubernetes.io/{mode}=restricted" for mode in ("enforce", "warn"))
@@ -89,7 +91,7 @@ class Installation:
             self.uninstall()
             # Kubernetes checks a namespace with pods again only after half of their grace period.
             eventually(lambda: not self.names("pods", "-n", NAMESPACE), "the pods have gone")
-        namespaces = [*self.organizations, NAMESPACE]
+        namespaces = [*self.organizations, NAMESPACE, USERS_NAMESPACE]
         self.kubectl("delete", "namespace", *namespaces, "--ignore-not-found", "--timeout=90s", timeout=120)
         self.kubectl("delete", "crd", *CRDS, "--ignore-not-found", "--timeout=60s", timeout=90)
         self.organizations.clear()

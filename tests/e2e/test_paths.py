@@ -41,13 +41,14 @@ def test_a_receiver_with_another_secret_finds_the_signatures_wrong(org: Organiza
 def test_api_client_logs_in_and_does_everything_through_the_service(org: Organization) -> None:
     """User, login, key, webhook, test, event by key and delivery log work without the cluster's API."""
     org.with_endpoint("declared")
-    user = ("hookwright-user", "--organization", org.namespace, "--email", "ada@example.com")
+    email = f"ada@{org.namespace}.example"
+    user = ("hookwright", "users", "create", email, "--organization", org.namespace)
     made = org.installation.kubectl(
         "exec", "-i", "-n", "hookwright-system", "deployment/hookwright-operator", "--", *user, stdin=f"{PASSWORD}\n"
     )
-    assert made == f"ada@example.com may log in to organization {org.namespace} as admin\n"
+    assert made == f"{email} may log in to organization {org.namespace} as admin\n"
 
-    login = {"email": "ada@example.com", "password": PASSWORD}
+    login = {"email": email, "password": PASSWORD}
     # The API learns of the user by its watch.
     eventually(lambda: org.request("POST", f"{API}/v1/auth/login", login).status == 200, "a login", every=1.0)
     session = org.request("POST", f"{API}/v1/auth/login", login).json

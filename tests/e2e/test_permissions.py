@@ -1,7 +1,7 @@
 """RBAC decides at the intake as at the API server, and rights that are not granted are refused."""
 
 import pytest
-from e2e.installing import NAMESPACE, Installation
+from e2e.installing import NAMESPACE, USERS_NAMESPACE, Installation
 from support.pod_actions import INTAKE, Answer, Organization
 from support.polling import eventually
 
@@ -56,15 +56,19 @@ def test_a_tenant_reads_no_secret_of_another(org: Organization, other: Organizat
     assert eventually(granted, "the right holds").json["secret"] == other.secret("orders-signing")
 
 
-def test_the_api_reads_no_secret_outside_its_own_namespace(org: Organization) -> None:
-    """The API can read users and session keys, and no tenant's signing secret or key."""
+def test_the_api_reads_no_secret_outside_the_namespace_of_users(org: Organization) -> None:
+    """The API can read users and session keys, and no tenant's signing secret or key, nor the database's URL."""
     org.with_endpoint()
     kubectl, api = org.installation.cluster.kubectl, _account(NAMESPACE, "hookwright-api")
-    for verb in (("get", "secret", "orders-signing"), ("get", "secrets")):
-        refused = kubectl(*verb, "-n", org.namespace, api, check=False)
+    for verb in (
+        ("secret", "orders-signing", "-n", org.namespace),
+        ("secrets", "-n", org.namespace),
+        ("secrets", "-n", NAMESPACE),
+    ):
+        refused = kubectl("get", *verb, api, check=False)
         assert refused.returncode != 0
         assert "Forbidden" in refused.stderr
-    assert kubectl("get", "secrets", "-n", NAMESPACE, api).returncode == 0
+    assert kubectl("get", "secrets", "-n", USERS_NAMESPACE, api).returncode == 0
 
 
 @pytest.mark.parametrize("component", ["operator", "api"])

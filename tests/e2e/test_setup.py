@@ -113,7 +113,11 @@ def test_helm_test_succeeds_and_status_finds_the_installation(bare: Installation
     assert re.search(r"Phase:\s+Succeeded", tested.printed), tested.printed
     # It ends with an error status if the cluster cannot reach the guide's receiver, https://example.com.
     status = follow(bare, "kubectl hookwright status || [ $? = 9 ]").printed
-    assert re.search(rf"Hookwright: .*\(cluster .*, installation {NAMESPACE}\)", status), status
+    assert re.search(rf"Way: +kubeconfig, cluster .*, all namespaces, installation {NAMESPACE}", status), status
+    # The image has the same program, which uses the pod's own ServiceAccount.
+    inside = follow(bare, f"kubectl exec -n {NAMESPACE} deploy/hookwright-operator -- hookwright status || [ $? = 9 ]")
+    in_pod = rf"Way: +kubeconfig, cluster of this pod, all namespaces, installation {NAMESPACE}"
+    assert re.search(in_pod, inside.printed), inside
     for component in ("API", "Operator"):
         assert re.search(rf"{component}: +ready, 1 of 1 pods", status), status
     assert re.search(r"Projects: +1\b", status), status

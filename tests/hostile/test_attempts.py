@@ -17,14 +17,13 @@ from typing import Any
 
 import pytest
 import uvloop
-from support.dispatcher import Busy, Engine, Plan, subscriber
+from support.dispatcher import Engine, Plan, subscriber
 from support.polling import until
 
 from hookwright_dev.receiver import Received, Receiver
 from hookwright_operator.delivery.endpoint_queue import EndpointQueue
 from hookwright_operator.registry import Endpoint
 from hookwright_operator.services.events import IncomingEvent
-from hookwright_operator.store.records import Claimed, Wants
 
 log = logging.getLogger(__name__)
 
@@ -45,13 +44,13 @@ async def hanging_receiver() -> AsyncIterator[str]:
 
 
 @pytest.fixture
-def play(tmp_path: Path) -> Play:
+def play(database: Path) -> Play:
     """Run a scenario on uvloop, as the operator does, with an engine, a hanging URL and a healthy receiver."""
 
     def run(scenario: Scenario, plan: Plan) -> None:
         async def scene() -> None:
             async with hanging_receiver() as url, Receiver() as receiver:
-                engine = await Engine.start(tmp_path / "deliveries.db", plan)
+                engine = await Engine.start(database, plan)
                 try:
                     await scenario(engine, url, receiver)
                 finally:
@@ -142,7 +141,7 @@ def assert_served(engine: Engine, arrived: Sequence[float]) -> None:
     assert p99(arrived) < GENEROUS
 
 
-@pytest.mark.parametrize("hostile", [50, 100, 300])
+@pytest.mark.parametrize("hostile", [pytest.param(50, marks=pytest.mark.slow), 300])
 def test_a_healthy_endpoint_is_served_beside_hanging_endpoints_of_another_tenant(play: Play, hostile: int) -> None:
     """99 % of its events arrive, and none waits for one of the 30 s timeouts; the hostile tenant gets half at most.
 
@@ -162,7 +161,7 @@ def test_a_healthy_endpoint_is_served_beside_hanging_endpoints_of_another_tenant
     play(scenario, Plan())
 
 
-@pytest.mark.parametrize("namespaces", [2, 3, 10])
+@pytest.mark.parametrize("namespaces", [pytest.param(2, marks=pytest.mark.slow), 10])
 def test_hostile_tenants_together_do_not_shut_out_another_one(play: Play, namespaces: int) -> None:
     """The hostile tenants fill up one after the other, the worst case; the healthy tenant gets slots at once.
 
@@ -181,6 +180,7 @@ def test_hostile_tenants_together_do_not_shut_out_another_one(play: Play, namesp
     play(scenario, Plan(in_flight=256))
 
 
+@pytest.mark.slow
 def test_a_healthy_endpoint_is_served_while_attempts_of_another_tenant_time_out_every_second(play: Play) -> None:
     """300 endpoints hang with the shortest timeout, so their attempts end and start again all the time.
 
@@ -207,35 +207,7 @@ def test_a_healthy_endpoint_is_served_while_attempts_of_another_tenant_time_out_
     play(scenario, Plan())
 
 
-def test_an_endpoint_whose_attempts_time_out_gets_two_places_until_one_succeeds(play: Play) -> None:
-    """Only that endpoint is limited, and the observer that writes conditions learns of it."""
-
-    async def scenario(engine: Engine, _: str, receiver: Receiver) -> None:
-        async with Receiver() as unwell:
-            unwell.answer = busy = Busy()
-            tenant(engine, "hostile", [unwell.url], timeout=0.5, max_in_flight=16)
-            tenant(engine, "healthy", [receiver.url], timeout=0.5, max_in_flight=16)
-            [queue] = queues(engine, "hostile")
-            await post(engine, "hostile", 48)
-            await until(lambda: busy.peak == 16)
-            await until(lambda: queue.timeouts > 0)
-            await until(lambda: queue.in_flight <= 2)
-            attempts = len(unwell.received)
-            await until(lambda: len(unwell.received) >= attempts + 4)
-            assert queue.in_flight <= 2
-            await until(lambda: engine.watcher.limited_to.get("hostile-0") == 2)
-            await post(engine, "healthy", 8)
-            await engine.ended("healthy-0", 8)
-            assert engine.watcher.limited_to["healthy-0"] is None
-            busy.peak = 0
-            busy.open.set()
-            await engine.ended("hostile-0", 48, within=20)
-            assert engine.watcher.limited_to["hostile-0"] is None
-            assert engine.dispatcher.in_flight == 0
-
-    play(scenario, Plan(schedule=",".join(["200ms"] * 30)))
-
-
+@pytest.mark.slow
 def test_hanging_endpoints_leave_places_for_the_other_endpoints_of_their_own_tenant(
     play: Play,
 ) -> None:
@@ -267,30 +239,3 @@ def test_one_tenant_cannot_use_the_whole_memory(play: Play) -> None:
         await until(lambda: engine.dispatcher.queues.memory.used <= 8 * 4 * 16_384)
 
     play(scenario, Plan(memory=1 << 20))
-
-
-def test_a_tenant_with_many_backlogs_delays_the_claim_of_another_one_by_one_turn(
-    play: Play, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """400 endpoints ask for a claim first; the other tenant's backlog is in the first claim, not in the seventh."""
-
-    async def scenario(engine: Engine, _: str, receiver: Receiver) -> None:
-        claims: list[list[str]] = []
-        claim = engine.store.claim
-
-        async def note(wants: Wants, **options: Any) -> list[Claimed]:
-            claims.append([uid for uid, _ in wants])
-            return await claim(wants, **options)
-
-        monkeypatch.setattr(engine.store, "claim", note)
-        many = tenant(engine, "hostile", [receiver.url] * 400, suspend=True, max_in_flight=1)
-        few = tenant(engine, "healthy", [receiver.url], suspend=True, max_in_flight=1)
-        await post(engine, "hostile", 4)
-        await post(engine, "healthy", 4)
-        for endpoint in [*many, *few]:
-            engine.registry.put(replace(endpoint, suspend=False))
-        await engine.ended("healthy-0", 4, within=30)
-        assert len(claims[0]) == 64
-        assert "healthy-0" in claims[0]
-
-    play(scenario, Plan(window=4))

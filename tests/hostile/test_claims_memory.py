@@ -27,6 +27,9 @@ from hookwright_operator.delivery.shares import CLAIMS_IN_MEMORY
 from hookwright_operator.store.records import Claimed, Wants
 from hookwright_operator.store.store import Store
 
+pytestmark = pytest.mark.slow
+
+SLOW = pytest.mark.slow
 ENDPOINTS = 64
 EACH = 64
 BODY_BYTES = 250 * 1024
@@ -157,7 +160,10 @@ async def attacked(url: str) -> float:
                 await child.communicate()
 
 
-@pytest.mark.parametrize("fanned_out", [False, True], ids=["one event each", "fanned out"])
+@pytest.mark.parametrize(
+    "fanned_out",
+    [pytest.param(False, id="one"), pytest.param(True, id="fanned-out", marks=SLOW)],
+)
 async def test_a_start_with_large_bodies_on_sqlite(tmp_path: Path, *, fanned_out: bool) -> None:
     """The operator stays within its mark, and every endpoint progresses, first with receivers that hang."""
     path = tmp_path / "deliveries.db"
@@ -168,7 +174,10 @@ async def test_a_start_with_large_bodies_on_sqlite(tmp_path: Path, *, fanned_out
     assert peak <= MOST_MIB
 
 
-@pytest.mark.parametrize("fanned_out", [False, True], ids=["one event each", "fanned out"])
+@pytest.mark.parametrize(
+    "fanned_out",
+    [pytest.param(False, id="one", marks=SLOW), pytest.param(True, id="fanned-out")],
+)
 async def test_a_start_with_large_bodies_on_postgresql(postgres: PostgresServer, *, fanned_out: bool) -> None:
     """The same on PostgreSQL, whose driver copies all rows of a statement."""
     peak = await attacked(await postgres_with_the_attack(postgres, fanned_out=fanned_out))

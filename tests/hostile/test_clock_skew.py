@@ -21,14 +21,12 @@ from hookwright_operator.store.shard_sharing import CLOCKS_DIFFER_MS, SHARDS
 BEAT_MS = LEASE_MS // 6
 """The time between two heartbeats of the operator."""
 
+FARTHEST = "half a lease"
 LIVING = {
     "clocks in step": 0,
-    "a millisecond": 1,
-    "a retry": 100,
     "the tolerance": CLOCKS_DIFFER_MS,
     "more than the tolerance": 3 * CLOCKS_DIFFER_MS,
-    "a timeout": TIMEOUT * 1000,
-    "half a lease": LEASE_MS // 2,
+    FARTHEST: LEASE_MS // 2,
 }
 """Milliseconds between the clocks of two living replicas."""
 
@@ -47,7 +45,9 @@ async def renewed(replicas: list[Replica]) -> None:
 
 
 @pytest.mark.parametrize("first", ["behind", "ahead"])
-@pytest.mark.parametrize("sentence", LIVING)
+@pytest.mark.parametrize(
+    "sentence", [pytest.param(name, marks=pytest.mark.slow) for name in LIVING if name != FARTHEST] + [FARTHEST]
+)
 async def test_living_replicas_keep_their_shares_and_send_each_delivery_once(
     url: str, sentence: str, first: str
 ) -> None:
@@ -84,6 +84,7 @@ async def test_living_replicas_keep_their_shares_and_send_each_delivery_once(
             await one.kill()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(2))
 async def test_replicas_that_start_and_end_by_clocks_half_a_lease_apart_send_nothing_by_two(
     url: str, seed: int
@@ -116,7 +117,10 @@ STOPPED = {
 """Milliseconds by which the clock of the replica that takes over is ahead of the clock of the one that stopped."""
 
 
-@pytest.mark.parametrize("sentence", STOPPED)
+@pytest.mark.parametrize(
+    "sentence",
+    [pytest.param(name, marks=() if "tolerance" in name else pytest.mark.slow) for name in STOPPED],
+)
 async def test_a_stopped_replica_is_replaced_when_its_last_attempts_are_over(url: str, sentence: str) -> None:
     """Its last attempts begin as late as its lease allows; the other replica sends nothing before their timeout."""
     clock = Clock()

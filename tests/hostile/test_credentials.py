@@ -23,10 +23,11 @@ from support.api_processes import Organization, problem_of
 from support.intake import Intake, Tokens, refused
 
 from hookwright_crds.keys import digest, key_id_of, mint
-from hookwright_dev.cluster.installation import SYSTEM_NAMESPACE, service_account_token
+from hookwright_dev.cluster.installation import SYSTEM_NAMESPACE, USERS_NAMESPACE, service_account_token
 from hookwright_dev.cluster.kubectl import Cluster
 
-operator, api, client = api_fixtures.operator, api_fixtures.api, api_fixtures.client
+control_plane, operator = api_fixtures.control_plane, api_fixtures.operator
+api, client = api_fixtures.api, api_fixtures.client
 tokens, line, intake = intake_fixtures.tokens, intake_fixtures.line, intake_fixtures.intake
 
 Header = dict[str, object]
@@ -288,12 +289,11 @@ def genuine(control_plane: Cluster, client: httpx.Client) -> Iterator[Genuine]:
     acme.project()
     key, token, other = acme.key()["key"], token_of(acme), token_of(rival)
     kid = str(header_of(token)["kid"])
-    path = f"jsonpath={{.data.{kid}}}"
-    kept = control_plane.kubectl("get", "secret", "hookwright-session-keys", "-n", SYSTEM_NAMESPACE, "-o", path).stdout
+    session_keys = control_plane.objects.get("Secret", "hookwright-session-keys", USERS_NAMESPACE) or {}
     producer = service_account_token(
         control_plane, "hookwright-producer", namespace=SYSTEM_NAMESPACE, audience="hookwright"
     )
-    yield Genuine(key, token, other, producer, kid, base64.b64decode(base64.b64decode(kept)))
+    yield Genuine(key, token, other, producer, kid, base64.b64decode(base64.b64decode(session_keys["data"][kid])))
     organizations.remove()
 
 

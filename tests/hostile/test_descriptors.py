@@ -4,6 +4,9 @@ The tests reduce the soft limit of the test process and take all descriptors tha
 """
 
 import asyncio
+import os
+import socket
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,7 +19,9 @@ from support.receivers import keeps_answering, serve
 
 from hookwright_dev.receiver import Receiver
 from hookwright_operator import metrics
+from hookwright_operator.delivery.http.error_messages import own_fault
 from hookwright_operator.delivery.http.idle_connections import KEEPALIVE, IdleConnections
+from hookwright_operator.delivery.http.resolver import system_lookup
 from hookwright_operator.delivery.http.sender import Sender
 from hookwright_operator.intake.parsing import parse_test
 from hookwright_operator.registry import Endpoint
@@ -36,13 +41,13 @@ def at(port: int, host: str = "127.0.0.1", *, namespace: str = "acme") -> Endpoi
     return replace(endpoint(f"http://{host}:{port}/"), namespace=namespace)
 
 
-@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+@pytest.mark.parametrize("host", [pytest.param("127.0.0.1", marks=pytest.mark.slow), "localhost"])
 async def test_receivers_are_not_charged_and_deliveries_arrive_when_descriptors_are_free(
-    tmp_path: Path, host: str
+    database: Path, host: str
 ) -> None:
     """Ten deliveries of two endpoints wait without an attempt, and each is delivered by its first one."""
     async with Receiver() as receiver:
-        engine = await Engine.start(tmp_path / "deliveries.db", Plan())
+        engine = await Engine.start(database, Plan())
         try:
             before = own_faults("descriptors")
             for uid in ("one", "two"):
@@ -67,10 +72,34 @@ async def test_receivers_are_not_charged_and_deliveries_arrive_when_descriptors_
             await engine.stop(grace=1)
 
 
-async def test_the_process_does_not_spin_meanwhile(tmp_path: Path) -> None:
+@pytest.mark.parametrize("lacking", ["from the beginning", "during the look-up"])
+def test_a_descriptor_that_is_free_afterwards_does_not_make_a_lack_the_names_failure(
+    lacking: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The C library says that the name does not exist, and another thread closes a file before it is asked why."""
+    closing = [os.open(os.devnull, os.O_RDONLY)]
+    with ExitStack() as end:
+
+        def look_up(*_: object, **__: object) -> list[object]:
+            if lacking == "during the look-up":
+                end.enter_context(no_descriptors())
+            os.close(closing.pop())
+            raise socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution")
+
+        monkeypatch.setattr(socket, "getaddrinfo", look_up)
+        if lacking == "from the beginning":
+            end.enter_context(no_descriptors())
+        with pytest.raises(OSError) as caught:  # noqa: PT011 - its errno is compared
+            system_lookup("localhost", 80)
+        assert own_fault(caught.value) == "descriptors"
+    for descriptor in closing:
+        os.close(descriptor)
+
+
+async def test_the_process_does_not_spin_meanwhile(database: Path) -> None:
     """An endpoint with 64 places makes at most seven rounds of attempts in eight seconds."""
     async with Receiver() as receiver:
-        engine = await Engine.start(tmp_path / "deliveries.db", Plan())
+        engine = await Engine.start(database, Plan())
         try:
             engine.registry.put(subscriber("orders", receiver.url, max_in_flight=64))
             before = own_faults("descriptors")
@@ -87,10 +116,10 @@ async def test_the_process_does_not_spin_meanwhile(tmp_path: Path) -> None:
             await engine.stop(grace=1)
 
 
-async def test_what_waits_is_released_at_the_end(tmp_path: Path) -> None:
+async def test_what_waits_is_released_at_the_end(database: Path) -> None:
     """A process that stops while it lacks descriptors leaves its deliveries to the next one, not attempted."""
     async with Receiver() as receiver:
-        engine = await Engine.start(tmp_path / "deliveries.db", Plan())
+        engine = await Engine.start(database, Plan())
         engine.registry.put(subscriber("orders", receiver.url))
         with no_descriptors():
             await engine.post_many(10)
@@ -112,9 +141,9 @@ async def test_idle_connections_are_closed_before_an_attempt_fails() -> None:
             assert (await send(sender, at(ports[1]))).error == ""
 
 
-async def test_a_test_of_an_endpoint_is_no_failure_of_the_endpoint(tmp_path: Path) -> None:
+async def test_a_test_of_an_endpoint_is_no_failure_of_the_endpoint(database: Path) -> None:
     """The outcome names the lack, so the intake answers 503; a test that was not sent is not recorded."""
-    store = await open_store(tmp_path / "deliveries.db", Plan())
+    store = await open_store(database, Plan())
     async with Receiver() as receiver, loopback() as sender:
         with no_descriptors():
             outcome, recorded = await EndpointTester(sender, store, lambda: 1.0).test(

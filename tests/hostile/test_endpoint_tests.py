@@ -5,39 +5,31 @@ import socket
 from collections.abc import AsyncIterator, Iterator
 from contextlib import ExitStack, asynccontextmanager, suppress
 from typing import Any
-from uuid import uuid4
 
 import httpx
 import pytest
+from integration.api import conftest as shared
+from integration.api.conftest import Organizations
 from support.api_processes import Organization
-from support.attacks import Installation, installation
 
+from hookwright_dev.cluster.installation import ApiProcess
 from hookwright_dev.cluster.kubectl import Cluster
 from hookwright_runtime.endpoint_tests import EndpointTests, TooManyTestsError
 
-LIFTED = {f"HOOKWRIGHT_RATE_LIMIT_{limit}": "0" for limit in ("IP", "ORGANIZATION", "LOGIN")}
+control_plane, operator, api, client = shared.control_plane, shared.operator, shared.api, shared.client
+
 EVENT = {"type": "delivered", "messageId": "m"}
 
 
 @pytest.fixture(scope="module")
-def site(control_plane: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
-    """Yield an operator and an API without rate limits."""
-    with installation(control_plane, tmp_path_factory.mktemp("tests"), api=LIFTED) as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def organizations(control_plane: Cluster, site: Installation) -> Iterator[tuple[Organization, Organization]]:
+def tenants(control_plane: Cluster, client: httpx.Client) -> Iterator[tuple[Organization, Organization]]:
     """Yield a hostile organization and another one, each with project billing."""
-    with httpx.Client(base_url=site.api.url, trust_env=False, timeout=60) as client:
-        made = []
-        for prefix in ("hostile", "other"):
-            name = f"{prefix}-{uuid4().hex[:8]}"
-            control_plane.kubectl("create", "namespace", name)
-            made.append(Organization(control_plane, client, name))
-            made[-1].project()
-        yield made[0], made[1]
-        control_plane.kubectl("delete", "namespace", *(one.name for one in made), "--wait=false")
+    organizations = Organizations(control_plane, client)
+    hostile, other = organizations.new("hostile"), organizations.new("other")
+    for organization in (hostile, other):
+        organization.project()
+    yield hostile, other
+    organizations.remove()
 
 
 @pytest.fixture
@@ -48,23 +40,22 @@ def hanging() -> Iterator[str]:
 
 
 @asynccontextmanager
-async def client_of(site: Installation, key: dict[str, str]) -> AsyncIterator[httpx.AsyncClient]:
+async def client_of(api: ApiProcess, key: dict[str, str]) -> AsyncIterator[httpx.AsyncClient]:
     """Yield a client of /v1 with a key and as many connections as it wants."""
     limits = httpx.Limits(max_connections=None)
-    async with httpx.AsyncClient(
-        base_url=site.api.url, headers=key, trust_env=False, timeout=120, limits=limits
-    ) as client:
+    async with httpx.AsyncClient(base_url=api.url, headers=key, trust_env=False, timeout=120, limits=limits) as client:
         yield client
 
 
+@pytest.mark.slow
 async def test_200_tests_of_one_hanging_endpoint_shut_nothing(
-    site: Installation, organizations: tuple[Organization, Organization], hanging: str
+    api: ApiProcess, tenants: tuple[Organization, Organization], hanging: str
 ) -> None:
     """Two are under way, the others are answered 429 at once; events of both organizations are accepted meanwhile."""
-    hostile, other = organizations
+    hostile, other = tenants
     key, other_key = hostile.service_key(), other.service_key()
     webhook = hostile.webhook(key, hanging)["id"]
-    async with client_of(site, key) as attacker, client_of(site, other_key) as victim:
+    async with client_of(api, key) as attacker, client_of(api, other_key) as victim:
         tests = [asyncio.create_task(attacker.post(f"/v1/webhooks/{webhook}/test")) for _ in range(200)]
         refused = [await next_one for _, next_one in zip(range(198), asyncio.as_completed(tests), strict=False)]
         assert {answer.status_code for answer in refused} == {429}
@@ -79,14 +70,14 @@ async def test_200_tests_of_one_hanging_endpoint_shut_nothing(
 
 
 async def test_tests_of_many_endpoints_of_one_organization_are_bounded(
-    site: Installation, organizations: tuple[Organization, Organization], hanging: str
+    api: ApiProcess, tenants: tuple[Organization, Organization], hanging: str
 ) -> None:
     """16 are under way of the 24 that its 12 endpoints may have; another organization tests its endpoint."""
-    hostile, other = organizations
+    hostile, other = tenants
     key, other_key = hostile.service_key(), other.service_key()
     webhooks = [hostile.webhook(key, hanging)["id"] for _ in range(12)]
     others = other.webhook(other_key, hanging)["id"]
-    async with client_of(site, key) as attacker, client_of(site, other_key) as victim:
+    async with client_of(api, key) as attacker, client_of(api, other_key) as victim:
         tests = [asyncio.create_task(attacker.post(f"/v1/webhooks/{one}/test")) for one in webhooks * 2]
         refused = [await next_one for _, next_one in zip(range(8), asyncio.as_completed(tests), strict=False)]
         assert {answer.status_code for answer in refused} == {429}
@@ -98,13 +89,13 @@ async def test_tests_of_many_endpoints_of_one_organization_are_bounded(
 
 
 async def test_the_operator_bounds_tests_by_itself(
-    site: Installation, organizations: tuple[Organization, Organization], hanging: str
+    api: ApiProcess, tenants: tuple[Organization, Organization], hanging: str
 ) -> None:
     """Several replicas of the API share an operator: its bound holds for requests that come to it directly."""
-    hostile, _ = organizations
+    hostile, _ = tenants
     webhook = hostile.webhook(hostile.service_key(), hanging)["id"]
-    token = site.api.folder.joinpath("operator-token").read_text()
-    url = f"{site.operator.intake_url}/v1alpha1/namespaces/{hostile.name}/webhookendpoints/{webhook}"
+    token = api.folder.joinpath("operator-token").read_text()
+    url = f"{api.operator_url}/v1alpha1/namespaces/{hostile.name}/webhookendpoints/{webhook}"
     limits = httpx.Limits(max_connections=None)
     headers = {"Authorization": f"Bearer {token}"}
     async with httpx.AsyncClient(headers=headers, trust_env=False, timeout=120, limits=limits) as client:
@@ -147,17 +138,13 @@ def test_a_smaller_total_leaves_a_quarter_to_a_namespace() -> None:
 def test_the_bounds_of_tests() -> None:
     """16 of a namespace, 64 of all; each refusal names its bound."""
     tests = EndpointTests()
-    held = []
-    for namespace in range(4):
-        for number in range(16):
-            one = tests.one(f"n{namespace}", f"e{number}")
-            one.__enter__()
-            held.append(one)
-        with pytest.raises(TooManyTestsError, match=f'"n{namespace}" has 16 tests'):
-            tests.one(f"n{namespace}", "e99").__enter__()
-    with pytest.raises(TooManyTestsError, match="64 tests"):
-        tests.one("n5", "e1").__enter__()
-    for one in held:
-        one.__exit__(None, None, None)
+    with ExitStack() as held:
+        for namespace in range(4):
+            for number in range(16):
+                held.enter_context(tests.one(f"n{namespace}", f"e{number}"))
+            with pytest.raises(TooManyTestsError, match=f'"n{namespace}" has 16 tests'):
+                held.enter_context(tests.one(f"n{namespace}", "e99"))
+        with pytest.raises(TooManyTestsError, match="64 tests"):
+            held.enter_context(tests.one("n5", "e1"))
     with tests.one("n5", "e1"):
         pass

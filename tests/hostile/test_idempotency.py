@@ -5,7 +5,8 @@ import pytest
 from integration.api import conftest as shared
 from support.api_processes import Organization, problem_of
 
-operator, api, client = shared.operator, shared.api, shared.client
+control_plane, operator = shared.control_plane, shared.operator
+api, client = shared.api, shared.client
 organizations, acme = shared.organizations, shared.acme
 
 BODY = {"url": "https://example.com/hooks", "events": ["delivered"]}

@@ -23,7 +23,8 @@ from support.polling import eventually
 from hookwright_dev.cluster.installation import ApiProcess, OperatorProcess
 from hookwright_dev.cluster.kubectl import Cluster
 
-operator, api, client = shared.operator, shared.api, shared.client
+control_plane, operator = shared.control_plane, shared.operator
+api, client = shared.api, shared.client
 
 IDS = {
     "a path up": "..%2f..%2finjected",
@@ -52,28 +53,21 @@ IDS = {
     "another namespace": "kube-system%2finjected",
 }
 """Ids in paths, percent-encoded: nothing has such a name, so each is a 404."""
-PLACES = {
-    "a webhook": ("GET", "/v1/webhooks/{}"),
-    "a webhook to delete": ("DELETE", "/v1/webhooks/{}"),
-    "a webhook whose log is read": ("GET", "/v1/webhooks/{}/deliveries"),
-    "a delivery to retry": ("POST", "/v1/deliveries/{}/retry"),
-    "a project": ("GET", "/v1/projects/{}/keys"),
-    "a key to revoke": ("DELETE", "/v1/projects/billing/keys/{}"),
-}
+PLACES = (
+    ("GET", "/v1/webhooks/{}"),
+    ("DELETE", "/v1/webhooks/{}"),
+    ("GET", "/v1/webhooks/{}/deliveries"),
+    ("POST", "/v1/deliveries/{}/retry"),
+    ("GET", "/v1/projects/{}/keys"),
+    ("DELETE", "/v1/projects/billing/keys/{}"),
+)
 
 LOG = "/v1/webhooks/{webhook}/deliveries"
 QUERIES: dict[str, tuple[str, Mapping[str, str], int]] = {
-    "SQL in a cursor": (LOG, {"cursor": "injected' OR 1=1--"}, 422),
-    "a path in a cursor": (LOG, {"cursor": "../../injected"}, 422),
-    "a zero byte in a cursor": (LOG, {"cursor": "injected\0"}, 422),
     "a line break in a cursor": (LOG, {"cursor": "a\r\ninjected: 1"}, 422),
     "a parameter in a cursor": (LOG, {"cursor": "injected&limit=1000000"}, 422),
-    "an id of another endpoint in a cursor": (LOG, {"cursor": "dlv_injected"}, 422),
-    "a long cursor": (LOG, {"cursor": "injected" * 65}, 422),
     "SQL in a status": (LOG, {"status": "failed' OR '1'='1 injected"}, 422),
     "SQL in a limit": (LOG, {"limit": "1; injected"}, 422),
-    "a negative limit": (LOG, {"limit": "-1"}, 422),
-    "a limit beyond the largest": (LOG, {"limit": "1000000"}, 422),
     "a limit in other digits": (LOG, {"limit": "\u0661"}, 422),
     "a path in a project": ("/v1/webhooks", {"project": "../injected"}, 404),
     "SQL in a project": ("/v1/webhooks", {"project": "injected' OR '1'='1"}, 404),
@@ -114,19 +108,6 @@ BODIES: dict[str, tuple[str, object, int]] = {
     "a password that is a list": ("/v1/auth/login", {"email": "a@example.com", "password": ["injected"]}, 422),
 }
 """Bodies: the path, the document and the status."""
-
-TEXTS = {
-    "nesting without end": (b'{"type":"delivered","messageId":' + b"[" * 50_000, 400),
-    "a number that is none": (b'{"type":"delivered","messageId":"m","injected":NaN}', 400),
-    "a number beyond floating point": (b'{"type":"delivered","messageId":"m","injected":1e999}', 400),
-    "a name twice": (b'{"type":"injected","type":"delivered","messageId":"m"}', 400),
-    "a byte-order mark": (b'\xef\xbb\xbf{"type":"delivered","messageId":"injected"}', 400),
-    "UTF-16": ('{"type":"delivered","messageId":"injected"}'.encode("utf-16"), 400),
-    "bytes that are no UTF-8": (b'{"type":"delivered","messageId":"injected\xff"}', 400),
-    "a second document": (b'{"type":"delivered","messageId":"m"}{"injected":1}', 400),
-    "nothing": (b"", 400),
-}
-"""Bodies of events as bytes, and the status."""
 
 PLAIN = [
     "injected'; DROP TABLE deliveries; --",
@@ -214,13 +195,12 @@ def check_problem(answer: httpx.Response, status: int) -> None:
         assert answer.json()["status"] == status
 
 
-@pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("sentence", IDS)
-def test_an_id_is_a_name_and_nothing_else(world: World, sentence: str, place: str) -> None:
-    """404, in the words for a name that does not exist."""
-    method, path = PLACES[place]
-    params = {"project": "billing"} if path.startswith("/v1/webhooks") else {}
-    check_problem(world.request(method, path.format(IDS[sentence]), params=params), 404)
+def test_an_id_is_a_name_and_nothing_else(world: World, sentence: str) -> None:
+    """404 at every route, in the words for a name that does not exist."""
+    for method, path in PLACES:
+        params = {"project": "billing"} if path.startswith("/v1/webhooks") else {}
+        check_problem(world.request(method, path.format(IDS[sentence]), params=params), 404)
 
 
 @pytest.mark.parametrize("sentence", QUERIES)
@@ -238,14 +218,6 @@ def test_a_field_is_checked_before_it_is_used(world: World, sentence: str) -> No
     headers = {**(world.key if path == "/v1/events" else world.acme.session()), "Content-Type": "application/json"}
     answer = world.client.post(path, content=json.dumps(document), headers=headers, params=params)
     check_problem(answer, status)
-
-
-@pytest.mark.parametrize("sentence", TEXTS)
-def test_a_body_has_one_meaning_or_none(world: World, sentence: str) -> None:
-    """JSON that parsers read in different ways is refused."""
-    text, status = TEXTS[sentence]
-    headers = {**world.key, "Content-Type": "application/json"}
-    check_problem(world.client.post("/v1/events", content=text, headers=headers), status)
 
 
 @pytest.mark.parametrize("text", PLAIN)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from hookwright_crds.request_limits import MAX_VALUES
+from hookwright_crds.request_limits import MAX_EVENT_VALUES, MAX_VALUES
 from hookwright_operator.intake import cloud_events, parsing
 from hookwright_operator.intake.auth import ACCESS_REVIEWS, Access, Producer, ReviewAuth
 from hookwright_operator.intake.cloud_events import MAX_ATTRIBUTES
@@ -35,6 +35,18 @@ class Server(KubernetesClient):
         assert path == ACCESS_REVIEWS
         self.reviewed.append(body["spec"]["resourceAttributes"])
         return {"status": {"allowed": self.grants}}
+
+
+class Decoder(json.JSONDecoder):
+    """A decoder that remembers the longest text that it decoded."""
+
+    longest = 0
+
+    def raw_decode(self, s: str, idx: int = 0) -> tuple[Any, int]:
+        """Decode one value."""
+        value, end = super().raw_decode(s, idx)
+        self.longest = max(self.longest, end - idx)
+        return value, end
 
 
 def refusal(body: object, mode: Mode = Mode.PLAIN) -> ProblemError:
@@ -92,15 +104,50 @@ def test_a_body_with_very_many_values_is_refused_before_it_is_decoded(
     monkeypatch.setattr(parsing, "EVENTS_BODY_LIMIT", 1 << 24)
     problem = refusal(body)
     assert (problem.status, f"more than {MAX_VALUES} values" in problem.detail) == (422, True)
-    with pytest.raises(ProblemError, match=f"more than {MAX_VALUES} values"):
+    with pytest.raises(ProblemError, match=f"more than {parsing.MAX_TEST_VALUES} values"):
         parse_test(json.dumps(body).encode(), "m")
+
+
+@pytest.mark.parametrize(
+    ("field", "answer"),
+    [
+        ({"n": [1.5] * MAX_EVENT_VALUES}, (422, f"has more than {MAX_EVENT_VALUES} values")),
+        ({"n": [[[]]] * MAX_EVENT_VALUES}, (422, f"has more than {MAX_EVENT_VALUES} values")),
+        ({"text": "\u00e9" * 140_000}, (413, "has at least 280")),
+    ],
+    ids=["numbers", "arrays", "bytes"],
+)
+@pytest.mark.parametrize("at", ["", "[1]"])
+def test_an_event_that_takes_long_is_refused_before_it_is_decoded(
+    monkeypatch: pytest.MonkeyPatch, field: dict[str, Any], answer: tuple[int, str], at: str
+) -> None:
+    """The answer names the event and the bound; before, one event could stop the event loop for 0.3 s."""
+    event = {"type": "delivered", "messageId": "m", **field}
+    decoder = Decoder()
+    monkeypatch.setattr(exact_json, "_decoder_of", lambda _: decoder)
+    body = json.dumps([CLOUD["data"], event] if at else event, ensure_ascii=False).encode()
+    with pytest.raises(ProblemError) as caught:
+        parse(Mode.PLAIN, body, {})
+    [fault] = caught.value.errors
+    assert (caught.value.status, fault.field, fault.message[: len(answer[1])]) == (answer[0], at, answer[1])
+    assert decoder.longest < 100
+
+
+def test_data_in_base64_has_the_bound_of_an_event(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The text is not decoded."""
+    data = base64.b64encode(json.dumps({"messageId": "m", "n": [1] * MAX_EVENT_VALUES}).encode()).decode()
+    event = {key: value for key, value in CLOUD.items() if key != "data"}
+    body = json.dumps([{**event, "data_base64": data}]).encode()
+    monkeypatch.setattr(exact_json, "loads", lambda _: pytest.fail("decoded the data"))
+    with pytest.raises(ProblemError, match=f"has more than {MAX_EVENT_VALUES} values"):
+        parse(Mode.BATCH, body, {})
 
 
 def test_values_in_base64_count_together_with_the_others() -> None:
     """Each text has fewer values than the bound."""
-    data = base64.b64encode(json.dumps({"messageId": "m", "n": [1] * 60_000}).encode()).decode()
+    data = base64.b64encode(json.dumps({"messageId": "m", "n": [1] * 18_000}).encode()).decode()
     event = {key: value for key, value in CLOUD.items() if key != "data"}
-    batch = [{**event, "id": str(number), "data_base64": data} for number in range(2)]
+    batch = [{**event, "id": str(number), "data_base64": data} for number in range(6)]
     assert len(parse(Mode.BATCH, json.dumps(batch[:1]).encode(), {})) == 1
     assert f"more than {MAX_VALUES} values" in refusal(batch, Mode.BATCH).detail
 
@@ -115,33 +162,15 @@ def test_large_legitimate_requests_pass() -> None:
 
 
 def test_an_event_with_very_many_attributes_gets_one_fault(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No attribute is checked; before, each of 95,000 got a fault, an exception and an encoder."""
-    monkeypatch.setattr(cloud_events, "_fault", lambda *_: pytest.fail("checked an attribute"))
-    event = {**CLOUD, **{f"A{number}": 1.5 for number in range(60_000)}}
-    [fault] = refusal(event, Mode.STRUCTURED).errors
-    assert fault.message == f"has {60_000 + 3} attributes; at most {MAX_ATTRIBUTES} are accepted"
-
-
-def test_as_many_attributes_as_the_bound_pass() -> None:
-    """The required attributes count, and the data and the version do not."""
+    """As many as the bound pass; of more, none is checked."""
+    # The required attributes count, and the data and the version do not.
     event = {**CLOUD, **{f"a{number}": number for number in range(MAX_ATTRIBUTES - 3)}}
     assert len(parse(Mode.STRUCTURED, json.dumps(event).encode(), {})) == 1
     assert refusal({**event, "b": 1}, Mode.STRUCTURED).status == 422
-
-
-def test_events_after_the_first_faults_are_not_checked(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A thousand wrong events cost as much as some dozen."""
-    calls = 0
-    payload = parsing._payload
-
-    def counted(*given: Any) -> Any:
-        nonlocal calls
-        calls += 1
-        return payload(*given)
-
-    monkeypatch.setattr(parsing, "_payload", counted)
-    assert len(refusal([{}] * 1000).errors) == MAX_FAULTS
-    assert calls <= MAX_FAULTS
+    monkeypatch.setattr(cloud_events, "_fault", lambda *_: pytest.fail("checked an attribute"))
+    event = {**CLOUD, **{f"A{number}": 1.5 for number in range(15_000)}}
+    [fault] = refusal(event, Mode.STRUCTURED).errors
+    assert fault.message == f"has {15_000 + 3} attributes; at most {MAX_ATTRIBUTES} are accepted"
 
 
 def test_numbers_of_attributes_are_not_serialised(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -154,7 +183,7 @@ def test_numbers_of_attributes_are_not_serialised(monkeypatch: pytest.MonkeyPatc
 
 def test_unknown_names_are_listed_up_to_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     """In a test of an endpoint, and in the query of a search."""
-    names = [f"x{number}" for number in range(20_000)]
+    names = [f"x{number}" for number in range(5_000)]
     shown: list[str] = []
     monkeypatch.setattr(parsing, "_shown", lambda text: shown.append(text) or text)  # type: ignore[func-returns-value]
     with pytest.raises(ProblemError) as caught:
@@ -171,22 +200,3 @@ def test_a_header_with_an_open_quote_is_searched_once(repeated: str) -> None:
     value = '"' + repeated * (65_536 // len(repeated))
     assert [match.span() for match in cloud_events._QUOTED.finditer(value)] == [(0, len(value))]
     assert cloud_events.from_headers({"ce-x": value}) == {"x": value}
-
-
-@pytest.mark.parametrize(
-    ("header", "attribute"),
-    [
-        ('"a b"', "a b"),
-        (r'"a\"b"', 'a"b'),
-        (r'x"\\"y', r"x\y"),
-        ('"a" and "b', 'a and "b'),
-        (r'"a\"', r'"a\"'),
-        ('""', ""),
-        ('"', '"'),
-        ("a%20b%22", 'a b"'),
-        ("%ff", "\0"),
-    ],
-)
-def test_quoted_strings_and_per_cent_signs_of_a_header_are_decoded(header: str, attribute: str) -> None:
-    """A string without its closing quote is not changed (CloudEvents, HTTP binding, 3.1.3.2)."""
-    assert cloud_events.from_headers({"ce-subject": header}) == {"subject": attribute}

@@ -77,11 +77,11 @@ class Site:
 Open = Callable[[], Awaitable[Site]]
 
 
-@pytest.fixture
-async def open_site(url: str) -> AsyncIterator[Open]:
-    """Start an engine on the test's database; at the end of the test it is stopped."""
+@asynccontextmanager
+async def opening(url: str) -> AsyncIterator[Open]:
+    """Yield a function that starts an engine on a database; at the end of the context all are stopped."""
     ticks = count(now_ms())
-    started: list[Site] = []
+    sites: list[Site] = []
 
     async def open_one() -> Site:
         store = await Store.open(url, instance="test", lease_ms=600_000, clock=lambda: next(ticks))
@@ -89,12 +89,19 @@ async def open_site(url: str) -> AsyncIterator[Open]:
         other = replace(subscriber("other", "http://127.0.0.1:9/", suspend=True), namespace="other")
         engine.registry.put(other)
         engine.registry.put_project("other", "billing")
-        started.append(Site(engine))
-        return started[-1]
+        sites.append(Site(engine))
+        return sites[-1]
 
     yield open_one
-    for site in started:
+    for site in sites:
         await site.engine.stop(grace=1)
+
+
+@pytest.fixture
+async def open_site(url: str) -> AsyncIterator[Open]:
+    """Yield a function that starts an engine on the test's database."""
+    async with opening(url) as open_one:
+        yield open_one
 
 
 @pytest.fixture
@@ -324,15 +331,16 @@ async def test_a_fan_out_that_cannot_be_written_keeps_no_other_one_waiting(site:
     assert await site.scalar("SELECT count(*) FROM fan_outs") == 1
 
 
-@pytest.mark.parametrize("url", ["postgresql"], indirect=True)
-async def test_two_replicas_write_one_fan_out_together(site: Site, open_site: Open) -> None:
+async def test_two_replicas_write_one_fan_out_together(postgres_url: str) -> None:
     """Each delivery is written once, whichever of them writes it."""
     endpoints, events = 50, 100
-    site.subscribe(endpoints, suspend=True)
-    await site.engine.loops.stop("fan-out")
-    await site.post(events)
-    await open_site()
+    async with opening(postgres_url) as open_one:
+        site = await open_one()
+        site.subscribe(endpoints, suspend=True)
+        await site.engine.loops.stop("fan-out")
+        await site.post(events)
+        await open_one()
 
-    site.engine.loops.start("fan-out", site.engine.events.fan_outs.run)
+        site.engine.loops.start("fan-out", site.engine.events.fan_outs.run)
 
-    await site.written(endpoints * events)
+        await site.written(endpoints * events)

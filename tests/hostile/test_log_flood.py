@@ -21,9 +21,9 @@ SECONDS = 60
 
 
 @pytest.fixture
-async def engine(tmp_path: Path) -> AsyncIterator[Engine]:
+async def engine(database: Path) -> AsyncIterator[Engine]:
     """Yield an engine with a project in each of two namespaces."""
-    engine = await Engine.start(tmp_path / "deliveries.db", Plan(schedule="1ms", window=512))
+    engine = await Engine.start(database, Plan(schedule="1ms", window=512))
     engine.registry.put_project("hostile", "billing")
     yield engine
     await engine.stop(grace=1)

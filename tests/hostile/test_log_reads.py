@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import closing
 from functools import partial
 from pathlib import Path
+from shutil import copy2
 
 import pytest
 from sqlalchemy import Connection
@@ -47,16 +48,21 @@ REST = [
 ]
 
 
-@pytest.fixture
-async def store(tmp_path: Path) -> AsyncIterator[Store]:
-    """Yield a store on a SQLite file with the log in it."""
-    path = tmp_path / "deliveries.db"
-    url = f"sqlite:///{path}"
-    await (await Store.open(url, instance="before", lease_ms=1, clock=lambda: 1)).close()
+@pytest.fixture(scope="module")
+def filled(migrated_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a SQLite file with the log in it, to copy."""
+    path = Path(copy2(migrated_file, tmp_path_factory.mktemp("filled") / "deliveries.db"))
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.execute("PRAGMA synchronous=OFF")
-        for statement in (FILL, *REST):
+        for statement in (FILL, *REST, "PRAGMA wal_checkpoint(TRUNCATE)"):
             connection.execute(statement)
+    return path
+
+
+@pytest.fixture
+async def store(filled: Path, tmp_path: Path) -> AsyncIterator[Store]:
+    """Yield a store on a copy of the file."""
+    url = f"sqlite:///{copy2(filled, tmp_path / 'deliveries.db')}"
     store = await Store.open(url, instance="test", lease_ms=60_000, clock=Clock())
     yield store
     await store.close()
@@ -177,6 +183,7 @@ async def test_claims_and_other_tenants_do_not_wait_for_readers(store: Store) ->
         assert still_reading >= 8
 
 
+@pytest.mark.slow
 async def test_a_rare_state_on_postgresql_examines_a_bounded_number_of_rows(postgres: PostgresServer) -> None:
     """An endpoint with few discarded among many delivered deliveries: pages are short, and cursors lead to the end."""
     rows = 2 * paging.ROWS + 1000

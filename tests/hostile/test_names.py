@@ -94,7 +94,7 @@ async def attempts_of(sender: Sender, endpoints: list[Endpoint]) -> AsyncIterato
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-@pytest.mark.parametrize(("tenants", "slow"), [(1, 100), (8, 100), (60, 10)])
+@pytest.mark.parametrize(("tenants", "slow"), [(8, 40), (60, 10)])
 async def test_slow_names_of_hostile_tenants_cost_other_tenants_no_attempt(tenants: int, slow: int) -> None:
     """Beside the slow names of hostile tenants, all attempts at 40 names of another tenant deliver.
 
@@ -196,12 +196,12 @@ async def test_time_in_the_queue_for_a_look_up_does_not_count(monkeypatch: pytes
             ]
             await until(lambda: looked_up.hanging == resolver.PER_NAMESPACE)
             loop = asyncio.get_running_loop()
-            loop.call_later(3, looked_up.done.set)
+            loop.call_later(1.5, looked_up.done.set)
             began = loop.time()
-            outcome = await send(sender, at("works.example.com", receiver.port, timeout=2))
+            outcome = await send(sender, at("works.example.com", receiver.port, timeout=1))
             assert outcome.error == ""
-            assert loop.time() - began >= 3
-            assert outcome.duration_ms < 2000
+            assert loop.time() - began >= 1.5
+            assert outcome.duration_ms < 1000
             await asyncio.gather(*slow)
 
 

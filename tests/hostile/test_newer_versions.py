@@ -18,6 +18,7 @@ from hookwright_dev.cluster.installation import ApiProcess, OperatorProcess, ins
 from hookwright_dev.cluster.kubectl import Cluster
 
 CRDS = Path(__file__).resolve().parents[2] / "crds"
+pytestmark = pytest.mark.slow
 UNSUPPORTED = "False UnsupportedSpec"
 
 
@@ -42,7 +43,7 @@ def operator(plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> I
 @pytest.fixture
 def org(plane: ControlPlane, operator: OperatorProcess) -> Iterator[Organization]:
     """Yield an organization with a project."""
-    plane.kubectl("create", "namespace", "acme")
+    plane.objects.create("Namespace", "acme")
     with Organization(plane, operator, "acme") as organization:
         organization.apply(manifest("Project", "billing"))
         yield organization

@@ -55,13 +55,14 @@ async def api_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIt
         made.open.set()
 
 
+@pytest.mark.slow
 async def test_reviews_leave_the_connections_of_the_lease_free(
-    api_server: SlowApiServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    api_server: SlowApiServer, database: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """While unknown tokens wait in all connections for reviews, a request for the Lease is answered at once."""
     monkeypatch.setattr(metrics.LEADER, "set_function", lambda _: None)
     kube = await KubernetesClient.connect("hookwright-operator")
-    store = await Store.open(f"sqlite:///{tmp_path}/d.db", instance="test", lease_ms=60_000, clock=lambda: 0)
+    store = await Store.open(f"sqlite:///{database}", instance="test", lease_ms=60_000, clock=lambda: 0)
     settings = OperatorSettings(intake_host="127.0.0.1", intake_port=0, health_host="127.0.0.1", health_port=0)
     operator = Operator(settings, kube, store)
     await operator.start()

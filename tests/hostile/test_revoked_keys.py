@@ -8,32 +8,26 @@ from uuid import uuid4
 
 import httpx
 import pytest
-from support.api_processes import LIFTED, Organization, problem_of, running
+from integration.api import conftest as shared
+from support.api_processes import Organization, problem_of, running
 from support.polling import eventually
+from support.stack import LIFTED
 
 from hookwright_crds.keys import MintedKey, mint
-from hookwright_dev.cluster.installation import ApiProcess, OperatorProcess, install
+from hookwright_dev.cluster.installation import ApiProcess, OperatorProcess
 from hookwright_dev.cluster.kubectl import Cluster
 
+control_plane, operator = shared.control_plane, shared.operator
+
 DUPLICATE = "False DuplicateDigest"
-
-
-@pytest.fixture(scope="module")
-def operator(control_plane: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OperatorProcess]:
-    """Yield an operator that tests may kill and start again."""
-    install(control_plane)
-    started = OperatorProcess(control_plane, tmp_path_factory.mktemp("operator"))
-    started.start()
-    yield started
-    started.stop()
 
 
 @pytest.fixture(scope="module")
 def api(
     control_plane: Cluster, operator: OperatorProcess, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[ApiProcess]:
-    """Yield an API that tests may kill and start again; it waits 4 s for the operator."""
-    settings = {**LIFTED, "HOOKWRIGHT_CREATE_TIMEOUT": "4"}
+    """Yield an API that tests may kill and start again, as the stack's operator; it waits 2 s for the operator."""
+    settings = {**LIFTED, "HOOKWRIGHT_CREATE_TIMEOUT": "2"}
     with running(ApiProcess(control_plane, tmp_path_factory.mktemp("api"), operator.intake_url, settings)) as started:
         yield started
 
@@ -44,12 +38,12 @@ def tenants(control_plane: Cluster, api: ApiProcess) -> Iterator[tuple[Organizat
     with httpx.Client(base_url=api.url, trust_env=False, timeout=30.0) as client:
         names = [f"{prefix}-{uuid4().hex[:8]}" for prefix in ("victim", "attacker")]
         for name in names:
-            control_plane.kubectl("create", "namespace", name)
+            control_plane.objects.create("Namespace", name)
         victim, attacker = (Organization(control_plane, client, name) for name in names)
         victim.project()
         attacker.project()
         yield victim, attacker
-        control_plane.kubectl("delete", "namespace", *names, "--wait=false")
+        control_plane.objects.delete("Namespace", *names, wait=False)
 
 
 def declared(name: str, digest: str) -> dict[str, Any]:
@@ -63,8 +57,7 @@ def declared(name: str, digest: str) -> dict[str, Any]:
 
 def stored(organization: Organization, name: str) -> dict[str, Any]:
     """Return an ApiKey as the API server has it."""
-    found = organization.cluster.kubectl("get", "hwkey", name, "-n", organization.name, "-o", "json").stdout
-    return dict(json.loads(found))
+    return organization.cluster.objects.get("ApiKey", name, organization.name) or {}
 
 
 def ready(organization: Organization, name: str) -> str:
@@ -100,6 +93,7 @@ def a_key() -> MintedKey:
     return mint(secrets.choice, key_id=f"ci-{uuid4().hex[:8]}")
 
 
+@pytest.mark.slow
 def test_a_revoked_digest_declared_by_another_tenant_opens_nothing_also_after_restarts(
     tenants: tuple[Organization, Organization], operator: OperatorProcess, api: ApiProcess
 ) -> None:
@@ -117,7 +111,7 @@ def test_a_revoked_digest_declared_by_another_tenant_opens_nothing_also_after_re
     api.start()
     attacker.apply({**declared(key_id, digest), "metadata": {"name": key_id, "labels": {"again": "true"}}})
     assert opens(attacker, plaintext) == 401
-    attacker.cluster.kubectl("delete", "hwkey", key_id, "-n", attacker.name)
+    attacker.cluster.objects.delete("ApiKey", key_id, namespace=attacker.name)
     attacker.apply(declared(key_id, digest))
     await_ready(attacker, key_id, DUPLICATE)
     assert opens(attacker, plaintext) == 401
@@ -141,9 +135,10 @@ def test_of_two_living_keys_with_one_digest_the_first_works_also_after_it_is_del
     attacker.apply(declared(key.key_id, key.digest))
     await_ready(attacker, key.key_id, DUPLICATE)
     eventually(lambda: opens(victim, key.plaintext) == 200, "the first key works")
-    victim.cluster.kubectl("delete", "hwkey", key.key_id, "-n", victim.name)
+    victim.cluster.objects.delete("ApiKey", key.key_id, namespace=victim.name)
     eventually(lambda: opens(victim, key.plaintext) == 401, "the first key is revoked")
-    attacker.cluster.kubectl("annotate", "hwkey", key.key_id, "-n", attacker.name, "touched=1")
+    touched = {"metadata": {"annotations": {"touched": "1"}}}
+    attacker.cluster.objects.patch("ApiKey", key.key_id, attacker.name, touched)
     attacker.apply({"kind": "Project", "metadata": {"name": "billing"}, "spec": {"displayName": "again"}})
     await_ready(attacker, key.key_id, DUPLICATE)
     assert opens(attacker, key.plaintext) == 401
@@ -166,6 +161,7 @@ def test_a_digest_in_annotations_of_another_tenant_opens_nothing(tenants: tuple[
     assert opens(attacker, plaintext) == 401
 
 
+@pytest.mark.slow
 def test_without_the_operator_no_new_key_opens_anything(
     tenants: tuple[Organization, Organization], operator: OperatorProcess
 ) -> None:

@@ -38,6 +38,7 @@ async def attempts_of(store: Store, delivery_id: str) -> int:
 
 
 @pytest.mark.parametrize("state", [State.DELIVERED, State.FAILED, State.PENDING])
+@pytest.mark.both_engines
 async def test_a_repeated_settlement_is_stored_once(store: Store, state: State) -> None:
     """The repetition adds no attempt and no count, whatever the first one made of the delivery."""
     delivery = await accept_one(store, claimed=True)
@@ -51,6 +52,7 @@ async def test_a_repeated_settlement_is_stored_once(store: Store, state: State) 
     assert await store.counts_of("orders") == counts
 
 
+@pytest.mark.both_engines
 async def test_a_repeated_settlement_that_was_never_stored_is_stored(store: Store) -> None:
     """Beside settlements that were stored, those that were not are stored now."""
     stored, lost = [await accept_one(store, claimed=True) for _ in range(2)]
@@ -65,6 +67,7 @@ async def test_a_repeated_settlement_that_was_never_stored_is_stored(store: Stor
     )
 
 
+@pytest.mark.both_engines
 async def test_a_repeated_settlement_leaves_a_newer_claim_alone(store: Store, url: str) -> None:
     """A retry that was claimed in between stays claimed, so no other replica sends it at the same time."""
     clock = Clock()

@@ -1,9 +1,7 @@
 """One busy session for every test of this folder, and the programs that tests need."""
 
 import os
-import shutil
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
@@ -11,20 +9,20 @@ import pytest
 from support.api_processes import Organization, running
 from support.api_receiver import receiving
 from support.busy_operator import Session, keep_busy, scrape
-from support.needed_programs import acquire_needed
+from support.needed_programs import need
+from support.stack import Stack
 
-from hookwright_dev import packages
-from hookwright_dev.cluster.installation import ApiProcess, OperatorProcess, install
-from hookwright_dev.cluster.kubectl import Cluster
-from hookwright_dev.tools import HELM, KUBE_STATE_METRICS, acquire_tool
+from hookwright_dev.cluster.installation import ApiProcess, OperatorProcess
+from hookwright_dev.tools import HELM, KUBE_STATE_METRICS, acquire_promtool, acquire_tool
 
 
 @pytest.fixture(scope="package")
-def session(control_plane: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
+def session(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
     """Yield a session after all operations: deliveries, retries, failures, discards, refusals, rotations."""
-    install(control_plane)
+    stack.stop()
+    control_plane = stack.cluster
     namespace = f"busy-{os.getpid()}"
-    control_plane.kubectl("create", "namespace", namespace)
+    control_plane.objects.create("Namespace", namespace)
     # In its own namespace, so that other tests' objects do not count.
     loud = {
         "HOOKWRIGHT_LOG_LEVEL": "debug",
@@ -47,40 +45,22 @@ def session(control_plane: Cluster, tmp_path_factory: pytest.TempPathFactory) ->
             yield made
     finally:
         operator.stop()
-        control_plane.kubectl("delete", "namespace", namespace, "--wait=false")
+        control_plane.objects.delete("Namespace", namespace, wait=False)
 
 
-PACKAGES = {"promtool": "prometheus"}
-"""Programs that tests here use through a fixture of that name, with the Debian package of each."""
+def _acquire_kube_state_metrics() -> None:
+    for tool in (HELM, KUBE_STATE_METRICS):
+        acquire_tool(tool)
 
 
-NEEDED: dict[str, Callable[[], object]] = {
-    "kube_state_metrics": lambda: [acquire_tool(one) for one in (HELM, KUBE_STATE_METRICS)]
-}
-"""Functions that build the programs behind fixtures."""
-
-
-def pytest_collection_finish(session: pytest.Session) -> None:
-    """Install and build programs before the first test, because it can take minutes and no time limit covers it."""
-    acquire_needed(session, NEEDED)
-    if not session.config.option.collectonly:
-        asked = {name for item in session.items for name in getattr(item, "fixturenames", ())}
-        for program in asked & PACKAGES.keys():
-            if shutil.which(program) is None:
-                with suppress(packages.PackageError):
-                    packages.install(PACKAGES[program])
-
-
-def _program(name: str) -> Path:
-    found = shutil.which(name)
-    assert found, f"{name} is missing and could not be installed; run as root: apt-get install {PACKAGES[name]}"
-    return Path(found)
+need("promtool", acquire_promtool)
+need("kube_state_metrics", _acquire_kube_state_metrics, slow=True)
 
 
 @pytest.fixture(scope="session")
 def promtool() -> Path:
     """Return the path of promtool, Prometheus' own tool."""
-    return _program("promtool")
+    return acquire_promtool()
 
 
 @pytest.fixture(scope="session")

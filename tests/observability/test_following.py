@@ -14,7 +14,7 @@ from support.json_lines import entries
 from support.polling import eventually
 from support.trace_collector import Collector, collecting
 
-from hookwright_dev.cluster.installation import ApiProcess, OperatorProcess, install
+from hookwright_dev.cluster.installation import ApiProcess, OperatorProcess
 from hookwright_dev.cluster.kubectl import Cluster
 
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
@@ -53,8 +53,8 @@ class Site:
 
     def said(self, name: str) -> str:
         """Return the messages of an endpoint's conditions."""
-        kubectl, path = self.organization.cluster.kubectl, "jsonpath={.status.conditions}"
-        return kubectl("get", "hwep", name, "-n", self.organization.name, "-o", path).stdout
+        endpoint = self.organization.cluster.objects.get("hwep", name, self.organization.name) or {}
+        return json.dumps(endpoint.get("status", {}).get("conditions", []))
 
     def send(self, event: str, **headers: str) -> httpx.Response:
         """Send an event through the API."""
@@ -68,9 +68,8 @@ class Site:
 @pytest.fixture(scope="module")
 def site(control_plane: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     """Yield a site with its own organization in one namespace."""
-    install(control_plane)
     namespace = f"following-{os.getpid()}"
-    control_plane.kubectl("create", "namespace", namespace)
+    control_plane.objects.create("Namespace", namespace)
     with collecting() as collector, receiving() as receiver:
         settings = SETTINGS | {"HOOKWRIGHT_WATCH_NAMESPACES": namespace, "HOOKWRIGHT_TRACES": collector.url}
         operator = OperatorProcess(control_plane, tmp_path_factory.mktemp("operator"), settings)
@@ -84,7 +83,7 @@ def site(control_plane: Cluster, tmp_path_factory: pytest.TempPathFactory) -> It
                 yield Site(operator, api, organization, collector, receiver, client)
         finally:
             assert operator.stop() == 0
-            control_plane.kubectl("delete", "namespace", namespace, "--wait=false")
+            control_plane.objects.delete("Namespace", namespace, wait=False)
 
 
 def _at(receiver: Received, host: str) -> str:
@@ -129,6 +128,7 @@ def test_one_message_is_followed_by_its_producers_id(site: Site) -> None:
     assert len({(line["delivery"], line["endpoint"], line["namespace"]) for line in attempts}) == 1
 
 
+@pytest.mark.slow
 def test_a_delivery_goes_on_in_its_trace_when_the_operator_is_killed(site: Site) -> None:
     """The attempt of the next process is a child of the acceptance by the killed one."""
     site.receiver.status = 500

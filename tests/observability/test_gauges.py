@@ -66,10 +66,10 @@ class Installation:
 
 
 @pytest.fixture
-async def installation(tmp_path: Path) -> AsyncIterator[Installation]:
+async def installation(database: Path) -> AsyncIterator[Installation]:
     """Yield an installation with an empty store."""
     clock = [NOW_MS]
-    url = f"sqlite:///{tmp_path}/deliveries.db?timeout=0.1"
+    url = f"sqlite:///{database}?timeout=0.1"
     store = await Store.open(url, instance="test", lease_ms=60_000, clock=lambda: clock[0])
     yield Installation(store, clock)
     await store.close()
@@ -141,10 +141,20 @@ async def test_only_recent_attempts_of_endpoints_that_may_be_sent_to_are_counted
     assert await installation.measured("endpoints", state="unreachable") == 2
 
 
-async def test_a_store_that_cannot_be_used_is_counted_for_each_try(installation: Installation, tmp_path: Path) -> None:
+async def test_a_namespace_counts_once_by_most_of_its_endpoints(installation: Installation) -> None:
+    """Ten dead endpoints of one tenant are one namespace; they say nothing about the installation's egress."""
+    for number in range(10):
+        installation.endpoint(f"bad-{number}", reachable="False", tried=1)
+    installation.endpoint("good", tried=1)
+    assert await installation.measured("endpoints_attempted", result="failed") == 10
+    assert await installation.measured("namespaces_attempted", result="failed") == 1
+    assert await installation.measured("namespaces_attempted", result="delivered") == 0
+
+
+async def test_a_store_that_cannot_be_used_is_counted_for_each_try(installation: Installation, database: Path) -> None:
     """If another connection locks the file, the operation fails as unavailable, and the count rises by one."""
     before = _errors("unavailable")
-    other = sqlite3.connect(tmp_path / "deliveries.db", isolation_level=None)
+    other = sqlite3.connect(database, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
     try:
         with pytest.raises(StoreUnavailable):

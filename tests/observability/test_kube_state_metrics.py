@@ -23,6 +23,8 @@ from hookwright_dev.cluster.kubectl import Cluster
 from hookwright_dev.processes import ChildProcess, free_port
 from hookwright_dev.tools import HELM, acquire_tool
 
+pytestmark = pytest.mark.slow
+
 _ACCOUNT: Final = "kube-state-metrics"
 _EXPIRY: Final = "2031-05-01T00:00:00Z"
 _LAST_USE: Final = "2030-05-01T12:00:00Z"
@@ -46,12 +48,12 @@ def unserved(session: Session) -> Iterator[str]:
         "metadata": {"name": "short", "namespace": namespace},
         "spec": {"projectRef": {"name": "billing"}, "expiresAt": _EXPIRY, "handover": {"secretName": "short"}},
     }
-    cluster.kubectl("create", "namespace", namespace)
+    cluster.objects.create("Namespace", namespace)
     cluster.kubectl("apply", "-f", "-", stdin=json.dumps(key))
     used = json.dumps({"status": {"lastUsedAt": _LAST_USE}})
     cluster.kubectl("patch", "apikey", "short", "-n", namespace, "--subresource=status", "--type=merge", "-p", used)
     yield namespace
-    cluster.kubectl("delete", "namespace", namespace, "--wait=false")
+    cluster.objects.delete("Namespace", namespace, wait=False)
 
 
 def _bound_kubeconfig(cluster: Cluster, namespace: str, folder: Path) -> Path:

@@ -31,9 +31,9 @@ def _answer(status: int, _: Received) -> int:
 
 
 @pytest.fixture
-async def lines(tmp_path: Path) -> list[Any]:
+async def lines(database: Path) -> list[Any]:
     """Return every kind of line about events and attempts."""
-    engine = await Engine.start(tmp_path / "deliveries.db", Plan(schedule="1ms"))
+    engine = await Engine.start(database, Plan(schedule="1ms"))
     cloud = '{"id":"c-1","source":"/mailer","type":"delivered"}'
     with capture_logs() as logs:
         async with Receiver() as receiver:

@@ -1,24 +1,20 @@
 """The configuration of kube-state-metrics and its dashboard agree with the CRDs and with each other."""
 
-import json
 import re
-import subprocess
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from observability.test_dashboard import check_layout
+from observability.test_dashboard import DASHBOARDS, expressions
 
 from hookwright_dev.cluster.stack import ROOT
 
 FILES = ROOT / "charts/hookwright/files"
 CONFIG: dict[str, Any] = yaml.safe_load((FILES / "kube-state-metrics.yaml").read_text())
-DASHBOARD: dict[str, Any] = json.loads((FILES / "dashboard-organizations.json").read_text())
+DASHBOARD = DASHBOARDS["dashboard-organizations"]
 RESOURCES: list[dict[str, Any]] = CONFIG["spec"]["resources"]
-DRAWN = [panel for panel in DASHBOARD["panels"] if panel["type"] != "row"]
-EXPRESSIONS = [target["expr"] for panel in DRAWN for target in panel["targets"]]
+EXPRESSIONS = expressions(DASHBOARD)
 
 
 def _schema(kind: str) -> dict[str, Any]:
@@ -105,14 +101,3 @@ def test_the_dashboard_can_be_imported_beside_the_first_one() -> None:
         "organization",
         "project",
     ]
-    check_layout(DASHBOARD["panels"])
-
-
-def test_prometheus_takes_every_expression(promtool: Path, tmp_path: Path) -> None:
-    """Expressions are checked as recording rules."""
-    rules = [{"record": f"panel:{number}", "expr": one} for number, one in enumerate(EXPRESSIONS)]
-    (tmp_path / "rules.yaml").write_text(json.dumps({"groups": [{"name": "dashboard", "rules": rules}]}))
-    result = subprocess.run(
-        [promtool, "check", "rules", tmp_path / "rules.yaml"], capture_output=True, text=True, check=False
-    )
-    assert result.returncode == 0, result.stdout + result.stderr

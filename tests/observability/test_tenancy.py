@@ -11,8 +11,8 @@ from hookwright_dev.cluster.kubectl import Cluster
 
 PAGE = Path(__file__).resolve().parents[2] / "docs/multi-tenancy.md"
 MANIFESTS = [block for block in re.findall(r"```yaml\n(.*?)```", PAGE.read_text(), re.DOTALL) if "apiVersion:" in block]
-DEVELOPER = ("--as=ada", "--as-group=acme-developers")
-ON_CALL = ("--as=bob", "--as-group=acme-on-call")
+DEVELOPER = ("ada", "acme-developers")
+ON_CALL = ("bob", "acme-on-call")
 MAILER = ("mailer",)
 
 QUESTIONS = [
@@ -41,60 +41,44 @@ QUESTIONS = [
 
 
 @pytest.fixture(scope="module")
-def tenants(control_plane: Cluster) -> Iterator[tuple[str, str]]:
+def tenants(shared_cluster: Cluster) -> Iterator[tuple[str, str]]:
     """Yield two organizations, of which the first one has the objects of the page."""
     acme, globex = (f"{name}-{uuid4().hex[:6]}" for name in ("acme", "globex"))
     for name in (acme, globex):
-        control_plane.kubectl("create", "namespace", name)
-    for manifest in MANIFESTS:
-        control_plane.kubectl("apply", "-f", "-", stdin=_for(manifest, acme))
+        shared_cluster.objects.create("Namespace", name)
+    page = "\n---\n".join(MANIFESTS).replace("namespace: acme", f"namespace: {acme}")
+    shared_cluster.kubectl("apply", "-f", "-", stdin=page)
     yield acme, globex
-    for manifest in MANIFESTS:
-        control_plane.kubectl("delete", "-f", "-", "--wait=false", "--ignore-not-found", stdin=_for(manifest, acme))
-    control_plane.kubectl("delete", "namespace", acme, globex, "--wait=false")
-
-
-def _for(manifest: str, namespace: str) -> str:
-    return manifest.replace("namespace: acme", f"namespace: {namespace}")
-
-
-@pytest.mark.parametrize("manifest", MANIFESTS, ids=lambda text: re.findall(r"name: (\S+)", text)[0])
-def test_the_api_server_takes_it(control_plane: Cluster, namespace: str, manifest: str) -> None:
-    """The manifest is applied unchanged except its namespace."""
-    control_plane.kubectl("apply", "--dry-run=server", "-f", "-", stdin=_for(manifest, namespace))
+    shared_cluster.kubectl("delete", "-f", "-", "--wait=false", "--ignore-not-found", stdin=page)
+    for name in (acme, globex):
+        shared_cluster.objects.delete("Namespace", name, wait=False)
 
 
 @pytest.mark.parametrize("question", QUESTIONS, ids=lambda question: " ".join(map(str, question[0] + question[1:])))
 def test_rbac_says_what_the_page_says(
-    control_plane: Cluster, tenants: tuple[str, str], question: tuple[tuple[str, ...], str, str, str, bool]
+    shared_cluster: Cluster, tenants: tuple[str, str], question: tuple[tuple[str, ...], str, str, str, bool]
 ) -> None:
     """A right applies in the organization in which it is granted, and in no other one."""
     who, verb, resource, subresource, allowed = question
-    account = (f"--as=system:serviceaccount:{tenants[0]}:mailer",) if who == MAILER else who
-    options = (*account, f"--subresource={subresource}") if subresource else account
+    user, *groups = (f"system:serviceaccount:{tenants[0]}:mailer",) if who == MAILER else who
+    kind, _, name = resource.partition("/")
+    plural, _, group = kind.partition(".")
+    path = "/".join(filter(None, (plural, subresource)))
     for namespace, expected in ((tenants[0], allowed), (tenants[1], False)):
-        assert _may(control_plane, verb, resource, "-n", namespace, *options) is expected, namespace
+        answer = shared_cluster.objects.may(user, verb, path, namespace, group=group, name=name, groups=groups)
+        assert answer is expected, namespace
 
 
-def test_view_and_edit_bring_the_rights_along(control_plane: Cluster, tenants: tuple[str, str]) -> None:
+def test_view_and_edit_bring_the_rights_along(shared_cluster: Cluster, tenants: tuple[str, str]) -> None:
     """A controller aggregates the roles if one runs; the test checks the labels and rules that it reads."""
     for role, verb in (("view", "list"), ("edit", "create")):
-        name = f"hookwright-aggregate-to-{role}"
-        labels = control_plane.kubectl("get", "clusterrole", name, "-o", "jsonpath={.metadata.labels}").stdout
-        rules = control_plane.kubectl("get", "clusterrole", name, "-o", "jsonpath={.rules}").stdout
-        assert f'"rbac.authorization.k8s.io/aggregate-to-{role}":"true"' in labels
-        assert f'"{verb}"' in rules
-    assert not _may(control_plane, "list", "projects.hookwright.dev", "-n", tenants[0], "--as=vic")
+        granted = shared_cluster.objects.get("ClusterRole", f"hookwright-aggregate-to-{role}") or {}
+        assert granted["metadata"]["labels"][f"rbac.authorization.k8s.io/aggregate-to-{role}"] == "true"
+        assert any(verb in rule["verbs"] for rule in granted["rules"])
+    assert not shared_cluster.objects.may("vic", "list", "projects", tenants[0], group="hookwright.dev")
 
 
-def test_a_quota_bounds_endpoints(control_plane: Cluster, tenants: tuple[str, str]) -> None:
+def test_a_quota_bounds_endpoints(shared_cluster: Cluster, tenants: tuple[str, str]) -> None:
     """The API server supports the resource names in the quota."""
-    hard = control_plane.kubectl("get", "quota", "hookwright", "-n", tenants[0], "-o", "jsonpath={.spec.hard}").stdout
-    assert '"count/webhookendpoints.hookwright.dev":"50"' in hard
-
-
-def _may(cluster: Cluster, verb: str, resource: str, *options: str) -> bool:
-    asked = cluster.kubectl("auth", "can-i", verb, resource, *options, check=False)
-    answer = asked.stdout.strip().splitlines()[-1]
-    assert answer in {"yes", "no"}, asked.stdout + asked.stderr
-    return answer == "yes"
+    quota = shared_cluster.objects.get("ResourceQuota", "hookwright", tenants[0]) or {}
+    assert quota["spec"]["hard"]["count/webhookendpoints.hookwright.dev"] == "50"

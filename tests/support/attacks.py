@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import httpx
 
-from hookwright_dev.cluster.installation import ApiProcess, OperatorProcess, install
+from hookwright_dev.cluster.installation import ApiProcess, OperatorProcess
 from hookwright_dev.cluster.kubectl import Cluster
 from hookwright_runtime.problems import TYPE_BASE, Code
 
@@ -87,19 +87,6 @@ def exchange(port: int, request: bytes, source: str = LOOPBACK) -> Answer:
         with suppress(ConnectionError):
             connection.sendall(request)
         return read_answer(connection)
-
-
-def closed(connection: socket.socket) -> bool:
-    """Return whether the server has closed a connection on which nothing is to be read."""
-    connection.settimeout(0)
-    try:
-        return connection.recv(1, socket.MSG_PEEK) == b""
-    except BlockingIOError:
-        return False
-    except ConnectionError:
-        return True
-    finally:
-        connection.settimeout(30)
 
 
 class Memory:
@@ -178,7 +165,6 @@ def installation(
         api: settings of the API.
         descriptors: limit of file descriptors of both processes.
     """
-    install(cluster)
     command = ["prlimit", f"--nofile={descriptors}:{descriptors}"] if descriptors else []
     first = OperatorProcess(cluster, folder / "operator", operator or {}, command=command)
     second = ApiProcess(cluster, folder / "api", first.intake_url, api or {}, command)

@@ -7,14 +7,14 @@ from typing import Any, NamedTuple
 import yaml
 from support.json_lines import entries
 
-from hookwright_dev.cluster.installation import MANIFESTS, SYSTEM_NAMESPACE
+from hookwright_dev.cluster.installation import MANIFESTS, SYSTEM_NAMESPACE, USERS_NAMESPACE
 
 Object = dict[str, Any]
 _USER = f"system:serviceaccount:{SYSTEM_NAMESPACE}:"
 
 
 class Right(NamedTuple):
-    """One verb on one kind; ``own``: only in the installation's namespace, else everywhere."""
+    """One verb on one kind; ``own``: only in the installation's two namespaces, else everywhere."""
 
     own: bool
     group: str
@@ -22,7 +22,7 @@ class Right(NamedTuple):
     verb: str
 
     def __str__(self) -> str:
-        where = "in the installation's namespace" if self.own else "everywhere"
+        where = "in the installation's namespaces" if self.own else "everywhere"
         return f"{self.verb} {self.resource}.{self.group or 'core'} {where}"
 
 
@@ -87,5 +87,5 @@ def _reviewed(event: Object) -> Iterator[Use]:
 
 def _use(user: str, reference: Object, verb: str, *, allowed: bool) -> Use:
     resource = "/".join(filter(None, (reference["resource"], reference.get("subresource"))))
-    own = reference.get("namespace") == SYSTEM_NAMESPACE
+    own = reference.get("namespace") in {SYSTEM_NAMESPACE, USERS_NAMESPACE}
     return Use(user.removeprefix(_USER), Right(own, reference.get("apiGroup", ""), resource, verb), allowed)

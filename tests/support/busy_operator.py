@@ -1,7 +1,6 @@
 """A busy session of a real operator and a real API: its operations, and the reading of its metrics."""
 
 import base64
-import json
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,6 +14,7 @@ from hookwright_crds.sessions import ENDED_SESSIONS_NAME
 from hookwright_dev.cluster.installation import (
     AUDIENCE,
     SYSTEM_NAMESPACE,
+    USERS_NAMESPACE,
     ApiProcess,
     OperatorProcess,
     service_account_token,
@@ -74,8 +74,10 @@ class Session:
         """Declare an endpoint and wait until the operator has set its conditions."""
         spec = {"projectRef": {"name": "billing"}, "url": f"{self.receiver.url}/{name}", "events": events} | spec
         self.organization.apply({"kind": "WebhookEndpoint", "metadata": {"name": name}, "spec": spec})
-        said = ("get", "hwep", name, "-n", self.namespace, "-o", "jsonpath={.status.conditions}")
-        eventually(lambda: self.cluster.kubectl(*said).stdout != "", f"{name} has conditions")
+        eventually(
+            lambda: (self.cluster.objects.get("hwep", name, self.namespace) or {}).get("status", {}).get("conditions"),
+            f"{name} has conditions",
+        )
 
     def send(self, kind: str, event_id: str | None = None) -> httpx.Response:
         """Send an event to the intake."""
@@ -114,8 +116,7 @@ def _declare(session: Session) -> None:
     session.endpoint("held", ["opened"], suspend=True)
     session.endpoint("orphan", ["clicked"], projectRef={"name": "nowhere"})
     _collect_secrets(session)
-    change = json.dumps({"spec": {"signing": {"rotation": 1}}})
-    session.cluster.kubectl("patch", "hwep", "good", "-n", session.namespace, "--type=merge", "-p", change)
+    session.cluster.objects.patch("hwep", "good", session.namespace, {"spec": {"signing": {"rotation": 1}}})
 
 
 def _deliver(session: Session) -> None:
@@ -129,7 +130,7 @@ def _deliver(session: Session) -> None:
     eventually(lambda: session.metric("hookwright_deliveries_total", outcome="failed") >= 1, "one given up")
     eventually(lambda: session.metric("hookwright_endpoints", state="unreachable") == 1, "one is unreachable")
     eventually(lambda: session.metric("hookwright_deliveries_pending") == 1, "one is held")
-    session.cluster.kubectl("delete", "hwep", "held", "-n", session.namespace)
+    session.cluster.objects.delete("hwep", "held", namespace=session.namespace)
     eventually(lambda: session.metric("hookwright_deliveries_total", outcome="discarded") == 1, "one discarded")
 
 
@@ -150,9 +151,8 @@ def _use_the_api(session: Session, client: httpx.Client) -> None:
 
 def _collect_secrets(session: Session) -> None:
     """Add the contents of Secrets: signing secrets, the API key, session keys, the user's password hash."""
-    for namespace in (session.namespace, SYSTEM_NAMESPACE):
-        listed = json.loads(session.cluster.kubectl("get", "secrets", "-n", namespace, "-o", "json").stdout)
-        for secret in listed["items"]:
+    for namespace in (session.namespace, USERS_NAMESPACE):
+        for secret in session.cluster.objects.list("secret", namespace):
             if secret["metadata"]["name"] == ENDED_SESSIONS_NAME:
                 continue  # it has times, which are no secrets
             for name, encoded in (secret.get("data") or {}).items():

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, Self, TypeVar
 
 import httpx
-import yaml
 from prometheus_client.parser import text_string_to_metric_families
 from support.polling import PATIENCE, eventually
 
@@ -104,21 +103,28 @@ class Organization:
 
     def apply(self, *objects: Object) -> None:
         """Apply objects as users do."""
-        self.kubectl("apply", "-f", "-", stdin=yaml.safe_dump_all(objects))
+        self.cluster.objects.apply(*objects, namespace=self.namespace)
 
-    def patch(self, kind: str, name: str, patch: object, *options: str) -> None:
+    def patch(self, kind: str, name: str, patch: object, *, subresource: str = "") -> None:
         """Patch an object: a list is a JSON patch, a mapping a merge patch."""
-        form = "json" if isinstance(patch, list) else "merge"
-        self.kubectl("patch", kind, name, f"--type={form}", "-p", json.dumps(patch), *options)
+        self.cluster.objects.patch(kind, name, self.namespace, patch, subresource=subresource)
+
+    def delete(self, kind: str, *names: str, wait: bool = True, seconds: float = 60.0) -> None:
+        """Delete objects, and wait at most so many seconds until they are gone."""
+        self.cluster.objects.delete(kind, *names, namespace=self.namespace, wait=wait, seconds=seconds)
+
+    def uid(self, kind: str, name: str) -> str:
+        """Return the uid of an object."""
+        return str((self.get(kind, name) or {})["metadata"]["uid"])
 
     def get(self, kind: str, name: str) -> Object | None:
         """Return an object, None if it does not exist."""
-        found = self.kubectl("get", kind, name, "-o", "json", "--ignore-not-found")
-        return dict(json.loads(found)) if found else None
+        return self.cluster.objects.get(kind, name, self.namespace)
 
     def objects(self, kinds: str) -> list[Object]:
         """Return all objects of some kinds."""
-        return list(json.loads(self.kubectl("get", kinds, "-o", "json"))["items"])
+        names = kinds.replace("hookwright", "hwproj,hwkey,hwep").split(",")
+        return [found for kind in names for found in self.cluster.objects.list(kind, self.namespace)]
 
     def status(self, kind: str, name: str) -> Object:
         """Return an object's status, empty if there is none."""
@@ -199,27 +205,8 @@ def sample(exposition: str, name: str, **labels: str) -> float:
 
 def database(operator: OperatorProcess) -> Path:
     """Return the operator's database file."""
-    return operator.folder / "hookwright.db"
-
-
-def row_counts(operator: OperatorProcess, namespace: str, endpoint_uid: str) -> dict[str, int]:
-    """Return how many rows of a namespace or of its endpoint each table has.
-
-    Other namespaces do not count, because the deliveries of an earlier test may still end.
-    """
-    of_tenant = {"namespace": namespace, "endpoint_uid": endpoint_uid}
-    with closing(sqlite3.connect(f"file:{database(operator)}?mode=ro", uri=True)) as connection:
-        tables = [name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
-        columns = {table: {row[1] for row in connection.execute(f'PRAGMA table_info("{table}")')} for table in tables}
-        return {
-            table: connection.execute(
-                f'SELECT count(*) FROM "{table}" WHERE "{column}" = ?',  # noqa: S608 - its own tables
-                [its_own],
-            ).fetchone()[0]
-            for table in tables
-            for column, its_own in of_tenant.items()
-            if column in columns[table]
-        }
+    url = operator.settings.get("HOOKWRIGHT_DATABASE_URL", f"sqlite:///{operator.folder / 'hookwright.db'}")
+    return Path(url.removeprefix("sqlite:///").partition("?")[0])
 
 
 @contextmanager

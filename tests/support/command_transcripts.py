@@ -32,7 +32,7 @@ _REPLACED = (
     (r"^((?!Timeout|\$).*\s\s)\d+[smhd]$", r"\1AGE"),
     (r"^(\d+ +TIME +)\d+", r"\1NUMBER"),
     (r"(HTTP 200 +)\d+( +- )", r"\1NUMBER\2"),
-    (r"\d+ delivered, \d+ failed", "NUMBER delivered, NUMBER failed"),
+    (r"\d+ delivered, \d+ failed, \d+ failed", "NUMBER delivered, NUMBER failed, NUMBER failed"),
 )
 
 

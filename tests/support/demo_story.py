@@ -1,6 +1,5 @@
 """All uses of an installation, for tests that measure its rights."""
 
-import json
 import os
 import subprocess
 import sys
@@ -14,7 +13,7 @@ from support.polling import eventually
 
 from hookwright_crds.sessions import SESSION_KEYS_NAME
 from hookwright_crds.users import user_secret_name
-from hookwright_dev.cluster.installation import SYSTEM_NAMESPACE, service_account_kubeconfig
+from hookwright_dev.cluster.installation import USERS_NAMESPACE, service_account_kubeconfig
 from hookwright_dev.cluster.kubectl import Cluster
 
 
@@ -29,34 +28,37 @@ def platform_team(acme: Organization) -> None:
         first = (acme.secret("orders-signing") or {})["secret"]
         acme.patch("hwep", "orders", {"spec": {"signing": {"rotation": 1}}})
         eventually(lambda: (acme.secret("orders-signing") or {}).get("previous") == first, "the secret is rotated")
-        acme.kubectl("delete", "secret", "orders-signing")
+        acme.delete("secret", "orders-signing")
         eventually(lambda: acme.secret("orders-signing"), "a deleted signing secret is created again")
         eventually(lambda: acme.events("SigningSecretRestored"), "an Event reports it")
         past = {"metadata": {"annotations": {"hookwright.dev/remove-at": "2020-01-01T00:00:00Z"}}}
         acme.patch("secret", "ci-key", past)
         eventually(lambda: acme.secret("ci-key") is None, "the handover is over")
-        acme.kubectl("delete", "hwep", "orders", "--timeout=30s")
+        acme.delete("hwep", "orders", seconds=30)
         acme.apply(endpoint("more", receiver.url))
         acme.wait_for("hwep", "more", "True Delivering")
-        acme.kubectl("delete", "hwkey,hwep", "--all", "--timeout=30s")
-        acme.kubectl("delete", "hwproj", "billing", "--timeout=30s")
+        acme.delete("hwkey", "ci", seconds=30)
+        acme.delete("hwep", "more", seconds=30)
+        acme.delete("hwproj", "billing", seconds=30)
         eventually(lambda: not acme.objects("hookwright,secrets"), "nothing is left", within=60)
 
 
 def user_logs_in(plane: Cluster, folder: Path, client: httpx.Client) -> None:
-    """Create a user with `hookwright-user` as docs/install.md says, and log in."""
+    """Create a user with the command line in the operator's pod, and log in."""
     email = "ada@globex.example"
+    kubeconfig = service_account_kubeconfig(plane, "hookwright-operator", folder)
+    user = ("users", "create", email, "--organization", "globex")
     done = subprocess.run(
-        [sys.executable, "-m", "hookwright_api.create_user", "--organization", "globex", "--email", email],
+        [sys.executable, "-m", "hookwright_cli", "--way=kubeconfig", *user],
         input=PASSWORD,
-        env={**os.environ, "KUBECONFIG": str(service_account_kubeconfig(plane, "hookwright-operator", folder))},
+        env={**os.environ, "KUBECONFIG": str(kubeconfig)},
         capture_output=True,
         text=True,
         timeout=60,
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    assert plane.kubectl("get", "secret", user_secret_name(email), "-n", SYSTEM_NAMESPACE).stdout
+    assert plane.objects.get("secret", user_secret_name(email), USERS_NAMESPACE)
     login = {"email": email, "password": PASSWORD}
     eventually(lambda: client.post("/v1/auth/login", json=login).status_code == 200, "the user logs in")
 
@@ -99,8 +101,6 @@ def session_keys_rotate(plane: Cluster) -> None:
     """Rotate the keys of session tokens."""
 
     def keys() -> dict[str, str]:
-        listed = plane.kubectl("get", "secrets", "-n", SYSTEM_NAMESPACE, "-o", "json").stdout
-        found = [one["data"] for one in json.loads(listed)["items"] if one["metadata"]["name"] == SESSION_KEYS_NAME]
-        return dict(found[0])
+        return dict((plane.objects.get("secret", SESSION_KEYS_NAME, USERS_NAMESPACE) or {})["data"])
 
     eventually(lambda: len(keys()) > 1, "the keys of sessions rotate")

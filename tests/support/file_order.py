@@ -6,18 +6,16 @@ from typing import Final
 import pytest
 
 TESTS: Final = Path(__file__).resolve().parents[1]
-LONGEST: Final = (
-    "docs/test_commands.py",
-    "integration/api/test_schema.py",
-    "console/test_accessibility.py",
-    "observability/test_alerts.py",
-    "cli/test_verbs.py",
-    "integration/api/test_generated_clients.py",
-)
-"""Files that take minutes, the longest first. They begin first: otherwise one process works alone at the end."""
+FIRST: Final = ("unit", "docs/test_commands.py", "integration/api/test_schema.py", "observability/test_alerts.py")
+"""Tests that need no program, so that they run while programs are built; then files that take minutes, the longest
+first, because otherwise one process works alone at the end."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the longest files first; every other file keeps its place."""
-    order = {TESTS / name: place for place, name in enumerate(LONGEST)}
-    items.sort(key=lambda item: order.get(item.path, len(LONGEST)))
+    """Put these folders and files first; every other file keeps its place."""
+    firsts = [TESTS / name for name in FIRST]
+    places = {
+        path: next((place for place, first in enumerate(firsts) if path.is_relative_to(first)), len(firsts))
+        for path in {item.path for item in items}
+    }
+    items.sort(key=lambda item: places[item.path])

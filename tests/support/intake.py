@@ -1,6 +1,5 @@
 """A running intake over the real services, and the line to the API server that its tests record and cut."""
 
-import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -8,10 +7,10 @@ from typing import Any
 import httpx
 from sqlalchemy import text
 from support.dispatcher import Engine
-from support.polling import PATIENCE
+from support.polling import eventually
 from support.store_factories import Clock
 
-from hookwright_dev.cluster.kubectl import Kubectl
+from hookwright_dev.cluster.kubectl import Cluster
 from hookwright_operator.intake.auth import ReviewAuth
 from hookwright_operator.registry import Endpoint, Registry
 from hookwright_operator.services import IntakeServices
@@ -140,10 +139,27 @@ def refused(response: httpx.Response, status: int) -> dict[str, Any]:
     return problem
 
 
-def await_permission(kubectl: Kubectl, namespace: str, user: str, group: str = "system:authenticated") -> None:
+def allow(cluster: Cluster, namespace: str, subject: dict[str, str], *rules: dict[str, Any]) -> None:
+    """Bind a subject to a Role with the rules; both have the subject's name."""
+    rbac = "rbac.authorization.k8s.io"
+    name = subject["name"].replace(":", "-")
+    cluster.objects.create("Role", name, namespace, rules=list(rules))
+    role = {"apiGroup": rbac, "kind": "Role", "name": name}
+    api_group = {} if subject["kind"] == "ServiceAccount" else {"apiGroup": rbac}
+    cluster.objects.create("RoleBinding", name, namespace, roleRef=role, subjects=[{**api_group, **subject}])
+
+
+def rule(verb: str, resource: str, *names: str) -> dict[str, Any]:
+    """Return a rule of a Role about a kind of Hookwright."""
+    named = {"resourceNames": names} if names else {}
+    return {"apiGroups": ["hookwright.dev"], "resources": [resource], "verbs": [verb], **named}
+
+
+def await_permission(cluster: Cluster, namespace: str, user: str, *groups: str) -> None:
     """Wait until the API server's authorizer permits a user to send events to project ``billing``."""
-    question = ("auth", "can-i", "create", "projects.hookwright.dev/billing", "--subresource=events", "-n", namespace)
-    deadline = time.monotonic() + PATIENCE
-    while kubectl(*question, f"--as={user}", f"--as-group={group}", check=False).returncode != 0:
-        assert time.monotonic() < deadline, f"{user} is not granted what the test granted"
-        time.sleep(0.05)
+    eventually(
+        lambda: cluster.objects.may(
+            user, "create", "projects/events", namespace, group="hookwright.dev", name="billing", groups=groups
+        ),
+        f"{user} is granted what the test granted",
+    )

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any, Final, Self
 from urllib.parse import urlsplit
 
-from kubernetes.client import ApiException, CoreV1Api
-from kubernetes.config import new_client_from_config
+# The classes are loaded when they are used: that takes as long as a tenth of the collection of all tests.
+from kubernetes import client, config
 from support.kubelet_server import HOST, KubeletServer
 
 from hookwright_dev.cluster.control_plane import ControlPlane
@@ -67,8 +67,8 @@ class LocalKubelet:
         self.replicas: dict[str, OperatorProcess] = {}
         self._plane, self._folder, self._processes = plane, folder, processes
         self._pod_of: dict[str, str] = {}
-        self._client = new_client_from_config(config_file=str(plane.kubeconfig), persist_config=False)
-        self._core = CoreV1Api(self._client)
+        self._client = config.new_client_from_config(config_file=str(plane.kubeconfig), persist_config=False)
+        self._core = client.CoreV1Api(self._client)
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run)
         self._server = ExitStack()
@@ -134,7 +134,7 @@ class LocalKubelet:
         self._core.patch_namespaced_persistent_volume_claim_status(claim, SYSTEM_NAMESPACE, {"status": status})
 
     def _reconcile(self, pod: Any) -> None:
-        with _unless_deleted():
+        with _unless_changed():
             component = (pod.metadata.labels or {}).get(_COMPONENT, "")
             if pod.metadata.deletion_timestamp:
                 self._end(pod, component)
@@ -232,10 +232,10 @@ def _ready(process: OperatorProcess | ApiProcess) -> bool:
 
 
 @contextmanager
-def _unless_deleted() -> Iterator[None]:
-    """End the block if the API server does not find the pod, because another client has deleted it."""
+def _unless_changed() -> Iterator[None]:
+    """End the block if another client has deleted the pod or changed it. The next round reads it again."""
     try:
         yield
-    except ApiException as error:
-        if error.status != 404:
+    except client.ApiException as error:
+        if error.status not in (404, 409):
             raise

@@ -129,7 +129,7 @@ class Stage:
         programs = self.folder / "bin"
         programs.mkdir(parents=True)
         (self.folder / "forwards").mkdir()
-        for name in ("charts", "deploy", "examples"):
+        for name in ("charts", "examples"):
             (self.folder / name).symlink_to(ROOT / name)
         (self.folder / "stage.json").write_text(json.dumps(self._described()))
         for name in ("kubectl", "curl", "hookwright"):

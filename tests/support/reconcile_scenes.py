@@ -181,6 +181,7 @@ class EndpointScene(Scene):
 
     endpoint: WebhookEndpoint = field(default_factory=endpoint)
     allow_http: bool = False
+    max_timeout: float = 30
     registered: Endpoint | None = None
     failures: FailedDeliveries | None = None
     unsupported: Unsupported = UNDERSTOOD
@@ -197,6 +198,7 @@ class EndpointScene(Scene):
             self.health,
             self.allow_http,
             GRACE,
+            self.max_timeout,
             self.failures,
             self.unsupported,
             self.refused_address,

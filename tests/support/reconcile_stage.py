@@ -154,6 +154,7 @@ class Stage:
             ReferencedSecrets(self.server, self.clock),
             allow_http=False,
             finalizer_grace=timedelta(seconds=30),
+            max_timeout=30,
         )
         applier = Applier(
             self.server,

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import redis
+from support.needed_programs import need
 
 from hookwright_dev import packages
 from hookwright_dev.processes import ChildProcess, free_port
@@ -21,6 +22,9 @@ def program() -> str:
         found = shutil.which("redis-server")
     assert found, "neither redis-server nor valkey-server is installed: install one of them (Debian: redis-server)"
     return found
+
+
+need("redis_server", program)
 
 
 @dataclass(slots=True)

@@ -13,7 +13,17 @@ from sqlalchemy import Connection, MetaData, func, select
 from support.polling import PATIENCE, until
 
 from hookwright_operator.ids import delivery_id, message_id
-from hookwright_operator.store.records import Attempt, Claimed, NewDelivery, NewEvent, Replica, Settlement, State
+from hookwright_operator.store.chosen_replays import Wanted
+from hookwright_operator.store.records import (
+    Attempt,
+    Choice,
+    Claimed,
+    NewDelivery,
+    NewEvent,
+    Replica,
+    Settlement,
+    State,
+)
 from hookwright_operator.store.schema import metadata
 from hookwright_operator.store.store import Store
 
@@ -135,6 +145,11 @@ def settlement(delivery: Claimed | NewDelivery, state: State, *, status: int = 2
         number=0, started_ms=1_800_000_000_000, duration_ms=7, status_code=status, error="", response="ok"
     )
     return Settlement(delivery.id, delivery.endpoint_uid, attempt, state, due_ms)
+
+
+def failures_of(uid: str) -> Wanted:
+    """Build a request for a replay of all failed deliveries of an endpoint."""
+    return Wanted(uid, Choice((State.FAILED,)), since_ms=0, until_ms=1 << 47)
 
 
 async def accept_one(store: Store, *, claimed: bool = False, uid: str = "orders") -> NewDelivery:

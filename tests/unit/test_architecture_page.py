@@ -88,9 +88,3 @@ def test_every_step_of_a_walk_names_its_file_and_function(walk: str) -> None:
     steps = STEP.findall(section.partition("\n## ")[0])
     assert len(steps) >= 20
     assert [step for step in steps if not NAMED.match(step.partition(". ")[2])] == []
-
-
-def test_a_name_that_a_file_does_not_define_is_found() -> None:
-    """The check sees a renamed method, a method of another class and a name behind a comma."""
-    page = "`store/store.py` `Store.accept`, `Store.accepted`, `Dispatcher.pump` and `ids.py` `delivery_id`."
-    assert missing(page) == [("store/store.py", "Store.accepted"), ("store/store.py", "Dispatcher.pump")]

@@ -1,4 +1,4 @@
-"""One operator and one API without limits for all tests of the API; one organization per test."""
+"""One operator and one API without limits for all tests of the API; an organization for each test, or for a module."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -8,10 +8,11 @@ from uuid import uuid4
 
 import httpx
 import pytest
-from support.api_processes import LIFTED, Organization, running
+from support.api_processes import Organization, running
 from support.api_receiver import Received, receiving
+from support.stack import Stack
 
-from hookwright_dev.cluster.installation import ApiProcess, OperatorProcess, install
+from hookwright_dev.cluster.installation import ApiProcess, OperatorProcess
 from hookwright_dev.cluster.kubectl import Cluster
 from hookwright_dev.processes import tail
 
@@ -20,22 +21,21 @@ PROXY = {"HOOKWRIGHT_TRUSTED_PROXIES": "127.0.0.0/8"}
 
 
 @pytest.fixture(scope="module")
-def operator(control_plane: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OperatorProcess]:
-    """Yield the operator of the API."""
-    install(control_plane)
-    settings = {"HOOKWRIGHT_STATUS_INTERVAL": "1", **JSON_LOG}
-    with running(OperatorProcess(control_plane, tmp_path_factory.mktemp("operator"), settings)) as it:
-        yield it
+def control_plane(shared_cluster: Cluster) -> Cluster:
+    """Return the cluster of the stack, which goes on."""
+    return shared_cluster
 
 
 @pytest.fixture(scope="module")
-def api(
-    control_plane: Cluster, operator: OperatorProcess, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[ApiProcess]:
-    """Yield an API without limits."""
-    settings = LIFTED | PROXY | JSON_LOG
-    with running(ApiProcess(control_plane, tmp_path_factory.mktemp("api"), operator.intake_url, settings)) as it:
-        yield it
+def operator(stack: Stack) -> OperatorProcess:
+    """Return the operator of the API."""
+    return stack.operator()
+
+
+@pytest.fixture(scope="module")
+def api(stack: Stack, operator: OperatorProcess) -> ApiProcess:
+    """Return an API without limits."""
+    return stack.api(operator)
 
 
 @pytest.fixture(scope="module")
@@ -50,6 +50,16 @@ def organizations(control_plane: Cluster, client: httpx.Client) -> Iterator["Org
     """Yield a factory of organizations, which are deleted when the test ends."""
     made = Organizations(control_plane, client)
     yield made
+    made.remove()
+
+
+@pytest.fixture(scope="module")
+def tenant(control_plane: Cluster, client: httpx.Client) -> Iterator[Organization]:
+    """Yield an organization with the project billing, for all tests of a module that change nothing of it."""
+    made = Organizations(control_plane, client)
+    organization = made.new("tenant")
+    organization.project()
+    yield organization
     made.remove()
 
 
@@ -72,27 +82,25 @@ class Organizations:
     def new(self, prefix: str, client: httpx.Client | None = None) -> Organization:
         """Create an organization, seen through a client."""
         name = f"{prefix}-{uuid4().hex[:8]}"
-        self._cluster.kubectl("create", "namespace", name)
+        self._cluster.objects.create("Namespace", name)
         self._made.append(name)
         return Organization(self._cluster, client or self._client, name)
 
     def remove(self) -> None:
         """Delete all created namespaces."""
-        if self._made:
-            self._cluster.kubectl("delete", "namespace", *self._made, "--wait=false")
+        self._cluster.objects.delete("Namespace", *self._made, wait=False)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def start_api(
     control_plane: Cluster, operator: OperatorProcess, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator["StartApi"]:
-    """Yield a function that starts further APIs with other settings inside one test."""
+    """Yield a function that starts further APIs with other settings; they run until the module ends."""
     with ExitStack() as stack:
 
-        def start(settings: dict[str, str], **options: str) -> tuple[ApiProcess, httpx.Client]:
+        def start(settings: dict[str, str]) -> tuple[ApiProcess, httpx.Client]:
             folder = tmp_path_factory.mktemp("api")
-            url = options.get("operator_url", operator.intake_url)
-            api = stack.enter_context(running(ApiProcess(control_plane, folder, url, settings)))
+            api = stack.enter_context(running(ApiProcess(control_plane, folder, operator.intake_url, settings)))
             return api, stack.enter_context(httpx.Client(base_url=api.url, trust_env=False, timeout=30.0))
 
         yield start
@@ -101,7 +109,7 @@ def start_api(
 class StartApi(Protocol):
     """The signature of the fixture start_api."""
 
-    def __call__(self, settings: dict[str, str], **options: str) -> tuple[ApiProcess, httpx.Client]:
+    def __call__(self, settings: dict[str, str]) -> tuple[ApiProcess, httpx.Client]:
         """Start an API and return it with a client."""
 
 

@@ -1,7 +1,7 @@
-"""Event types and the AsyncAPI description through the API."""
+"""Event types through the API."""
 
 import httpx
-from support.api_processes import Organization, problem_of
+from support.api_processes import Organization
 
 from hookwright_crds.events import EVENT_TYPES, SUBSCRIPTIONS
 
@@ -25,25 +25,3 @@ def test_the_examples_are_accepted_as_events(acme: Organization, client: httpx.C
     examples = [one["example"] for one in client.get("/v1/event-types", headers=key).json()["data"]]
     answer = client.post("/v1/events", json=examples, headers=key)
     assert (answer.status_code, answer.json()["accepted"]) == (202, len(EVENT_TYPES))
-
-
-def test_asyncapi_describes_the_webhooks_of_the_callers_project_only(acme: Organization, client: httpx.Client) -> None:
-    """A key gets its own project, a session the project that it names."""
-    acme.project("shipping")
-    billing, shipping = acme.service_key(), acme.service_key("shipping")
-    mine = acme.webhook(billing, "https://billing.example.com/path", events=["wa_*", "bounced"])["id"]
-    other = acme.webhook(shipping, "https://shipping.example.com/path")["id"]
-    told = client.get("/v1/asyncapi.json", headers=billing).json()
-    assert told["info"]["title"] == "Webhooks of billing"
-    assert told["servers"] == {mine: {"host": "billing.example.com", "protocol": "https"}}
-    assert set(told["channels"][mine]["messages"]) == {
-        "bounced",
-        "wa_sent",
-        "wa_delivered",
-        "wa_read",
-        "wa_failed",
-        "wa_replied",
-    }
-    named = client.get("/v1/asyncapi.json?project=shipping", headers=acme.session()).json()
-    assert set(named["channels"]) == {other}
-    assert problem_of(client.get("/v1/asyncapi.json", headers=acme.session()), 422)["errors"][0]["field"] == "project"

@@ -22,6 +22,7 @@ from hookwright_dev.cluster.stack import ROOT
 from hookwright_dev.node_packages import acquire_node_packages, node
 from hookwright_dev.tools import OAPI_CODEGEN, acquire_tool
 
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 PROGRAMS: Final = Path(__file__).resolve().parents[2] / "support" / "generated_clients"
 DESCRIPTION: Final = ROOT / "docs" / "openapi.json"
 STORY: Final = ["accepted 1", "status 200", "rotated true", "replayed 1", "deleted"]
@@ -40,7 +41,6 @@ def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
     shutil.rmtree(copied)
 
 
-@pytest.mark.timeout(1200)
 @pytest.mark.parametrize("folder", ["go"], indirect=True)
 def test_a_client_of_oapi_codegen(acme: Organization, api: ApiProcess, receiver: Received, folder: Path) -> None:
     """The Go code compiles, and its types have the fields of the answers."""
@@ -51,7 +51,6 @@ def test_a_client_of_oapi_codegen(acme: Organization, api: ApiProcess, receiver:
     _tell(acme, api, receiver, lambda story: _run([str(folder / "client"), *story], folder))
 
 
-@pytest.mark.timeout(1200)
 @pytest.mark.parametrize("folder", ["typescript"], indirect=True)
 def test_a_client_of_openapi_typescript(acme: Organization, api: ApiProcess, receiver: Received, folder: Path) -> None:
     """The compiler of TypeScript finds no fault in its strict mode, and openapi-fetch sends the requests."""
@@ -64,7 +63,6 @@ def test_a_client_of_openapi_typescript(acme: Organization, api: ApiProcess, rec
     _tell(acme, api, receiver, lambda story: _ended(node(folder / "story.ts", *story, cwd=folder)))
 
 
-@pytest.mark.timeout(1200)
 @pytest.mark.parametrize("folder", ["python"], indirect=True)
 def test_a_client_of_openapi_python_client(
     acme: Organization, api: ApiProcess, receiver: Received, folder: Path
@@ -78,7 +76,6 @@ def test_a_client_of_openapi_python_client(
     _tell(acme, api, receiver, lambda story: _run([str(programs / "python"), "story.py", *story], folder))
 
 
-@pytest.mark.timeout(1200)
 @pytest.mark.parametrize("folder", ["java"], indirect=True)
 def test_a_client_of_openapi_generator(acme: Organization, api: ApiProcess, receiver: Received, folder: Path) -> None:
     """The Java code compiles, and has each route in the class of its tag."""

@@ -5,12 +5,15 @@ from typing import Any
 
 import httpx
 from support.api_processes import Organization, problem_of
+from support.json_lines import entries
 from support.polling import eventually
+
+from hookwright_dev.cluster.installation import ApiProcess
 
 EVENT = {"type": "delivered", "messageId": "m-1"}
 
 
-def test_a_consumer_takes_and_acknowledges_by_v1(acme: Organization, client: httpx.Client) -> None:
+def test_a_consumer_takes_and_acknowledges_by_v1(acme: Organization, client: httpx.Client, api: ApiProcess) -> None:
     """A key with the scope pull is enough for a consumer; a request that waits gets the next event."""
     key, consumer = acme.service_key(), {"X-Service-Key": acme.key(scopes=["pull"])["key"]}
     made = acme.webhook(key, None, pull={"lease": "1m"})
@@ -31,7 +34,13 @@ def test_a_consumer_takes_and_acknowledges_by_v1(acme: Organization, client: htt
     assert message["headers"]["webhook-id"].startswith("msg_")
     assert message["body"] == httpx.Request("POST", "http://x", json=EVENT).content.decode()
     [result] = client.post(f"{path}/ack", json={"ids": [message["id"]]}, headers=consumer).json()["data"]
-    assert (result["result"], result["status"]) == ("acked", "delivered")
+    assert (result["result"], result["repeated"], result["status"]) == ("acked", False, "delivered")
+    other = {"X-Service-Key": acme.key(scopes=["pull"])["key"]}
+    [again] = client.post(f"{path}/ack", json={"ids": [message["id"]]}, headers=other).json()["data"]
+    assert again == {**result, "repeated": True}
+    lines = [line for line in entries(api.log) if line.get("organization") == acme.name]
+    [line] = [line for line in lines if line.get("action") == "message.ack"]
+    assert (line["actor"].partition(":")[0], line["deliveries"]) == ("key", [message["delivery_id"]])
     shown = client.get(f"/v1/deliveries/{message['delivery_id']}", headers=key).json()
     assert (shown["status"], shown["request"]["url"]) == ("delivered", None)
 

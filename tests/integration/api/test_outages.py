@@ -6,13 +6,15 @@ import signal
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from uuid import uuid4
 
 import httpx
 import pytest
-from support.api_processes import LIFTED, Organization, problem_of, running
+from support.api_processes import Organization, problem_of, running
 from support.polling import eventually
+from support.stack import LIFTED
 
 from hookwright_dev.cluster.assets import Assets
 from hookwright_dev.cluster.components import kube_apiserver
@@ -45,8 +47,8 @@ def its_operator(plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) 
 def its_api(
     plane: ControlPlane, its_operator: OperatorProcess, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[ApiProcess]:
-    """Yield an API on it that waits 4 s for the operator."""
-    settings = {**LIFTED, "HOOKWRIGHT_CREATE_TIMEOUT": "4"}
+    """Yield an API on it that waits 2 s for the operator."""
+    settings = {**LIFTED, "HOOKWRIGHT_CREATE_TIMEOUT": "2"}
     with running(ApiProcess(plane, tmp_path_factory.mktemp("api"), its_operator.intake_url, settings)) as started:
         yield started
 
@@ -54,7 +56,7 @@ def its_api(
 @pytest.fixture(scope="module")
 def acme(plane: ControlPlane, its_api: ApiProcess) -> Iterator[Organization]:
     """Yield an organization with a project."""
-    plane.kubectl("create", "namespace", "acme")
+    plane.objects.create("Namespace", "acme")
     with httpx.Client(base_url=its_api.url, trust_env=False, timeout=30.0) as client:
         made = Organization(plane, client, "acme")
         made.project()
@@ -66,81 +68,92 @@ def apiserver(plane: ControlPlane) -> ChildProcess:
     return next(process for process in plane.processes if process.name == "kube-apiserver")
 
 
-def test_without_the_operator_creation_is_a_503_and_leaves_nothing_behind(
+@contextmanager
+def away(operator: OperatorProcess) -> Iterator[None]:
+    """Kill the operator, and start it again when the context ends."""
+    operator.kill()
+    try:
+        yield
+    finally:
+        operator.start()
+
+
+@pytest.mark.slow
+def test_without_the_operator_requests_are_503_and_leave_nothing_behind(
     acme: Organization, plane: ControlPlane, its_operator: OperatorProcess
 ) -> None:
-    """Without an operator: a 503 with Retry-After in bounded time, and no object. With it, requests succeed again."""
+    """Without an operator: a 503 with Retry-After in bounded time, and no object. With it, requests succeed again.
+
+    A rotation is requested then: its repetition returns its secret, and rotates no second time.
+    """
     key = acme.service_key()
-    endpoint = acme.webhook(key)["id"]
-    its_operator.kill()
-    try:
+    endpoint = acme.webhook(key)
+    path = f"/v1/webhooks/{endpoint['id']}"
+    once = {**key, "Idempotency-Key": "while-away"}
+    event = {"type": "delivered", "messageId": "m"}
+    with away(its_operator):
         began = time.monotonic()
         refused = acme.client.post("/v1/webhooks", json=WEBHOOK, headers=key)
         problem_of(refused, 503)
         assert refused.headers["retry-after"]
         assert time.monotonic() - began < 20
-        assert [one["id"] for one in acme.client.get("/v1/webhooks", headers=key).json()["data"]] == [endpoint]
-        names = plane.kubectl("get", "hwep", "-n", "acme", "-o", "jsonpath={.items[*].metadata.name}").stdout
-        assert names.split() == [endpoint]
-        event = {"type": "delivered", "messageId": "m"}
+        assert [one["id"] for one in acme.client.get("/v1/webhooks", headers=key).json()["data"]] == [endpoint["id"]]
+        left = plane.objects.list("WebhookEndpoint", "acme")
+        assert [one["metadata"]["name"] for one in left] == [endpoint["id"]]
         for answer in (
             acme.client.post("/v1/events", json=event, headers=key),
-            acme.client.post(f"/v1/webhooks/{endpoint}/test", headers=key),
-            acme.client.get(f"/v1/webhooks/{endpoint}/deliveries", headers=key),
+            acme.client.post(f"{path}/test", headers=key),
+            acme.client.get(f"{path}/deliveries", headers=key),
         ):
             problem_of(answer, 503)
             assert answer.headers["retry-after"]
-    finally:
-        its_operator.start()
+        rotation = problem_of(acme.client.post(f"{path}/rotate-secret", headers=once), 503)
+        assert "the rotation is requested" in rotation["detail"]
     assert acme.webhook(key)["secret"]
     assert acme.client.post("/v1/events", json=event, headers=key).status_code == 202
+    answers = [acme.client.post(f"{path}/rotate-secret", headers=once) for _ in range(2)]
+    assert [answer.status_code for answer in answers] == [200, 200], answers[0].text
+    assert answers[0].json() == answers[1].json()
+    assert answers[0].json()["secret"] != endpoint["secret"]
+    stored = plane.objects.get("WebhookEndpoint", endpoint["id"], "acme") or {}
+    assert stored["spec"]["signing"]["rotation"] == 1
 
 
+@pytest.mark.slow
 def test_a_repeatable_creation_is_completed_by_its_repetition(
     acme: Organization, its_operator: OperatorProcess, its_api: ApiProcess
 ) -> None:
     """A repetition may have been answered by another replica, so a 503 deletes no webhook of an Idempotency-Key.
 
-    The audit log has its creation when it is created, and a read of its secret for each repetition.
+    The audit log has its creation when it is created, and a read of its secret for each repetition. The operator is
+    killed in the middle of requests: each of a stream gets 202 or 503, and never 500.
     """
-    key = acme.service_key() | {"Idempotency-Key": uuid4().hex}
-    its_operator.kill()
-    try:
-        refused = problem_of(acme.client.post("/v1/webhooks", json=WEBHOOK, headers=key), 503)
-        assert "send the same request again" in refused["detail"]
-    finally:
-        its_operator.start()
-    made = acme.client.post("/v1/webhooks", json=WEBHOOK, headers=key)
-    assert made.status_code == 201, made.text
-    listed = acme.client.get("/v1/webhooks", headers=key).json()["data"]
-    assert [one["id"] for one in listed].count(made.json()["id"]) == 1
-    assert acme.client.post("/v1/webhooks", json=WEBHOOK, headers=key).json()["id"] == made.json()["id"]
-    actions = re.findall(rf" action=(\S+) .* target={made.json()['id']}$", its_api.log.read_text(), re.MULTILINE)
-    assert actions == ["webhook.create", "secret.read", "secret.read"]
-
-
-def test_an_operator_killed_in_the_middle_of_requests_gives_503s_and_nothing_else(
-    acme: Organization, its_operator: OperatorProcess
-) -> None:
-    """Every request of a stream gets 202 or 503, never 500, and it recovers without a restart."""
     key = acme.service_key()
+    once = key | {"Idempotency-Key": uuid4().hex}
 
     def send(number: int) -> int:
         event = {"type": "delivered", "messageId": f"m{number}"}
         return acme.client.post("/v1/events", json=event, headers=key).status_code
 
-    try:
-        with ThreadPoolExecutor(4) as pool:
-            sent = [pool.submit(send, number) for number in range(200)]
-            its_operator.kill()
+    with ThreadPoolExecutor(4) as pool:
+        sent = [pool.submit(send, number) for number in range(200)]
+        with away(its_operator):
             statuses = {each.result() for each in sent}
-    finally:
-        its_operator.start()
+            refused = problem_of(acme.client.post("/v1/webhooks", json=WEBHOOK, headers=once), 503)
     assert statuses <= {202, 503}
     assert 503 in statuses
+    assert "send the same request again" in refused["detail"]
     eventually(lambda: send(1000) == 202, "recovered")
+    made = acme.client.post("/v1/webhooks", json=WEBHOOK, headers=once)
+    assert made.status_code == 201, made.text
+    listed = acme.client.get("/v1/webhooks", headers=key).json()["data"]
+    assert [one["id"] for one in listed].count(made.json()["id"]) == 1
+    assert acme.client.post("/v1/webhooks", json=WEBHOOK, headers=once).json()["id"] == made.json()["id"]
+    actions = re.findall(rf" action=(\S+) .* target={made.json()['id']}$", its_api.log.read_text(), re.MULTILINE)
+    assert actions == ["webhook.create", "secret.read", "secret.read"]
 
 
+@pytest.mark.slow
 def test_without_the_api_server_reads_go_on_and_writes_are_503(acme: Organization, plane: ControlPlane) -> None:
     """Reads use the view, writes are refused, and the age of the view is visible."""
     key = acme.service_key()
@@ -162,6 +175,7 @@ def test_without_the_api_server_reads_go_on_and_writes_are_503(acme: Organizatio
     )
 
 
+@pytest.mark.slow
 def test_a_key_revoked_while_the_watch_was_broken_is_refused_afterwards(
     acme: Organization, plane: ControlPlane, its_api: ApiProcess
 ) -> None:
@@ -173,7 +187,7 @@ def test_a_key_revoked_while_the_watch_was_broken_is_refused_afterwards(
     os.kill(its_api.running.pid, signal.SIGSTOP)
     try:
         restart(plane)  # closes the connections, so that no later event waits in a socket
-        plane.kubectl("delete", "hwkey", made["id"], "-n", "acme")
+        plane.objects.delete("ApiKey", made["id"], namespace="acme")
         restart(plane)  # its cache of events begins after the deletion
     finally:
         os.kill(its_api.running.pid, signal.SIGCONT)

@@ -4,21 +4,29 @@ from collections.abc import Iterator
 
 import httpx
 import pytest
-from integration.api.conftest import JSON_LOG, StartApi
-from support.api_processes import LIFTED, PASSWORD, Organization, password_changes_allowed, problem_of
+from integration.api.conftest import JSON_LOG, PROXY, StartApi
+from support.api_processes import PASSWORD, Organization, password_changes_allowed, problem_of
 from support.json_lines import entries
+from support.polling import eventually
+from support.stack import LIFTED
 
+from hookwright_dev.cluster.installation import ApiProcess
 from hookwright_dev.cluster.kubectl import Cluster
 
-ON = LIFTED | JSON_LOG | {"HOOKWRIGHT_PASSWORD_CHANGE": "true"}
+ON = LIFTED | JSON_LOG | PROXY | {"HOOKWRIGHT_PASSWORD_CHANGE": "true", "HOOKWRIGHT_RATE_LIMIT_LOGIN": "3"}
 NEW = "four other random words"
 
 
-@pytest.fixture
-def may_patch(control_plane: Cluster) -> Iterator[None]:
-    """Grant the right that the chart grants with settings.passwordChange."""
+@pytest.fixture(scope="module")
+def changing(control_plane: Cluster, start_api: StartApi) -> Iterator[tuple[ApiProcess, httpx.Client]]:
+    """Yield an API with the setting, and with the right that the chart grants with it."""
     with password_changes_allowed(control_plane):
-        yield
+        yield start_api(ON)
+
+
+def seen(client: httpx.Client, session: dict[str, str]) -> None:
+    """Return when an API knows a session's user."""
+    eventually(lambda: client.get("/v1/auth/me", headers=session).status_code == 200, "this API knows the user")
 
 
 def change(client: httpx.Client, headers: dict[str, str], current: str, new: str) -> httpx.Response:
@@ -27,12 +35,13 @@ def change(client: httpx.Client, headers: dict[str, str], current: str, new: str
     return client.post("/v1/auth/password", json=body, headers=headers)
 
 
-@pytest.mark.usefixtures("may_patch")
-def test_a_new_password_ends_all_sessions_and_returns_a_new_one(acme: Organization, start_api: StartApi) -> None:
+def test_a_new_password_ends_all_sessions_and_returns_a_new_one(
+    acme: Organization, changing: tuple[ApiProcess, httpx.Client]
+) -> None:
     """Only the new password and the new token are valid. The log has who did it, and neither password."""
     before = acme.session()
-    api, client = start_api(ON)
-    assert client.get("/v1/auth/me", headers=before).status_code == 200
+    api, client = changing
+    seen(client, before)
     answer = change(client, before, PASSWORD, NEW)
     assert answer.status_code == 200, answer.text
     assert answer.json()["user"]["email"] == acme.email
@@ -47,11 +56,13 @@ def test_a_new_password_ends_all_sessions_and_returns_a_new_one(acme: Organizati
     assert NEW not in log
 
 
-@pytest.mark.usefixtures("may_patch")
-def test_wrong_passwords_are_limited_like_logins_and_change_nothing(acme: Organization, start_api: StartApi) -> None:
+def test_wrong_passwords_are_limited_like_logins_and_change_nothing(
+    acme: Organization, changing: tuple[ApiProcess, httpx.Client]
+) -> None:
     """A stolen session cannot guess the password faster than a login can."""
-    session = acme.session()
-    _, client = start_api(ON | {"HOOKWRIGHT_RATE_LIMIT_LOGIN": "3"})
+    session = acme.session() | {"X-Forwarded-For": "198.51.100.7"}
+    _, client = changing
+    seen(client, session)
     short = problem_of(change(client, session, PASSWORD, "x" * 11), 422)
     assert short["errors"] == [{"field": "new_password", "message": "must have at least 12 characters"}]
     wrong = [change(client, session, "wrong", NEW) for _ in range(4)]

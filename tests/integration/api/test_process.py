@@ -8,26 +8,38 @@ import sys
 import time
 
 import httpx
-from integration.api.conftest import StartApi
-from support.api_processes import Organization
+import pytest
+from integration.api.conftest import Organizations, StartApi
+from support.api_processes import PASSWORD, Organization
 from support.polling import eventually
 
 from hookwright_dev.cluster.installation import ApiProcess
 from hookwright_dev.cluster.kubectl import Cluster
 
 
-def test_sigterm_finishes_requests_under_way_and_exits_with_0(acme: Organization, start_api: StartApi) -> None:
-    """A request with an incomplete body is answered; new connections are refused; the exit code is 0."""
-    api, _ = start_api({})
-    key = acme.service_key()["X-Service-Key"]
+@pytest.mark.slow
+def test_some_namespaces_are_served_alone_and_sigterm_finishes_requests_under_way(
+    acme: Organization, organizations: Organizations, start_api: StartApi
+) -> None:
+    """With HOOKWRIGHT_WATCH_NAMESPACES, a key of another namespace is unknown; HOOKWRIGHT_SESSION_TTL ends sessions.
+
+    After SIGTERM, a request with an incomplete body is answered, new connections are refused, and the exit code is 0.
+    """
+    api, client = start_api({"HOOKWRIGHT_WATCH_NAMESPACES": acme.name, "HOOKWRIGHT_SESSION_TTL": "3s"})
+    other = organizations.new("other")
+    other.project()
+    strange, own = other.service_key(), acme.service_key()
+    eventually(lambda: client.get("/v1/webhooks", headers=own).status_code == 200, "key known")
+    assert client.get("/v1/webhooks", headers=strange).status_code == 401
+    token = client.post("/v1/auth/login", json={"email": acme.email, "password": PASSWORD}).json()["token"]
+    session = {"Authorization": f"Bearer {token}"}
+    assert client.get("/v1/auth/me", headers=session).status_code == 200
+    eventually(lambda: client.get("/v1/auth/me", headers=session).status_code == 401, "the session ends", within=10)
     body = b'{"type":"delivered","messageId":"m"}'
-    head = f"POST /v1/events HTTP/1.1\r\nHost: x\r\nX-Service-Key: {key}\r\nContent-Type: application/json\r\n"
-    eventually(
-        lambda: httpx.get(f"{api.url}/v1/webhooks", headers={"X-Service-Key": key}, timeout=30.0).status_code == 200,
-        "key known",
-    )
+    head = f"POST /v1/events HTTP/1.1\r\nHost: x\r\nX-Service-Key: {own['X-Service-Key']}\r\n"
+    head += f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
     with socket.create_connection(("127.0.0.1", api.port), 10) as slow:
-        slow.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body[:5])
+        slow.sendall(head.encode() + body[:5])
         time.sleep(0.3)  # until the server has begun; no outside sign shows it
         os.kill(api.running.pid, signal.SIGTERM)
         eventually(lambda: _refused(api.port), "no new connections")
@@ -62,11 +74,12 @@ def test_metrics_have_route_templates_and_no_names(acme: Organization, api: ApiP
     assert api.metric('hookwright_api_view_age_seconds{resource="webhookendpoints"}') < 90
 
 
+@pytest.mark.slow
 def test_it_is_not_ready_and_answers_503_until_the_view_is_complete(control_plane: Cluster, api: ApiProcess) -> None:
     """Without permission to list, the API answers no 401 or 404, and /readyz answers 503."""
     folder = api.folder / "unready"
     folder.mkdir()
-    blind = ApiProcess(control_plane, folder, api.operator_url, {"HOOKWRIGHT_NAMESPACE": "kube-system"})
+    blind = ApiProcess(control_plane, folder, api.operator_url, {"HOOKWRIGHT_USERS_NAMESPACE": "kube-system"})
     blind.start(wait=False)
     try:
         eventually(lambda: blind.ready() == 503, "up and not ready")
@@ -79,19 +92,11 @@ def test_it_is_not_ready_and_answers_503_until_the_view_is_complete(control_plan
         blind.stop()
 
 
+@pytest.mark.slow
 def test_a_wrong_setting_ends_the_process_with_a_sentence() -> None:
     """The exit code is 2, and standard error names the variable."""
     environment = {**os.environ, "HOOKWRIGHT_SESSION_TTL": "forever"}
     argv = [sys.executable, "-m", "hookwright_api"]
-    ended = subprocess.run(argv, env=environment, capture_output=True, text=True, check=False, timeout=30)
+    ended = subprocess.run(argv, env=environment, capture_output=True, text=True, check=False, timeout=60)
     assert ended.returncode == 2
     assert "HOOKWRIGHT_SESSION_TTL" in ended.stderr
-
-
-def test_watching_some_namespaces_serves_those_alone(acme: Organization, start_api: StartApi) -> None:
-    """With HOOKWRIGHT_WATCH_NAMESPACES, a key of another namespace is unknown."""
-    key = acme.service_key()
-    _, one = start_api({"HOOKWRIGHT_WATCH_NAMESPACES": acme.name})
-    _, other = start_api({"HOOKWRIGHT_WATCH_NAMESPACES": "default"})
-    assert one.get("/v1/webhooks", headers=key).status_code == 200
-    assert other.get("/v1/webhooks", headers=key).status_code == 401

@@ -25,8 +25,8 @@ def test_without_the_right_a_project_is_neither_created_nor_deleted_and_the_answ
     ):
         detail = problem_of(answer, 403)["detail"]
         assert f"RoleBinding in namespace {acme.name} of the ClusterRole hookwright-project-manager" in detail
-    listed = control_plane.kubectl("get", "hwproj", "-n", acme.name, "-o", "name").stdout.split()
-    assert [name.partition("/")[2] for name in listed] == ["billing", "old"]
+    listed = control_plane.objects.list("Project", acme.name)
+    assert [project["metadata"]["name"] for project in listed] == ["billing", "old"]
 
 
 def test_a_created_project_works_and_its_deletion_says_what_it_discards(
@@ -59,8 +59,7 @@ def test_a_created_project_works_and_its_deletion_says_what_it_discards(
     assert (deleted.status_code, deleted.json()) == (200, expected)
     problem_of(client.get("/v1/webhooks", headers=key), 401)
     problem_of(client.get("/v1/projects/shop", headers=session), 404)
-    left = ("get", "hwproj", "shop", "-n", acme.name)
-    eventually(lambda: control_plane.kubectl(*left, check=False).returncode != 0, "the Project is deleted")
+    eventually(lambda: control_plane.objects.get("Project", "shop", acme.name) is None, "the Project is deleted")
     acts = [
         (line["action"], line["target"])
         for line in entries(api.log)

@@ -90,11 +90,11 @@ def test_a_running_replay_can_be_cancelled(acme: Organization, client: httpx.Cli
     ],
 )
 def test_a_wrong_request_is_a_422_with_its_fields(
-    acme: Organization, client: httpx.Client, body: dict[str, object], fields: list[str]
+    tenant: Organization, client: httpx.Client, body: dict[str, object], fields: list[str]
 ) -> None:
     """The API and the operator name faults in the same form."""
-    key = acme.service_key()
-    replays = f"/v1/webhooks/{acme.webhook(key)['id']}/replays"
+    key = tenant.service_key()
+    replays = f"/v1/webhooks/{tenant.webhook(key)['id']}/replays"
 
     problem = problem_of(client.post(replays, json=body, headers=key), 422)
 
@@ -104,10 +104,10 @@ def test_a_wrong_request_is_a_422_with_its_fields(
 
 @pytest.mark.parametrize("replay", ["rec_unknown", "no replay"])
 @pytest.mark.parametrize("method", ["GET", "DELETE"])
-def test_an_unknown_replay_is_a_404(acme: Organization, client: httpx.Client, method: str, replay: str) -> None:
+def test_an_unknown_replay_is_a_404(tenant: Organization, client: httpx.Client, method: str, replay: str) -> None:
     """Whatever the form of its id."""
-    key = acme.service_key()
-    path = f"/v1/webhooks/{acme.webhook(key)['id']}/replays/{replay}"
+    key = tenant.service_key()
+    path = f"/v1/webhooks/{tenant.webhook(key)['id']}/replays/{replay}"
 
     problem_of(client.request(method, path, headers=key), 404)
 

@@ -16,6 +16,7 @@ from support.polling import eventually
 
 from hookwright_dev.cluster.installation import ApiProcess
 
+pytestmark = pytest.mark.slow
 # Every check except positive_data_acceptance: a schema cannot express every rule, such as that a webhook has either a
 # url or pull. So a request can match its schema and get a 422.
 CHECKS: Final = ["--checks", "all", "--exclude-checks", "positive_data_acceptance"]

@@ -49,16 +49,15 @@ def patched(
 
 def spec_of(cluster: Cluster, organization: Organization, name: str) -> dict[str, Any]:
     """Return the spec of an endpoint."""
-    written = cluster.kubectl("get", "hwep", name, "-n", organization.name, "-o", "json").stdout
-    spec: dict[str, Any] = json.loads(written)["spec"]
+    spec: dict[str, Any] = stored(cluster, organization, name)["spec"]
     return spec
 
 
-def declared(acme: Organization, client: httpx.Client, key: dict[str, str], name: str = "orders") -> None:
-    """Apply an endpoint with kubectl, and wait until the API shows it."""
-    spec = {"projectRef": {"name": "billing"}, "url": "https://example.com/o", "events": ["bounced"]}
-    acme.apply({"kind": "WebhookEndpoint", "metadata": {"name": name}, "spec": spec})
-    eventually(lambda: client.get(f"/v1/webhooks/{name}", headers=key).status_code == 200, "the endpoint is shown")
+def stored(cluster: Cluster, organization: Organization, name: str) -> dict[str, Any]:
+    """Return an endpoint as the API server has it."""
+    document = cluster.objects.get("WebhookEndpoint", name, organization.name)
+    assert document is not None
+    return document
 
 
 def test_everything_can_be_set_at_creation_and_by_a_change(
@@ -158,22 +157,21 @@ def test_labels_of_tools_are_not_shown_and_stay(
     """The label that makes it a webhook of the API, and those of other tools, survive every change."""
     key = acme.service_key()
     name = str(acme.webhook(key, labels={"team": "a"})["id"])
-    control_plane.kubectl("label", "hwep", name, "-n", acme.name, "argocd.argoproj.io/instance=app", "stage=b")
+    labels = {"argocd.argoproj.io/instance": "app", "stage": "b"}
+    control_plane.objects.patch("WebhookEndpoint", name, acme.name, {"metadata": {"labels": labels}})
     eventually(
         lambda: client.get(f"/v1/webhooks/{name}", headers=key).json()["labels"] == {"stage": "b", "team": "a"},
         "labels of people are shown",
     )
     assert patched(client, key, name, {"labels": None})["labels"] == {}
-    written = control_plane.kubectl("get", "hwep", name, "-n", acme.name, "-o", "json").stdout
     kept = {"app.kubernetes.io/managed-by": "hookwright-api", "argocd.argoproj.io/instance": "app"}
-    assert json.loads(written)["metadata"]["labels"] == kept
+    assert stored(control_plane, acme, name)["metadata"]["labels"] == kept
 
 
-def observed(control_plane: Cluster, organization: str, name: str) -> bool:
+def observed(control_plane: Cluster, organization: Organization, name: str) -> bool:
     """Return whether the operator has written the status of the newest state."""
-    shown = "jsonpath={.metadata.generation} {.status.observedGeneration}"
-    generation, known = control_plane.kubectl("get", "hwep", name, "-n", organization, "-o", shown).stdout.split()
-    return generation == known
+    endpoint = stored(control_plane, organization, name)
+    return bool(endpoint["metadata"]["generation"] == endpoint["status"]["observedGeneration"])
 
 
 def test_an_etag_guards_a_change(acme: Organization, client: httpx.Client, control_plane: Cluster) -> None:
@@ -196,7 +194,7 @@ def test_an_etag_guards_a_change(acme: Organization, client: httpx.Client, contr
         answer = client.patch(path, json={"description": f"change {number}"}, headers={**key, "If-Match": etag})
         assert answer.status_code == 200, answer.text
         etag = answer.headers["etag"]
-        eventually(partial(observed, control_plane, acme.name, name), "the status is written", every=0.5)
+        eventually(partial(observed, control_plane, acme, name), "the status is written")
     for match in ("*", f'"1", {etag}'):
         answer = client.patch(path, json={"description": "change 2"}, headers={**key, "If-Match": match})
         assert answer.status_code == 200, answer.text
@@ -222,43 +220,77 @@ def test_of_simultaneous_changes_with_one_etag_one_wins(acme: Organization, clie
 def test_a_declared_endpoint_is_a_409_that_names_its_owner(
     acme: Organization, client: httpx.Client, control_plane: Cluster
 ) -> None:
-    """Kubectl apply, server-side apply of another manager, and an edit of a webhook of the API."""
+    """Kubectl apply, server-side apply of another manager, and an edit of a webhook of the API.
+
+    Its deletion is refused in the same words, because Git would make it again with another signing secret.
+    """
     key = acme.service_key()
-    declared(acme, client, key)
+    argo = ("--server-side", "--field-manager=argocd-controller")
+    for name, options in {"orders": (), "argo": argo}.items():
+        applied = {
+            "apiVersion": "hookwright.dev/v1alpha1",
+            "kind": "WebhookEndpoint",
+            "metadata": {
+                "name": name,
+                "namespace": acme.name,
+                "labels": {"app.kubernetes.io/managed-by": "hookwright-api"} if options else {},
+            },
+            "spec": {"projectRef": {"name": "billing"}, "url": "https://example.com/o", "events": ["bounced"]},
+        }
+        control_plane.kubectl("apply", *options, "-f", "-", stdin=json.dumps(applied))
+        path = f"/v1/webhooks/{name}"
+        eventually(lambda path=path: client.get(path, headers=key).status_code == 200, f"{name} is shown")  # type: ignore[misc]
     problem = patched(client, key, "orders", {"description": "mine"}, 409)
     assert '"kubectl-client-side-apply"' in problem["detail"]
     assert "YAML" in problem["detail"]
-
-    applied = {
-        "apiVersion": "hookwright.dev/v1alpha1",
-        "kind": "WebhookEndpoint",
-        "metadata": {
-            "name": "argo",
-            "namespace": acme.name,
-            "labels": {"app.kubernetes.io/managed-by": "hookwright-api"},
-        },
-        "spec": {"projectRef": {"name": "billing"}, "url": "https://example.com/o", "events": ["bounced"]},
-    }
-    manager = ("--server-side", "--field-manager=argocd-controller")
-    control_plane.kubectl("apply", *manager, "-f", "-", stdin=json.dumps(applied))
-    eventually(lambda: client.get("/v1/webhooks/argo", headers=key).status_code == 200, "argo is shown")
     assert '"argocd-controller"' in patched(client, key, "argo", {"url": "https://example.com/x"}, 409)["detail"]
 
     edited = str(acme.webhook(key)["id"])
     change = '{"spec": {"timeout": "3s"}}'
     control_plane.kubectl("patch", "hwep", edited, "-n", acme.name, "--type=merge", "-p", change)
     assert '"kubectl-patch"' in patched(client, key, edited, {"timeout": "4s"}, 409)["detail"]
+    for name in ("orders", "argo", edited):
+        refusal = problem_of(client.delete(f"/v1/webhooks/{name}", headers=key), 409)["detail"]
+        assert refusal == patched(client, key, name, {"description": "mine"}, 409)["detail"]
+        assert "deletionTimestamp" not in (control_plane.objects.get("hwep", name, acme.name) or {})["metadata"]
     given_back = '{"metadata": {"managedFields": [{}]}}'
     control_plane.kubectl("patch", "hwep", edited, "-n", acme.name, "--type=merge", "-p", given_back)
     assert patched(client, key, edited, {"timeout": "4s"})["timeout"] == "4s"
     assert spec_of(control_plane, acme, "argo")["url"] == "https://example.com/o"
 
 
+def test_header_values_do_not_follow_another_target(
+    acme: Organization, client: httpx.Client, control_plane: Cluster, receiver: Received
+) -> None:
+    """Neither another host nor pull gets them, in one step or in two; with the values in the request, both do."""
+    key = acme.service_key()
+    body = {"url": "https://example.com/a", "events": ["delivered"], "headers": {"X-Key": "of-the-receiver"}}
+    name = str(client.post("/v1/webhooks", json=body, headers=key).json()["id"])
+    before = spec_of(control_plane, acme, name)
+    patches: tuple[dict[str, Any], ...] = (
+        {"url": f"{receiver.url}/mine"},
+        {"url": "http://example.com/a"},
+        {"url": None, "pull": {}},
+        {"url": "https://example.com:8443/a", "headers": {"x-key": "mine"}},
+    )
+    for patch in patches:
+        (fault,) = patched(client, key, name, patch, 422)["errors"]
+        assert (fault["field"], "X-Key" in fault["message"]) == ("headers", True), patch
+    assert spec_of(control_plane, acme, name) == before
+    patched(client, key, name, {"url": "HTTPS://EXAMPLE.com:443/b"})
+    assert spec_of(control_plane, acme, name)["headers"] == {"X-Key": "of-the-receiver"}
+    patched(client, key, name, {"url": None, "pull": {}, "headers": {"X-Key": "new"}})
+    patched(client, key, name, {"url": f"{receiver.url}/mine"}, 422)
+    patched(client, key, name, {"url": f"{receiver.url}/mine", "pull": None, "headers": None})
+    assert "headers" not in spec_of(control_plane, acme, name)
+
+
 def test_the_operator_owns_no_spec(acme: Organization, client: httpx.Client, control_plane: Cluster) -> None:
     """Its finalizer, owner reference and status, and notes of kubectl, do not turn a webhook into a declared one."""
     key = acme.service_key()
     name = str(acme.webhook(key)["id"])
-    control_plane.kubectl("annotate", "hwep", name, "-n", acme.name, "example.com/note=a")
+    note = {"metadata": {"annotations": {"example.com/note": "a"}}}
+    control_plane.objects.patch("WebhookEndpoint", name, acme.name, note)
     assert patched(client, key, name, {"description": "still mine"})["description"] == "still mine"
 
 
@@ -280,12 +312,13 @@ HOSTILE: dict[str, tuple[Any, int, str | None]] = {
     "an expiry without a zone": ({"expires_at": "2099-01-01T00:00:00"}, 422, "expires_at"),
     "a label of Kubernetes": ({"labels": {"kubernetes.io/managed-by": "x"}}, 422, "labels.kubernetes.io/managed-by"),
     "a label of Hookwright that is removed": ({"labels": {"hookwright.dev/x": None}}, 422, "labels.hookwright.dev/x"),
-    "1,000 labels": ({"labels": {f"l{number}": "" for number in range(1_000)}}, 422, "labels"),
+    "100 labels": ({"labels": {f"l{number}": "" for number in range(100)}}, 422, "labels"),
+    "1,000 labels": ({"labels": {f"l{number}": "" for number in range(1_000)}}, 422, None),
     "a field of the spec": ({"signing": {"secretRef": {"name": "other"}}}, 422, "signing"),
     "another project": ({"projectRef": {"name": "shipping"}}, 422, "projectRef"),
     "metadata": ({"metadata": {"finalizers": []}}, 422, "metadata"),
-    "deep JSON": (b'{"headers":' * 5000 + b"1" + b"}" * 5000, 400, None),
-    "deep arrays": (b"[" * 5_000, 400, None),
+    "deep JSON": (b'{"headers":' * 250 + b"1" + b"}" * 250, 400, None),
+    "deep arrays": (b"[" * 250, 400, None),
     "half a surrogate pair": (b'{"description": "\\ud800"}', 400, None),
     "too much": (b'{"description": "' + b"x" * 256 * 1024 + b'"}', 413, None),
 }  # fmt: skip
@@ -321,7 +354,7 @@ def test_a_webhook_with_an_expiry_is_deleted_at_its_time(acme: Organization, cli
     assert listed() == []
     made = acme.webhook(key, expires_at="2099-01-01T00:00:00Z")
     assert made["expires_at"] == "2099-01-01T00:00:00Z"
-    soon = format_timestamp(datetime.now(UTC) + timedelta(seconds=10))
+    soon = format_timestamp(datetime.now(UTC) + timedelta(seconds=5))
     assert patched(client, key, made["id"], {"expires_at": soon})["expires_at"] == soon
     eventually(lambda: listed() == [], "the webhook is deleted")
 

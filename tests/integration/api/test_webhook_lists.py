@@ -77,7 +77,9 @@ def test_the_list_can_be_narrowed_to_a_status(acme: Organization, client: httpx.
         ("status=lost", "status"),
     ],
 )
-def test_a_wrong_query_is_a_422_that_names_it(acme: Organization, client: httpx.Client, query: str, field: str) -> None:
+def test_a_wrong_query_is_a_422_that_names_it(
+    tenant: Organization, client: httpx.Client, query: str, field: str
+) -> None:
     """A cursor of another form is not the beginning of the list."""
-    problem = problem_of(client.get(f"/v1/webhooks?{query}", headers=acme.service_key()), 422)
+    problem = problem_of(client.get(f"/v1/webhooks?{query}", headers=tenant.service_key()), 422)
     assert [fault["field"] for fault in problem["errors"]] == [field]

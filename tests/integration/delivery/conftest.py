@@ -15,13 +15,11 @@ from hookwright_operator.store.store import Store
 
 Start = Callable[..., Awaitable[Engine]]
 
-ON_BOTH_LOOPS = ("test_sender", "test_guard")
-
 
 def pytest_asyncio_loop_factories(item: pytest.Item) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
-    """Run on uvloop as the operator does; run tests of sockets on asyncio's own loop too."""
+    """Run on uvloop as the operator does; run marked tests on asyncio's own loop too."""
     factories: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {"uvloop": uvloop.new_event_loop}
-    if item.path.name.startswith(ON_BOTH_LOOPS):
+    if item.get_closest_marker("both_loops"):
         factories["asyncio"] = asyncio.new_event_loop
     return factories
 
@@ -38,12 +36,6 @@ async def sender() -> AsyncIterator[Sender]:
     """Yield a sender whose guard allows loopback."""
     async with Sender(Guard(["127.0.0.0/8", "::1/128"]), user_agent="Hookwright/test", allow_http=True) as sender:
         yield sender
-
-
-@pytest.fixture
-def database(tmp_path: Path) -> Path:
-    """Return the path of the test's store."""
-    return tmp_path / "deliveries.db"
 
 
 @pytest.fixture

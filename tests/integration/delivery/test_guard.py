@@ -86,6 +86,7 @@ async def test_a_name_that_is_rebound_is_judged_at_each_connection(receiver: Rec
     assert receiver.received == []
 
 
+@pytest.mark.both_loops
 async def test_the_socket_is_judged_even_if_the_resolver_was_fooled(
     receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -101,6 +102,7 @@ async def test_the_socket_is_judged_even_if_the_resolver_was_fooled(
     assert receiver.received == []
 
 
+@pytest.mark.both_loops
 async def test_refused_addresses_of_a_name_are_dropped_and_the_rest_used(receiver: Receiver) -> None:
     """One bad record among good ones does not stop a delivery, and gets no connection."""
     lookup = Lookup(["10.0.0.1", "::1", "127.0.0.1"])

@@ -3,7 +3,7 @@
 import asyncio
 
 from integration.delivery.conftest import Start
-from support.dispatcher import Busy, Plan, bodies, subscriber
+from support.dispatcher import Busy, Plan, subscriber
 from support.polling import until
 from support.store_factories import Clock, left, neighbour_of
 
@@ -46,22 +46,3 @@ async def test_a_lapsed_lease_is_noticed_and_nothing_that_another_took_is_sent(
     sent = {received.id for received in receiver.received}
     assert len(receiver.received) == len(sent)
     assert {delivery.event_id for delivery in taken} & sent <= {receiver.received[0].id}
-
-
-async def test_what_a_dead_instance_held_is_taken_over(start: Start, receiver: Receiver) -> None:
-    """Expired claims are found without a notification."""
-    clock = Clock()
-    plan = Plan(lease_ms=10_000, clock_ms=clock, heartbeats=False, sweep=0.05)
-    engine = await start(plan)
-    engine.registry.put(subscriber("orders", receiver.url, timeout=4, suspend=True))
-    await engine.post_many(3)
-    neighbour = await neighbour_of(engine.store, "", clock)
-    assert len(await neighbour.claim([("orders", 3)])) == 3
-    await left(neighbour)
-    engine.registry.put(subscriber("orders", receiver.url, timeout=4))
-    await asyncio.sleep(0.2)  # several sweeps
-    assert not receiver.received
-    clock.advance(10_000)
-    engine.dispatcher.lease_renewed(await engine.store.heartbeat())
-    await engine.ended("orders", 3)
-    assert sorted(bodies(receiver)) == [0, 1, 2]

@@ -12,7 +12,7 @@ import pytest
 from support.attempts import BODY, MESSAGE, OLDER, SECRET, endpoint, loopback, send
 from support.polling import PATIENCE
 
-from hookwright_dev.receiver import Receiver, main, verdict
+from hookwright_dev.receiver import verdict
 from hookwright_operator.delivery.http.signatures import signature_headers
 
 GOOD = signature_headers([SECRET], MESSAGE, 1_700_000_000, BODY)
@@ -68,25 +68,6 @@ def test_whatever_is_changed_is_noticed(headers: dict[str, str], body: bytes, se
     assert verdict(headers, body, secrets) == f"{wrong} does not match"
 
 
-async def test_waiting_for_requests_ends_with_how_many_came(receiver: Receiver) -> None:
-    """A test that waits too long reports how many requests arrived."""
-    async with loopback() as sender:
-        await send(sender, endpoint(receiver.url))
-    assert [received.type for received in await receiver.wait_for(1)] == ["delivered"]
-    with pytest.raises(TimeoutError, match="1 of 2 requests"):
-        await receiver.wait_for(2, within=0.05)
-
-
-async def test_a_stopped_receiver_comes_back_on_its_port(receiver: Receiver) -> None:
-    """A receiver can be stopped, and started again on the same port with its requests kept."""
-    async with loopback() as sender:
-        await receiver.stop()
-        assert (await send(sender, endpoint(receiver.url))).error == "connection refused"
-        await receiver.start()
-        assert (await send(sender, endpoint(receiver.url))).delivered
-    assert len(receiver.received) == 1
-
-
 async def test_the_program_judges_each_delivery_and_fails_the_first_attempts(tmp_path: Path) -> None:
     """The program prints its url and one line for each delivery: id, type, attempt, verdict; it ends on SIGTERM."""
     (tmp_path / "secret").write_text(f"{OLDER}\n")
@@ -105,9 +86,3 @@ async def test_the_program_judges_each_delivery_and_fails_the_first_attempts(tmp
     async with running("--secret-file", str(tmp_path / "secret")) as (process, url), loopback() as sender:
         assert (await send(sender, endpoint(url))).delivered
         assert "BAD: X-Service-Signature does not match" in await printed(process)
-
-
-def test_the_program_refuses_to_run_without_the_secret_it_was_told(capsys: pytest.CaptureFixture[str]) -> None:
-    """With a mistyped variable the receiver does not start, because it would check nothing."""
-    assert main(["--secret-env", "NO_SUCH_VARIABLE"]) == 2
-    assert "NO_SUCH_VARIABLE" in capsys.readouterr().err

@@ -9,12 +9,13 @@ import pytest
 from integration.delivery.conftest import Start
 from support.dispatcher import Engine, Plan, subscriber
 from support.polling import until
-from support.store_factories import event, settlement
+from support.store_factories import event, failures_of, settlement
 
 from hookwright_dev.receiver import Receiver
 from hookwright_operator.registry import Endpoint
 from hookwright_operator.services.replay_turns import POLL_SECONDS, STEP_SECONDS
 from hookwright_operator.services.replays import REPLAYED_AT_ONCE, Replays
+from hookwright_operator.store.chosen_replays import ChosenReplays
 from hookwright_operator.store.records import DELETED_REASON, ReplayState, State
 
 FAILED = REPLAYED_AT_ONCE + 100
@@ -51,7 +52,7 @@ class Rounds:
         await store.accept(events)
         deliveries = [delivery for new in events for delivery in new.deliveries]
         await store.settle([settlement(delivery, State.FAILED, status=500) for delivery in deliveries])
-        await store.begin_replay(f"rec_{uid}", uid, since_ms=0)
+        await store.chosen_replays.begin(f"rec_{uid}", failures_of(uid))
 
     async def state(self, uid: str) -> ReplayState:
         """Return the state of the replay of an endpoint."""
@@ -64,13 +65,15 @@ class Rounds:
 async def rounds(start: Start, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Rounds]:
     """Yield rounds that have not begun, over an engine without endpoints."""
     rounds = Rounds(await start(Plan(window=1024)))
-    advance = rounds.engine.store.advance_replay
+    advance = ChosenReplays.advance
 
-    async def observed(replay_id: str, *, limit: int) -> int:
+    async def observed(
+        replays: ChosenReplays, replay_id: str, *, limit: int, project: tuple[str, str] = ("", "")
+    ) -> int | None:
         rounds.steps.append(replay_id)
-        return await advance(replay_id, limit=limit)
+        return await advance(replays, replay_id, limit=limit, project=project)
 
-    monkeypatch.setattr(rounds.engine.store, "advance_replay", observed)
+    monkeypatch.setattr(ChosenReplays, "advance", observed)
     yield rounds
     await rounds.engine.loops.stop("replays")
 
@@ -130,8 +133,12 @@ async def test_a_replay_without_turns_ends_when_its_endpoint_is_deleted(rounds: 
 
 
 async def test_a_replay_of_an_unknown_endpoint_keeps_its_turns(rounds: Rounds) -> None:
-    """The endpoint is perhaps not read yet, or its deliveries are about to be discarded."""
+    """The endpoint is perhaps not read yet; the replay advances as soon as it is known."""
     await rounds.begin("orders")
     rounds.start()
     await rounds.after(5)
-    assert len(rounds.steps) >= 5
+    assert rounds.steps == []
+
+    rounds.engine.registry.put(subscriber("orders", "http://127.0.0.1:1/", suspend=True))
+
+    await until(lambda: bool(rounds.steps))

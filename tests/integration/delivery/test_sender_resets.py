@@ -25,6 +25,7 @@ def is_reset(connected: socket.socket) -> bool:
 @pytest.mark.parametrize(
     ("addresses", "words"), [(["127.0.0.2", "127.0.0.1"], ""), (["127.0.0.2"], "connection reset")]
 )
+@pytest.mark.both_loops
 async def test_an_address_that_resets_a_new_connection_is_passed_over(
     addresses: list[str], words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

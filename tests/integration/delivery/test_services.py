@@ -104,9 +104,9 @@ async def test_one_tls_context_serves_all_attempts(monkeypatch: pytest.MonkeyPat
     assert made == 1
 
 
-async def test_no_metric_tells_a_url_or_an_id(receiver: Receiver, tmp_path: Path) -> None:
+async def test_no_metric_tells_a_url_or_an_id(receiver: Receiver, database: Path) -> None:
     """Labels are bounded: no name, address or id appears in the metrics."""
-    engine = await Engine.start(tmp_path / "deliveries.db")
+    engine = await Engine.start(database)
     engine.registry.put(replace(subscriber("uid-17", receiver.url), name="very-private"))
     await engine.post(event_id="producers-own-id")
     await engine.ended("uid-17", 1)
@@ -119,10 +119,10 @@ async def test_no_metric_tells_a_url_or_an_id(receiver: Receiver, tmp_path: Path
 
 
 async def test_events_that_are_committed_are_told_so_even_if_a_deleted_endpoint_cannot_be_tidied(
-    receiver: Receiver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    receiver: Receiver, database: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With a 503 after the commit the producer would send delivered events again."""
-    engine = await Engine.start(tmp_path / "deliveries.db")
+    engine = await Engine.start(database)
 
     async def away(_uid: str, _reason: str) -> int:
         raise StoreUnavailable("database is locked")

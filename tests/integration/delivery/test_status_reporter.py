@@ -64,9 +64,9 @@ class Stage:
 
 
 @pytest.fixture
-async def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Stage]:
+async def stage(database: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Stage]:
     """Yield a running publisher whose ticks take no time."""
-    store = await open_store(tmp_path / "deliveries.db", Plan())
+    store = await open_store(database, Plan())
     stage = Stage(store)
     monkeypatch.setattr(status_reporter, "_TICK", 0.002)
     monkeypatch.setattr(status_reporter, "_PER_SECOND", 10 / 0.002)
@@ -277,18 +277,6 @@ async def test_a_tenant_with_many_due_statuses_does_not_delay_those_of_another(s
     order = [uid for uid, _ in stage.published]
     assert order[:4] == ["acme-00", "globex-0", "acme-01", "globex-1"]
     assert order[4:] == uids["acme"][2:]
-
-
-async def test_more_namespaces_than_statuses_of_a_tick_take_turns(stage: Stage) -> None:
-    """Each of 25 namespaces has two due statuses; the first 25 publications are of 25 namespaces."""
-    for number in range(25):
-        for uid in (f"n{number}-first", f"n{number}-second"):
-            stage.publisher.attempted(stage.endpoint(uid, namespace=f"n{number}"), made(uid, State.DELIVERED))
-            stage.clock.now += 0.01
-    stage.clock.now += 5
-    await until(lambda: len(stage.published) == 50)
-    order = [uid for uid, _ in stage.published]
-    assert {uid for uid in order[:25] if uid.endswith("-first")} == {f"n{number}-first" for number in range(25)}
 
 
 def test_no_namespace_has_more_than_half_while_another_has_due_statuses() -> None:

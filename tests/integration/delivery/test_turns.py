@@ -26,20 +26,6 @@ async def test_no_more_attempts_are_under_way_than_the_bound(start: Start, recei
     assert engine.dispatcher.in_flight == 0
 
 
-async def test_an_endpoint_that_hangs_holds_its_own_places_and_no_more(start: Start, receiver: Receiver) -> None:
-    """The other endpoints share the rest."""
-    engine = await start(Plan(in_flight=12))
-    async with Receiver() as hanging:
-        hanging.answer = busy = Busy()
-        engine.registry.put(subscriber("hanging", hanging.url, max_in_flight=2))
-        engine.registry.put(subscriber("lively", receiver.url, max_in_flight=2))
-        await engine.post_many(20)
-        await engine.ended("lively", 20)
-        assert busy.now == busy.peak == 2
-        busy.open.set()
-        await engine.ended("hanging", 20)
-
-
 async def test_endpoints_that_wait_for_a_place_are_served_in_turn(start: Start, receiver: Receiver) -> None:
     """With one place for all, an endpoint waits for one attempt of each other endpoint, not for their backlog."""
     engine = await start(Plan(in_flight=1))
@@ -55,21 +41,3 @@ async def test_endpoints_that_wait_for_a_place_are_served_in_turn(start: Start, 
     order = [received.target.strip("/") for received in receiver.received]
     assert order[:7] == ["long", "short", "other", "long", "short", "other", "long"]
     assert busy.peak == 1
-
-
-async def test_a_place_is_free_again_after_an_attempt_of_an_endpoint_that_was_deleted(
-    start: Start, receiver: Receiver
-) -> None:
-    """An endpoint that was deleted while it waited for its turn is skipped."""
-    engine = await start(Plan(in_flight=1))
-    receiver.answer = busy = Busy()
-    for name in ("first", "second", "third"):
-        engine.registry.put(subscriber(name, f"{receiver.url}{name}", events=frozenset({name})))
-    for name in ("first", "second", "third"):
-        await engine.post(name)
-    await until(lambda: busy.now == 1)
-    engine.registry.remove("first")
-    engine.registry.remove("second")
-    busy.open.set()
-    await engine.ended("third", 1)
-    assert [received.target for received in receiver.received] == ["/first", "/third"]

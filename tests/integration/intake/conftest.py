@@ -1,7 +1,6 @@
 """Fixtures of the intake's tests: an intake on loopback, whose callers a real API server authorizes."""
 
 import asyncio
-import json
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import replace
@@ -13,7 +12,7 @@ import pytest
 import uvloop
 from support.attempts import OLDER, SECRET
 from support.dispatcher import Engine, Plan, open_store, subscriber
-from support.intake import BEGUN_MS, ORDERS, Intake, Line, Tokens, await_permission
+from support.intake import BEGUN_MS, ORDERS, Intake, Line, Tokens, allow, await_permission, rule
 from support.store_factories import Clock
 
 from hookwright_dev.cluster.kubectl import Cluster
@@ -36,59 +35,45 @@ def pytest_asyncio_loop_factories() -> Mapping[str, Callable[[], asyncio.Abstrac
 
 
 @pytest.fixture(scope="session")
-def tokens(control_plane: Cluster) -> Iterator[Tokens]:
+def tokens(shared_cluster: Cluster) -> Iterator[Tokens]:
     """Yield accounts, permissions and tokens, created once."""
-    kubectl, namespace = control_plane.kubectl, f"intake-{uuid4().hex[:8]}"
-    kubectl("create", "namespace", namespace)
+    objects, namespace = shared_cluster.objects, f"intake-{uuid4().hex[:8]}"
+    objects.create("Namespace", namespace)
     for account in ("sender", "stranger"):
-        kubectl("create", "serviceaccount", account, "-n", namespace)
-    kubectl("apply", "-n", namespace, "-f", "-", stdin=json.dumps(_permissions(namespace)))
-    await_permission(kubectl, namespace, f"system:serviceaccount:{namespace}:sender")
+        objects.create("ServiceAccount", account, namespace)
+    allow(
+        shared_cluster,
+        namespace,
+        {"kind": "ServiceAccount", "name": "sender", "namespace": namespace},
+        rule("create", "projects/events", "billing", "ghost"),
+        rule("create", "webhookendpoints/test"),
+        rule("get", "webhookendpoints/secret"),
+        rule("get", "webhookendpoints/deliveries"),
+        rule("create", "webhookendpoints/retry"),
+        rule("create", "webhookendpoints/pull"),
+    )
+    await_permission(shared_cluster, namespace, f"system:serviceaccount:{namespace}:sender")
 
     def token(account: str, audience: str = "hookwright") -> str:
-        return kubectl("create", "token", account, "-n", namespace, "--audience", audience).stdout.strip()
+        return objects.token(account, namespace, audience=audience, seconds=3600)
 
     yield Tokens(namespace, token("sender"), token("stranger"), token("sender", "elsewhere"))
-    kubectl("delete", "namespace", namespace, "--wait=false")
-
-
-def _permissions(namespace: str) -> dict[str, object]:
-    def rule(verb: str, resource: str, *names: str) -> dict[str, object]:
-        named = {"resourceNames": names} if names else {}
-        return {"apiGroups": ["hookwright.dev"], "resources": [resource], "verbs": [verb], **named}
-
-    role = {
-        "rules": [
-            rule("create", "projects/events", "billing", "ghost"),
-            rule("create", "webhookendpoints/test"),
-            rule("get", "webhookendpoints/secret"),
-            rule("get", "webhookendpoints/deliveries"),
-            rule("create", "webhookendpoints/retry"),
-            rule("create", "webhookendpoints/pull"),
-        ]
-    }
-    binding = {
-        "subjects": [{"kind": "ServiceAccount", "name": "sender", "namespace": namespace}],
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "sender"},
-    }
-    common = {"apiVersion": "rbac.authorization.k8s.io/v1", "metadata": {"name": "sender"}}
-    items = [{**common, "kind": "Role", **role}, {**common, "kind": "RoleBinding", **binding}]
-    return {"apiVersion": "v1", "kind": "List", "items": items}
+    objects.delete("Namespace", namespace, wait=False)
 
 
 @pytest.fixture
-async def line(control_plane: Cluster, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Line]:
+async def line(shared_cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Line]:
     """Yield a line to the real API server."""
-    monkeypatch.setenv("KUBECONFIG", str(control_plane.kubeconfig))
+    monkeypatch.setenv("KUBECONFIG", str(shared_cluster.kubeconfig))
     line = await Line.connect("hookwright-operator")
     yield line
     await line.close()
 
 
 @pytest.fixture
-async def intake(line: Line, tokens: Tokens, tmp_path: Path) -> AsyncIterator[Intake]:
+async def intake(line: Line, tokens: Tokens, database: Path) -> AsyncIterator[Intake]:
     """Yield an intake with project ``billing`` and endpoint ``orders``, and a client with the sender's token."""
-    clock, database = Clock(BEGUN_MS), tmp_path / "deliveries.db"
+    clock = Clock(BEGUN_MS)
     plan = Plan(clock_ms=clock, heartbeats=False)
     engine = await Engine.start(await open_store(database, plan, patience=0.2), plan)
     # The clock changes only when a test advances it, so a comparison with a monotonic one finds a jump.

@@ -1,7 +1,5 @@
 """The routes of one endpoint: test, secret, delivery log, retry."""
 
-import asyncio
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,8 +11,7 @@ from support.receivers import answers, serve
 
 from hookwright_dev.receiver import Receiver
 from hookwright_operator.registry import Endpoint
-from hookwright_operator.services.delivery_log import DeliveryLog
-from hookwright_operator.store.records import Attempt, DeliveryRecord, NewDelivery, NewEvent, Settlement, State
+from hookwright_operator.store.records import Attempt, NewDelivery, NewEvent, Settlement, State
 
 LOG = "/webhookendpoints/orders/deliveries"
 
@@ -24,11 +21,22 @@ def id_of(number: int) -> str:
     return f"dlv_{number:026}"
 
 
+SINCE = {"since": "2025-12-31T23:00:00Z"}
+ENDPOINT = "/webhookendpoints/{endpoint}"
 ROUTES = [
-    ("POST", "/webhookendpoints/{name}/test"),
-    ("GET", "/webhookendpoints/{name}/secret"),
-    ("GET", "/webhookendpoints/{name}/deliveries"),
-    ("GET", f"/webhookendpoints/{{name}}/deliveries/{id_of(1)}"),
+    ("POST", f"{ENDPOINT}/test"),
+    ("GET", f"{ENDPOINT}/secret"),
+    ("GET", f"{ENDPOINT}/deliveries"),
+    ("GET", f"{ENDPOINT}/deliveries/{id_of(1)}"),
+    ("POST", f"{ENDPOINT}/replays"),
+    ("GET", f"{ENDPOINT}/replays"),
+    ("GET", f"{ENDPOINT}/replays/rec_1"),
+    ("DELETE", f"{ENDPOINT}/replays/rec_1"),
+    ("GET", f"{ENDPOINT}/messages"),
+    ("POST", f"{ENDPOINT}/messages/ack"),
+    ("POST", f"{ENDPOINT}/messages/nack"),
+    ("GET", f"{ENDPOINT}/statistics"),
+    ("GET", "/projects/{project}/statistics"),
     ("GET", f"/deliveries/{id_of(1)}"),
     ("GET", "/deliveries"),
     ("GET", f"/events/msg_{1:026}"),
@@ -58,25 +66,26 @@ def neighbour(intake: Intake, namespace: str, name: str) -> Endpoint:
     return endpoint
 
 
-@pytest.mark.parametrize(("method", "path"), ROUTES)
-async def test_every_route_asks_who_calls_and_whether_it_may(
-    intake: Intake, tokens: Tokens, method: str, path: str
-) -> None:
-    """The answer is 401 without a token and 403 without the permission, and nothing is done."""
+async def test_every_route_asks_who_calls_and_whether_it_may(intake: Intake, tokens: Tokens) -> None:
+    """The answer is 401 without a token, 403 without the permission, 404 for an unknown object; nothing is done."""
     delivery = await deliver(intake, 1)
-    route = path.format(name="orders")
     async with Receiver() as receiver:
         intake.registry.put(replace(intake.orders, url=receiver.url))
-        for authorization, status in (("", 401), (f"Bearer {tokens.stranger}", 403)):
-            refused(await intake.client.request(method, route, headers={"Authorization": authorization}), status)
+        for method, path in ROUTES:
+            for authorization, status in (("", 401), (f"Bearer {tokens.stranger}", 403)):
+                answer = await intake.client.request(
+                    method, path.format(endpoint="orders", project="billing"), json=SINCE,
+                    headers={"Authorization": authorization},
+                )  # fmt: skip
+                refused(answer, status)
+            if "{" in path:
+                unknown = await intake.client.request(
+                    method, path.format(endpoint="ghost", project="ghost"), json=SINCE
+                )
+                assert refused(unknown, 404), path
         assert receiver.received == []
     assert await intake.state(delivery) is State.FAILED
-
-
-@pytest.mark.parametrize(("method", "path"), ROUTES[:4])
-async def test_an_unknown_endpoint_is_404(intake: Intake, method: str, path: str) -> None:
-    """The caller has the permission to read endpoints."""
-    refused(await intake.client.request(method, path.format(name="ghost")), 404)
+    assert await intake.engine.store.running_replays() == []
 
 
 @pytest.mark.parametrize(
@@ -131,30 +140,28 @@ async def test_a_test_sends_the_chosen_event(intake: Intake) -> None:
     assert (shown["type"], shown["eventId"]) == ("wa_read", received.id)
 
 
-@pytest.mark.parametrize(
-    ("body", "status", "fields"),
-    [
-        (b"{", 400, []),
-        (b"[" * 5000, 400, []),
-        (b'{"payload": ' + b'{"a":' * 5000 + b"1" + b"}" * 5001, 400, []),
-        (b"[]", 422, [""]),
-        (b'{"type": "nonsense"}', 422, ["type"]),
-        (b'{"type": "*"}', 422, ["type"]),
-        (b'{"type": null}', 422, ["type"]),
-        (b'{"payload": []}', 422, ["payload"]),
-        (b'{"payload": {"messageId": 1}}', 422, ["payload.messageId"]),
-        (b'{"type": "opened", "payload": {"type": "clicked"}}', 422, ["payload.type"]),
-        (b'{"events": [], "a": 1}', 422, ["'events'", "'a'"]),
-        (b'{"payload": {"a": "' + b"x" * 256 * 1024 + b'"}}', 413, [""]),
-        (b" " * (1024 * 1024 + 1), 413, None),
-    ],
-)
-async def test_a_wrong_test_is_refused_with_its_field(
-    intake: Intake, body: bytes, status: int, fields: list[str] | None
-) -> None:
+WRONG_TESTS: list[tuple[bytes, int, list[str] | None]] = [
+    (b"{", 400, []),
+    (b"[" * 5000, 400, []),
+    (b'{"payload": ' + b'{"a":' * 5000 + b"1" + b"}" * 5001, 400, []),
+    (b"[]", 422, [""]),
+    (b'{"type": "nonsense"}', 422, ["type"]),
+    (b'{"type": "*"}', 422, ["type"]),
+    (b'{"type": null}', 422, ["type"]),
+    (b'{"payload": []}', 422, ["payload"]),
+    (b'{"payload": {"messageId": 1}}', 422, ["payload.messageId"]),
+    (b'{"type": "opened", "payload": {"type": "clicked"}}', 422, ["payload.type"]),
+    (b'{"events": [], "a": 1}', 422, ["'events'", "'a'"]),
+    (b'{"payload": {"a": "' + b"x" * 256 * 1024 + b'"}}', 413, [""]),
+    (b" " * (1024 * 1024 + 1), 413, None),
+]
+
+
+async def test_a_wrong_test_is_refused_with_its_field(intake: Intake) -> None:
     """Nothing is sent and nothing is recorded."""
-    problem = refused(await intake.client.post("/webhookendpoints/orders/test", content=body), status)
-    assert fields is None or [fault["field"] for fault in problem.get("errors", [])] == fields
+    for body, status, fields in WRONG_TESTS:
+        problem = refused(await intake.client.post("/webhookendpoints/orders/test", content=body), status)
+        assert fields is None or [fault["field"] for fault in problem.get("errors", [])] == fields, body[:80]
     assert (await intake.client.get(LOG)).json()["data"] == []
 
 
@@ -163,7 +170,7 @@ async def test_a_test_in_the_log_is_never_sent_again(intake: Intake) -> None:
     recorded = (await intake.client.post("/webhookendpoints/orders/test")).json()["delivery_id"]
     detail = refused(await intake.client.post(f"/deliveries/{recorded}/retry"), 409)["detail"]
     assert "is a test" in detail
-    replay = await intake.client.post("/webhookendpoints/orders/recover", json={"since": "2020-01-01T00:00:00Z"})
+    replay = await intake.client.post("/webhookendpoints/orders/replays", json={"since": "2020-01-01T00:00:00Z"})
     assert (replay.status_code, replay.json()["total"]) == (202, 0)
     assert [one["id"] for one in (await intake.client.get(LOG)).json()["data"]] == [recorded]
     for status in ("failed", "discarded", "pending"):
@@ -256,32 +263,6 @@ async def test_the_log_comes_in_pages(intake: Intake) -> None:
     assert seen == [id_of(number) for number in range(7, 0, -1)]
 
 
-async def test_a_namespace_reads_its_logs_one_page_at_a_time(intake: Intake, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Further reads wait, requests to other routes do not, and each read gets its page."""
-    under_way = most = 0
-    go_on = asyncio.Event()
-    read = DeliveryLog.page
-
-    async def slow(
-        log: DeliveryLog, endpoint_uid: str, *, state: State | None, limit: int, cursor: str | None
-    ) -> tuple[Sequence[DeliveryRecord], str | None]:
-        nonlocal under_way, most
-        under_way += 1
-        most = max(most, under_way)
-        await go_on.wait()
-        under_way -= 1
-        return await read(log, endpoint_uid, state=state, limit=limit, cursor=cursor)
-
-    monkeypatch.setattr(DeliveryLog, "page", slow)
-    delivery = await deliver(intake, 1)
-    pages = [asyncio.create_task(intake.client.get(LOG)) for _ in range(3)]
-    for _ in range(20):
-        assert (await intake.client.get(f"{LOG}/{delivery}")).status_code == 200
-    go_on.set()
-    assert [len((await page).json()["data"]) for page in pages] == [1, 1, 1]
-    assert most == 1
-
-
 async def test_the_log_can_be_narrowed_to_a_status(intake: Intake) -> None:
     """The filter uses the state names of deliveries."""
     await deliver(intake, 1)
@@ -290,31 +271,31 @@ async def test_the_log_can_be_narrowed_to_a_status(intake: Intake) -> None:
     assert [told["id"] for told in page["data"]] == [delivered]
 
 
-@pytest.mark.parametrize(
-    ("query", "fields"),
-    [
-        ("status=lost", ["status"]),
-        ("limit=0", ["limit"]),
-        ("limit=251", ["limit"]),
-        ("limit=-1", ["limit"]),
-        ("limit=٣", ["limit"]),
-        ("cursor=%00", ["cursor"]),
-        ("cursor=1", ["cursor"]),
-        ("cursor=dlv_01", ["cursor"]),
-        (f"cursor=msg_{1:026}", ["cursor"]),
-        (f"cursor=dlv_{1:027}", ["cursor"]),
-        (f"cursor=dlv_{1:026}%0A", ["cursor"]),
-        (f"cursor={id_of(1).upper()}", ["cursor"]),
-        (f"cursor=dlv_{'u' * 26}", ["cursor"]),
-        (f"cursor=dlv_8{'0' * 25}", ["cursor"]),
-        (f"cursor={'x' * 4000}", ["cursor"]),
-        ("status=x&limit=y&cursor=%20", ["status", "limit", "cursor"]),
-    ],
-)
-async def test_a_wrong_query_is_422_with_its_fields(intake: Intake, query: str, fields: list[str]) -> None:
+WRONG_QUERIES = [
+    ("status=lost", ["status"]),
+    ("limit=0", ["limit"]),
+    ("limit=251", ["limit"]),
+    ("limit=-1", ["limit"]),
+    ("limit=٣", ["limit"]),
+    ("cursor=%00", ["cursor"]),
+    ("cursor=1", ["cursor"]),
+    ("cursor=dlv_01", ["cursor"]),
+    (f"cursor=msg_{1:026}", ["cursor"]),
+    (f"cursor=dlv_{1:027}", ["cursor"]),
+    (f"cursor=dlv_{1:026}%0A", ["cursor"]),
+    (f"cursor={id_of(1).upper()}", ["cursor"]),
+    (f"cursor=dlv_{'u' * 26}", ["cursor"]),
+    (f"cursor=dlv_8{'0' * 25}", ["cursor"]),
+    (f"cursor={'x' * 4000}", ["cursor"]),
+    ("status=x&limit=y&cursor=%20", ["status", "limit", "cursor"]),
+]
+
+
+async def test_a_wrong_query_is_422_with_its_fields(intake: Intake) -> None:
     """The answer names each fault."""
-    problem = refused(await intake.client.get(f"{LOG}?{query}"), 422)
-    assert [fault["field"] for fault in problem["errors"]] == fields
+    for query, fields in WRONG_QUERIES:
+        problem = refused(await intake.client.get(f"{LOG}?{query}"), 422)
+        assert [fault["field"] for fault in problem["errors"]] == fields, query
 
 
 async def test_a_delivery_of_another_endpoint_is_404(intake: Intake, tokens: Tokens) -> None:
@@ -415,7 +396,6 @@ async def test_an_expired_endpoint_gets_nothing_more(intake: Intake, state: Stat
     for path, body in (
         ("/webhookendpoints/orders/test", {}),
         (f"/deliveries/{delivery}/retry", {}),
-        ("/webhookendpoints/orders/recover", {"since": "2030-01-01T00:00:00Z"}),
         ("/webhookendpoints/orders/replays", {"since": "2030-01-01T00:00:00Z"}),
     ):
         told = refused(await intake.client.post(path, json=body), 409)["detail"]

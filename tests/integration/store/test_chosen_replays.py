@@ -1,13 +1,11 @@
-"""A replay with a choice sends deliveries again by state, type and time of acceptance, on both engines."""
+"""A replay sends deliveries again by state, type and time of acceptance, a limited number at a time."""
 
 import asyncio
 from collections.abc import Sequence
-from functools import partial
 
 import pytest
 from integration.store.conftest import Open
-from sqlalchemy import Connection, text
-from support.store_factories import Clock, claimed_ids, settlement, state_of
+from support.store_factories import Clock, claimed_ids, event, failures_of, settlement, state_of
 
 from hookwright_operator.ids import first_delivery_id, message_id
 from hookwright_operator.store.chosen_replays import Wanted
@@ -54,6 +52,7 @@ async def pending(store: Store, ids: Sequence[str]) -> list[str]:
     return [one for one in ids if await state_of(store, one) is State.PENDING]
 
 
+@pytest.mark.both_engines
 @pytest.mark.parametrize(
     ("choice", "chosen"),
     [
@@ -108,6 +107,7 @@ async def test_the_time_of_acceptance_chooses_both_ends_included(store: Store, c
     assert await pending(store, ids) == ids[1:3]
 
 
+@pytest.mark.both_engines
 @pytest.mark.parametrize("limit", [1, 3, 100])
 async def test_every_delivery_is_sent_once_the_oldest_first(
     store: Store, clock: Clock, monkeypatch: pytest.MonkeyPatch, limit: int
@@ -136,6 +136,7 @@ async def test_every_delivery_is_sent_once_the_oldest_first(
     assert (told.done, told.total) == (12, 12)
 
 
+@pytest.mark.both_engines
 async def test_two_replicas_take_a_step_once(store: Store, neighbour: Store, clock: Clock) -> None:
     """Both may search at the same time; one of them writes, and each delivery is counted once."""
     await ended(store, DELIVERED, *[delivery_at(clock.now - HOUR, number) for number in range(10)])
@@ -147,6 +148,7 @@ async def test_two_replicas_take_a_step_once(store: Store, neighbour: Store, clo
     assert await store.counts_of("orders") == Counts(10, 0, 0, 0, 1_800_000_000_000, 200)
 
 
+@pytest.mark.both_engines
 async def test_what_changed_since_the_search_stays_as_it_is(store: Store, clock: Clock) -> None:
     """A delivery that was retried by hand between search and write is neither changed nor counted."""
     first, second = await ended(store, FAILED, *[delivery_at(clock.now - HOUR, number) for number in range(2)])
@@ -201,25 +203,24 @@ async def test_a_cancelled_replay_leaves_its_deliveries_pending(store: Store, cl
     assert (told.state, told.done, told.ended_ms) == (ReplayState.CANCELLED, 1, clock.now - 1)
 
 
-async def test_an_endpoint_has_one_running_replay_of_either_sort(store: Store, clock: Clock) -> None:
-    """The running replay is returned, whichever sort it is; the other sort's step leaves it alone."""
-    [failed] = await ended(store, FAILED, delivery_at(clock.now - HOUR))
-    first = await store.chosen_replays.begin("rec_1", wanted(clock, Choice((DELIVERED,))))
+@pytest.mark.both_engines
+async def test_an_endpoint_has_one_running_replay(store: Store, neighbour: Store, clock: Clock) -> None:
+    """A second replay of an endpoint returns the first one, on every replica; other endpoints have their own."""
+    await ended(store, FAILED, delivery_at(clock.now - HOUR))
+    first = await neighbour.chosen_replays.begin("rec_1", wanted(clock, Choice((DELIVERED,))))
 
-    assert await store.begin_replay("rec_2", "orders", since_ms=0) == first
     assert await store.chosen_replays.begin("rec_2", wanted(clock)) == first
-    assert await store.advance_replay("rec_1", limit=10) == 0
-    await store.chosen_replays.cancel("rec_1")
-    assert (await store.begin_replay("rec_2", "orders", since_ms=0)).choice is None
-    assert await store.chosen_replays.advance("rec_2", limit=10) is None
+    assert (await store.chosen_replays.begin("rec_3", failures_of("audit"))).id == "rec_3"
+    assert await store.replay("rec_2") is None
 
-    assert await state_of(store, failed) is FAILED
+    await store.chosen_replays.advance("rec_1", limit=10)
+    assert (await store.chosen_replays.begin("rec_2", wanted(clock))).id == "rec_2"
     assert [job.id for job in await store.chosen_replays.of_endpoint("orders")] == ["rec_2", "rec_1"]
 
 
 async def test_an_endpoint_keeps_a_bounded_number_of_replays(store: Store, clock: Clock) -> None:
     """A new replay removes the oldest ones beyond the bound, and none of other endpoints."""
-    await store.begin_replay("rec_000", "audit", since_ms=0)
+    await store.chosen_replays.begin("rec_000", failures_of("audit"))
     for number in range(replay.KEPT + 5):
         await store.chosen_replays.begin(f"rec_{number + 1:03}", wanted(clock))
         await store.chosen_replays.cancel(f"rec_{number + 1:03}")
@@ -248,35 +249,76 @@ async def test_a_count_has_a_bound(store: Store, clock: Clock, monkeypatch: pyte
     assert (told.total, told.done) == (5, 5)
 
 
-async def test_an_endpoint_that_cannot_keep_up_gets_no_old_deliveries(store: Store, clock: Clock) -> None:
-    """A step waits until at most half of the limit is due."""
-    await ended(store, DELIVERED, *[delivery_at(clock.now - HOUR, number) for number in range(4)])
+@pytest.mark.both_engines
+async def test_a_step_waits_until_most_due_deliveries_are_gone(store: Store, clock: Clock) -> None:
+    """A replay makes deliveries due up to the limit. Sent ones, and those that are due later, do not count."""
+    orders = await ended(store, FAILED, *[delivery_at(clock.now - HOUR, number) for number in range(6)])
     await store.chosen_replays.begin("rec_1", wanted(clock))
 
-    assert await store.chosen_replays.advance("rec_1", limit=3) == 3
-    assert await store.chosen_replays.advance("rec_1", limit=3) is None
+    assert await store.chosen_replays.advance("rec_1", limit=4) == 4
+    assert await pending(store, orders) == orders[:4]
+    assert await store.chosen_replays.advance("rec_1", limit=4) is None
+    first = await store.claim([("orders", 1)])
+    await store.settle([settlement(first[0], DELIVERED)])
+    assert await store.chosen_replays.advance("rec_1", limit=4) is None
+    second = await store.claim([("orders", 1)])
+    await store.settle([settlement(second[0], State.PENDING, due_ms=clock.now + 1)])
+    assert await store.chosen_replays.advance("rec_1", limit=4) == 2
 
-    assert len(await store.running_replays()) == 1
+    assert [first[0].id, second[0].id] == orders[:2]
+    assert await claimed_ids(store) == orders[2:]
 
 
-async def test_an_earlier_operator_does_not_process_a_replay_with_a_choice(store: Store, clock: Clock) -> None:
-    """The statements of revision 0009 do not find it; when it has ended, they begin a replay as before."""
-    begin = (
-        "INSERT INTO recoveries (id, endpoint_uid, state, since_ms, until_ms, total, done, begun_ms, reached_ms,"
-        " reached_id) VALUES (:id, 'orders', 'running', 0, 0, 0, 0, 0, 0, '')"
-        " ON CONFLICT (endpoint_uid) WHERE state = 'running' DO NOTHING"
-    )
-
-    def running(connection: Connection) -> int:
-        return len(connection.execute(text("SELECT id FROM recoveries WHERE state = 'running'")).all())
-
-    def begun(connection: Connection, replay_id: str) -> int:
-        return connection.execute(text(begin), {"id": replay_id}).rowcount
-
+async def test_a_backlog_of_fresh_events_goes_first(store: Store, clock: Clock) -> None:
+    """An endpoint that cannot keep up gets no old deliveries, and its replay stays open."""
+    await ended(store, FAILED, *[delivery_at(clock.now - HOUR, number) for number in range(3)])
+    await store.accept([event(*["orders"] * 5)])
     await store.chosen_replays.begin("rec_1", wanted(clock))
-    assert await store.transactions.read("test", running) == 0
 
-    await store.chosen_replays.cancel("rec_1")
-    for replay_id, rows in (("rec_2", 1), ("rec_3", 0)):
-        assert await store.transactions.write("test", partial(begun, replay_id=replay_id)) == rows
-    assert (await store.chosen_replays.begin("rec_4", wanted(clock))).id == "rec_2"
+    assert await store.chosen_replays.advance("rec_1", limit=4) is None
+
+    [running] = await store.running_replays()
+    assert (running.id, running.total, running.done) == ("rec_1", 3, 0)
+
+
+@pytest.mark.both_engines
+async def test_a_replayed_delivery_starts_its_schedule_anew(store: Store, clock: Clock) -> None:
+    """It is due now with a new retry schedule, and its next attempt continues the numbers."""
+    [replayed] = await ended(store, FAILED, delivery_at(clock.now - HOUR))
+    clock.advance(60_000)
+    await store.chosen_replays.begin("rec_1", wanted(clock))
+    await store.chosen_replays.advance("rec_1", limit=1)
+
+    assert await store.next_due() == {"orders": clock.now}
+    [claimed] = await store.claim([("orders", 1)])
+    assert (claimed.id, claimed.attempts) == (replayed, 0)
+    await store.settle([settlement(claimed, DELIVERED)])
+    record = await store.delivery(replayed)
+    assert record is not None
+    assert [attempt.number for attempt in record.attempts] == [1, 2]
+
+
+async def test_a_deleted_endpoints_replay_ends(store: Store, clock: Clock) -> None:
+    """The replay is cancelled, its pending deliveries are discarded, and the rest stays failed."""
+    orders = await ended(store, FAILED, *[delivery_at(clock.now - HOUR, number) for number in range(3)])
+    await store.chosen_replays.begin("rec_1", wanted(clock))
+    await store.chosen_replays.advance("rec_1", limit=2)
+
+    assert await store.discard("orders", "endpoint deleted") == 2
+
+    assert await store.chosen_replays.advance("rec_1", limit=2) is None
+    told = await store.replay("rec_1")
+    assert told is not None
+    assert (told.state, told.done, told.ended_ms) == (ReplayState.CANCELLED, 2, clock.now)
+    assert [await state_of(store, one) for one in orders] == [State.DISCARDED, State.DISCARDED, FAILED]
+    assert await store.counts_of("orders") == Counts(0, 0, 1, 2, 1_800_000_000_000, 200)
+
+
+async def test_a_replay_of_nothing_completes(store: Store, clock: Clock) -> None:
+    """The first step completes an empty replay; a step of an unknown replay does nothing."""
+    assert (await store.chosen_replays.begin("rec_1", wanted(clock))).total == 0
+    assert await store.chosen_replays.advance("rec_1", limit=1) == 0
+    assert await store.chosen_replays.advance("rec_unknown", limit=1) is None
+
+    assert await store.running_replays() == []
+    assert await store.replay("rec_unknown") is None

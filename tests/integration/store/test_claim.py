@@ -10,6 +10,8 @@ from hookwright_operator.store.records import State
 from hookwright_operator.store.sql.claim import groups
 from hookwright_operator.store.store import Store
 
+pytestmark = pytest.mark.both_engines
+
 
 async def test_a_claim_brings_all_that_an_attempt_needs(store: Store, clock: Clock) -> None:
     """A claimed delivery includes the event's id, type and body."""

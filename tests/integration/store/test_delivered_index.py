@@ -8,13 +8,10 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
-from alembic import command
-from alembic.config import Config
-from sqlalchemy import Connection, create_engine, text
+from sqlalchemy import Connection
 from support.store_factories import LEASE_MS, Clock, logged, settlement
 
 from hookwright_operator.ids import message_id
-from hookwright_operator.store import migrations
 from hookwright_operator.store.records import NewDelivery, NewEvent, Settlements, State
 from hookwright_operator.store.store import Store
 
@@ -40,33 +37,6 @@ async def delivered(store: Store, *deliveries: NewDelivery) -> None:
     """Accept and deliver deliveries."""
     await accepted(store, *deliveries)
     await store.settle([settlement(delivery, State.DELIVERED) for delivery in deliveries])
-
-
-@pytest.mark.parametrize("limit", [1, 3, 50])
-@pytest.mark.parametrize("state", [None, State.DELIVERED])
-async def test_the_log_goes_through_busy_and_quiet_times(store: Store, state: State | None, limit: int) -> None:
-    """A log with many deliveries in a second, empty hours and other endpoints' deliveries is complete."""
-    orders = [delivery_of(number * number, place) for number in range(8) for place in range(number)]
-    audit = [delivery_of(number * number, 100 + place, "audit") for number in range(9) for place in (0, 1)]
-    await delivered(store, *orders, *audit)
-
-    assert await logged(store, state=state, limit=limit) == ids(orders)
-    assert await logged(store, "audit", state=state, limit=limit) == ids(audit)
-
-
-async def test_a_page_has_the_newest_of_every_state(store: Store) -> None:
-    """Deliveries of different states are in the order of their acceptance."""
-    new = [delivery_of(number, 0) for number in range(8)]
-    await accepted(store, *new)
-    ends = [State.DELIVERED, State.FAILED, State.PENDING, State.DELIVERED] * 2
-    await store.settle([settlement(one, end) for one, end in zip(new, ends, strict=True) if end != State.PENDING])
-    await store.discard("orders", "endpoint deleted")
-    last = [delivery_of(9, number) for number in range(2)]
-    await accepted(store, *last)
-
-    assert await logged(store) == ids([*new, *last])
-    assert await logged(store, state=State.DISCARDED) == ids([new[2], new[6]])
-    assert await logged(store, state=State.PENDING, limit=1) == ids(last)
 
 
 async def test_what_is_delivered_late_stays_as_long_as_what_was_delivered_at_once(store: Store, clock: Clock) -> None:
@@ -179,54 +149,3 @@ def rows_of(path: Path) -> list[list[tuple[object, ...]]]:
             connection.execute(f"SELECT * FROM {name} ORDER BY 1, 2").fetchall()  # noqa: S608 - only constants
             for name in ("log_slices", "ended_slices")
         ]
-
-
-def _as_before(path: Path) -> None:
-    """Create a file as operators before slices did."""
-    engine = create_engine(f"sqlite:///{path}")
-    with engine.begin() as connection:
-        config = Config()
-        config.set_main_option("script_location", str(Path(migrations.__file__).parent))
-        config.attributes["connection"] = connection
-        command.upgrade(config, "0004")
-    engine.dispose()
-
-
-async def test_a_file_of_an_earlier_operator_keeps_its_log(tmp_path: Path) -> None:
-    """Its delivered deliveries are found by slices, and are pruned by age."""
-    path = tmp_path / "deliveries.db"
-    states = ["delivered", "failed", "pending", "discarded"]
-    old = [delivery_of(number // 3, number, "orders" if number % 3 else "audit") for number in range(40)]
-    rows = [
-        (one.id, one.endpoint_uid, states[number % 4], None if number % 4 == 2 else 1000 + number)
-        for number, one in enumerate(old)
-    ]
-    _as_before(path)
-    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
-        connection.execute("INSERT INTO events VALUES ('msg_1', 'acme', 'billing', 'x', 1, 40, x'7b7d', NULL)")
-        connection.executemany(
-            "INSERT INTO deliveries (id, endpoint_uid, state, ended_ms, event_id, reason, due_ms, attempts)"
-            " VALUES (?, ?, ?, ?, 'msg_1', '', 1, 1)",
-            rows,
-        )
-
-    store = await Store.open(f"sqlite:///{path}", instance="test", lease_ms=LEASE_MS, clock=Clock())
-    try:
-        for uid in ("orders", "audit"):
-            assert await logged(store, uid) == ids([one for one in old if one.endpoint_uid == uid])
-        while await store.prune(delivered_before_ms=1020, failed_before_ms=0, limit=5):
-            pass
-        left = [one for number, one in enumerate(old) if number % 4 in {1, 2} or number >= 20]
-        for uid in ("orders", "audit"):
-            assert await logged(store, uid) == ids([one for one in left if one.endpoint_uid == uid])
-    finally:
-        await store.close()
-
-
-async def test_an_earlier_operator_refuses_a_file_with_slices_and_serves_beside_a_newer_one(store: Store) -> None:
-    """An earlier operator refuses a SQLite file with slices, because it would not write slices; PostgreSQL has none."""
-    oldest = await store.transactions.read(
-        "test", lambda connection: connection.scalar(text("SELECT oldest FROM compatibility"))
-    )
-
-    assert oldest == ("0001" if store.shared else "0005")

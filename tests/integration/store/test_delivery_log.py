@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 from sqlalchemy import insert
-from support.store_factories import Clock, Observed, accept_one, event, ids, rows_of, settlement
+from support.store_factories import Clock, Observed, accept_one, event, failures_of, ids, rows_of, settlement
 
 from hookwright_operator.store.records import Attempt, Counts, DeliveryRecord, Search, State
 from hookwright_operator.store.schema import attempts
@@ -22,6 +22,7 @@ async def record_attempts(store: Store, delivery_id: str, number: int, response:
     await store.transactions.write("test", lambda connection: connection.execute(insert(attempts), made) and None)
 
 
+@pytest.mark.both_engines
 async def test_the_log_pages_through_everything_once_newest_first(store: Store) -> None:
     """The cursors lead through all pages, even if new deliveries arrive meanwhile."""
     new = [event("orders") for _ in range(7)]
@@ -47,24 +48,7 @@ async def test_a_full_last_page_has_no_next_one(store: Store) -> None:
     assert (len(page), cursor) == (2, None)
 
 
-@pytest.mark.parametrize("state", list(State))
-async def test_the_log_can_be_narrowed_to_a_state(store: Store, state: State) -> None:
-    """The log of a state has only deliveries of that state and endpoint."""
-    new = event("orders", "orders", "orders", claimed=True)
-    await store.accept([new, event("audit")])
-    pending, delivered, failed = new.deliveries
-    await store.settle([settlement(delivered, State.DELIVERED), settlement(failed, State.FAILED)])
-    wanted = {State.PENDING: [pending.id], State.DELIVERED: [delivered.id], State.FAILED: [failed.id]}
-    if state == State.DISCARDED:
-        await store.discard("orders", "endpoint deleted")
-        wanted = {State.DISCARDED: [pending.id]}
-
-    page, _ = await store.deliveries("orders", state=state)
-
-    assert [record.id for record in page] == wanted[state]
-    assert {record.state for record in page} == {state}
-
-
+@pytest.mark.both_engines
 async def test_a_record_tells_what_there_is_to_know(store: Store, clock: Clock) -> None:
     """The record has event, endpoint, times and reason."""
     new = event("orders")
@@ -130,7 +114,7 @@ async def test_a_recorded_test_is_in_the_log_and_nowhere_else(
     assert record in (await store.deliveries("orders"))[0]
     assert await store.counts_of("orders") == counted
     assert await store.retry(record.id) is State.DISCARDED
-    assert (await store.begin_replay("rec_1", "orders", since_ms=0)).total == 0
+    assert (await store.chosen_replays.begin("rec_1", failures_of("orders"))).total == 0
     assert [one.id for one in await store.claim([("orders", 10)])] != [record.id]
     for one in State:
         page, _ = await store.deliveries("orders", state=one)
@@ -158,6 +142,7 @@ async def test_only_the_newest_attempts_of_a_delivery_are_shown(store: Store) ->
     assert [attempt.number for attempt in record.attempts] == list(range(51, 151))
 
 
+@pytest.mark.both_engines
 async def test_a_retry_by_hand_keeps_the_newest_hundred_attempts(store: Store) -> None:
     """The numbers continue, so that the last one is still the number of all attempts."""
     delivery, other = await accept_one(store, claimed=True), await accept_one(store)

@@ -37,6 +37,7 @@ async def test_whatever_gathers_during_a_transaction_goes_into_the_next(
     assert observed.operations == ["hold", "commit", "accept", "settle", "claim", "release", "commit"]
 
 
+@pytest.mark.both_engines
 async def test_only_the_call_at_fault_fails(store: Store) -> None:
     """Calls that share a transaction with an impossible one are committed."""
     taken = event("orders")
@@ -113,6 +114,7 @@ async def test_a_call_heavier_than_a_transaction_goes_alone(store: Store, observ
     assert observed.operations == ["accept", "commit"]
 
 
+@pytest.mark.both_engines
 async def test_a_cancelled_caller_does_not_disturb_the_others(store: Store) -> None:
     """Other callers get their results, and the cancelled call is carried out as a whole."""
     leaving, staying = event("orders"), event("orders")
@@ -124,6 +126,7 @@ async def test_a_cancelled_caller_does_not_disturb_the_others(store: Store) -> N
     assert await claimed_ids(store) == [leaving.deliveries[0].id, staying.deliveries[0].id]
 
 
+@pytest.mark.both_engines
 async def test_a_cancelled_settlement_is_stored_all_the_same(store: Store) -> None:
     """The attempt was made, so it is recorded, and the writer continues."""
     delivery = await accept_one(store, claimed=True)
@@ -141,6 +144,7 @@ async def test_a_cancelled_settlement_is_stored_all_the_same(store: Store) -> No
     await store.ping()
 
 
+@pytest.mark.both_engines
 async def test_closing_finishes_what_was_asked_for_and_then_refuses(store: Store) -> None:
     """Calls before the close are carried out, and calls after it are refused."""
     asked = [asyncio.create_task(store.accept([event("orders")])) for _ in range(20)]
@@ -202,6 +206,7 @@ async def test_a_batcher_closed_at_once_still_does_what_it_was_asked(store: Stor
     assert await answer == "hello"
 
 
+@pytest.mark.both_engines
 async def test_a_dead_writer_refuses_instead_of_hanging(store: Store, url: str) -> None:
     """Calls that wait when the writer ends, and later calls, are refused at once."""
     async with held(store, url) as under_way:
@@ -230,6 +235,7 @@ async def test_a_writer_that_dies_of_a_fault_says_which(store: Store) -> None:
         await batcher.submit(ping, 2)
 
 
+@pytest.mark.both_engines
 async def test_refused_transactions_do_not_show_what_was_in_them(store: Store) -> None:
     """The error contains the database's objection, and no data of the events."""
     taken = event("orders", project="secret-project")

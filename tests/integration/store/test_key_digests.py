@@ -52,6 +52,7 @@ async def test_a_tenant_that_makes_many_keys_has_only_its_own_forgotten(
     assert remembered == [0, 16, 17, 18, 19]
 
 
+@pytest.mark.both_engines
 async def test_a_digest_that_the_database_refuses_fails_no_other_call(store: Store) -> None:
     """PostgreSQL has no room for such a key in an index. Before, all calls of the transaction failed."""
     long = "".join(random.Random(1).choices(string.ascii_letters, k=8000))

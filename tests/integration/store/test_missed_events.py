@@ -68,6 +68,7 @@ async def test_an_event_without_a_subscriber_is_stored_only_if_it_is_to_be_kept(
     assert (found.deliveries, found.body) == (0, b"{}")
 
 
+@pytest.mark.both_engines
 async def test_a_replay_sends_what_an_endpoint_missed_and_nothing_else(store: Store, clock: Clock) -> None:
     """Neither events that it got, nor those of other projects, types and times; and a second replay sends nothing."""
     then = clock.now - DAY
@@ -134,6 +135,7 @@ async def test_a_replay_of_missed_events_waits_for_the_endpoint(store: Store, cl
     assert (job.done, job.state) == (10, ReplayState.RUNNING)
 
 
+@pytest.mark.both_engines
 async def test_a_step_that_another_replica_has_taken_writes_nothing(
     store: Store, neighbour: Store, clock: Clock
 ) -> None:
@@ -206,6 +208,7 @@ async def test_the_oldest_events_are_removed_after_some_new_ones(store: Store, c
     assert (await numbers(store))[1] == 10 + len(given) - 1 - given.index(last)
 
 
+@pytest.mark.both_engines
 async def test_a_new_event_does_not_lock_those_that_stay(store: Store, clock: Clock, url: str) -> None:
     """A lock is a write in PostgreSQL, so each event would write 10,000 rows and wait for other replicas."""
     await store.accept([event(clock.now, number) for number in range(1, 21)])
@@ -221,6 +224,7 @@ async def test_a_new_event_does_not_lock_those_that_stay(store: Store, clock: Cl
     assert await numbers(store) == (19, 20)
 
 
+@pytest.mark.both_engines
 @pytest.mark.parametrize(("events_at_most", "deliveries_at_most"), [(3, 50_000), (100, 100)])
 async def test_events_among_very_many_others_are_examined_a_few_at_once(
     store: Store, clock: Clock, monkeypatch: pytest.MonkeyPatch, events_at_most: int, deliveries_at_most: int

@@ -6,14 +6,25 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
+from functools import partial
 from uuid import uuid4
 
 import asyncpg
 import pytest
 from integration.store.conftest import Open
-from sqlalchemy import Connection, func, select, text
+from sqlalchemy import Connection, TextClause, func, select, text
 from support.polling import PATIENCE, until
-from support.store_factories import LEASE_MS, Clock, accept_one, claimed_ids, differences, event, ids, settlement
+from support.store_factories import (
+    LEASE_MS,
+    Clock,
+    accept_one,
+    claimed_ids,
+    differences,
+    event,
+    failures_of,
+    ids,
+    settlement,
+)
 
 from hookwright_dev.cluster.postgres import PostgresServer
 from hookwright_operator.store import postgres as postgres_module
@@ -121,16 +132,33 @@ async def test_an_old_replica_starts_beside_a_new_one(blank_url: str) -> None:
     """A schema of a later revision is used if it is compatible with this operator, and refused otherwise."""
     store = await opened(blank_url)
     await store.transactions.write(
-        "test", lambda c: c.execute(text("UPDATE alembic_version SET version_num = '9999'")) and None
+        "test", lambda c: c.execute(text("UPDATE alembic_version SET version_num = 'r9999'")) and None
     )
 
     await (await opened(blank_url)).close()
 
     await store.transactions.write(
-        "test", lambda c: c.execute(text("UPDATE compatibility SET oldest = '9998'")) and None
+        "test", lambda c: c.execute(text("UPDATE compatibility SET oldest = 'r9998'")) and None
     )
     await store.close()
-    with pytest.raises(StoreError, match="revision 9999, which this operator does not know"):
+    with pytest.raises(StoreError, match="revision r9999, which this operator does not know"):
+        await opened(blank_url)
+
+
+def _execute(connection: Connection, statement: TextClause) -> None:
+    connection.execute(statement)
+
+
+async def test_a_database_of_a_development_version_is_refused(blank_url: str) -> None:
+    """Its revision is not taken for a newer one, although its operators could share a database."""
+    store = await opened(blank_url)
+    for table, column, revision in (("alembic_version", "version_num", "0014"), ("compatibility", "oldest", "0001")):
+        change = text(f"UPDATE {table} SET {column} = '{revision}'")  # noqa: S608 - only constants
+        await store.transactions.write("test", partial(_execute, statement=change))
+    await store.close()
+
+    told = f"database {blank_url.rpartition('/')[2]} has revision 0014, which this operator does not know"
+    with pytest.raises(StoreError, match=told):
         await opened(blank_url)
 
 
@@ -283,8 +311,8 @@ async def test_instances_that_do_everything_at_once_keep_the_counters_right(open
         while delivering:
             number += 1
             await store.discard("audit", "endpoint deleted")
-            job = await store.begin_replay(f"rec_{store.instance}_{number}", "orders", since_ms=0)
-            await store.advance_replay(job.id, limit=100)
+            job = await store.chosen_replays.begin(f"rec_{store.instance}_{number}", failures_of("orders"))
+            await store.chosen_replays.advance(job.id, limit=100)
             await store.prune(delivered_before_ms=0, failed_before_ms=0, limit=50)
 
     work = [deliver(store, n) for n, store in enumerate(stores) for _ in range(3)]

@@ -6,7 +6,7 @@ from asyncpg.exceptions import TargetServerAttributeNotMatched
 from integration.store.conftest import Open
 from sqlalchemy import text
 from support.polling import until
-from support.store_factories import LEASE_MS, Clock, accept_one, event, settlement
+from support.store_factories import LEASE_MS, Clock, accept_one, event, failures_of, settlement
 from support.tcp_proxy import proxied
 
 from hookwright_operator.store.notifications import Notifications, payloads
@@ -53,8 +53,8 @@ async def test_others_hear_of_what_nobody_holds(open_store: Open) -> None:
     await hears("orders")
     [claimed] = await teller.claim([("orders", 1)])
     await teller.settle([settlement(claimed, State.FAILED)])
-    await teller.begin_replay("rec_1", "orders", since_ms=0)
-    await teller.advance_replay("rec_1", limit=10)
+    await teller.chosen_replays.begin("rec_1", failures_of("orders"))
+    await teller.chosen_replays.advance("rec_1", limit=10)
     await hears("orders")
     assert own == []
 

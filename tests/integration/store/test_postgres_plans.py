@@ -41,7 +41,7 @@ PENDING, ENDED, ENDPOINTS = 40_000, 60_000, 100
 COUNTED = 1000
 """Endpoints that have statistics of each minute of an hour."""
 GENERATE = (
-    "INSERT INTO instances SELECT 'living', 9000000000000, 7",
+    "INSERT INTO instances SELECT 'living', 9000000000000, 7, '', true",
     f"""INSERT INTO counters SELECT 'uid-' || n, 0, {(PENDING + ENDED) // ENDPOINTS}, {ENDED // ENDPOINTS},
           0, 0, {NOW}, 200
         FROM generate_series(0, {ENDPOINTS - 1}) AS n""",
@@ -74,7 +74,7 @@ def crowded(postgres: PostgresServer) -> Iterator[str]:
     postgres.execute('DROP DATABASE "crowded" WITH (FORCE)')
 
 
-@pytest.fixture(scope="module", params=["without statistics", "with statistics"])
+@pytest.fixture(scope="module", params=[pytest.param("without statistics", marks=pytest.mark.slow), "with statistics"])
 def statistics(crowded: str, postgres: PostgresServer, request: pytest.FixtureRequest) -> str:
     """Return the crowded database, before and after its statistics were created."""
     if request.param == "with statistics":
@@ -128,7 +128,6 @@ IDS = packed([(f"dlv_{n:08}",) for n in range(ENDED, ENDED + 64)])
 MADE = packed([(f"dlv_{n:08}", NOW, 5, 200, "", "") for n in range(ENDED, ENDED + 64)])
 MOVED = packed([(f"dlv_{n:08}", "delivered", None, NOW) for n in range(ENDED, ENDED + 64)])
 ME = {"me": "test", "now": NOW}
-POSITION = {"endpoint": "uid-7", "until": NOW, "count": 200}
 MESSAGES = {"endpoint": "uid-7", "now": NOW, "count": 10_000}
 SHARES = packed([(f"msg_{n:08}", 1) for n in range(1, 65)])
 EVENTS = packed([(f"msg_{n:08}",) for n in range(1, 65)])
@@ -188,9 +187,7 @@ PLANS: dict[str, tuple[ClauseElement, dict[str, object], str]] = {
     "counts of endpoints": (read.SUMS_OF, {"rows": TWO}, "counters_pkey"),
     "next deleted endpoints": (prune.NEXT_GONE, {"after": "uid-7", "count": 500}, "gone_endpoints_pkey"),
     "forget": (prune.FORGETTABLE, {"rows": TWO}, "deliveries_log"),
-    "recover": (replay.NEXT, {"reached_ms": NOW - ENDED, "reached_id": "", **POSITION}, "deliveries_to_recover"),
-    "recover when": (replay.DUE, {"now": NOW, **POSITION}, "deliveries_to_claim"),
-    "recover how many": (replay.TOTAL, {"since": 0, **POSITION}, "deliveries_to_recover"),
+    "due of a replay": (replay.DUE, {"endpoint": "uid-7", "now": NOW, "count": 200}, "deliveries_to_claim"),
     "retry": (settle._STATE, {"id": "dlv_00000007"}, "deliveries_pkey"),
     "renew": (settle._RENEW_ONE, {"delivery_id": "dlv_00000007", "now": NOW}, "deliveries_pkey"),
     "renew and drop attempts": (settle.DROP_OLD_ATTEMPTS, {"rows": IDS}, "attempts_pkey"),
@@ -269,6 +266,7 @@ def big(postgres: PostgresServer) -> Iterator[str]:
         yield database.url
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("statement", "parameters"), FLAT.values(), ids=FLAT.keys())
 async def test_ten_times_as_many_deliveries_cost_no_more(
     small: str, big: str, statement: ClauseElement, parameters: dict[str, object]

@@ -3,6 +3,7 @@
 import asyncio
 from pathlib import Path
 
+import pytest
 from support.store_factories import (
     Clock,
     Observed,
@@ -10,6 +11,7 @@ from support.store_factories import (
     all_rows,
     claimed_ids,
     event,
+    failures_of,
     rows_of,
     settlement,
     state_of,
@@ -25,6 +27,7 @@ from hookwright_operator.store.store import Store
 EMPTY = {"attempts": 0, "deliveries": 0, "event_ids": 0, "events": 0}
 
 
+@pytest.mark.both_engines
 async def test_discarding_ends_all_that_is_pending_and_nothing_else(store: Store) -> None:
     """All pending deliveries of the endpoint are discarded with the reason; other endpoints keep theirs."""
     delivered = await accept_one(store, claimed=True)
@@ -81,6 +84,7 @@ async def _ended(store: Store, state: State) -> str:
     return delivery.id
 
 
+@pytest.mark.both_engines
 async def test_old_deliveries_go_with_all_that_hangs_on_them(store: Store, clock: Clock) -> None:
     """After all deliveries of an event are removed, so are its attempts, body and finally its id; the counts stay."""
     new = event("orders", "audit", event_id="e-1", claimed=True)
@@ -161,7 +165,7 @@ async def test_a_deleted_endpoint_is_forgotten_with_its_last_delivery(store: Sto
     for uid in ("orders", "kept"):
         delivery = await accept_one(store, claimed=True, uid=uid)
         await store.settle([settlement(delivery, State.FAILED)])
-        await store.begin_replay(f"rec_{uid}", uid, since_ms=clock.now + 1)
+        await store.chosen_replays.begin(f"rec_{uid}", failures_of(uid))
     await store.discard("orders", "endpoint deleted")
     clock.advance(1)
 
@@ -176,11 +180,11 @@ async def test_a_deleted_endpoint_is_forgotten_with_its_last_delivery(store: Sto
     assert await rows_of(store, "gone_endpoints") == 0
 
 
-async def test_ended_recoveries_go_with_age(store: Store, clock: Clock) -> None:
+async def test_ended_replays_go_with_age(store: Store, clock: Clock) -> None:
     """Replays are removed at the age of failed deliveries; a running replay is never removed."""
     for uid in ("orders", "audit"):
-        await store.begin_replay(f"rec_{uid}", uid, since_ms=0)
-    await store.advance_replay("rec_orders", limit=1)
+        await store.chosen_replays.begin(f"rec_{uid}", failures_of(uid))
+    await store.chosen_replays.advance("rec_orders", limit=1)
     clock.advance(1)
 
     assert await store.prune(delivered_before_ms=clock.now, failed_before_ms=clock.now, limit=10) == 1
@@ -212,6 +216,7 @@ async def test_each_prune_examines_a_few_deleted_endpoints(store: Store, clock: 
     assert await store.counts() == {}
 
 
+@pytest.mark.both_engines
 async def test_a_fan_out_delays_only_the_endpoints_that_were_deleted_before_it(store: Store) -> None:
     """The rows go when the fan-outs that were open have ended, although a newer one is open then."""
 
@@ -229,6 +234,7 @@ async def test_a_fan_out_delays_only_the_endpoints_that_were_deleted_before_it(s
     assert len(await store.fan_outs.waiting()) == 1
 
 
+@pytest.mark.both_engines
 async def test_a_deleted_endpoint_that_a_fan_out_wrote_to_is_kept(store: Store, clock: Clock) -> None:
     """While it waits for the fan-out, it gets a delivery; its rows stay until that delivery is pruned."""
     new = event()

@@ -16,6 +16,8 @@ from hookwright_operator.store.sql import pull
 from hookwright_operator.store.sql.pull import LEASE_ENDED
 from hookwright_operator.store.store import Store
 
+pytestmark = pytest.mark.both_engines
+
 SCHEDULE = RetrySchedule.parse("30s,2m")
 REFUSED = Nack("the queue is full")
 ROOM = 4 * 1024 * 1024

@@ -33,6 +33,7 @@ async def found(store: Store, wanted: Search, limit: int = 50) -> list[str]:
         page, cursor = await store.search.page(wanted, limit=limit, cursor=cursor)
 
 
+@pytest.mark.both_engines
 @pytest.mark.parametrize("arranged", [0, 1, 2])
 async def test_an_event_is_found_by_each_of_its_ids(store: Store, arranged: int) -> None:
     """The index finds it before and after its lines became a segment, alone and with other segments."""
@@ -61,48 +62,6 @@ async def test_a_search_finds_nothing_of_another_namespace_or_endpoint(store: St
     assert await found(store, Search(("spy",), "acme", message_id="m-1")) == []
     assert await found(store, replace(ALL, event_id=theirs.id)) == []
     assert await found(store, ALL) == ids([ours])
-
-
-@pytest.mark.parametrize("merged", [0, 25])
-async def test_conditions_combine(store: Store, monkeypatch: pytest.MonkeyPatch, merged: int) -> None:
-    """A page has the deliveries that meet all conditions, whichever index it uses."""
-    monkeypatch.setattr(search_sql, "MERGED", merged)
-    new = [named(f"m-{number}", "orders", "audit", "other", kind="ab"[number % 2]) for number in range(6)]
-    await store.accept(new)
-    ended = [delivery for one in new[:4] for delivery in one.deliveries]
-    states = [State.DELIVERED, State.FAILED]
-    await store.settle([settlement(one, states[place % 2], status=200 + place) for place, one in enumerate(ended)])
-    of_ours = [one for one in ids(new)[::-1] if one not in {event.deliveries[2].id for event in new}]
-
-    assert await found(store, ALL, limit=3) == of_ours
-    failed = [one.id for place, one in enumerate(ended) if place % 2 and one.id in of_ours][::-1]
-    assert await found(store, replace(ALL, state=State.FAILED), limit=2) == failed
-    assert await found(store, replace(ALL, state=State.PENDING), limit=2) == of_ours[:4]
-    of_type = [one for event in new if event.type == "a" for one in ids([event])]
-    assert await found(store, replace(ALL, event_type="a"), limit=2) == [one for one in of_ours if one in of_type]
-    assert await found(store, replace(ALL, status_code=203)) == [ended[3].id]
-    assert await found(store, replace(ALL, status_code=203, state=State.DELIVERED)) == []
-    assert await found(store, Search(("audit",), "acme", message_id="m-5")) == [new[5].deliveries[1].id]
-
-
-@pytest.mark.parametrize("merged", [0, 25])
-async def test_a_search_is_limited_to_a_time(store: Store, monkeypatch: pytest.MonkeyPatch, merged: int) -> None:
-    """Both ends are included, and a delivery's time is that of its id."""
-    monkeypatch.setattr(search_sql, "MERGED", merged)
-    # 32 ms apart: the last of the ten digits of an id's time differs for each millisecond.
-    new = [event("orders", claimed=True) for _ in range(4)]
-    times = [1_800_000_000_000 + 32 * number for number in range(4)]
-    digits = [first_delivery_id(moment)[: len("dlv_") + 10] for moment in times]
-    made = [
-        one._replace(deliveries=(one.deliveries[0]._replace(id=f"{begin}{place:016}"),))
-        for place, (one, begin) in enumerate(zip(new, digits, strict=True))
-    ]
-    await store.accept(made)
-    await store.settle([settlement(made[2].deliveries[0], State.DELIVERED)])
-
-    assert await found(store, replace(ALL, since_ms=times[1], until_ms=times[2])) == ids(made)[2:0:-1]
-    assert await found(store, replace(ALL, since_ms=times[2]), limit=1) == ids(made)[:1:-1]
-    assert await found(store, replace(ALL, until_ms=times[1] - 1)) == ids(made)[:1]
 
 
 async def test_a_walk_examines_a_limited_number_of_rows(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -152,6 +111,7 @@ async def test_an_event_is_shown_with_its_deliveries_to_some_endpoints(store: St
     assert await store.search.event("msg_unknown") is None
 
 
+@pytest.mark.both_engines
 @pytest.mark.parametrize("examined", [50_000, 8])
 @pytest.mark.parametrize("ulids", [ids_module.Ulids(), ids_module.Ulids(lambda: 1_800_000_000 * 10**9)])
 async def test_deliveries_that_are_written_later_are_found(
@@ -217,6 +177,7 @@ async def test_a_delivery_may_be_a_little_older_than_its_event(store: Store, ear
     assert await found(store, replace(ALL, message_id="m-1")) == ids([new])
 
 
+@pytest.mark.both_engines
 @pytest.mark.parametrize("arranged", [False, True])
 @pytest.mark.parametrize("merged", [0, 25])
 async def test_more_events_of_one_id_than_a_search_lists_are_all_found(
@@ -320,6 +281,7 @@ async def test_the_segments_of_a_complete_group_become_one(store: Store, monkeyp
     assert await found(store, replace(ALL, message_id="m-45")) == []
 
 
+@pytest.mark.both_engines
 async def test_an_interrupted_merge_loses_nothing(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """A leader that ends between two transactions leaves each line in one place; the next leader merges the rest."""
     monkeypatch.setattr(segment_merging, "GROUP", 2)

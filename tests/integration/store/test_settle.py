@@ -9,6 +9,8 @@ from support.store_factories import LEASE_MS, Clock, Observed, accept_one, claim
 from hookwright_operator.store.records import Attempt, Counts, NewDelivery, Settlement, State
 from hookwright_operator.store.store import Store
 
+pytestmark = pytest.mark.both_engines
+
 
 @pytest.mark.parametrize("state", [State.DELIVERED, State.FAILED])
 async def test_an_ended_delivery_is_counted_and_not_claimed_again(store: Store, state: State) -> None:

@@ -2,9 +2,9 @@
 
 import asyncio
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sqlalchemy import text
 from support.polling import until
 from support.store_factories import LEASE_MS, Clock, accept_one, claimed_ids, left, neighbour_of
 
@@ -54,11 +54,13 @@ def test_an_endpoint_has_one_shard_for_ever(uid: object) -> None:
     assert SHARDS == 128
 
 
+@pytest.mark.both_engines
 async def test_who_is_alone_has_every_shard(store: Store) -> None:
     """A single replica has no surplus."""
     assert await store.sharing.balance() == ShardOwnership(ALL, 0)
 
 
+@pytest.mark.both_engines
 async def test_a_second_one_gets_its_half_once_it_is_freed(store: Store, url: str, clock: Clock) -> None:
     """The first replica has a surplus, and no shard changes its owner before its release."""
     await store.sharing.balance()
@@ -73,6 +75,7 @@ async def test_a_second_one_gets_its_half_once_it_is_freed(store: Store, url: st
     await left(neighbour)
 
 
+@pytest.mark.both_engines
 async def test_a_dead_ones_shards_are_taken_when_no_clock_can_think_that_it_lives(
     store: Store, neighbour: Store, clock: Clock
 ) -> None:
@@ -86,6 +89,7 @@ async def test_a_dead_ones_shards_are_taken_when_no_clock_can_think_that_it_live
     assert await store.sharing.balance() == ShardOwnership(ALL, 0)
 
 
+@pytest.mark.both_engines
 async def test_who_comes_back_after_its_lease_finds_that_others_have_its_shards(
     store: Store, neighbour: Store, clock: Clock
 ) -> None:
@@ -102,6 +106,7 @@ async def test_who_comes_back_after_its_lease_finds_that_others_have_its_shards(
     assert await store.sharing.balance() == ShardOwnership(ALL, HALF)
 
 
+@pytest.mark.both_engines
 async def test_who_withdraws_keeps_its_shards_until_it_frees_them(store: Store, neighbour: Store) -> None:
     """All its shards are surplus, a heartbeat does not change this, and the other replicas' shares are greater."""
     mine = (await store.sharing.balance()).owned
@@ -117,6 +122,7 @@ async def test_who_withdraws_keeps_its_shards_until_it_frees_them(store: Store, 
     assert await store.sharing.balance() == ShardOwnership(frozenset(), 0)
 
 
+@pytest.mark.both_engines
 async def test_only_the_owner_can_free(store: Store, neighbour: Store) -> None:
     """Releasing a shard that another replica has taken over changes nothing."""
     mine = (await store.sharing.balance()).owned
@@ -172,23 +178,6 @@ async def test_who_comes_under_a_dead_ones_name_takes_over_at_once(postgres_url:
     assert (await killed.sharing.balance()).owned == frozenset()
     for store in (killed, stranger, restarted):
         await store.close()
-
-
-async def test_an_older_operator_delivers_beside_newer_ones(postgres_url: str, clock: Clock) -> None:
-    """An older operator takes no shards, and no other replica gets its claimed deliveries while it lives."""
-    store = await opened(postgres_url, clock)
-    older = f"INSERT INTO instances (id, lease_until_ms, slot) VALUES ('older', {clock.now + LEASE_MS}, 7)"  # noqa: S608
-    await store.transactions.write("test", lambda connection: connection.execute(text(older)) and None)
-    delivery = await accept_one(store, claimed=True)
-    await store.transactions.write(
-        "test", lambda connection: connection.execute(text("UPDATE deliveries SET owner='older'")) and None
-    )
-
-    assert await store.sharing.balance() == ShardOwnership(ALL, 0)
-    assert await claimed_ids(store) == []
-    clock.advance(LEASE_MS)
-    assert await claimed_ids(store) == [delivery.id]
-    await store.close()
 
 
 async def test_others_hear_when_there_are_shards_to_take_or_to_let_go(postgres_url: str, clock: Clock) -> None:

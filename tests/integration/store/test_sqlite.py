@@ -41,9 +41,9 @@ from hookwright_runtime.errors import StoreError, StoreUnavailable
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
+def path(database: Path) -> Path:
     """Return the path of the database."""
-    return tmp_path / "deliveries.db"
+    return database
 
 
 async def opened(path: Path, *, options: str = "") -> Store:
@@ -104,19 +104,20 @@ async def test_a_second_opener_is_refused(store: Store, path: Path) -> None:
     await again.close()
 
 
-async def test_the_files_are_for_the_owner_alone(store: Store, path: Path) -> None:
+def modes_in(folder: Path) -> dict[str, int]:
+    """Return the permissions of the files of a folder."""
+    return {file.name: file.stat().st_mode & 0o777 for file in folder.iterdir()}
+
+
+async def test_the_files_are_for_the_owner_alone(tmp_path: Path) -> None:
     """Only the operator's user may read the events in SQLite's files."""
+    store = await opened(tmp_path / "deliveries.db")
     await accept_one(store)
+    modes = modes_in(tmp_path)
+    await store.close()
 
-    files = sorted(path.parent.iterdir())
-
-    assert [file.name for file in files] == [
-        "deliveries.db",
-        "deliveries.db-shm",
-        "deliveries.db-wal",
-        "deliveries.db.lock",
-    ]
-    assert {file.stat().st_mode & 0o777 for file in files} == {0o600}
+    names = ("deliveries.db", "deliveries.db-shm", "deliveries.db-wal", "deliveries.db.lock")
+    assert modes == dict.fromkeys(names, 0o600)
 
 
 async def test_a_commit_is_on_the_disk_before_it_is_answered(store: Store) -> None:
@@ -273,14 +274,16 @@ async def test_a_lost_writer_thread_is_unavailable(path: Path) -> None:
     await store.close()
 
 
-async def test_a_schema_of_the_future_is_refused(path: Path) -> None:
-    """An older operator must not write into a newer operator's schema."""
+@pytest.mark.parametrize(("revision", "oldest"), [("r9999", "r9998"), ("0014", "0005")], ids=["newer", "development"])
+async def test_a_schema_of_an_unknown_revision_is_refused(path: Path, revision: str, oldest: str) -> None:
+    """The error names the file, the revision, and what to do."""
     await (await opened(path)).close()
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
-        connection.execute("UPDATE alembic_version SET version_num = '9999'")
-        connection.execute("UPDATE compatibility SET oldest = '9998'")
+        connection.execute("UPDATE alembic_version SET version_num = ?", [revision])
+        connection.execute("UPDATE compatibility SET oldest = ?", [oldest])
 
-    with pytest.raises(StoreError, match="schema is of revision 9999, which this operator does not know"):
+    told = f"schema of database {path} has revision {revision}, which this operator does not know.* recreate the"
+    with pytest.raises(StoreError, match=told):
         await opened(path)
 
 
@@ -288,7 +291,7 @@ async def test_a_schema_of_the_future_that_still_serves_is_used_as_it_is(path: P
     """Old and new replicas can start side by side if the new schema is compatible with the old operator."""
     await (await opened(path)).close()
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
-        connection.execute("UPDATE alembic_version SET version_num = '9999'")
+        connection.execute("UPDATE alembic_version SET version_num = 'r9999'")
 
     store = await opened(path)
     await accept_one(store)
@@ -331,7 +334,6 @@ def test_the_newest_migration_is_the_one_that_opening_looks_for() -> None:
 
 SCANNED = (
     "rows_json|uids_json|types_json|keys_json|made_json|moved_json|instances|counters|busy|gone_endpoints|due|stretch"
-    "|counted"
 )
 TABLE_SCAN = re.compile(rf"SCAN (?!{SCANNED})")
 
@@ -350,9 +352,7 @@ PLANS = {
     "attempts": (settle.INSERT_ATTEMPTS, "attempts USING PRIMARY KEY (delivery_id=?)"),
     "repetitions": (accept.REPETITIONS, "event_ids USING PRIMARY KEY"),
     "forget ids": (accept.FORGET, "event_ids USING PRIMARY KEY"),
-    "recover": (replay.NEXT, "deliveries_to_recover (endpoint_uid=? AND (ended_ms,id)>(?,?) AND ended_ms<?)"),
-    "recover how many": (replay.TOTAL, "deliveries_to_recover (endpoint_uid=? AND ended_ms>? AND ended_ms<?)"),
-    "recover when": (replay.DUE, "deliveries_to_claim (endpoint_uid=? AND due_ms<?)"),
+    "due of a replay": (replay.DUE, "deliveries_to_claim (endpoint_uid=? AND due_ms<?)"),
     "next_due of endpoints": (read.NEXT_DUE_OF, "counters USING PRIMARY KEY (endpoint_uid=?)"),
     "pending of endpoints": (read.PENDING_OF, "counters USING PRIMARY KEY (endpoint_uid=?)"),
     "counts of endpoints": (read.SUMS_OF, "counters USING PRIMARY KEY (endpoint_uid=?)"),
@@ -382,7 +382,7 @@ PLANS = {
     "stretch of a replay": (replay_choice.IN_SLICE.stretch, "deliveries USING PRIMARY KEY (id>? AND id<?)"),
     "replay in a slice": (replay_choice.IN_SLICE.matching_types, "deliveries USING PRIMARY KEY (id>? AND id<?)"),
     "replay of failures": (replay_choice.FAILED.matching, "deliveries_failed_log (endpoint_uid=? AND id>? AND id<?)"),
-    "replays of an endpoint": (replay._LATEST, "recoveries_of_endpoint (endpoint_uid=?)"),
+    "replays of an endpoint": (replay._LATEST, "replays_of_endpoint (endpoint_uid=?)"),
     "records of a page": (read._PAGE, "deliveries USING PRIMARY KEY (id=?)"),
     "old attempts": (settle.DROP_OLD_ATTEMPTS, "attempts USING PRIMARY KEY (delivery_id=?)"),
     "attempts of a page": (read.ATTEMPTS_OF_PAGE, "attempts USING PRIMARY KEY (delivery_id=? AND number>?)"),
@@ -401,7 +401,7 @@ PLANS = {
 PARTIAL = {
     "claim": (claim.CLAIM, "deliveries.state = 'pending'"),
     "next_due": (read.NEXT_DUE, "deliveries.state = 'pending'"),
-    "recover": (replay.NEXT, "deliveries.state = 'failed'"),
+    "replay of failures": (replay_choice.FAILED.matching, "deliveries.state = 'failed'"),
     "failed log": (read.log_page("orders", state=State.FAILED, limit=5, before="x"), "deliveries.state = 'failed'"),
 }
 

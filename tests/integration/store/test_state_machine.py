@@ -6,7 +6,10 @@ from collections import Counter
 from collections.abc import Coroutine
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 from random import Random
+from shutil import copy2
 from typing import ClassVar, TypeVar
 
 import pytest
@@ -51,11 +54,9 @@ class Job:
     """The model's state of a running replay."""
 
     id: str
-    until_ms: int
-    reached: tuple[int, str]
+    states: tuple[State, ...]
+    reached: str = ""
     done: int = 0
-    states: tuple[State, ...] = ()
-    """The chosen states; empty for a replay without a choice."""
 
 
 class Deliveries(RuleBasedStateMachine):
@@ -193,10 +194,11 @@ class Deliveries(RuleBasedStateMachine):
     def prune(self, instance: int, done_ago: int, failed_ago: int, limit: int) -> None:
         """Prune old deliveries, and deleted endpoints after their last delivery."""
         done_before, failed_before = self.clock.now - done_ago, self.clock.now - failed_ago
-        while self.run(
-            self.stores[instance].prune(delivered_before_ms=done_before, failed_before_ms=failed_before, limit=limit)
-        ):
-            pass
+        prune = partial(self.stores[instance].prune, delivered_before_ms=done_before, failed_before_ms=failed_before)
+        # A call may examine an endpoint that still has deliveries, and remove nothing.
+        calls_for_deleted = 0
+        while calls_for_deleted <= len(self.deleted):
+            calls_for_deleted = 0 if self.run(prune(limit=limit)) else calls_for_deleted + 1
         for delivery_id, expected in list(self.known.items()):
             before = failed_before if expected.state == State.FAILED else done_before
             if expected.ended_ms is not None and expected.ended_ms < before:
@@ -224,27 +226,16 @@ class Deliveries(RuleBasedStateMachine):
         expected.state, expected.owner, expected.ended_ms = State.PENDING, None, None
         expected.due_ms, expected.attempts = self.clock.now, 0
 
-    @rule(uid=ENDPOINTS, ago=st.sampled_from([0, 1, 30_000, DEDUPE_WINDOW_MS]))
-    def begin_replay(self, uid: str, ago: int) -> None:
-        """Begin a replay of deliveries that failed since a time."""
-        self.begun += 1
-        since_ms = self.clock.now - ago
-        found = self.run(self.stores[0].begin_replay(f"rec_{self.begun}", uid, since_ms=since_ms))
-        job = self.jobs.setdefault(uid, Job(f"rec_{self.begun}", self.clock.now, (since_ms, "")))
-        assert (found.id, found.done, found.state) == (job.id, job.done, ReplayState.RUNNING)
-        if job.id == f"rec_{self.begun}":
-            assert found.total == len(self.recoverable(uid, job))
-
     @rule(uid=ENDPOINTS, states=st.sampled_from([(State.FAILED,), (State.DELIVERED,), (State.DELIVERED, State.FAILED)]))
-    def begin_chosen_replay(self, uid: str, states: tuple[State, ...]) -> None:
+    def begin_replay(self, uid: str, states: tuple[State, ...]) -> None:
         """Begin a replay of all deliveries in some states."""
         self.begun += 1
         wanted = Wanted(uid, Choice(states), 0, self.clock.now)
         found = self.run(self.stores[0].chosen_replays.begin(f"rec_{self.begun}", wanted))
-        job = self.jobs.setdefault(uid, Job(f"rec_{self.begun}", self.clock.now, (0, ""), states=states))
+        job = self.jobs.setdefault(uid, Job(f"rec_{self.begun}", states))
         assert (found.id, found.done, found.state) == (job.id, job.done, ReplayState.RUNNING)
         if job.id == f"rec_{self.begun}":
-            assert (found.total, found.total_is_exact) == (len(self.recoverable(uid, job)), True)
+            assert (found.total, found.total_is_exact) == (len(self.chosen(uid, job)), True)
 
     @rule(uid=ENDPOINTS)
     def cancel_replay(self, uid: str) -> None:
@@ -253,20 +244,10 @@ class Deliveries(RuleBasedStateMachine):
             self.run(self.stores[1].chosen_replays.cancel(job.id))
             self.has_ended(job, ReplayState.CANCELLED)
 
-    def recoverable(self, uid: str, job: Job) -> list[tuple[int, str]]:
+    def chosen(self, uid: str, job: Job) -> list[str]:
         """Return the deliveries that the replay still has to process, in its order."""
-        if job.states:
-            chosen = [one for one, e in self.known.items() if e.new.endpoint_uid == uid and e.state in job.states]
-            return sorted((0, delivery_id) for delivery_id in chosen if (0, delivery_id) > job.reached)
-        ended = [(e.ended_ms, delivery_id) for delivery_id, e in self.known.items() if e.state == State.FAILED]
-        return sorted(
-            (at, delivery_id)
-            for at, delivery_id in ended
-            if self.known[delivery_id].new.endpoint_uid == uid
-            and at is not None
-            and at <= job.until_ms
-            and (at, delivery_id) > job.reached
-        )
+        found = [one for one, e in self.known.items() if e.new.endpoint_uid == uid and e.state in job.states]
+        return sorted(delivery_id for delivery_id in found if delivery_id > job.reached)
 
     @precondition(lambda self: self.jobs)
     @rule(pick=st.randoms(use_true_random=False), instance=INSTANCES, limit=st.integers(1, 4))
@@ -279,13 +260,12 @@ class Deliveries(RuleBasedStateMachine):
             for e in self.known.values()
         )
         room = 0 if due * 2 > limit else limit - due
-        batch = self.recoverable(uid, job)[:room]
-        store = self.stores[instance]
-        advance = store.chosen_replays.advance if job.states else store.advance_replay
-        # A chosen replay returns None for a step that waits, and 0 for a search without a hit.
-        assert self.run(advance(job.id, limit=limit)) == (len(batch) if room or not job.states else None)
+        batch = self.chosen(uid, job)[:room]
+        # None is a step that waits, 0 a search without a hit.
+        advanced = self.run(self.stores[instance].chosen_replays.advance(job.id, limit=limit))
+        assert advanced == (len(batch) if room else None)
         for reached in batch:
-            self.renew(self.known[reached[1]])
+            self.renew(self.known[reached])
             job.reached = reached
             job.done += 1
         if len(batch) < room:
@@ -314,7 +294,7 @@ class Deliveries(RuleBasedStateMachine):
         }
 
     @invariant()
-    def the_running_recoveries_are_as_expected(self) -> None:
+    def the_running_replays_are_as_expected(self) -> None:
         """Check that an endpoint has at most one running replay, with the progress of the model."""
         running = self.run(self.stores[1].running_replays())
         assert {job.endpoint_uid: (job.id, job.done) for job in running} == {
@@ -367,10 +347,12 @@ def _id(expected: Expected) -> str:
 class OnSqlite(Deliveries):
     """The state machine on a file."""
 
+    template: ClassVar[Path]
+
     def empty_database(self) -> str:
-        """Return the URL of a new file."""
+        """Return the URL of a new file with the schema."""
         folder = self.clean_up.enter_context(tempfile.TemporaryDirectory())
-        return f"sqlite:///{folder}/deliveries.db"
+        return f"sqlite:///{copy2(self.template, folder)}"
 
 
 class OnPostgres(Deliveries):
@@ -385,17 +367,30 @@ class OnPostgres(Deliveries):
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _server(postgres: PostgresServer, migrated_url: str) -> None:
+def _databases(postgres: PostgresServer, migrated_url: str, migrated_file: Path) -> None:
     assert migrated_url == postgres.url(DATABASE)
+    OnSqlite.template = migrated_file
     OnPostgres.server = postgres
 
 
-TestOnSqlite = OnSqlite.TestCase
-TestOnPostgres = OnPostgres.TestCase
-TestOnSqlite.settings = settings(
-    max_examples=30,
+FEW = settings(
+    max_examples=10,
     stateful_step_count=25,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
 )
-TestOnPostgres.settings = settings(TestOnSqlite.settings, max_examples=15)
+TestOnSqlite, TestOnPostgres = OnSqlite.TestCase, OnPostgres.TestCase
+TestOnSqlite.settings, TestOnPostgres.settings = FEW, settings(FEW, max_examples=4)
+
+
+class ManyOnSqlite(OnSqlite):
+    """More sequences on SQLite."""
+
+
+class ManyOnPostgres(OnPostgres):
+    """More sequences on PostgreSQL."""
+
+
+TestManyOnSqlite = pytest.mark.slow(ManyOnSqlite.TestCase)
+TestManyOnPostgres = pytest.mark.slow(ManyOnPostgres.TestCase)
+TestManyOnSqlite.settings, TestManyOnPostgres.settings = settings(FEW, max_examples=30), settings(FEW, max_examples=15)

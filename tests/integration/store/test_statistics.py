@@ -48,6 +48,7 @@ async def busy_minutes(store: Store, window: Window = Window.HOUR) -> dict[int, 
     return {len(buckets) - 1 - place: one.attempts for place, (_, one) in enumerate(buckets) if one.attempts}
 
 
+@pytest.mark.both_engines
 async def test_each_window_counts_attempts_and_ends(store: Store) -> None:
     """Every attempt counts; a delivery counts when it has ended; only successful attempts have a latency."""
     for state in (State.DELIVERED, State.DELIVERED, State.FAILED, State.PENDING):
@@ -107,6 +108,7 @@ async def test_a_window_ends_with_the_present_bucket(
     assert await total(store, window=Window(window)) == (0, 0, 0, 0)
 
 
+@pytest.mark.both_engines
 async def test_flushes_and_replicas_add_to_one_bucket(store: Store, neighbour: Store) -> None:
     """What two replicas settled within a minute is one sum, in all widths."""
     await settled(store, State.DELIVERED)
@@ -226,6 +228,7 @@ async def test_memory_has_a_bounded_number_of_cells(store: Store, monkeypatch: p
     assert [(await total(store, uid))[0] for uid in ("one", "two", "three")] == [1, 2, 0]
 
 
+@pytest.mark.both_engines
 async def test_counts_of_settled_results_equal_the_rows(store: Store) -> None:
     """A call with many results counts each of them."""
     new = event(*["orders"] * 40, claimed=True)

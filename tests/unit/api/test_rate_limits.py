@@ -1,32 +1,22 @@
 """The moving window at its edges, with a clock that the test moves."""
 
 import pytest
+from support.clock import Seconds
 
 from hookwright_api.rate_limits import Limiter, Scope, Verdict, limit_headers, nearest, storage_url
 from hookwright_api.settings import ApiSettings
 
 
-class Clock:
-    """Seconds since the epoch, moved by the test."""
-
-    def __init__(self) -> None:
-        self.now = 1_000_000.0
-
-    def time(self) -> float:
-        """Return the present time."""
-        return self.now
-
-
 @pytest.fixture
-def clock() -> Clock:
+def clock() -> Seconds:
     """Return a clock for the limiter."""
-    return Clock()
+    return Seconds(1_000_000.0)
 
 
-def limiter(clock: Clock, *, ip: int = 3, organization: int = 1000) -> Limiter:
+def limiter(clock: Seconds, *, ip: int = 3, organization: int = 1000) -> Limiter:
     """Create a limiter in memory."""
     settings = ApiSettings(rate_limit_ip=ip, rate_limit_organization=organization)
-    return Limiter(settings, now=clock.time, clock=clock.time)
+    return Limiter(settings, now=clock, clock=clock)
 
 
 async def hit(made: Limiter, identity: str = "a", scope: Scope = Scope.IP) -> Verdict:
@@ -36,7 +26,7 @@ async def hit(made: Limiter, identity: str = "a", scope: Scope = Scope.IP) -> Ve
     return verdict
 
 
-async def test_the_request_after_the_last_allowed_one_is_refused_and_told_when_to_come_back(clock: Clock) -> None:
+async def test_the_request_after_the_last_allowed_one_is_refused_and_told_when_to_come_back(clock: Seconds) -> None:
     """Three requests pass, counting down; the fourth is refused until the first is a minute old."""
     made = limiter(clock)
     seen = []
@@ -52,7 +42,7 @@ async def test_the_request_after_the_last_allowed_one_is_refused_and_told_when_t
     assert refused.refusal().headers == {"Retry-After": "30"}
 
 
-async def test_a_client_that_comes_back_when_told_is_let_in(clock: Clock) -> None:
+async def test_a_client_that_comes_back_when_told_is_let_in(clock: Seconds) -> None:
     """Retry-After is exact to the second, also at fractions of a second."""
     made = limiter(clock, ip=1)
     clock.now += 0.4
@@ -63,7 +53,7 @@ async def test_a_client_that_comes_back_when_told_is_let_in(clock: Clock) -> Non
     assert (await hit(made)).allowed
 
 
-async def test_no_minute_whatever_its_start_lets_more_than_the_limit_pass(clock: Clock) -> None:
+async def test_no_minute_whatever_its_start_lets_more_than_the_limit_pass(clock: Seconds) -> None:
     """A fixed window would allow twice as many requests around the start of a minute."""
     made = limiter(clock, ip=10)
     passed = []
@@ -76,7 +66,7 @@ async def test_no_minute_whatever_its_start_lets_more_than_the_limit_pass(clock:
     assert all(sum(start <= at < start + 60 for at in passed) <= 10 for start in passed)
 
 
-async def test_refused_requests_do_not_count(clock: Clock) -> None:
+async def test_refused_requests_do_not_count(clock: Seconds) -> None:
     """A client that keeps trying is allowed when its oldest request is a minute old."""
     made = limiter(clock, ip=1)
     assert (await hit(made)).allowed
@@ -87,7 +77,7 @@ async def test_refused_requests_do_not_count(clock: Clock) -> None:
     assert (await hit(made)).allowed
 
 
-async def test_identities_and_scopes_are_counted_apart(clock: Clock) -> None:
+async def test_identities_and_scopes_are_counted_apart(clock: Seconds) -> None:
     """Another address and an organization of the same name are not counted."""
     made = limiter(clock, ip=1, organization=1)
     assert (await hit(made, "a")).allowed
@@ -96,12 +86,12 @@ async def test_identities_and_scopes_are_counted_apart(clock: Clock) -> None:
     assert not (await hit(made, "a")).allowed
 
 
-async def test_a_limit_of_zero_is_lifted(clock: Clock) -> None:
+async def test_a_limit_of_zero_is_lifted(clock: Seconds) -> None:
     """A disabled limit gives no verdict, so no header and no refusal."""
     assert await limiter(clock, ip=0).hit(Scope.IP, "a") is None
 
 
-async def test_peeking_counts_nothing(clock: Clock) -> None:
+async def test_peeking_counts_nothing(clock: Seconds) -> None:
     """A peek never counts; after the last allowed request it refuses."""
     made = limiter(clock, ip=1)
     for _ in range(3):

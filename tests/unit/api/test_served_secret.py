@@ -14,8 +14,10 @@ from hookwright_api.view.table_records import EndpointRecord
 from hookwright_api.view.view import View
 from hookwright_api.webhook_operations import webhook_rotation
 from hookwright_api.webhook_operations.webhook_creation import Created, register, served_secret
+from hookwright_api.webhook_operations.webhook_document import merged
 from hookwright_runtime.problems import ProblemError
 
+FIRST = SigningSecret("first", 0, None)
 OLD = SigningSecret("old", 1, None)
 NEW = SigningSecret("new", 2, None)
 
@@ -36,23 +38,24 @@ class Operator:
         return answer
 
 
-def services_with(operator: Operator, wait: float) -> tuple[Services, EndpointRecord]:
-    """Return services whose view has one settled endpoint, and the endpoint."""
+def services_with(
+    operator: Operator, wait: float, changes: dict[str, Any] | None = None
+) -> tuple[Services, EndpointRecord]:
+    """Return services whose view has one settled endpoint, changed by a merge patch, and the endpoint."""
     settings, nothing, view = ApiSettings(create_timeout=wait), cast("Any", None), View()
     ready = {"type": "Ready", "status": "True", "reason": "Ready", "message": "", "observedGeneration": 1}
-    record = view.endpoints.put(
-        {
-            "apiVersion": "hookwright.dev/v1alpha1",
-            "kind": "WebhookEndpoint",
-            "metadata": {"name": "orders", "namespace": "acme", "uid": "u", "resourceVersion": "1", "generation": 1},
-            "spec": {"projectRef": {"name": "billing"}, "url": "https://example.com", "events": ["opened"]},
-            "status": {
-                "observedGeneration": 1,
-                "signingSecretRef": {"name": "orders-signing", "key": "secret"},
-                "conditions": [{**ready, "lastTransitionTime": "2026-01-31T12:00:00Z"}],
-            },
-        }
-    )
+    written = {
+        "apiVersion": "hookwright.dev/v1alpha1",
+        "kind": "WebhookEndpoint",
+        "metadata": {"name": "orders", "namespace": "acme", "uid": "u", "resourceVersion": "1", "generation": 1},
+        "spec": {"projectRef": {"name": "billing"}, "url": "https://example.com", "events": ["opened"]},
+        "status": {
+            "observedGeneration": 1,
+            "signingSecretRef": {"name": "orders-signing", "key": "secret"},
+            "conditions": [{**ready, "lastTransitionTime": "2026-01-31T12:00:00Z"}],
+        },
+    }
+    record = view.endpoints.put(merged(written, changes or {}))
     assert record is not None
     client = cast("OperatorClient", operator)
     now = datetime(2026, 1, 31, 12, tzinfo=UTC)
@@ -73,12 +76,37 @@ async def test_the_delays_grow_to_a_second() -> None:
 
 
 async def test_a_secret_that_is_there_is_returned_without_a_delay() -> None:
-    """A later rotation also counts, and a registration accepts each rotation."""
-    operator = Operator(NEW, OLD)
+    """A registration accepts each rotation."""
+    operator = Operator(OLD, OLD)
     services, record = services_with(operator, 5)
-    assert await webhook_rotation._made(services, record.identity, 1) == NEW
+    assert await webhook_rotation._made(services, record.identity, 1) == OLD
     registered = await register(services, Created(record, is_new=True, repeatable=True))
     assert (registered.secret, operator.requests) == ("old", 2)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"spec": {"signing": {"rotation": 1}}},
+        {"spec": {"signing": {"secretRef": {"name": "mine"}}}},
+        {},
+    ],
+)
+async def test_a_repeated_request_shows_no_later_secret(changes: dict[str, Any]) -> None:
+    """A creation shows only the first secret, and a rotation only its own."""
+    operator = Operator(NEW if not changes else FIRST, NEW)
+    services, record = services_with(operator, 5, changes)
+    with pytest.raises(ProblemError, match="was replaced") as refused:
+        await register(services, Created(record, is_new=False, repeatable=True))
+    assert refused.value.status == 409
+    with pytest.raises(ProblemError, match="was replaced"):
+        await webhook_rotation._made(services, record.identity, 1)
+
+
+async def test_a_repeated_creation_shows_the_first_secret() -> None:
+    """A repetition gets the answer of the first request."""
+    services, record = services_with(Operator(FIRST), 5)
+    assert (await register(services, Created(record, is_new=False, repeatable=True))).secret == "first"
 
 
 async def rotation(services: Services, record: EndpointRecord) -> None:

@@ -11,7 +11,7 @@ from hookwright_runtime.errors import SettingsError
 
 @pytest.fixture(autouse=True)
 def _clean(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("TRUSTED_PROXIES", "SESSION_TTL", "WATCH_NAMESPACES", "RATE_LIMIT_URL", "CORS_ORIGINS"):
+    for name in ("TRUSTED_PROXIES", "SESSION_TTL", "WATCH_NAMESPACES", "RATE_LIMIT_URL"):
         monkeypatch.delenv(f"HOOKWRIGHT_{name}", raising=False)
 
 
@@ -52,41 +52,12 @@ def test_the_defaults_are_the_promised_limits() -> None:
     assert settings.rate_limit_url == "memory://"
 
 
-def test_origins_are_read_as_browsers_send_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No origin is allowed by default."""
-    assert ApiSettings.load().cors_origins == ()
-    origins = ("https://console.example.com", "http://localhost:5173", "https://[2001:db8::1]:8443")
-    monkeypatch.setenv("HOOKWRIGHT_CORS_ORIGINS", ", ".join(origins))
-    assert ApiSettings.load().cors_origins == origins
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        "*",
-        "null",
-        "console.example.com",
-        "https://console.example.com/",
-        "https://console.example.com/app",
-        "https://*.example.com",
-        "https://Console.example.com",
-        "https://console.example.com:443",
-        "http://console.example.com:80",
-        "ftp://console.example.com",
-        "https://console.example.com https://other.example.com",
-    ],
-)
-def test_a_wrong_origin_is_named(monkeypatch: pytest.MonkeyPatch, wrong: str) -> None:
-    """A browser never sends it, so the setting would have no effect, or one that nobody wants."""
-    monkeypatch.setenv("HOOKWRIGHT_CORS_ORIGINS", f"https://good.example.com,{wrong}")
-    with pytest.raises(SettingsError) as refused:
-        ApiSettings.load()
-    assert str(refused.value).startswith(f"HOOKWRIGHT_CORS_ORIGINS: {wrong!r} is not an origin")
-
-
-def test_an_origin_with_a_password_is_not_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The error reaches the log of the process."""
-    monkeypatch.setenv("HOOKWRIGHT_CORS_ORIGINS", "https://ada:hunter2@example.com")
-    with pytest.raises(SettingsError, match="HOOKWRIGHT_CORS_ORIGINS: an origin with @") as refused:
-        ApiSettings.load()
-    assert "hunter2" not in str(refused.value)
+def test_the_namespace_of_users_follows_that_of_the_installation(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A setting replaces the derived name."""
+    for name in ("NAMESPACE", "USERS_NAMESPACE"):
+        monkeypatch.delenv(f"HOOKWRIGHT_{name}", raising=False)
+    assert ApiSettings.load().users_namespace == "hookwright-system-users"
+    monkeypatch.setenv("HOOKWRIGHT_NAMESPACE", "hooks")
+    assert ApiSettings.load().users_namespace == "hooks-users"
+    monkeypatch.setenv("HOOKWRIGHT_USERS_NAMESPACE", "people")
+    assert ApiSettings.load().users_namespace == "people"

@@ -1,12 +1,19 @@
 """The document of a webhook: merge patches, the fields of the object, ETags, and who owns the object."""
 
-from typing import Any
+from copy import deepcopy
+from typing import Any, cast
 
 import pytest
 from pydantic import ValidationError
 
+from hookwright_api.rate_limits import Limiter
 from hookwright_api.schemas.webhook_bodies import MAX_LABELS, WebhookPatch, WebhookRequest
+from hookwright_api.services import Services
+from hookwright_api.settings import ApiSettings
+from hookwright_api.view.table_records import EndpointRecord
+from hookwright_api.view.view import View
 from hookwright_api.webhook_operations import webhook_document
+from hookwright_api.webhook_operations.webhook_changes import change
 from hookwright_api.webhook_operations.webhook_creation import WebhookCreation
 from hookwright_api.webhook_operations.webhook_document import (
     check_etag,
@@ -16,10 +23,12 @@ from hookwright_api.webhook_operations.webhook_document import (
     merged,
     owner_of,
     refuse_declared,
+    refuse_header_moves,
     spec_of,
 )
 from hookwright_crds.base import ObjectMeta
 from hookwright_crds.resources import WebhookEndpoint
+from hookwright_runtime.errors import KubeError
 from hookwright_runtime.problems import ProblemError
 
 BODY: dict[str, Any] = {"url": "https://example.com/hooks", "events": ["delivered"]}
@@ -70,7 +79,7 @@ def test_a_patch_becomes_the_fields_of_the_object() -> None:
             "labels": {"team": "a"},
         }
     )
-    assert spec_of(patch.model_dump(exclude_unset=True)) == {
+    assert spec_of(patch.model_dump(mode="json", exclude_unset=True)) == {
         "events": ["*"],
         "suspend": True,
         "description": None,
@@ -85,7 +94,7 @@ def test_a_patch_becomes_the_fields_of_the_object() -> None:
 def test_an_empty_object_changes_nothing() -> None:
     """RFC 7396: it names no field. The API server merges it likewise, so it gets no null and no incomplete object."""
     patch = WebhookPatch.model_validate({"rate_limit": {}, "pull": {}, "headers": {}, "labels": {}})
-    fields = patch.model_dump(exclude_unset=True)
+    fields = patch.model_dump(mode="json", exclude_unset=True)
     spec = spec_of(fields)
     present = {"rateLimit": {"perMinute": 60}, "pull": {"lease": "30s"}, "headers": {"X-Team": "a"}}
     assert merged(present, spec) == present
@@ -294,3 +303,89 @@ def test_an_if_match_with_many_etags_costs_one_digest(monkeypatch: pytest.Monkey
     with pytest.raises(ProblemError) as refused:
         check_etag(",".join(['"1.a"'] * 10_000), meta)
     assert (refused.value.status, len(made)) == (422, 1)
+
+
+TARGET: dict[str, Any] = {"url": "https://Hooks.example.com/a", "pull": None}
+TO_PULL: dict[str, Any] = {"url": None, "pull": {"lease": "30s"}}
+KEY_AND_TEAM: dict[str, Any] = {"X-Key": "secret", "X-Team": "billing"}
+
+
+@pytest.mark.parametrize(
+    ("patch", "missing"),
+    [
+        ({"url": "https://evil.example/a"}, "X-Key, X-Team"),
+        ({"url": "http://hooks.example.com/a"}, "X-Key, X-Team"),
+        ({"url": "https://hooks.example.com:8443/a"}, "X-Key, X-Team"),
+        ({"url": "https://hooks.example.com./a"}, "X-Key, X-Team"),
+        ({"url": "https://xn--hks-1na.example.com/a"}, "X-Key, X-Team"),
+        ({"url": "https://hooks.example.com.evil.example/a"}, "X-Key, X-Team"),
+        ({"url": "http://hooks.example.com:443/a"}, "X-Key, X-Team"),
+        (TO_PULL, "X-Key, X-Team"),
+        ({"url": "https://evil.example", "headers": {}}, "X-Key, X-Team"),
+        ({"url": "https://evil.example", "headers": {"X-Key": "new"}}, "X-Team"),
+        ({"url": "https://evil.example", "headers": {"x-key": "new", "X-Team": "new"}}, "X-Key"),
+        ({"url": "https://evil.example", "headers": {"X-Key": "new", "X-Team": None}}, None),
+        ({"url": "https://evil.example", "headers": None}, None),
+        ({**TO_PULL, "headers": {"X-Key": None, "X-Team": "new"}}, None),
+        ({"url": "HTTPS://HOOKS.example.COM:443/another/path?x=1"}, None),
+        ({"url": "https://hooks.example.com/a", "pull": None}, None),
+        ({"headers": {"X-Key": "new"}}, None),
+        ({"enabled": False, "format": "cloudevents", "labels": None}, None),
+    ],
+)
+def test_header_values_do_not_follow_a_change_of_the_target(patch: dict[str, Any], missing: str | None) -> None:
+    """Another scheme, host or port, or a change to pull, needs each header; a path or a default port does not."""
+    before = {**BODY, **TARGET, "headers": KEY_AND_TEAM}
+    fields = WebhookPatch.model_validate(patch).model_dump(mode="json", exclude_unset=True)
+    if missing is None:
+        refuse_header_moves(before, fields)
+        return
+    with pytest.raises(ProblemError) as refused:
+        refuse_header_moves(before, fields)
+    (fault,) = refused.value.errors
+    assert (refused.value.status, fault.field) == (422, "headers")
+    assert f"the values of {missing} again" in fault.message
+    assert "secret" not in str(refused.value.body())
+
+
+def test_header_values_do_not_leave_an_endpoint_with_pull() -> None:
+    """A change from pull to a url needs each header; another lease does not, nor an endpoint without headers."""
+    before = {**BODY, **TO_PULL, "headers": {"X-Key": "secret"}}
+    with pytest.raises(ProblemError, match="not valid") as refused:
+        refuse_header_moves(before, {"url": "https://hooks.example.com", "pull": None})
+    assert "from pull to url" in refused.value.errors[0].message
+    refuse_header_moves(before, {"pull": {"lease": "1m"}})
+    refuse_header_moves({**before, "headers": {}}, {"url": "https://hooks.example.com", "pull": None})
+
+
+class RacingServer:
+    """An API server on which another client sets a header between the read and the write of a change."""
+
+    def __init__(self) -> None:
+        self.live = WebhookCreation("acme", "billing", WebhookRequest.model_validate(BODY)).manifest("wh-1", {})
+        self.live["metadata"] |= {"uid": "u", "resourceVersion": "1", "generation": 1}
+
+    async def get(self, _path: str) -> dict[str, Any]:
+        """Return the object."""
+        return deepcopy(self.live)
+
+    async def merge(self, _path: str, patch: dict[str, Any]) -> dict[str, Any]:
+        """Set the header first, then write if the patch allows the new state."""
+        if self.live["metadata"]["resourceVersion"] == "1":
+            self.live["metadata"]["resourceVersion"] = "2"
+            self.live["spec"]["headers"] = {"X-Key": "secret"}
+        if patch["metadata"].get("resourceVersion", "2") != "2":
+            raise KubeError("conflict", status=409, reason="Conflict")
+        self.live = merged(self.live, patch)
+        return self.live
+
+
+async def test_a_header_that_is_set_during_a_change_of_the_target_does_not_follow() -> None:
+    """The write needs the state that was checked, so the repeated check sees the header."""
+    settings, nothing, server = ApiSettings(), cast("Any", None), RacingServer()
+    services = Services(settings, View(), cast("Any", server), nothing, Limiter(settings), nothing, nothing)
+    identity = EndpointRecord.of(server.live).identity
+    with pytest.raises(ProblemError) as refused:
+        await change(services, identity, WebhookPatch(url="https://evil.example"), None)
+    assert refused.value.errors[0].field == "headers"
+    assert server.live["spec"]["url"] == BODY["url"]

@@ -4,6 +4,7 @@ import base64
 import hashlib
 import hmac
 import json
+import re
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -17,21 +18,22 @@ from hookwright_cli.command_errors import MEANINGS, CommandError, ExitCode, exit
 from hookwright_cli.commands.delivery_commands import described
 from hookwright_cli.commands.secret_commands import signature_checks
 from hookwright_cli.commands.send_command import with_one_name
-from hookwright_cli.commands.status_command import problems_of
+from hookwright_cli.commands.status_command import backlog_of, problems_of, screen_of
 from hookwright_cli.commands.store_commands import new_private_file
 from hookwright_cli.contexts import Context, Contexts
 from hookwright_cli.durations import age, moment
-from hookwright_cli.event_catalogue import event_catalogue
+from hookwright_cli.live_names import event_catalogue
 from hookwright_cli.terminal.columns import DELIVERIES, ENDPOINTS, STYLES
 from hookwright_cli.terminal.screen import Screen
 from hookwright_cli.verbs import guarded
 from hookwright_cli.way_choice import WayOptions, chosen
 from hookwright_cli.ways.http_caller import refusal
 from hookwright_cli.ways.key_minting import new_key
-from hookwright_cli.ways.user_form import user_manifest
+from hookwright_cli.ways.user_form import user_manifest, users_namespace
 from hookwright_crds.events import EVENT_TYPES
 from hookwright_crds.keys import digest, key_id_of
 from hookwright_crds.users import UserRole, user_secret
+from hookwright_crds.users import users_namespace as contract_namespace
 
 NOW = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
 
@@ -52,11 +54,17 @@ def test_a_key_made_here_is_a_key_of_the_contract() -> None:
 
 
 def test_a_user_written_here_is_a_user_of_the_contract() -> None:
-    """Both write the same Secret."""
+    """Both write the same Secret into the same namespace."""
     theirs = user_secret(
-        "system", email="Ada@Example.com", organization="acme", password_hash="h", role=UserRole.EDITOR
+        contract_namespace("system"),
+        email="Ada@Example.com",
+        organization="acme",
+        password_hash="h",
+        role=UserRole.EDITOR,
     )
-    ours = user_manifest("system", email="Ada@Example.com", organization="acme", password_hash="h", role="editor")
+    ours = user_manifest(
+        users_namespace("system"), email="Ada@Example.com", organization="acme", password_hash="h", role="editor"
+    )
     assert ours == theirs
 
 
@@ -199,16 +207,26 @@ def test_each_problem_has_a_reason_and_a_next_command() -> None:
     endpoint = {"id": "orders", "namespace": "acme", "status": "error", "deliveries": {}}
     refused = {"type": "Ready", "status": "False", "reason": "AddressRefused", "message": "a private address"}
     overview = {
+        "way": "kubeconfig",
         "installation": "system",
         "components": [{"name": "operator", "deployment": "op", "state": "stopped", "ready": 0, "wanted": 0}],
         "projects": [
             {
                 "namespace": "acme",
                 "name": "billing",
+                "exists": True,
                 "ready": False,
-                "message": "it does not exist",
+                "message": "too old",
                 "endpoints": [{**endpoint, "conditions": [refused]}, {**endpoint, "status": "suspended"}],
-            }
+            },
+            {
+                "namespace": "acme",
+                "name": "shop",
+                "exists": False,
+                "ready": False,
+                "message": "missing",
+                "endpoints": [],
+            },
         ],
     }
     assert problems_of(overview) == [
@@ -219,7 +237,7 @@ def test_each_problem_has_a_reason_and_a_next_command() -> None:
         },
         {
             "object": "project acme/billing",
-            "reason": "it does not exist",
+            "reason": "too old",
             "next": "kubectl describe hwproj billing -n acme",
         },
         {
@@ -227,7 +245,22 @@ def test_each_problem_has_a_reason_and_a_next_command() -> None:
             "reason": "AddressRefused: a private address",
             "next": "hookwright endpoints edit orders -n acme --to URL",
         },
+        {"object": "project acme/shop", "reason": "missing", "next": "kubectl get hwproj -n acme"},
     ]
+    assert re.search(r"Projects: +1\n", screen_of(overview, [], Screen("table"), "way"))
+
+
+def test_status_shows_failed_attempts_and_retries_before_a_delivery_fails() -> None:
+    """An outage is on the screen with its first attempts, by both ways."""
+    total = {"delivered": 0, "failed": 0, "failed_attempts": 911}
+    through_api = {"way": "api", "projects": [{"last_hour": total}]}
+    assert backlog_of(through_api, []) == ("Last hour", "0 delivered, 0 failed, 911 failed attempts")
+    endpoints = [
+        {"namespace": "acme", "id": "orders", "status": "failing", "deliveries": {"pending": 303}},
+        {"namespace": "acme", "id": "audit", "status": "active", "deliveries": {"pending": 2}},
+    ]
+    expected = ("Backlog", "2 pending, 303 retrying, most at acme/orders (303)")
+    assert backlog_of({"way": "kubeconfig"}, endpoints) == expected
 
 
 ATTACK = "ok\x1b]52;c;Y3VybCBldmls\x07\x1b[2J\x9b8m\u202e\r200"

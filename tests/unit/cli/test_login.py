@@ -1,4 +1,4 @@
-"""`hookwright login` sends a credential without encryption only if the user says so."""
+"""The command line sends a credential without encryption only if the user says so."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ import pytest
 from support.api_receiver import receiving
 from support.command_transcripts import Transcript
 
-from hookwright_cli.commands.access_commands import is_loopback
+from hookwright_cli.way_choice import is_loopback
 
 KEY = "hw_k7q2m9x0a3b5_secret"
 
@@ -40,6 +40,38 @@ def test_with_the_option_or_on_this_machine_the_credential_is_sent(commands: Tra
             assert sent.exit_code == 4, sent.stderr
         assert commands.quiet("login", "--url", anywhere, "--email", "ada@example.com", stdin="x\n").exit_code == 2
     assert [(path, b"a password" in body) for path, _, body in service.requests] == [("/v1/auth/login", True)] * 2
+
+
+def test_a_key_of_the_environment_is_not_sent_without_encryption(tmp_path: Path) -> None:
+    """A URL of a variable or an option needs https, loopback or the variable; a context was allowed at its login."""
+    home = {"HOME": str(tmp_path), "XDG_CONFIG_HOME": None, "HOOKWRIGHT_KEYRING": "off"}
+    with receiving() as service:
+        service.status = 401
+        anywhere = f"http://0.0.0.0:{service.url.rpartition(':')[2]}"
+        by_variables = home | {"HOOKWRIGHT_API_KEY": KEY, "HOOKWRIGHT_API_URL": anywhere}
+        for commands, options in (
+            (Transcript(by_variables), ()),
+            (Transcript(home | {"HOOKWRIGHT_API_KEY": KEY}), ("--url", anywhere)),
+        ):
+            refused = commands.quiet("send", "delivered", *options)
+            assert refused.exit_code == 2
+            assert "has no encryption: others can read the credential on its way; use https://" in refused.stderr
+            assert "HOOKWRIGHT_INSECURE=true" in refused.stderr
+            assert KEY not in refused.stderr
+        assert service.requests == []
+        allowed = Transcript(by_variables | {"HOOKWRIGHT_INSECURE": "true"})
+        here = Transcript(home | {"HOOKWRIGHT_API_KEY": KEY, "HOOKWRIGHT_API_URL": service.url})
+        for commands in (allowed, here):
+            assert commands.quiet("send", "delivered").exit_code == 4
+        contexts = tmp_path / ".config" / "hookwright" / "config.yaml"
+        contexts.parent.mkdir(parents=True)
+        contexts.write_text(f"current: prod\ncontexts: {{prod: {{url: '{anywhere}'}}}}\n")
+        logged_in = Transcript(home | {"HOOKWRIGHT_API_KEY": KEY})
+        assert logged_in.quiet("send", "delivered").exit_code == 4
+        (contexts.parent / "credentials.json").write_text(f'{{"prod": "{KEY}"}}')
+        elsewhere = anywhere.replace("0.0.0.0", "0.0.0.1")
+        assert logged_in.quiet("send", "delivered", "--context", "prod", "--url", elsewhere).exit_code == 2
+    assert len(service.requests) == 3
 
 
 @pytest.mark.parametrize("host", ["localhost", "api.localhost", "127.0.0.1", "127.1.2.3", "::1"])

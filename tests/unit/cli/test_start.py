@@ -3,8 +3,6 @@
 import subprocess
 import sys
 
-import pytest
-
 SERVER = (
     "hookwright_api", "hookwright_operator", "hookwright_crds", "hookwright_runtime", "hookwright_dev", "fastapi",
     "starlette", "uvicorn", "sqlalchemy", "kopf", "aiohttp", "structlog", "prometheus_client",
@@ -15,26 +13,26 @@ MOST = 260
 """Modules after `--help`; 207 when this bound was chosen, of which Python itself imports about 60."""
 
 
-def imported(*arguments: str) -> list[str]:
-    """Return the modules that a new process has imported after a command."""
+def imported(*commands: list[str]) -> list[str]:
+    """Return the modules that a new process has imported after commands."""
     program = f"""
 import sys
 from hookwright_cli.command_line import app
-app({list(arguments)!r}, standalone_mode=False)
+for command in {commands!r}:
+    app(command, standalone_mode=False)
 print("MODULES", *sorted(sys.modules))"""
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     return run.stdout.rpartition("MODULES ")[2].split()
 
 
-@pytest.mark.parametrize("option", ["--help", "--version"])
-def test_help_imports_few_modules(option: str) -> None:
-    """Neither a server package, nor asyncio, nor what typer imports to check arguments."""
-    modules = imported(option)
+def test_help_imports_few_modules() -> None:
+    """Neither a server package, nor asyncio, nor what typer imports to check arguments; the same of --version."""
+    modules = imported(["--version"], ["--help"])
     assert sorted({*SERVER, *LATER, "asyncio", "ssl", "pydantic"} & set(modules)) == []
     assert len(modules) <= MOST
 
 
-@pytest.mark.parametrize("group", ["endpoints", "listen", "send", "store"])
-def test_help_of_a_command_imports_no_server_package_and_no_client(group: str) -> None:
+def test_help_of_a_command_imports_no_server_package_and_no_client() -> None:
     """The packages of the server are not installed with the command line, and a client is imported at its first use."""
-    assert sorted({*SERVER, *LATER} & set(imported(group, "--help"))) == []
+    modules = imported(*([group, "--help"] for group in ("endpoints", "listen", "send", "store")))
+    assert sorted({*SERVER, *LATER} & set(modules)) == []

@@ -25,6 +25,15 @@ def test_the_catalogue_is_that_of_the_wire_contract() -> None:
     }
 
 
+def test_a_failure_is_the_end_of_the_messaging_services_own_retries() -> None:
+    """A receiver of `failed` or `wa_failed` need not wait for another provider; the example says the same."""
+    email, whatsapp = CATALOGUE[Channel.EMAIL]["failed"], CATALOGUE[Channel.WHATSAPP]["wa_failed"]
+    assert "All providers are exhausted; the message was moved to the dead-letter queue" in email
+    assert whatsapp == "WhatsApp delivery failed after all provider retries."
+    assert "All providers are exhausted" in example("failed")["reason"]
+    assert "All provider retries failed" in example("wa_failed")["reason"]
+
+
 def test_every_channel_has_types_and_every_type_one_channel() -> None:
     """A type determines its channel."""
     assert set(CATALOGUE) == set(Channel)

@@ -120,7 +120,6 @@ def test_a_field_becomes_its_structural_form(annotation: Any, expected: dict[str
         (Annotated[int, Field(gt=0)], "keyword 'exclusiveMinimum' has no equivalent"),
         (set[str], "keyword 'uniqueItems' has no equivalent"),
         (tuple[int, str], "keyword 'prefixItems' has no equivalent"),
-        (Annotated[str, Field(examples=["a"])], "keyword 'examples' has no equivalent"),
         (Annotated[str, Field(json_schema_extra={"nullable": True})], "keyword 'nullable' has no equivalent"),
         (Recursive, "Recursive contains itself"),
         (int | str, "anyOf must be 'a type or null'"),

@@ -20,7 +20,7 @@ def test_metadata_that_hookwright_reads_is_kept_as_it_is() -> None:
         "creationTimestamp": "2030-01-01T00:00:00Z",
         "deletionTimestamp": "2030-01-02T00:00:00Z",
         "labels": {"app.kubernetes.io/managed-by": "hookwright", "hookwright.dev/owner-uid": "u"},
-        "annotations": {"hookwright.dev/rotate": "1"},
+        "annotations": {"hookwright.dev/deletion-protection": "true"},
         "finalizers": ["hookwright.dev/deliveries", "example.com/hold"],
         "ownerReferences": [OWNER],
     }
@@ -42,8 +42,8 @@ def test_all_other_metadata_goes() -> None:
 
 def test_annotations_of_ours_are_bounded_together() -> None:
     """A finalizer that is too long is removed alone; of many short ones some are kept."""
-    annotations = {"hookwright.dev/note": "x" * KEPT_BYTES, "hookwright.dev/rotate": "2"}
-    assert metadata(annotations=annotations) == {"annotations": {"hookwright.dev/rotate": "2"}}
+    annotations = {"hookwright.dev/note": "x" * KEPT_BYTES, "hookwright.dev/created-by": "2"}
+    assert metadata(annotations=annotations) == {"annotations": {"hookwright.dev/created-by": "2"}}
     many = {f"hookwright.dev/{number:04}": "x" * 100 for number in range(1000)}
     kept = metadata(annotations=many)["annotations"]
     assert sum(len(name) + len(text) for name, text in kept.items()) <= KEPT_BYTES

@@ -110,19 +110,3 @@ def test_kind_builds_creates_loads_and_deletes(temporary: Path, monkeypatch: pyt
     )
     docker = [call.split()[1] for call in calls if call.startswith("docker ")]
     assert docker == ["info", "build", "save", "run", "inspect", "rm"]
-
-
-def test_a_kind_cluster_is_deleted_when_it_was_only_half_made(temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`kind delete` removes a partial cluster, so it is called after a failed `create` too."""
-    _docker_and_kind(temporary, monkeypatch, kind='[ "$1" = create ] && exit 1; exit 0')
-    with pytest.raises(E2eError, match="kind create cluster"), kind_cluster():
-        pass
-    assert _calls(temporary)[-1].startswith("kind delete cluster")
-
-
-def test_without_an_engine_kind_says_so(temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A Docker client without an engine is not enough."""
-    _programs(temporary, docker="exit 1")
-    monkeypatch.setenv("PATH", f"{temporary}{os.pathsep}{os.environ['PATH']}")
-    with pytest.raises(E2eError, match="start Docker"), kind_cluster():
-        pass

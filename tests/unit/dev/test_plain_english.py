@@ -7,11 +7,8 @@ import pytest
 
 from hookwright_dev.plain_english import (
     count,
-    hash_comments,
     main,
     markdown_prose,
-    python_prose,
-    slash_comments,
     template_comments,
 )
 
@@ -70,16 +67,6 @@ def test_python_hits_are_in_docstrings_comments_and_messages(checkout: Path) -> 
     assert hits(checkout) == ["a/module.py:3", "a/module.py:7", "a/module.py:8", "a/module.py:8"]
 
 
-def test_python_that_does_not_parse_has_no_prose() -> None:
-    """Return no text for a file with a syntax error instead of failing."""
-    assert list(python_prose("def (:\n# nobody\n")) == []
-
-
-def test_values_in_messages_count_as_one_word() -> None:
-    """Replace each inserted value of an f-string by ``X``."""
-    assert [prose.text for prose in python_prose('fail(f"the row {a} of {b!r} is gone")')] == ["the row X of X is gone"]
-
-
 def test_code_in_markdown_is_no_prose(checkout: Path) -> None:
     """Skip code spans, fenced blocks and indented blocks."""
     write(checkout, "docs/guide.md", GUIDE)
@@ -94,12 +81,6 @@ def test_comments_of_templates_are_read_over_several_lines(checkout: Path) -> No
     assert [prose.line for prose in template_comments(TEMPLATE)] == [1, 3]
 
 
-def test_comments_begin_after_white_space() -> None:
-    """Do not take a fragment of a URL for a comment."""
-    assert [prose.text for prose in hash_comments("a#b\nall: # build\n## top\n#")] == ["build", "# top"]
-    assert [prose.text for prose in slash_comments("// top\nx := 1 // one\nhttp://host\n")] == ["top", "one"]
-
-
 def test_only_tracked_files_are_counted(checkout: Path) -> None:
     """Ignore files that git does not track, deleted files and files without a reader."""
     write(checkout, "README.md", IDIOM)
@@ -111,23 +92,6 @@ def test_only_tracked_files_are_counted(checkout: Path) -> None:
     assert hits(checkout) == ["Makefile:1", "README.md:1"]
 
 
-def test_folders_have_at_most_two_levels(checkout: Path) -> None:
-    """Count a file for the first two folders of its path."""
-    for name in ("README.md", "docs/a.md", "docs/decisions/b.md", "tests/unit/deep/c.md"):
-        write(checkout, name, IDIOM)
-    assert sorted(count(checkout, ["."])) == ["(root)", "docs", "docs/decisions", "tests/unit"]
-    assert sorted(count(checkout, ["docs"])) == ["docs", "docs/decisions"]
-
-
-def test_the_list_names_the_file_and_the_line(checkout: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Print the first N hits of each folder."""
-    write(checkout, "docs/a.md", f"Plain.\n\n{IDIOM}\n{IDIOM}\n")
-    assert main(["--list", "1"], root=checkout) == 0
-    printed = capsys.readouterr().out
-    assert "docs/a.md:3: nobody knows" in printed
-    assert "docs/a.md:4" not in printed
-
-
 def test_the_bound_of_a_folder_names_the_folder(checkout: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Fail for a folder above its bound, and pass for a folder at it."""
     write(checkout, "docs/a.md", "plain " * 998 + IDIOM)
@@ -137,13 +101,6 @@ def test_the_bound_of_a_folder_names_the_folder(checkout: Path, capsys: pytest.C
     failed = capsys.readouterr().err
     assert "docs has 1.0 idioms per 1,000 words; a folder may have 0.9" in failed
     assert "good" not in failed
-
-
-def test_a_short_folder_has_no_bound_of_its_own(checkout: Path) -> None:
-    """Judge a folder of a few words by the total only."""
-    write(checkout, "docs/a.md", IDIOM)
-    assert main(["--max-folder", "0"], root=checkout) == 0
-    assert main(["--max-total", "1"], root=checkout) == 1
 
 
 def test_the_bound_in_all_covers_every_folder(checkout: Path) -> None:

@@ -6,7 +6,7 @@ import re
 import pytest
 from support.polling import eventually
 
-from hookwright_dev.progress import progress
+from hookwright_dev.progress import progress, reported
 
 
 def test_what_is_quick_prints_nothing() -> None:
@@ -42,14 +42,11 @@ def test_a_failure_is_not_called_done() -> None:
     assert re.search(r"looking: \d+ s, failed\n$", stream.getvalue())
 
 
-def test_on_a_terminal_a_spinner_turns() -> None:
-    """A terminal gets one line that is redrawn."""
-
-    class Terminal(io.StringIO):
-        def isatty(self) -> bool:
-            return True
-
-    stream = Terminal()
-    with progress("turning", stream=stream, quiet=0):
-        eventually(lambda: stream.getvalue().count("turning") >= 2, "two lines are printed")
-    assert "\x1b[2K" in stream.getvalue()
+def test_work_beside_other_work_reports_its_lines() -> None:
+    """One display can show the lines of several threads, and nothing else is printed."""
+    lines: list[str] = []
+    stream = io.StringIO()
+    with reported(lines.append), progress("building helm", stream=stream, quiet=0) as show:
+        show("7 packages")
+    assert lines == ["building helm", "building helm, 7 packages"]
+    assert stream.getvalue() == ""

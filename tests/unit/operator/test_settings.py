@@ -45,7 +45,7 @@ def test_settings_are_read_as_people_write_them(monkeypatch: pytest.MonkeyPatch)
         ALLOWED_HOSTS="*.Hooks.svc.cluster.local., .example.com",
         RETRY_SCHEDULE="200ms,1s",
         ALLOW_HTTP="true",
-        LEASE="31",
+        LEASE="36.1",
         DATABASE_URL="",
     )
     assert settings.watch_namespaces == ("acme", "globex")
@@ -53,15 +53,25 @@ def test_settings_are_read_as_people_write_them(monkeypatch: pytest.MonkeyPatch)
     assert settings.allowed_hosts == ("hooks.svc.cluster.local", "example.com")
     assert settings.retry_schedule.delays_ms == (200, 1000)
     assert settings.allow_http
-    assert settings.lease == 31
+    assert settings.lease == 36.1
     assert settings.database_url == "sqlite:////var/lib/hookwright/hookwright.db"
 
 
 WRONG = {
-    "a lease as long as the longest attempt": (
-        {"LEASE": "30"},
-        ["HOOKWRIGHT_LEASE is 30 s", "must be longer than the longest attempt, 30 s", "at once"],
+    "a lease without time for an attempt before its renewal": (
+        {"LEASE": "36"},
+        [
+            "HOOKWRIGHT_LEASE is 36 s; it must be longer than 36 s",
+            "longer than the longest attempt, HOOKWRIGHT_MAX_TIMEOUT of 30 s",
+            "after a sixth",
+        ],
     ),
+    "a lease as long as the longest attempt of this installation": (
+        {"LEASE": "2.4", "MAX_TIMEOUT": "2"},
+        ["HOOKWRIGHT_LEASE is 2.4 s", "HOOKWRIGHT_MAX_TIMEOUT of 2 s"],
+    ),
+    "a maximum that no endpoint may declare": ({"MAX_TIMEOUT": "31"}, ["HOOKWRIGHT_MAX_TIMEOUT: ", "30"]),
+    "a maximum below the shortest timeout": ({"MAX_TIMEOUT": "0.5"}, ["HOOKWRIGHT_MAX_TIMEOUT: ", "1"]),
     "a lease that is shorter": ({"LEASE": "0.5"}, ["HOOKWRIGHT_LEASE is 0.5 s", "longer than the longest attempt"]),
     "a lease that is no number": ({"LEASE": "long"}, ["HOOKWRIGHT_LEASE: ", "valid number"]),
     "a lease that is no length": ({"LEASE": "-1"}, ["HOOKWRIGHT_LEASE: ", "greater than 0"]),

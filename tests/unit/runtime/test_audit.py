@@ -47,6 +47,25 @@ def test_an_audit_line_is_json_and_is_written_at_every_log_level() -> None:
     }
 
 
+CONSOLE = """
+from hookwright_runtime import logs
+from hookwright_runtime.audit import AuditLog
+
+logs.configure(form="console", level="info")
+for email in ("\\x1b[2J\\u202e\\x9b", "a\\x1b[2J\\r\\n2026 [info] audit actor=user:ada"):
+    AuditLog().login_failed(email=email, client="192.0.2.1")
+"""
+
+
+def test_the_email_of_a_failed_login_controls_no_terminal() -> None:
+    """A console entry is one line without control characters or those that change the direction of text."""
+    ran = subprocess.run([sys.executable, "-c", CONSOLE], capture_output=True, text=True, check=True, timeout=60)
+    lines = ran.stderr.splitlines()
+    assert len(lines) == 2
+    assert all(line.isprintable() for line in lines)
+    assert r"actor=user:\x1b[2J\u202e\x9b " in lines[0]
+
+
 def told(lines: list[Any], **fields: str) -> int:
     """Return how many audit lines have these fields."""
     return sum(1 for line in lines if line["event"] == "audit" and fields.items() <= line.items())
@@ -78,3 +97,18 @@ async def test_failed_logins_have_a_bound_of_their_own() -> None:
     assert AT_ONCE <= told(lines, outcome="failure") <= AT_ONCE + A_SECOND * SECONDS
     assert told(lines, outcome="success") == 1
     assert {line["holder"] for line in lines if line["event"] != "audit"} == {ANONYMOUS}
+
+
+async def test_lines_of_messages_are_short_and_leave_the_lines_of_other_acts() -> None:
+    """A busy consumer does not hide who made a key; a line has at most 50 ids, because runtimes split longer lines."""
+    audit, ids = AuditLog(), [f"dlv_{number}" for number in range(120)]
+    consumer = {"actor": "key:c", "client": "192.0.2.1", "organization": "acme", "target": "inbox"}
+    with capture_logs() as lines:
+        audit.record("message.ack", **consumer, deliveries=ids)
+        listed = [line["deliveries"] for line in lines]
+        for _ in range(3000):
+            audit.record("message.ack", **consumer, deliveries=["dlv_x"])
+        create(audit)
+    assert listed == [ids[:50], ids[50:100], ids[100:]]
+    assert told(lines, action="message.ack") < 3000
+    assert told(lines, action="key.create") == 1

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hookwright_runtime import exact_json
-from hookwright_runtime.exact_json import JsonError, digest, dumps, loads
+from hookwright_runtime.exact_json import JsonError, digest, dumps, items, loads
 
 NUMBERS = [
     "0",
@@ -82,9 +82,9 @@ def written(value: object) -> str:
         return "{" + ",".join([f"{encode_basestring(name)}:{written(item)}" for name, item in value.items()]) + "}"
     if isinstance(value, list):
         return "[" + ",".join([written(item) for item in value]) + "]"
-    if isinstance(value, exact_json._Number):
-        return value.text
-    return encode_basestring(value) if isinstance(value, str) else json.dumps(value)
+    if exact_json.is_string(value):
+        return encode_basestring(value)
+    return exact_json.number_text(value) if isinstance(value, str) else json.dumps(value)
 
 
 DOCUMENTS = st.recursive(
@@ -105,6 +105,30 @@ def test_the_serialiser_writes_every_byte_as_a_plain_one_does(document: str) -> 
     """Numbers keep their text beside strings, constants and other numbers of every kind, at every depth."""
     value = loads(document.encode())
     assert dumps(value) == written(value).encode()
+
+
+@given(st.lists(DOCUMENTS, max_size=5), st.sampled_from(["", " ", "\n\t"]))
+def test_the_items_of_an_array_are_those_of_the_whole(documents: list[str], space: str) -> None:
+    """However the array is written, each item is what the whole text has."""
+    raw = f"{space}[{space}{f'{space},{space}'.join(documents)}{space}]{space}".encode()
+    number, each = items(raw)
+    assert (number, list(each)) == (len(documents), loads(raw))
+
+
+@pytest.mark.parametrize(
+    "raw", [b"[1] x", b"[1,]", b'[{"a":1,"a":2}]', b"[1e999]", b"{}", b"1", b"[", b"\xef\xbb\xbf[]", b'["\xff"]']
+)
+def test_what_is_no_array_has_no_items(raw: bytes) -> None:
+    """The same errors as of the whole text, at the latest when the items are decoded."""
+    with pytest.raises(JsonError):
+        list(items(raw)[1])
+
+
+def test_a_number_is_no_string() -> None:
+    """Code that expects a string refuses a number, whatever represents it."""
+    values = loads(b'[1.5, 12345678901234567890, -0, 7, true, null, "1.5"]')
+    assert [exact_json.is_string(value) for value in values] == [False] * 6 + [True]
+    assert [exact_json.number_text(value) for value in values[:4]] == ["1.5", "12345678901234567890", "-0", "7"]
 
 
 def test_text_stays_utf8_and_is_not_escaped() -> None:
@@ -210,7 +234,7 @@ def of(raw: bytes) -> int:
 
 
 def test_the_digest_has_its_stored_form() -> None:
-    """A replica of an earlier version has stored digests of the same events."""
+    """Replicas of two versions compare the digests that each of them stores."""
     assert of(b'{"b":1,"a":"x"}') == -8388540972532516941
     assert of(b'{"a":1.50,"b":-3}') == -5478933737870014111
     assert of(b'{"a":12345678901234567.89,"b":1}') == 2334305239145723332

@@ -1,11 +1,19 @@
-"""The number of values of a JSON text."""
+"""The size of a JSON text, in values and in bytes."""
 
 import json
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from hookwright_runtime.json_size import has_more_values
+from hookwright_runtime.exact_json import dumps, loads
+from hookwright_runtime.json_size import end_of_value, has_more_values, least_size
 
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=9), inner, max_size=3),
+    max_leaves=8,
+)
 NESTED: object = 1
 for _ in range(100):
     NESTED = [NESTED]
@@ -32,3 +40,29 @@ def test_what_is_in_a_string_does_not_count(text: str) -> None:
 def test_malformed_text_takes_no_longer(text: bytes) -> None:
     """A string without an end ends with the text."""
     assert not has_more_values(text, 100)
+
+
+@given(VALUES, st.booleans(), st.sampled_from([None, 1, "\t"]))
+def test_no_value_is_smaller_than_the_least_size_of_its_text(
+    value: object,
+    ascii_only: bool,  # noqa: FBT001
+    indent: str | None,
+) -> None:
+    """However the text is written."""
+    text = json.dumps(value, ensure_ascii=ascii_only, indent=indent).replace("/", "\\/").encode()
+    compact = dumps(loads(text))
+    assert least_size(text) <= len(compact)
+    assert least_size(compact) >= len(compact) - compact.count(b"\\") * 5 - sum(compact.count(c) for c in b" \t\n\r")
+
+
+@given(st.lists(VALUES, max_size=3), st.text(max_size=9))
+def test_the_end_of_a_value_is_that_of_its_last_bracket(value: object, following: str) -> None:
+    """Brackets in strings do not count."""
+    text = json.dumps(value)
+    assert end_of_value(f"  {text}{following}", 2, 10_000) == 2 + len(text)
+
+
+@pytest.mark.parametrize("text", ["[" * 10, "[[],[],[],[],[]]", '["', '{"a', "", "1"])
+def test_the_search_for_an_end_is_bounded(text: str) -> None:
+    """A value without an end, or with too many brackets, ends with the text."""
+    assert end_of_value(text, 0, 5) == len(text)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from hookwright_runtime.problems import ProblemError
-from hookwright_runtime.request_body import Bodies, ClientGoneError
+from hookwright_runtime.request_body import Bodies, ClientGoneError, parsing_weight
 
 Receive = Callable[[], Awaitable[dict[str, Any]]]
 
@@ -70,7 +70,7 @@ async def test_bodies_beyond_a_bound_are_refused() -> None:
     await asyncio.sleep(0.01)
     with pytest.raises(ProblemError) as refused:
         await read(bodies, sends(b"1234", b"5"))
-    assert refused.value.status == 503
+    assert refused.value.status == 429
     slow.cancel()
 
     async def gone() -> dict[str, Any]:
@@ -78,3 +78,9 @@ async def test_bodies_beyond_a_bound_are_refused() -> None:
 
     with pytest.raises(ClientGoneError):
         await read(bodies, gone)
+
+
+@pytest.mark.parametrize(("kibibytes", "weight"), [(0, 1), (1, 1), (256, 1), (257, 2), (1024, 4)])
+def test_a_large_body_counts_as_several_of_those_that_wait(kibibytes: int, weight: int) -> None:
+    """So the memory of all that wait has a bound."""
+    assert parsing_weight(bytes(kibibytes * 1024)) == weight

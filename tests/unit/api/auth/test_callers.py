@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from hookwright_api.auth.api_keys import find_key
+from hookwright_api.auth import callers
+from hookwright_api.auth.callers import find_key
 from hookwright_api.auth.session_tokens import issue_token, milliseconds, read_token
 from hookwright_api.view.view import View
-from hookwright_crds.keys import KeyScope, MintedKey, mint
+from hookwright_crds.keys import KeyScope, MintedKey, matches, mint
 from hookwright_crds.sessions import ENDED_SESSIONS_NAME, SESSION_KEYS_NAME, format_session_key
 from hookwright_crds.users import UserRole, user_secret
 
@@ -62,6 +63,28 @@ def test_a_key_is_found_by_its_id_and_checked_whole(view: View, minted: MintedKe
     assert find_key(view, other.plaintext, NOW) is None
     for wrong in ("", "hw_", minted.plaintext[:-1], minted.plaintext + "x", minted.digest, "\u00e4"):
         assert find_key(view, wrong, NOW) is None
+
+
+def test_the_work_for_a_key_does_not_grow_with_the_apikeys_of_its_id(
+    view: View, minted: MintedKey, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of 50 ApiKeys with one id in 50 namespaces, a wrong key is compared with none, and a right one with its own."""
+    for number in range(50):
+        key = mint(random.Random(100 + number).choice, key_id=minted.key_id)
+        view.keys.put(api_key(key, f"tenant-{number}"))
+    view.keys.put(api_key(minted))
+    compared = list[str]()
+
+    def compare(presented: str, digest: str) -> bool:
+        compared.append(digest)
+        return matches(presented, digest)
+
+    monkeypatch.setattr(callers, "matches", compare)
+    wrong = mint(random.Random(2).choice, key_id=minted.key_id)
+    assert find_key(view, wrong.plaintext, NOW) is None
+    assert compared == []
+    assert find_key(view, minted.plaintext, NOW) is not None
+    assert compared == [minted.digest]
 
 
 def test_expiry_is_judged_at_the_moment_of_use(view: View, minted: MintedKey) -> None:
@@ -181,7 +204,7 @@ def test_a_user_has_the_role_of_the_secret_and_without_one_is_an_admin(
 
 def put_session_keys(view: View, *made_at: int) -> None:
     """Write session keys into the view."""
-    view._namespace = "sys"
+    view._users_namespace = "sys"
     data = {f"k{each}": base64.b64encode(format_session_key(each.to_bytes(32)).encode()).decode() for each in made_at}
     view._session_keys.put({"metadata": meta(SESSION_KEYS_NAME, "sys", max(made_at)), "data": data})
 

@@ -32,7 +32,7 @@ class ApiServer(KubernetesClient):
 
 async def test_many_logouts_with_one_token_write_once() -> None:
     """All are admitted before the first one is stored; the others find the session ended and leave the queue."""
-    settings, nothing, view = ApiSettings(namespace="sys"), cast("Any", None), View()
+    settings, nothing, view = ApiSettings(users_namespace="sys"), cast("Any", None), View()
     put_user(view, "h1", 1)
     put_session_keys(view, 1)
     put_ends(view, 2)

@@ -13,13 +13,14 @@ BEGIN = datetime(2026, 1, 31, 12, tzinfo=UTC)
 
 
 def bucket(
-    delivered: int = 0, failed: int = 0, p50: int | None = None, p95: int | None = None
+    delivered: int = 0, failed_attempts: int = 0, p50: int | None = None, p95: int | None = None
 ) -> dict[str, int | str | None]:
-    """Return the numbers of a bucket; its time follows from its place."""
+    """Return the numbers of a bucket in which no delivery made its last retry; its time follows from its place."""
     return {
         "delivered": delivered,
-        "failed": failed,
-        "attempts": delivered + failed,
+        "failed": 0,
+        "attempts": delivered + failed_attempts,
+        "failed_attempts": failed_attempts,
         "latency_p50_ms": p50,
         "latency_p95_ms": p95,
     }
@@ -54,7 +55,7 @@ def test_no_bucket_at_all_is_drawn_too() -> None:
     assert charts().bars == ()
 
 
-def test_bars_stand_on_the_ground_with_failures_at_the_top() -> None:
+def test_bars_stand_on_the_ground_with_failed_attempts_at_the_top() -> None:
     """Heights are in proportion to the numbers, below a round scale."""
     drawn = charts(bucket(30, 10), bucket(0, 0), bucket(20))
     assert drawn.most == 50

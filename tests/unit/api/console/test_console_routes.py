@@ -1,5 +1,6 @@
 """The list of the console's pages and actions, compared with the operations of `/v1`."""
 
+import inspect
 import re
 from collections.abc import Iterator
 
@@ -8,20 +9,24 @@ from fastapi import FastAPI
 from starlette.requests import Request
 
 from hookwright_api.app import assemble
-from hookwright_api.console.form_fields import Form, faults_of
+from hookwright_api.console.form_fields import Form, faults_of, schemas_of
 from hookwright_api.console.navigation import own_path
 from hookwright_api.console.operations import call
 from hookwright_api.console.page_route import ConsoleRoute
 from hookwright_api.console.routes import console_routes
+from hookwright_api.console.routes.deliveries import latest_failure
 from hookwright_api.console.routes.keys import SCOPES
 from hookwright_api.console.sparkline import sparkline
 from hookwright_api.console.static_files import FILES, FOLDER
 from hookwright_api.console.templating import see
 from hookwright_api.console.visits import Operation, Visit, begin_visit
+from hookwright_api.console.words import delivery_word, pending_title
 from hookwright_api.http.guarded_route import GuardedRoute
 from hookwright_api.routes import routers
 from hookwright_api.routes.webhooks import delete_webhook, get_secret, list_webhooks
+from hookwright_api.schemas.project_bodies import ProjectRequest
 from hookwright_api.settings import ApiSettings
+from hookwright_crds.endpoint_fields import RateLimit
 from hookwright_crds.keys import KeyScope
 from hookwright_runtime.problems import FieldFault, ProblemError, invalid
 
@@ -29,7 +34,7 @@ from hookwright_runtime.problems import FieldFault, ProblemError, invalid
 def operations() -> dict[Operation, GuardedRoute]:
     """Return the route of each function of `/v1`."""
     every = [route for router in routers() for route in router.routes]
-    return {route.endpoint: route for route in every if isinstance(route, GuardedRoute)}
+    return {inspect.unwrap(route.endpoint): route for route in every if isinstance(route, GuardedRoute)}
 
 
 def named(route: ConsoleRoute) -> str:
@@ -111,6 +116,14 @@ def test_templates_have_no_inline_script_or_style_and_escape_everything() -> Non
             assert "form_token()" in form, template.name
 
 
+def test_the_bounds_of_fields_are_those_of_the_requests() -> None:
+    """No template has a bound of its own, and those of the schema are attributes of HTML."""
+    for template in (FOLDER.parent / "templates").glob("*.html"):
+        assert not re.search(r'\b(min|max|minlength|maxlength)="[0-9]', template.read_text()), template.name
+    assert schemas_of(RateLimit)["per_minute"].items() >= {"minimum": 1, "maximum": 60_000}.items()
+    assert schemas_of(ProjectRequest)["display_name"].items() >= {"minLength": 1, "maxLength": 253}.items()
+
+
 def test_the_url_of_a_file_changes_with_its_content() -> None:
     """So browsers may keep it for ever."""
     assert {"console.css", "console.js", "htmx.min.js", "mark.svg"} <= FILES.keys()
@@ -125,6 +138,8 @@ def test_the_url_of_a_file_changes_with_its_content() -> None:
         ("https://evil.example/console/", "/console/"),
         ("//evil.example/console/", "/console/"),
         ("/console/\\evil", "/console/"),
+        ("/v1/auth/me", "/console/"),
+        ("/console//x\n", "/console/"),
         ("/console/a\r\nb", "/console/"),
         ("/consoles", "/console/"),
         ("//[", "/console/"),
@@ -155,12 +170,49 @@ def test_faults_are_grouped_by_the_field_of_the_form() -> None:
     assert faults_of(problem) == {"headers": "is bad", "": "x"}
 
 
-def test_the_line_of_success_rates_has_a_point_for_each_hour_with_deliveries() -> None:
-    """Hours without deliveries have no point. A single point is there twice, so that it is visible."""
-    buckets = [{"delivered": 0, "failed": 0}] * 92 + [{"delivered": 3, "failed": 1}] * 4
+def test_the_line_of_success_rates_has_a_point_for_each_hour_with_attempts() -> None:
+    """Failed attempts count before their delivery fails. A single point is there twice, so that it is visible."""
+    buckets = [{"attempts": 0, "failed_attempts": 0}] * 92 + [{"attempts": 4, "failed_attempts": 1}] * 4
     line = sparkline(buckets)
-    assert (line.delivered, line.ended) == (12, 16)
+    assert (line.successes, line.attempts) == (12, 16)
     assert line.points == "118.0,8.0 118.0,8.0"
+
+
+def test_the_reason_of_a_failing_endpoint_leads_to_the_latest_failed_attempt() -> None:
+    """A delivery that was never tried, or whose last attempt succeeded, is not the cause."""
+
+    def delivery(name: str, *attempts: tuple[str, int | None]) -> dict[str, object]:
+        return {"id": name, "attempts": [{"startedAt": at, "statusCode": code} for at, code in attempts]}
+
+    deliveries = [
+        delivery("untried"),
+        delivery("early", ("2026-01-31T12:00:00.000Z", 500)),
+        delivery("late", ("2026-01-31T11:00:00.000Z", 500), ("2026-01-31T12:00:01.000Z", None)),
+        delivery("good", ("2026-01-31T12:00:02.000Z", 204)),
+    ]
+    assert latest_failure(deliveries) == ["late"]
+    assert latest_failure(deliveries[:1]) == []
+
+
+def test_pending_deliveries_of_a_failing_endpoint_are_being_retried() -> None:
+    """The word names the outage."""
+    assert [pending_title(status) for status in ("failing", "active")] == ["Retrying", "Pending"]
+
+
+def test_a_pending_delivery_is_being_retried_after_a_failed_attempt() -> None:
+    """The number of the endpoint's page and the rows behind it have one word."""
+    failed, succeeded = {"statusCode": 500}, {"statusCode": 204}
+    titles = [
+        delivery_word(state, attempts=attempts).title
+        for state, attempts in [
+            ("pending", []),
+            ("pending", [succeeded, failed]),
+            ("pending", [failed, succeeded]),
+            ("failed", [failed]),
+        ]
+    ]
+    assert titles == ["Pending", "Retrying", "Pending", "Failed"]
+    assert delivery_word("pending", pulled=True, attempts=[{"statusCode": None}]).title == "Retrying"
 
 
 @pytest.mark.parametrize("headers", [[], [(b"hx-request", b"true")]])

@@ -7,6 +7,7 @@ from typing import Any, cast
 import httpx
 import pytest
 from fastapi import APIRouter, FastAPI
+from prometheus_client import REGISTRY
 
 from hookwright_api.app import assemble
 from hookwright_api.http.guarded_route import GuardedRoute
@@ -23,13 +24,23 @@ class ReadyView(View):
     ready = True
 
 
-@pytest.fixture
-def app() -> FastAPI:
+@pytest.fixture(scope="module")
+def assembled() -> FastAPI:
     """Return the application, with a route that fails."""
-    settings = ApiSettings()
-    made = assemble(settings)
-    nothing = cast("Any", None)
-    made.state.services = Services(
+    made = assemble(ApiSettings())
+
+    @made.get("/v1/broken")
+    async def broken() -> None:
+        raise RuntimeError("the secret is whsec_abc")
+
+    return made
+
+
+@pytest.fixture
+def app(assembled: FastAPI) -> FastAPI:
+    """Return the application with new services, which have counted no request."""
+    settings, nothing = ApiSettings(), cast("Any", None)
+    assembled.state.services = Services(
         settings=settings,
         view=ReadyView(),
         kube=nothing,
@@ -39,12 +50,7 @@ def app() -> FastAPI:
         key_use=nothing,
         now=lambda: datetime.now(UTC),
     )
-
-    @made.get("/v1/broken")
-    async def broken() -> None:
-        raise RuntimeError("the secret is whsec_abc")
-
-    return made
+    return assembled
 
 
 @pytest.fixture
@@ -68,6 +74,15 @@ async def test_an_unexpected_fault_is_a_500_that_leaks_nothing_and_leads_to_the_
     assert problem["traceId"] in problem["detail"]
     logged = capsys.readouterr()
     assert problem["traceId"] in logged.out + logged.err
+
+
+async def test_a_refusal_by_the_limit_of_an_address_has_its_route_in_the_metrics(client: httpx.AsyncClient) -> None:
+    """The address is counted before the routing; without the route nobody sees which clients are refused."""
+    path = "/v1/webhooks/some-webhook/statistics"
+    statuses = [(await client.get(path)).status_code for _ in range(101)]
+    assert statuses[-1] == 429
+    labels = {"route": "/v1/webhooks/{id}/statistics", "method": "GET", "status": "429"}
+    assert REGISTRY.get_sample_value("hookwright_api_requests_total", labels) == statuses.count(429)
 
 
 async def test_the_id_of_a_request_is_the_callers_or_a_new_one(client: httpx.AsyncClient) -> None:
@@ -125,8 +140,10 @@ async def test_head_answers_like_get_without_a_body(client: httpx.AsyncClient) -
 async def test_options_lists_the_methods_of_a_path(
     client: httpx.AsyncClient, path: str, status: int, allowed: str | None
 ) -> None:
-    """No credential is needed, and the request counts in the limit of its address."""
-    answer = await client.options(path)
+    """No credential is needed, the request counts in the limit of its address, and other origins get no CORS header."""
+    preflight = {"Origin": "https://other.example.com", "Access-Control-Request-Method": "GET"}
+    answer = await client.options(path, headers=preflight)
+    assert not [name for name in answer.headers if name.startswith("access-control")]
     methods = answer.headers.get("allow")
     assert (answer.status_code, methods and sorted(methods.split(", "))) == (status, allowed and allowed.split(", "))
     assert answer.headers["ratelimit-policy"] == '"ip";q=100;w=60'
@@ -199,7 +216,7 @@ def test_every_operation_tells_its_credentials_its_refusals_and_the_rate_headers
         if path != "/v1/broken"
         for operation in item.values()
     ]
-    assert len(operations) == 36
+    assert len(operations) == 35
     for path, operation in operations:
         assert operation["operationId"]
         assert operation["description"]

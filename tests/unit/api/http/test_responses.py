@@ -3,9 +3,11 @@
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
-from hookwright_api.http.responses import from_kube, from_operator
+from hookwright_api.http.responses import from_kube, from_operator, from_validation
 from hookwright_api.operator_client import OperatorError, OperatorUnavailable
+from hookwright_api.schemas.key_bodies import KeyRequest
 from hookwright_runtime.errors import KubeError, KubeUnavailable
 
 
@@ -79,3 +81,19 @@ def test_the_operators_faults_are_passed_on_by_field() -> None:
     }
     problem = from_operator(OperatorError("no", status=422, problem=document), "the project")
     assert [(fault.field, fault.message) for fault in problem.errors] == [("[3].type", "is unknown")]
+
+
+@pytest.mark.parametrize(
+    ("scopes", "faults"),
+    [
+        (["write"], [("scopes[0]", "must be 'send', 'read', 'manage' or 'pull'")]),
+        ([], [("scopes", "must have at least 1 item")]),
+        (3, [("scopes", "must be a valid list")]),
+    ],
+)
+def test_a_fault_has_the_words_of_json(scopes: object, faults: list[tuple[str, str]]) -> None:
+    """No message has a type of Python, and a list with a wrong item is not also called empty."""
+    with pytest.raises(ValidationError) as refused:
+        KeyRequest.model_validate({"name": "CI", "scopes": scopes})
+    problem = from_validation(refused.value.errors(include_url=False))
+    assert [(fault.field, fault.message) for fault in problem.errors] == faults

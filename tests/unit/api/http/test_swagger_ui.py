@@ -24,11 +24,13 @@ def client() -> httpx.AsyncClient:
 
 
 async def test_the_page_names_no_other_host_and_its_files_are_served(client: httpx.AsyncClient) -> None:
-    """A browser without the internet shows the page: each file comes from the API, and the policy forbids others."""
+    """A browser without the internet shows it: files come from the API, and the policy forbids others and frames."""
     page = await client.get("/docs")
     assert page.status_code == 200
     assert "://" not in page.text
     assert page.headers["content-security-policy"].startswith("default-src 'self'")
+    assert "frame-ancestors 'none'" in page.headers["content-security-policy"]
+    assert page.headers["x-frame-options"] == "DENY"
     files = re.findall(r'(?:href|src)="(/[^"]+)"', page.text)
     assert sorted(files) == ["/docs/swagger-ui-bundle.js", "/docs/swagger-ui.css"]
     for file in files:

@@ -20,7 +20,7 @@ def project(name: str = "a", version: int = 1, uid: str = "u1", **meta: Any) -> 
 @pytest.fixture
 def table() -> Table[ProjectRecord]:
     """Return an empty table of projects."""
-    return Table("Project", ProjectRecord.of, {"uid": lambda record: record.identity.uid})
+    return Table("Project", ProjectRecord.of, {"uid": lambda record: {record.identity.uid}})
 
 
 def shown(table: Table[ProjectRecord], name: str = "a") -> str | None:
@@ -123,7 +123,7 @@ def test_a_list_of_one_namespace_leaves_the_others_alone(table: Table[ProjectRec
 
 def test_an_index_follows_every_change() -> None:
     """A handed over key gets its id only later."""
-    keys: Table[KeyRecord] = Table("ApiKey", KeyRecord.of, {"key_id": lambda key: key.key_id})
+    keys: Table[KeyRecord] = Table("ApiKey", KeyRecord.of, {"key_id": lambda key: {key.key_id}})
     written: dict[str, Any] = {
         "metadata": {"namespace": "acme", "name": "ci", "uid": "u", "resourceVersion": "1"},
         "spec": {"projectRef": {"name": "billing"}, "handover": {"secretName": "s"}},
@@ -142,7 +142,7 @@ def test_an_index_follows_every_change() -> None:
 def test_the_order_of_an_index_is_current_after_each_change() -> None:
     """The list is kept between reads, and a caller that changes its own list changes no other."""
     projects: Table[ProjectRecord] = Table(
-        "Project", ProjectRecord.of, {"organization": lambda one: one.identity.namespace}
+        "Project", ProjectRecord.of, {"organization": lambda one: {one.identity.namespace}}
     )
 
     def names() -> list[str]:

@@ -5,10 +5,8 @@ from contextlib import closing
 from pathlib import Path
 
 from hookwright_dev.bench.filling import (
-    CROWDED,
     ENDPOINTS,
     delivery_id,
-    endpoint_uid,
     event_id,
     filled_sqlite,
     pending_of,
@@ -50,21 +48,3 @@ def test_a_filled_database_has_old_deliveries_of_every_state_and_its_counters_ag
     assert 0 < states["failed"] < states["delivered"]
     assert {"deliveries_to_claim", "deliveries_discarded_by_age", "event_ids_by_age"} <= indexes
     assert list(tmp_path.iterdir()) == []
-
-
-def test_some_endpoints_have_a_tenth_of_all_each(tmp_path: Path) -> None:
-    """The other endpoints share the rest, so that each has a pending delivery."""
-    with (
-        filled_sqlite(tmp_path, ROWS) as database,
-        closing(sqlite3.connect(database.url.removeprefix("sqlite:///"))) as connection,
-    ):
-        found = connection.execute("SELECT endpoint_uid, count(*) FROM deliveries GROUP BY endpoint_uid").fetchall()
-    by_uid = dict(found)
-    assert len(by_uid) == ENDPOINTS
-    assert {by_uid[endpoint_uid(number)] for number in range(CROWDED)} == {ROWS // 10}
-
-
-def test_no_more_than_so_many_are_pending() -> None:
-    """A big database has as many pending deliveries as a healthy one."""
-    assert pending_of(100_000) == 10_000
-    assert pending_of(10_000_000) == 100_000

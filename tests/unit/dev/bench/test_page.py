@@ -1,7 +1,5 @@
 """The page docs/performance.md shows the last run, its machine, its marks and how to repeat it."""
 
-import json
-from dataclasses import replace
 from datetime import UTC, datetime
 from importlib.resources import files
 
@@ -41,26 +39,3 @@ def test_the_page_tells_machine_noise_date_and_command() -> None:
     for words in ("- CPU: 2 cores, some processor", "throughput 0.04", "2026-05-04 03:02 UTC", "`make bench`"):
         assert words in page
     assert "$" not in page
-
-
-def test_the_page_sets_ours_beside_others() -> None:
-    """The cell of a figure that a run did not measure stays empty."""
-    page = document(TEMPLATE, RESULTS, ())
-    assert "| 1 endpoint, % of direct | **9.50** | **6.00** |  | 3.4 | 5.5 | 1.0 |" in page
-    assert "| post → arrival at 50/s, p50 ms |  |  | **3.00** | 4.1 | 26.9 | 719 |" in page
-
-
-def test_the_file_for_programs_has_every_figure_with_its_mark() -> None:
-    """Marks are text, so that a program can read them without Hookwright's code."""
-    content = json.loads(replace(RESULTS, faults={"api": "away"}).to_json())
-    assert content["began"] == "2026-05-04T03:02:01+00:00"
-    assert content["faults"] == {"api": "away"}
-    assert content["measures"][0] == {
-        "key": "throughput.1.share",
-        "title": "deliveries/s, 1 endpoint",
-        "value": 9.5,
-        "unit": "% of direct",
-        "runs": [],
-        "mark": "≥ 7",
-        "verdict": "met",
-    }

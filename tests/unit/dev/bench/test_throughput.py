@@ -6,10 +6,10 @@ import pytest
 
 from hookwright_dev.bench.cases.options import Options
 from hookwright_dev.bench.cases.throughput import at_full_speed
-from hookwright_dev.bench.errors import BenchError
 from hookwright_dev.bench.loader import Quantiles, Report, Target
 from hookwright_dev.bench.site import Site
 from hookwright_dev.bench.usage import Used
+from hookwright_dev.errors import BenchError
 
 _NONE = Quantiles(count=0, p50=0, p90=0, p99=0, max=0)
 _TARGETS = [Target("http://127.0.0.1/events")]
@@ -78,14 +78,6 @@ def test_three_rounds_are_summed_up_beside_the_mean_of_four_ceilings() -> None:
             "cpu_loader": 0.25,
         }
     )
-
-
-def test_one_round_has_a_ceiling_on_either_side() -> None:
-    """Cases that compare replicas have one round each."""
-    site = _Site(report(1000, 10.0), ceilings=(900.0, 1100.0))
-    found = at_full_speed(cast("Site", site), "postgres.1.1", "1 endpoint", _TARGETS, Options())
-    assert found[0].value == pytest.approx(10.0)
-    assert site.asked == ["load 0.5", "ceiling", "meter", "load 10", "read", "ceiling"]
 
 
 def test_a_round_with_a_repeated_delivery_voids_the_run() -> None:

@@ -4,7 +4,7 @@ import os
 import subprocess
 import sys
 
-from hookwright_dev.bench.usage import Meter, families, parse_cpu, parse_machine, parse_parent, parse_resident
+from hookwright_dev.bench.usage import Meter, families, parse_cpu, parse_parent
 
 _STAT = "42 (a) (b c) S 7 42 42 0 -1 4194560 9 0 0 0 120 30 5 3 20 0 1 0 100 1000 10"
 _BUSY = "from time import process_time as now\nend = now() + 0.2\nwhile now() < end: pass\n"
@@ -40,15 +40,3 @@ def test_what_a_process_uses_is_what_its_children_use_too() -> None:
     assert used.by_name["family"] >= 0.3
     assert set(used.by_name) == {"family", "harness"}
     assert os.getpid() not in family
-
-
-def test_memory_is_what_is_resident() -> None:
-    """Mapped memory and the peak do not count."""
-    status = "Name:\tpython\nVmPeak:\t 999999 kB\nVmSize:\t 888888 kB\nVmRSS:\t  102400 kB\nThreads:\t9\n"
-    assert parse_resident(status) == 100.0
-
-
-def test_the_machine_is_not_busy_while_it_waits_for_a_disk() -> None:
-    """Idle time and waiting for a disk do not count; interrupts do."""
-    stat = "cpu  100 20 30 9000 500 6 4 50 0 0\ncpu0 50 10 15 4500 250 3 2 25 0 0\n"
-    assert parse_machine(stat) == 160

@@ -53,19 +53,3 @@ def test_a_process_that_ended_is_started_again_after_a_while_and_told_in_the_env
     now[0] = RESTART_SECONDS
     keeper.look()
     assert (stack.operator.starts, stack.api.starts, stack.written) == (1, 0, 1)
-
-
-def test_a_process_that_ends_again_waits_again() -> None:
-    """Each end has its own delay."""
-    stack, now = Running(), [0.0]
-    keeper = Keeper(cast("Stack", stack), clock=lambda: now[0])
-    for _ in range(2):
-        stack.api.running.running = False
-        keeper.look()
-        now[0] += RESTART_SECONDS / 2
-        keeper.look()
-        assert not stack.api.running.running
-        now[0] += RESTART_SECONDS / 2
-        keeper.look()
-        assert stack.api.running.running
-    assert stack.api.starts == 2

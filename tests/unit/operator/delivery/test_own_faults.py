@@ -25,6 +25,7 @@ OWN = {
     OSError(errno.ENOBUFS, "No buffer space available"): "memory",
     OSError(errno.ENOMEM, "Cannot allocate memory"): "memory",
     MemoryError(): "memory",
+    socket.gaierror(socket.EAI_MEMORY, "Memory allocation failure"): "memory",
     OSError(errno.EADDRNOTAVAIL, "Cannot assign requested address"): "ports",
     NoPlaceError("lookups"): "lookups",
     NoPlaceError("namespace_lookups"): "namespace_lookups",

@@ -170,7 +170,7 @@ async def test_service_accounts_of_a_namespace_share_one_bound_of_reviews(held: 
     accounts = [account("hostile", name) for name in ("one", "two")]
     asks = [auth.authorise(who, event_access("hostile", number)) for who in accounts for number in range(most)]
     async with held.held(*asks) as refused:
-        assert refused == [503] * most
+        assert refused == [429] * most
         assert held.asked == most
         victim = asyncio.create_task(auth.authorise(account("acme"), event_access("acme")))
         await asyncio.sleep(0)
@@ -208,7 +208,7 @@ async def test_the_addresses_of_a_network_of_ipv6_share_the_token_reviews_of_one
     auth, most = ReviewAuth(held), TOKEN_REVIEWS_OF_ADDRESS
     hostile = [auth.authenticate(f"Bearer wrong-{n}", f"2001:db8::{n:x}") for n in range(2 * most)]
     async with held.held(*hostile) as refused:
-        assert refused == [503] * most
+        assert refused == [429] * most
         victim = asyncio.create_task(auth.authenticate("Bearer token", "2001:db8:0:1::1"))
         await asyncio.sleep(0)
     assert (await victim).username == SENDER["username"]
@@ -221,7 +221,7 @@ async def test_reviews_of_a_shared_caller_count_for_the_namespace_of_the_path(he
         await auth.authorise(api, event_access(namespace))
     asks = [auth.authorise(api, event_access(f"hostile-{1 + n % 2}", n)) for n in range(3 * most)]
     async with held.held(*asks) as refused:
-        assert refused == [503] * most
+        assert refused == [429] * most
         victims = [asyncio.ensure_future(auth.authorise(api, event_access("acme", number))) for number in range(30)]
         await asyncio.sleep(0)
     assert await asyncio.gather(*victims) == [None] * 30
@@ -243,7 +243,7 @@ async def test_a_denial_ends_the_admission_to_a_namespace(held: Held) -> None:
 
 
 async def test_a_stale_grant_serves_while_too_many_reviews_are_in_progress(held: Held) -> None:
-    """A tenant at its own bound keeps its recent grants; a new question is a 503."""
+    """A tenant at its own bound keeps its recent grants; a new question is a 429."""
     now = Seconds()
     auth, caller = ReviewAuth(held, now=now), account("acme")
     await auth.authorise(caller, event_access("acme"))
@@ -255,7 +255,7 @@ async def test_a_stale_grant_serves_while_too_many_reviews_are_in_progress(held:
         now.now += 0.1
         with pytest.raises(ProblemError) as refusal:
             await auth.authorise(caller, event_access("acme"))
-        assert refusal.value.status == 503
+        assert refusal.value.status == 429
         assert int(refusal.value.headers["Retry-After"]) > 0
 
 

@@ -8,6 +8,7 @@ from support.clock import Seconds
 
 from hookwright_operator.intake.review_cache import Keeping, ReviewAnswer, Reviews, TooManyReviews
 from hookwright_runtime.errors import HookwrightError, KubeError, KubeUnavailable
+from hookwright_runtime.quotas import Full
 
 
 class Oracle:
@@ -164,7 +165,7 @@ async def test_a_requester_that_leaves_does_not_take_the_answer_from_the_others(
     assert oracle.asked == 1
 
 
-@pytest.mark.parametrize("fault", [KubeUnavailable("away"), TooManyReviews()])
+@pytest.mark.parametrize("fault", [KubeUnavailable("away"), TooManyReviews(Full.TOTAL)])
 async def test_while_no_review_is_possible_a_recent_grant_serves(
     reviews: Reviews[bool], clock: Seconds, fault: HookwrightError
 ) -> None:

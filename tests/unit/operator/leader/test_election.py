@@ -5,7 +5,9 @@ import asyncio
 import pytest
 from support.clock import Seconds
 
-from hookwright_operator.leader.election import DURATION, LOOK_EVERY, RENEW_DEADLINE, RENEW_EVERY, Leadership
+from hookwright_operator.leader.election import Leadership, LeaseTimes
+
+TIMES = LeaseTimes(6)
 
 
 @pytest.fixture
@@ -17,7 +19,7 @@ def clock() -> Seconds:
 @pytest.fixture
 def leadership(clock: Seconds) -> Leadership:
     """Return a leadership that has not begun."""
-    return Leadership(clock=clock)
+    return Leadership(TIMES, clock=clock)
 
 
 def test_a_process_that_won_nothing_leads_nothing(leadership: Leadership) -> None:
@@ -33,11 +35,11 @@ def test_a_term_counts_from_the_request_that_renewed_it_and_ends_by_its_own_cloc
     """The leadership does not count from the answer, and ends before another replica may become the leader."""
     asked, clock.now = clock.now, clock.now + 3
     leadership.renew(asked)
-    clock.now = asked + RENEW_DEADLINE - 0.001
+    clock.now = asked + TIMES.renew_deadline - 0.001
     assert leadership.holds
-    clock.now = asked + RENEW_DEADLINE
+    clock.now = asked + TIMES.renew_deadline
     assert not leadership.holds
-    assert leadership.left == DURATION - RENEW_DEADLINE
+    assert leadership.left == TIMES.duration - TIMES.renew_deadline
     clock.now = asked + 1000
     assert leadership.left == 0
 
@@ -46,9 +48,9 @@ def test_each_beginning_has_a_number_and_going_on_has_none(leadership: Leadershi
     """A caller that checks now and then can see that the leadership ended and another began."""
     for _ in range(3):
         leadership.renew(clock.now)
-        clock.now += RENEW_EVERY
+        clock.now += TIMES.renew_every
     assert leadership.number == 1
-    clock.now += DURATION
+    clock.now += TIMES.duration
     leadership.renew(clock.now)
     assert leadership.number == 2
 
@@ -73,5 +75,6 @@ async def test_quiet_waits_for_the_last_write(leadership: Leadership) -> None:
 
 def test_the_times_fit_together() -> None:
     """A dead leader is replaced after 15 s at most, and one lost request does not end the leadership."""
-    assert LOOK_EVERY + DURATION < 15
-    assert RENEW_EVERY * 2 < RENEW_DEADLINE < DURATION
+    times = LeaseTimes()
+    assert times.look_every + times.duration < 15
+    assert times.renew_every + times.round < times.renew_deadline < times.duration

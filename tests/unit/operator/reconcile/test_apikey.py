@@ -126,7 +126,7 @@ CASES: dict[str, tuple[ApiKeyScene, list[str]]] = {
         replace(NEW, secret=handover_secret(annotations=OVER)),
         ["ApplyMetadata", "DeleteSecret", USABLE],
     ),
-    "an ownerReference of an earlier version is removed": (
+    "the ownerReference of a key that people declare is removed": (
         with_key_metadata(STEADY, owner_references=owned_by(BILLING)),
         ["ApplyMetadata"],
     ),

@@ -183,7 +183,7 @@ CASES: dict[str, tuple[EndpointScene, list[str]]] = {
         steady_endpoint(suspend=True),
         ["register: suspended"],
     ),
-    "an ownerReference of an earlier version is removed, and events find the endpoint meanwhile": (
+    "the ownerReference of an endpoint that people declare is removed, and events find the endpoint meanwhile": (
         with_metadata(STEADY, owner_references=owned_by(BILLING)),
         ["register: sends", "ApplyMetadata", "register: sends"],
     ),
@@ -394,6 +394,15 @@ def test_an_endpoint_is_known_to_delivery_as_it_is_declared() -> None:
     assert registered.secrets == (SIGNING_SECRET, OTHER_SECRET)
 
 
+@pytest.mark.parametrize(("maximum", "timeout"), [(30, 10), (10, 10), (2.5, 2.5)])
+def test_the_maximum_of_the_installation_bounds_a_timeout(maximum: float, timeout: float) -> None:
+    """No attempt takes longer, because the claim lease must outlive it; a message about it needs a longer timeout."""
+    scene = without_status(replace(steady_endpoint(timeout="10s"), max_timeout=maximum))
+    (registered,) = [action.endpoint for action in scene.plan().actions if isinstance(action, Register)]
+    assert registered.timeout == timeout
+    assert ("not 10s" in status_of(scene.plan())["conditions"][0]["message"]) == (timeout < 10)
+
+
 def test_neither_a_foreign_nor_an_invalid_secret_is_signed_with() -> None:
     """A foreign or unusable secret never signs a delivery."""
     for secret in (
@@ -421,11 +430,28 @@ def test_a_foreign_secret_is_looked_at_again_and_nothing_else_is() -> None:
         (replace(steady_endpoint(), endpoint=endpoint(spec=HTTP)), "HOOKWRIGHT_ALLOW_HTTP=true"),
         (replace(STEADY, secret=signing_secret(fields={})), "field 'secret' must be whsec_"),
         (without_status(steady_endpoint(suspend=True)), "stay pending until spec.suspend is false"),
+        (
+            without_status(replace(steady_endpoint(timeout="10s"), max_timeout=2)),
+            "signed and sent. The timeout is 2s, the longest of this installation, not 10s.",
+        ),
     ],
 )
 def test_a_condition_says_what_to_do(scene: EndpointScene, told: str) -> None:
     """The message names the next step for the user."""
     assert told in status_of(scene.plan())["conditions"][0]["message"]
+
+
+def test_the_message_of_a_failing_endpoint_is_its_last_error() -> None:
+    """`kubectl get -o wide` shows the message of Ready, which must not say that all is well; a success ends that."""
+    failing = replace(STEADY, health=health(500, error="HTTP 500 Internal Server Error")).settled()
+    ready = failing.endpoint.status.conditions[0]
+    assert (ready.status, ready.message) == (
+        "True",
+        "Deliveries are signed and retried. Last error: HTTP 500 Internal Server Error",
+    )
+    assert replace(failing, health=None).plan().actions[1:] == ()
+    healed = replace(failing, health=health(200)).settled()
+    assert healed.endpoint.status.conditions[0].message == "Deliveries are signed and sent."
 
 
 def test_a_wiped_status_tells_again_where_the_secret_is() -> None:

@@ -21,6 +21,7 @@ from unit.operator.watch.test_cache import ORDERS
 from hookwright_crds.base import MADE_BY_API, MANAGED_BY
 from hookwright_crds.reading import Unsupported
 from hookwright_crds.resources import DeliveryCounts
+from hookwright_operator.reconcile.endpoint import PROTECTION_ANNOTATION
 from hookwright_operator.reconcile.plan import DeleteEndpoint, Register
 from hookwright_operator.reconcile.signing_secret import RECHECK
 from hookwright_operator.registry import Health
@@ -30,6 +31,7 @@ OVER = after(minutes=30)
 """The time at which the endpoints of these tests expire."""
 DECLARED = steady_endpoint(expiresAt="2030-01-01T12:30:00Z")
 TEMPORARY = with_metadata(DECLARED, labels=MADE_BY_API, owner_references=())
+EMPTY = Health(DeliveryCounts())
 PENDING = Health(DeliveryCounts(pending=3))
 EXPIRED = "status: Ready=False Expired, Stalled=True Expired, Reachable=Unknown NotTried"
 ENDED = ["register: blocked by Expired", "discard, and insist", EXPIRED, "Warning Event Expired"]
@@ -115,6 +117,50 @@ def test_a_deletion_that_is_refused_leaves_an_expired_endpoint() -> None:
     assert "it is protected" in status_of(refused.plan(OVER))["conditions"][0]["message"]
 
 
+@pytest.mark.parametrize("scene", [DECLARED, TEMPORARY], ids=["declared", "of a tool"])
+def test_a_protected_endpoint_keeps_its_pending_deliveries(scene: EndpointScene) -> None:
+    """The annotation promises that none is discarded. Without it they are, and the object of a tool is deleted."""
+    protected = replace(with_metadata(scene, annotations={PROTECTION_ANNOTATION: "true"}), health=PENDING)
+    assert in_words(protected.plan(OVER)) == ["register: blocked by Expired", EXPIRED, "Warning Event Expired"]
+    assert "remove the annotation to discard them" in status_of(protected.plan(OVER))["conditions"][0]["message"]
+    settled = protected.settled(OVER)
+    assert writes(settled.plan(OVER)) == []
+    released = with_metadata(settled, annotations={})
+    assert {"discard, and insist", "DeleteEndpoint"} & set(in_words(released.plan(OVER)))
+
+
+@pytest.mark.parametrize("health", [None, EMPTY], ids=["no counts", "counts from before"])
+def test_a_protected_endpoint_of_a_tool_is_deleted_by_counts_from_after_its_end(health: Health | None) -> None:
+    """Events may have been accepted since earlier counts. The protection is for deliveries, as the API server's is."""
+    protected = replace(with_metadata(TEMPORARY, annotations={PROTECTION_ANNOTATION: "true"}), health=health)
+    plan = protected.plan(OVER)
+    assert (in_words(plan)[0], plan.counts_needed) == ("register: blocked by Expired", True)
+    assert "DeleteEndpoint" not in in_words(plan)
+    settled = protected.settled(OVER)
+    assert (writes(settled.plan(OVER)), settled.plan(OVER).counts_needed) == ([], True)
+    assert "DeleteEndpoint" not in in_words(replace(settled, health=PENDING).plan(OVER))
+    assert not replace(settled, health=PENDING).plan(OVER).counts_needed
+    deletion = replace(settled, health=EMPTY).plan(OVER)
+    assert "DeleteEndpoint" in in_words(deletion)
+    assert PROTECTION_ANNOTATION not in str(deletion)
+
+
+async def test_the_counts_of_a_protected_endpoint_are_read_soon_after_its_end(stage: Stage) -> None:
+    """They decide whether the operator deletes it."""
+    await stage.ready()
+    await stage.counted()
+    stage.store.counted.clear()
+    annotations = {PROTECTION_ANNOTATION: "true"}
+    stage.sees(2000, expires_at="2020-01-01T00:00:00Z", labels=dict(MADE_BY_API), annotations=annotations)
+    await stage.reconciler.reconcile(ORDERS)
+    assert await stage.counted() == ["uid-orders"]
+    shown = stage.server.endpoint
+    stage.cache.see("WebhookEndpoint", {**shown, "metadata": {**shown["metadata"], "resourceVersion": "3000"}})
+    await stage.reconciler.reconcile(ORDERS)
+    assert "DELETE" in {method for method, _, _ in stage.server.asked}
+    assert stage.store.discarded == []
+
+
 def test_a_spec_that_is_not_understood_does_not_expire() -> None:
     """A newer version may mean something else by it."""
     strange = replace(TEMPORARY, unsupported=Unsupported(faults=("spec.expiresAt (is new)",)))
@@ -135,6 +181,7 @@ async def test_the_counts_of_an_expired_endpoint_are_published_after_the_discard
     """The discard keeps the endpoint's counters, and the status shows the new counts."""
     await stage.ready()
     await stage.counted()
+    stage.store.counted.clear()
     stage.sees(2000, expires_at="2020-01-01T00:00:00Z")
     await stage.reconciler.reconcile(ORDERS)
     assert stage.store.discarded == ["uid-orders"]

@@ -8,9 +8,9 @@ import pytest
 from support.reconcile_scenes import NOW, EndpointScene, after, endpoint, signing_secret
 
 from hookwright_crds.resources import WebhookEndpoint
+from hookwright_operator.delivery.http.signatures import hex_signature, signature_headers
 from hookwright_operator.reconcile.plan import EmitEvent, UpdateSecret
 from hookwright_operator.reconcile.signing_secret import (
-    ROTATE_ANNOTATION,
     ROTATION_ANNOTATION,
     plan_signing_secret,
     previous_until,
@@ -25,13 +25,12 @@ def made(number: int) -> str:
     return "whsec_" + base64.b64encode(bytes([number]) * 32).decode()
 
 
-FIRST = signing_secret(fields={"secret": made(1)}, annotations={ROTATION_ANNOTATION: "0/"})
+FIRST = signing_secret(fields={"secret": made(1)}, annotations={ROTATION_ANNOTATION: "0"})
 
 
-def asking(rotation: int, *, overlap: str = "24h", annotation: str = "") -> WebhookEndpoint:
+def asking(rotation: int, *, overlap: str = "24h") -> WebhookEndpoint:
     """Return an endpoint that requests a rotation."""
-    marks = {ROTATE_ANNOTATION: annotation} if annotation else {}
-    return endpoint(spec={"signing": {"rotation": rotation, "overlap": overlap}}, annotations=marks)
+    return endpoint(spec={"signing": {"rotation": rotation, "overlap": overlap}})
 
 
 def rotated(secret: Secret, asked: WebhookEndpoint, now: datetime, new: int) -> Secret:
@@ -48,9 +47,9 @@ def test_nothing_is_done_while_no_rotation_is_asked_for() -> None:
     assert plan_signing_secret(asking(0), FIRST, (), now=NOW, new_secret=lambda: made(2)).actions == ()
 
 
-@pytest.mark.parametrize("asked", [asking(1), asking(0, annotation="please")], ids=["spec", "annotation"])
-def test_a_rotation_makes_a_new_secret_and_the_old_one_signs_beside_it(asked: WebhookEndpoint) -> None:
-    """An increase of spec.signing.rotation, or a new value of the annotation, causes one rotation and one Event."""
+def test_a_rotation_makes_a_new_secret_and_the_old_one_signs_beside_it() -> None:
+    """An increase of spec.signing.rotation causes one rotation and one Event."""
+    asked = asking(1)
     plan = plan_signing_secret(asked, FIRST, (), now=NOW, new_secret=lambda: made(2))
     second = rotated(FIRST, asked, NOW, 2)
     assert signing_secrets(second, now=NOW) == [made(2), made(1)]
@@ -77,6 +76,24 @@ def test_a_second_rotation_does_not_cut_the_first_ones_overlap_short() -> None:
     assert signing_secrets(third, now=after(hours=3)) == [made(3)]
 
 
+def test_x_service_signature_follows_each_secret_to_its_end() -> None:
+    """The header has one value. A receiver gets the next secret before the header changes, also after two rotations."""
+    second = rotated(FIRST, asking(1, overlap="2h"), NOW, 2)
+    third = rotated(second, asking(2, overlap="2h"), after(hours=1), 3)
+    for secret, hours, signer in ((second, 0, 1), (third, 1, 1), (third, 2, 2), (third, 3, 3)):
+        headers = signature_headers(signing_secrets(secret, now=after(hours=hours)), "msg_1", 1, b"{}")
+        assert headers["X-Service-Signature"] == hex_signature(made(signer), b"{}")
+
+
+def test_an_overlap_of_nothing_ends_the_secrets_of_earlier_rotations_too() -> None:
+    """A leaked secret signs no header, whether it was replaced before or with the change to 0s."""
+    second = rotated(FIRST, asking(1, overlap="24h"), NOW, 2)
+    for rotation, current in ((1, 2), (2, 3)):
+        assert dict(rotated(second, asking(rotation, overlap="0s"), after(hours=1), 3).fields) == {
+            "secret": made(current)
+        }
+
+
 def test_no_more_than_three_old_secrets_are_kept() -> None:
     """The oldest secret is dropped, so that headers stay bounded."""
     secret = FIRST
@@ -91,8 +108,8 @@ def test_an_overlap_of_nothing_ends_the_old_secret_at_once() -> None:
     assert dict(second.fields) == {"secret": made(2)}
 
 
-def test_a_secret_from_before_rotations_existed_is_kept() -> None:
-    """A Secret without the annotation counts as created for the present request."""
+def test_a_secret_without_the_annotation_is_kept() -> None:
+    """A Secret that was restored without annotations counts as created for the present number."""
     old = signing_secret(fields={"secret": made(1)})
     assert plan_signing_secret(asking(3), old, (), now=NOW, new_secret=lambda: made(2)).actions == ()
 
@@ -114,8 +131,18 @@ def test_the_delay_until_a_missing_secret_is_looked_for_grows_up_to_a_minute() -
         assert scene.plan(now).again_at == now + timedelta(seconds=expected)
 
 
+def test_the_newest_secret_of_a_tenant_makes_the_service_signature() -> None:
+    """The overlap of the tenant's secrets has no known end; that of the operator's own secrets has one."""
+    theirs = Secret("acme", "vault", fields={"secret": made(1), "previous": made(2)})
+    scene = EndpointScene(endpoint=endpoint(spec={"signing": {"secretRef": {"name": "vault"}}}), secret=theirs)
+    registered, own = scene.settled().registered, EndpointScene().settled().registered
+    assert registered is not None
+    assert own is not None
+    assert (registered.secrets, registered.newest_signs, own.newest_signs) == ((made(1), made(2)), True, False)
+
+
 @pytest.mark.parametrize(
-    ("annotation", "rotation"), [("3/", 3), ("0/", 0), ("12/2030", 12), ("", 0), ("x/", 0), ("-1/", 0), ("9" * 5000, 0)]
+    ("annotation", "rotation"), [("3", 3), ("0", 0), ("", 0), ("x", 0), ("-1", 0), ("9" * 5000, 0)]
 )
 def test_the_rotation_of_a_secret_is_that_of_its_annotation(annotation: str, rotation: int) -> None:
     """A caller of a rotation waits for its number; a tenant who edits the annotation breaks only its own rotation."""
@@ -123,10 +150,15 @@ def test_the_rotation_of_a_secret_is_that_of_its_annotation(annotation: str, rot
     assert rotation_of(secret) == rotation
 
 
-def test_the_end_of_an_overlap_is_that_of_the_last_replaced_secret() -> None:
-    """Without a replaced secret there is no end."""
+def test_the_end_of_the_overlaps_is_the_last_one() -> None:
+    """A shorter overlap of a later rotation does not hide an earlier one; without a replaced secret there is no end."""
     until = {"hookwright.dev/previous-until": '{"previous": "2030-01-02T00:00:00Z"}'}
     fields = {"secret": "a", "previous": "b"}
     secret = Secret("acme", "orders-signing", fields=fields, annotations=until)
     assert str(previous_until(secret)) == "2030-01-02 00:00:00+00:00"
+    longer = {
+        "hookwright.dev/previous-until": '{"previous": "2030-01-02T00:00:00Z", "previous-2": "2031-01-01T00:00:00Z"}'
+    }
+    both = replace(secret, fields={**fields, "previous-2": "c"}, annotations=longer)
+    assert str(previous_until(both)) == "2031-01-01 00:00:00+00:00"
     assert previous_until(Secret("acme", "orders-signing", fields={"secret": "a"}, annotations=until)) is None

@@ -1,12 +1,12 @@
 """The turns of replays: a namespace with many replays advances a few in each round."""
 
 from hookwright_operator.services.replay_turns import POLL_SECONDS, STEP_SECONDS, ReplayTurns, next_pause
-from hookwright_operator.store.records import Replay, ReplayState
+from hookwright_operator.store.records import Choice, Replay, ReplayState, State
 
 
 def replay(number: int, endpoint: str) -> Replay:
     """Build a running replay; its endpoint has the name of its namespace."""
-    return Replay(f"rec_{number:02}", endpoint, ReplayState.RUNNING, 0, 0, 0, 0, 0)
+    return Replay(f"rec_{number:02}", endpoint, ReplayState.RUNNING, Choice((State.FAILED,)), 0, 0, 0, 0, 0)
 
 
 def test_each_replay_of_a_namespace_gets_its_turn_and_others_advance_in_each_round() -> None:

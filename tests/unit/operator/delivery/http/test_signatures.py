@@ -41,13 +41,20 @@ def test_standard_signature_is_what_the_library_makes(secret: str, text: str, ti
 
 
 def test_headers_pass_the_library_with_either_secret_of_an_overlap() -> None:
-    """During a rotation, a receiver that knows either of the two secrets accepts the message."""
+    """A receiver with either secret accepts the message; X-Service-Signature is by the replaced one."""
     timestamp = int(datetime.now(UTC).timestamp())
     headers = signature_headers([SECRET, OLDER], MESSAGE, timestamp, BODY)
     assert Webhook(SECRET).verify(BODY, headers) == Webhook(OLDER).verify(BODY, headers)
     assert headers["webhook-signature"].count("v1,") == 2
-    assert headers["X-Service-Signature"] == hex_signature(SECRET, BODY)
+    assert headers["X-Service-Signature"] == hex_signature(OLDER, BODY)
     assert (headers["webhook-id"], headers["webhook-timestamp"]) == (MESSAGE, str(timestamp))
+
+
+def test_the_newest_secret_makes_the_service_signature_of_a_tenant_s_secrets() -> None:
+    """Their overlap has no known end, so the secret that the API shows is the one that verifies."""
+    headers = signature_headers([SECRET, OLDER], MESSAGE, 1, BODY, by_newest=True)
+    assert headers["X-Service-Signature"] == hex_signature(SECRET, BODY)
+    assert headers["webhook-signature"] == signature_headers([SECRET, OLDER], MESSAGE, 1, BODY)["webhook-signature"]
 
 
 def test_rotating_twice_drops_the_first_secret_at_once() -> None:
@@ -60,6 +67,7 @@ def test_rotating_twice_drops_the_first_secret_at_once() -> None:
         standard_signature(third, MESSAGE, 1, BODY),
         standard_signature(OLDER, MESSAGE, 1, BODY),
     ]
+    assert headers["X-Service-Signature"] == hex_signature(OLDER, BODY)
 
 
 @given(st.binary(min_size=1), st.integers(min_value=0))

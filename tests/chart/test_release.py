@@ -1,0 +1,106 @@
+"""A release: the workflow is valid, its steps run here except the push, and no public name is a default."""
+
+import subprocess
+import sys
+import tarfile
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+import yaml
+from support.chart_rendering import Chart
+
+from hookwright_dev import release
+from hookwright_dev.cluster.stack import ROOT
+
+SETTINGS = {
+    "IMAGE_REPOSITORY": "registry.example.org/hooks/hookwright",
+    "CHART_REPOSITORY": "oci://registry.example.org/hooks",
+    "RELEASES_URL": "https://example.org/releases/download",
+    "IMAGE_DIGEST": f"sha256:{'a' * 64}",
+    "SIGNER_IDENTITY": "https://example.org/workflow",
+}
+pytestmark = pytest.mark.timeout(900)
+
+
+@pytest.mark.parametrize("change", ["", "needs.image.outputs.digest"])
+def test_the_workflow_passes_actionlint(actionlint: Path, change: str, tmp_path: Path) -> None:
+    """Expressions, needs and outputs fit together; a wrong name is found, so the check can fail."""
+    text = (ROOT / ".github" / "workflows" / "ci.yaml").read_text()
+    (tmp_path / "ci.yaml").write_text(text.replace(change, f"{change}s") if change else text)
+    command = [str(actionlint), "-shellcheck=", "-pyflakes=", str(tmp_path / "ci.yaml")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode == 0) is not bool(change), done.stdout
+    assert ('"digests" is not defined' in done.stdout) is bool(change)
+
+
+def test_a_tag_that_contradicts_the_checkout_is_refused_before_anything_is_pushed() -> None:
+    """The message names the setting, the versions, or the missing section; without a tag no name is needed."""
+    version = release.checkout_version()
+    for name in ("IMAGE_REPOSITORY", "CHART_REPOSITORY", "RELEASES_URL"):
+        with pytest.raises(release.ReleaseError, match=f"{name} is not set"):
+            release.release_of({**SETTINGS, name: "", "GITHUB_REF": f"refs/tags/v{version}"})
+    with pytest.raises(
+        release.ReleaseError, match=rf"the tag is v9\.9\.9, but the version of the checkout is {version}"
+    ):
+        release.workflow_settings({**SETTINGS, "GITHUB_REF": "refs/tags/v9.9.9"})
+    untagged = release.workflow_settings({"GITHUB_REF": "refs/heads/main"})
+    assert untagged == {"push": "false", "version": version, "image": "hookwright", "registry": ""}
+
+
+def test_a_release_has_every_file_and_publishes_each_of_them(chart: Chart, tmp_path: Path) -> None:
+    """The checksums fit, the single file runs, and the chart renders without values, with the released image."""
+    folder = tmp_path / "release"
+    made = release.release_of(SETTINGS)
+    names = {path.name for path in release.write_files(made, folder)}
+    assert names == {
+        *("SHA256SUMS", "hookwright.pyz", "hookwright.yaml", "kubectl-hookwright.zip", "hookwright-site.tar.gz"),
+        *(f"hookwright-{made.version}.tgz", f"hookwright_cli-{made.version}-py3-none-any.whl"),
+    }
+    subprocess.run(["sha256sum", "--check", "--strict", "SHA256SUMS"], cwd=folder, check=True, capture_output=True)
+    shown = subprocess.run(
+        [sys.executable, folder / "hookwright.pyz", "--version"],
+        env={"HOME": str(tmp_path), "PATH": ""},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert shown.stdout == f"hookwright {made.version}\n"
+    (platform,) = yaml.safe_load((folder / "hookwright.yaml").read_text())["spec"]["platforms"]
+    assert platform["uri"] == f"https://example.org/releases/download/v{made.version}/kubectl-hookwright.zip"
+    assert platform["sha256"] == sha256((folder / "kubectl-hookwright.zip").read_bytes()).hexdigest()
+    rendered = subprocess.run(
+        [chart.helm, "template", folder / made.chart], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert f'image: "{made.image}:{made.version}"' in rendered.stdout
+    with tarfile.open(folder / "hookwright-site.tar.gz") as site:
+        assert "./install/index.html" in site.getnames()
+
+    (folder / release.SITE).unlink()
+    with tarfile.open(folder / release.SITE, "w:gz") as small:
+        small.add(ROOT / "LICENSE", arcname="index.html")
+    commands = release.publication(made, folder, SETTINGS)
+    assert ["cosign", "sign", "--yes", f"{made.image}@{SETTINGS['IMAGE_DIGEST']}"] in commands
+    assert commands[-1][:4] == ["gh", "release", "create", f"v{made.version}"]
+    assert {Path(name).name for name in commands[-1][6:]} == names | {release.SIGNATURE}
+    (pushed,) = [command[-1].partition(":")[0] for command in commands if command[:2] == ["git", "push"]]
+    listed = subprocess.run(
+        ["git", "ls-tree", "-r", "--name-only", pushed], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert listed.stdout.split() == [".nojekyll", "index.html"]
+
+
+def test_no_page_prints_a_public_name_that_somebody_else_could_register() -> None:
+    """A reader who runs a printed command installs nothing from a name that does not belong to this project."""
+    pages = [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("cli/*.md"), *ROOT.glob("charts/*/*.md")]
+    pages += ROOT.glob("charts/hookwright/*.yaml")
+    pages += [ROOT / "charts/hookwright/templates/NOTES.txt"]
+    for page in pages:
+        text = page.read_text()
+        for name in (
+            "pipx install hookwright",
+            "pip install hookwright",
+            "hookwright/hookwright:",
+            "krew install hookwright",
+        ):
+            assert name not in text, f"{page.name} prints {name}"

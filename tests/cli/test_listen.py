@@ -1,0 +1,121 @@
+"""``hookwright listen`` in both ways: it forwards signed events, and its endpoint does not outlive it."""
+
+import json
+import signal
+from contextlib import ExitStack
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from support.api_processes import PASSWORD, Organization
+from support.api_receiver import Received
+from support.command_transcripts import Transcript
+from support.listening import listening
+from support.polling import eventually
+
+from hookwright_cli.commands.secret_commands import signature_checks
+from hookwright_crds.base import format_timestamp
+from hookwright_dev.cluster.installation import ApiProcess
+
+pytestmark = pytest.mark.timeout(300)
+
+
+def received(receiver: Received, number: int) -> None:
+    """Return when so many requests have arrived."""
+    eventually(lambda: len(receiver.requests) >= number, f"{number} requests at the receiver")
+
+
+def test_listen_forwards_signed_events_until_ctrl_c(
+    by_api: Transcript, acme: Organization, api: ApiProcess, receiver: Received, tmp_path: Path
+) -> None:
+    """At a terminal, with a session: r sends the last event again, Ctrl-C deletes the endpoint."""
+    acme.session()
+    by_api.quiet("login", "--url", api.url, "--email", acme.email, stdin=f"{PASSWORD}\n")
+    key = by_api.quiet("keys", "create", "producer", "--scope", "send").stdout.strip()
+    producer = Transcript({**by_api.environment, "HOOKWRIGHT_API_KEY": key})
+    options = ("--forward", f"{receiver.url}/hooks", "--events", "delivered")
+    with listening(by_api, tmp_path, *options, terminal=True) as listen:
+        endpoint = listen.endpoint()
+        assert endpoint["events"] == ["delivered"]
+        secret = by_api.quiet("secret", "show", endpoint["id"]).stdout.strip()
+        producer.quiet("send", "delivered", "messageId=m-1", "note=\u00e9")
+        received(receiver, 1)
+        eventually(lambda: "HTTP 200" in listen.output(), "the event is shown")
+        listen.press("r")
+        received(receiver, 2)
+        eventually(lambda: "sent again" in listen.output(), "the repetition is shown")
+        listen.press("\x03")
+        assert listen.exit_code() == 0
+        assert secret in listen.output()
+        assert f"endpoint {endpoint['id']} is deleted" in listen.output()
+    (path, headers, body), again = receiver.requests
+    assert path == "/hooks"
+    assert json.loads(body)["messageId"] == "m-1"
+    assert signature_checks(secret, headers, body) == {"X-Service-Signature": True, "webhook-signature": True}
+    assert again == (path, headers, body)
+    assert by_api.quiet("endpoints", "list", "-o", "name").stdout == ""
+
+
+@pytest.mark.usefixtures("acme")
+def test_listen_refuses_what_the_receiver_refuses(
+    by_kubeconfig: Transcript, receiver: Received, tmp_path: Path
+) -> None:
+    """With pipes, by a kubeconfig: retries follow the schedule, and SIGTERM deletes the endpoint."""
+    receiver.status = 500
+    with listening(by_kubeconfig, tmp_path, "-f", receiver.url, "-o", "json", terminal=False) as listen:
+        endpoint = listen.endpoint()
+        by_kubeconfig.quiet("send", "bounced", "messageId=m-1")
+        eventually(lambda: listen.output().count("\n") >= 2, "both attempts are shown")
+        first, second = (json.loads(line) for line in listen.output().splitlines())
+        listen.process.send_signal(signal.SIGTERM)
+        assert listen.exit_code() == 0
+    assert (first["attempt"], first["result"], first["status"]) == (1, "nacked", "pending")
+    assert first["forwarded"]["status"] == 500
+    assert (second["attempt"], second["result"], second["status"]) == (2, "nacked", "failed")
+    assert receiver.requests[1][2].decode() == first["body"]
+    secret = by_kubeconfig.quiet("secret", "show", endpoint["id"])
+    assert secret.exit_code == 3
+    assert by_kubeconfig.quiet("endpoints", "list", "-o", "name").stdout == ""
+
+
+@pytest.mark.slow
+def test_the_endpoint_of_a_killed_listen_expires(
+    by_api: Transcript, by_kubeconfig: Transcript, acme: Organization, api: ApiProcess, tmp_path: Path
+) -> None:
+    """While it runs, the expiry is extended again and again. After SIGKILL, the operator deletes the endpoint.
+
+    One runs by /v1 and one by a kubeconfig, which has a home without a context. The test does not wait for the expiry
+    of 15 s, but makes it earlier.
+    """
+    acme.session()
+    by_api.quiet("login", "--url", api.url, "--email", acme.email, stdin=f"{PASSWORD}\n")
+    by_kubeconfig.environment["HOME"] = str(tmp_path / "kubeconfig")
+
+    def expiries() -> dict[str, datetime]:
+        listed = json.loads(by_kubeconfig.quiet("endpoints", "list", "-o", "json").stdout)["data"]
+        return {one["id"]: datetime.fromisoformat(one["expires_at"]) for one in listed}
+
+    with ExitStack() as stack:
+        listens = []
+        for name, commands in {"v1": by_api, "kubeconfig": by_kubeconfig}.items():
+            folder = tmp_path / name
+            folder.mkdir(exist_ok=True)
+            options = ("--lifetime", "15s", "--timeout", "1s")
+            listens.append(stack.enter_context(listening(commands, folder, *options, terminal=False)))
+            eventually(lambda: len(expiries()) == len(listens), f"an endpoint by {name}")
+        first = expiries()
+        eventually(
+            lambda: all(expiries()[name] > expiry + timedelta(seconds=6) for name, expiry in first.items()),
+            "both endpoints are extended twice",
+        )
+        for listen in listens:
+            assert listen.process.poll() is None
+            listen.process.kill()
+            listen.exit_code()
+    now = datetime.now(UTC)
+    assert expiries().keys() == first.keys()
+    assert all(expiry <= now + timedelta(seconds=16) for expiry in expiries().values())
+    soon = {"spec": {"expiresAt": format_timestamp(now + timedelta(seconds=2))}}
+    for name in first:
+        acme.cluster.objects.patch("WebhookEndpoint", name, acme.name, soon)
+    eventually(lambda: not expiries(), "the endpoints of the killed commands are deleted")
