@@ -121,10 +121,12 @@ class LocalKubelet:
         try:
             while not self._ended.wait(_EVERY):
                 for pod in self._core.list_namespaced_pod(SYSTEM_NAMESPACE).items:
-                    self._reconcile(pod)
+                    with _unless_changed():
+                        self._reconcile(pod)
                 for claim in self._core.list_namespaced_persistent_volume_claim(SYSTEM_NAMESPACE).items:
                     if claim.status.phase != "Bound":
-                        self._bind_claim(claim.metadata.name)
+                        with _unless_changed():
+                            self._bind_claim(claim.metadata.name)
         except BaseException as error:
             self.failure = error
             raise
@@ -134,16 +136,15 @@ class LocalKubelet:
         self._core.patch_namespaced_persistent_volume_claim_status(claim, SYSTEM_NAMESPACE, {"status": status})
 
     def _reconcile(self, pod: Any) -> None:
-        with _unless_changed():
-            component = (pod.metadata.labels or {}).get(_COMPONENT, "")
-            if pod.metadata.deletion_timestamp:
-                self._end(pod, component)
-            elif pod.status.phase != "Pending":
-                return
-            elif component == "uninstall":
-                self._run_job(pod)
-            else:
-                self._start(pod, component)
+        component = (pod.metadata.labels or {}).get(_COMPONENT, "")
+        if pod.metadata.deletion_timestamp:
+            self._end(pod, component)
+        elif pod.status.phase != "Pending":
+            return
+        elif component == "uninstall":
+            self._run_job(pod)
+        else:
+            self._start(pod, component)
 
     def _assign(self, pod: Any) -> None:
         """Assign a pod to the node, as the scheduler does. From now on only a kubelet removes the pod."""
@@ -233,7 +234,7 @@ def _ready(process: OperatorProcess | ApiProcess) -> bool:
 
 @contextmanager
 def _unless_changed() -> Iterator[None]:
-    """End the block if another client has deleted the pod or changed it. The next round reads it again."""
+    """End the block if another client has deleted the object or changed it. The next round reads it again."""
     try:
         yield
     except client.ApiException as error:
