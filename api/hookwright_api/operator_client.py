@@ -5,7 +5,7 @@ It authenticates with a ServiceAccount token of the audience ``hookwright``; RBA
 
 import asyncio
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote
@@ -112,10 +112,28 @@ class OperatorClient:
         await self._test_client.aclose()
         await self._poll_client.aclose()
 
-    async def send_events(self, namespace: str, project: str, body: bytes) -> bytes:
-        """Send one event or an array of events, as JSON, and return the JSON answer of the 202."""
-        answer = await self._request("POST", namespace, "projects", project, "events", content=body)
-        return answer.content
+    async def forward(
+        self,
+        method: str,
+        namespace: str,
+        *parts: str,
+        content: bytes | None = None,
+        params: Mapping[str, str] | None = None,
+    ) -> bytes:
+        """Send a request of an organization on the connections that all share, and return the JSON of its answer.
+
+        Args:
+            method: of the request; every method but GET writes.
+            namespace: the organization.
+            parts: of the path after the namespace.
+            content: JSON.
+            params: the query.
+
+        Raises:
+            OperatorError: the operator refused the request or did not answer, or no connection is free.
+        """
+        with self._shared_connection(namespace):
+            return (await self._request(self._client, method, _path(namespace, *parts), content, params)).content
 
     async def test(self, namespace: str, endpoint: str, body: bytes) -> dict[str, Any]:
         """Send one test event and return ``{success, statusCode, error?, delivery_id?}``.
@@ -128,128 +146,40 @@ class OperatorClient:
         Raises:
             TooManyTestsError: the endpoint, its namespace or this process has too many tests in progress.
         """
+        path = _path(namespace, "webhookendpoints", endpoint, "test")
         with self._tests.one(namespace, endpoint):
-            return _document(
-                await self._request(
-                    "POST",
-                    namespace,
-                    "webhookendpoints",
-                    endpoint,
-                    "test",
-                    content=body or None,
-                    client=self._test_client,
-                )
-            )
+            return _document(await self._request(self._test_client, "POST", path, body or None))
 
     async def secret(self, namespace: str, endpoint: str) -> SigningSecret:
         """Return an endpoint's signing secret."""
-        answered = _document(await self._request("GET", namespace, "webhookendpoints", endpoint, "secret"))
+        path = _path(namespace, "webhookendpoints", endpoint, "secret")
+        with self._shared_connection(namespace):
+            answered = _document(await self._request(self._client, "GET", path))
         return SigningSecret(str(answered["secret"]), int(answered["rotation"]), answered["previous_signs_until"])
-
-    async def deliveries(self, namespace: str, endpoint: str, query: Mapping[str, str]) -> bytes:
-        """Return one page of an endpoint's delivery log: JSON ``{data, next}``."""
-        return (await self._request("GET", namespace, "webhookendpoints", endpoint, "deliveries", params=query)).content
-
-    async def search(self, namespace: str, query: Mapping[str, str]) -> bytes:
-        """Return one page of the deliveries of an organization that meet all conditions: JSON ``{data, next}``."""
-        return (await self._request("GET", namespace, "deliveries", params=query)).content
-
-    async def event(self, namespace: str, project: str | None, event: str) -> bytes:
-        """Return one event with its deliveries as JSON; the arguments are those of `retry`."""
-        params = {"project": project} if project else {}
-        return (await self._request("GET", namespace, "events", event, params=params)).content
-
-    async def delivery(self, namespace: str, project: str | None, delivery: str) -> bytes:
-        """Return one delivery with its attempts as JSON; the arguments are those of `retry`."""
-        params = {"project": project} if project else {}
-        return (await self._request("GET", namespace, "deliveries", delivery, params=params)).content
-
-    async def retry(self, namespace: str, project: str | None, delivery: str) -> bytes:
-        """Send a delivery again and return the JSON answer of the 202.
-
-        Args:
-            namespace: the organization.
-            project: the operator refuses a delivery of another project; None permits every delivery of the namespace.
-            delivery: its id.
-        """
-        params = {"project": project} if project else {}
-        return (await self._request("POST", namespace, "deliveries", delivery, "retry", params=params)).content
-
-    async def begin_replay(self, namespace: str, endpoint: str, body: bytes) -> bytes:
-        """Begin a replay from JSON and return the JSON answer of the 202, or of the 200 after a dry run."""
-        return (await self._request("POST", namespace, "webhookendpoints", endpoint, "replays", content=body)).content
-
-    async def replays(self, namespace: str, endpoint: str) -> bytes:
-        """Return the latest replays of an endpoint: JSON ``{data}``."""
-        return (await self._request("GET", namespace, "webhookendpoints", endpoint, "replays")).content
-
-    async def replay(self, namespace: str, endpoint: str, replay: str) -> bytes:
-        """Return one replay as JSON."""
-        return (await self._request("GET", namespace, "webhookendpoints", endpoint, "replays", replay)).content
-
-    async def cancel_replay(self, namespace: str, endpoint: str, replay: str) -> None:
-        """Cancel a replay."""
-        await self._request("DELETE", namespace, "webhookendpoints", endpoint, "replays", replay)
 
     async def take_messages(self, namespace: str, endpoint: str, query: Mapping[str, str]) -> bytes:
         """Take messages of an endpoint with pull, and wait for them as long as the query says: JSON ``{data}``."""
-        return (
-            await self._request(
-                "GET",
-                namespace,
-                "webhookendpoints",
-                endpoint,
-                "messages",
-                params=query,
-                client=self._poll_client,
-                leases=True,
-            )
-        ).content
-
-    async def settle_messages(self, namespace: str, endpoint: str, verb: str, body: bytes) -> bytes:
-        """Acknowledge (``ack``) or refuse (``nack``) messages: JSON ``{data}`` with a result for each."""
-        return (
-            await self._request("POST", namespace, "webhookendpoints", endpoint, "messages", verb, content=body)
-        ).content
-
-    async def statistics(self, namespace: str, resource: str, name: str, window: str) -> bytes:
-        """Return the statistics of one of the ``webhookendpoints`` or ``projects`` as JSON."""
-        return (await self._request("GET", namespace, resource, name, "statistics", params={"window": window})).content
+        path = _path(namespace, "webhookendpoints", endpoint, "messages")
+        return (await self._request(self._poll_client, "GET", path, params=query, leases=True)).content
 
     async def _request(
         self,
+        client: httpx.AsyncClient,
         method: str,
-        namespace: str,
-        *parts: str,
+        path: str,
         content: bytes | None = None,
         params: Mapping[str, str] | None = None,
-        client: httpx.AsyncClient | None = None,
+        *,
         leases: bool = False,
     ) -> httpx.Response:
-        """Return the answer.
-
-        Args:
-            method: of the request.
-            namespace: the organization.
-            parts: of the path after the namespace.
-            content: JSON.
-            params: the query.
-            client: has connections whose use is bounded elsewhere; None: the connections that organizations share.
-            leases: whether a GET leases messages, so that it writes.
-
-        Raises:
-            OperatorError: the operator refused the request or did not answer, or no connection is free.
-        """
+        """Return the answer; ``leases``: a GET leases messages, so that it writes."""
         writes = leases or method != "GET"
         ours = {"Authorization": f"Bearer {self._read_token()}", "Accept": "application/json"}
         headers = {**headers_passed_on(), **ours}
         if content is not None:
             headers["Content-Type"] = "application/json"
         try:
-            with self._shared_connection(namespace) if client is None else nullcontext():
-                answer = await (client or self._client).request(
-                    method, _path(namespace, *parts), content=content, params=params, headers=headers
-                )
+            answer = await client.request(method, path, content=content, params=params, headers=headers)
         except _NO_ANSWER as error:
             away = f"the operator does not answer ({type(error).__name__})"
             unknown = writes and not isinstance(error, _NOT_SENT)

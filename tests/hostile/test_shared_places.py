@@ -89,7 +89,7 @@ async def test_a_few_organizations_leave_connections_to_the_operator_to_another_
     hostile = [f"hostile-{number}" for number in range(3) for _ in range(REQUESTS)]
     async with serve(_answer_only_the_other) as served:
         operator = OperatorClient(served.url.removesuffix("/hooks"), token)
-        sent = [operator.send_events(name, "billing", b"{}") for name in hostile]
+        sent = [operator.forward("GET", name, "deliveries") for name in hostile]
         attack = [asyncio.create_task(operator_answer(one, "the project")) for one in sent]
         in_progress = REQUESTS - REQUESTS // 4
         await until(lambda: sum(task.done() for task in attack) == len(hostile) - in_progress)
@@ -100,7 +100,7 @@ async def test_a_few_organizations_leave_connections_to_the_operator_to_another_
             ("hostile-2", 503): REQUESTS - (in_progress - 2 * REQUESTS_OF_ORGANIZATION),
         }
         for _ in range(2):
-            assert await operator.send_events("other", "billing", b"{}") == b"{}"
+            assert await operator.forward("GET", "other", "deliveries") == b"{}"
             for task in attack:
                 task.cancel()
             await asyncio.gather(*attack, return_exceptions=True)

@@ -6,9 +6,9 @@ from typing import Annotated, Final
 from fastapi import APIRouter, Query, Request, Response
 
 from hookwright_api.auth.permissions import MANAGE, READ
-from hookwright_api.http.guarded_route import GuardedRoute, audit, caller_of, needs
+from hookwright_api.http.guarded_route import GuardedRoute, audit, needs
 from hookwright_api.http.responses import raw_answer
-from hookwright_api.routes.operator_answers import operator_answer
+from hookwright_api.routes.operator_answers import forward
 from hookwright_api.routes.scoping import ProjectQuery, endpoint_named, optional_project
 from hookwright_api.schemas.delivery_bodies import (
     DeliveriesAnswer,
@@ -17,7 +17,6 @@ from hookwright_api.schemas.delivery_bodies import (
     RetryAnswer,
     State,
 )
-from hookwright_api.services import services_of
 from hookwright_crds.request_limits import DEFAULT_LIMIT, MAX_LIMIT
 from hookwright_runtime.problems import not_found
 
@@ -38,11 +37,9 @@ async def list_deliveries(
     project: ProjectQuery = None,
 ) -> Response:
     """List an endpoint's deliveries, newest first, each with its attempts."""
-    found = endpoint_named(request, id, optional_project(request, project))
-    query = {"limit": str(limit), "status": status or "", "cursor": cursor or ""}
-    given = {name: value for name, value in query.items() if value}
-    page = services_of(request).operator.deliveries(found.identity.namespace, found.identity.name, given)
-    return raw_answer(await operator_answer(page, "the webhook"))
+    endpoint_named(request, id, optional_project(request, project))
+    query = {"limit": str(limit), "status": status, "cursor": cursor or None}
+    return raw_answer(await forward(request, "the webhook", "webhookendpoints", id, "deliveries", params=query))
 
 
 @router.get("/deliveries", response_model=DeliveriesAnswer, operation_id="searchDeliveries")
@@ -52,11 +49,10 @@ async def search_deliveries(request: Request, wanted: Annotated[DeliveryConditio
 
     All conditions apply together. A session searches its whole organization, or the project in `?project=`.
     """
-    name = optional_project(request, wanted.project)
-    given = {**wanted.model_dump(mode="json", exclude_none=True, exclude={"project"}), "project": name}
-    query = {field: str(value) for field, value in given.items() if value is not None}
-    page = services_of(request).operator.search(caller_of(request).organization, query)
-    return raw_answer(await operator_answer(page, "the deliveries"))
+    conditions = wanted.model_dump(mode="json", exclude_none=True, exclude={"project"})
+    query = {name: str(value) for name, value in conditions.items()}
+    project = optional_project(request, wanted.project)
+    return raw_answer(await forward(request, "the deliveries", "deliveries", params={**query, "project": project}))
 
 
 @router.get("/deliveries/{id}", response_model=DetailedDelivery, operation_id="getDelivery")
@@ -65,8 +61,7 @@ async def get_delivery(request: Request, id: str, project: ProjectQuery = None) 
     """Show one delivery with its request as it was sent, and each attempt with the headers of request and answer."""
     name = optional_project(request, project)
     _check_id(id)
-    found = services_of(request).operator.delivery(caller_of(request).organization, name, id)
-    return raw_answer(await operator_answer(found, "the delivery"))
+    return raw_answer(await forward(request, "the delivery", "deliveries", id, params={"project": name}))
 
 
 @router.post("/deliveries/{id}/retry", status_code=202, response_model=RetryAnswer, operation_id="retryDelivery")
@@ -79,8 +74,8 @@ async def retry_delivery(request: Request, id: str, project: ProjectQuery = None
     """
     name = optional_project(request, project)
     _check_id(id)
-    retried = services_of(request).operator.retry(caller_of(request).organization, name, id)
-    retried_delivery = await operator_answer(retried, "the delivery")
+    path = "deliveries", id, "retry"
+    retried_delivery = await forward(request, "the delivery", *path, method="POST", params={"project": name})
     audit(request, "delivery.retry", target=id, project=name or "")
     return raw_answer(retried_delivery, 202)
 

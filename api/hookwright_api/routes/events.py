@@ -12,7 +12,7 @@ from hookwright_api.http.openapi import links
 from hookwright_api.http.responses import raw_answer
 from hookwright_api.idempotency import EventsShapeError, check_key, event_ids_in_pieces
 from hookwright_api.routes.keys import IdempotencyKey
-from hookwright_api.routes.operator_answers import operator_answer
+from hookwright_api.routes.operator_answers import forward
 from hookwright_api.routes.scoping import ProjectQuery, one_project, optional_project
 from hookwright_api.schemas.delivery_bodies import EventAnswer
 from hookwright_api.schemas.event_bodies import EventsAnswer, with_event_ids_twin
@@ -54,8 +54,9 @@ async def send_events(request: Request, idempotency_key: IdempotencyKey = None) 
         with suppress(EventsShapeError):
             pieces, weight = event_ids_in_pieces(body, "events", organization, project, key), parsing_weight(body)
             body = await services_of(request).parsing.run(holder_of(request), pieces, weight)
-    accepted = services_of(request).operator.send_events(organization, project, body)
-    return raw_answer(with_event_ids_twin(await operator_answer(accepted, "the project")), 202)
+    path = "projects", project, "events"
+    accepted = await forward(request, "the project", *path, method="POST", content=body)
+    return raw_answer(with_event_ids_twin(accepted), 202)
 
 
 @reading.get("/{id}", response_model=EventAnswer, operation_id="getEvent")
@@ -68,5 +69,4 @@ async def get_event(request: Request, id: str, project: ProjectQuery = None) -> 
     name = optional_project(request, project)
     if not _EVENT_ID.fullmatch(id):
         raise not_found("the event")
-    found = services_of(request).operator.event(caller_of(request).organization, name, id)
-    return raw_answer(await operator_answer(found, "the event"))
+    return raw_answer(await forward(request, "the event", "events", id, params={"project": name}))

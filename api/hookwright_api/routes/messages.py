@@ -9,7 +9,7 @@ from pydantic_core import from_json, to_json
 from hookwright_api.auth.permissions import PULL
 from hookwright_api.http.guarded_route import GuardedRoute, audit, caller_of, needs
 from hookwright_api.http.responses import raw_answer
-from hookwright_api.routes.operator_answers import operator_answer
+from hookwright_api.routes.operator_answers import forward, operator_answer
 from hookwright_api.routes.scoping import ProjectQuery, endpoint_named, optional_project
 from hookwright_api.schemas.message_bodies import (
     AckRequest,
@@ -80,10 +80,8 @@ async def _settled(
 ) -> Response:
     found = endpoint_named(request, name, optional_project(request, project))
     written = to_json(body.model_dump(exclude_none=True))
-    settled = services_of(request).operator.settle_messages(
-        found.identity.namespace, found.identity.name, verb, written
-    )
-    results = await operator_answer(settled, "the webhook")
+    path = "webhookendpoints", name, "messages", verb
+    results = await forward(request, "the webhook", *path, method="POST", content=written)
     done = [one for one in from_json(results)["data"] if one["result"] == f"{verb}ed"]
     for action, is_repeated in ((f"message.{verb}", False), (f"message.{verb}_repeated", True)):
         ids = dict.fromkeys(one["id"].partition(".")[0] for one in done if one.get("repeated", False) is is_repeated)

@@ -10,10 +10,9 @@ from hookwright_api.auth.permissions import MANAGE, READ
 from hookwright_api.http.guarded_route import GuardedRoute, audit, needs
 from hookwright_api.http.openapi import links, sends
 from hookwright_api.http.responses import raw_answer
-from hookwright_api.routes.operator_answers import operator_answer
+from hookwright_api.routes.operator_answers import forward
 from hookwright_api.routes.scoping import ProjectQuery, endpoint_named, optional_project
 from hookwright_api.schemas.replay_bodies import BegunReplayAnswer, ReplayAnswer, ReplayRequest, ReplaysAnswer
-from hookwright_api.services import services_of
 from hookwright_api.view.table_records import EndpointRecord
 from hookwright_runtime.problems import not_found
 
@@ -42,34 +41,29 @@ async def begin_replay(request: Request, id: WebhookId, body: ReplayRequest, pro
     409 means that another replay of the webhook is running.
     """
     found = _endpoint(request, id, project)
-    sent = services_of(request).operator.begin_replay(
-        found.identity.namespace, found.identity.name, body.model_dump_json(exclude_none=True).encode()
-    )
-    replied = await operator_answer(sent, "the webhook")
+    content = body.model_dump_json(exclude_none=True).encode()
+    replied = await forward(request, "the webhook", *_path(id), method="POST", content=content)
     if body.dry_run:
         return raw_answer(replied)
     audit(request, "webhook.replay", target=id, project=found.project)
-    return raw_answer(replied, 202, Location=f"/v1/webhooks/{found.identity.name}/replays/{from_json(replied)['id']}")
+    return raw_answer(replied, 202, Location=f"/v1/webhooks/{id}/replays/{from_json(replied)['id']}")
 
 
 @router.get("", response_model=ReplaysAnswer, operation_id="listReplays")
 @needs(READ)
 async def list_replays(request: Request, id: WebhookId, project: ProjectQuery = None) -> Response:  # noqa: A002
     """List the latest replays of an endpoint, newest first."""
-    found = _endpoint(request, id, project).identity
-    return raw_answer(
-        await operator_answer(services_of(request).operator.replays(found.namespace, found.name), "the webhook")
-    )
+    _endpoint(request, id, project)
+    return raw_answer(await forward(request, "the webhook", *_path(id)))
 
 
 @router.get("/{replay}", response_model=ReplayAnswer, operation_id="getReplay")
 @needs(READ)
 async def get_replay(request: Request, id: WebhookId, replay: ReplayId, project: ProjectQuery = None) -> Response:  # noqa: A002
     """Show a replay with its progress."""
-    found = _endpoint(request, id, project).identity
+    _endpoint(request, id, project)
     _check_id(replay)
-    replied = services_of(request).operator.replay(found.namespace, found.name, replay)
-    return raw_answer(await operator_answer(replied, "the replay"))
+    return raw_answer(await forward(request, "the replay", *_path(id), replay))
 
 
 @router.delete("/{replay}", status_code=204, operation_id="cancelReplay")
@@ -78,14 +72,17 @@ async def cancel_replay(request: Request, id: WebhookId, replay: ReplayId, proje
     """Cancel a replay; deliveries that are pending already stay pending. 409 means that the replay is completed."""
     found = _endpoint(request, id, project)
     _check_id(replay)
-    cancelled = services_of(request).operator.cancel_replay(found.identity.namespace, found.identity.name, replay)
-    await operator_answer(cancelled, "the replay")
+    await forward(request, "the replay", *_path(id), replay, method="DELETE")
     audit(request, "replay.cancel", target=replay, project=found.project)
     return Response(status_code=204)
 
 
 def _endpoint(request: Request, webhook: str, project: str | None) -> EndpointRecord:
     return endpoint_named(request, webhook, optional_project(request, project))
+
+
+def _path(webhook: str) -> tuple[str, ...]:
+    return "webhookendpoints", webhook, "replays"
 
 
 def _check_id(replay: str) -> None:

@@ -5,12 +5,11 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Query, Request, Response
 
 from hookwright_api.auth.permissions import READ
-from hookwright_api.http.guarded_route import GuardedRoute, caller_of, needs
+from hookwright_api.http.guarded_route import GuardedRoute, needs
 from hookwright_api.http.responses import raw_answer
-from hookwright_api.routes.operator_answers import operator_answer
+from hookwright_api.routes.operator_answers import forward
 from hookwright_api.routes.scoping import ProjectQuery, endpoint_named, optional_project, own_project
 from hookwright_api.schemas.statistics_bodies import StatisticsAnswer, WebhookStatisticsAnswer
-from hookwright_api.services import services_of
 
 router = APIRouter(prefix="/v1", tags=["statistics"], route_class=GuardedRoute)
 
@@ -30,9 +29,9 @@ async def get_webhook_statistics(
     project: ProjectQuery = None,
 ) -> Response:
     """Show how many deliveries of an endpoint succeeded and failed, and how long attempts took, by time."""
-    found = endpoint_named(request, id, optional_project(request, project)).identity
-    read = services_of(request).operator.statistics(found.namespace, "webhookendpoints", found.name, window)
-    return raw_answer(await operator_answer(read, "the webhook"))
+    endpoint_named(request, id, optional_project(request, project))
+    path = "webhookendpoints", id, "statistics"
+    return raw_answer(await forward(request, "the webhook", *path, params={"window": window}))
 
 
 @router.get("/projects/{project}/statistics", response_model=StatisticsAnswer, operation_id="getProjectStatistics")
@@ -40,5 +39,4 @@ async def get_webhook_statistics(
 async def get_project_statistics(request: Request, project: str, *, window: Window = "24h") -> Response:
     """Show the same for all endpoints of a project, also for deleted ones; a key shows only its own project."""
     name = own_project(request, project)
-    read = services_of(request).operator.statistics(caller_of(request).organization, "projects", name, window)
-    return raw_answer(await operator_answer(read, "the project"))
+    return raw_answer(await forward(request, "the project", "projects", name, "statistics", params={"window": window}))

@@ -18,15 +18,17 @@ from hookwright_runtime.problems import STORE_FAILED, ProblemError, unavailable
 Operation = Callable[[OperatorClient], Awaitable[object]]
 
 WRITES: dict[str, Operation] = {
-    "events": lambda operator: operator.send_events("acme", "billing", b"{}"),
+    "events": lambda operator: operator.forward("POST", "acme", "projects", "billing", "events", content=b"{}"),
     "a test": lambda operator: operator.test("acme", "orders", b""),
-    "a retry": lambda operator: operator.retry("acme", "billing", "dlv_1"),
-    "the end of a replay": lambda operator: operator.cancel_replay("acme", "orders", "rpl_1"),
+    "a retry": lambda operator: operator.forward("POST", "acme", "deliveries", "dlv_1", "retry"),
+    "the end of a replay": lambda operator: operator.forward(
+        "DELETE", "acme", "webhookendpoints", "orders", "replays", "rpl_1"
+    ),
     "a lease of messages": lambda operator: operator.take_messages("acme", "orders", {}),
 }
 READS: dict[str, Operation] = {
     "a secret": lambda operator: operator.secret("acme", "orders"),
-    "the log": lambda operator: operator.deliveries("acme", "orders", {}),
+    "the log": lambda operator: operator.forward("GET", "acme", "deliveries"),
 }
 UNKNOWN = "it is not known whether the request was done. Events can be sent again with the same ids"
 NOTHING = "is unavailable; nothing was done"
