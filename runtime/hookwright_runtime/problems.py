@@ -104,7 +104,7 @@ CODES: Final[dict[Code, tuple[int, str]]] = {
     Code.TOO_MANY_REQUESTS: (429, "Too many requests of this kind are in progress. Wait for `Retry-After`."),
     Code.RATE_LIMITED: (429, "A rate limit is used up. Wait for `Retry-After`."),
     Code.HEADERS_TOO_LARGE: (431, "The head of the request is too large, or has too many headers."),
-    Code.INTERNAL_ERROR: (500, "An error of the service; `traceId` leads to its log."),
+    Code.INTERNAL_ERROR: (500, "An error of the service; `trace_id` leads to its log."),
     Code.UNAVAILABLE: (503, "A service that the request needs is unavailable. Wait for `Retry-After`."),
 }
 """Status and meaning of each code. The first code of a status is that of every problem without a special one."""
@@ -171,7 +171,7 @@ class ProblemError(HookwrightError):
         if self.errors:
             document["errors"] = [{"field": fault.field, "message": fault.message} for fault in self.errors]
         if self.trace:
-            document["traceId"] = self.trace
+            document["trace_id"] = self.trace
         return to_json(document)
 
 

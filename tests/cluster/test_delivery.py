@@ -33,8 +33,8 @@ def test_an_event_arrives_signed_byte_for_byte_as_openssl_computes_it(org: Organ
         org.with_endpoint(endpoint("orders", receiver.url))
         answer = org.post(BODY.encode())
         assert answer.status_code == 202
-        (event_id,) = answer.json().pop("eventIds")
-        assert answer.json() == {"accepted": 1, "duplicates": 0, "deliveries": 1, "eventIds": [event_id]}
+        (event_id,) = answer.json().pop("event_ids")
+        assert answer.json() == {"accepted": 1, "duplicates": 0, "deliveries": 1, "event_ids": [event_id]}
         (request,) = eventually(lambda: receiver.received, "the delivery")
     assert request.headers["webhook-id"] == event_id
     assert json.loads(request.body) == json.loads(BODY)

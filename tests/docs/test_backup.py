@@ -48,7 +48,7 @@ class Store:
         event = {"id": event_id, "type": "delivered", "messageId": event_id}
         answer = httpx.post(url, json=event, headers=self._headers, timeout=30.0, trust_env=False)
         assert answer.status_code == 202, answer.text
-        return {name: count for name, count in answer.json().items() if name != "eventIds"}
+        return {name: count for name, count in answer.json().items() if name != "event_ids"}
 
     def suspend(self, *, suspended: bool) -> None:
         """Suspend or resume the endpoint, and wait until the operator has seen it."""

@@ -115,7 +115,7 @@ def test_one_message_is_followed_by_its_producers_id(site: Site) -> None:
     site.receiver.status = 500
     site.endpoint("followed", "complained", _at(site.receiver, "localhost"))
     event = {"id": "case-4711", "type": "complained", "messageId": "m-1"}
-    (event_id,) = site.client.post("/v1/events", json=event).json()["eventIds"]
+    (event_id,) = site.client.post("/v1/events", json=event).json()["event_ids"]
     eventually_lines(site, event="attempt failed", producer_id="case-4711")
     site.receiver.status = 200
     eventually_lines(site, event="attempt delivered", producer_id="case-4711")

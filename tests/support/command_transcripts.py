@@ -28,7 +28,7 @@ _REPLACED = (
     (r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z", "TIME"),
     (r"http://127\.0\.0\.1:\d+/orders", "http://RECEIVER/orders"),
     (r"^Host: 127\.0\.0\.1:\d+", "Host: RECEIVER"),
-    (r'("?durationMs"?: )\d+', r"\1NUMBER"),
+    (r'("?duration_ms"?: )\d+', r"\1NUMBER"),
     (r"^((?!Timeout|\$).*\s\s)\d+[smhd]$", r"\1AGE"),
     (r"^(\d+ +TIME +)\d+", r"\1NUMBER"),
     (r"(HTTP 200 +)\d+( +- )", r"\1NUMBER\2"),

@@ -57,7 +57,7 @@ _PROBLEM: Final[dict[str, Any]] = {
                 "properties": {"field": {"type": "string"}, "message": {"type": "string"}},
             },
         },
-        "traceId": {
+        "trace_id": {
             "type": "string",
             "description": "Only of a 500: the request's id, with which the API's log has details.",
         },

@@ -50,14 +50,11 @@ async def log_in(request: Request, body: LoginRequest) -> Response:
 
 def _session_answer(services: Services, user: UserRecord) -> Response:
     token, expires_at = issue_token(services.view, user, now=services.now(), ttl=services.settings.session_ttl)
-    ends = timestamp(expires_at)
     return answer(
         {
             "token": token,
             "token_type": "Bearer",
-            "expires_at": ends,
-            "tokenType": "Bearer",
-            "expiresAt": ends,
+            "expires_at": timestamp(expires_at),
             "user": {"email": user.email, "organization": user.organization, "role": user.role},
         }
     )
@@ -155,14 +152,9 @@ async def me(request: Request) -> Response:
             "organization": caller.organization,
             "role": session.user.role,
             "projects": [
-                {
-                    "name": project.identity.name,
-                    "display_name": project.display_name,
-                    "displayName": project.display_name,
-                }
+                {"name": project.identity.name, "display_name": project.display_name}
                 for project in sorted(projects, key=lambda project: project.identity.name)
             ],
             "expires_at": timestamp(session.expires_at),
-            "expiresAt": timestamp(session.expires_at),
         }
     )

@@ -15,7 +15,7 @@ from hookwright_api.routes.keys import IdempotencyKey
 from hookwright_api.routes.operator_answers import forward
 from hookwright_api.routes.scoping import ProjectQuery, one_project, optional_project
 from hookwright_api.schemas.delivery_bodies import EventAnswer
-from hookwright_api.schemas.event_bodies import EventsAnswer, with_event_ids_twin
+from hookwright_api.schemas.event_bodies import EventsAnswer
 from hookwright_api.services import services_of
 from hookwright_runtime.problems import not_found
 from hookwright_runtime.request_body import parsing_weight
@@ -55,8 +55,7 @@ async def send_events(request: Request, idempotency_key: IdempotencyKey = None) 
             pieces, weight = event_ids_in_pieces(body, "events", organization, project, key), parsing_weight(body)
             body = await services_of(request).parsing.run(holder_of(request), pieces, weight)
     path = "projects", project, "events"
-    accepted = await forward(request, "the project", *path, method="POST", content=body)
-    return raw_answer(with_event_ids_twin(accepted), 202)
+    return raw_answer(await forward(request, "the project", *path, method="POST", content=body), 202)
 
 
 @reading.get("/{id}", response_model=EventAnswer, operation_id="getEvent")

@@ -4,7 +4,7 @@ from typing import Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from hookwright_api.schemas.forms import ID_EXAMPLE, TIME_EXAMPLE, Answer, CamelAnswer
+from hookwright_api.schemas.forms import ID_EXAMPLE, TIME_EXAMPLE, Answer
 from hookwright_crds.request_limits import DEFAULT_LIMIT, MAX_LIMIT
 
 State = Literal["pending", "delivered", "failed", "discarded"]
@@ -54,44 +54,38 @@ class DeliveryConditions(BaseModel):
     )
 
 
-class AttemptAnswer(CamelAnswer):
+class AttemptAnswer(Answer):
     """One attempt."""
 
     number: int
     started_at: str
     duration_ms: int
-    status_code: int = Field(description="0 if there was no HTTP answer.")
+    status_code: int = Field(alias="statusCode", description="0 if there was no HTTP answer.")
     error: str
     response: str = Field(description="The beginning of the receiver's answer; empty if it is omitted.")
-    response_omitted: str | None = Field(
-        None, alias="response_omitted", description=_WHY_OMITTED.format("beginning of the answer")
-    )
+    response_omitted: str | None = Field(None, description=_WHY_OMITTED.format("beginning of the answer"))
 
 
 class DetailedAttempt(AttemptAnswer):
     """One attempt with its headers."""
 
     request_headers: dict[str, str] | None = Field(
-        alias="request_headers",
         description="The headers that were sent; the values of the webhook's own headers are hidden. Null if they are "
         "not known.",
     )
     signature_known: bool = Field(
-        alias="signature_known",
         description="False if the signing secret was rotated since; then request_headers has no signatures.",
     )
     endpoint_changed: bool | None = Field(
-        alias="endpoint_changed",
         description="True if the URL or a header of the webhook has changed since; then request_headers has only those "
         "of the event. Null if that is not known.",
     )
     response_headers: dict[str, str] | None = Field(
-        alias="response_headers",
         description="The headers of the answer, up to 2 KiB; cookies are hidden. Null without an answer.",
     )
 
 
-class DeliveryAnswer(CamelAnswer):
+class DeliveryAnswer(Answer):
     """One delivery: one event for one endpoint."""
 
     id: str = Field(examples=["dlv_01JK3V9Q4D1X7N0T5C8B2M6EYA"])

@@ -9,7 +9,7 @@ from hookwright_crds.events import EVENT_TYPES, MAX_EVENTS
 
 
 class EventsAnswer(Answer):
-    """The result for events. The answer also has `eventIds`, the earlier name of `event_ids`."""
+    """The result for events."""
 
     accepted: int
     duplicates: int = Field(description="Events whose id was seen within 24 hours; they create no deliveries.")
@@ -18,17 +18,6 @@ class EventsAnswer(Answer):
         description="The webhook-id of each event at its receivers; for a duplicate, that of the first event.",
         examples=[["msg_01JK3V9Q4D1X7N0T5C8B2M6EYA"]],
     )
-
-
-def with_event_ids_twin(answered: bytes) -> bytes:
-    """Return the operator's answer for events with `event_ids`, a copy of its `eventIds`.
-
-    The list is copied as text, because the answer for 1,000 events is large. Its end is the first ``]``, because ids
-    have only letters, digits and ``_``.
-    """
-    before, name, after = answered.partition(b'"eventIds":')
-    ids, end, _ = after.partition(b"]")
-    return b'%b"event_ids":%b%b,%b%b' % (before, ids, end, name, after) if end else answered
 
 
 _TEST: Final[dict[str, Any]] = {

@@ -3,7 +3,6 @@
 from typing import ClassVar, Final
 
 from pydantic import BaseModel, ConfigDict
-from pydantic.alias_generators import to_camel
 
 ID_EXAMPLE: Final = "wh-3k9x0q2m7a5d"
 TIME_EXAMPLE: Final = "2026-01-31T12:00:00Z"
@@ -21,17 +20,7 @@ class Request(BaseModel):
 
 
 class Answer(BaseModel):
-    """Base of answers. A later version may add fields, so clients ignore unknown ones.
-
-    Generators of clients make one name of ``expires_at`` and ``expiresAt``, and their Java code does not compile. So a
-    schema has only the field in snake_case, also if the answer has the earlier name too.
-    """
-
-
-class CamelAnswer(Answer):
-    """Base of answers whose names were promised in camelCase."""
-
-    model_config = ConfigDict(alias_generator=to_camel, validate_by_name=True)
+    """Base of answers. A later version may add fields, so clients ignore unknown ones."""
 
 
 def printable(text: str) -> str:

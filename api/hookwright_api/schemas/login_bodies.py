@@ -56,7 +56,7 @@ class LoginUser(Answer):
 
 
 class LoginAnswer(Answer):
-    """A session. The answer also has `tokenType` and `expiresAt`, the earlier names of two fields."""
+    """A session."""
 
     token: str = Field(description="Send it as Authorization: Bearer.", examples=["eyJhbGciOi…"])
     token_type: Literal["Bearer"]
@@ -65,14 +65,14 @@ class LoginAnswer(Answer):
 
 
 class ProjectAnswer(Answer):
-    """A project of the organization. The answer also has `displayName`, the earlier name of a field."""
+    """A project of the organization."""
 
     name: str = Field(examples=["billing"])
     display_name: str = Field(examples=["Billing"])
 
 
 class MeAnswer(Answer):
-    """The user of the session, and the accessible projects. The answer also has `expiresAt`, an earlier name."""
+    """The user of the session, and the accessible projects."""
 
     email: str = Field(examples=["ada@example.com"])
     organization: str = Field(examples=["acme"])

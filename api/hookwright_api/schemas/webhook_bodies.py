@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, ConfigDict, Field, StrictBool, field_validator, model_validator
 
-from hookwright_api.schemas.forms import ID_EXAMPLE, TIME_EXAMPLE, Answer, CamelAnswer, Request, readable
+from hookwright_api.schemas.forms import ID_EXAMPLE, TIME_EXAMPLE, Answer, Request, readable
 from hookwright_crds.base import at_most
 from hookwright_crds.documents import answer_of, patch_of, request_of
 from hookwright_crds.endpoint_fields import EndpointFields, Overlap, check_consistent
@@ -176,15 +176,14 @@ class SecretAnswer(Answer):
     )
 
 
-class TestAnswer(CamelAnswer):
+class TestAnswer(Answer):
     """The result of a test."""
 
     success: bool
-    status_code: int = Field(description="0 if there was no HTTP answer.", examples=[200])
+    status_code: int = Field(alias="statusCode", description="0 if there was no HTTP answer.", examples=[200])
     error: str | None = Field(default=None, description="Error text; absent after a success.")
     delivery_id: str | None = Field(
         default=None,
-        alias="delivery_id",
         description="The id of the test in the delivery log; absent if the log could not be written.",
         examples=["dlv_01JK3V9Q4D1X7N0T5C8B2M6EYA"],
     )

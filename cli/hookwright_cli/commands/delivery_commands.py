@@ -78,15 +78,15 @@ def described(screen: Screen, document: dict[str, Any]) -> str:
     request = document.get("request") or {}
     pairs = [
         ("Delivery", str(document["id"])),
-        ("Event", str(document["eventId"])),
+        ("Event", str(document["event_id"])),
         ("Type", str(document["type"])),
         ("Endpoint", str(document.get("webhook", "-"))),
         (
             "State",
             screen.style(state, STYLES.get(state, "")) + (f" ({document['reason']})" if document.get("reason") else ""),
         ),
-        ("Accepted", str(document["acceptedAt"])),
-        ("Next attempt", shown(document.get("nextAttemptAt"))),
+        ("Accepted", str(document["accepted_at"])),
+        ("Next attempt", shown(document.get("next_attempt_at"))),
     ]
     parts = [screen.pairs(pairs)]
     if request:

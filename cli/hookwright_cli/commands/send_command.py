@@ -132,18 +132,12 @@ def _patiently(way: Way, events: list[dict[str, Any]]) -> dict[str, Any]:
     """Send events; after a lost answer or a limit, send the same request again. Their ids prevent duplicates."""
     for number in range(1, _TRIES + 1):
         try:
-            return with_one_name(way.send(events))
+            return way.send(events)
         except CommandError as error:
             if error.code is not ExitCode.UNAVAILABLE or number == _TRIES or DEADLINE.has_passed:
                 raise
             time.sleep(error.retry_after if error.retry_after is not None else min(0.25 * 2**number, 10.0))
     raise AssertionError
-
-
-def with_one_name(answer: dict[str, Any]) -> dict[str, Any]:
-    """Return an answer with ``event_ids`` only; the intake has only ``eventIds``, and /v1 has both."""
-    ids = answer.get("eventIds", [])
-    return {"event_ids": ids, **{name: value for name, value in answer.items() if name != "eventIds"}}
 
 
 def add_to(app: typer.Typer) -> None:

@@ -98,19 +98,19 @@ DELIVERIES = (
     Column("STATE", field("status")),
     Column("TYPE", _type),
     Column("ENDPOINT", field("webhook"), wide=True),
-    Column("EVENT", field("eventId"), wide=True),
+    Column("EVENT", field("event_id"), wide=True),
     Column(
         "ATTEMPTS", lambda document, _: str(max([one["number"] for one in document.get("attempts") or ()], default=0))
     ),
     Column("RESULT", _result),
-    Column("MS", _last("durationMs"), wide=True),
-    Column("NEXT", _age("nextAttemptAt"), wide=True),
-    Column("AGE", _age("acceptedAt")),
+    Column("MS", _last("duration_ms"), wide=True),
+    Column("NEXT", _age("next_attempt_at"), wide=True),
+    Column("AGE", _age("accepted_at")),
 )
 ATTEMPTS = (
     Column("ATTEMPT", field("number")),
-    Column("STARTED", field("startedAt")),
-    Column("MS", field("durationMs")),
+    Column("STARTED", field("started_at")),
+    Column("MS", field("duration_ms")),
     Column("STATUS", field("statusCode")),
     Column("ERROR", field("error")),
     Column("RESPONSE", field("response")),

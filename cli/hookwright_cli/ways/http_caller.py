@@ -119,8 +119,8 @@ def refusal(status: int, content: bytes, retry_after: str | None, place: str) ->
         line = f"{field}{fault.get('message')}"
         if line not in detail:
             detail += f"\n  {line}"
-    if status == 500 and problem.get("traceId"):
-        detail += f" (traceId {problem['traceId']})"
+    if status == 500 and problem.get("trace_id"):
+        detail += f" (trace_id {problem['trace_id']})"
     waiting = float(retry_after) if retry_after and retry_after.isdigit() else None
     hint = f"try again in {retry_after} s" if waiting is not None else ""
     return CommandError(

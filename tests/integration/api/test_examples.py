@@ -13,8 +13,6 @@ from support.polling import eventually
 from hookwright_api.http.openapi_examples import FILE
 from hookwright_dev.cluster.stack import ROOT
 
-EARLIER_NAMES = {"tokenType", "expiresAt", "displayName", "eventIds"}
-"""Fields that are answered beside their names in snake_case, and that the description does not show."""
 MAPS = {"labels", "headers", "request_headers", "response_headers"}
 """Fields whose names are data."""
 REPLAY = {"since": "2026-01-01T00:00:00Z", "state": "all", "types": ["delivered"]}
@@ -75,7 +73,7 @@ class Story:
         eventually(lambda: bool(self.call("listDeliveries 200", "GET", log)["data"]), "a delivered delivery")
         (delivery,) = self.answers["listDeliveries 200"].json()["data"]
         self.call("getDelivery 200", "GET", f"/v1/deliveries/{delivery['id']}")
-        self.call("getEvent 200", "GET", f"/v1/events/{delivery['eventId']}")
+        self.call("getEvent 200", "GET", f"/v1/events/{delivery['event_id']}")
         self.call("retryDelivery 202", "POST", f"/v1/deliveries/{delivery['id']}/retry")
         self.call("getWebhookStatistics 200", "GET", f"{webhook}/statistics")
         self.call("getProjectStatistics 200", "GET", "/v1/projects/billing/statistics")
@@ -131,9 +129,8 @@ def _fields(value: Any, path: str = "") -> Iterator[str]:
     match value:
         case dict():
             for name, inner in value.items():
-                if name not in EARLIER_NAMES:
-                    yield f"{path}.{name}"
-                    yield from () if name in MAPS else _fields(inner, f"{path}.{name}")
+                yield f"{path}.{name}"
+                yield from () if name in MAPS else _fields(inner, f"{path}.{name}")
         case [first, *_]:
             yield f"{path}[]"
             yield from _fields(first, f"{path}[]")

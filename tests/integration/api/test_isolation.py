@@ -59,7 +59,7 @@ class World:
     def event(self) -> str:
         """Create a delivered event in billing and return its id."""
         key, path = self.credentials["key of this project"], f"/v1/deliveries/{self.delivery()}"
-        return str(self.client.get(path, headers=dict(key)).json()["eventId"])
+        return str(self.client.get(path, headers=dict(key)).json()["event_id"])
 
 
 @pytest.fixture(scope="module")
@@ -329,7 +329,7 @@ def test_equal_message_ids_of_two_organizations_and_two_projects_stay_apart(worl
         headers = dict(world.credentials[name])
         for query in ("message_id=shared-message", "event_id=shared-id", "type=delivered"):
             found = client.get(f"/v1/deliveries?{query}&limit=250", headers=headers).json()["data"]
-            events = {one["eventId"] for one in found}
+            events = {one["event_id"] for one in found}
             shown = [client.get(f"/v1/events/{event_id}", headers=headers).json() for event_id in events]
             assert {one["project"] for one in shown} == projects
 

@@ -87,7 +87,7 @@ def _objects(acme: Organization, client: httpx.Client, receiver: Received) -> tu
     return {"path.id": shared}, {
         "getDelivery": {"path.id": delivery["id"]},
         "retryDelivery": {"path.id": delivery["id"]},
-        "getEvent": {"path.id": delivery["eventId"]},
+        "getEvent": {"path.id": delivery["event_id"]},
         "getReplay": {"path.replay": replay},
         "cancelReplay": {"path.replay": replay},
         "updateWebhook": {"path.id": changed},

@@ -38,8 +38,8 @@ def test_a_message_that_never_arrived_is_found_read_sent_again_and_seen_delivere
     [attempt] = shown["attempts"]
     assert attempt["statusCode"] == 500
     assert json.loads(shown["request"]["body"])["messageId"] == "m-42"
-    assert attempt["request_headers"]["webhook-id"] == delivery["eventId"]
-    event_answer = client.get(f"/v1/events/{delivery['eventId']}", headers=key).json()
+    assert attempt["request_headers"]["webhook-id"] == delivery["event_id"]
+    event_answer = client.get(f"/v1/events/{delivery['event_id']}", headers=key).json()
     assert [one["id"] for one in event_answer["deliveries"]] == [delivery["id"]]
 
     receiver.status = 200

@@ -137,7 +137,7 @@ async def test_a_test_sends_the_chosen_event(intake: Intake) -> None:
     [received] = receiver.received
     assert received.body == b'{"type":"wa_read","messageId":"m-1","amount":12345678901234567.890,"test":true}'
     shown = (await intake.client.get(f"{LOG}/{answer.json()['delivery_id']}")).json()
-    assert (shown["type"], shown["eventId"]) == ("wa_read", received.id)
+    assert (shown["type"], shown["event_id"]) == ("wa_read", received.id)
 
 
 WRONG_TESTS: list[tuple[bytes, int, list[str] | None]] = [
@@ -219,17 +219,17 @@ async def test_the_log_tells_a_delivery_with_its_attempts(intake: Intake) -> Non
     told = (await intake.client.get(f"{LOG}/{failed}")).json()
     assert told == {
         "id": failed,
-        "eventId": f"msg_{1:026}",
+        "event_id": f"msg_{1:026}",
         "webhook": "orders",
         "type": "delivered",
         "status": "failed",
         "reason": "",
-        "acceptedAt": "2026-01-01T00:00:00.123Z",
+        "accepted_at": "2026-01-01T00:00:00.123Z",
         "attempts": [
             {
                 "number": 1,
-                "startedAt": "2026-01-01T00:00:01.000Z",
-                "durationMs": 12,
+                "started_at": "2026-01-01T00:00:01.000Z",
+                "duration_ms": 12,
                 "statusCode": 500,
                 "error": "answered 500",
                 "response": "no",
@@ -242,7 +242,7 @@ async def test_the_log_tells_a_delivery_with_its_attempts(intake: Intake) -> Non
         "request": {"method": "POST", "url": intake.orders.url, "body": "{}"},
     }
     told = (await intake.client.get(f"{LOG}/{pending}")).json()
-    assert told["nextAttemptAt"] == "2026-01-01T00:00:30.123Z"
+    assert told["next_attempt_at"] == "2026-01-01T00:00:30.123Z"
     told = (await intake.client.get(f"{LOG}/{discarded}")).json()
     assert (told["status"], told["reason"], told["attempts"]) == ("discarded", "endpoint deleted", [])
 

@@ -23,9 +23,9 @@ async def test_an_accepted_event_is_answered_202_with_counts(intake: Intake, tok
     first = await intake.client.post(ROUTE, json=EVENT)
     again = await intake.client.post(ROUTE, json=[EVENT, {**EVENT, "id": "e-2"}])
     assert (first.status_code, again.status_code) == (202, 202)
-    known, (repeated, new) = first.json()["eventIds"], again.json()["eventIds"]
-    assert first.json() == {"accepted": 1, "duplicates": 0, "deliveries": 1, "eventIds": known}
-    assert again.json() == {"accepted": 1, "duplicates": 1, "deliveries": 1, "eventIds": [repeated, new]}
+    known, (repeated, new) = first.json()["event_ids"], again.json()["event_ids"]
+    assert first.json() == {"accepted": 1, "duplicates": 0, "deliveries": 1, "event_ids": known}
+    assert again.json() == {"accepted": 1, "duplicates": 1, "deliveries": 1, "event_ids": [repeated, new]}
     assert [repeated] == known
     (_, stored), _ = await intake.engine.store.deliveries(intake.orders.uid)
     assert stored.event_id == repeated
@@ -94,7 +94,7 @@ async def test_a_conflict_of_a_large_request_is_a_409(intake: Intake) -> None:
     refused(await intake.client.post(ROUTE, json=[*many, {**EVENT, "amount": 5}]), 409)
     assert len(await intake.events()) == 1
     told = (await intake.client.post(ROUTE, json=many)).json()
-    assert (told["accepted"], told["duplicates"], len(set(told["eventIds"]))) == (199, 1, 200)
+    assert (told["accepted"], told["duplicates"], len(set(told["event_ids"]))) == (199, 1, 200)
 
 
 async def test_a_wrong_body_is_refused_whole_and_nothing_is_written(intake: Intake) -> None:
@@ -211,7 +211,7 @@ async def test_an_unexpected_fault_is_500_with_a_trace_and_leaks_nothing(
     """The answer and the log have the same id; only the log has details."""
     monkeypatch.setattr(Events, "accept", fails)
     answer = await intake.client.post(ROUTE, json=EVENT)
-    assert refused(answer, 500)["traceId"] == "request-1"
+    assert refused(answer, 500)["trace_id"] == "request-1"
     assert "secret" not in answer.text
     logged = capsys.readouterr().out
     assert "request-1" in logged

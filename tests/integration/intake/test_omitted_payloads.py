@@ -43,7 +43,7 @@ async def sent(intake: Intake, receiver: Receiver) -> tuple[str, str]:
     accepted = await intake.client.post("/projects/billing/events", content=BODY, headers=headers)
     await intake.engine.ended(ORDERS, 1)
     [record] = await intake.engine.log(ORDERS)
-    return accepted.json()["eventIds"][0], record.id
+    return accepted.json()["event_ids"][0], record.id
 
 
 def put_project(intake: Intake, settings: ProjectSettings) -> None:

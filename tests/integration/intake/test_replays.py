@@ -245,7 +245,7 @@ async def test_the_project_decides_whether_an_event_without_a_subscriber_is_stor
     intake.registry.put_project(intake.orders.namespace, "billing", ProjectSettings(keeps_missed=keeps))
     accepted = await intake.client.post("/projects/billing/events", json={"type": "bounced", "messageId": "m-9"})
     assert (accepted.status_code, accepted.json()["deliveries"]) == (202, 0)
-    shown = await intake.client.get(f"/events/{accepted.json()['eventIds'][0]}")
+    shown = await intake.client.get(f"/events/{accepted.json()['event_ids'][0]}")
     assert shown.status_code == (200 if keeps else 404)
     if keeps:
         assert (shown.json()["deliveries"], "m-9" in shown.json()["body"]) == ([], True)
@@ -257,7 +257,7 @@ async def test_a_project_has_no_events_of_an_earlier_one_with_its_name(intake: I
     intake.registry.put(replace(intake.orders, events=frozenset({"opened"})))
     intake.registry.put_project(intake.orders.namespace, "billing", keeps)
     accepted = await intake.client.post("/projects/billing/events", json={"type": "opened", "messageId": "m-9"})
-    event = f"/events/{accepted.json()['eventIds'][0]}"
+    event = f"/events/{accepted.json()['event_ids'][0]}"
     accepted_at = timestamp(intake.clock())
     intake.clock.advance(5000)
     intake.registry.remove_project(intake.orders.namespace, "billing")

@@ -72,7 +72,7 @@ async def test_every_line_of_a_request_s_log_has_its_id(
     with monkeypatch.context() as broken:
         broken.setattr(Events, "accept", fails)
         answer = await intake.client.post(ROUTE, json=EVENT, headers={"X-Request-Id": "first"})
-    assert refused(answer, 500)["traceId"] == "first"
+    assert refused(answer, 500)["trace_id"] == "first"
     async with locked(intake.database):
         refused(await intake.client.post(ROUTE, json=EVENT, headers={"X-Request-Id": "second"}), 503)
     lines = [record.msg for record in logged.records if isinstance(record.msg, dict)]

@@ -35,7 +35,7 @@ async def test_a_message_is_found_with_its_deliveries_and_its_event(intake: Inta
         answer = await intake.client.get("/deliveries", params=query)
         assert answer.status_code == 200
         [found] = answer.json()["data"]
-        assert (found["id"], found["eventId"], found["webhook"]) == (new.deliveries[0].id, new.id, "orders")
+        assert (found["id"], found["event_id"], found["webhook"]) == (new.deliveries[0].id, new.id, "orders")
         assert [attempt["statusCode"] for attempt in found["attempts"]] == [500]
         assert answer.json()["next"] is None
     shown = (await intake.client.get(f"/events/{new.id}")).json()
@@ -55,7 +55,7 @@ async def test_a_search_shows_nothing_of_another_namespace_or_project(intake: In
     async def found(**query: str) -> list[str]:
         answer = await intake.client.get("/deliveries", params=query)
         assert answer.status_code == 200
-        return [one["eventId"] for one in answer.json()["data"]]
+        return [one["event_id"] for one in answer.json()["data"]]
 
     for query in ({"message_id": "m-1"}, {"event_id": "evt-1"}, {"status": "failed"}, {}):
         assert await found(**query) == [shipping.id, ours.id]
@@ -106,7 +106,7 @@ async def test_the_pages_of_a_search_have_each_delivery_once(intake: Intake, tok
     async with asyncio.timeout(PATIENCE):
         while True:
             page = (await intake.client.get("/deliveries", params={**query, **cursor})).json()
-            seen += [one["eventId"] for one in page["data"]]
+            seen += [one["event_id"] for one in page["data"]]
             if page["next"] is None:
                 break
             cursor = {"cursor": page["next"]}

@@ -17,7 +17,6 @@ from hookwright_cli import contexts, kept_credentials
 from hookwright_cli.command_errors import MEANINGS, CommandError, ExitCode, exit_code_of
 from hookwright_cli.commands.delivery_commands import described
 from hookwright_cli.commands.secret_commands import signature_checks
-from hookwright_cli.commands.send_command import with_one_name
 from hookwright_cli.commands.status_command import backlog_of, problems_of, screen_of
 from hookwright_cli.commands.store_commands import new_private_file
 from hookwright_cli.contexts import Context, Contexts
@@ -270,10 +269,10 @@ ATTACK = "ok\x1b]52;c;Y3VybCBldmls\x07\x1b[2J\x9b8m\u202e\r200"
 @pytest.mark.parametrize("form", ["table", "wide", "json", "yaml", "name"])
 def test_a_receiver_cannot_control_the_terminal_of_a_reader(form: str, capsys: pytest.CaptureFixture[str]) -> None:
     """Its answers reach the terminal with their control characters escaped, and scripts still get them unchanged."""
-    attempt = {"number": 1, "startedAt": "t", "durationMs": 1, "statusCode": 500, "error": ATTACK, "response": ATTACK}
+    attempt = {"number": 1, "started_at": "t", "duration_ms": 1, "statusCode": 500, "error": ATTACK, "response": ATTACK}
     request = {"url": "https://example.com", "body": ATTACK}
     document = {
-        "id": "dlv_1", "eventId": ATTACK, "type": ATTACK, "status": "failed", "acceptedAt": NOW.isoformat(),
+        "id": "dlv_1", "event_id": ATTACK, "type": ATTACK, "status": "failed", "accepted_at": NOW.isoformat(),
         "request": request, "attempts": [{**attempt, "request_headers": {"X-Tenant": ATTACK}}],
     }  # fmt: skip
     screen = Screen(form)
@@ -327,10 +326,3 @@ def test_a_backup_in_a_shared_folder_is_a_new_file_of_its_owner(tmp_path: Path) 
         target.write(b"events")
     assert other.read_text() == "precious"
     assert draft.read_bytes() == b"events"
-
-
-@pytest.mark.parametrize("names", [["eventIds"], ["event_ids"], ["event_ids", "eventIds"]])
-def test_the_ids_of_sent_events_have_one_name(names: list[str]) -> None:
-    """The intake answers the earlier name, and /v1 answers both; the command line prints the same for each."""
-    answer = {"accepted": 1, **{name: ["msg_A"] for name in names}}
-    assert with_one_name(answer) == {"accepted": 1, "event_ids": ["msg_A"]}

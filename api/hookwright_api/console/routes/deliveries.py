@@ -35,7 +35,7 @@ _PAGE: Final = 50
 _SOON: Final = timedelta(minutes=1)
 """Until the next attempt, if the page of a pending delivery loads itself again."""
 
-_OPTIONAL: Final = {"test": False, "nextAttemptAt": None, "request": None, "reason": ""}
+_OPTIONAL: Final = {"test": False, "next_attempt_at": None, "request": None, "reason": ""}
 _OPTIONAL_OF_ATTEMPT: Final = {
     "request_headers": None,
     "response_headers": None,
@@ -198,7 +198,7 @@ async def show_latest_failure(request: Request) -> Response:
 def latest_failure(deliveries: Iterable[Mapping[str, Any]]) -> list[str]:
     """Return the id of the delivery whose last attempt is the latest failed one; empty if no last attempt failed."""
     last = [(delivery["attempts"][-1], delivery["id"]) for delivery in deliveries if delivery["attempts"]]
-    failures = [(attempt["startedAt"], id_) for attempt, id_ in last if has_failed(attempt)]
+    failures = [(attempt["started_at"], id_) for attempt, id_ in last if has_failed(attempt)]
     return [max(failures)[1]] if failures else []
 
 
@@ -207,7 +207,7 @@ async def show_delivery(request: Request) -> Response:
     """Show the request of a delivery, and every attempt with the receiver's answer."""
     project, endpoint = endpoint_of(request)
     delivery = await _delivery(request)
-    following = delivery["status"] == "pending" and _is_soon(delivery["nextAttemptAt"], services_of(request).now())
+    following = delivery["status"] == "pending" and _is_soon(delivery["next_attempt_at"], services_of(request).now())
     return render(
         request, "delivery.html", project=project, endpoint=endpoint, delivery=delivery, is_followed=following
     )

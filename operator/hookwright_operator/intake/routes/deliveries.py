@@ -185,17 +185,17 @@ def document(record: DeliveryRecord, webhook: str, *, omits_payloads: bool) -> d
     """Return a delivery to the endpoint of a name in the form of the log."""
     fields: dict[str, object] = {
         "id": record.id,
-        "eventId": record.event_id,
+        "event_id": record.event_id,
         "webhook": webhook,
         "type": record.event_type,
         "status": record.state,
         "reason": record.reason,
-        "acceptedAt": timestamp(record.accepted_ms),
+        "accepted_at": timestamp(record.accepted_ms),
         "attempts": [_attempt(attempt, omits_payloads=omits_payloads) for attempt in record.attempts],
     }
     if record.is_test:
         fields["test"] = True
-    return {**fields, "nextAttemptAt": timestamp(record.due_ms)} if record.state is State.PENDING else fields
+    return {**fields, "next_attempt_at": timestamp(record.due_ms)} if record.state is State.PENDING else fields
 
 
 def body_document(body: bytes, *, omits_payloads: bool) -> dict[str, object]:
@@ -207,8 +207,8 @@ def _attempt(attempt: Attempt, *, omits_payloads: bool) -> dict[str, object]:
     response = {"response": "", "response_omitted": OMITTED} if omits_payloads else {"response": attempt.response}
     return {
         "number": attempt.number,
-        "startedAt": timestamp(attempt.started_ms),
-        "durationMs": attempt.duration_ms,
+        "started_at": timestamp(attempt.started_ms),
+        "duration_ms": attempt.duration_ms,
         "statusCode": attempt.status_code,
         "error": attempt.error,
         **response,

@@ -43,7 +43,7 @@ class EventRoute:
         self._slots = RequestSlots("requests with events", total=max_requests, each=max(1, max_requests // 4))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer 202 ``{accepted, duplicates, deliveries, eventIds}`` after the commit, else raise a `ProblemError`."""
+        """Answer 202 ``{accepted, duplicates, deliveries, event_ids}`` after the commit, or raise a `ProblemError`."""
         namespace: str = scope["path_params"]["namespace"]
         project: str = scope["path_params"]["project"]
         headers = headers_of(scope)
@@ -59,7 +59,7 @@ class EventRoute:
             ) as span:
                 result = await self._accept(namespace, project, headers, receive, span.traceparent)
                 span.accepted(events=result.accepted, duplicates=result.duplicates, deliveries=result.deliveries)
-        answer = '{"accepted":%d,"duplicates":%d,"deliveries":%d,"eventIds":["%s"]}' % (  # noqa: UP031 - the fastest
+        answer = '{"accepted":%d,"duplicates":%d,"deliveries":%d,"event_ids":["%s"]}' % (  # noqa: UP031 - the fastest
             result.accepted,
             result.duplicates,
             result.deliveries,

@@ -182,7 +182,7 @@ def test_the_reason_of_a_failing_endpoint_leads_to_the_latest_failed_attempt() -
     """A delivery that was never tried, or whose last attempt succeeded, is not the cause."""
 
     def delivery(name: str, *attempts: tuple[str, int | None]) -> dict[str, object]:
-        return {"id": name, "attempts": [{"startedAt": at, "statusCode": code} for at, code in attempts]}
+        return {"id": name, "attempts": [{"started_at": at, "statusCode": code} for at, code in attempts]}
 
     deliveries = [
         delivery("untried"),

@@ -71,9 +71,9 @@ async def test_an_unexpected_fault_is_a_500_that_leaks_nothing_and_leads_to_the_
     problem = answer.json()
     assert "whsec" not in answer.text
     assert "RuntimeError" not in answer.text
-    assert problem["traceId"] in problem["detail"]
+    assert problem["trace_id"] in problem["detail"]
     logged = capsys.readouterr()
-    assert problem["traceId"] in logged.out + logged.err
+    assert problem["trace_id"] in logged.out + logged.err
 
 
 async def test_a_refusal_by_the_limit_of_an_address_has_its_route_in_the_metrics(client: httpx.AsyncClient) -> None:
