@@ -7,11 +7,14 @@ created.
 
 import functools
 from collections import Counter
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Collection, Coroutine, Sequence
 from contextlib import ExitStack
 from typing import Any, ClassVar, Final, TypeVar
 
 from fastapi import Response
+from fastapi.dependencies.models import Dependant
+from fastapi.dependencies.utils import get_flat_params
+from fastapi.params import Cookie, Header, Path
 from fastapi.routing import APIRoute
 from starlette.requests import Request
 from starlette.types import Message, Receive
@@ -135,6 +138,7 @@ class GuardedRoute(APIRoute):
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """Return the handler of a request."""
         handler = super().get_route_handler()
+        parameters = _query_parameters(self.dependant)
         reads_body = self.raw_body or self.body_field is not None
         limit = _most_values(self.body_field.field_info.annotation) if self.body_field else 0
 
@@ -146,7 +150,7 @@ class GuardedRoute(APIRoute):
                 now, ttl = services.now(), services.settings.session_ttl
                 caller = authenticate(services.view, request.headers.getlist, now, ttl)
                 await admit(request, caller, self.permission)
-            _check_query(request)
+            _check_query(request, parameters)
             if not reads_body:
                 return await handler(request)
             body = await self._read_body(request)
@@ -237,11 +241,23 @@ def with_body(request: Request, body: bytes) -> Request:
     return Request(request.scope, _replay(body, request.receive))
 
 
-def _check_query(request: Request) -> None:
-    """Refuse a parameter that is sent twice, because the last value would replace the others silently."""
+def _query_parameters(dependant: Dependant) -> Collection[str]:
+    """Return the names of the query parameters of a route, also those of a model."""
+    elsewhere = Path | Header | Cookie
+    return {field.alias for field in get_flat_params(dependant) if not isinstance(field.field_info, elsewhere)}
+
+
+def _check_query(request: Request, parameters: Collection[str]) -> None:
+    """Refuse an unknown parameter and one that is sent twice, because they would silently have no effect."""
     names = Counter([name for name, _ in request.query_params.multi_items()])
-    if repeated := [name[:_MOST_SHOWN] for name, times in names.items() if times > 1]:
-        raise invalid(*[FieldFault(name, "is sent more than once; send one value") for name in repeated[:_MOST_NAMED]])
+    faults = [FieldFault(name[:_MOST_SHOWN], "is unknown; omit it") for name in names if name not in parameters]
+    faults += [
+        FieldFault(name, "is sent more than once; send one value")
+        for name, times in names.items()
+        if times > 1 and name in parameters
+    ]
+    if faults:
+        raise invalid(*faults[:_MOST_NAMED])
 
 
 def _most_values(model: Any) -> int:

@@ -84,10 +84,13 @@ def test_a_project_that_keeps_payloads_out_of_its_log_is_asked_in_vain(
     assert "Omit" in asked(f"deliveries/{delivery['id']}").json()["request"]["body_omitted"]
 
 
-def test_a_parameter_that_is_sent_twice_is_refused(acme: Organization, client: httpx.Client) -> None:
-    """A client that wants two states would otherwise get the deliveries of the last one only."""
+def test_an_unknown_parameter_and_one_that_is_sent_twice_are_refused(acme: Organization, client: httpx.Client) -> None:
+    """A client would otherwise get the deliveries of all states, or of the last one only."""
     key = acme.service_key()
     for path in ("/v1/deliveries", "/v1/webhooks"):
-        answer = client.get(f"{path}?status=failed&limit=5&status=active", headers=key)
+        answer = client.get(f"{path}?state=1&status=failed&limit=5&status=active", headers=key)
         assert answer.status_code == 422, path
-        assert answer.json()["errors"] == [{"field": "status", "message": "is sent more than once; send one value"}]
+        assert answer.json()["errors"] == [
+            {"field": "state", "message": "is unknown; omit it"},
+            {"field": "status", "message": "is sent more than once; send one value"},
+        ]
