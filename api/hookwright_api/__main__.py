@@ -11,7 +11,6 @@ from prometheus_client import REGISTRY
 from starlette.types import ASGIApp
 
 from hookwright_api.app import create_app
-from hookwright_api.console.console_app import end_live_streams
 from hookwright_api.http.middleware import Middleware
 from hookwright_api.operator_client import OPERATOR_CONNECTIONS
 from hookwright_api.settings import ApiSettings
@@ -88,7 +87,6 @@ async def serve(settings: ApiSettings, bounds: ConnectionBounds) -> None:
         await ended.wait()
         log.info("stopping")
         app.state.services.polls.ending.set()
-        end_live_streams(app)
         await api.stop()
     await health.stop()
     log.info("stopped")

@@ -20,7 +20,7 @@ THEMES: Final = {"light": TAGS, "dark": RULES_OF_COLORS}
 VIEWS: Final = ((390, "light"), (1200, "light"), (1200, "dark"), (390, "dark"))
 """Widths and themes. A style sheet rarely breaks only one of the last three."""
 _DELIVERIES: Final = "/console/projects/{project}/endpoints/{endpoint}/deliveries"
-_OTHERWISE: Final = {f"{_DELIVERIES}/live", f"{_DELIVERIES}/latest-failure"}
+_OTHERWISE: Final = {f"{_DELIVERIES}/latest-failure"}
 """Paths that are no pages."""
 _SHIFTS: Final = """
 window.shifts = [];

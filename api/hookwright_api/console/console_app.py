@@ -5,7 +5,6 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.types import Scope
 
-from hookwright_api.console.live_streams import LiveStreams
 from hookwright_api.console.navigation import HOME
 from hookwright_api.console.page_route import ConsoleRoute
 from hookwright_api.console.routes import console_routes
@@ -16,19 +15,11 @@ from hookwright_runtime.problems import ProblemError
 
 def add_console(app: FastAPI) -> None:
     """Add every page and file of the console."""
-    app.state.live_streams = LiveStreams()
     for route in console_routes():
         _add(app, route)
     for url in sorted(URLS):
         app.add_route(url, serve_file, methods=["GET"], include_in_schema=False)
     app.add_route(HOME.rstrip("/"), _to_home, methods=["GET"], include_in_schema=False)
-
-
-def end_live_streams(app: FastAPI) -> None:
-    """End the streams to browsers, which never end by themselves; call it when the process stops."""
-    streams: LiveStreams | None = getattr(app.state, "live_streams", None)
-    if streams is not None:
-        streams.close()
 
 
 def _add(app: FastAPI, route: ConsoleRoute) -> None:

@@ -27,9 +27,7 @@ log = structlog.get_logger(__name__)
 
 TALLY: Final = "hookwright.tally"
 CLIENT: Final = "hookwright.client"
-ENDLESS: Final = "hookwright.endless"
-"""Keys of the ASGI scope: the verdicts on this request, and the client for which it was counted, and whether its answer
-ends only with the client."""
+"""Keys of the ASGI scope: the verdicts on this request, and the client for which it was counted."""
 
 SendError = Callable[[Scope, Send, ProblemError], Awaitable[None]]
 
@@ -159,5 +157,4 @@ def _route(scope: Scope) -> str:
 def _measure(scope: Scope, method: str, status: int, seconds: float) -> None:
     route = _route(scope)
     metrics.REQUESTS.labels(route, method if method in _METHODS else "other", str(status)).inc()
-    if ENDLESS not in scope:
-        metrics.REQUEST_DURATION.labels(route).observe(seconds)
+    metrics.REQUEST_DURATION.labels(route).observe(seconds)

@@ -1,4 +1,4 @@
-"""The delivery log of an endpoint and of a project, one delivery with its attempts, and the log's live updates."""
+"""The delivery log of an endpoint and of a project, and one delivery with its attempts."""
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from datetime import datetime, timedelta
@@ -6,20 +6,17 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 from starlette.requests import Request
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
 
 from hookwright_api.console.delivery_filters import PERIODS, DeliveryFilters
 from hookwright_api.console.form_fields import faults_of
-from hookwright_api.console.live_streams import LiveStreams
 from hookwright_api.console.lookup import endpoint_of, project_of
 from hookwright_api.console.navigation import console_path, endpoint_path
 from hookwright_api.console.operations import attempt, call
 from hookwright_api.console.page_route import ConsoleRoutes
-from hookwright_api.console.session_cookie import caller_in
-from hookwright_api.console.templating import render, render_text, see
+from hookwright_api.console.templating import render, see
 from hookwright_api.console.words import DELIVERY_STATES, has_failed
 from hookwright_api.http.guarded_route import caller_of
-from hookwright_api.http.middleware import ENDLESS
 from hookwright_api.http.responses import from_validation
 from hookwright_api.routes.deliveries import get_delivery, list_deliveries, retry_delivery, search_deliveries
 from hookwright_api.schemas.delivery_bodies import DeliveryConditions
@@ -142,45 +139,6 @@ async def _search(request: Request, project: str, endpoint: str | None, filters:
         raise from_validation(error.errors(include_url=False, include_input=False)) from None
     page: Page = await call(request, search_deliveries, wanted)
     return page
-
-
-@console.page(_ENDPOINT + "/live", uses=(list_deliveries, search_deliveries))
-async def follow_endpoint_log(request: Request) -> Response:
-    """Send the rows of the first page whenever they change, as server-sent events, until the session ends."""
-    project, endpoint = endpoint_of(request)
-    name, webhook = project.identity.name, endpoint.identity.name
-    filters = DeliveryFilters.of(request.query_params)
-    user = caller_of(request).user
-    assert user is not None  # every page but the login needs a session
-
-    async def look() -> str | None:
-        known = caller_in(request)
-        if known is None or known[0].organization != caller_of(request).organization:
-            return None
-        try:
-            endpoint_of(request)
-            page, problem = await attempt(_endpoint_page(request, name, webhook, filters, ""))
-        except ProblemError:
-            # The endpoint was deleted, or a filter is wrong; the page itself has the words.
-            return None
-        return render_text(
-            request,
-            "delivery_rows.html",
-            project=project,
-            endpoint=endpoint,
-            log_path=endpoint_path(name, webhook, "deliveries"),
-            filters=filters,
-            cursor="",
-            **_rows(page),
-            problem=problem,
-            **_targets(request, page["data"] if page else (), with_urls=False),
-        )
-
-    streams: LiveStreams = request.app.state.live_streams
-    request.scope[ENDLESS] = True
-    messages = streams.begin(user.identity.uid, look, organization=user.organization)
-    # nginx otherwise collects the messages.
-    return StreamingResponse(messages, media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
 
 
 @console.page(_ENDPOINT + "/latest-failure", uses=(list_deliveries,))

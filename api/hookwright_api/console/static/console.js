@@ -62,9 +62,47 @@
   document.addEventListener("change", (event) => {
     const choice = event.target.closest("select[data-example]");
     if (choice) fillExample(choice);
+    if (event.target.type === "datetime-local") setOffset(event.target);
+  });
+  // The value of the field has no zone, so the form sends the browser's offset at that time with it.
+  const setOffset = (field) => {
+    const offset = document.querySelector(`[data-offset-of="${field.name}"]`);
+    if (!offset) return;
+    const moment = field.value ? new Date(field.value) : null;
+    offset.value = moment && !Number.isNaN(moment.getTime()) ? String(-moment.getTimezoneOffset()) : "";
+  };
+
+  const isSelecting = (target) => {
+    const selection = getSelection();
+    return selection && !selection.isCollapsed && target.contains(selection.anchorNode);
+  };
+
+  const polls = (element) => (element.getAttribute("hx-trigger") || "").startsWith("every");
+
+  const sayIfLive = (isLive) => {
+    const state = document.querySelector("[data-poll-state]");
+    if (!state) return;
+    const text = isLive
+      ? "Live: new deliveries and attempts appear here."
+      : "Not up to date: there is no answer. Reload the page to see the present state.";
+    if (state.textContent !== text) state.textContent = text;
+    state.previousElementSibling.classList.toggle("on", isLive);
+  };
+
+  // A page that nobody sees does not poll.
+  document.addEventListener("htmx:beforeRequest", (event) => {
+    if (document.hidden && polls(event.detail.elt)) event.preventDefault();
+  });
+  // An answer without the polled part, such as a refusal or a login, changes nothing; the next one may have it.
+  document.addEventListener("htmx:beforeSwap", (event) => {
+    const { elt, target, serverResponse } = event.detail;
+    if (!polls(elt)) return;
+    const hasPart = serverResponse.includes(`id="${target.id}"`);
+    sayIfLive(hasPart);
+    if (!hasPart || isSelecting(target)) event.detail.shouldSwap = false;
   });
   document.addEventListener("htmx:afterSwap", (event) => prepare(event.detail.target.parentElement || document));
   document.addEventListener("htmx:load", (event) => prepare(event.target.parentElement || document));
-  document.addEventListener("console:shown", (event) => prepare(event.target));
-  document.addEventListener("DOMContentLoaded", () => prepare(document));
+  document.addEventListener("htmx:sendError", (event) => { if (polls(event.detail.elt)) sayIfLive(false); });
+  document.addEventListener("DOMContentLoaded", () => { prepare(document); sayIfLive(true); });
 })();
