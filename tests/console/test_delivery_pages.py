@@ -63,7 +63,7 @@ def test_the_reason_of_a_failing_endpoint_leads_to_its_latest_failed_delivery(sh
 
 @pytest.mark.slow
 def test_the_log_is_live_until_the_logout(shop: Shop, browser: Browser) -> None:
-    """A new delivery appears without a new page; the link with the focus keeps it; the logout ends the updates."""
+    """A new delivery appears without a new page; the link with the focus keeps it; the logout leads to the login."""
     person, page = shop.person, shop.person.page
     shop.send("m-1")
     shop.wait("delivered", 1)
@@ -74,6 +74,10 @@ def test_the_log_is_live_until_the_logout(shop: Shop, browser: Browser) -> None:
     shop.send("m-2")
     expect(page.locator(".log tbody tr")).to_have_count(2, timeout=20_000)
     assert page.evaluate("document.activeElement.getAttribute('href')") == focused
+    page.context.set_offline(True)
+    expect(page.get_by_text("Not up to date")).to_be_visible(timeout=20_000)
+    page.context.set_offline(False)
+    expect(page.get_by_text("Live:")).to_be_visible(timeout=20_000)
 
     other = browser.new_context(storage_state=page.context.storage_state())
     tab = other.new_page()
@@ -81,8 +85,7 @@ def test_the_log_is_live_until_the_logout(shop: Shop, browser: Browser) -> None:
     tab.get_by_role("button", name="Log out").click()
     tab.get_by_text("You are logged out").wait_for()
     other.close()
-    expect(page.get_by_text("Not up to date")).to_be_visible(timeout=20_000)
-    expect(page.locator(".log tbody tr")).to_have_count(2)
+    expect(page.get_by_role("heading", name="Log in")).to_be_visible(timeout=20_000)
 
 
 @pytest.mark.slow

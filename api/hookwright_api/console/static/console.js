@@ -84,7 +84,7 @@
     if (!state) return;
     const text = isLive
       ? "Live: new deliveries and attempts appear here."
-      : "Not up to date: there is no answer. Reload the page to see the present state.";
+      : "Not up to date: the server does not answer, or refuses.";
     if (state.textContent !== text) state.textContent = text;
     state.previousElementSibling.classList.toggle("on", isLive);
   };
@@ -93,16 +93,14 @@
   document.addEventListener("htmx:beforeRequest", (event) => {
     if (document.hidden && polls(event.detail.elt)) event.preventDefault();
   });
-  // An answer without the polled part, such as a refusal or a login, changes nothing; the next one may have it.
+  // New rows must not end a selection; the next answer has them, too.
   document.addEventListener("htmx:beforeSwap", (event) => {
-    const { elt, target, serverResponse } = event.detail;
-    if (!polls(elt)) return;
-    const hasPart = serverResponse.includes(`id="${target.id}"`);
-    sayIfLive(hasPart);
-    if (!hasPart || isSelecting(target)) event.detail.shouldSwap = false;
+    if (polls(event.detail.elt) && isSelecting(event.detail.target)) event.detail.shouldSwap = false;
+  });
+  document.addEventListener("htmx:afterRequest", (event) => {
+    if (polls(event.detail.elt)) sayIfLive(event.detail.successful);
   });
   document.addEventListener("htmx:afterSwap", (event) => prepare(event.detail.target.parentElement || document));
   document.addEventListener("htmx:load", (event) => prepare(event.target.parentElement || document));
-  document.addEventListener("htmx:sendError", (event) => { if (polls(event.detail.elt)) sayIfLive(false); });
   document.addEventListener("DOMContentLoaded", () => { prepare(document); sayIfLive(true); });
 })();
