@@ -16,7 +16,6 @@ from prometheus_client import REGISTRY
 
 from hookwright_operator import metrics
 from hookwright_operator.delivery import descriptor_budget
-from hookwright_operator.delivery.clock_jumps import ClockJumps
 from hookwright_operator.delivery.descriptor_budget import DescriptorBudget
 from hookwright_operator.delivery.dispatcher import Dispatcher
 from hookwright_operator.delivery.heartbeat import Heartbeat
@@ -138,7 +137,6 @@ class Operator:
         self._acceptance_log = AcceptanceLog()
         self._shard_owner = ShardOwner(store.sharing, self._dispatcher)
         self._heartbeat = Heartbeat(store, self._dispatcher, lease=settings.lease)
-        self._clock_jumps = ClockJumps(store, self._dispatcher, now_ms)
         self._replays = Replays(self._registry, self._dispatcher, store, now_ms)
         self._messages = Messages(
             self._registry, store, self._dispatcher.pull_waiters, settings.retry_schedule, now_ms, self._status_reporter
@@ -230,7 +228,6 @@ class Operator:
         watched = {*served, *own} if served else set()
         for name, run in (
             ("heartbeat", self._heartbeat.run),
-            ("clock", self._clock_jumps.run),
             ("store", self._store_probe.run),
             ("fan-out", self._fan_outs.run),
             ("statistics", self._store.statistics.run),
@@ -302,7 +299,7 @@ class Operator:
             self._intake.polls.ending.set()
         await asyncio.gather(self._leader.release(), *(server.stop() for server in self._servers[1:]))
         self._acceptance_log.flush()
-        await self._loops.stop("claim", "sweep", "shards", "replays", "leases", "health", "resync", "sync", "clock")
+        await self._loops.stop("claim", "sweep", "shards", "replays", "leases", "health", "resync", "sync")
         await self._leader.stop()
         await self._shard_owner.drain(self._settings.shutdown_grace)
         with suppress(Exception):

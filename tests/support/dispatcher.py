@@ -14,7 +14,6 @@ from support.attempts import SECRET
 from support.polling import PATIENCE, until
 
 from hookwright_dev.receiver import Received, Receiver
-from hookwright_operator.delivery.clock_jumps import ClockJumps
 from hookwright_operator.delivery.dispatcher import Dispatcher
 from hookwright_operator.delivery.http.guard import Guard
 from hookwright_operator.delivery.http.sender import Sender
@@ -154,7 +153,6 @@ class Engine:
         for name, run in dispatcher.loops.items():
             engine.loops.start(name, run)
         engine.loops.start("fan-out", fan_outs.run)
-        engine.loops.start("clock", ClockJumps(store, dispatcher, plan.clock_ms, pause=0.1).run)
         if plan.heartbeats:
             engine.loops.start("heartbeat", engine.beat)
         return engine
@@ -167,7 +165,7 @@ class Engine:
 
     async def stop(self, grace: float = 10.0) -> None:
         """Stop as the operator does at SIGTERM; the store is closed as well."""
-        await self.loops.stop("claim", "sweep", "clock")
+        await self.loops.stop("claim", "sweep")
         await self.dispatcher.drain(grace)
         await self.loops.stop()
         if self._own_sender is not None:

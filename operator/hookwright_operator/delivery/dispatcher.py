@@ -64,7 +64,7 @@ class Dispatcher:
         self.queues = queues = EndpointQueues(bounds, clock_ms, shared=shared)
         self.owned_shards = queues.owned_shards
         self._releaser = ClaimReleaser(store, queues, self._tasks)
-        self._claimer = Claimer(store, queues, self._releaser, sweep)
+        self._claimer = Claimer(store, queues, self._releaser, schedule, sweep)
         results = ResultWriter(store, queues, self._tasks, observer)
         self._attempts = AttemptRunner(
             queues,
