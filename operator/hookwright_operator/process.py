@@ -16,7 +16,6 @@ from prometheus_client import REGISTRY
 
 from hookwright_operator import metrics
 from hookwright_operator.delivery.dispatcher import Dispatcher
-from hookwright_operator.delivery.heartbeat import Heartbeat
 from hookwright_operator.delivery.http.guard import Guard
 from hookwright_operator.delivery.http.resolver import PLACES, SOCKETS
 from hookwright_operator.delivery.http.sender import Sender
@@ -155,7 +154,6 @@ class Operator:
         self._fan_outs = FanOutWriter(store, self._dispatcher, self._status_reporter)
         self._acceptance_log = AcceptanceLog()
         self._shard_owner = ShardOwner(store.sharing, self._dispatcher)
-        self._heartbeat = Heartbeat(store, self._dispatcher, lease=settings.lease)
         self._replays = Replays(self._registry, self._dispatcher, store, now_ms)
         self._messages = Messages(
             self._registry, store, self._dispatcher.pull_waiters, settings.retry_schedule, now_ms, self._status_reporter
@@ -235,7 +233,7 @@ class Operator:
         metrics.LEADER.set_function(lambda: float(self._leadership.holds))
         gauges.hide()
         await self._sender.start()
-        await self._heartbeat.renew()
+        await self._dispatcher.renew_lease()
         if "deliver" in settings.roles:
             self._store.listen(self._dispatcher.waiting, self._shard_owner.look_soon)
             await self._dispatcher.reload_due_times()
@@ -246,7 +244,7 @@ class Operator:
         own = [settings.users_namespace] if "reconcile" in settings.roles else []
         watched = {*served, *own} if served else set()
         for name, run in (
-            ("heartbeat", self._heartbeat.run),
+            ("heartbeat", partial(self._dispatcher.keep_lease, settings.lease)),
             ("store", self._store_probe.run),
             ("fan-out", self._fan_outs.run),
             ("statistics", self._store.statistics.run),
