@@ -16,7 +16,7 @@ from hookwright_api.operator_client import OPERATOR_CONNECTIONS
 from hookwright_api.settings import ApiSettings
 from hookwright_runtime import logs
 from hookwright_runtime.connections import ConnectionBounds
-from hookwright_runtime.descriptors import TooFewDescriptorsError, connections_that_fit, raise_descriptor_limit
+from hookwright_runtime.descriptors import ensure_open_files
 from hookwright_runtime.errors import HookwrightError, SettingsError
 from hookwright_runtime.health import create_health
 from hookwright_runtime.refusals import answer_refusal
@@ -32,18 +32,11 @@ _QUIET: Final = ("httpx", "httpcore", "uvicorn.access")
 """httpx logs each request with its URL."""
 
 
-def _bounds(settings: ApiSettings) -> ConnectionBounds:
-    """Return the limits of connections to /v1, which are below the limit of descriptors.
-
-    Raises:
-        TooFewDescriptorsError: the system allows too few open files.
-    """
+def open_files(settings: ApiSettings) -> int:
+    """Return how many files the API has open if each use of file descriptors is at its bound."""
     # Each request in progress may use a connection to the counters' server.
     each = 1 if settings.rate_limit_url.startswith("memory:") else 2
-    beside = OPERATOR_CONNECTIONS + _OTHER_DESCRIPTORS
-    total = connections_that_fit(settings.api_connections, beside=beside, each=each)
-    per_address = min(settings.api_connections_per_address, total // 2)
-    return ConnectionBounds(total, per_address, settings.trusted_proxies)
+    return each * settings.api_connections + OPERATOR_CONNECTIONS + _OTHER_DESCRIPTORS
 
 
 def _refusals(app: FastAPI, settings: ApiSettings) -> ASGIApp:
@@ -51,13 +44,10 @@ def _refusals(app: FastAPI, settings: ApiSettings) -> ASGIApp:
     return Middleware(answer_refusal, limiter=lambda: app.state.services.limiter, trusted=settings.trusted_proxies)
 
 
-async def serve(settings: ApiSettings, bounds: ConnectionBounds) -> None:
-    """Serve until SIGTERM or SIGINT; then become not ready, finish requests in progress, and return.
-
-    Args:
-        settings: of the API.
-        bounds: of the connections to /v1.
-    """
+async def serve(settings: ApiSettings) -> None:
+    """Serve until SIGTERM or SIGINT; then become not ready, finish requests in progress, and return."""
+    per_address = min(settings.api_connections_per_address, settings.api_connections // 2)
+    bounds = ConnectionBounds(settings.api_connections, per_address, settings.trusted_proxies)
     app = create_app(settings)
     ended = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -96,15 +86,14 @@ def main() -> int:
     """Run the process and return its exit code."""
     try:
         settings = ApiSettings.load()
-        raise_descriptor_limit()
-        bounds = _bounds(settings)
-    except (SettingsError, TooFewDescriptorsError) as error:
+        ensure_open_files(open_files(settings), bounds="HOOKWRIGHT_API_CONNECTIONS")
+    except SettingsError as error:
         sys.stderr.write(f"hookwright-api: {error}\n")
         return 2
     logs.configure(form=settings.log_format, level=settings.log_level, quiet=_QUIET)
     try:
         with asyncio.Runner(loop_factory=_loop_factory) as runner:
-            runner.run(serve(settings, bounds))
+            runner.run(serve(settings))
     except (HookwrightError, OSError) as error:
         log.error("cannot serve", error=str(error))  # noqa: TRY400 - the message is complete
         return 1

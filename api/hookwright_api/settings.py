@@ -20,8 +20,7 @@ class ApiSettings(ProcessSettings):
     api_connections: int = Field(
         default=4096,
         ge=64,
-        description="Maximum open connections of /v1; fewer if the file descriptors of this process do not "
-        "suffice. At the limit an idle connection is closed for a new one.",
+        description="Maximum open connections of /v1. At the limit an idle connection is closed for a new one.",
     )
     api_connections_per_address: int = Field(
         default=256,

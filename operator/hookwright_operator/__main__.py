@@ -12,13 +12,12 @@ import uvloop
 
 from hookwright_operator import metrics
 from hookwright_operator.adopt import this_installation
-from hookwright_operator.delivery import descriptor_budget
-from hookwright_operator.process import Operator, now_ms
+from hookwright_operator.process import API_SERVER, Operator, now_ms, open_files
 from hookwright_operator.settings import OperatorSettings
 from hookwright_operator.store.database_owner import claim_database
 from hookwright_operator.store.store import Store
 from hookwright_runtime import logs
-from hookwright_runtime.descriptors import raise_descriptor_limit
+from hookwright_runtime.descriptors import ensure_open_files
 from hookwright_runtime.errors import HookwrightError
 from hookwright_runtime.kubernetes import KubernetesClient
 
@@ -51,7 +50,7 @@ async def run(chosen: OperatorSettings) -> None:
     ended = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, ended.set)
-    kube = await KubernetesClient.connect("hookwright-operator", connections=descriptor_budget.API_SERVER)
+    kube = await KubernetesClient.connect("hookwright-operator", connections=API_SERVER)
     try:
         installation = await this_installation(kube, chosen.namespace, ended)
         if installation is None:
@@ -81,9 +80,7 @@ def main() -> int:
     """Run the operator; return the process's exit code."""
     try:
         chosen = OperatorSettings.load()
-        available = descriptor_budget.budget(raise_descriptor_limit(), namespaces=len(chosen.watch_namespaces))
-        declared = "max_in_flight" in chosen.model_fields_set
-        fitting = descriptor_budget.fit(chosen.max_in_flight, available, declared=declared)
+        ensure_open_files(open_files(chosen), bounds="HOOKWRIGHT_MAX_IN_FLIGHT or HOOKWRIGHT_INTAKE_CONNECTIONS")
     except HookwrightError as error:
         sys.stderr.write(f"hookwright-operator: {error}\n")
         return 2
@@ -91,17 +88,6 @@ def main() -> int:
     logs.configure(form=chosen.log_format, level=chosen.log_level, quiet=_QUIET)
     # kopf runs in a thread on purpose and a flag stops it, so its warning about signals is not needed.
     logging.getLogger("kopf._core.reactor.running").setLevel(logging.ERROR)
-    if fitting < chosen.max_in_flight:
-        log.warning(
-            "HOOKWRIGHT_MAX_IN_FLIGHT lowered, limit of open files is too small",
-            default=chosen.max_in_flight, used=fitting, open_files=available.limit,
-        )  # fmt: skip
-        chosen = chosen.model_copy(update={"max_in_flight": fitting})
-    if available.reduced:
-        log.warning(
-            "name look-ups and tests of endpoints reduced, limit of open files is small",
-            lookups=available.lookups, tests=available.tests, open_files=available.limit,
-        )  # fmt: skip
     try:
         uvloop.run(run(chosen))
     except HookwrightError as error:

@@ -15,12 +15,9 @@ import structlog
 from prometheus_client import REGISTRY
 
 from hookwright_operator import metrics
-from hookwright_operator.delivery import descriptor_budget
-from hookwright_operator.delivery.clock_jumps import ClockJumps
-from hookwright_operator.delivery.descriptor_budget import DescriptorBudget
 from hookwright_operator.delivery.dispatcher import Dispatcher
-from hookwright_operator.delivery.heartbeat import Heartbeat
 from hookwright_operator.delivery.http.guard import Guard
+from hookwright_operator.delivery.http.resolver import PLACES, SOCKETS
 from hookwright_operator.delivery.http.sender import Sender
 from hookwright_operator.delivery.shard_owner import ShardOwner
 from hookwright_operator.delivery.shares import Bounds
@@ -62,16 +59,24 @@ from hookwright_operator.watch.kubernetes_paths import plural
 from hookwright_operator.watch.resync import Resync
 from hookwright_operator.watch.work_queue import WorkQueue
 from hookwright_runtime.connections import ConnectionBounds
-from hookwright_runtime.endpoint_tests import EndpointTests
+from hookwright_runtime.endpoint_tests import TESTS_AT_ONCE, EndpointTests
 from hookwright_runtime.errors import KubeError
 from hookwright_runtime.health import create_health
 from hookwright_runtime.kubernetes import KubernetesClient
+from hookwright_runtime.protocol import MOST_LINGERING
 from hookwright_runtime.server import HEALTH_BOUNDS, Server
 
 log = structlog.get_logger(__name__)
 
 _SYNC_PAUSE: Final = 0.1
 _HOUR_MS: Final = 3_600_000
+API_SERVER: Final = 50
+"""Connections to the API server for reviews, and as many for all other requests."""
+_PROCESS: Final = 60
+"""Descriptors for watches of the whole cluster, database, traces, logs and event loop."""
+_WATCHES: Final = 4
+"""Watches of a namespace that ``HOOKWRIGHT_WATCH_NAMESPACES`` names, one for each kind; each has a connection."""
+_LEAST_IDLE: Final = 256
 
 
 def now_ms() -> int:
@@ -82,6 +87,19 @@ def now_ms() -> int:
 def utc_now() -> datetime:
     """Return the time with its time zone."""
     return datetime.now(UTC)
+
+
+def open_files(settings: OperatorSettings) -> int:
+    """Return how many files the operator has open if each use of file descriptors is at its bound."""
+    itself = _PROCESS + 2 * API_SERVER + _WATCHES * len(settings.watch_namespaces)
+    listeners = HEALTH_BOUNDS.total + settings.intake_connections + 2 * MOST_LINGERING
+    sending = PLACES + SOCKETS * (settings.max_in_flight + TESTS_AT_ONCE) + _idle_connections(settings)
+    return itself + listeners + sending
+
+
+def _idle_connections(settings: OperatorSettings) -> int:
+    """Return how many connections to receivers are kept for later attempts."""
+    return max(_LEAST_IDLE, settings.max_in_flight)
 
 
 class Operator:
@@ -113,8 +131,7 @@ class Operator:
         settings, store = self._settings, self._store
         store.statistics.registry = self._registry
         self._traces = Traces.start(settings.traces) if settings.traces else None
-        self._budget = descriptor_budget.budget(namespaces=len(settings.watch_namespaces))
-        self._sender = _sender(settings, self._traces, self._budget)
+        self._sender = _sender(settings, self._traces)
         self._store_probe = StoreProbe(store.ping)
         self._unpublished = UnpublishedHealth(self._queue, utc_now)
         self._status_reporter = StatusReporter(
@@ -137,8 +154,6 @@ class Operator:
         self._fan_outs = FanOutWriter(store, self._dispatcher, self._status_reporter)
         self._acceptance_log = AcceptanceLog()
         self._shard_owner = ShardOwner(store.sharing, self._dispatcher)
-        self._heartbeat = Heartbeat(store, self._dispatcher, lease=settings.lease)
-        self._clock_jumps = ClockJumps(store, self._dispatcher, now_ms)
         self._replays = Replays(self._registry, self._dispatcher, store, now_ms)
         self._messages = Messages(
             self._registry, store, self._dispatcher.pull_waiters, settings.retry_schedule, now_ms, self._status_reporter
@@ -218,7 +233,7 @@ class Operator:
         metrics.LEADER.set_function(lambda: float(self._leadership.holds))
         gauges.hide()
         await self._sender.start()
-        await self._heartbeat.renew()
+        await self._dispatcher.renew_lease()
         if "deliver" in settings.roles:
             self._store.listen(self._dispatcher.waiting, self._shard_owner.look_soon)
             await self._dispatcher.reload_due_times()
@@ -229,8 +244,7 @@ class Operator:
         own = [settings.users_namespace] if "reconcile" in settings.roles else []
         watched = {*served, *own} if served else set()
         for name, run in (
-            ("heartbeat", self._heartbeat.run),
-            ("clock", self._clock_jumps.run),
+            ("heartbeat", partial(self._dispatcher.keep_lease, settings.lease)),
             ("store", self._store_probe.run),
             ("fan-out", self._fan_outs.run),
             ("statistics", self._store.statistics.run),
@@ -263,15 +277,15 @@ class Operator:
             Events(registry, dispatcher, store, self._status_reporter, self._fan_outs, self._acceptance_log),
             DeliveryLog(store, dispatcher, self._sender),
             self._replays,
-            EndpointTester(self._sender, store, time.time, EndpointTests(self._budget.tests)),
+            EndpointTester(self._sender, store, time.time, EndpointTests()),
             store.statistics,
             self._messages,
         )
         # Callers without a credential cause reviews. They must not use up the connections of the Lease and of writes.
-        self._reviews = await KubernetesClient.connect("hookwright-operator", connections=descriptor_budget.API_SERVER)
+        self._reviews = await KubernetesClient.connect("hookwright-operator", connections=API_SERVER)
         auth = ReviewAuth(self._reviews, keeping=Keeping(granted=settings.review_cache))
         self._intake = intake = IntakeApp(services, auth, ready=self._unready, traces=self._traces)
-        total = descriptor_budget.intake_connections(settings.intake_connections, self._budget)
+        total = settings.intake_connections
         bounds = ConnectionBounds(total, per_address=min(settings.intake_connections_per_address, total // 2))
         self._servers.append(
             await Server.start(intake, host=settings.intake_host, port=settings.intake_port, bounds=bounds)
@@ -302,7 +316,7 @@ class Operator:
             self._intake.polls.ending.set()
         await asyncio.gather(self._leader.release(), *(server.stop() for server in self._servers[1:]))
         self._acceptance_log.flush()
-        await self._loops.stop("claim", "sweep", "shards", "replays", "leases", "health", "resync", "sync", "clock")
+        await self._loops.stop("claim", "sweep", "shards", "replays", "leases", "health", "resync", "sync")
         await self._leader.stop()
         await self._shard_owner.drain(self._settings.shutdown_grace)
         with suppress(Exception):
@@ -340,15 +354,14 @@ def _guard(settings: OperatorSettings) -> Guard:
     )
 
 
-def _sender(settings: OperatorSettings, traces: Traces | None, available: DescriptorBudget) -> Sender:
+def _sender(settings: OperatorSettings, traces: Traces | None) -> Sender:
     return Sender(
         _guard(settings),
         user_agent=f"Hookwright/{version('hookwright')}",
         allow_http=settings.allow_http,
         traces=traces,
         traces_to_receivers=settings.traces_to_receivers,
-        idle=descriptor_budget.idle_connections(settings.max_in_flight, available),
-        lookups=available.lookups,
+        idle=_idle_connections(settings),
     )
 
 

@@ -99,8 +99,7 @@ class OperatorSettings(ProcessSettings):
     intake_connections: int = Field(
         default=4096,
         ge=64,
-        description="Maximum open connections of the intake; fewer if the file descriptors of this process do "
-        "not suffice, because all uses share them. At the limit an idle connection is closed for a new one.",
+        description="Maximum open connections of the intake. At the limit an idle connection is closed for a new one.",
     )
     intake_connections_per_address: int = Field(
         default=1024,
@@ -148,8 +147,7 @@ class OperatorSettings(ProcessSettings):
         le=65_536,
         description="Maximum concurrent attempts of this replica, to all endpoints; each needs up to four sockets. One "
         "namespace uses at most half of them. Half of them is divided into equal guarantees for all namespaces, so set "
-        "at least twice the number of namespaces. Endpoints of a namespace that wait for a slot take turns. A "
-        "value that needs more open files than the system allows is refused; the default is lowered.",
+        "at least twice the number of namespaces. Endpoints of a namespace that wait for a slot take turns.",
     )
     memory_limit: int = Field(
         default=64 * 1024 * 1024,

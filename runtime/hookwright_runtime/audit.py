@@ -10,7 +10,7 @@ from typing import Final
 
 import structlog
 
-from hookwright_runtime.log_allowance import BoundedEntries, OmittedEntries
+from hookwright_runtime.log_bounds import LogBound
 
 AT_ONCE: Final = 500
 A_SECOND: Final = 20
@@ -25,8 +25,7 @@ class AuditLog:
     """Writes audit lines within the allowance of each organization."""
 
     def __init__(self) -> None:
-        self._omitted = OmittedEntries(self._report)
-        self._bounded = BoundedEntries(self._omitted, burst=AT_ONCE, rate=A_SECOND)
+        self._bound = LogBound(burst=AT_ONCE, rate=A_SECOND, report=self._report)
         plain = logging.getLogger("hookwright.audit")
         plain.setLevel(logging.INFO)
         self._log = structlog.wrap_logger(plain, wrapper_class=structlog.make_filtering_bound_logger(logging.INFO))
@@ -68,7 +67,7 @@ class AuditLog:
         self._write(ANONYMOUS, action="login", outcome="failure", actor=f"user:{email}", client=client)
 
     def _write(self, holder: str, **fields: object) -> None:
-        if self._bounded.allow(holder):
+        if self._bound.allow(holder):
             self._log.info("audit", **fields)
 
     def _report(self, holder: str, count: int) -> None:

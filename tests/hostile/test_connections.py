@@ -1,4 +1,4 @@
-"""Connections before any credential: idle, busy, in bursts and from many addresses, below 1,024 file descriptors."""
+"""Connections before any credential: idle, busy, in bursts and from many addresses, with few file descriptors."""
 
 import os
 import signal
@@ -14,7 +14,10 @@ from support.polling import eventually
 from hookwright_dev.cluster.installation import ApiProcess
 from hookwright_dev.cluster.kubectl import Cluster
 
-DESCRIPTORS = 1024
+DESCRIPTORS = 1520
+"""What the operator needs with these settings."""
+OPERATOR = {"HOOKWRIGHT_MAX_IN_FLIGHT": "80", "HOOKWRIGHT_INTAKE_CONNECTIONS": "80"}
+API = {"HOOKWRIGHT_RATE_LIMIT_IP": "0", "HOOKWRIGHT_API_CONNECTIONS": "184"}
 PROCESSES = ("operator", "api")
 GET = b"GET /v1/webhooks HTTP/1.1\r\nHost: x\r\n\r\n"
 SLOW = b"POST /v1/auth/login HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 10\r\n\r\n"
@@ -22,11 +25,9 @@ SLOW = b"POST /v1/auth/login HTTP/1.1\r\nHost: x\r\nContent-Type: application/js
 
 @pytest.fixture(scope="module")
 def site(control_plane: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
-    """Yield an operator and an API that may have 1,024 descriptors each."""
+    """Yield an operator and an API with few connections and descriptors."""
     folder = tmp_path_factory.mktemp("connections")
-    few = {"HOOKWRIGHT_MAX_IN_FLIGHT": "80"}
-    lifted = {"HOOKWRIGHT_RATE_LIMIT_IP": "0"}
-    with installation(control_plane, folder, operator=few, api=lifted, descriptors=DESCRIPTORS) as site:
+    with installation(control_plane, folder, operator=OPERATOR, api=API, descriptors=DESCRIPTORS) as site:
         yield site
 
 

@@ -125,7 +125,7 @@ def test_a_place_is_free_again_after_a_test() -> None:
 
 
 def test_a_smaller_total_leaves_a_quarter_to_a_namespace() -> None:
-    """With few descriptors, four of 16 tests belong to a namespace, and the refusals name these bounds."""
+    """Four of 16 tests belong to a namespace, and the refusals name these bounds."""
     tests = EndpointTests(16)
     with ExitStack() as held:
         for number in range(16):

@@ -118,17 +118,6 @@ async def test_slow_names_of_hostile_tenants_cost_other_tenants_no_attempt(tenan
                 assert looked_up.hanging < resolver.PLACES
 
 
-async def test_fewer_descriptors_leave_fewer_look_ups() -> None:
-    """A sender with 4 places starts 4 of 8 look-ups; attempts at the others are a fault of the process."""
-    with names() as looked_up:
-        sender = Sender(Guard(["127.0.0.0/8"]), user_agent="x", allow_http=True, lookup=looked_up, lookups=4)
-        async with sender:
-            endpoints = [at(f"slow-{tenant}", 80, namespace=f"tenant-{tenant}", timeout=2) for tenant in range(8)]
-            outcomes = await asyncio.gather(*(send(sender, to) for to in endpoints))
-        assert looked_up.hanging == 4
-        assert Counter(outcome.own_fault for outcome in outcomes) == {"": 4, "lookups": 4}
-
-
 async def test_deliveries_of_another_tenant_arrive_at_their_first_attempt(tmp_path: Path) -> None:
     """The case of the review, through store and loops: 100 slow names of one tenant, 19 attempts of another one."""
     with names() as looked_up:

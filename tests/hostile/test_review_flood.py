@@ -12,10 +12,9 @@ from support.kubeconfig import write_kubeconfig
 from support.polling import until
 
 from hookwright_operator import metrics
-from hookwright_operator.delivery.descriptor_budget import API_SERVER
 from hookwright_operator.intake.auth import TOKEN_REVIEWS, TOKEN_REVIEWS_OF_ADDRESS
 from hookwright_operator.leader import gauges
-from hookwright_operator.process import Operator
+from hookwright_operator.process import API_SERVER, Operator
 from hookwright_operator.settings import OperatorSettings
 from hookwright_operator.store.store import Store
 from hookwright_runtime.kubernetes import KubernetesClient

@@ -1,57 +1,66 @@
-"""Processes under limits of file descriptors: each raises its soft limit, or refuses to start in words."""
+"""Processes under limits of open files: each raises its soft limit, or refuses to start in words."""
 
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
+from hookwright_api.__main__ import open_files as open_files_of_api
+from hookwright_api.settings import ApiSettings
+from hookwright_operator.process import open_files
+from hookwright_operator.settings import OperatorSettings
+
+SCALING = Path(__file__).resolve().parents[2] / "docs/scaling.md"
 PROGRAM = (
-    "from hookwright_runtime.descriptors import *;"
-    "before = descriptor_limit();"
-    "print(before, raise_descriptor_limit(), connections_that_fit(4096, beside={beside}, each={each}))"
+    "import resource; from hookwright_runtime.descriptors import ensure_open_files;"
+    "ensure_open_files(1024, bounds='SETTING'); print(*resource.getrlimit(resource.RLIMIT_NOFILE))"
 )
+REDIS = {"HOOKWRIGHT_RATE_LIMIT_URL": "redis://127.0.0.1:1"}
+PROCESSES = [
+    pytest.param("operator", {}, 10_080, id="operator"),
+    pytest.param("operator", {"HOOKWRIGHT_WATCH_NAMESPACES": "acme,globex"}, 10_088, id="two namespaces"),
+    pytest.param("operator", {"HOOKWRIGHT_MAX_IN_FLIGHT": "80"}, 5_536, id="few attempts"),
+    pytest.param("api", {}, 4_936, id="api"),
+    pytest.param("api", REDIS, 9_032, id="api with a shared counter"),
+]
 
 
-@pytest.mark.parametrize(
-    ("limits", "beside", "each", "expected"),
-    [
-        pytest.param("256:1024", 600, 1, "256 1024 424", id="fewer fit"),
-        pytest.param("256:1024", 600, 2, "256 1024 212", id="each needs another descriptor"),
-        pytest.param("1024:8192", 600, 1, "1024 8192 4096", id="as many as are wanted"),
-        pytest.param("664:664", 600, 1, "664 664 64", id="the least number"),
-    ],
-)
-def test_the_limit_is_raised_and_connections_stay_below_it(limits: str, beside: int, each: int, expected: str) -> None:
-    """A separate process runs the check, because a lowered limit stays low."""
-    argv = ["prlimit", f"--nofile={limits}", sys.executable, "-c", PROGRAM.format(beside=beside, each=each)]
+@pytest.mark.parametrize("limits", ["256:1024", "1024:1024", "256:8192"])
+def test_the_soft_limit_is_raised_to_the_hard_one(limits: str) -> None:
+    """A separate process runs the check, because a lowered hard limit stays low."""
+    argv = ["prlimit", f"--nofile={limits}", sys.executable, "-c", PROGRAM]
     done = subprocess.run(argv, capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == expected
+    hard = limits.partition(":")[2]
+    assert done.stdout.split() == [hard, hard]
 
 
-@pytest.mark.parametrize(
-    ("settings", "limit", "least"),
-    [({}, 903, 904), ({"HOOKWRIGHT_RATE_LIMIT_URL": "redis://127.0.0.1:1"}, 967, 968)],
-    ids=["memory", "redis"],
-)
-def test_the_api_refuses_to_start_below_the_least_limit(settings: dict[str, str], limit: int, least: int) -> None:
-    """The process exits with the sentence and status 2 before it opens anything."""
-    ended = _started("hookwright_api", limit, settings)
+@pytest.mark.parametrize(("name", "environment", "needed"), PROCESSES)
+def test_a_process_refuses_to_start_below_its_least_limit(
+    name: str, environment: dict[str, str], needed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It exits with the sentence and status 2 before it opens anything; the sentence names the settings to lower."""
+    for variable, value in environment.items():
+        monkeypatch.setenv(variable, value)
+    count = open_files(OperatorSettings.load()) if name == "operator" else open_files_of_api(ApiSettings.load())
+    assert count == needed
+    limit = needed - 1
+    ended = subprocess.run(
+        ["prlimit", f"--nofile={limit}:{limit}", sys.executable, "-m", f"hookwright_{name}"],
+        env=os.environ, capture_output=True, text=True, timeout=150, check=False,
+    )  # fmt: skip
     assert ended.returncode == 2
     assert ended.stderr.startswith(
-        f"hookwright-api: the system allows this process {limit} open files; it needs at least {least}: raise the limit"
+        f"hookwright-{name}: the system allows this process {limit} open files; it needs {needed}: raise the limit"
     )
+    assert "CONNECTIONS" in ended.stderr
 
 
-def test_the_operator_refuses_to_start_with_a_bound_that_does_not_fit() -> None:
-    """The process exits with the sentence and status 2 before it opens anything."""
-    ended = _started("hookwright_operator", 1024, {"HOOKWRIGHT_MAX_IN_FLIGHT": "1024"})
-    assert ended.returncode == 2
-    assert ended.stderr.startswith("hookwright-operator: HOOKWRIGHT_MAX_IN_FLIGHT is 1024 and needs 7007 open files")
-
-
-def _started(module: str, limit: int, settings: dict[str, str]) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        ["prlimit", f"--nofile={limit}:{limit}", sys.executable, "-m", module],
-        env={**os.environ, **settings}, capture_output=True, text=True, timeout=150, check=False,
-    )  # fmt: skip
+def test_the_documentation_has_the_least_limits() -> None:
+    """docs/scaling.md has the numbers for the default settings."""
+    text = SCALING.read_text()
+    shared = ApiSettings(rate_limit_url=REDIS["HOOKWRIGHT_RATE_LIMIT_URL"])
+    counts = open_files(OperatorSettings()), open_files_of_api(ApiSettings()), open_files_of_api(shared)
+    for count in counts:
+        assert f"{count:,}" in text

@@ -7,6 +7,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Self
 
@@ -14,7 +15,6 @@ from support.attempts import SECRET
 from support.polling import PATIENCE, until
 
 from hookwright_dev.receiver import Received, Receiver
-from hookwright_operator.delivery.clock_jumps import ClockJumps
 from hookwright_operator.delivery.dispatcher import Dispatcher
 from hookwright_operator.delivery.http.guard import Guard
 from hookwright_operator.delivery.http.sender import Sender
@@ -149,25 +149,19 @@ class Engine:
         fan_outs = FanOutWriter(store, dispatcher, reporter)
         events = Events(registry, dispatcher, store, reporter, fan_outs)
         engine = cls(plan, store, sender, registry, dispatcher, events, watcher, _own_sender=own)
-        dispatcher.lease_renewed(await store.heartbeat())
+        await dispatcher.renew_lease()
         await dispatcher.reload_due_times()
         for name, run in dispatcher.loops.items():
             engine.loops.start(name, run)
         engine.loops.start("fan-out", fan_outs.run)
-        engine.loops.start("clock", ClockJumps(store, dispatcher, plan.clock_ms, pause=0.1).run)
         if plan.heartbeats:
-            engine.loops.start("heartbeat", engine.beat)
+            lease = plan.lease_ms / 1000 if plan.beat is None else 6 * plan.beat
+            engine.loops.start("heartbeat", partial(dispatcher.keep_lease, lease))
         return engine
-
-    async def beat(self) -> None:
-        """Renew the claim lease repeatedly, as the operator does."""
-        while True:
-            await asyncio.sleep(self.plan.beat or self.plan.lease_ms / 6000)
-            self.dispatcher.lease_renewed(await self.store.heartbeat())
 
     async def stop(self, grace: float = 10.0) -> None:
         """Stop as the operator does at SIGTERM; the store is closed as well."""
-        await self.loops.stop("claim", "sweep", "clock")
+        await self.loops.stop("claim", "sweep")
         await self.dispatcher.drain(grace)
         await self.loops.stop()
         if self._own_sender is not None:

@@ -12,7 +12,7 @@ from pydantic_core import from_json
 
 from hookwright_operator.registry import Endpoint
 from hookwright_operator.store.records import Claimed, Settlement, State
-from hookwright_runtime.log_allowance import BoundedEntries, OmittedEntries, shortened
+from hookwright_runtime.log_bounds import LogBound, shortened
 
 log = structlog.get_logger(__name__)
 
@@ -27,9 +27,7 @@ class AttemptLog:
     """Writes a line for each attempt, within the allowance of its namespace."""
 
     def __init__(self) -> None:
-        self._omitted = OmittedEntries(_report)
-        self._retried = BoundedEntries(self._omitted, burst=AT_ONCE, rate=A_SECOND)
-        self._failed = BoundedEntries(self._omitted, burst=AT_ONCE, rate=A_SECOND)
+        self.retried, self.failed = (LogBound(burst=AT_ONCE, rate=A_SECOND, report=_report) for _ in range(2))
         # The level is constant in a process, and the question costs 2 µs.
         self._successes = log.is_enabled_for(logging.DEBUG)
 
@@ -40,7 +38,7 @@ class AttemptLog:
                 log.debug("attempt delivered", **_fields(endpoint, delivery, settlement))
             return
         failed = settlement.state is State.FAILED
-        if not (self._failed if failed else self._retried).allow(endpoint.namespace):
+        if not (self.failed if failed else self.retried).allow(endpoint.namespace):
             return
         if failed:
             log.warning("delivery failed", **_fields(endpoint, delivery, settlement))

@@ -2,15 +2,19 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final
 
 import structlog
 
+from hookwright_crds.base import parse_duration
+from hookwright_crds.request_limits import DELAY_BOUNDS
 from hookwright_operator.delivery.claim_releaser import ClaimReleaser
 from hookwright_operator.delivery.endpoint_queue import EndpointQueue
 from hookwright_operator.delivery.queues import EndpointQueues
+from hookwright_operator.delivery.retry_schedule import RetrySchedule
 from hookwright_operator.delivery.tasks import wait_for_event
+from hookwright_operator.registry import Endpoint
 from hookwright_operator.store.records import Claimed
 from hookwright_operator.store.retry import until_done
 from hookwright_operator.store.store import Store
@@ -21,6 +25,12 @@ log = structlog.get_logger(__name__)
 _QUEUES_PER_CLAIM: Final = 64
 _FIRST_BACKOFF: Final = 0.1
 _SWEEP_BACKOFF: Final = 5.0
+_TOLERATED_MS: Final = 60_000
+"""Clocks of replicas differ a little, and NTP sets a clock back a little."""
+_LONGEST_CHOSEN_MS: Final = int(parse_duration(DELAY_BOUNDS[1]).total_seconds() * 1000)
+"""The longest delay that a consumer may choose when it refuses a message."""
+_HASTENED_AT_ONCE: Final = 500
+"""Endpoints that one call examines, and deliveries that it changes."""
 
 
 class Claimer:
@@ -30,11 +40,15 @@ class Claimer:
         store: where to claim.
         queues: get the claimed deliveries.
         releaser: releases claims on deliveries that no queue may take any more.
+        schedule: of retries; a delivery that is due later than it allows is due now.
         sweep: seconds between two searches for deliveries without a notification.
     """
 
-    def __init__(self, store: Store, queues: EndpointQueues, releaser: ClaimReleaser, sweep: float) -> None:
+    def __init__(
+        self, store: Store, queues: EndpointQueues, releaser: ClaimReleaser, schedule: RetrySchedule, sweep: float
+    ) -> None:
         self._store, self._queues, self._releaser, self._sweep = store, queues, releaser, sweep
+        self._schedule = schedule
         self._to_sweep = asyncio.Event()
 
     async def run(self) -> None:
@@ -53,7 +67,7 @@ class Claimer:
             await wait_for_event(self._to_sweep, self._sweep)
             self._to_sweep.clear()
             try:
-                await self.reload_due_times()
+                await self._hasten(await self.reload_due_times())
             except StoreError as error:
                 log.warning("due times not read, retrying", error=str(error))
                 await asyncio.sleep(_SWEEP_BACKOFF)
@@ -63,9 +77,32 @@ class Claimer:
         """Search now, because this replica has got shards."""
         self._to_sweep.set()
 
-    async def reload_due_times(self) -> None:
-        """Load due times of unclaimed pending deliveries from the store, also for endpoints that are not known yet."""
-        self._queues.set_due_times(await self._store.next_due())
+    async def reload_due_times(self) -> Collection[str]:
+        """Load due times of unclaimed pending deliveries from the store, also for endpoints that are not known yet.
+
+        Return the uids of their endpoints.
+        """
+        due_times = await self._store.next_due()
+        self._queues.set_due_times(due_times)
+        return due_times.keys()
+
+    async def _hasten(self, uids: Collection[str]) -> None:
+        """Make deliveries of this replica's endpoints due now that are due later than the retry schedule allows.
+
+        Due times are clock times. Without this step, a clock that was set back by days would delay deliveries by days.
+        """
+        queues = [queue for queue in map(self._queues.by_uid.get, uids) if queue is not None and queue.owned]
+        for start in range(0, len(queues), _HASTENED_AT_ONCE):
+            some = queues[start : start + _HASTENED_AT_ONCE]
+            longest_ms = [(queue.endpoint.uid, self._longest_ms(queue.endpoint)) for queue in some]
+            while hastened := await self._store.hasten(longest_ms, limit=_HASTENED_AT_ONCE):
+                log.warning("due times later than the retry schedule, deliveries are due now", deliveries=len(hastened))
+                for uid in {*hastened}:
+                    self._queues.waiting(uid)
+
+    def _longest_ms(self, endpoint: Endpoint) -> int:
+        longest = self._schedule.longest_ms
+        return (max(longest, _LONGEST_CHOSEN_MS) if endpoint.pulled else longest) + _TOLERATED_MS
 
     async def _claim(self) -> None:
         memory = self._queues.memory

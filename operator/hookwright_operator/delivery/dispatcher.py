@@ -58,13 +58,13 @@ class Dispatcher:
         shared: bool = False,
         jitter: Callable[[], float] = random.random,
     ) -> None:
-        self._clock_ms = clock_ms
+        self._store, self._clock_ms = store, clock_ms
         self._tasks = Tasks()
         self.pull_waiters = PullWaiters()
         self.queues = queues = EndpointQueues(bounds, clock_ms, shared=shared)
         self.owned_shards = queues.owned_shards
         self._releaser = ClaimReleaser(store, queues, self._tasks)
-        self._claimer = Claimer(store, queues, self._releaser, sweep)
+        self._claimer = Claimer(store, queues, self._releaser, schedule, sweep)
         results = ResultWriter(store, queues, self._tasks, observer)
         self._attempts = AttemptRunner(
             queues,
@@ -158,6 +158,21 @@ class Dispatcher:
     async def reload_due_times(self) -> None:
         """Load due times of unclaimed pending deliveries from the store, also for endpoints that are not known yet."""
         await self._claimer.reload_due_times()
+
+    async def keep_lease(self, lease: float) -> None:
+        """Renew the claim lease at once and then repeatedly, until cancelled; ``lease`` is its duration in seconds."""
+        while True:
+            # The supervisor has paused already when it calls this again after a renewal that failed.
+            await self.renew_lease()
+            await asyncio.sleep(lease / 6)
+
+    async def renew_lease(self) -> None:
+        """Renew the claim lease once; no attempt starts after it has expired.
+
+        Raises:
+            StoreUnavailable: the lease was not renewed.
+        """
+        self.lease_renewed(await self._store.heartbeat())
 
     def lease_renewed(self, lease_until_ms: int) -> None:
         """Set the end of the claim lease; if the lease expired before, release all claims."""

@@ -42,6 +42,11 @@ class RetrySchedule:
         """Maximum number of attempts of a delivery: the first one, and one for each delay."""
         return 1 + len(self.delays_ms)
 
+    @property
+    def longest_ms(self) -> int:
+        """The longest delay in milliseconds; a receiver may ask for the double of the last one."""
+        return max(*self.delays_ms, 2 * self.delays_ms[-1])
+
     def next(self, attempts_made: int, failed_at_ms: int, retry_after_ms: int | None = None) -> int | None:
         """Return when the next attempt is due, in milliseconds since the epoch, or None if there is none.
 

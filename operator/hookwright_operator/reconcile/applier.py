@@ -40,7 +40,7 @@ from hookwright_operator.watch.kubernetes_paths import events_path, resource_pat
 from hookwright_operator.watch.objects import Key, Secret
 from hookwright_runtime.errors import KubeError, StoreError, StoreUnavailable
 from hookwright_runtime.kubernetes import KubernetesClient
-from hookwright_runtime.log_allowance import BoundedEntries, OmittedEntries
+from hookwright_runtime.log_bounds import LogBound
 
 log = structlog.get_logger(__name__)
 
@@ -72,9 +72,7 @@ class Applier:
     check_resource_version: bool
     _undiscarded: dict[Key, set[str]] = field(default_factory=dict)
     _emitted: dict[str, datetime] = field(default_factory=dict)
-    _logged: BoundedEntries = field(
-        default_factory=lambda: BoundedEntries(OmittedEntries(_report_omitted), burst=AT_ONCE, rate=A_SECOND)
-    )
+    _logged: LogBound = field(default_factory=lambda: LogBound(burst=AT_ONCE, rate=A_SECOND, report=_report_omitted))
 
     async def apply(self, action: Action) -> bool:
         """Execute an action; return whether the API server's answer showed news."""

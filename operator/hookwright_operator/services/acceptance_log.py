@@ -15,7 +15,7 @@ import structlog
 from structlog.contextvars import get_contextvars
 
 from hookwright_operator.store.records import SOURCE_END, Accepted, NewEvent
-from hookwright_runtime.log_allowance import LogAllowance, shortened
+from hookwright_runtime.log_bounds import LogBound, shortened
 
 log = structlog.get_logger(__name__)
 
@@ -39,14 +39,10 @@ class _Batch:
 
 
 class AcceptanceLog:
-    """Events that are accepted and not logged yet.
+    """Events that are accepted and not logged yet; with the log level debug all events are listed."""
 
-    Args:
-        allowance: the entries of each namespace; with the log level debug all events are listed.
-    """
-
-    def __init__(self, allowance: LogAllowance | None = None) -> None:
-        self._allowance = allowance or LogAllowance(burst=LISTED_AT_ONCE, rate=LISTED_A_SECOND)
+    def __init__(self) -> None:
+        self._bound = LogBound(burst=LISTED_AT_ONCE, rate=LISTED_A_SECOND)
         self._batches: dict[str, _Batch] = {}
         # The level is constant in a process, and the question costs 2 µs.
         self._lists_all = log.is_enabled_for(logging.DEBUG)
@@ -62,7 +58,7 @@ class AcceptanceLog:
         batch.accepted += accepted.accepted
         batch.duplicates += len(accepted.duplicate_of)
         batch.deliveries += accepted.deliveries
-        listed = len(events) if self._lists_all else self._allowance.take(namespace, len(events))
+        listed = len(events) if self._lists_all else self._bound.take(namespace, len(events))
         batch.unlisted += len(events) - listed
         if listed:
             request_id = get_contextvars().get("request_id")

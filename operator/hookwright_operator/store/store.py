@@ -35,8 +35,7 @@ from hookwright_operator.store.records import (
     Wants,
 )
 from hookwright_operator.store.shard_sharing import CHANGED, ShardSharing
-from hookwright_operator.store.sql import accept, claim, prune, read, recorded_tests, replay, settle, shift_due
-from hookwright_operator.store.sql.shift_due import Reached
+from hookwright_operator.store.sql import accept, claim, prune, read, recorded_tests, replay, settle
 from hookwright_operator.store.statistics import Statistics
 from hookwright_operator.store.transactions import Transactions
 from hookwright_runtime.errors import StoreError
@@ -244,10 +243,10 @@ class Store:
         self.notifications.send([endpoint_uid])
         return state
 
-    async def shift_due_times(self, endpoint_uid: str, *, by_ms: int, reached: Reached, limit: int) -> Reached | None:
-        """Make an endpoint's next pending deliveries due earlier; see `shift_due.shift`."""
-        step = partial(shift_due.shift, endpoint_uid=endpoint_uid, by_ms=by_ms, reached=reached, limit=limit)
-        return await self.transactions.write("advance", step, weight=limit, tenant=endpoint_uid)
+    async def hasten(self, longest_ms: Sequence[tuple[str, int]], *, limit: int) -> list[str]:
+        """Make deliveries due now that are due too late; see `claim.hasten`."""
+        step = partial(claim.hasten, longest_ms=longest_ms, owner=self.instance, limit=limit)
+        return await self._now("hasten", step, weight=limit)
 
     async def prune(self, *, delivered_before_ms: int, failed_before_ms: int, limit: int) -> int:
         """Remove old deliveries with their attempts and events, and old event ids, up to a limit.

@@ -15,7 +15,7 @@ import structlog
 from hookwright_operator import metrics
 from hookwright_operator.watch.objects import Key
 from hookwright_runtime.errors import KubeError, StoreError, WriteRefused
-from hookwright_runtime.log_allowance import BoundedEntries, OmittedEntries
+from hookwright_runtime.log_bounds import LogBound
 
 log = structlog.get_logger(__name__)
 
@@ -96,7 +96,7 @@ class WorkQueue:
         self._timers: dict[Key, asyncio.TimerHandle] = {}
         self._failures: dict[Key, int] = {}
         self._rest = asyncio.Event()
-        self._logged = BoundedEntries(OmittedEntries(_report_omitted), burst=AT_ONCE, rate=A_SECOND)
+        self._logged = LogBound(burst=AT_ONCE, rate=A_SECOND, report=_report_omitted)
 
     def add(self, key: Key, delay: float = 0.0) -> None:
         """Reconcile a key after ``delay`` seconds, or earlier if another call asks for it."""

@@ -19,7 +19,7 @@ async def test_no_attempt_begins_that_could_outlive_the_lease(start: Start, rece
     await engine.post(body=b"1")
     await asyncio.sleep(0.1)  # long enough for an attempt to begin
     assert not receiver.received
-    engine.dispatcher.lease_renewed(await engine.store.heartbeat())
+    await engine.dispatcher.renew_lease()
     await engine.ended("orders", 1)
 
 
@@ -39,7 +39,7 @@ async def test_a_lapsed_lease_is_noticed_and_nothing_that_another_took_is_sent(
     await neighbour.heartbeat()
     taken = await neighbour.claim([("orders", 3)])
     assert len(taken) == 3
-    engine.dispatcher.lease_renewed(await engine.store.heartbeat())
+    await engine.dispatcher.renew_lease()
     busy.open.set()
     await engine.ended("orders", 3)  # three of the six are the other replica's, and one of them was in flight here
     await left(neighbour)

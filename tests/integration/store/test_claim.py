@@ -71,6 +71,20 @@ async def test_what_is_not_due_yet_is_not_claimed(store: Store, clock: Clock) ->
     assert claimed.attempts == 1
 
 
+async def test_what_is_due_too_late_is_due_now(store: Store, neighbour: Store, clock: Clock) -> None:
+    """The bound of each endpoint is its own; neither a claimed delivery nor one of another endpoint changes."""
+    for uid in ("orders", "audit", "other"):
+        delivery = await accept_one(store, uid=uid, claimed=True)
+        await store.settle([settlement(delivery, State.PENDING, status=500, due_ms=clock.now + 30_000)])
+    await accept_one(neighbour, claimed=True)
+    clock.advance(-1)
+
+    assert await store.hasten([("orders", 30_000), ("audit", 30_001)], limit=10) == ["orders"]
+
+    later = clock.now + 30_001
+    assert await store.next_due() == {"orders": clock.now, "audit": later, "other": later}
+
+
 async def test_an_expired_lease_frees_what_was_claimed(store: Store, neighbour: Store, clock: Clock) -> None:
     """After a replica's heartbeats end, other replicas claim its deliveries with their normal query."""
     delivery = await accept_one(neighbour, claimed=True)

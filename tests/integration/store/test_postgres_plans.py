@@ -150,6 +150,11 @@ PLANS: dict[str, tuple[ClauseElement, dict[str, object], str]] = {
         {"rows": packed([(f"uid-{n}", 32) for n in range(64)]), "share": 131_072, **ME},
         "deliveries_to_claim",
     ),
+    "due too late": (
+        claim.HASTEN,
+        {"rows": packed([(f"uid-{n}", 60_000) for n in range(64)]), "count": 500, **ME},
+        "deliveries_to_claim",
+    ),
     "messages to take": (pull.TAKE, {**MESSAGES, "last_due": NOW, "last_id": "~"}, "deliveries_to_claim"),
     "last message to examine": (pull.LAST_EXAMINED, MESSAGES, "deliveries_to_claim"),
     "waiting messages": (pull.WAITING, MESSAGES, "deliveries_to_claim"),

@@ -339,6 +339,7 @@ TABLE_SCAN = re.compile(rf"SCAN (?!{SCANNED})")
 
 PLANS = {
     "claim": (claim.CLAIM, "deliveries_to_claim (endpoint_uid=? AND due_ms<?)"),
+    "due too late": (claim.HASTEN, "deliveries_to_claim (endpoint_uid=? AND due_ms>?)"),
     "own": (claim.OWN, "deliveries USING PRIMARY KEY (id=?)"),
     "large bodies": (claim.BODIES, "events USING INDEX sqlite_autoindex_events_1 (id=?)"),
     "release": (claim.RELEASE, "deliveries USING PRIMARY KEY (id=?)"),
@@ -400,6 +401,7 @@ PLANS = {
 
 PARTIAL = {
     "claim": (claim.CLAIM, "deliveries.state = 'pending'"),
+    "due too late": (claim.HASTEN, "deliveries.state = 'pending'"),
     "next_due": (read.NEXT_DUE, "deliveries.state = 'pending'"),
     "replay of failures": (replay_choice.FAILED.matching, "deliveries.state = 'failed'"),
     "failed log": (read.log_page("orders", state=State.FAILED, limit=5, before="x"), "deliveries.state = 'failed'"),

@@ -23,7 +23,7 @@ Lookup = Callable[[str, int], Sequence[str]]
 """Name and port to addresses as text, blocking; raises OSError (``socket.gaierror``) if there are none."""
 
 PLACES: Final = 256
-"""Look-ups at once, unless descriptors are few; each blocks a thread, which takes about 30 KiB and one descriptor."""
+"""Look-ups at once; each blocks a thread, which takes about 30 KiB and one descriptor."""
 PER_NAMESPACE: Final = 24
 LONGEST_WAIT: Final = 1.0
 """Seconds that an attempt waits for a place."""
@@ -66,14 +66,13 @@ class GuardedResolver:
     Args:
         guard: checks every address at each use.
         lookup: the look-up itself, called in a thread.
-        places: look-ups at once.
     """
 
-    def __init__(self, guard: Guard, lookup: Lookup, places: int = PLACES) -> None:
+    def __init__(self, guard: Guard, lookup: Lookup) -> None:
         self._guard = guard
         self._lookup = lookup
-        self._threads = ThreadPoolExecutor(places, thread_name_prefix="lookup")
-        self._turns: LookupTurns[_Pending] = LookupTurns(places, PER_NAMESPACE, _WAITING_PER_NAMESPACE)
+        self._threads = ThreadPoolExecutor(PLACES, thread_name_prefix="lookup")
+        self._turns: LookupTurns[_Pending] = LookupTurns(PLACES, PER_NAMESPACE, _WAITING_PER_NAMESPACE)
         self._names = NameCache()
         self._pending: dict[tuple[str, str], _Pending] = {}
         self._loop = asyncio.get_running_loop()

@@ -33,7 +33,7 @@ from hookwright_operator.delivery.http.error_messages import (
 from hookwright_operator.delivery.http.guard import Guard, is_literal
 from hookwright_operator.delivery.http.idle_connections import Origin
 from hookwright_operator.delivery.http.message_headers import PREFIX, cloudevent_headers
-from hookwright_operator.delivery.http.resolver import PLACES, GuardedResolver, Lookup, system_lookup
+from hookwright_operator.delivery.http.resolver import GuardedResolver, Lookup, system_lookup
 from hookwright_operator.delivery.http.response import excerpt, header_lines, retry_after_ms
 from hookwright_operator.delivery.http.sent_request import SentRequest, fingerprints, sent_request
 from hookwright_operator.delivery.http.signatures import signature_headers
@@ -72,7 +72,6 @@ class Sender:
         traces: creates a span for each attempt whose event is traced; None creates no spans.
         traces_to_receivers: whether such an attempt sends its ``traceparent`` to the receiver.
         idle: connections without a request that are kept for the next attempt, of all receivers.
-        lookups: name look-ups at once.
     """
 
     def __init__(
@@ -87,7 +86,6 @@ class Sender:
         traces: Traces | None = None,
         traces_to_receivers: bool = False,
         idle: int = 1024,
-        lookups: int = PLACES,
     ) -> None:
         self._guard = guard
         self._user_agent = user_agent
@@ -97,7 +95,7 @@ class Sender:
         self._response_limit = response_limit
         self._traces = traces
         self._traces_to_receivers = traces_to_receivers
-        self._most_idle, self._lookups = idle, lookups
+        self._most_idle = idle
         self._targets: dict[str, tuple[Endpoint, _Target]] = {}
         self._client: Client | None = None
         self._resolver: GuardedResolver | None = None
@@ -113,7 +111,7 @@ class Sender:
 
     async def start(self) -> None:
         """Create the client; call it in the event loop that will send."""
-        self._resolver = GuardedResolver(self._guard, self._lookup, self._lookups)
+        self._resolver = GuardedResolver(self._guard, self._lookup)
         self._client = Client(self._guard, self._resolver, self._tls or _default_tls(), self._most_idle)
 
     async def close(self) -> None:

@@ -127,6 +127,21 @@ RELEASE = (
     .returning(deliveries.c.endpoint_uid)
 )
 
+_longest = rows(endpoint_uid=Text, longest_ms=BigInteger)
+_due_too_late = (
+    select(deliveries.c.id)
+    .select_from(_longest.join(deliveries, deliveries.c.endpoint_uid == _longest.c.endpoint_uid))
+    .where(is_pending, deliveries.c.due_ms > _now + _longest.c.longest_ms, claimable())
+    .limit(bindparam("count", type_=Integer))
+    .with_for_update(of=deliveries, skip_locked=True)
+)
+HASTEN = (
+    update(deliveries)
+    .values(due_ms=_now)
+    .where(deliveries.c.id.in_(_due_too_late))
+    .returning(deliveries.c.endpoint_uid)
+)
+
 _register = insert(instances).values(
     id=_me,
     lease_until_ms=bindparam("until", type_=BigInteger),
@@ -216,6 +231,25 @@ def release(connection: Connection, calls: Sequence[Sequence[str]], *, owner: st
     ids = packed_column([delivery_id for call in calls for delivery_id in call])
     uids = frozenset(connection.scalars(RELEASE, {"rows": ids, "me": owner}))
     return [uids] * len(calls)
+
+
+def hasten(
+    connection: Connection, longest_ms: Sequence[tuple[str, int]], *, owner: str, now: int, limit: int
+) -> list[str]:
+    """Make unclaimed deliveries due now that are due too late, because the clock was set back or the schedule changed.
+
+    Args:
+        connection: in a transaction.
+        longest_ms: endpoint uids, each with the longest time until a delivery of the endpoint may be due.
+        owner: the replica that asks.
+        now: the time.
+        limit: how many deliveries to change at most.
+
+    Returns:
+        The endpoint uid of each changed delivery.
+    """
+    bounds = {"rows": packed(longest_ms), "count": limit}
+    return list(connection.scalars(HASTEN, {**bounds, "me": owner, "now": now}))
 
 
 def register(connection: Connection, member: Replica, *, now: int, lease_ms: int, alone: bool) -> int:

@@ -94,7 +94,7 @@ def test_the_next_attempt_is_never_early_and_never_beyond_the_next_step(
     own = steps[attempts_made - 1]
     after = steps[attempts_made] if attempts_made < len(steps) else 2 * own
     assert due is not None
-    assert own <= due - FAILED_AT <= max(own, after)
+    assert own <= due - FAILED_AT <= max(own, after) <= schedule.longest_ms
 
 
 def test_a_retry_before_any_attempt_is_refused() -> None:

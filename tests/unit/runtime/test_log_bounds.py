@@ -8,12 +8,12 @@ from structlog.contextvars import bound_contextvars, get_contextvars
 from support.polling import until
 from support.store_factories import Clock
 
-from hookwright_runtime.log_allowance import LogAllowance, OmittedEntries, shortened
+from hookwright_runtime.log_bounds import LogBound, shortened
 
 
-def allowance(clock: Clock) -> LogAllowance:
+def allowance(clock: Clock) -> LogBound:
     """Return an allowance of 10 entries at once and 2 a second."""
-    return LogAllowance(burst=10, rate=2, clock=lambda: clock.now / 1000)
+    return LogBound(burst=10, rate=2, clock=lambda: clock.now / 1000)
 
 
 def test_a_holder_may_log_its_burst_and_then_its_rate() -> None:
@@ -57,13 +57,14 @@ def test_a_holder_that_has_used_its_entries_is_not_forgotten() -> None:
 async def test_omitted_entries_are_reported_once_a_second_without_the_context_of_a_request() -> None:
     """The report belongs to no request, although a request was the first that was not logged."""
     reports: list[tuple[str, int, dict[str, object]]] = []
-    omitted = OmittedEntries(lambda holder, count: reports.append((holder, count, dict(get_contextvars()))))
+    bound = LogBound(
+        burst=0, rate=0, report=lambda holder, count: reports.append((holder, count, dict(get_contextvars())))
+    )
     with bound_contextvars(request_id="r-1"):
-        for holder in ("acme", "acme", "rival"):
-            omitted.add(holder)
+        assert [bound.allow(holder) for holder in ("acme", "acme", "rival")] == [False] * 3
     await until(lambda: asyncio.sleep(0, len(reports) == 2))
     assert reports == [("acme", 2, {}), ("rival", 1, {})]
-    omitted.flush()
+    bound.flush()
     assert len(reports) == 2
     structlog.contextvars.clear_contextvars()
 

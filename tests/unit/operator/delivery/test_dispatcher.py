@@ -1,9 +1,10 @@
 """The renewals of the claim lease."""
 
+from functools import partial
+
 from support.polling import until
 
 from hookwright_operator.delivery.dispatcher import Dispatcher
-from hookwright_operator.delivery.heartbeat import Heartbeat
 from hookwright_operator.store.store import Store
 from hookwright_operator.supervisor import Supervisor
 from hookwright_runtime.errors import StoreUnavailable
@@ -26,7 +27,8 @@ class Leases(Store):
 class Renewals(Dispatcher):
     """Records the ends of the leases."""
 
-    def __init__(self) -> None:
+    def __init__(self, store: Store) -> None:
+        self._store = store
         self.ends: list[int] = []
 
     def lease_renewed(self, lease_until_ms: int) -> None:
@@ -36,9 +38,9 @@ class Renewals(Dispatcher):
 
 async def test_a_lease_is_renewed_as_soon_as_the_database_returns() -> None:
     """No attempt starts without a lease, so the loop does not wait a sixth of the lease once more."""
-    renewals, loops = Renewals(), Supervisor()
+    renewals, loops = Renewals(Leases(failing=1)), Supervisor()
     hour = 3600.0
-    loops.start("heartbeat", Heartbeat(Leases(failing=1), renewals, lease=hour).run)
+    loops.start("heartbeat", partial(renewals.keep_lease, hour))
     try:
         await until(lambda: bool(renewals.ends), within=30)
     finally:
