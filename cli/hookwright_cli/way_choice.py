@@ -4,7 +4,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from ipaddress import ip_address
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 from urllib.parse import urlsplit
 
 from hookwright_cli import contexts, kept_credentials
@@ -14,7 +14,8 @@ from hookwright_cli.contexts import Context
 if TYPE_CHECKING:
     from hookwright_cli.ways.api_way import ApiWay
     from hookwright_cli.ways.kubeconfig_way import KubeconfigWay
-    from hookwright_cli.ways.way import Way
+
+    Way: TypeAlias = ApiWay | KubeconfigWay
 
 API, KUBECONFIG = "api", "kubeconfig"
 DEFAULT_INSTALLATION = "hookwright-system"

@@ -10,7 +10,7 @@ from hookwright_cli.commands.asking import confirm
 from hookwright_cli.commands.endpoint_commands import Yes
 from hookwright_cli.durations import expiry
 from hookwright_cli.terminal.columns import KEYS
-from hookwright_cli.verbs import Invocation, add_commands
+from hookwright_cli.verbs import Invocation
 
 
 def list_keys(invocation: Invocation) -> None:
@@ -50,10 +50,3 @@ def revoke_key(
     confirm(f"Revoke key {key}? Its clients get 401 at once.", yes=yes)
     invocation.way.revoke_key(key)
     invocation.screen.one({"id": key}, lambda: f"key {key} revoked")
-
-
-def add_to(app: typer.Typer) -> None:
-    """Add the commands."""
-    group = typer.Typer(no_args_is_help=True, help="API keys of a project.")
-    add_commands(group, {"list": list_keys, "create": create_key, "revoke": revoke_key})
-    app.add_typer(group, name="keys")

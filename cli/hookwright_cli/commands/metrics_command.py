@@ -5,9 +5,9 @@ from typing import Annotated
 
 import typer
 
-from hookwright_cli.command_errors import CommandError, ExitCode, OtherWayError
+from hookwright_cli.command_errors import CommandError, ExitCode
 from hookwright_cli.terminal.columns import Column, field
-from hookwright_cli.verbs import Invocation, command_of
+from hookwright_cli.verbs import Invocation
 
 
 def show_metrics(
@@ -15,16 +15,13 @@ def show_metrics(
     patterns: Annotated[list[str] | None, typer.Argument(metavar="PATTERN...", help="Regular expressions.")] = None,
 ) -> None:
     """Show for each pod whether it is ready, and its metrics: those whose line matches a PATTERN, or all."""
-    from hookwright_cli.ways.kubeconfig_way import KubeconfigWay
     from hookwright_cli.ways.pod_metrics import pod_metrics
 
     try:
         wanted = re.compile("|".join(patterns or ()))
     except re.error as error:
         raise CommandError(f"PATTERN is not a regular expression: {error}", ExitCode.USAGE) from None
-    way = invocation.way
-    if not isinstance(way, KubeconfigWay):
-        raise OtherWayError("metrics", "kubeconfig")
+    way = invocation.cluster_way("metrics")
     pods = list(pod_metrics(way.cluster, way.installation))
     if not pods:
         raise CommandError(
@@ -41,8 +38,3 @@ def show_metrics(
         invocation.screen.line(f"# {pod['id']}: {'ready' if pod['ready'] else pod['message']}")
         for line in pod["metrics"]:
             invocation.screen.line(line)
-
-
-def add_to(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("metrics")(command_of(show_metrics))

@@ -5,7 +5,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any, TextIO
+from typing import TYPE_CHECKING, Annotated, Any, TextIO
 from uuid import uuid4
 
 import typer
@@ -13,8 +13,10 @@ import typer
 from hookwright_cli import live_names
 from hookwright_cli.command_errors import CommandError, ExitCode
 from hookwright_cli.deadline import DEADLINE
-from hookwright_cli.verbs import Invocation, command_of
-from hookwright_cli.ways.way import Way
+from hookwright_cli.verbs import Invocation
+
+if TYPE_CHECKING:
+    from hookwright_cli.way_choice import Way
 
 _MOST_EVENTS = 500
 _MOST_BYTES = 900_000
@@ -118,7 +120,7 @@ def _parsed(line: str, number: int) -> dict[str, Any]:
     return event
 
 
-def _sent_with_place(way: Way, events: list[dict[str, Any]], lines_before: int) -> dict[str, Any]:
+def _sent_with_place(way: "Way", events: list[dict[str, Any]], lines_before: int) -> dict[str, Any]:
     try:
         return _patiently(way, events)
     except CommandError as error:
@@ -128,7 +130,7 @@ def _sent_with_place(way: Way, events: list[dict[str, Any]], lines_before: int) 
         ) from None
 
 
-def _patiently(way: Way, events: list[dict[str, Any]]) -> dict[str, Any]:
+def _patiently(way: "Way", events: list[dict[str, Any]]) -> dict[str, Any]:
     """Send events; after a lost answer or a limit, send the same request again. Their ids prevent duplicates."""
     for number in range(1, _TRIES + 1):
         try:
@@ -144,8 +146,3 @@ def with_one_name(answer: dict[str, Any]) -> dict[str, Any]:
     """Return an answer with ``event_ids`` only; the intake has only ``eventIds``, and /v1 has both."""
     ids = answer.get("eventIds", [])
     return {"event_ids": ids, **{name: value for name, value in answer.items() if name != "eventIds"}}
-
-
-def add_to(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("send", rich_help_panel="Deliveries")(command_of(send_events))

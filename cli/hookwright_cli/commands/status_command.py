@@ -9,7 +9,7 @@ from hookwright_cli.command_errors import ExitCode
 from hookwright_cli.deadline import DEADLINE
 from hookwright_cli.terminal.columns import STYLES
 from hookwright_cli.terminal.screen import Screen
-from hookwright_cli.verbs import Invocation, command_of
+from hookwright_cli.verbs import Invocation
 
 _STATES = ("active", "suspended", "pending", "failing", "error")
 _SHOWN = 20
@@ -146,8 +146,3 @@ def show_status(
         time.sleep(3.0)
     if problems:
         raise typer.Exit(int(ExitCode.NEGATIVE))
-
-
-def add_to(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("status")(command_of(show_status))

@@ -6,7 +6,7 @@ from typing import Any
 from hookwright_cli.command_errors import CommandError, ExitCode
 from hookwright_cli.ways.cluster_client import APPS, ClusterClient, core, resources
 from hookwright_cli.ways.endpoint_form import condition, endpoint_document
-from hookwright_cli.ways.way import Document
+from hookwright_cli.ways.service_way import Document
 
 COMPONENTS = "app.kubernetes.io/component in (operator, delivery, api)"
 """Selects the pods and Deployments of an installation."""

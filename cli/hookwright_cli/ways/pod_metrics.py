@@ -6,7 +6,7 @@ from typing import Any
 from hookwright_cli.deadline import DEADLINE
 from hookwright_cli.ways.cluster_client import ClusterClient, core
 from hookwright_cli.ways.cluster_overview import COMPONENTS
-from hookwright_cli.ways.way import Document
+from hookwright_cli.ways.service_way import Document
 
 _SECONDS = 20.0
 
