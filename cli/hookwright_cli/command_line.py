@@ -10,32 +10,30 @@ from hookwright_cli.commands import (
     access_commands,
     delivery_commands,
     endpoint_commands,
+    event_commands,
     key_commands,
     secret_commands,
+    status_commands,
     store_commands,
     user_commands,
 )
-from hookwright_cli.commands.explain_command import explain_type
 from hookwright_cli.commands.listen_command import listen
-from hookwright_cli.commands.metrics_command import show_metrics
-from hookwright_cli.commands.send_command import send_events
-from hookwright_cli.commands.status_command import show_status
 from hookwright_cli.verbs import command_of, with_common_options
 
 _Verbs = Mapping[str, Callable[..., None]]
 
 _VERBS: Final[_Verbs] = {
-    "status": show_status,
-    "metrics": show_metrics,
+    "status": status_commands.show_status,
+    "metrics": status_commands.show_metrics,
     "deliveries": delivery_commands.list_deliveries,
     "delivery": delivery_commands.get_delivery,
     "retry": delivery_commands.retry_delivery,
     "replay": delivery_commands.begin_replay,
     "replays": delivery_commands.list_replays,
     "test": delivery_commands.send_test,
-    "send": send_events,
+    "send": event_commands.send_events,
     "listen": listen,
-    "explain": explain_type,
+    "explain": event_commands.explain_type,
     "login": access_commands.log_in,
     "logout": access_commands.log_out,
     "whoami": access_commands.who_am_i,

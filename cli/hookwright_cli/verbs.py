@@ -11,8 +11,7 @@ import typer
 
 from hookwright_cli.command_errors import CommandError, ExitCode, OtherWayError
 from hookwright_cli.deadline import DEADLINE
-from hookwright_cli.terminal.plain_text import plain
-from hookwright_cli.terminal.screen import Screen
+from hookwright_cli.terminal.screen import Screen, plain
 from hookwright_cli.way_choice import WayOptions, chosen, exit_of, open_way
 
 if TYPE_CHECKING:

@@ -13,8 +13,7 @@ from hookwright_cli.commands.endpoint_commands import Name, Watch
 from hookwright_cli.deadline import DEADLINE
 from hookwright_cli.durations import moment
 from hookwright_cli.terminal.columns import ATTEMPTS, DELIVERIES, REPLAYS, STYLES, shown
-from hookwright_cli.terminal.plain_text import plain
-from hookwright_cli.terminal.screen import Screen
+from hookwright_cli.terminal.screen import Screen, plain
 from hookwright_cli.verbs import Invocation
 
 if TYPE_CHECKING:

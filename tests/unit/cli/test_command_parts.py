@@ -16,9 +16,9 @@ from rich.style import Style
 from hookwright_cli import contexts, kept_credentials
 from hookwright_cli.command_errors import MEANINGS, CommandError, ExitCode, exit_code_of
 from hookwright_cli.commands.delivery_commands import described
+from hookwright_cli.commands.event_commands import with_one_name
 from hookwright_cli.commands.secret_commands import signature_checks
-from hookwright_cli.commands.send_command import with_one_name
-from hookwright_cli.commands.status_command import backlog_of, problems_of, screen_of
+from hookwright_cli.commands.status_commands import backlog_of, problems_of, screen_of
 from hookwright_cli.commands.store_commands import new_private_file
 from hookwright_cli.contexts import Context, Contexts
 from hookwright_cli.contract import event_types
