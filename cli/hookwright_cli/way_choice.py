@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Final, TypeAlias
 from urllib.parse import urlsplit
@@ -68,12 +68,10 @@ def chosen(options: WayOptions, environ: Mapping[str, str] | None = None) -> tup
         kind = KUBECONFIG
     else:
         kind = API if by_variables else KUBECONFIG
-    return kind, Context(
-        name=kept.name,
+    return kind, replace(
+        kept,
         url=url,
         project=options.project or environ.get("HOOKWRIGHT_PROJECT", "") or kept.project,
-        email=kept.email,
-        expires_at=kept.expires_at,
         kubeconfig=options.kubeconfig or kept.kubeconfig,
         kube_context=options.kube_context or (options.context if options.plugin else "") or kept.kube_context,
         namespace=options.namespace or kept.namespace,
