@@ -1,4 +1,4 @@
-"""What the contract says about endpoints and event types. `make crds` writes the file from ``hookwright_crds``."""
+"""What the contract says; `make crds` writes the file from ``hookwright_crds``."""
 
 import json
 from collections.abc import Mapping
@@ -76,3 +76,13 @@ def event_types() -> list[dict[str, Any]]:
     """Return each event type with its channel, meaning, example and wildcards."""
     types: list[dict[str, Any]] = _data()["event_types"]
     return types
+
+
+def key_scopes() -> list[str]:
+    """Return the scopes that a key can have; without a choice it has all."""
+    return list(_data()["key_scopes"])
+
+
+def user_roles() -> list[str]:
+    """Return the roles that a user can have."""
+    return list(_data()["user_roles"])

@@ -11,7 +11,9 @@ from hookwright_crds.base import Duration, Model
 from hookwright_crds.documents import in_snake_case
 from hookwright_crds.endpoint_fields import HIDDEN_FIELDS, PUSH_FIELDS, EndpointFields
 from hookwright_crds.events import CATALOGUE, example, wildcards_of
+from hookwright_crds.keys import KeyScope
 from hookwright_crds.urls import check_url
+from hookwright_crds.users import UserRole
 
 _Type: TypeAlias = Any
 """What an annotation can contain: a class or a form of `typing`."""
@@ -24,7 +26,12 @@ _FORMS: Final = {str: "text", int: "number", AwareDatetime: "time", tuple: "list
 
 def text() -> str:
     """Return the file of the command line."""
-    data = {"endpoint_fields": list(_fields(EndpointFields)), "event_types": list(_event_types())}
+    data = {
+        "endpoint_fields": list(_fields(EndpointFields)),
+        "event_types": list(_event_types()),
+        "key_scopes": list(KeyScope),
+        "user_roles": list(UserRole),
+    }
     return json.dumps(data, indent=1, ensure_ascii=False) + "\n"
 
 

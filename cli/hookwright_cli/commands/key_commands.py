@@ -8,6 +8,7 @@ import typer
 from hookwright_cli import live_names
 from hookwright_cli.commands.asking import confirm
 from hookwright_cli.commands.endpoint_commands import Yes
+from hookwright_cli.contract import key_scopes
 from hookwright_cli.durations import expiry
 from hookwright_cli.terminal.columns import KEYS
 from hookwright_cli.verbs import Invocation
@@ -22,7 +23,7 @@ def create_key(
     invocation: Invocation,
     name: Annotated[str, typer.Argument(metavar="NAME", help="A name for people.")],
     scope: Annotated[
-        list[str] | None, typer.Option("--scope", "-s", metavar="send|read|manage|pull", help="A right; repeat it.")
+        list[str] | None, typer.Option("--scope", "-s", metavar="|".join(key_scopes()), help="A right; repeat it.")
     ] = None,
     expires: Annotated[
         str, typer.Option("--expires", metavar="30d|TIME", help="When it ends; never, if left out.")

@@ -7,6 +7,7 @@ import typer
 from hookwright_cli import live_names
 from hookwright_cli.commands.asking import confirm, password
 from hookwright_cli.commands.endpoint_commands import Yes
+from hookwright_cli.contract import user_roles
 from hookwright_cli.terminal.columns import USERS
 from hookwright_cli.verbs import Invocation
 from hookwright_cli.way_choice import API, chosen, users_namespace_of
@@ -24,7 +25,7 @@ def create_user(
     invocation: Invocation,
     email: Annotated[str, typer.Argument(metavar="EMAIL")],
     organization: Annotated[str, typer.Option("--organization", metavar="NAMESPACE", help="Where the user works.")],
-    role: Annotated[str, typer.Option("--role", metavar="viewer|editor|admin", help="Rights of the user.")] = "admin",
+    role: Annotated[str, typer.Option("--role", metavar="|".join(user_roles()), help="Rights of the user.")] = "admin",
     only_hash: Annotated[
         bool,
         typer.Option("--hash", help="Write nothing; print the Secret with the hash, for example for a Git repository."),

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from hookwright_cli.contract import endpoint_fields, shown_fields
+from hookwright_cli.contract import endpoint_fields, key_scopes, shown_fields
 
 Document = dict[str, Any]
 
@@ -81,7 +81,7 @@ def key_document(written: Mapping[str, Any]) -> Document:
     return {
         "id": meta["name"],
         "name": spec.get("displayName", ""),
-        "scopes": list(spec.get("scopes") or ("send", "read", "manage", "pull")),
+        "scopes": list(spec.get("scopes") or key_scopes()),
         "created_at": meta["creationTimestamp"],
         "last_used_at": status.get("lastUsedAt"),
         "expires_at": spec.get("expiresAt"),
