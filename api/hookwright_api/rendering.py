@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from hookwright_crds.base import format_timestamp
 from hookwright_crds.conditions import find
-from hookwright_crds.endpoint_fields import EndpointFields
+from hookwright_crds.endpoint_fields import HIDDEN_FIELDS, EndpointFields
 from hookwright_crds.resources import DeliveryCounts, WebhookEndpoint
 
 _SHARED: Final = set(EndpointFields.model_fields)
@@ -43,7 +43,7 @@ def endpoint_summary(endpoint: WebhookEndpoint) -> dict[str, Any]:
         "project": endpoint.spec.project_ref.name,
         "status": endpoint_status(endpoint),
         "created_at": timestamp(endpoint.metadata.creation_timestamp),
-        **{name: value for name, value in own_fields(endpoint).items() if name != "headers"},
+        **{name: value for name, value in own_fields(endpoint).items() if name not in HIDDEN_FIELDS},
         "header_names": sorted(endpoint.spec.headers),
         "labels": own_labels(endpoint.metadata.labels),
     }

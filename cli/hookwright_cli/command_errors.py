@@ -1,6 +1,6 @@
 """Errors of commands: a sentence for the user, and the exit code.
 
-``CommandError`` is the one tree. `OtherWayError` says that the present way into Hookwright cannot do a verb.
+``CommandError`` is the one tree. `OtherWayError` says that `/v1` cannot do a verb.
 """
 
 from enum import IntEnum
@@ -89,12 +89,8 @@ class CommandError(Exception):
 
 
 class OtherWayError(CommandError):
-    """The present way into Hookwright cannot do a verb, and the other one can."""
+    """A verb of which only a kubeconfig is capable."""
 
-    def __init__(self, verb: str, way: str) -> None:
-        ways = {
-            "kubeconfig": ("/v1", "use --way=kubeconfig, with a kubeconfig of the cluster"),
-            "api": ("a kubeconfig", "use --way=api, after `hookwright login --url URL`"),
-        }
-        present, advice = ways[way]
-        super().__init__(f"{verb} does not work through {present}", ExitCode.OTHER_WAY, hint=advice)
+    def __init__(self, verb: str) -> None:
+        advice = "use --way=kubeconfig, with a kubeconfig of the cluster"
+        super().__init__(f"{verb} does not work through /v1", ExitCode.OTHER_WAY, hint=advice)

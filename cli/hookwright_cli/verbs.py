@@ -4,19 +4,19 @@ import functools
 import inspect
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hookwright_cli.command_errors import CommandError, ExitCode
+from hookwright_cli.command_errors import CommandError, ExitCode, OtherWayError
 from hookwright_cli.deadline import DEADLINE
-from hookwright_cli.terminal.plain_text import plain
-from hookwright_cli.terminal.screen import Screen
+from hookwright_cli.terminal.screen import Screen, plain
 from hookwright_cli.way_choice import WayOptions, chosen, exit_of, open_way
 
 if TYPE_CHECKING:
-    from hookwright_cli.ways.way import Way
+    from hookwright_cli.way_choice import Way
+    from hookwright_cli.ways.kubeconfig_way import KubeconfigWay
 
 
 def _text(*names: str, metavar: str, help_text: str) -> Any:
@@ -61,6 +61,17 @@ class Invocation:
         """The chosen way into Hookwright."""
         return open_way(self.options)
 
+    def cluster_way(self, verb: str) -> "KubeconfigWay":
+        """Return the way if it is that of a kubeconfig.
+
+        Raises:
+            OtherWayError: it is ``/v1``, which cannot do the verb.
+        """
+        way = self.way
+        if way.kind == "api":
+            raise OtherWayError(verb)
+        return way
+
     @property
     def uses_a_way(self) -> bool:
         """Whether the way was opened."""
@@ -78,12 +89,6 @@ class Invocation:
         """Close the way if it was opened."""
         if self.uses_a_way:
             self.way.close()
-
-
-def add_commands(app: typer.Typer, commands: Mapping[str, Callable[..., None]]) -> None:
-    """Add functions as commands of these names."""
-    for name, function in commands.items():
-        app.command(name)(command_of(function))
 
 
 def is_plugin() -> bool:

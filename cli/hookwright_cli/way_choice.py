@@ -2,9 +2,9 @@
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from ipaddress import ip_address
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 from urllib.parse import urlsplit
 
 from hookwright_cli import contexts, kept_credentials
@@ -14,7 +14,8 @@ from hookwright_cli.contexts import Context
 if TYPE_CHECKING:
     from hookwright_cli.ways.api_way import ApiWay
     from hookwright_cli.ways.kubeconfig_way import KubeconfigWay
-    from hookwright_cli.ways.way import Way
+
+    Way: TypeAlias = ApiWay | KubeconfigWay
 
 API, KUBECONFIG = "api", "kubeconfig"
 DEFAULT_INSTALLATION = "hookwright-system"
@@ -67,12 +68,10 @@ def chosen(options: WayOptions, environ: Mapping[str, str] | None = None) -> tup
         kind = KUBECONFIG
     else:
         kind = API if by_variables else KUBECONFIG
-    return kind, Context(
-        name=kept.name,
+    return kind, replace(
+        kept,
         url=url,
         project=options.project or environ.get("HOOKWRIGHT_PROJECT", "") or kept.project,
-        email=kept.email,
-        expires_at=kept.expires_at,
         kubeconfig=options.kubeconfig or kept.kubeconfig,
         kube_context=options.kube_context or (options.context if options.plugin else "") or kept.kube_context,
         namespace=options.namespace or kept.namespace,

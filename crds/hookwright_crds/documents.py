@@ -86,7 +86,7 @@ def _derived(
     for name, info in fields.model_fields.items():
         if name not in without:
             kind, default = form(replaced(info.annotation), info)
-            field: dict[str, Any] = {**default, "description": _in_snake_case(info.description)}
+            field: dict[str, Any] = {**default, "description": in_snake_case(info.description)}
             definitions[name] = (kind, Field(**field, examples=info.examples))
     return create_model(f"{fields.__name__}{suffix}", __base__=base, __doc__=fields.__doc__, **definitions)
 
@@ -127,6 +127,6 @@ def _model_in(kind: _Type) -> type[Model] | None:
     return next((one for one in choices if isinstance(one, type) and issubclass(one, Model)), None)
 
 
-def _in_snake_case(text: str | None) -> str | None:
+def in_snake_case(text: str | None) -> str | None:
     """Return a description with names of fields as `/v1` spells them."""
     return text and _CAMEL.sub(lambda word: re.sub("[A-Z]", lambda letter: f"_{letter[0].lower()}", word[0]), text)

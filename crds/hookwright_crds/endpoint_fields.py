@@ -20,6 +20,10 @@ URL_OR_PULL_SENTENCE: Final = "exactly one of url and pull must be set"
 PUSH_ONLY_SENTENCE: Final = (
     "timeout, maxInFlight and rateLimit limit requests to a url; omit them for an endpoint with pull"
 )
+PUSH_FIELDS: Final = ("timeout", "max_in_flight", "rate_limit")
+"""Fields that limit requests to a url."""
+HIDDEN_FIELDS: Final = ("headers",)
+"""Fields that no answer shows, because a receiver may use a value as a credential."""
 RESERVED_HEADERS: Final = frozenset(
     {
         "connection", "content-encoding", "content-length", "content-type", "expect", "host", "keep-alive",
@@ -184,7 +188,7 @@ def check_consistent(fields: F) -> F:
         raise ValueError(CLOUDEVENT_HEADERS_SENTENCE)
     if (fields.url is None) == (fields.pull is None):
         raise ValueError(URL_OR_PULL_SENTENCE)
-    limits = (fields.timeout, fields.max_in_flight, fields.rate_limit)
-    if fields.pull is not None and limits != (DEFAULT_TIMEOUT, DEFAULT_MAX_IN_FLIGHT, None):
+    defaults = EndpointFields.model_fields
+    if fields.pull is not None and any(getattr(fields, name) != defaults[name].default for name in PUSH_FIELDS):
         raise ValueError(PUSH_ONLY_SENTENCE)
     return fields

@@ -1,6 +1,5 @@
-"""The reference of the command line, and the copy of the event catalogue that its package has."""
+"""The reference of the command line."""
 
-import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -9,7 +8,6 @@ from click import Context
 
 from hookwright_cli.command_errors import MEANINGS
 from hookwright_cli.command_line import app
-from hookwright_crds.events import CATALOGUE, example, wildcards_of
 from hookwright_dev.markdown import GENERATED, table
 
 _COMMON = "Way into Hookwright"
@@ -30,22 +28,6 @@ def commands_page() -> str:
     meanings = [(f"`{int(code)}`", meaning) for code, meaning in MEANINGS.items()]
     parts += ["## Exit codes", table(("Code", "Meaning"), meanings)]
     return "\n\n".join(parts) + "\n"
-
-
-def event_types_file() -> str:
-    """Return the event catalogue as JSON."""
-    types = [
-        {
-            "type": name,
-            "channel": channel.value,
-            "meaning": meaning,
-            "example": example(name),
-            "wildcards": wildcards_of(name),
-        }
-        for channel, names in CATALOGUE.items()
-        for name, meaning in names.items()
-    ]
-    return json.dumps(types, indent=1, ensure_ascii=False) + "\n"
 
 
 def _commands(group: Any, path: str) -> Iterator[tuple[str, Any]]:

@@ -20,7 +20,7 @@ from pydantic_settings import BaseSettings
 from hookwright_api import metrics as api_metrics
 from hookwright_api.settings import ApiSettings
 from hookwright_dev.cluster.stack import ROOT
-from hookwright_dev.command_reference import commands_page, event_types_file
+from hookwright_dev.command_reference import commands_page
 from hookwright_dev.markdown import GENERATED, table
 from hookwright_dev.resource_reference import event_types_page, resources_page
 from hookwright_operator import metrics as operator_metrics
@@ -109,7 +109,6 @@ def pages() -> dict[Path, str]:
         DOCS / "resources.md": resources_page(),
         DOCS / "event-types.md": event_types_page(),
         DOCS / "cli-reference.md": commands_page(),
-        ROOT / "cli/hookwright_cli/event_types.json": event_types_file(),
         DOCS / "receivers.md": receivers_page(),
     }
 

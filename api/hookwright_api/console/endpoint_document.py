@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from hookwright_api.console.delivery_filters import moment_of
 from hookwright_api.console.form_fields import Form
-from hookwright_crds.endpoint_fields import DEFAULT_LEASE, EndpointFields
+from hookwright_crds.endpoint_fields import DEFAULT_LEASE, PUSH_FIELDS, EndpointFields
 from hookwright_crds.resources import WebhookEndpoint
 from hookwright_runtime.problems import FieldFault, invalid
 
@@ -14,7 +14,7 @@ PULL: Final = "pull"
 """The value of the field ``target`` of an endpoint whose messages wait for consumers; the other one is ``url``."""
 _MOMENT: Final = "%Y-%m-%dT%H:%M:%S"
 """A time in UTC as the value of a field of the type ``datetime-local``."""
-_OF_REQUESTS: Final = ("url", "timeout", "max_in_flight", "rate_limit")
+_OF_REQUESTS: Final = ("url", *PUSH_FIELDS)
 """The fields that only an endpoint with a URL has."""
 _DEFAULTS: Final = ("timeout", "max_in_flight", "format")
 """The fields of a new endpoint whose form shows the default."""

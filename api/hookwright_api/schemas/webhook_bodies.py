@@ -8,7 +8,7 @@ from pydantic import AfterValidator, ConfigDict, Field, StrictBool, field_valida
 from hookwright_api.schemas.forms import ID_EXAMPLE, TIME_EXAMPLE, Answer, Request, readable
 from hookwright_crds.base import at_most
 from hookwright_crds.documents import answer_of, patch_of, request_of
-from hookwright_crds.endpoint_fields import EndpointFields, Overlap, check_consistent
+from hookwright_crds.endpoint_fields import HIDDEN_FIELDS, EndpointFields, Overlap, check_consistent
 
 MAX_LABELS: Final = 32
 """Most labels of an endpoint; a label has at most 126 characters, so the API's view keeps all of them."""
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 else:
     _RequestFields = request_of(EndpointFields, Request)
 _PatchFields: Any = patch_of(EndpointFields, Request)
-_AnswerFields: Any = answer_of(EndpointFields, Answer, without=("headers",))
+_AnswerFields: Any = answer_of(EndpointFields, Answer, without=HIDDEN_FIELDS)
 
 
 class WebhookRequest(_RequestFields):

@@ -10,12 +10,12 @@ from urllib.parse import urlsplit
 import typer
 
 from hookwright_cli import contexts, kept_credentials, live_names
-from hookwright_cli.command_errors import CommandError, ExitCode, OtherWayError
+from hookwright_cli.command_errors import CommandError, ExitCode
 from hookwright_cli.commands.asking import confirm, password
 from hookwright_cli.commands.endpoint_commands import Yes
 from hookwright_cli.contexts import Context
 from hookwright_cli.terminal.columns import CONTEXTS
-from hookwright_cli.verbs import Invocation, add_commands
+from hookwright_cli.verbs import Invocation
 from hookwright_cli.way_choice import API, DEFAULT_ACCOUNT, check_encryption, chosen, exit_of, not_logged_in
 
 _RBAC = "/apis/rbac.authorization.k8s.io/v1"
@@ -54,7 +54,8 @@ def log_in(
     else:
         email = email or _asked_email()
         with closing(ApiWay(url, "")) as way:
-            answer = way.log_in(email, password(repeat=False))
+            body = {"email": email, "password": password(repeat=False)}
+            answer = way.call("POST", "auth", "login", body=body)
         credential, expires_at = str(answer["token"]), str(answer["expires_at"])
     with closing(ApiWay(url, credential, invocation.options.project)) as way:
         me = way.me()
@@ -116,7 +117,7 @@ def log_out(
         from hookwright_cli.ways.api_way import ApiWay
 
         with closing(ApiWay(context.url, credential)) as way:
-            way.log_out()
+            way.call("POST", "auth", "logout")
     kept_credentials.forget(context.name)
     said = f"logged out of context {context.name}; {exit_of(API, context)}"
     if os.environ.get("HOOKWRIGHT_API_KEY"):
@@ -127,21 +128,7 @@ def log_out(
 def who_am_i(invocation: Invocation) -> None:
     """Show the way in, the user and the projects."""
     kind, context = chosen(invocation.options)
-    document: dict[str, Any] = {"way": kind, "context": context.name}
-    if kind == API:
-        from hookwright_cli.ways.api_way import ApiWay
-
-        assert isinstance(invocation.way, ApiWay)
-        me = invocation.way.me()
-        document |= {"url": context.url, "email": me.get("email"), "organization": me.get("organization")}
-        document |= {"role": me.get("role"), "projects": [one["name"] for one in me["projects"]]}
-        document |= {"expires_at": me.get("expires_at")}
-    else:
-        from hookwright_cli.ways.kubeconfig_way import KubeconfigWay
-
-        way = invocation.way
-        assert isinstance(way, KubeconfigWay)
-        document |= {"kube_context": way.cluster.name, "namespace": way.namespace, "installation": way.installation}
+    document: dict[str, Any] = {"way": kind, "context": context.name, **invocation.way.identity()}
     shown = [
         (name.replace("_", " ").capitalize(), ", ".join(value) if isinstance(value, list) else str(value))
         for name, value in document.items()
@@ -211,11 +198,8 @@ def make_support_account(invocation: Invocation, yes: Yes = False) -> None:
     People who may make tokens of this ServiceAccount can read deliveries and signing secrets, send, retry and replay.
     """
     from hookwright_cli.ways.cluster_client import core
-    from hookwright_cli.ways.kubeconfig_way import KubeconfigWay
 
-    way = invocation.way
-    if not isinstance(way, KubeconfigWay):
-        raise OtherWayError("support-account", "kubeconfig")
+    way = invocation.cluster_way("support-account")
     namespace, _, name = (invocation.options.service_account or DEFAULT_ACCOUNT).rpartition("/")
     namespace = namespace or way.installation
     scope = f"namespace {invocation.options.namespace}" if invocation.options.namespace else "all namespaces"
@@ -264,11 +248,3 @@ def _intake_role(way: Any) -> str:
             hint="--installation names another namespace",
         )
     return min(names, key=lambda name: (name != _INTAKE_ROLE, name))
-
-
-def add_to(app: typer.Typer) -> None:
-    """Add the commands."""
-    add_commands(app, {"login": log_in, "logout": log_out, "whoami": who_am_i, "support-account": make_support_account})
-    group = typer.Typer(no_args_is_help=True, help="Contexts: named ways into Hookwright.")
-    add_commands(group, {"list": list_contexts, "use": use_context, "set": set_context, "delete": delete_context})
-    app.add_typer(group, name="contexts", rich_help_panel="Access")

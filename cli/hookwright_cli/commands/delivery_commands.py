@@ -3,7 +3,7 @@
 import json
 import time
 from datetime import UTC, datetime
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -13,10 +13,11 @@ from hookwright_cli.commands.endpoint_commands import Name, Watch
 from hookwright_cli.deadline import DEADLINE
 from hookwright_cli.durations import moment
 from hookwright_cli.terminal.columns import ATTEMPTS, DELIVERIES, REPLAYS, STYLES, shown
-from hookwright_cli.terminal.plain_text import plain
-from hookwright_cli.terminal.screen import Screen
-from hookwright_cli.verbs import Invocation, add_commands
-from hookwright_cli.ways.way import Way
+from hookwright_cli.terminal.screen import Screen, plain
+from hookwright_cli.verbs import Invocation
+
+if TYPE_CHECKING:
+    from hookwright_cli.way_choice import Way
 
 Since = Annotated[str, typer.Option("--since", metavar="2h|TIME", help="A duration before now, or a time.")]
 Until = Annotated[str, typer.Option("--until", metavar="1h|TIME", help="A duration before now, or a time.")]
@@ -68,7 +69,7 @@ def list_deliveries(
 
 def get_delivery(invocation: Invocation, delivery: Delivery) -> None:
     """Show a delivery: the request, and each attempt with its answer."""
-    document = invocation.way.delivery(delivery)
+    document = invocation.way.call("GET", "deliveries", delivery)
     invocation.screen.one(document, lambda: described(invocation.screen, document))
 
 
@@ -116,7 +117,7 @@ def retry_delivery(
     results = []
     with invocation.screen.progress("retrying", len(deliveries)) as report:
         for number, delivery in enumerate(deliveries, 1):
-            results.append(invocation.way.retry(delivery))
+            results.append(invocation.way.call("POST", "deliveries", delivery, "retry"))
             report(number)
     if not invocation.screen.for_people:
         invocation.screen.rows(results, DELIVERIES, none="")
@@ -145,11 +146,11 @@ def begin_replay(
     if kind:
         body["types"] = kind
     if dry_run:
-        counted = invocation.way.begin_replay(endpoint, {**body, "dry_run": True})
+        counted = invocation.way.call_endpoint("POST", endpoint, "replays", body={**body, "dry_run": True})
         least = "" if counted.get("total_is_exact", True) else "at least "
         invocation.screen.one(counted, lambda: f"{least}{counted['total']} deliveries would be sent again")
         return
-    replay = invocation.way.begin_replay(endpoint, body)
+    replay = invocation.way.call_endpoint("POST", endpoint, "replays", body=body)
     if wait:
         replay = _follow(invocation, endpoint, replay)
     invocation.screen.one(
@@ -178,11 +179,11 @@ def _follow(invocation: Invocation, endpoint: str, replay: dict[str, Any]) -> di
     return replay
 
 
-def patiently(way: Way, endpoint: str, replay: str) -> dict[str, Any]:
+def patiently(way: "Way", endpoint: str, replay: str) -> dict[str, Any]:
     """Return a replay; wait if the service asks for it."""
     while True:
         try:
-            return way.replay(endpoint, replay)
+            return dict(way.call_endpoint("GET", endpoint, "replays", replay))
         except CommandError as error:
             if error.retry_after is None:
                 raise
@@ -196,10 +197,11 @@ def list_replays(
 ) -> None:
     """List the latest replays of an endpoint, or cancel one."""
     if cancel:
-        invocation.way.cancel_replay(endpoint, cancel)
+        invocation.way.call_endpoint("DELETE", endpoint, "replays", cancel)
         invocation.screen.one({"id": cancel, "status": "cancelled"}, lambda: f"replay {cancel} cancelled")
         return
-    invocation.screen.rows(invocation.way.replays(endpoint), REPLAYS, none="There are no replays.")
+    replays = invocation.way.call_endpoint("GET", endpoint, "replays")["data"]
+    invocation.screen.rows(replays, REPLAYS, none="There are no replays.")
 
 
 def send_test(
@@ -217,7 +219,7 @@ def send_test(
             body["payload"] = json.loads(payload)
         except ValueError as error:
             raise CommandError(f"--payload is not JSON: {error}", ExitCode.USAGE) from None
-    answer = invocation.way.test(endpoint, body)
+    answer = invocation.way.call_endpoint("POST", endpoint, "test", body=body or None)
     said = answer.get("error") or f"HTTP {answer['statusCode']}"
     word = "delivered" if answer["success"] else "failed"
     invocation.screen.one(
@@ -227,18 +229,3 @@ def send_test(
     )
     if not answer["success"]:
         raise typer.Exit(int(ExitCode.NEGATIVE))
-
-
-def add_to(app: typer.Typer) -> None:
-    """Add the commands."""
-    add_commands(
-        app,
-        {
-            "deliveries": list_deliveries,
-            "delivery": get_delivery,
-            "retry": retry_delivery,
-            "replay": begin_replay,
-            "replays": list_replays,
-            "test": send_test,
-        },
-    )

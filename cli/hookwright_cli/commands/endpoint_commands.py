@@ -4,7 +4,6 @@ import os
 import subprocess
 import sys
 import tempfile
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,51 +12,16 @@ import typer
 from hookwright_cli import live_names
 from hookwright_cli.command_errors import CommandError, ExitCode
 from hookwright_cli.commands.asking import confirm
-from hookwright_cli.durations import expiry
-from hookwright_cli.terminal.columns import ENDPOINTS, STYLES, place_of, shown
+from hookwright_cli.commands.endpoint_options import merge_patch, with_field_options
+from hookwright_cli.contract import EndpointField, shown_fields
+from hookwright_cli.terminal.columns import ENDPOINTS, STYLES, field_text, shown
 from hookwright_cli.terminal.screen import Screen
-from hookwright_cli.verbs import Invocation, add_commands
+from hookwright_cli.verbs import Invocation
 
 Name = Annotated[str, typer.Argument(metavar="ENDPOINT", autocompletion=live_names.endpoint_names)]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 Watch = Annotated[bool, typer.Option("--watch", "-w", help="Print changes until Ctrl-C.")]
-Url = Annotated[str | None, typer.Option("--to", metavar="URL", help="URL of the receiver.")]
-Events = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--event", "-e", metavar="TYPE", help="Event type or wildcard; repeat it.", autocompletion=live_names.type_names
-    ),
-]
-Pull = Annotated[bool, typer.Option("--pull", help="Instead of --to: consumers take the messages.")]
-Lease = Annotated[
-    str | None, typer.Option("--lease", metavar="DURATION", help="Of a message with --pull, by default 30s.")
-]
-Description = Annotated[str | None, typer.Option("--description", help="A text for people.")]
-Timeout = Annotated[str | None, typer.Option("--timeout", metavar="DURATION", help="Of one attempt, such as 15s.")]
-InFlight = Annotated[int | None, typer.Option("--max-in-flight", help="Attempts at the same time.")]
-Rate = Annotated[int | None, typer.Option("--rate-limit", metavar="N", help="Attempts in a minute; 0 removes it.")]
-Format = Annotated[str | None, typer.Option("--format", metavar="json|cloudevents", help="Form of the deliveries.")]
-Headers = Annotated[
-    list[str] | None, typer.Option("--header", metavar="NAME=@FILE", help="A header, its value in a file; repeat it.")
-]
-ExpiresAt = Annotated[
-    str | None,
-    typer.Option("--expires-at", metavar="DURATION|TIME|never", help="When it is deleted, such as 2h from now."),
-]
-
-_EDITABLE = (
-    "url",
-    "pull",
-    "events",
-    "enabled",
-    "description",
-    "timeout",
-    "max_in_flight",
-    "rate_limit",
-    "format",
-    "labels",
-    "expires_at",
-)
+_EDITABLE = (*(field.name for field in shown_fields()), "enabled", "labels")
 
 
 def list_endpoints(invocation: Invocation, watch: Watch = False) -> None:
@@ -76,28 +40,17 @@ def get_endpoint(invocation: Invocation, name: Name) -> None:
 def described(screen: Screen, document: dict[str, Any]) -> str:
     """Return an endpoint for people."""
     counts = document.get("deliveries") or {}
-    rate = document.get("rate_limit")
     state = str(document["status"])
-    pace = [
-        ("Timeout", str(document.get("timeout"))),
-        ("Max in flight", str(document.get("max_in_flight"))),
-        ("Rate limit", f"{rate['per_minute']} in a minute" if rate else "-"),
-    ]
-    if document.get("pull"):
-        pace = [("Lease", str(document["pull"]["lease"]))]
+    # Of a URL and pull, an endpoint has one.
+    fields = [one for one in shown_fields() if not (one.push_only if document.get("pull") else one.name == "pull")]
     pairs = [
         ("Name", str(document["id"])),
         ("Project", str(document["project"])),
         ("Status", screen.style(state, STYLES.get(state, ""))),
-        ("URL", place_of(document)),
-        ("Events", shown(document["events"])),
-        ("Description", shown(document.get("description"))),
-        *pace,
-        ("Format", str(document.get("format"))),
+        *((_title(field), field_text(field, document)) for field in fields),
         ("Headers", shown(document.get("header_names"))),
         ("Labels", shown(document.get("labels") or {})),
         ("Created", str(document.get("created_at"))),
-        *([("Expires", str(document["expires_at"]))] if document.get("expires_at") else []),
         *(
             (name.capitalize(), shown(counts[name]))
             for name in ("pending", "delivered", "failed", "discarded")
@@ -111,27 +64,21 @@ def described(screen: Screen, document: dict[str, Any]) -> str:
     return "\n".join([screen.pairs(pairs), *conditions])
 
 
+def _title(field: EndpointField) -> str:
+    return "URL" if field.name == "url" else field.name.replace("_", " ").capitalize()
+
+
+@with_field_options
 def create_endpoint(
     invocation: Invocation,
     name: Annotated[str, typer.Argument(metavar="ENDPOINT", help="Only with a kubeconfig; /v1 chooses an id.")] = "",
-    to: Url = None,
-    pull: Pull = False,
-    lease: Lease = None,
-    event: Events = None,
-    description: Description = None,
-    timeout: Timeout = None,
-    max_in_flight: InFlight = None,
-    rate_limit: Rate = None,
-    form: Format = None,
-    header: Headers = None,
-    expires_at: ExpiresAt = None,
     suspended: Annotated[bool, typer.Option("--suspended", help="Deliveries wait until it is resumed.")] = False,
+    **options: Any,
 ) -> None:
     """Create an endpoint."""
-    if not (to or pull) or not event:
+    fields = merge_patch(options)
+    if not (options["to"] or options["pull"]) or not options["event"]:
         raise CommandError("an endpoint needs --to URL or --pull, and at least one --event TYPE", ExitCode.USAGE)
-    fields = _fields(event, description, timeout, max_in_flight, rate_limit, form, header, expires_at)
-    fields |= {key: value for key, value in target(to, lease, pull=pull).items() if value is not None}
     if suspended:
         fields["enabled"] = False
     document = invocation.way.create_endpoint(name, fields)
@@ -143,24 +90,10 @@ def create_endpoint(
         screen.line(f"signing secret: {secret or command}")
 
 
-def edit_endpoint(
-    invocation: Invocation,
-    name: Name,
-    to: Url = None,
-    pull: Pull = False,
-    lease: Lease = None,
-    event: Events = None,
-    description: Description = None,
-    timeout: Timeout = None,
-    max_in_flight: InFlight = None,
-    rate_limit: Rate = None,
-    form: Format = None,
-    header: Headers = None,
-    expires_at: ExpiresAt = None,
-) -> None:
+@with_field_options
+def edit_endpoint(invocation: Invocation, name: Name, **options: Any) -> None:
     """Change an endpoint by options, or in your editor without options."""
-    patch = _fields(event, description, timeout, max_in_flight, rate_limit, form, header, expires_at)
-    patch |= target(to, lease, pull=pull)
+    patch = merge_patch(options)
     if not patch:
         present = {key: value for key, value in invocation.way.endpoint(name).items() if key in _EDITABLE}
         patch = _changes(present, _edited(present, name))
@@ -169,57 +102,6 @@ def edit_endpoint(
             return
     document = invocation.way.change_endpoint(name, patch)
     invocation.screen.one(document, lambda: f"endpoint {name} changed: {', '.join(sorted(patch))}")
-
-
-def target(to: str | None, lease: str | None, *, pull: bool) -> dict[str, Any]:
-    """Return the merge patch for where deliveries go: to a URL, or to consumers.
-
-    Raises:
-        CommandError: the options contradict each other.
-    """
-    if to and (pull or lease):
-        raise CommandError("--to URL sends requests; --pull and --lease are for an endpoint without it", ExitCode.USAGE)
-    if to:
-        return {"url": to, "pull": None}
-    settings = {"lease": lease} if lease else {}
-    if pull:
-        return {"url": None, "pull": settings}
-    return {"pull": settings} if lease else {}
-
-
-def _fields(
-    event: list[str] | None,
-    description: str | None,
-    timeout: str | None,
-    max_in_flight: int | None,
-    rate_limit: int | None,
-    form: str | None,
-    header: list[str] | None,
-    expires_at: str | None,
-) -> dict[str, Any]:
-    fields = {
-        "events": [one for written in event for one in written.split(",")] if event else None,
-        "description": description,
-        "timeout": timeout,
-        "max_in_flight": max_in_flight,
-        "format": form,
-        "headers": dict(_header(one) for one in header) if header else None,
-    }
-    chosen: dict[str, Any] = {name: value for name, value in fields.items() if value is not None}
-    if rate_limit is not None:
-        chosen["rate_limit"] = {"per_minute": rate_limit} if rate_limit else None
-    if expires_at is not None:
-        never = expires_at == "never"
-        chosen["expires_at"] = None if never else expiry(expires_at, "--expires-at", datetime.now(UTC))
-    return chosen
-
-
-def _header(written: str) -> tuple[str, str]:
-    """Return a header; its value is in a file, because other users of the machine can read the command line."""
-    name, separator, path = written.partition("=@")
-    if not separator or not name:
-        raise CommandError(f"--header {written.partition('=')[0]!r} must be NAME=@FILE", ExitCode.USAGE)
-    return name, Path(path).read_text(encoding="utf-8").strip()
 
 
 def _edited(present: dict[str, Any], name: str) -> dict[str, Any]:
@@ -297,22 +179,3 @@ def delete_endpoint(invocation: Invocation, name: Name, yes: Yes = False) -> Non
     confirm(f"Delete endpoint {name} and discard its pending deliveries?", yes=yes)
     invocation.way.delete_endpoint(name)
     invocation.screen.one({"id": name}, lambda: f"endpoint {name} deleted")
-
-
-def add_to(app: typer.Typer) -> None:
-    """Add the commands."""
-    group = typer.Typer(no_args_is_help=True, help="Endpoints, which are the receivers of events.")
-    add_commands(
-        group,
-        {
-            "list": list_endpoints,
-            "get": get_endpoint,
-            "create": create_endpoint,
-            "edit": edit_endpoint,
-            "suspend": suspend_endpoint,
-            "resume": resume_endpoint,
-            "rotate": rotate_endpoint,
-            "delete": delete_endpoint,
-        },
-    )
-    app.add_typer(group, name="endpoints")

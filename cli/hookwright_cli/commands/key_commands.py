@@ -8,9 +8,10 @@ import typer
 from hookwright_cli import live_names
 from hookwright_cli.commands.asking import confirm
 from hookwright_cli.commands.endpoint_commands import Yes
+from hookwright_cli.contract import key_scopes
 from hookwright_cli.durations import expiry
 from hookwright_cli.terminal.columns import KEYS
-from hookwright_cli.verbs import Invocation, add_commands
+from hookwright_cli.verbs import Invocation
 
 
 def list_keys(invocation: Invocation) -> None:
@@ -22,7 +23,7 @@ def create_key(
     invocation: Invocation,
     name: Annotated[str, typer.Argument(metavar="NAME", help="A name for people.")],
     scope: Annotated[
-        list[str] | None, typer.Option("--scope", "-s", metavar="send|read|manage|pull", help="A right; repeat it.")
+        list[str] | None, typer.Option("--scope", "-s", metavar="|".join(key_scopes()), help="A right; repeat it.")
     ] = None,
     expires: Annotated[
         str, typer.Option("--expires", metavar="30d|TIME", help="When it ends; never, if left out.")
@@ -50,10 +51,3 @@ def revoke_key(
     confirm(f"Revoke key {key}? Its clients get 401 at once.", yes=yes)
     invocation.way.revoke_key(key)
     invocation.screen.one({"id": key}, lambda: f"key {key} revoked")
-
-
-def add_to(app: typer.Typer) -> None:
-    """Add the commands."""
-    group = typer.Typer(no_args_is_help=True, help="API keys of a project.")
-    add_commands(group, {"list": list_keys, "create": create_key, "revoke": revoke_key})
-    app.add_typer(group, name="keys")

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, nullcontext
 from datetime import UTC, datetime, timedelta
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 from uuid import uuid4
 
 import typer
@@ -20,8 +20,10 @@ from hookwright_cli.local_receiver import LocalAnswer, LocalReceiver
 from hookwright_cli.terminal.event_lines import event_text, printable
 from hookwright_cli.terminal.key_presses import keys_pressed
 from hookwright_cli.terminal.screen import Screen
-from hookwright_cli.verbs import Invocation, command_of
-from hookwright_cli.ways.way import Way
+from hookwright_cli.verbs import Invocation
+
+if TYPE_CHECKING:
+    from hookwright_cli.way_choice import Way
 
 _LONGEST_WAIT = 20
 _AT_ONCE = 10
@@ -167,7 +169,7 @@ def _secret(invocation: Invocation, made: dict[str, Any]) -> str:
     if made.get("secret"):
         return str(made["secret"])
     try:
-        return str(invocation.way.signing_secret(made["id"])["secret"])
+        return str(invocation.way.call_endpoint("GET", made["id"], "secret")["secret"])
     except CommandError:
         return f"hookwright secret show {made['id']}{invocation.options.scope}"
 
@@ -181,7 +183,7 @@ class _Expiry:
         lifetime: seconds from a renewal to the expiry.
     """
 
-    def __init__(self, way: Way, endpoint: str, lifetime: int) -> None:
+    def __init__(self, way: "Way", endpoint: str, lifetime: int) -> None:
         self._way, self._endpoint, self._lifetime = way, endpoint, lifetime
         self._renewed = time.monotonic()
 
@@ -208,7 +210,14 @@ class _Session:
     """The events of one endpoint until Ctrl-C."""
 
     def __init__(
-        self, screen: Screen, way: Way, endpoint: str, expiry: _Expiry, receiver: LocalReceiver | None, *, ack_all: bool
+        self,
+        screen: Screen,
+        way: "Way",
+        endpoint: str,
+        expiry: _Expiry,
+        receiver: LocalReceiver | None,
+        *,
+        ack_all: bool,
     ) -> None:
         self._screen, self._way, self._endpoint, self._expiry = screen, way, endpoint, expiry
         self._receiver, self._ack_all = receiver, ack_all
@@ -225,13 +234,12 @@ class _Session:
         """
         DEADLINE.lift()
         DEADLINE.silence()
+        request = {"limit": str(_AT_ONCE), "wait": wait, "lease": lease}
         begun, pause, taken = time.monotonic(), 1.0, False
         while True:
             try:
                 self._expiry.extend()
-                messages = self._way.take_messages(
-                    self._endpoint, {"limit": str(_AT_ONCE), "wait": wait, "lease": lease}
-                )
+                messages = self._way.call_endpoint("GET", self._endpoint, "messages", params=request)["data"]
                 taken, pause, self._trouble = True, 1.0, ""
                 for message in messages:
                     self._handle(message)
@@ -255,7 +263,8 @@ class _Session:
         if answer and not accepted:
             body["reason"] = " ".join(printable(f"listen: {answer.words}").split())[:_LONGEST_REASON]
         try:
-            settled = self._way.settle_messages(self._endpoint, "ack" if accepted else "nack", body)[0]
+            verb = "ack" if accepted else "nack"
+            settled = self._way.call_endpoint("POST", self._endpoint, "messages", verb, body=body)["data"][0]
         except CommandError as error:
             # The message was forwarded, so it is shown; it comes again after its lease.
             settled = {"result": "unknown", "status": "pending", "next_attempt_at": None}
@@ -305,8 +314,3 @@ class _Session:
             import yaml
 
             self._screen.line("---\n" + yaml.safe_dump(told, sort_keys=False, allow_unicode=True).rstrip("\n"))
-
-
-def add_to(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("listen", rich_help_panel="Deliveries")(command_of(listen))

@@ -13,12 +13,12 @@ import typer
 from hookwright_cli.command_errors import CommandError, ExitCode
 from hookwright_cli.commands.endpoint_commands import Name
 from hookwright_cli.terminal.columns import STYLES
-from hookwright_cli.verbs import Invocation, command_of
+from hookwright_cli.verbs import Invocation
 
 
 def show_secret(invocation: Invocation, endpoint: Name) -> None:
     """Show the signing secret of an endpoint."""
-    document = invocation.way.signing_secret(endpoint)
+    document = invocation.way.call_endpoint("GET", endpoint, "secret")
     invocation.screen.one(document, lambda: str(document["secret"]), name=endpoint)
 
 
@@ -44,7 +44,7 @@ def verify_signature(
             raise CommandError(f"--header {written!r} must be 'NAME: VALUE'", ExitCode.USAGE)
         headers[name.strip().lower()] = value.strip()
     raw = sys.stdin.buffer.read() if body == "-" else Path(body).read_bytes()
-    document = invocation.way.signing_secret(endpoint)
+    document = invocation.way.call_endpoint("GET", endpoint, "secret")
     checks = signature_checks(str(document["secret"]), headers, raw)
     if (until := document.get("previous_signs_until")) and checks.get("X-Service-Signature") is False:
         del checks["X-Service-Signature"]
@@ -97,11 +97,3 @@ def signature_checks(secret: str, headers: dict[str, str], body: bytes) -> dict[
             hmac.compare_digest(f"v1,{digest}".encode(), one.encode()) for one in signatures.split()
         )
     return checks
-
-
-def add_to(app: typer.Typer) -> None:
-    """Add the commands."""
-    group = typer.Typer(no_args_is_help=True, help="Signing secrets.")
-    group.command("show")(command_of(show_secret))
-    group.command("verify")(command_of(verify_signature))
-    app.add_typer(group, name="secret")

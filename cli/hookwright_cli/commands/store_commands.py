@@ -5,16 +5,18 @@ import sqlite3
 import time
 from contextlib import closing
 from pathlib import Path
-from typing import Annotated, Any, BinaryIO
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 
 import typer
 
-from hookwright_cli.command_errors import CommandError, ExitCode, OtherWayError
+from hookwright_cli.command_errors import CommandError, ExitCode
 from hookwright_cli.commands.asking import confirm
 from hookwright_cli.commands.endpoint_commands import Yes
 from hookwright_cli.deadline import DEADLINE
-from hookwright_cli.verbs import Invocation, command_of
-from hookwright_cli.ways.way import Way
+from hookwright_cli.verbs import Invocation
+
+if TYPE_CHECKING:
+    from hookwright_cli.ways.kubeconfig_way import KubeconfigWay
 
 
 def back_up(
@@ -28,7 +30,7 @@ def back_up(
     path = Path(file)
     if path.exists() and not force:
         raise CommandError(f"{path} exists; replace it with --force", ExitCode.CONFLICT)
-    copy = StoreCopy(_cluster_way(invocation.way, "store backup"))
+    copy = StoreCopy(_lasting_way(invocation, "store backup"))
     draft = path.with_name(f"{path.name}.part")
     try:
         size = copy.prepare()
@@ -81,7 +83,7 @@ def restore(
 
     path = Path(file)
     _counts(path)
-    copy = StoreCopy(_cluster_way(invocation.way, "store restore"))
+    copy = StoreCopy(_lasting_way(invocation, "store restore"))
     confirm(f"Stop the operator and replace its store by {path}?", yes=yes)
     begun = time.monotonic()
     invocation.screen.note("stopping the operator")
@@ -105,26 +107,15 @@ def adopt(
     """
     from hookwright_cli.ways.store_copy import StoreCopy
 
-    copy = StoreCopy(_cluster_way(invocation.way, "store adopt"), only_sqlite=False)
+    copy = StoreCopy(_lasting_way(invocation, "store adopt"), only_sqlite=False)
     confirm(f"Stop the operator and take the database from {previous}?", yes=yes)
     with copy.operator_stopped(invocation.screen.note):
         owner = copy.adopt(previous)
     invocation.screen.one({"owner": owner}, lambda: f"the database belongs to {owner}; the operator starts", name=owner)
 
 
-def _cluster_way(way: Way, verb: str) -> Any:
-    from hookwright_cli.ways.kubeconfig_way import KubeconfigWay
-
-    if not isinstance(way, KubeconfigWay):
-        raise OtherWayError(verb, "kubeconfig")
+def _lasting_way(invocation: Invocation, verb: str) -> "KubeconfigWay":
+    """Return the way of a command that runs until its work ends."""
+    way = invocation.cluster_way(verb)
     DEADLINE.lift()
     return way
-
-
-def add_to(app: typer.Typer) -> None:
-    """Add the commands."""
-    group = typer.Typer(no_args_is_help=True, help="The store. Back up PostgreSQL with pg_dump.")
-    group.command("backup")(command_of(back_up))
-    group.command("restore")(command_of(restore))
-    group.command("adopt")(command_of(adopt))
-    app.add_typer(group, name="store")

@@ -7,8 +7,9 @@ import typer
 from hookwright_cli import live_names
 from hookwright_cli.commands.asking import confirm, password
 from hookwright_cli.commands.endpoint_commands import Yes
+from hookwright_cli.contract import user_roles
 from hookwright_cli.terminal.columns import USERS
-from hookwright_cli.verbs import Invocation, add_commands
+from hookwright_cli.verbs import Invocation
 from hookwright_cli.way_choice import API, chosen, users_namespace_of
 from hookwright_cli.ways.user_form import hashed, normal_address, user_manifest
 
@@ -17,14 +18,14 @@ Email = Annotated[str, typer.Argument(metavar="EMAIL", autocompletion=live_names
 
 def list_users(invocation: Invocation) -> None:
     """List the users of the installation."""
-    invocation.screen.rows(invocation.way.users(), USERS, none="There are no users.")
+    invocation.screen.rows(invocation.cluster_way("users list").users(), USERS, none="There are no users.")
 
 
 def create_user(
     invocation: Invocation,
     email: Annotated[str, typer.Argument(metavar="EMAIL")],
     organization: Annotated[str, typer.Option("--organization", metavar="NAMESPACE", help="Where the user works.")],
-    role: Annotated[str, typer.Option("--role", metavar="viewer|editor|admin", help="Rights of the user.")] = "admin",
+    role: Annotated[str, typer.Option("--role", metavar="|".join(user_roles()), help="Rights of the user.")] = "admin",
     only_hash: Annotated[
         bool,
         typer.Option("--hash", help="Write nothing; print the Secret with the hash, for example for a Git repository."),
@@ -44,8 +45,8 @@ def create_user(
         )
         invocation.screen.one(manifest, lambda: yaml.safe_dump(manifest, sort_keys=False).rstrip("\n"), name=address)
         return
-    fields = {"email": address, "organization": organization, "role": role, "password": written}
-    made = invocation.way.write_user(fields, new=True)
+    way = invocation.cluster_way("users create")
+    made = way.create_user(email=address, organization=organization, role=role, password=written)
     invocation.screen.one(made, lambda: f"{address} may log in to organization {organization} as {role}", name=address)
 
 
@@ -60,27 +61,19 @@ def set_password(
         invocation.screen.one({"passwordHash": hash_of}, lambda: hash_of, name=hash_of)
         return
     kind, context = chosen(invocation.options)
-    fields = {"email": email or context.email}
-    if kind == API and fields["email"] == context.email:
-        fields["current_password"] = password(repeat=False, prompt="Present password")
-    elif kind != API:
-        fields["email"] = normal_address(email)
-    fields["password"] = password(repeat=True, prompt="New password")
-    invocation.way.write_user(fields, new=False)
-    invocation.screen.one(
-        {"email": fields["email"]}, lambda: f"{fields['email']} has a new password", name=fields["email"]
-    )
+    email = email or context.email
+    if kind == API and email == context.email:
+        present = password(repeat=False, prompt="Present password")
+        body = {"current_password": present, "new_password": password(repeat=True, prompt="New password")}
+        invocation.way.call("POST", "auth", "password", body=body)
+    else:
+        way, email = invocation.cluster_way("the password of another user"), normal_address(email)
+        way.set_password(email, password(repeat=True, prompt="New password"))
+    invocation.screen.one({"email": email}, lambda: f"{email} has a new password", name=email)
 
 
 def delete_user(invocation: Invocation, email: Email, yes: Yes = False) -> None:
     """Delete a user. It ends the sessions of the user."""
     confirm(f"Delete user {email}?", yes=yes)
-    invocation.way.delete_user(email)
+    invocation.cluster_way(f"users delete {email}").delete_user(email)
     invocation.screen.one({"email": email}, lambda: f"user {email} deleted", name=email)
-
-
-def add_to(app: typer.Typer) -> None:
-    """Add the commands."""
-    group = typer.Typer(no_args_is_help=True, help="Users of the console and of /v1.")
-    add_commands(group, {"list": list_users, "create": create_user, "password": set_password, "delete": delete_user})
-    app.add_typer(group, name="users")

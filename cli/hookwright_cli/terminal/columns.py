@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any, NamedTuple
 
+from hookwright_cli.contract import EndpointField, shown_fields
 from hookwright_cli.durations import age
 
 Document = Mapping[str, Any]
@@ -72,9 +73,21 @@ def _type(document: Document, _: datetime) -> str:
     return shown(document.get("type")) + (" (test)" if document.get("test") else "")
 
 
-def place_of(document: Document) -> str:
-    """Return the URL of an endpoint, or that consumers pull its messages."""
-    return "pulled by consumers" if document.get("pull") else shown(document.get("url"))
+def field_text(field: EndpointField, document: Document) -> str:
+    """Return the field of an endpoint as a cell; one with pull has no field that limits requests."""
+    value = document.get(field.name)
+    if document.get("pull") and field.name == "url":
+        return "pulled by consumers"
+    if document.get("pull") and field.push_only:
+        return "-"
+    if field.fields and value:
+        return ", ".join(f"{inner} {name.replace('_', ' ')}" for name, inner in value.items())
+    return shown(value)
+
+
+def _endpoint_column(field: EndpointField) -> Column:
+    title = field.name.upper().replace("_", "-")
+    return Column(title, lambda document, _: field_text(field, document), wide=field.name not in {"url", "events"})
 
 
 def _pending(document: Document, _: datetime) -> str:
@@ -85,12 +98,8 @@ ENDPOINTS = (
     Column("NAME", field("id")),
     Column("STATUS", field("status")),
     Column("PROJECT", field("project"), wide=True),
-    Column("EVENTS", field("events")),
-    Column("URL", lambda document, _: place_of(document)),
+    *map(_endpoint_column, shown_fields()),
     Column("PENDING", _pending, wide=True),
-    Column("TIMEOUT", field("timeout"), wide=True),
-    Column("IN-FLIGHT", field("max_in_flight"), wide=True),
-    Column("DESCRIPTION", field("description"), wide=True),
     Column("AGE", _age("created_at")),
 )
 DELIVERIES = (

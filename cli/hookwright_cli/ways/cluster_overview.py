@@ -1,15 +1,18 @@
-"""The state of an installation, from its Deployments and resources, for ``status``."""
+"""The state of an installation for ``status``, and the metrics of its pods for ``metrics``."""
 
 import os
+from collections.abc import Iterator
 from typing import Any
 
 from hookwright_cli.command_errors import CommandError, ExitCode
+from hookwright_cli.deadline import DEADLINE
 from hookwright_cli.ways.cluster_client import APPS, ClusterClient, core, resources
 from hookwright_cli.ways.endpoint_form import condition, endpoint_document
-from hookwright_cli.ways.way import Document
+from hookwright_cli.ways.service_way import Document
 
 COMPONENTS = "app.kubernetes.io/component in (operator, delivery, api)"
 """Selects the pods and Deployments of an installation."""
+_METRICS_SECONDS = 20.0
 
 
 def overview_of(cluster: ClusterClient, installation: str, namespace: str) -> Document:
@@ -117,3 +120,38 @@ def _answering(url: str) -> Document:
     except httpx.HTTPError as error:
         return {"name": "operator", "state": "unready", "message": f"{url} does not answer: {error}"}
     return {"name": "operator", "state": "ready", "message": f"answers at {url}"}
+
+
+def pod_metrics(cluster: ClusterClient, installation: str) -> Iterator[Document]:
+    """Yield each pod with ``ready``, a ``message`` if it is not ready, and the lines of its ``metrics``."""
+    for pod in cluster.items(core("pods", installation), COMPONENTS):
+        name, ports = pod["metadata"]["name"], _ports(pod)
+        if ports and pod["status"].get("phase") == "Running":
+            yield {"id": name, **_metrics_of(cluster, installation, name, ports[0])}
+        else:
+            yield {"id": name, "ready": False, "message": f"pod {pod['status'].get('phase')}", "metrics": []}
+
+
+def _ports(pod: dict[str, Any]) -> list[int]:
+    listed = [one for container in pod["spec"]["containers"] for one in container.get("ports") or ()]
+    return [one["containerPort"] for one in listed if one.get("name") == "health"]
+
+
+def _metrics_of(cluster: ClusterClient, namespace: str, pod: str, port: int) -> Document:
+    import httpx
+    from kubernetes.client import CoreV1Api
+
+    from hookwright_cli.ways.port_forward import PodTransport
+
+    transport = PodTransport(CoreV1Api(cluster.api), namespace, pod, port)
+    try:
+        with (
+            DEADLINE.waiting(f"pod {namespace}/{pod}", _METRICS_SECONDS) as seconds,
+            httpx.Client(transport=transport, base_url="http://pod", timeout=seconds) as client,
+        ):
+            readiness, metrics = client.get("/readyz"), client.get("/metrics")
+    except (httpx.HTTPError, OSError) as error:
+        return {"ready": False, "message": f"no answer: {error}", "metrics": []}
+    lines = [line for line in metrics.text.splitlines() if not line.startswith("#")]
+    ready = readiness.is_success
+    return {"ready": ready, "message": "" if ready else readiness.text.strip(), "metrics": lines}

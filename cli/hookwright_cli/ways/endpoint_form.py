@@ -3,9 +3,10 @@
 from collections.abc import Mapping
 from typing import Any
 
+from hookwright_cli.contract import endpoint_fields, key_scopes, shown_fields
+
 Document = dict[str, Any]
 
-_SPEC_NAMES = {"max_in_flight": "maxInFlight", "expires_at": "expiresAt"}
 _MADE_HERE = {"app.kubernetes.io/managed-by": "hookwright-cli"}
 """Labels of a new endpoint, so that the operator deletes it when it expires."""
 
@@ -13,24 +14,16 @@ _MADE_HERE = {"app.kubernetes.io/managed-by": "hookwright-cli"}
 def endpoint_document(written: Mapping[str, Any]) -> Document:
     """Return a WebhookEndpoint in the form of ``GET /v1/webhooks/{id}``."""
     meta, spec, status = written["metadata"], written["spec"], written.get("status") or {}
-    counts, rate, pull = status.get("deliveries") or {}, spec.get("rateLimit"), spec.get("pull")
+    counts = status.get("deliveries") or {}
     return {
         "id": meta["name"],
-        "url": spec.get("url"),
-        "pull": {"lease": pull.get("lease", "30s")} if pull is not None else None,
-        "events": list(spec["events"]),
         "project": spec["projectRef"]["name"],
         "status": state_of(written),
         "created_at": meta["creationTimestamp"],
+        **{field.name: field.of_spec(spec) for field in shown_fields()},
         "enabled": not spec.get("suspend", False),
-        "description": spec.get("description", ""),
         "header_names": sorted(spec.get("headers") or {}),
-        "timeout": spec.get("timeout", "15s"),
-        "max_in_flight": spec.get("maxInFlight", 8),
-        "rate_limit": {"per_minute": rate["perMinute"]} if rate else None,
-        "format": spec.get("format", "json"),
         "labels": {name: value for name, value in sorted((meta.get("labels") or {}).items()) if "/" not in name},
-        "expires_at": spec.get("expiresAt"),
         "conditions": [
             {name: one.get(name, "") for name in ("type", "status", "reason", "message")}
             for one in status.get("conditions") or ()
@@ -63,14 +56,9 @@ def state_of(written: Mapping[str, Any]) -> str:
 
 def endpoint_patch(fields: Mapping[str, Any]) -> Document:
     """Return the merge patch of a WebhookEndpoint for a merge patch of ``/v1``."""
-    spec: Document = {}
-    for name, value in fields.items():
-        if name == "enabled":
-            spec["suspend"] = None if value is None else not value
-        elif name == "rate_limit":
-            spec["rateLimit"] = None if value is None else {"perMinute": value["per_minute"]}
-        elif name != "labels":
-            spec[_SPEC_NAMES.get(name, name)] = value
+    spec = {field.spec: field.to_spec(fields[field.name]) for field in endpoint_fields() if field.name in fields}
+    if "enabled" in fields:
+        spec["suspend"] = None if fields["enabled"] is None else not fields["enabled"]
     labels = {"metadata": {"labels": dict(fields["labels"])}} if fields.get("labels") else {}
     return {**labels, **({"spec": spec} if spec else {})}
 
@@ -93,7 +81,7 @@ def key_document(written: Mapping[str, Any]) -> Document:
     return {
         "id": meta["name"],
         "name": spec.get("displayName", ""),
-        "scopes": list(spec.get("scopes") or ("send", "read", "manage", "pull")),
+        "scopes": list(spec.get("scopes") or key_scopes()),
         "created_at": meta["creationTimestamp"],
         "last_used_at": status.get("lastUsedAt"),
         "expires_at": spec.get("expiresAt"),

@@ -61,7 +61,8 @@ class HttpCaller:
         import httpx
 
         content = None if body is None else json.dumps(body, ensure_ascii=False, allow_nan=False).encode()
-        kind = {"Content-Type": "application/json"} if content is not None else {}
+        media_type = "application/merge-patch+json" if method == "PATCH" else "application/json"
+        kind = {"Content-Type": media_type} if content is not None else {}
         try:
             with DEADLINE.waiting(self._place, seconds) as timeout:
                 answer = self._client.request(

@@ -17,25 +17,27 @@ PODS = "app.kubernetes.io/component in (operator, delivery)"
 _TOKEN_SECONDS = 600
 
 
-def open_intake(cluster: ClusterClient, installation: str, account: str) -> HttpCaller:
+def open_intake(cluster: ClusterClient, installation: str, account: str, prefix: str) -> HttpCaller:
     """Return a client of the intake.
 
     Args:
         cluster: the cluster.
         installation: the namespace of the installation.
         account: ``NAME`` of a ServiceAccount in that namespace, or ``NAMESPACE/NAME``.
+        prefix: of the path of each request.
     """
     token = os.environ.get("HOOKWRIGHT_INTAKE_TOKEN") or _token(cluster, installation, account)
     header = {"Authorization": f"Bearer {token}"}
     if url := os.environ.get("HOOKWRIGHT_INTAKE_URL"):
-        return HttpCaller(url.rstrip("/"), header, place=f"the intake at {url}")
+        return HttpCaller(url.rstrip("/") + prefix, header, place=f"the intake at {url}")
     from kubernetes.client import CoreV1Api
 
     from hookwright_cli.ways.port_forward import PodTransport
 
     pod, port = _pod_of_intake(cluster, installation)
     transport = PodTransport(CoreV1Api(cluster.api), installation, pod, port)
-    return HttpCaller("http://intake", header, transport=transport, place=f"the intake in pod {installation}/{pod}")
+    place = f"the intake in pod {installation}/{pod}"
+    return HttpCaller(f"http://intake{prefix}", header, transport=transport, place=place)
 
 
 def _token(cluster: ClusterClient, installation: str, account: str) -> str:

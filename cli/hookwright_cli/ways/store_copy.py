@@ -77,11 +77,9 @@ class StoreCopy:
 
     def prepare(self) -> int:
         """Make a consistent copy beside the store, and return its size in bytes."""
-        labels = self._deployment["spec"]["selector"]["matchLabels"]
-        selector = ",".join(f"{name}={value}" for name, value in labels.items())
         running = [
             pod["metadata"]["name"]
-            for pod in self._cluster.items(core("pods", self._namespace), selector)
+            for pod in self._pods()
             if pod["status"].get("phase") == "Running" and not pod["metadata"].get("deletionTimestamp")
         ]
         if not running:
@@ -130,14 +128,18 @@ class StoreCopy:
         replicas = self._deployment["spec"].get("replicas", 1)
         self._scale(0)
         try:
-            self._wait_until_gone()
+            _wait(lambda: not self._pods(), "the pod of the operator did not end in time")
             say("starting a pod with the volume of the store")
+            path = core("pods", self._namespace, _POD)
             self._cluster.create(core("pods", self._namespace), self._pod_with_volume())
             try:
-                self._wait_ready()
+                _wait(
+                    lambda: self._cluster.request("GET", path)["status"].get("phase") == "Running",
+                    f"pod {_POD} did not start in time",
+                    hint=f"kubectl describe pod {_POD} -n {self._namespace}",
+                )
                 yield
             finally:
-                path = core("pods", self._namespace, _POD)
                 self._cluster.request("DELETE", path, query=[("gracePeriodSeconds", "0")])
         finally:
             self._scale(max(replicas, 1))
@@ -205,14 +207,11 @@ class StoreCopy:
     def _path(self) -> str:
         return core("deployments", self._namespace, self._deployment["metadata"]["name"], group=APPS)
 
-    def _wait_until_gone(self) -> None:
+    def _pods(self) -> list[dict[str, Any]]:
+        """Return the pods of the operator."""
         labels = self._deployment["spec"]["selector"]["matchLabels"]
         selector = ",".join(f"{name}={value}" for name, value in labels.items())
-        deadline = time.monotonic() + _WAIT_SECONDS
-        while list(self._cluster.items(core("pods", self._namespace), selector)):
-            if time.monotonic() > deadline:
-                raise CommandError("the pod of the operator did not end in time", ExitCode.UNAVAILABLE)
-            time.sleep(0.5)
+        return list(self._cluster.items(core("pods", self._namespace), selector))
 
     def _pod_with_volume(self) -> dict[str, Any]:
         """Return a pod with the image, user, database and volumes of the operator."""
@@ -239,17 +238,13 @@ class StoreCopy:
             "spec": {**kept, "restartPolicy": "Never", "containers": [program]},
         }
 
-    def _wait_ready(self) -> None:
-        deadline = time.monotonic() + _WAIT_SECONDS
-        path = core("pods", self._namespace, _POD)
-        while self._cluster.request("GET", path)["status"].get("phase") != "Running":
-            if time.monotonic() > deadline:
-                raise CommandError(
-                    f"pod {_POD} did not start in time",
-                    ExitCode.UNAVAILABLE,
-                    hint=f"kubectl describe pod {_POD} -n {self._namespace}",
-                )
-            time.sleep(0.5)
+
+def _wait(has_happened: Callable[[], bool], failure: str, *, hint: str = "") -> None:
+    deadline = time.monotonic() + _WAIT_SECONDS
+    while not has_happened():
+        if time.monotonic() > deadline:
+            raise CommandError(failure, ExitCode.UNAVAILABLE, hint=hint)
+        time.sleep(0.5)
 
 
 def _check(stream: Any) -> None:

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from hookwright_cli.command_errors import CommandError, ExitCode
+from hookwright_cli.contract import user_roles
 
-ROLES = ("viewer", "editor", "admin")
 _EMAIL = re.compile(r"[^\s@\x00-\x1f\x7f]{1,64}@[^\s@\x00-\x1f\x7f]+")
 _ORGANIZATION = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _MOST_CHARACTERS = 1024
@@ -47,8 +47,8 @@ def user_manifest(namespace: str, *, email: str, organization: str, password_has
     """
     if not _ORGANIZATION.fullmatch(organization):
         raise CommandError(f"--organization {organization!r} must be the name of a namespace", ExitCode.USAGE)
-    if role not in ROLES:
-        raise CommandError(f"--role {role!r} must be one of {', '.join(ROLES)}", ExitCode.USAGE)
+    if role not in user_roles():
+        raise CommandError(f"--role {role!r} must be one of {', '.join(user_roles())}", ExitCode.USAGE)
     address = normal_address(email)
     return {
         "apiVersion": "v1",

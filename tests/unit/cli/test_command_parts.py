@@ -17,11 +17,11 @@ from hookwright_cli import contexts, kept_credentials
 from hookwright_cli.command_errors import MEANINGS, CommandError, ExitCode, exit_code_of
 from hookwright_cli.commands.delivery_commands import described
 from hookwright_cli.commands.secret_commands import signature_checks
-from hookwright_cli.commands.status_command import backlog_of, problems_of, screen_of
+from hookwright_cli.commands.status_commands import backlog_of, problems_of, screen_of
 from hookwright_cli.commands.store_commands import new_private_file
 from hookwright_cli.contexts import Context, Contexts
+from hookwright_cli.contract import event_types
 from hookwright_cli.durations import age, moment
-from hookwright_cli.live_names import event_catalogue
 from hookwright_cli.terminal.columns import DELIVERIES, ENDPOINTS, STYLES
 from hookwright_cli.terminal.screen import Screen
 from hookwright_cli.verbs import guarded
@@ -69,7 +69,7 @@ def test_a_user_written_here_is_a_user_of_the_contract() -> None:
 
 def test_the_catalogue_has_every_event_type() -> None:
     """`explain` works without a service."""
-    assert [one["type"] for one in event_catalogue()] == list(EVENT_TYPES)
+    assert [one["type"] for one in event_types()] == list(EVENT_TYPES)
 
 
 @pytest.mark.parametrize(

@@ -111,11 +111,11 @@ def test_a_new_token_replaces_one_that_has_expired(tmp_path: Path, monkeypatch: 
         intake.body = b'{"data": []}'
         monkeypatch.setenv("HOOKWRIGHT_INTAKE_URL", intake.url)
         way = KubeconfigWay(ClusterClient(str(kubeconfig)), namespace="acme")
-        assert way.settle_messages("inbox", "ack", {"ids": ["a"]}) == []
+        assert way.call_endpoint("POST", "inbox", "messages", "ack", body={"ids": ["a"]}) == {"data": []}
         monkeypatch.setenv("HOOKWRIGHT_INTAKE_TOKEN", "new")
         intake.status = 401
         with pytest.raises(CommandError) as refused:
-            way.settle_messages("inbox", "ack", {"ids": ["a"]})
+            way.call_endpoint("POST", "inbox", "messages", "ack", body={"ids": ["a"]})
         way.close()
     assert refused.value.code is ExitCode.FORBIDDEN
     assert [headers["authorization"] for _, headers, _ in intake.requests] == ["Bearer old", "Bearer old", "Bearer new"]

@@ -145,10 +145,11 @@ def test_written_files_are_current(tmp_path: Path, capsys: pytest.CaptureFixture
 
 def test_stale_files_are_told_with_their_difference(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """--check exits with 1, prints the differences, and writes nothing."""
-    write(tmp_path)
-    stale = tmp_path / "projects.yaml"
+    folder = tmp_path / "crds"
+    write(folder)
+    stale = folder / "projects.yaml"
     stale.write_text(stale.read_text().replace("hwproj", "hwprj"))
-    assert check(tmp_path) == 1
+    assert check(folder) == 1
     told = capsys.readouterr().err
     assert "-    - hwprj" in told
     assert "+    - hwproj" in told
@@ -158,9 +159,13 @@ def test_stale_files_are_told_with_their_difference(tmp_path: Path, capsys: pyte
 
 def test_missing_and_surplus_files_are_stale(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """--check also reports a kind that was added or removed."""
-    write(tmp_path)
-    (tmp_path / "apikeys.yaml").rename(tmp_path / "tokens.yaml")
-    assert check(tmp_path) == 1
+    folder = tmp_path / "crds"
+    write(folder)
+    (folder / "apikeys.yaml").rename(folder / "tokens.yaml")
+    assert check(folder) == 1
     told = capsys.readouterr().err
     assert "+  name: apikeys.hookwright.dev" in told
     assert "tokens.yaml: no model generates this file" in told
+    (tmp_path / "cli" / "hookwright_cli" / "contract.json").unlink()
+    assert check(folder) == 1
+    assert "contract.json (generated)" in capsys.readouterr().err

@@ -1,15 +1,16 @@
-"""``hookwright status``: components, projects, endpoints and backlog on one screen, and what to do next."""
+"""``hookwright status``: components, projects, endpoints and backlog, and what to do next. ``hookwright metrics``."""
 
+import re
 import time
 from typing import Annotated, Any
 
 import typer
 
-from hookwright_cli.command_errors import ExitCode
+from hookwright_cli.command_errors import CommandError, ExitCode
 from hookwright_cli.deadline import DEADLINE
-from hookwright_cli.terminal.columns import STYLES
+from hookwright_cli.terminal.columns import STYLES, Column, field
 from hookwright_cli.terminal.screen import Screen
-from hookwright_cli.verbs import Invocation, command_of
+from hookwright_cli.verbs import Invocation
 
 _STATES = ("active", "suspended", "pending", "failing", "error")
 _SHOWN = 20
@@ -148,6 +149,31 @@ def show_status(
         raise typer.Exit(int(ExitCode.NEGATIVE))
 
 
-def add_to(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("status")(command_of(show_status))
+def show_metrics(
+    invocation: Invocation,
+    patterns: Annotated[list[str] | None, typer.Argument(metavar="PATTERN...", help="Regular expressions.")] = None,
+) -> None:
+    """Show for each pod whether it is ready, and its metrics: those whose line matches a PATTERN, or all."""
+    from hookwright_cli.ways.cluster_overview import pod_metrics
+
+    try:
+        wanted = re.compile("|".join(patterns or ()))
+    except re.error as error:
+        raise CommandError(f"PATTERN is not a regular expression: {error}", ExitCode.USAGE) from None
+    way = invocation.cluster_way("metrics")
+    pods = list(pod_metrics(way.cluster, way.installation))
+    if not pods:
+        raise CommandError(
+            f"no pod of Hookwright in namespace {way.installation}",
+            ExitCode.NOT_FOUND,
+            hint="--installation names another namespace",
+        )
+    for pod in pods:
+        pod["metrics"] = [line for line in pod["metrics"] if wanted.search(line)]
+    if not invocation.screen.for_people:
+        invocation.screen.rows(pods, (Column("POD", field("id")),), none="")
+        return
+    for pod in pods:
+        invocation.screen.line(f"# {pod['id']}: {'ready' if pod['ready'] else pod['message']}")
+        for line in pod["metrics"]:
+            invocation.screen.line(line)

@@ -1,20 +1,24 @@
-"""``hookwright send``: one event from arguments, or many from standard input or a file of JSON lines."""
+"""Events: ``send`` one from arguments, or many from a file of JSON lines; ``explain`` their types."""
 
 import json
 import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any, TextIO
+from typing import TYPE_CHECKING, Annotated, Any, TextIO
 from uuid import uuid4
 
 import typer
 
 from hookwright_cli import live_names
 from hookwright_cli.command_errors import CommandError, ExitCode
+from hookwright_cli.contract import event_types
 from hookwright_cli.deadline import DEADLINE
-from hookwright_cli.verbs import Invocation, command_of
-from hookwright_cli.ways.way import Way
+from hookwright_cli.terminal.columns import EVENT_TYPES
+from hookwright_cli.verbs import Invocation
+
+if TYPE_CHECKING:
+    from hookwright_cli.way_choice import Way
 
 _MOST_EVENTS = 500
 _MOST_BYTES = 900_000
@@ -118,7 +122,7 @@ def _parsed(line: str, number: int) -> dict[str, Any]:
     return event
 
 
-def _sent_with_place(way: Way, events: list[dict[str, Any]], lines_before: int) -> dict[str, Any]:
+def _sent_with_place(way: "Way", events: list[dict[str, Any]], lines_before: int) -> dict[str, Any]:
     try:
         return _patiently(way, events)
     except CommandError as error:
@@ -128,7 +132,7 @@ def _sent_with_place(way: Way, events: list[dict[str, Any]], lines_before: int) 
         ) from None
 
 
-def _patiently(way: Way, events: list[dict[str, Any]]) -> dict[str, Any]:
+def _patiently(way: "Way", events: list[dict[str, Any]]) -> dict[str, Any]:
     """Send events; after a lost answer or a limit, send the same request again. Their ids prevent duplicates."""
     for number in range(1, _TRIES + 1):
         try:
@@ -140,6 +144,21 @@ def _patiently(way: Way, events: list[dict[str, Any]]) -> dict[str, Any]:
     raise AssertionError
 
 
-def add_to(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("send", rich_help_panel="Deliveries")(command_of(send_events))
+def explain_type(
+    invocation: Invocation,
+    kind: Annotated[
+        str, typer.Argument(metavar="EVENT-TYPE", autocompletion=live_names.type_names, help="All, if left out.")
+    ] = "",
+) -> None:
+    """Explain an event type: its meaning, an example, and the wildcards that include it."""
+    if not kind:
+        invocation.screen.rows(event_types(), EVENT_TYPES, none="")
+        return
+    found = next((one for one in event_types() if one["type"] == kind), None)
+    if found is None:
+        known = ", ".join(str(one["type"]) for one in event_types())
+        raise CommandError(f"unknown event type {kind!r}; known types: {known}", ExitCode.NOT_FOUND)
+    pairs = [(name.capitalize(), str(found[name])) for name in ("type", "channel", "meaning")]
+    pairs.append(("Wildcards", ", ".join(found["wildcards"])))
+    example = json.dumps(found["example"], indent=2, ensure_ascii=False)
+    invocation.screen.one(found, lambda: f"{invocation.screen.pairs(pairs)}\n\n{example}", name=kind)

@@ -1,0 +1,75 @@
+"""Pure: what the command line knows of the contract, as JSON: it is installed without this package and pydantic."""
+
+import json
+import types
+from collections.abc import Iterator
+from typing import Annotated, Any, Final, Literal, TypeAlias, Union, get_args, get_origin
+
+from pydantic import AfterValidator, AwareDatetime
+
+from hookwright_crds.base import Duration, Model
+from hookwright_crds.documents import in_snake_case
+from hookwright_crds.endpoint_fields import HIDDEN_FIELDS, PUSH_FIELDS, EndpointFields
+from hookwright_crds.events import CATALOGUE, example, wildcards_of
+from hookwright_crds.keys import KeyScope
+from hookwright_crds.urls import check_url
+from hookwright_crds.users import UserRole
+
+_Type: TypeAlias = Any
+"""What an annotation can contain: a class or a form of `typing`."""
+_OPTIONS: Final = {"url": ["--to"], "events": ["--event", "-e"], "headers": ["--header"]}
+"""The names of options that are not the name of the field."""
+_CHECKS: Final = {"duration": get_args(Duration)[-1], "url": AfterValidator(check_url)}
+"""Forms of a text, by the validator."""
+_FORMS: Final = {str: "text", int: "number", AwareDatetime: "time", tuple: "list", dict: "map"}
+
+
+def text() -> str:
+    """Return the file of the command line."""
+    data = {
+        "endpoint_fields": list(_fields(EndpointFields)),
+        "event_types": list(_event_types()),
+        "key_scopes": list(KeyScope),
+        "user_roles": list(UserRole),
+    }
+    return json.dumps(data, indent=1, ensure_ascii=False) + "\n"
+
+
+def _fields(model: type[Model]) -> Iterator[dict[str, Any]]:
+    """Yield each field of a model: its names, its form and its default, its option, and what is special about it."""
+    for name, info in model.model_fields.items():
+        flags = {"required": info.is_required(), "hidden": name in HIDDEN_FIELDS, "push_only": name in PUSH_FIELDS}
+        yield {
+            "name": name,
+            "spec": info.alias or name,
+            **_form(info.annotation, info.metadata),
+            "default": None if info.is_required() else info.get_default(call_default_factory=True),
+            "description": in_snake_case(info.description),
+            "options": _OPTIONS.get(name, [f"--{name.replace('_', '-')}"]),
+            **{flag: True for flag, is_set in flags.items() if is_set},
+        }
+
+
+def _form(kind: _Type, metadata: list[Any]) -> dict[str, Any]:
+    """Return the form of a value, with the choices of a literal and the fields of an object."""
+    origin: _Type = get_origin(kind)
+    arguments = get_args(kind)
+    if origin in (Union, types.UnionType):
+        return _form(next(choice for choice in arguments if choice is not type(None)), metadata)
+    if origin is Annotated:
+        return _form(arguments[0], [*metadata, *arguments[1:]])
+    if origin is Literal:
+        return {"form": "choice", "choices": list(arguments)}
+    if isinstance(kind, type) and issubclass(kind, Model):
+        # A group may be empty, so it is chosen by a flag; another object is the value of its only field.
+        is_group = not any(info.is_required() for info in kind.model_fields.values())
+        return {"form": "group" if is_group else "object", "fields": list(_fields(kind))}
+    names = [name for name, check in _CHECKS.items() if check in metadata]
+    return {"form": names[0] if names else _FORMS[origin or kind]}
+
+
+def _event_types() -> Iterator[dict[str, Any]]:
+    for channel, names in CATALOGUE.items():
+        for name, meaning in names.items():
+            about = {"type": name, "channel": channel.value, "meaning": meaning}
+            yield {**about, "example": example(name), "wildcards": wildcards_of(name)}

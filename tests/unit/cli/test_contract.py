@@ -1,0 +1,106 @@
+"""The fields of an endpoint in the command line are those of the contract: options, documents and merge patches."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer.main
+
+from hookwright_api.rendering import endpoint_detail
+from hookwright_api.webhook_operations.webhook_document import spec_of
+from hookwright_cli.command_errors import CommandError
+from hookwright_cli.command_line import app
+from hookwright_cli.commands.endpoint_commands import described
+from hookwright_cli.commands.endpoint_options import merge_patch
+from hookwright_cli.contract import endpoint_fields
+from hookwright_cli.terminal.columns import ENDPOINTS
+from hookwright_cli.terminal.screen import Screen
+from hookwright_cli.ways.endpoint_form import endpoint_document, endpoint_patch
+from hookwright_crds.command_line_data import text
+from hookwright_crds.endpoint_fields import EndpointFields
+from hookwright_crds.reading import read
+from hookwright_crds.resources import WebhookEndpoint
+
+FILE = Path(__file__).parents[3] / "cli" / "hookwright_cli" / "contract.json"
+META = {"name": "orders", "namespace": "acme", "creationTimestamp": "2026-01-31T12:00:00Z", "labels": {"team": "a"}}
+PUSH = {
+    "url": "https://example.com/hooks", "headers": {"X-Team": "a"}, "rateLimit": {"perMinute": 60}, "suspend": True,
+    "maxInFlight": 2, "timeout": "5s", "format": "cloudevents", "expiresAt": "2026-02-28T12:00:00Z",
+}  # fmt: skip
+STATUS = {
+    "conditions": [
+        {"type": "Ready", "status": "True", "reason": "Delivering", "message": "m", "observedGeneration": 1,
+         "lastTransitionTime": "2026-01-31T12:00:00Z"},
+    ],
+    "deliveries": {"pending": 1, "lastAttemptTime": "2026-01-31T12:00:00Z", "lastStatusCode": 200},
+}  # fmt: skip
+
+
+def test_the_file_is_what_the_contract_generates() -> None:
+    """Every change of a field changes the command line: run `make crds`."""
+    assert FILE.read_text(encoding="utf-8") == text()
+
+
+@pytest.mark.parametrize("fields", [PUSH, {"pull": {}}, {"pull": {"lease": "1m"}}, {"url": "https://example.com/"}])
+@pytest.mark.parametrize("status", [{}, STATUS])
+def test_a_kubeconfig_shows_the_document_of_v1(fields: dict[str, Any], status: dict[str, Any]) -> None:
+    """Scripts read the same fields in the same order through both ways."""
+    spec = {"projectRef": {"name": "billing"}, "events": ["delivered"], **fields}
+    written = {"metadata": META, "spec": spec, "status": status}
+    expected = endpoint_detail(read(WebhookEndpoint, written)[0])
+    document = endpoint_document(written)
+    assert document == expected
+    assert list(document) == list(expected)
+
+
+@pytest.mark.parametrize(
+    "patch",
+    [
+        {"rate_limit": {"per_minute": 60}, "max_in_flight": 2, "enabled": False},
+        {"rate_limit": None, "expires_at": None, "enabled": None},
+        {"url": None, "pull": {}},
+        {"pull": {"lease": "1m"}},
+        {"headers": {"X-Team": None}},
+    ],
+)
+def test_a_merge_patch_has_one_meaning_in_both_ways(patch: dict[str, Any]) -> None:
+    """A null, an empty object and keys of a map stay."""
+    assert endpoint_patch(patch) == {"spec": spec_of(patch)}
+
+
+def test_each_field_has_an_option_a_column_and_a_line() -> None:
+    """A new field of the contract needs no change of the command line."""
+    names = list(EndpointFields.model_fields)
+    assert [field.name for field in endpoint_fields()] == names
+    group: Any = typer.main.get_command(app)
+    for verb in ("create", "edit"):
+        options = {name for option in group.commands["endpoints"].commands[verb].params for name in option.opts}
+        assert {name for field in endpoint_fields() for name in field.options} | {"--lease"} <= options
+    spec = {"projectRef": {"name": "billing"}, "events": ["delivered"], **PUSH}
+    lines = described(Screen(), endpoint_document({"metadata": META, "spec": spec}))
+    titles = {column.title for column in ENDPOINTS}
+    for name in set(names) - {"headers", "pull"}:
+        assert name.upper().replace("_", "-") in titles
+        assert name.replace("_", " ").capitalize() in lines.replace("URL", "Url")
+    assert "60 per minute" in lines
+
+
+def test_options_become_a_merge_patch(tmp_path: Path) -> None:
+    """A list has parts, the value of a header is in a file, 0 and `never` remove, a URL and pull replace each other."""
+    (tmp_path / "token").write_text("secret\n")
+    options = {"event": ["delivered,wa_*", "sms_*"], "header": [f"Authorization=@{tmp_path}/token"], "max_in_flight": 2}
+    assert merge_patch(options) == {
+        "events": ["delivered", "wa_*", "sms_*"],
+        "headers": {"Authorization": "secret"},
+        "max_in_flight": 2,
+    }
+    assert merge_patch({"rate_limit": 0, "expires_at": "never"}) == {"rate_limit": None, "expires_at": None}
+    assert merge_patch({"rate_limit": 60}) == {"rate_limit": {"per_minute": 60}}
+    assert merge_patch({"to": "https://example.com/"}) == {"url": "https://example.com/", "pull": None}
+    assert merge_patch({"pull": True, "lease": "1m"}) == {"pull": {"lease": "1m"}, "url": None}
+    assert merge_patch({"lease": "1m"}) == {"pull": {"lease": "1m"}}
+    for wrong in ({"pull": True}, {"lease": "1m"}):
+        with pytest.raises(CommandError, match="--to URL sends requests"):
+            merge_patch({"to": "https://example.com/", **wrong})
+    with pytest.raises(CommandError, match=r"--header 'Authorization' must be NAME=@FILE"):
+        merge_patch({"header": ["Authorization=secret"]})
