@@ -1,4 +1,4 @@
-"""Tests of hanging endpoints: they use separate slots and connections, and the intake and /v1 stay open."""
+"""Tests of hanging endpoints: they use separate places and connections, and the intake and /v1 stay open."""
 
 import asyncio
 import socket

@@ -113,7 +113,7 @@ class EndpointRoutes:
             )
         holder = f'namespace "{endpoint.namespace}"'
         body = await self._bodies.read(request.receive, headers_of(request.scope), holder, limit=EVENTS_BODY_LIMIT)
-        async with self._parsing.hold(endpoint.namespace, parsing_weight(body)):
+        with await self._parsing.acquire(holder, parsing_weight(body)):
             event = parse_test(body, trial_id())
         try:
             outcome, recorded = await self._services.endpoint_tester.test(endpoint, event)

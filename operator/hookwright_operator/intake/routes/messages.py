@@ -16,7 +16,6 @@ from hookwright_operator import metrics
 from hookwright_operator.intake.asgi import headers_of
 from hookwright_operator.intake.auth import ReviewAuth
 from hookwright_operator.intake.message_body import SettleBody, TakeQuery, settle_body, take_query
-from hookwright_operator.intake.request_slots import RequestSlots
 from hookwright_operator.intake.routes.endpoints import ENDPOINT, audit, hindrance, permitted_endpoint
 from hookwright_operator.intake.timestamps import timestamp
 from hookwright_operator.registry import Endpoint
@@ -33,6 +32,7 @@ from hookwright_operator.services.messages import (
 )
 from hookwright_runtime.held_answers import HeldAnswer
 from hookwright_runtime.long_polls import LongPolls, until_gone
+from hookwright_runtime.places import Places
 from hookwright_runtime.problems import ProblemError
 from hookwright_runtime.request_body import Bodies
 
@@ -86,8 +86,8 @@ class TakeRoute:
 class MessageRoutes:
     """Routes that settle messages."""
 
-    def __init__(self, services: IntakeServices, auth: ReviewAuth, bodies: Bodies, slots: RequestSlots) -> None:
-        self._services, self._auth, self._bodies, self._slots = services, auth, bodies, slots
+    def __init__(self, services: IntakeServices, auth: ReviewAuth, bodies: Bodies, places: Places) -> None:
+        self._services, self._auth, self._bodies, self._places = services, auth, bodies, places
 
     def routes(self) -> list[Route]:
         """Return the routes."""
@@ -112,7 +112,7 @@ class MessageRoutes:
         leases = {one: lease_of(one) for one in asked.ids}
         wanted = list(dict.fromkeys(lease for lease in leases.values() if lease is not None))
         refusal = Nack(asked.reason, asked.delay_ms) if refuses else None
-        with self._slots.held(endpoint.namespace):
+        with await self._places.acquire(endpoint.namespace):
             results, new = await self._services.messages.settle(endpoint, wanted, refusal)
         done = [lease.delivery_id for lease, settled in results.items() if _is_ours(settled, refuses=refuses)]
         action = "message.nack" if refuses else "message.ack"

@@ -1,0 +1,65 @@
+"""Pure: the bounds of one process, one line each. `Places` enforces them, and docs/multi-tenancy.md lists them."""
+
+import sys
+from typing import Final, NamedTuple
+
+MIB: Final = 1024 * 1024
+UNLIMITED: Final = sys.maxsize
+
+
+class Bound(NamedTuple):
+    """The bound of one resource that holders share.
+
+    A request that has a place and one that waits count the same. Beyond the bound of its holder a request is refused
+    with 429, beyond the bound of all holders with 503.
+
+    Attributes:
+        things: what is counted, in the plural; beginning with "of", the numbers are bytes.
+        total: of all holders.
+        each: of one holder.
+        holder: the kind of a holder.
+        reserved: the part of the total that only holders with nothing get.
+        at_once: things that have a place at once, the others wait in turn.
+        at_once_each: those of one holder.
+        at_once_reserved: the part of ``at_once`` that only holders without a place get.
+        about: what the documentation adds.
+        beyond: what happens beyond the bound, for the documentation; empty: 429 and 503.
+    """
+
+    things: str
+    total: int
+    each: int
+    holder: str = "namespace"
+    reserved: int = 0
+    at_once: int = UNLIMITED
+    at_once_each: int = UNLIMITED
+    at_once_reserved: int = 0
+    about: str = ""
+    beyond: str = ""
+
+
+EVENT_REQUESTS: Final = Bound("requests with events", 256, 64, reserved=64)
+OTHER_REQUESTS: Final = Bound(
+    "other requests", 128, 32, reserved=32,
+    about="for replays, single deliveries, retries and settlements of messages",
+)  # fmt: skip
+REQUESTS_WITHOUT_GRANT: Final = Bound(
+    "requests for a delivery", 128, 32, "namespace of a caller", reserved=32,
+    about="and for a retry, of callers whose last review in the namespace of the delivery was not a grant",
+)  # fmt: skip
+INTAKE_BODY_BYTES: Final = Bound(
+    "of incomplete bodies of the intake", 128 * MIB, 32 * MIB, beyond="429 or 503, and the connection ends"
+)
+API_BODY_BYTES: Final = Bound(
+    "of incomplete bodies of the API", 64 * MIB, 16 * MIB, "organization or client address",
+    beyond="429 or 503, and the connection ends",
+)  # fmt: skip
+PARSING: Final = Bound(
+    "JSON bodies to parse", 256, 64, "namespace, organization or client address", reserved=64, at_once=1,
+    about="with a pause for other requests between two; large requests with events are parsed in pieces. Each 256 KiB "
+    "of a body count as one, so at most 64 MiB wait. The intake parses events up to 2 KiB at once",
+)  # fmt: skip
+PASSWORDS: Final = Bound("checks of passwords", 128, 2, "client address", reserved=32, at_once=2)
+
+BOUNDS: Final = tuple(value for value in globals().values() if isinstance(value, Bound))
+"""All bounds, in the order of this file."""
