@@ -47,6 +47,12 @@ REQUESTS_WITHOUT_GRANT: Final = Bound(
     "requests for a delivery", 128, 32, "namespace of a caller", reserved=32,
     about="and for a retry, of callers whose last review in the namespace of the delivery was not a grant",
 )  # fmt: skip
+LOG_READS: Final = Bound(
+    "reads of the delivery log", UNLIMITED, 16, at_once_each=1,
+    about="of statistics, and counts of a replay; each examines at most 50,000 rows. A large answer keeps "
+    "its place until the client has read it, at most 30 s",
+)  # fmt: skip
+SIGNINGS: Final = Bound("single deliveries whose signatures are computed again", UNLIMITED, 16, at_once_each=1)
 INTAKE_BODY_BYTES: Final = Bound(
     "of incomplete bodies of the intake", 128 * MIB, 32 * MIB, beyond="429 or 503, and the connection ends"
 )

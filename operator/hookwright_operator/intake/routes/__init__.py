@@ -3,7 +3,6 @@
 from starlette.routing import Route
 
 from hookwright_operator.intake.auth import ReviewAuth
-from hookwright_operator.intake.log_reads import LogReads
 from hookwright_operator.intake.routes.deliveries import DeliveryRoutes
 from hookwright_operator.intake.routes.endpoints import ENDPOINT, EndpointRoutes
 from hookwright_operator.intake.routes.messages import MessageRoutes, TakeRoute
@@ -11,7 +10,7 @@ from hookwright_operator.intake.routes.replays import ReplayRoutes
 from hookwright_operator.intake.routes.searches import SearchRoutes
 from hookwright_operator.intake.routes.statistics import StatisticsRoutes
 from hookwright_operator.services import IntakeServices
-from hookwright_runtime.bounds import OTHER_REQUESTS
+from hookwright_runtime.bounds import LOG_READS, OTHER_REQUESTS
 from hookwright_runtime.long_polls import LongPolls
 from hookwright_runtime.places import Places
 from hookwright_runtime.request_body import Bodies
@@ -23,7 +22,7 @@ def routes(
     """Return all routes except that of events; those that read or write the store share places."""
     take = TakeRoute(services, auth, polls)
     places = Places(OTHER_REQUESTS)
-    reads = LogReads()
+    reads = Places(LOG_READS)
     return [
         *EndpointRoutes(services, auth, bodies, parsing).routes(),
         *SearchRoutes(services, auth, reads).routes(),

@@ -3,7 +3,7 @@
 import asyncio
 import re
 from collections.abc import AsyncIterator, Callable
-from contextlib import ExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from typing import Final
 
 from pydantic_core import to_json
@@ -14,14 +14,13 @@ from starlette.routing import Route
 from hookwright_crds.request_limits import DEFAULT_LIMIT, MAX_LIMIT
 from hookwright_operator.intake.asgi import client_of
 from hookwright_operator.intake.auth import Access, Producer, ReviewAuth
-from hookwright_operator.intake.log_reads import LogReads
 from hookwright_operator.intake.routes.endpoints import ENDPOINT, NAMESPACE, audit, hindrance, permitted_endpoint
 from hookwright_operator.intake.timestamps import timestamp
 from hookwright_operator.registry import Endpoint
 from hookwright_operator.services import IntakeServices
 from hookwright_operator.services.delivery_log import HIDDEN, SentRequest, is_cursor
 from hookwright_operator.store.records import Attempt, DeliveryRecord, State
-from hookwright_runtime.bounds import REQUESTS_WITHOUT_GRANT
+from hookwright_runtime.bounds import REQUESTS_WITHOUT_GRANT, SIGNINGS
 from hookwright_runtime.held_answers import HeldAnswer
 from hookwright_runtime.places import Places
 from hookwright_runtime.problems import FieldFault, ProblemError, not_found
@@ -36,11 +35,11 @@ _ID: Final = re.compile(r"[0-9A-Za-z_.=-]{1,128}")
 class DeliveryRoutes:
     """Routes of the delivery log."""
 
-    def __init__(self, services: IntakeServices, auth: ReviewAuth, places: Places, reads: LogReads) -> None:
+    def __init__(self, services: IntakeServices, auth: ReviewAuth, places: Places, reads: Places) -> None:
         self._services, self._auth = services, auth
         self._places, self._reads = places, reads
-        # Apart from the reads: a page keeps its turn until a slow client has read it.
-        self._signings = LogReads()
+        # Apart from the reads: a page keeps its place until a slow client has read it.
+        self._signings = Places(SIGNINGS)
         self._places_without_grant = Places(REQUESTS_WITHOUT_GRANT)
 
     def routes(self) -> list[Route]:
@@ -59,14 +58,13 @@ class DeliveryRoutes:
         """
         endpoint, _ = await permitted_endpoint(self._services, self._auth, request, "get", "deliveries")
         state, limit, cursor = page_of(request.query_params.get)
-        with ExitStack() as held:
-            await self._reads.begin(endpoint.namespace, held)
+        with await self._reads.acquire(endpoint.namespace) as place:
             records, following = await self._services.delivery_log.page(
                 endpoint.uid, state=state, limit=limit, cursor=cursor
             )
             omits = self._services.registry.omits_payloads(endpoint.namespace, endpoint.project)
             shown = [document(record, endpoint.name, omits_payloads=omits) for record in records]
-            return HeldAnswer(to_json({"data": shown, "next": following}), held.pop_all())
+            return HeldAnswer(to_json({"data": shown, "next": following}), place.pop_all())
 
     async def one(self, request: Request) -> JSONResponse:
         """Return one delivery of an endpoint."""
@@ -103,7 +101,7 @@ class DeliveryRoutes:
         log = self._services.delivery_log
         omits = self._services.registry.omits_payloads(endpoint.namespace, endpoint.project)
         fields = document(record, endpoint.name, omits_payloads=omits)
-        async with self._signings.turn(endpoint.namespace):
+        with await self._signings.acquire(endpoint.namespace):
             event = await log.event(record.event_id)
             if event is None:
                 return fields

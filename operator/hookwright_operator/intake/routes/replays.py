@@ -9,7 +9,6 @@ from starlette.routing import Route
 
 from hookwright_operator.intake.asgi import headers_of
 from hookwright_operator.intake.auth import ReviewAuth
-from hookwright_operator.intake.log_reads import LogReads
 from hookwright_operator.intake.replay_body import STATES, ReplayBody, replay_of
 from hookwright_operator.intake.routes.endpoints import ENDPOINT, audit, check_not_expired, permitted_endpoint
 from hookwright_operator.intake.timestamps import timestamp
@@ -31,7 +30,7 @@ class ReplayRoutes:
     """Routes of the replays of one endpoint."""
 
     def __init__(
-        self, services: IntakeServices, auth: ReviewAuth, bodies: Bodies, places: Places, reads: LogReads
+        self, services: IntakeServices, auth: ReviewAuth, bodies: Bodies, places: Places, reads: Places
     ) -> None:
         self._services, self._auth = services, auth
         self._bodies = bodies
@@ -60,7 +59,7 @@ class ReplayRoutes:
         project = (endpoint.namespace, endpoint.project)
         since_ms = self._since_ms(body, endpoint, until_ms)
         wanted = Wanted(endpoint.uid, body.choice, since_ms, until_ms, project)
-        async with self._reads.turn(endpoint.namespace):
+        with await self._reads.acquire(endpoint.namespace):
             if body.dry_run:
                 return JSONResponse(await self._counted(body, wanted))
             replay, new = await self._services.replays.begin(wanted)
