@@ -87,7 +87,7 @@ async def serve(settings: ApiSettings, bounds: ConnectionBounds) -> None:
         log.info("listening", port=api.port, health_port=health.port)
         await ended.wait()
         log.info("stopping")
-        app.state.services.polls.ending.set()
+        app.state.services.ending.set()
         end_live_streams(app)
         await api.stop()
     await health.stop()

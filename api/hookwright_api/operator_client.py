@@ -15,9 +15,9 @@ import structlog
 from pydantic_core import from_json
 
 from hookwright_api.request_context import headers_passed_on
+from hookwright_runtime.bounds import POLLS
 from hookwright_runtime.endpoint_tests import TESTS_AT_ONCE, EndpointTests
 from hookwright_runtime.errors import HookwrightError
-from hookwright_runtime.long_polls import POLLS
 from hookwright_runtime.problems import STORE_FAILED, Code
 from hookwright_runtime.quotas import Full, Quotas
 
@@ -36,7 +36,7 @@ REQUESTS: Final = 200
 """Requests of all organizations at once, except tests and requests for messages, which have separate bounds."""
 REQUESTS_OF_ORGANIZATION: Final = 64
 _RETRY_AFTER_SECONDS: Final = 1
-OPERATOR_CONNECTIONS: Final = REQUESTS + TESTS_AT_ONCE + POLLS
+OPERATOR_CONNECTIONS: Final = REQUESTS + TESTS_AT_ONCE + POLLS.total
 """Most connections to the operator."""
 _RECHECK_SECONDS: Final = 5.0
 
@@ -100,7 +100,7 @@ class OperatorClient:
         self._requests = Quotas(total=REQUESTS, each=REQUESTS_OF_ORGANIZATION, reserved=REQUESTS // 4)
         # A test may take 30 s, so tests have separate connections.
         self._test_client = _client(url, _TEST_TIMEOUT, TESTS_AT_ONCE)
-        self._poll_client = _client(url, _POLL_TIMEOUT, POLLS)
+        self._poll_client = _client(url, _POLL_TIMEOUT, POLLS.total)
         self._tests = EndpointTests()
         self._token_file = token_file
         self._token = ""

@@ -16,9 +16,8 @@ from hookwright_api.rate_limits import Limiter
 from hookwright_api.settings import ApiSettings
 from hookwright_api.view.view import View
 from hookwright_runtime.audit import AuditLog
-from hookwright_runtime.bounds import API_BODY_BYTES, PASSWORDS
+from hookwright_runtime.bounds import API_BODY_BYTES, PASSWORDS, POLLS
 from hookwright_runtime.kubernetes import KubernetesClient
-from hookwright_runtime.long_polls import LongPolls
 from hookwright_runtime.places import Places
 from hookwright_runtime.request_body import Bodies, parsing_places
 
@@ -41,6 +40,7 @@ class Services:
         bodies: reads request bodies.
         parsing: the place in which bodies are parsed, one at a time.
         polls: the requests for messages, each of which has a connection to the operator.
+        ending: set when the process stops; requests that wait for messages then get an empty answer.
         session_ends_lock: held while the end of a user's sessions is written, because all ends are in one Secret.
         now: the present time, in UTC.
         choose: returns a random character of a string, suitable for secrets.
@@ -55,7 +55,8 @@ class Services:
     argon2: ThreadPoolExecutor
     key_use: KeyUsage
     passwords: Places = field(default_factory=lambda: Places(PASSWORDS))
-    polls: LongPolls = field(default_factory=LongPolls)
+    polls: Places = field(default_factory=lambda: Places(POLLS))
+    ending: asyncio.Event = field(default_factory=asyncio.Event)
     bodies: Bodies = field(default_factory=lambda: Bodies(_BODY_SECONDS, API_BODY_BYTES))
     parsing: Places = field(default_factory=parsing_places)
     session_ends_lock: asyncio.Lock = field(default_factory=asyncio.Lock)

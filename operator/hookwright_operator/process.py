@@ -299,7 +299,7 @@ class Operator:
         self._stopping = "stopping"
         log.info("stopping", attempts_under_way=self._dispatcher.in_flight)
         if self._intake is not None:
-            self._intake.polls.ending.set()
+            self._intake.ending.set()
         await asyncio.gather(self._leader.release(), *(server.stop() for server in self._servers[1:]))
         self._acceptance_log.flush()
         await self._loops.stop("claim", "sweep", "shards", "replays", "leases", "health", "resync", "sync", "clock")

@@ -53,6 +53,11 @@ LOG_READS: Final = Bound(
     "its place until the client has read it, at most 30 s",
 )  # fmt: skip
 SIGNINGS: Final = Bound("single deliveries whose signatures are computed again", UNLIMITED, 16, at_once_each=1)
+POLLS: Final = Bound(
+    "requests for messages", 256, 16, reserved=64,
+    about="to the API and to the operator; an answer has at most 1,000 messages, 1 MiB of bodies and 1 MiB of headers, "
+    "or one message; the client has 30 s to read it",
+)  # fmt: skip
 INTAKE_BODY_BYTES: Final = Bound(
     "of incomplete bodies of the intake", 128 * MIB, 32 * MIB, beyond="429 or 503, and the connection ends"
 )

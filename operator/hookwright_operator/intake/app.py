@@ -20,11 +20,11 @@ from hookwright_operator.intake.asgi import refuse
 from hookwright_operator.intake.auth import ReviewAuth
 from hookwright_operator.intake.routes import routes
 from hookwright_operator.intake.routes.events import EVENTS, EventRoute
+from hookwright_operator.intake.routes.messages import TakeRoute
 from hookwright_operator.services import IntakeServices
 from hookwright_operator.tracing import Traces
-from hookwright_runtime.bounds import EVENT_REQUESTS, INTAKE_BODY_BYTES, Bound
+from hookwright_runtime.bounds import EVENT_REQUESTS, INTAKE_BODY_BYTES, POLLS, Bound
 from hookwright_runtime.errors import KubeError, StoreError
-from hookwright_runtime.long_polls import LongPolls
 from hookwright_runtime.places import Places
 from hookwright_runtime.problems import STORE_FAILED, ProblemError, send_problem, unavailable
 from hookwright_runtime.refusals import OncePerSecond
@@ -50,6 +50,7 @@ class IntakeApp:
 
     Attributes:
         polls: the requests for messages, which wait.
+        ending: set when the process stops; requests that wait for messages then get an empty answer.
     """
 
     def __init__(
@@ -66,8 +67,9 @@ class IntakeApp:
         bodies = Bodies(body_seconds, INTAKE_BODY_BYTES)
         parsing = parsing_places()
         events = EventRoute(services, auth, bodies, parsing, traces=traces, places=Places(event_requests))
-        self.polls = LongPolls()
-        others = routes(services, auth, bodies, parsing, self.polls)
+        self.polls, self.ending = Places(POLLS), asyncio.Event()
+        take = TakeRoute(services, auth, self.polls, self.ending)
+        others = routes(services, auth, bodies, parsing, take)
         self._routes = [Route(EVENTS, events, methods=["POST"]), *others]
         self._router = Router(self._routes, redirect_slashes=False)
         for status in (202, 500, 503):

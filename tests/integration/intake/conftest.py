@@ -98,7 +98,7 @@ async def intake(line: Line, tokens: Tokens, database: Path) -> AsyncIterator[In
     base = f"http://127.0.0.1:{server.port}/v1alpha1/namespaces/{tokens.namespace}"
     bearer = {"Authorization": f"Bearer {tokens.sender}"}
     async with httpx.AsyncClient(base_url=base, headers=bearer, trust_env=False, timeout=30.0) as client:
-        running = Intake(server, client, line, services, auth, engine, database, clock, app.polls)
+        running = Intake(server, client, line, services, auth, engine, database, clock, app.polls, app.ending)
         yield running
     await server.stop()
     await engine.stop(grace=1)

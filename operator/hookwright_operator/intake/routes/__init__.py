@@ -11,16 +11,12 @@ from hookwright_operator.intake.routes.searches import SearchRoutes
 from hookwright_operator.intake.routes.statistics import StatisticsRoutes
 from hookwright_operator.services import IntakeServices
 from hookwright_runtime.bounds import LOG_READS, OTHER_REQUESTS
-from hookwright_runtime.long_polls import LongPolls
 from hookwright_runtime.places import Places
 from hookwright_runtime.request_body import Bodies
 
 
-def routes(
-    services: IntakeServices, auth: ReviewAuth, bodies: Bodies, parsing: Places, polls: LongPolls
-) -> list[Route]:
+def routes(services: IntakeServices, auth: ReviewAuth, bodies: Bodies, parsing: Places, take: TakeRoute) -> list[Route]:
     """Return all routes except that of events; those that read or write the store share places."""
-    take = TakeRoute(services, auth, polls)
     places = Places(OTHER_REQUESTS)
     reads = Places(LOG_READS)
     return [
