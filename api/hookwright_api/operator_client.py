@@ -15,9 +15,9 @@ import structlog
 from pydantic_core import from_json
 
 from hookwright_api.request_context import headers_passed_on
-from hookwright_runtime.bounds import POLLS
-from hookwright_runtime.endpoint_tests import TESTS_AT_ONCE, EndpointTests
+from hookwright_runtime.bounds import POLLS, TESTS, TESTS_OF_ENDPOINT
 from hookwright_runtime.errors import HookwrightError
+from hookwright_runtime.places import Places
 from hookwright_runtime.problems import STORE_FAILED, Code
 from hookwright_runtime.quotas import Full, Quotas
 
@@ -36,7 +36,7 @@ REQUESTS: Final = 200
 """Requests of all organizations at once, except tests and requests for messages, which have separate bounds."""
 REQUESTS_OF_ORGANIZATION: Final = 64
 _RETRY_AFTER_SECONDS: Final = 1
-OPERATOR_CONNECTIONS: Final = REQUESTS + TESTS_AT_ONCE + POLLS.total
+OPERATOR_CONNECTIONS: Final = REQUESTS + TESTS.total + POLLS.total
 """Most connections to the operator."""
 _RECHECK_SECONDS: Final = 5.0
 
@@ -99,9 +99,9 @@ class OperatorClient:
         # A quarter serves only organizations without a request in progress, so that a few cannot use all connections.
         self._requests = Quotas(total=REQUESTS, each=REQUESTS_OF_ORGANIZATION, reserved=REQUESTS // 4)
         # A test may take 30 s, so tests have separate connections.
-        self._test_client = _client(url, _TEST_TIMEOUT, TESTS_AT_ONCE)
+        self._test_client = _client(url, _TEST_TIMEOUT, TESTS.total)
         self._poll_client = _client(url, _POLL_TIMEOUT, POLLS.total)
-        self._tests = EndpointTests()
+        self._tests, self._tests_of_endpoint = Places(TESTS), Places(TESTS_OF_ENDPOINT)
         self._token_file = token_file
         self._token = ""
         self._checked_at = float("-inf")
@@ -126,9 +126,10 @@ class OperatorClient:
             body: JSON ``{type?, payload?}``; empty for the synthetic event.
 
         Raises:
-            TooManyTestsError: the endpoint, its namespace or this process has too many tests in progress.
+            FullError: the endpoint, its namespace or this process has too many tests in progress.
         """
-        with self._tests.one(namespace, endpoint):
+        key = f"{namespace}/{endpoint}"
+        with await self._tests.acquire(namespace), await self._tests_of_endpoint.acquire(key):
             return _document(
                 await self._request(
                     "POST",

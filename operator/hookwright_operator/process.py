@@ -61,11 +61,12 @@ from hookwright_operator.watch.kopf_informer import watch_cluster
 from hookwright_operator.watch.kubernetes_paths import plural
 from hookwright_operator.watch.resync import Resync
 from hookwright_operator.watch.work_queue import WorkQueue
+from hookwright_runtime.bounds import TESTS
 from hookwright_runtime.connections import ConnectionBounds
-from hookwright_runtime.endpoint_tests import EndpointTests
 from hookwright_runtime.errors import KubeError
 from hookwright_runtime.health import create_health
 from hookwright_runtime.kubernetes import KubernetesClient
+from hookwright_runtime.places import Places
 from hookwright_runtime.server import HEALTH_BOUNDS, Server
 
 log = structlog.get_logger(__name__)
@@ -263,7 +264,12 @@ class Operator:
             Events(registry, dispatcher, store, self._status_reporter, self._fan_outs, self._acceptance_log),
             DeliveryLog(store, dispatcher, self._sender),
             self._replays,
-            EndpointTester(self._sender, store, time.time, EndpointTests(self._budget.tests)),
+            EndpointTester(
+                self._sender,
+                store,
+                time.time,
+                Places(TESTS._replace(total=self._budget.tests, each=self._budget.tests // 4)),
+            ),
             store.statistics,
             self._messages,
         )

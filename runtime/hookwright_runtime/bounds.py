@@ -58,6 +58,8 @@ POLLS: Final = Bound(
     about="to the API and to the operator; an answer has at most 1,000 messages, 1 MiB of bodies and 1 MiB of headers, "
     "or one message; the client has 30 s to read it",
 )  # fmt: skip
+TESTS: Final = Bound("tests of endpoints", 64, 16, about="fewer below 4,096 open files; to the API and to the operator")
+TESTS_OF_ENDPOINT: Final = Bound("tests", UNLIMITED, 2, "webhook endpoint")
 INTAKE_BODY_BYTES: Final = Bound(
     "of incomplete bodies of the intake", 128 * MIB, 32 * MIB, beyond="429 or 503, and the connection ends"
 )

@@ -17,8 +17,8 @@ from hookwright_operator.delivery.descriptor_budget import (
     idle_connections,
 )
 from hookwright_operator.delivery.http.resolver import PLACES, SOCKETS
+from hookwright_runtime.bounds import TESTS
 from hookwright_runtime.descriptors import LEAST_CONNECTIONS
-from hookwright_runtime.endpoint_tests import TESTS_AT_ONCE
 from hookwright_runtime.errors import SettingsError
 
 SMALL = budget(1024)
@@ -49,7 +49,7 @@ def test_the_descriptors_are_divided(limit: int, namespaces: int, divided: tuple
     lookups, tests, attempts, intake = divided
     assert available[2:] == (lookups, tests, attempts, attempts, intake)
     assert available.own == PROCESS + LISTENERS + WATCHES * namespaces
-    assert available.reduced == (lookups < PLACES or tests < TESTS_AT_ONCE)
+    assert available.reduced == (lookups < PLACES or tests < TESTS.total)
 
 
 def test_the_table_of_the_documentation_is_correct() -> None:
