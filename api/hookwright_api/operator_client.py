@@ -4,8 +4,8 @@ It authenticates with a ServiceAccount token of the audience ``hookwright``; RBA
 """
 
 import asyncio
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from collections.abc import Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote
@@ -15,11 +15,10 @@ import structlog
 from pydantic_core import from_json
 
 from hookwright_api.request_context import headers_passed_on
-from hookwright_runtime.bounds import POLLS, TESTS, TESTS_OF_ENDPOINT
+from hookwright_runtime.bounds import OPERATOR_REQUESTS, POLLS, TESTS, TESTS_OF_ENDPOINT
 from hookwright_runtime.errors import HookwrightError
 from hookwright_runtime.places import Places
 from hookwright_runtime.problems import STORE_FAILED, Code
-from hookwright_runtime.quotas import Full, Quotas
 
 log = structlog.get_logger(__name__)
 
@@ -32,11 +31,7 @@ _TEST_TIMEOUT: Final = httpx.Timeout(35.0, connect=2.0)
 """An endpoint's timeout is 30 s at most."""
 _POLL_TIMEOUT: Final = httpx.Timeout(45.0, connect=2.0)
 """A request for messages waits 30 s at most."""
-REQUESTS: Final = 200
-"""Requests of all organizations at once, except tests and requests for messages, which have separate bounds."""
-REQUESTS_OF_ORGANIZATION: Final = 64
-_RETRY_AFTER_SECONDS: Final = 1
-OPERATOR_CONNECTIONS: Final = REQUESTS + TESTS.total + POLLS.total
+OPERATOR_CONNECTIONS: Final = OPERATOR_REQUESTS.total + TESTS.total + POLLS.total
 """Most connections to the operator."""
 _RECHECK_SECONDS: Final = 5.0
 
@@ -95,9 +90,8 @@ class OperatorClient:
             url: the operator's intake.
             token_file: the ServiceAccount token, read again when it changes.
         """
-        self._client = _client(url, _TIMEOUT, REQUESTS)
-        # A quarter serves only organizations without a request in progress, so that a few cannot use all connections.
-        self._requests = Quotas(total=REQUESTS, each=REQUESTS_OF_ORGANIZATION, reserved=REQUESTS // 4)
+        self._client = _client(url, _TIMEOUT, OPERATOR_REQUESTS.total)
+        self._requests = Places(OPERATOR_REQUESTS)
         # A test may take 30 s, so tests have separate connections.
         self._test_client = _client(url, _TEST_TIMEOUT, TESTS.total)
         self._poll_client = _client(url, _POLL_TIMEOUT, POLLS.total)
@@ -239,7 +233,8 @@ class OperatorClient:
             leases: whether a GET leases messages, so that it writes.
 
         Raises:
-            OperatorError: the operator refused the request or did not answer, or no connection is free.
+            OperatorError: the operator refused the request or did not answer.
+            FullError: the organization, or all together, have too many requests in progress.
         """
         writes = leases or method != "GET"
         ours = {"Authorization": f"Bearer {self._read_token()}", "Accept": "application/json"}
@@ -247,7 +242,7 @@ class OperatorClient:
         if content is not None:
             headers["Content-Type"] = "application/json"
         try:
-            with self._shared_connection(namespace) if client is None else nullcontext():
+            with await self._requests.acquire(namespace) if client is None else nullcontext():
                 answer = await (client or self._client).request(
                     method, _path(namespace, *parts), content=content, params=params, headers=headers
                 )
@@ -258,29 +253,6 @@ class OperatorClient:
         if answer.status_code >= 400:
             raise self._refusal(answer, writes=writes)
         return answer
-
-    @contextmanager
-    def _shared_connection(self, namespace: str) -> Iterator[None]:
-        """Count a request of an organization for the time of a block.
-
-        Raises:
-            OperatorError: the organization has too many requests in progress.
-            OperatorUnavailable: all organizations together have too many.
-        """
-        full = self._requests.take(namespace)
-        if full is Full.HOLDER:
-            detail = (
-                f'organization "{namespace}" has {REQUESTS_OF_ORGANIZATION} requests in progress; nothing was done, '
-                "send fewer at once"
-            )
-            raise OperatorError(detail, status=429, problem={"detail": detail}, retry_after=_RETRY_AFTER_SECONDS)
-        if full is Full.TOTAL:
-            detail = f"{REQUESTS} requests to the operator are in progress; nothing was done"
-            raise OperatorUnavailable(detail, problem={"detail": detail})
-        try:
-            yield
-        finally:
-            self._requests.release(namespace)
 
     def _read_token(self) -> str:
         now = asyncio.get_running_loop().time()

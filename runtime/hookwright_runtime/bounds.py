@@ -72,6 +72,7 @@ PARSING: Final = Bound(
     about="with a pause for other requests between two; large requests with events are parsed in pieces. Each 256 KiB "
     "of a body count as one, so at most 64 MiB wait. The intake parses events up to 2 KiB at once",
 )  # fmt: skip
+OPERATOR_REQUESTS: Final = Bound("requests to the operator", 200, 64, "organization", reserved=50)
 PASSWORDS: Final = Bound("checks of passwords", 128, 2, "client address", reserved=32, at_once=2)
 
 BOUNDS: Final = tuple(value for value in globals().values() if isinstance(value, Bound))

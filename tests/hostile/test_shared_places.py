@@ -17,10 +17,10 @@ from support.polling import until
 from support.receivers import serve
 
 from hookwright_api import operator_client
-from hookwright_api.operator_client import REQUESTS, REQUESTS_OF_ORGANIZATION, OperatorClient
+from hookwright_api.operator_client import OperatorClient
 from hookwright_api.routes.operator_answers import operator_answer
 from hookwright_operator.services.delivery_log import DeliveryLog
-from hookwright_runtime.bounds import REQUESTS_WITHOUT_GRANT
+from hookwright_runtime.bounds import OPERATOR_REQUESTS, REQUESTS_WITHOUT_GRANT
 from hookwright_runtime.problems import ProblemError
 
 tokens, line, intake = intake_fixtures.tokens, intake_fixtures.line, intake_fixtures.intake
@@ -72,20 +72,21 @@ async def test_a_few_organizations_leave_connections_to_the_operator_to_another_
 ) -> None:
     """Each of three has as many requests in progress as it gets; the requests of another organization are answered."""
     monkeypatch.setattr(operator_client, "_TIMEOUT", httpx.Timeout(300.0))
+    requests, each, reserved = OPERATOR_REQUESTS.total, OPERATOR_REQUESTS.each, OPERATOR_REQUESTS.reserved
     token = tmp_path / "token"
     token.write_text("token")
-    hostile = [f"hostile-{number}" for number in range(3) for _ in range(REQUESTS)]
+    hostile = [f"hostile-{number}" for number in range(3) for _ in range(requests)]
     async with serve(_answer_only_the_other) as served:
         operator = OperatorClient(served.url.removesuffix("/hooks"), token)
         sent = [operator.send_events(name, "billing", b"{}") for name in hostile]
         attack = [asyncio.create_task(operator_answer(one, "the project")) for one in sent]
-        in_progress = REQUESTS - REQUESTS // 4
+        in_progress = requests - reserved
         await until(lambda: sum(task.done() for task in attack) == len(hostile) - in_progress)
         done = [(name, await _status(task)) for name, task in zip(hostile, attack, strict=True) if task.done()]
         assert Counter(done) == {
-            ("hostile-0", 429): REQUESTS - REQUESTS_OF_ORGANIZATION,
-            ("hostile-1", 429): REQUESTS - REQUESTS_OF_ORGANIZATION,
-            ("hostile-2", 503): REQUESTS - (in_progress - 2 * REQUESTS_OF_ORGANIZATION),
+            ("hostile-0", 429): requests - each,
+            ("hostile-1", 429): requests - each,
+            ("hostile-2", 503): requests - (in_progress - 2 * each),
         }
         for _ in range(2):
             assert await operator.send_events("other", "billing", b"{}") == b"{}"
