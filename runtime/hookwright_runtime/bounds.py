@@ -38,13 +38,20 @@ class Bound(NamedTuple):
     beyond: str = ""
 
 
+TOKEN_REVIEWS: Final = Bound("reviews of tokens", 256, 64, "client address", reserved=64)
+ACCESS_REVIEWS: Final = Bound(
+    "reviews of permissions", 256, 64, "tenant", reserved=64,
+    about="for the namespace of the path if the caller's last review there was a grant, otherwise for the namespace of "
+    "its ServiceAccount",
+    beyond="a grant serves until it is 60 s old; otherwise 429, or 503 if all are in use",
+)  # fmt: skip
 EVENT_REQUESTS: Final = Bound("requests with events", 256, 64, reserved=64)
 OTHER_REQUESTS: Final = Bound(
     "other requests", 128, 32, reserved=32,
     about="for replays, single deliveries, retries and settlements of messages",
 )  # fmt: skip
 REQUESTS_WITHOUT_GRANT: Final = Bound(
-    "requests for a delivery", 128, 32, "namespace of a caller", reserved=32,
+    "requests for a delivery", 128, 32, "caller", reserved=32,
     about="and for a retry, of callers whose last review in the namespace of the delivery was not a grant",
 )  # fmt: skip
 LOG_READS: Final = Bound(
