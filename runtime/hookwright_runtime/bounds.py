@@ -67,6 +67,11 @@ POLLS: Final = Bound(
 )  # fmt: skip
 TESTS: Final = Bound("tests of endpoints", 64, 16, about="fewer below 4,096 open files; to the API and to the operator")
 TESTS_OF_ENDPOINT: Final = Bound("tests", UNLIMITED, 2, "webhook endpoint")
+LOOKUPS: Final = Bound(
+    "name look-ups", UNLIMITED, 280, at_once=256, at_once_each=24, at_once_reserved=128,
+    about="fewer below 2,048 open files",
+    beyond="an attempt waits for 1 s; then it is postponed and not counted, unless an older answer can be used",
+)  # fmt: skip
 INTAKE_BODY_BYTES: Final = Bound(
     "of incomplete bodies of the intake", 128 * MIB, 32 * MIB, beyond="429 or 503, and the connection ends"
 )

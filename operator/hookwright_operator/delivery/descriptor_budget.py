@@ -8,8 +8,8 @@ process, and no use can exhaust the descriptors of the others.
 from itertools import count
 from typing import Final, NamedTuple
 
-from hookwright_operator.delivery.http.resolver import PLACES, SOCKETS
-from hookwright_runtime.bounds import TESTS
+from hookwright_operator.delivery.http.resolver import SOCKETS
+from hookwright_runtime.bounds import LOOKUPS, TESTS
 from hookwright_runtime.descriptors import LEAST_CONNECTIONS, descriptor_limit
 from hookwright_runtime.errors import SettingsError
 from hookwright_runtime.protocol import MOST_LINGERING
@@ -55,7 +55,7 @@ class DescriptorBudget(NamedTuple):
     @property
     def reduced(self) -> bool:
         """Whether the limit leaves fewer look-ups or tests than their own bounds."""
-        return self.lookups < PLACES or self.tests < TESTS.total
+        return self.lookups < LOOKUPS.at_once or self.tests < TESTS.total
 
 
 def budget(limit: int | None = None, *, namespaces: int = 0) -> DescriptorBudget:
@@ -69,7 +69,7 @@ def budget(limit: int | None = None, *, namespaces: int = 0) -> DescriptorBudget
 
 
 def _divide(limit: int, own: int) -> DescriptorBudget:
-    lookups = min(PLACES, limit // _LOOKUPS_PART)
+    lookups = min(LOOKUPS.at_once, limit // _LOOKUPS_PART)
     tests = min(TESTS.total, limit // _TESTS_PART)
     left = limit - own - lookups - SOCKETS * tests
     # The intake has its least number of connections under a small limit too, and the other uses share the rest.

@@ -33,13 +33,14 @@ from hookwright_operator.delivery.http.error_messages import (
 from hookwright_operator.delivery.http.guard import Guard, is_literal
 from hookwright_operator.delivery.http.idle_connections import Origin
 from hookwright_operator.delivery.http.message_headers import PREFIX, cloudevent_headers
-from hookwright_operator.delivery.http.resolver import PLACES, GuardedResolver, Lookup, system_lookup
+from hookwright_operator.delivery.http.resolver import GuardedResolver, Lookup, system_lookup
 from hookwright_operator.delivery.http.response import excerpt, header_lines, retry_after_ms
 from hookwright_operator.delivery.http.sent_request import SentRequest, fingerprints, sent_request
 from hookwright_operator.delivery.http.signatures import signature_headers
 from hookwright_operator.registry import Endpoint
 from hookwright_operator.store.records import Attempt, Claimed
 from hookwright_operator.tracing import Traces
+from hookwright_runtime.bounds import LOOKUPS
 
 log = structlog.get_logger(__name__)
 
@@ -87,7 +88,7 @@ class Sender:
         traces: Traces | None = None,
         traces_to_receivers: bool = False,
         idle: int = 1024,
-        lookups: int = PLACES,
+        lookups: int = LOOKUPS.at_once,
     ) -> None:
         self._guard = guard
         self._user_agent = user_agent

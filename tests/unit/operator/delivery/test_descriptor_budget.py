@@ -16,8 +16,8 @@ from hookwright_operator.delivery.descriptor_budget import (
     fit,
     idle_connections,
 )
-from hookwright_operator.delivery.http.resolver import PLACES, SOCKETS
-from hookwright_runtime.bounds import TESTS
+from hookwright_operator.delivery.http.resolver import SOCKETS
+from hookwright_runtime.bounds import LOOKUPS, TESTS
 from hookwright_runtime.descriptors import LEAST_CONNECTIONS
 from hookwright_runtime.errors import SettingsError
 
@@ -49,7 +49,7 @@ def test_the_descriptors_are_divided(limit: int, namespaces: int, divided: tuple
     lookups, tests, attempts, intake = divided
     assert available[2:] == (lookups, tests, attempts, attempts, intake)
     assert available.own == PROCESS + LISTENERS + WATCHES * namespaces
-    assert available.reduced == (lookups < PLACES or tests < TESTS.total)
+    assert available.reduced == (lookups < LOOKUPS.at_once or tests < TESTS.total)
 
 
 def test_the_table_of_the_documentation_is_correct() -> None:
