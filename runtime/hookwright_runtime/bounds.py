@@ -72,6 +72,10 @@ LOOKUPS: Final = Bound(
     about="fewer below 2,048 open files",
     beyond="an attempt waits for 1 s; then it is postponed and not counted, unless an older answer can be used",
 )  # fmt: skip
+RECONCILES: Final = Bound(
+    "reconciles", UNLIMITED, UNLIMITED, at_once=16, at_once_each=8,
+    about="objects without a namespace count as one namespace", beyond="its objects wait",
+)  # fmt: skip
 INTAKE_BODY_BYTES: Final = Bound(
     "of incomplete bodies of the intake", 128 * MIB, 32 * MIB, beyond="429 or 503, and the connection ends"
 )
