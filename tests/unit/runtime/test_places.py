@@ -34,11 +34,13 @@ class Users:
         self.began: list[str] = []
         self.held: dict[str, asyncio.Event] = {}
         self.tasks: dict[str, asyncio.Task[None]] = {}
+        self.weights: dict[str, int] = {}
 
-    async def start(self, holders: str) -> None:
+    async def start(self, holders: str, weight: int = 1) -> None:
         """Start a user of each holder."""
         for holder in holders:
             user = f"{holder}{len(self.tasks) + 1}"
+            self.weights[user] = weight
             self.tasks[user] = asyncio.create_task(self._use(holder, user))
         await self.settle()
 
@@ -59,7 +61,7 @@ class Users:
         return self.began
 
     async def _use(self, holder: str, user: str) -> None:
-        with await self._places.acquire(holder):
+        with await self._places.acquire(holder, self.weights[user]):
             self.began.append(user)
             ended = self.held[user] = asyncio.Event()
             try:
@@ -264,12 +266,14 @@ async def _check_bounds(steps: list[tuple[str, str, int]], line: Bound, *, pause
     waiting = Users(places)
     for step, holder, choice in steps:
         if step == "acquire":
-            present = [user for user, task in waiting.tasks.items() if not task.done()]
-            await waiting.start(holder)
+            present = {user: waiting.weights[user] for user, task in waiting.tasks.items() if not task.done()}
+            weight = 1 + choice % 2
+            await waiting.start(holder, weight)
             refusal = next(reversed(waiting.tasks.values()))
-            mine = sum(user[0] == holder for user in present)
-            full = len(present) >= line.total - (line.reserved if mine else 0)
-            assert (refusal.done() and isinstance(refusal.exception(), FullError)) == (full or mine >= line.each)
+            mine = sum(weight for user, weight in present.items() if user[0] == holder)
+            is_full = sum(present.values()) + weight > line.total - (line.reserved if mine else 0)
+            is_refused = refusal.done() and isinstance(refusal.exception(), FullError)
+            assert is_refused == (is_full or mine + weight > line.each)
         elif step == "pass":
             await asyncio.sleep(0)
         elif step == "end" and waiting.held:
