@@ -22,7 +22,7 @@ class Bound(NamedTuple):
         at_once: things that have a place at once, the others wait in turn.
         at_once_each: those of one holder.
         at_once_reserved: the part of ``at_once`` that only holders without a place get.
-        about: what the documentation adds.
+        about: sentences that the documentation adds.
         beyond: what happens beyond the bound, for the documentation; empty: 429 and 503.
     """
 
@@ -37,44 +37,50 @@ class Bound(NamedTuple):
     about: str = ""
     beyond: str = ""
 
+    def amount(self, number: int) -> str:
+        """Return a number of things in words."""
+        return f"{number // MIB} MiB" if self.things.startswith("of ") and number >= MIB else f"{number:,}"
+
 
 TOKEN_REVIEWS: Final = Bound("reviews of tokens", 256, 64, "client address", reserved=64)
 ACCESS_REVIEWS: Final = Bound(
     "reviews of permissions", 256, 64, "tenant", reserved=64,
-    about="for the namespace of the path if the caller's last review there was a grant, otherwise for the namespace of "
-    "its ServiceAccount",
+    about="They count for the namespace of the path if the caller's last review there was a grant, otherwise for the "
+    "namespace of its ServiceAccount.",
     beyond="a grant serves until it is 60 s old; otherwise 429, or 503 if all are in use",
 )  # fmt: skip
 EVENT_REQUESTS: Final = Bound("requests with events", 256, 64, reserved=64)
 OTHER_REQUESTS: Final = Bound(
     "other requests", 128, 32, reserved=32,
-    about="for replays, single deliveries, retries and settlements of messages",
+    about="For replays, single deliveries, retries and settlements of messages.",
 )  # fmt: skip
 REQUESTS_WITHOUT_GRANT: Final = Bound(
     "requests for a delivery", 128, 32, "caller", reserved=32,
-    about="and for a retry, of callers whose last review in the namespace of the delivery was not a grant",
+    about="Also for its retry; of callers whose last review in the namespace was not a grant.",
 )  # fmt: skip
 LOG_READS: Final = Bound(
     "reads of the delivery log", UNLIMITED, 16, at_once_each=1,
-    about="of statistics, and counts of a replay; each examines at most 50,000 rows. A large answer keeps "
-    "its place until the client has read it, at most 30 s",
+    about="Also of statistics, and counts of a replay. Each examines at most 50,000 rows. A large answer keeps its "
+    "place until the client has read it, at most 30 s.",
 )  # fmt: skip
 SIGNINGS: Final = Bound("single deliveries whose signatures are computed again", UNLIMITED, 16, at_once_each=1)
 POLLS: Final = Bound(
     "requests for messages", 256, 16, reserved=64,
-    about="to the API and to the operator; an answer has at most 1,000 messages, 1 MiB of bodies and 1 MiB of headers, "
-    "or one message; the client has 30 s to read it",
+    about="To the API and to the operator. An answer has at most 1,000 messages, 1 MiB of bodies and 1 MiB of headers, "
+    "or one message. The client has 30 s to read it.",
 )  # fmt: skip
-TESTS: Final = Bound("tests of endpoints", 64, 16, about="fewer below 4,096 open files; to the API and to the operator")
+TESTS: Final = Bound(
+    "tests of endpoints", 64, 16, about="To the API and to the operator; fewer below 4,096 open files."
+)
 TESTS_OF_ENDPOINT: Final = Bound("tests", UNLIMITED, 2, "webhook endpoint")
 LOOKUPS: Final = Bound(
     "name look-ups", UNLIMITED, 280, at_once=256, at_once_each=24, at_once_reserved=128,
-    about="fewer below 2,048 open files",
+    about="Fewer below 2,048 open files.",
     beyond="an attempt waits for 1 s; then it is postponed and not counted, unless an older answer can be used",
 )  # fmt: skip
 RECONCILES: Final = Bound(
     "reconciles", UNLIMITED, UNLIMITED, at_once=16, at_once_each=8,
-    about="objects without a namespace count as one namespace", beyond="its objects wait",
+    about="Objects without a namespace count as one namespace.", beyond="its objects wait",
 )  # fmt: skip
 INTAKE_BODY_BYTES: Final = Bound(
     "of incomplete bodies of the intake", 128 * MIB, 32 * MIB, beyond="429 or 503, and the connection ends"
@@ -85,10 +91,13 @@ API_BODY_BYTES: Final = Bound(
 )  # fmt: skip
 PARSING: Final = Bound(
     "JSON bodies to parse", 256, 64, "namespace, organization or client address", reserved=64, at_once=1,
-    about="with a pause for other requests between two; large requests with events are parsed in pieces. Each 256 KiB "
-    "of a body count as one, so at most 64 MiB wait. The intake parses events up to 2 KiB at once",
+    about="Other requests run between two. Large requests with events are parsed in pieces. Each 256 KiB of a body "
+    "count as one, so at most 64 MiB wait. The intake parses events up to 2 KiB at once.",
 )  # fmt: skip
-OPERATOR_REQUESTS: Final = Bound("requests to the operator", 200, 64, "organization", reserved=50)
+OPERATOR_REQUESTS: Final = Bound(
+    "requests to the operator", 200, 64, "organization", reserved=50,
+    about="Of `/v1`, except tests and requests for messages.",
+)  # fmt: skip
 PASSWORDS: Final = Bound("checks of passwords", 128, 2, "client address", reserved=32, at_once=2)
 
 BOUNDS: Final = tuple(value for value in globals().values() if isinstance(value, Bound))

@@ -11,7 +11,7 @@ from collections.abc import Callable, Generator
 from contextlib import ExitStack
 from typing import Final, TypeVar
 
-from hookwright_runtime.bounds import MIB, UNLIMITED, Bound
+from hookwright_runtime.bounds import UNLIMITED, Bound
 from hookwright_runtime.problems import RETRY_AFTER_SECONDS, ProblemError
 from hookwright_runtime.ranking import Ranking
 
@@ -81,9 +81,9 @@ class Places:
         bound, present = self.bound, self._counts.get(holder, 0)
         if present + weight > bound.each:
             name = holder if " " in holder else f'{bound.holder} "{holder}"'
-            raise FullError(429, f"{name} has {_number(bound, bound.each)} {bound.things} in progress")
+            raise FullError(429, f"{name} has {bound.amount(bound.each)} {bound.things} in progress")
         if self.count + weight > bound.total - (bound.reserved if present else 0):
-            raise FullError(503, f"{_number(bound, bound.total)} {bound.things} are in progress")
+            raise FullError(503, f"{bound.amount(bound.total)} {bound.things} are in progress")
         self._counts[holder] = present + weight
         self.count += weight
 
@@ -213,10 +213,6 @@ class Places:
             self._turns.put(holder, self._held.get(holder, 0))
         else:
             self._turns.discard(holder)
-
-
-def _number(bound: Bound, number: int) -> str:
-    return f"{number // MIB} MiB" if bound.things.startswith("of ") and number >= MIB else str(number)
 
 
 def finished(steps: Generator[None, None, T]) -> T:

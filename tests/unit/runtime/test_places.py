@@ -128,7 +128,7 @@ def test_a_refusal_names_a_holder_in_words_and_bytes_in_mib() -> None:
 def test_a_few_holders_leave_places_for_newcomers(line: Bound) -> None:
     """Hostile holders take as much as they get, and as many others as places are reserved still get one each."""
     places, total = Places(line), line.total
-    hostiles = 2 * total // line.each
+    hostiles = -(-(total - line.reserved) // line.each)
     for number in range(2 * total):
         with suppress(FullError):
             places.take(f"hostile-{number % hostiles}")
