@@ -78,6 +78,9 @@ LOOKUPS: Final = Bound(
     about="Fewer below 2,048 open files.",
     beyond="an attempt waits for 1 s; then it is postponed and not counted, unless an older answer can be used",
 )  # fmt: skip
+CLAIMS: Final = Bound(
+    "endpoints to claim for", UNLIMITED, UNLIMITED, at_once=64, beyond="its deliveries wait for a later claim"
+)
 RECONCILES: Final = Bound(
     "reconciles", UNLIMITED, UNLIMITED, at_once=16, at_once_each=8,
     about="Objects without a namespace count as one namespace.", beyond="its objects wait",

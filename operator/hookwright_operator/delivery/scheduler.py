@@ -1,4 +1,4 @@
-"""Pure: which endpoint queue starts its next attempt, and which queues are claimed for next."""
+"""Pure: which endpoint queue starts its next attempt."""
 
 import heapq
 from collections import OrderedDict
@@ -8,30 +8,6 @@ from itertools import count
 from hookwright_operator.delivery.endpoint_queue import EndpointQueue
 from hookwright_operator.delivery.shares import Shares
 from hookwright_runtime.ranking import Ranking
-
-
-class Turns:
-    """Endpoint queues that wait for the same thing: namespaces take turns, and so do the queues of one namespace."""
-
-    def __init__(self) -> None:
-        self._waiting: OrderedDict[str, OrderedDict[EndpointQueue, None]] = OrderedDict()
-
-    def __bool__(self) -> bool:
-        return bool(self._waiting)
-
-    def add(self, queue: EndpointQueue) -> None:
-        """Add a queue behind the others of its namespace; one that waits already keeps its turn."""
-        self._waiting.setdefault(queue.endpoint.namespace, OrderedDict()).setdefault(queue)
-
-    def take(self, limit: int) -> list[EndpointQueue]:
-        """Remove and return the next queues, at most so many."""
-        taken: list[EndpointQueue] = []
-        while self._waiting and len(taken) < limit:
-            namespace, queues = self._waiting.popitem(last=False)
-            taken.append(queues.popitem(last=False)[0])
-            if queues:
-                self._waiting[namespace] = queues
-        return taken
 
 
 class Scheduler:
