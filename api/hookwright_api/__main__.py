@@ -76,7 +76,7 @@ async def serve(settings: ApiSettings) -> None:
         log.info("listening", port=api.port, health_port=health.port)
         await ended.wait()
         log.info("stopping")
-        app.state.services.polls.ending.set()
+        app.state.services.ending.set()
         await api.stop()
     await health.stop()
     log.info("stopped")

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from importlib.metadata import version
 from typing import Any, Final
@@ -12,7 +13,6 @@ from starlette.exceptions import HTTPException
 from starlette.routing import Route
 from starlette.types import Scope, Send
 
-from hookwright_api.auth.passwords import Passwords
 from hookwright_api.console.console_app import add_console, problem_page
 from hookwright_api.console.static_files import URLS as FILES_OF_CONSOLE
 from hookwright_api.http.middleware import Middleware
@@ -27,6 +27,7 @@ from hookwright_api.services import Services, utc_now
 from hookwright_api.settings import ApiSettings
 from hookwright_api.view.view import View
 from hookwright_crds.trimming import trimmed_with_labels
+from hookwright_runtime.bounds import PASSWORDS
 from hookwright_runtime.kubernetes import KubernetesClient
 from hookwright_runtime.problems import MEDIA_TYPE, ProblemError, send_problem, unavailable
 
@@ -50,14 +51,14 @@ async def running(settings: ApiSettings) -> AsyncIterator[Services]:
         stack.push_async_callback(operator.close)
         limiter = Limiter(settings)
         stack.push_async_callback(limiter.close)
-        passwords = Passwords()
-        stack.callback(passwords.close)
+        argon2 = ThreadPoolExecutor(PASSWORDS.at_once, thread_name_prefix="argon2")
+        stack.callback(argon2.shutdown, wait=False, cancel_futures=True)
         view = View()
         key_use = KeyUsage(kube, view.keys, interval=settings.key_used_interval, now=utc_now)
         feeding = view.follow(kube, users_namespace=settings.users_namespace, watched=settings.watch_namespaces)
         tasks = [asyncio.create_task(work) for work in (*feeding, key_use.run())]
         stack.push_async_callback(_end, tasks)
-        yield Services(settings, view, kube, operator, limiter, passwords, key_use)
+        yield Services(settings, view, kube, operator, limiter, argon2, key_use)
 
 
 async def _end(tasks: list[asyncio.Task[None]]) -> None:

@@ -4,8 +4,7 @@ It authenticates with a ServiceAccount token of the audience ``hookwright``; RBA
 """
 
 import asyncio
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote
@@ -15,11 +14,10 @@ import structlog
 from pydantic_core import from_json
 
 from hookwright_api.request_context import headers_passed_on
-from hookwright_runtime.endpoint_tests import TESTS_AT_ONCE, EndpointTests
+from hookwright_runtime.bounds import OPERATOR_REQUESTS, POLLS, TESTS, TESTS_OF_ENDPOINT
 from hookwright_runtime.errors import HookwrightError
-from hookwright_runtime.long_polls import POLLS
+from hookwright_runtime.places import Places
 from hookwright_runtime.problems import STORE_FAILED, Code
-from hookwright_runtime.quotas import Full, Quotas
 
 log = structlog.get_logger(__name__)
 
@@ -32,11 +30,7 @@ _TEST_TIMEOUT: Final = httpx.Timeout(35.0, connect=2.0)
 """An endpoint's timeout is 30 s at most."""
 _POLL_TIMEOUT: Final = httpx.Timeout(45.0, connect=2.0)
 """A request for messages waits 30 s at most."""
-REQUESTS: Final = 200
-"""Requests of all organizations at once, except tests and requests for messages, which have separate bounds."""
-REQUESTS_OF_ORGANIZATION: Final = 64
-_RETRY_AFTER_SECONDS: Final = 1
-OPERATOR_CONNECTIONS: Final = REQUESTS + TESTS_AT_ONCE + POLLS
+OPERATOR_CONNECTIONS: Final = OPERATOR_REQUESTS.total + TESTS.total + POLLS.total
 """Most connections to the operator."""
 _RECHECK_SECONDS: Final = 5.0
 
@@ -95,13 +89,12 @@ class OperatorClient:
             url: the operator's intake.
             token_file: the ServiceAccount token, read again when it changes.
         """
-        self._client = _client(url, _TIMEOUT, REQUESTS)
-        # A quarter serves only organizations without a request in progress, so that a few cannot use all connections.
-        self._requests = Quotas(total=REQUESTS, each=REQUESTS_OF_ORGANIZATION, reserved=REQUESTS // 4)
+        self._client = _client(url, _TIMEOUT, OPERATOR_REQUESTS.total)
+        self._requests = Places(OPERATOR_REQUESTS)
         # A test may take 30 s, so tests have separate connections.
-        self._test_client = _client(url, _TEST_TIMEOUT, TESTS_AT_ONCE)
-        self._poll_client = _client(url, _POLL_TIMEOUT, POLLS)
-        self._tests = EndpointTests()
+        self._test_client = _client(url, _TEST_TIMEOUT, TESTS.total)
+        self._poll_client = _client(url, _POLL_TIMEOUT, POLLS.total)
+        self._tests, self._tests_of_endpoint = Places(TESTS), Places(TESTS_OF_ENDPOINT)
         self._token_file = token_file
         self._token = ""
         self._checked_at = float("-inf")
@@ -130,9 +123,10 @@ class OperatorClient:
             params: the query.
 
         Raises:
-            OperatorError: the operator refused the request or did not answer, or no connection is free.
+            OperatorError: the operator refused the request or did not answer.
+            FullError: the organization, or all together, have too many requests in progress.
         """
-        with self._shared_connection(namespace):
+        with await self._requests.acquire(namespace):
             return (await self._request(self._client, method, _path(namespace, *parts), content, params)).content
 
     async def test(self, namespace: str, endpoint: str, body: bytes) -> dict[str, Any]:
@@ -144,16 +138,17 @@ class OperatorClient:
             body: JSON ``{type?, payload?}``; empty for the synthetic event.
 
         Raises:
-            TooManyTestsError: the endpoint, its namespace or this process has too many tests in progress.
+            FullError: the endpoint, its namespace or this process has too many tests in progress.
         """
         path = _path(namespace, "webhookendpoints", endpoint, "test")
-        with self._tests.one(namespace, endpoint):
+        key = f"{namespace}/{endpoint}"
+        with await self._tests.acquire(namespace), await self._tests_of_endpoint.acquire(key):
             return _document(await self._request(self._test_client, "POST", path, body or None))
 
     async def secret(self, namespace: str, endpoint: str) -> SigningSecret:
         """Return an endpoint's signing secret."""
         path = _path(namespace, "webhookendpoints", endpoint, "secret")
-        with self._shared_connection(namespace):
+        with await self._requests.acquire(namespace):
             answered = _document(await self._request(self._client, "GET", path))
         return SigningSecret(str(answered["secret"]), int(answered["rotation"]), answered["previous_signs_until"])
 
@@ -187,29 +182,6 @@ class OperatorClient:
         if answer.status_code >= 400:
             raise self._refusal(answer, writes=writes)
         return answer
-
-    @contextmanager
-    def _shared_connection(self, namespace: str) -> Iterator[None]:
-        """Count a request of an organization for the time of a block.
-
-        Raises:
-            OperatorError: the organization has too many requests in progress.
-            OperatorUnavailable: all organizations together have too many.
-        """
-        full = self._requests.take(namespace)
-        if full is Full.HOLDER:
-            detail = (
-                f'organization "{namespace}" has {REQUESTS_OF_ORGANIZATION} requests in progress; nothing was done, '
-                "send fewer at once"
-            )
-            raise OperatorError(detail, status=429, problem={"detail": detail}, retry_after=_RETRY_AFTER_SECONDS)
-        if full is Full.TOTAL:
-            detail = f"{REQUESTS} requests to the operator are in progress; nothing was done"
-            raise OperatorUnavailable(detail, problem={"detail": detail})
-        try:
-            yield
-        finally:
-            self._requests.release(namespace)
 
     def _read_token(self) -> str:
         now = asyncio.get_running_loop().time()

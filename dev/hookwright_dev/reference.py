@@ -1,6 +1,6 @@
 """Generator of the references in ``docs/``: settings, metrics and problems of both processes, resources, event types.
 
-It also copies the receivers' code into ``docs/receivers.md``.
+It also copies the receivers' code into ``docs/receivers.md``, and the bounds into ``docs/multi-tenancy.md``.
 
 ``python -m hookwright_dev.reference`` writes them; ``--check`` exits with 1 if one is stale.
 """
@@ -26,6 +26,7 @@ from hookwright_dev.resource_reference import event_types_page, resources_page
 from hookwright_operator import metrics as operator_metrics
 from hookwright_operator.delivery.retry_schedule import RetrySchedule
 from hookwright_operator.settings import OperatorSettings
+from hookwright_runtime.bounds import BOUNDS, UNLIMITED, Bound
 from hookwright_runtime.problems import CODES, TITLES
 
 DOCS: Final = ROOT / "docs"
@@ -95,6 +96,14 @@ def receivers_page() -> str:
     return _COPIED_CODE.sub(with_code, (DOCS / "receivers.md").read_text())
 
 
+def multi_tenancy_page() -> str:
+    """Return docs/multi-tenancy.md with the present bounds between its two comments."""
+    head, begin, rest = (DOCS / "multi-tenancy.md").read_text().partition("<!-- bounds -->\n")
+    _, end, tail = rest.partition("<!-- end of the bounds -->\n")
+    bounds = table(("Shared resource", "Of all", "Of one", "Beyond it"), map(_bound_row, BOUNDS))
+    return f"{head}{begin}\n{bounds}\n\n{end}{tail}"
+
+
 def stale(pages: Mapping[Path, str]) -> list[Path]:
     """Return the pages that are not current."""
     return [path for path, text in pages.items() if not path.is_file() or path.read_text() != text]
@@ -110,6 +119,7 @@ def pages() -> dict[Path, str]:
         DOCS / "event-types.md": event_types_page(),
         DOCS / "cli-reference.md": commands_page(),
         DOCS / "receivers.md": receivers_page(),
+        DOCS / "multi-tenancy.md": multi_tenancy_page(),
     }
 
 
@@ -129,6 +139,32 @@ def main(arguments: Sequence[str]) -> int:
         path.write_text(pages()[path])
         print(f"wrote {path.relative_to(ROOT)}")
     return 0
+
+
+def _bound_row(bound: Bound) -> Sequence[str]:
+    things = bound.things.removeprefix("of ")
+    about = f". {bound.about}" if bound.about else ""
+    of_all, of_one = [], []
+    if bound.at_once < UNLIMITED:
+        of_all.append(f"{bound.at_once} at once{_reserved(bound.amount(bound.at_once_reserved))}")
+    if bound.total < UNLIMITED:
+        of_all.append(f"{bound.amount(bound.total)}{_reserved(bound.amount(bound.reserved))}")
+    if bound.at_once_each < UNLIMITED:
+        of_one.append(f"{bound.at_once_each} at once")
+    if bound.each < UNLIMITED:
+        of_one.append(bound.amount(bound.each))
+    waits = "waits for its turn; " if bound.at_once < UNLIMITED or bound.at_once_each < UNLIMITED else ""
+    beyond = bound.beyond or f"{waits}429{'; 503 if all are in use' if bound.total < UNLIMITED else ''}"
+    return (
+        f"{things[0].upper()}{things[1:]}{about}",
+        "; ".join(of_all),
+        "; ".join(of_one) + f" for each {bound.holder}",
+        beyond,
+    )
+
+
+def _reserved(amount: str) -> str:
+    return "" if amount == "0" else f", {amount} of them only for holders that have none"
 
 
 def _setting_rows(settings: type[BaseSettings]) -> Iterator[Sequence[str]]:

@@ -17,7 +17,7 @@ from prometheus_client import REGISTRY
 from hookwright_operator import metrics
 from hookwright_operator.delivery.dispatcher import Dispatcher
 from hookwright_operator.delivery.http.guard import Guard
-from hookwright_operator.delivery.http.resolver import PLACES, SOCKETS
+from hookwright_operator.delivery.http.resolver import SOCKETS
 from hookwright_operator.delivery.http.sender import Sender
 from hookwright_operator.delivery.shard_owner import ShardOwner
 from hookwright_operator.delivery.shares import Bounds
@@ -58,11 +58,12 @@ from hookwright_operator.watch.kopf_informer import watch_cluster
 from hookwright_operator.watch.kubernetes_paths import plural
 from hookwright_operator.watch.resync import Resync
 from hookwright_operator.watch.work_queue import WorkQueue
+from hookwright_runtime.bounds import LOOKUPS, TESTS
 from hookwright_runtime.connections import ConnectionBounds
-from hookwright_runtime.endpoint_tests import TESTS_AT_ONCE, EndpointTests
 from hookwright_runtime.errors import KubeError
 from hookwright_runtime.health import create_health
 from hookwright_runtime.kubernetes import KubernetesClient
+from hookwright_runtime.places import Places
 from hookwright_runtime.protocol import MOST_LINGERING
 from hookwright_runtime.server import HEALTH_BOUNDS, Server
 
@@ -93,7 +94,7 @@ def open_files(settings: OperatorSettings) -> int:
     """Return how many files the operator has open if each use of file descriptors is at its bound."""
     itself = _PROCESS + 2 * API_SERVER + _WATCHES * len(settings.watch_namespaces)
     listeners = HEALTH_BOUNDS.total + settings.intake_connections + 2 * MOST_LINGERING
-    sending = PLACES + SOCKETS * (settings.max_in_flight + TESTS_AT_ONCE) + _idle_connections(settings)
+    sending = LOOKUPS.at_once + SOCKETS * (settings.max_in_flight + TESTS.total) + _idle_connections(settings)
     return itself + listeners + sending
 
 
@@ -277,7 +278,7 @@ class Operator:
             Events(registry, dispatcher, store, self._status_reporter, self._fan_outs, self._acceptance_log),
             DeliveryLog(store, dispatcher, self._sender),
             self._replays,
-            EndpointTester(self._sender, store, time.time, EndpointTests()),
+            EndpointTester(self._sender, store, time.time, Places(TESTS)),
             store.statistics,
             self._messages,
         )
@@ -313,7 +314,7 @@ class Operator:
         self._stopping = "stopping"
         log.info("stopping", attempts_under_way=self._dispatcher.in_flight)
         if self._intake is not None:
-            self._intake.polls.ending.set()
+            self._intake.ending.set()
         await asyncio.gather(self._leader.release(), *(server.stop() for server in self._servers[1:]))
         self._acceptance_log.flush()
         await self._loops.stop("claim", "sweep", "shards", "replays", "leases", "health", "resync", "sync")

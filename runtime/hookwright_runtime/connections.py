@@ -26,7 +26,7 @@ _IPV6_PREFIX: Final = 64
 """A client gets at least a /64 (RFC 6177), so the addresses of a /64 share one bound."""
 
 
-class Bound(StrEnum):
+class ExceededBound(StrEnum):
     """A bound that a new connection exceeds."""
 
     ADDRESS = "address"
@@ -88,7 +88,7 @@ class Connections(Generic[C]):
         self._holders: dict[str, Holder[C]] = {}
         self.count = 0
 
-    def add(self, connection: C, peer: str | None) -> tuple[Holder[C], Leaving[C] | None] | Bound:
+    def add(self, connection: C, peer: str | None) -> tuple[Holder[C], Leaving[C] | None] | ExceededBound:
         """Add a new, idle connection.
 
         Args:
@@ -103,12 +103,12 @@ class Connections(Generic[C]):
         leaving: Leaving[C] | None = None
         if holder.count >= holder.limit:
             if not holder.idle:
-                return Bound.ADDRESS
+                return ExceededBound.ADDRESS
             leaving = self._release(holder, RoomReason.IDLE)
         elif self.count >= self._bounds.total:
             leaving = self._release_any(holder)
             if leaving is None:
-                return Bound.TOTAL
+                return ExceededBound.TOTAL
         self._holders[holder.address] = holder
         holder.count += 1
         holder.idle[connection] = None

@@ -14,7 +14,7 @@
     ├── IdConflictError          other content under an accepted id; in the operator's `services.events`
     ├── RefusedAddressError      the guard does not let an attempt connect there
     ├── ProblemError             a request is refused; in `problems`
-    │   └── TooManyReviews       too many reviews are in progress; in the operator's `intake.review_cache`
+    │   └── FullError            too many requests have a place or wait for one; in `places`
     ├── OperatorError            the operator answered the API with an error; in the API's `operator_client`
     │   └── OperatorUnavailable  it did not answer, or cannot serve right now
     └── LimitsUnavailable        the counters of the rate limits cannot be reached; in the API's `rate_limits`

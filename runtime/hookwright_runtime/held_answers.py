@@ -1,14 +1,17 @@
-"""Answers that are large: what bounds their number is held until the client has read them."""
+"""Answers that wait, or are large: what bounds their number is held until the client has read them."""
 
 import asyncio
 import weakref
+from collections.abc import Awaitable
 from contextlib import ExitStack
-from typing import Final
+from typing import Final, TypeVar
 
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from hookwright_runtime.request_body import ClientGoneError
+
+T = TypeVar("T")
 
 _CHUNK_BYTES: Final = 64 * 1024
 _SEND_SECONDS: Final = 30.0
@@ -47,3 +50,32 @@ class HeldAnswer(Response):
             raise ClientGoneError from None
         finally:
             self._leave()
+
+
+async def until_gone(work: Awaitable[T], receive: Receive, ending: asyncio.Event) -> T | None:
+    """Return the result of a work, or cancel it and return None if the client disconnects or the process ends.
+
+    Args:
+        work: waits for messages.
+        receive: of the request, whose body was read.
+        ending: set when the process ends.
+    """
+    tasks: list[asyncio.Future[object]] = [
+        asyncio.ensure_future(work),
+        asyncio.ensure_future(_disconnected(receive)),
+        asyncio.ensure_future(ending.wait()),
+    ]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        if tasks[0].done():
+            return tasks[0].result()  # type: ignore[return-value]
+        return None
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _disconnected(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass

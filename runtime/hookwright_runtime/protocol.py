@@ -22,7 +22,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 from uvicorn.server import ServerState
 
 from hookwright_runtime import refusals
-from hookwright_runtime.connections import Bound, ConnectionBounds, Connections, Holder, RoomReason
+from hookwright_runtime.connections import ConnectionBounds, Connections, ExceededBound, Holder, RoomReason
 from hookwright_runtime.refusals import (
     HEAD_BYTES,
     HEAD_SECONDS,
@@ -101,14 +101,14 @@ class BoundedProtocol(HttpToolsProtocol):
         super().connection_made(transport)
         self.deadline = self.loop.time() + HEAD_SECONDS
         added = self._listener.connections.add(self, self.client[0] if self.client else None)
-        if isinstance(added, Bound):
+        if isinstance(added, ExceededBound):
             self._listener.lingering += 1
             if self._listener.lingering > MOST_LINGERING:
                 self._listener.refused.note(refusals.TOTAL_FULL.reason)
                 self._refusal = refusals.TOTAL_FULL
                 transport.abort()
             else:
-                self._refuse(refusals.ADDRESS_FULL if added is Bound.ADDRESS else refusals.TOTAL_FULL)
+                self._refuse(refusals.ADDRESS_FULL if added is ExceededBound.ADDRESS else refusals.TOTAL_FULL)
             return
         self._holder, leaving = added
         if leaving is not None:

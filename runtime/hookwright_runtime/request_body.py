@@ -7,14 +7,11 @@ from typing import Any, Final
 from starlette.types import Message, Receive
 
 from hookwright_runtime import exact_json
+from hookwright_runtime.bounds import PARSING, Bound
 from hookwright_runtime.json_size import has_more_values
-from hookwright_runtime.places import Places
-from hookwright_runtime.problems import CLOSE, ProblemError, malformed_json, too_large, too_many, unavailable
-from hookwright_runtime.quotas import Full, Quotas
+from hookwright_runtime.places import FullError, Places
+from hookwright_runtime.problems import CLOSE, ProblemError, malformed_json, too_large
 
-PARSED_BODIES: Final = 256
-PARSED_BODIES_OF_HOLDER: Final = 64
-"""Bodies that are parsed or wait for it: of all holders, and of one namespace, organization or client address."""
 _WEIGHT_BYTES: Final = 256 * 1024
 """Most bytes of a body that counts as one; so bodies that wait have at most 64 MiB."""
 
@@ -28,13 +25,12 @@ class Bodies:
 
     Args:
         seconds: time limit for one body.
-        total: most bytes of all incomplete bodies.
-        each: most bytes of the incomplete bodies of one holder.
+        bound: of the bytes of incomplete bodies.
     """
 
-    def __init__(self, seconds: float, *, total: int, each: int) -> None:
+    def __init__(self, seconds: float, bound: Bound) -> None:
         self._seconds = seconds
-        self._arriving = Quotas(total=total, each=each)
+        self._arriving = Places(bound)
 
     async def read(self, receive: Receive, headers: Mapping[str, str], holder: str, *, limit: int) -> bytes:
         """Return the whole body of a request.
@@ -83,30 +79,22 @@ class Bodies:
                 self._arriving.release(holder, size)
 
     def _count(self, holder: str, size: int) -> None:
-        bound = self._arriving.take(holder, size) if size else None
-        if bound is not None:
-            own = bound is Full.HOLDER
-            problem = (too_many if own else unavailable)(
-                f"incomplete bodies exceed the memory limit of {holder if own else 'the replica'}"
-            )
-            problem.headers.update(CLOSE)
-            raise problem
+        if size:
+            try:
+                self._arriving.take(holder, size)
+            except FullError as error:
+                error.headers.update(CLOSE)
+                raise
 
 
 def parsing_places() -> Places:
     """Return the one place in which bodies are parsed, or pieces of them, so that other requests run between two."""
-    return Places(1, requests=PARSED_BODIES, requests_each=PARSED_BODIES_OF_HOLDER, refuse=_too_many_bodies, pause=True)
+    return Places(PARSING, pause=True)
 
 
 def parsing_weight(body: bytes) -> int:
     """Return how many of the bodies that wait until they are parsed a body counts as: one for each 256 KiB begun."""
     return max(1, -(-len(body) // _WEIGHT_BYTES))
-
-
-def _too_many_bodies(bound: Full) -> ProblemError:
-    if bound is Full.HOLDER:
-        return too_many("too many of your requests wait until their bodies are parsed", retry_after=1)
-    return unavailable("too many requests wait until their bodies are parsed")
 
 
 def check_values(body: bytes, limit: int, advice: str = "nothing was done") -> None:

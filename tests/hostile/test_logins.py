@@ -10,8 +10,8 @@ from integration.api.conftest import PROXY, Organizations, StartApi
 from support.api_processes import PASSWORD, Organization, problem_of
 from support.polling import PATIENCE, eventually
 
-from hookwright_api.auth.passwords import PASSWORDS_OF_ADDRESS
 from hookwright_dev.cluster.installation import ApiProcess
+from hookwright_runtime.bounds import PASSWORDS
 
 control_plane, operator = shared.control_plane, shared.operator
 api, client = shared.api, shared.client
@@ -117,7 +117,7 @@ class Flood:
         """Start; return when each address has only the connections that it may have."""
         addresses = [f"192.0.2.{number + 1}" for number in range(self.ADDRESSES)]
         self._tasks = [asyncio.create_task(self._send(address)) for address in addresses * self.CONNECTIONS]
-        ended = self.ADDRESSES * (self.CONNECTIONS - PASSWORDS_OF_ADDRESS)
+        ended = self.ADDRESSES * (self.CONNECTIONS - PASSWORDS.each)
         async with asyncio.timeout(PATIENCE):
             while sum(map(len, self.refused.values())) < ended:
                 self._change.clear()
@@ -160,8 +160,8 @@ async def test_a_good_login_waits_for_one_wrong_password_of_each_other_address(
             waited.append(flood.checked - before)
         # It is two rounds if addresses take no turns. The lowest value is the one that the client delayed least.
         assert min(waited) < 1.5 * Flood.ADDRESSES, waited
-        assert {len(answers) for answers in flood.refused.values()} == {Flood.CONNECTIONS - PASSWORDS_OF_ADDRESS}
+        assert {len(answers) for answers in flood.refused.values()} == {Flood.CONNECTIONS - PASSWORDS.each}
         for answer in (answer for answers in flood.refused.values() for answer in answers):
-            assert "2 passwords from this address" in problem_of(answer, 429)["detail"]
+            assert "has 2 checks of passwords in progress" in problem_of(answer, 429)["detail"]
             assert (answer.headers["retry-after"], answer.headers["x-ratelimit-limit"]) == ("1", "1000000")
             assert int(answer.headers["x-ratelimit-remaining"]) < 1_000_000

@@ -26,6 +26,7 @@ from hookwright_operator.delivery.http.sender import Sender
 from hookwright_operator.registry import Endpoint
 from hookwright_operator.services.events import IncomingEvent
 from hookwright_operator.store.records import State
+from hookwright_runtime.bounds import LOOKUPS
 
 EVENT = IncomingEvent(None, "delivered", "m-1", b"{}")
 CLOSES = answers(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
@@ -109,13 +110,13 @@ async def test_slow_names_of_hostile_tenants_cost_other_tenants_no_attempt(tenan
                 for number in range(slow)
             ]
             async with attempts_of(sender, hostile):
-                await until(lambda: looked_up.hanging >= min(24 * tenants, resolver.PLACES // 2), within=30)
+                await until(lambda: looked_up.hanging >= min(24 * tenants, LOOKUPS.at_once // 2), within=30)
                 healthy = [
                     at(f"works-{number}.example.com", port, namespace="healthy", timeout=30) for number in range(40)
                 ]
                 outcomes = [await send(sender, to) for to in healthy]
                 assert [outcome.error for outcome in outcomes] == [""] * 40
-                assert looked_up.hanging < resolver.PLACES
+                assert looked_up.hanging < LOOKUPS.at_once
 
 
 async def test_deliveries_of_another_tenant_arrive_at_their_first_attempt(tmp_path: Path) -> None:
@@ -129,7 +130,7 @@ async def test_deliveries_of_another_tenant_arrive_at_their_first_attempt(tmp_pa
                     engine.registry.put(replace(slow, namespace="hostile"))
                 engine.registry.put_project("hostile", "billing")
                 await engine.events.accept("hostile", "billing", [EVENT])
-                await until(lambda: looked_up.hanging >= resolver.PER_NAMESPACE)
+                await until(lambda: looked_up.hanging >= LOOKUPS.at_once_each)
                 for number in range(19):
                     url = f"http://works-{number}.example.com:{receiver.port}/"
                     engine.registry.put(subscriber(f"works-{number}", url, timeout=5))
@@ -153,10 +154,10 @@ async def test_an_attempt_without_a_place_is_not_charged_and_made_later(
             engine = await Engine.start(tmp_path / "deliveries.db", Plan(), sender=sender)
             slow = [
                 asyncio.create_task(send(sender, at(f"slow-{number}.example.com", 80, timeout=60)))
-                for number in range(resolver.PER_NAMESPACE)
+                for number in range(LOOKUPS.at_once_each)
             ]
             try:
-                await until(lambda: looked_up.hanging == resolver.PER_NAMESPACE)
+                await until(lambda: looked_up.hanging == LOOKUPS.at_once_each)
                 engine.registry.put(subscriber("orders", f"http://works.example.com:{receiver.port}/"))
                 await engine.post()
                 queue = engine.dispatcher.queues.by_uid["orders"]
@@ -181,9 +182,9 @@ async def test_time_in_the_queue_for_a_look_up_does_not_count(monkeypatch: pytes
         async with Receiver() as receiver, loopback(lookup=looked_up) as sender:
             slow = [
                 asyncio.create_task(send(sender, at(f"slow-{number}.example.com", 80, timeout=60)))
-                for number in range(resolver.PER_NAMESPACE)
+                for number in range(LOOKUPS.at_once_each)
             ]
-            await until(lambda: looked_up.hanging == resolver.PER_NAMESPACE)
+            await until(lambda: looked_up.hanging == LOOKUPS.at_once_each)
             loop = asyncio.get_running_loop()
             loop.call_later(1.5, looked_up.done.set)
             began = loop.time()

@@ -12,11 +12,12 @@ from support.kubeconfig import write_kubeconfig
 from support.polling import until
 
 from hookwright_operator import metrics
-from hookwright_operator.intake.auth import TOKEN_REVIEWS, TOKEN_REVIEWS_OF_ADDRESS
+from hookwright_operator.intake.auth import TOKEN_REVIEWS
 from hookwright_operator.leader import gauges
 from hookwright_operator.process import API_SERVER, Operator
 from hookwright_operator.settings import OperatorSettings
 from hookwright_operator.store.store import Store
+from hookwright_runtime import bounds
 from hookwright_runtime.kubernetes import KubernetesClient
 
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/hookwright-system/leases/hookwright-operator"
@@ -73,7 +74,7 @@ async def test_reviews_leave_the_connections_of_the_lease_free(
     url = f"http://127.0.0.1:{operator.intake_port}{EVENTS}"
     asks = [
         asyncio.create_task(sender.post(url, headers={"Authorization": f"Bearer {number}.a.b"}, json={}))
-        for number, sender in enumerate(senders * TOKEN_REVIEWS_OF_ADDRESS)
+        for number, sender in enumerate(senders * bounds.TOKEN_REVIEWS.each)
     ]
     try:
         await until(lambda: api_server.reviews >= API_SERVER)

@@ -1,12 +1,11 @@
 """Places that tenants share: several accounts or namespaces of one attacker use few of them.
 
 The attacks: two ServiceAccounts of one namespace ask for names that they have not asked for, requests for deliveries
-name several namespaces, and a few namespaces or organizations send as many events as they can.
+name several namespaces, and a few organizations send as many events as they can.
 """
 
 import asyncio
 from collections import Counter
-from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +17,10 @@ from support.polling import until
 from support.receivers import serve
 
 from hookwright_api import operator_client
-from hookwright_api.operator_client import REQUESTS, REQUESTS_OF_ORGANIZATION, OperatorClient
+from hookwright_api.operator_client import OperatorClient
 from hookwright_api.routes.operator_answers import operator_answer
-from hookwright_operator.intake.request_slots import EVENT_REQUESTS, OTHER_REQUESTS_OF_NAMESPACE, RequestSlots
 from hookwright_operator.services.delivery_log import DeliveryLog
+from hookwright_runtime.bounds import OPERATOR_REQUESTS, REQUESTS_WITHOUT_GRANT
 from hookwright_runtime.problems import ProblemError
 
 tokens, line, intake = intake_fixtures.tokens, intake_fixtures.line, intake_fixtures.intake
@@ -50,25 +49,14 @@ async def test_a_caller_that_names_several_namespaces_uses_the_slots_of_one(
     ]
     stranger = {"Authorization": f"Bearer {tokens.stranger}"}
     attack = [asyncio.create_task(intake.client.get(paths[n % 2], headers=stranger)) for n in range(50)]
-    await until(lambda: sum(task.done() for task in attack) == 50 - OTHER_REQUESTS_OF_NAMESPACE)
-    assert found == OTHER_REQUESTS_OF_NAMESPACE
+    await until(lambda: sum(task.done() for task in attack) == 50 - REQUESTS_WITHOUT_GRANT.each)
+    assert found == REQUESTS_WITHOUT_GRANT.each
     granted = [asyncio.create_task(intake.client.get(f"/deliveries/{DELIVERY}")) for _ in range(8)]
-    await until(lambda: found == OTHER_REQUESTS_OF_NAMESPACE + 8)
+    await until(lambda: found == REQUESTS_WITHOUT_GRANT.each + 8)
     release.set()
     assert {(await answer).status_code for answer in granted} == {404}
     statuses = [(await answer).status_code for answer in attack]
-    assert sorted(statuses) == [403] * OTHER_REQUESTS_OF_NAMESPACE + [429] * (50 - OTHER_REQUESTS_OF_NAMESPACE)
-
-
-def test_a_few_namespaces_leave_slots_for_events_to_others() -> None:
-    """Eight hostile namespaces hold as many slots as they get, and 60 others still get one each."""
-    slots = RequestSlots("requests with events", total=EVENT_REQUESTS, each=EVENT_REQUESTS // 4)
-    with ExitStack() as stack:
-        for number in range(2 * EVENT_REQUESTS):
-            with suppress(ProblemError):
-                stack.enter_context(slots.held(f"hostile-{number % 8}"))
-        for number in range(60):
-            stack.enter_context(slots.held(f"other-{number}"))
+    assert sorted(statuses) == [403] * REQUESTS_WITHOUT_GRANT.each + [429] * (50 - REQUESTS_WITHOUT_GRANT.each)
 
 
 async def _answer_only_the_other(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -84,20 +72,21 @@ async def test_a_few_organizations_leave_connections_to_the_operator_to_another_
 ) -> None:
     """Each of three has as many requests in progress as it gets; the requests of another organization are answered."""
     monkeypatch.setattr(operator_client, "_TIMEOUT", httpx.Timeout(300.0))
+    requests, each, reserved = OPERATOR_REQUESTS.total, OPERATOR_REQUESTS.each, OPERATOR_REQUESTS.reserved
     token = tmp_path / "token"
     token.write_text("token")
-    hostile = [f"hostile-{number}" for number in range(3) for _ in range(REQUESTS)]
+    hostile = [f"hostile-{number}" for number in range(3) for _ in range(requests)]
     async with serve(_answer_only_the_other) as served:
         operator = OperatorClient(served.url.removesuffix("/hooks"), token)
         sent = [operator.forward("GET", name, "deliveries") for name in hostile]
         attack = [asyncio.create_task(operator_answer(one, "the project")) for one in sent]
-        in_progress = REQUESTS - REQUESTS // 4
+        in_progress = requests - reserved
         await until(lambda: sum(task.done() for task in attack) == len(hostile) - in_progress)
         done = [(name, await _status(task)) for name, task in zip(hostile, attack, strict=True) if task.done()]
         assert Counter(done) == {
-            ("hostile-0", 429): REQUESTS - REQUESTS_OF_ORGANIZATION,
-            ("hostile-1", 429): REQUESTS - REQUESTS_OF_ORGANIZATION,
-            ("hostile-2", 503): REQUESTS - (in_progress - 2 * REQUESTS_OF_ORGANIZATION),
+            ("hostile-0", 429): requests - each,
+            ("hostile-1", 429): requests - each,
+            ("hostile-2", 503): requests - (in_progress - 2 * each),
         }
         for _ in range(2):
             assert await operator.forward("GET", "other", "deliveries") == b"{}"

@@ -1,7 +1,7 @@
-"""Slow bodies, and requests of clients without a credential: they occupy no slot that others need."""
+"""Slow bodies, and requests of clients without a credential: they occupy no place that others need."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from uuid import uuid4
 
@@ -13,8 +13,6 @@ from support.polling import eventually
 from hookwright_api import services
 from hookwright_dev.cluster.installation import ApiProcess, OperatorProcess
 from hookwright_dev.cluster.kubectl import Cluster
-from hookwright_operator.intake.request_slots import RequestSlots
-from hookwright_runtime.problems import ProblemError
 
 control_plane, operator, api = shared.control_plane, shared.operator, shared.api
 
@@ -90,34 +88,3 @@ def test_slow_logins_shut_nothing(site: Installation) -> None:
             connection.sendall(login + b'{"email": "' + b"a" * 50_000)
         assert exchange(site.api.port, b"GET /v1/webhooks HTTP/1.1\r\nHost: x\r\n\r\n", "127.0.0.2").status == 401
         assert site.healthy("api")
-
-
-@pytest.mark.parametrize(
-    ("held", "wanted", "status", "detail"),
-    [
-        (["acme"] * 2, "acme", 429, 'namespace "acme" has 2 requests'),
-        (["acme", "globex", "initech"], "acme", 503, "3 requests"),
-        (["acme"] * 2, "globex", None, None),
-    ],
-    ids=["one namespace has its part", "all slots are held", "another namespace has room"],
-)
-def test_request_slots(held: list[str], wanted: str, status: int | None, detail: str | None) -> None:
-    """A refusal names the bound; a namespace at its own bound gets a 429, which is no fault of the installation."""
-    slots = RequestSlots("requests", total=3, each=2)
-    with ExitStack() as stack:
-        for namespace in held:
-            stack.enter_context(slots.held(namespace))
-        refusal = _refusal(lambda: stack.enter_context(slots.held(wanted)))
-    assert (refusal is None) == (detail is None)
-    if refusal is not None and detail is not None:
-        assert refusal.status == status
-        assert "Retry-After" in refusal.headers
-        assert detail in refusal.detail
-
-
-def _refusal(act: Callable[[], object]) -> ProblemError | None:
-    try:
-        act()
-    except ProblemError as error:
-        return error
-    return None

@@ -1,5 +1,6 @@
 """A running intake over the real services, and the line to the API server that its tests record and cut."""
 
+import asyncio
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from hookwright_operator.services import IntakeServices
 from hookwright_operator.store.records import DeliveryRecord, State
 from hookwright_runtime.errors import KubeUnavailable
 from hookwright_runtime.kubernetes import KubernetesClient
-from hookwright_runtime.long_polls import LongPolls
+from hookwright_runtime.places import Places
 from hookwright_runtime.problems import TYPE_BASE, Code
 from hookwright_runtime.server import Server
 
@@ -85,7 +86,8 @@ class Intake:
     engine: Engine
     database: Path
     clock: Clock
-    polls: LongPolls
+    polls: Places
+    ending: asyncio.Event
     unready: str | None = None
 
     @property

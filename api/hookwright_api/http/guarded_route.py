@@ -8,7 +8,6 @@ created.
 import functools
 from collections import Counter
 from collections.abc import Callable, Collection, Coroutine, Sequence
-from contextlib import ExitStack
 from typing import Any, ClassVar, Final, TypeVar
 
 from fastapi import Response
@@ -157,10 +156,7 @@ class GuardedRoute(APIRoute):
             if self.raw_body or not body:
                 return await handler(with_body(request, body))
             # The place is free when the body is valid, before the function of the route runs.
-            holder = holder_of(request)
-            await services.parsing.acquire(holder)
-            with ExitStack() as place:
-                place.callback(services.parsing.release, holder)
+            with await services.parsing.acquire(holder_of(request)) as place:
                 request.scope[_PARSING] = place
                 check_values(body, limit)
                 # FastAPI's reader accepts what other readers understand differently, or not at all.

@@ -1,8 +1,13 @@
 """The login, and the user of a session."""
 
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
 from fastapi import APIRouter, Request, Response
 from pydantic import SecretStr
 
+from hookwright_api.auth.passwords import hash_password, verify_password
 from hookwright_api.auth.permissions import ANY_USER, OPEN
 from hookwright_api.auth.session_tokens import issue_token
 from hookwright_api.http.guarded_route import GuardedRoute, audit, caller_of, client_of_request, needs
@@ -17,6 +22,8 @@ from hookwright_api.view.table_records import UserRecord
 from hookwright_crds.users import PASSWORD_HASH_FIELD
 from hookwright_runtime.errors import KubeError
 from hookwright_runtime.problems import Code, FieldFault, ProblemError, invalid, unavailable
+
+T = TypeVar("T")
 
 router = APIRouter(prefix="/v1/auth", tags=["auth"], route_class=GuardedRoute)
 
@@ -33,7 +40,7 @@ async def log_in(request: Request, body: LoginRequest) -> Response:
     if not services.view.session_keys:
         raise unavailable("the operator has not created a session key yet")
     await _check_failures(request, body.email)
-    async with services.passwords.turn(client_of_request(request)):
+    with await services.passwords.acquire(client_of_request(request)):
         user = await _verified(request, body.email, body.password)
     if user is None:
         raise ProblemError(
@@ -75,12 +82,18 @@ async def _check_failures(request: Request, email: str) -> None:
             raise verdict.refusal()
 
 
+def _hashing(services: Services, function: Callable[..., T], *arguments: object) -> Awaitable[T]:
+    """Call a function of `passwords` off the event loop; the caller has a place."""
+    return asyncio.get_running_loop().run_in_executor(services.argon2, function, *arguments)
+
+
 async def _verified(request: Request, email: str, password: SecretStr) -> UserRecord | None:
     """Return the user of a correct password; None counts a failure, and costs the same work without a user."""
     services = services_of(request)
+    # Again, in the place: a burst of logins cannot pass before its first failure is counted.
     await _check_failures(request, email)
     user = services.view.user(email)
-    if await services.passwords.verify(user, password.get_secret_value()):
+    if await _hashing(services, verify_password, user, password.get_secret_value()):
         return user
     for scope, identity in _counted(request, email):
         await services.limiter.hit(scope, identity)
@@ -102,11 +115,11 @@ async def change_password(request: Request, body: PasswordRequest) -> Response:
         raise ProblemError(403, "this installation does not let users change passwords with /v1; ask its administrator")
     email = session.user.email
     await _check_failures(request, email)
-    async with services.passwords.turn(client_of_request(request)):
+    with await services.passwords.acquire(client_of_request(request)):
         user = await _verified(request, email, body.current_password)
         if user is None:
             raise invalid(FieldFault("current_password", "is wrong"))
-        hashed = await services.passwords.hash(body.new_password.get_secret_value())
+        hashed = await _hashing(services, hash_password, body.new_password.get_secret_value())
     changed = await _write_hash(services, user, hashed)
     audit(request, "password.change", target=email)
     return _session_answer(services, changed)

@@ -1,6 +1,5 @@
 """Messages of endpoints with pull: a consumer takes them, and acknowledges or refuses them."""
 
-from contextlib import ExitStack
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
@@ -21,8 +20,7 @@ from hookwright_api.schemas.message_bodies import (
 )
 from hookwright_api.services import services_of
 from hookwright_crds.request_limits import DEFAULT_MESSAGES, MAX_MESSAGES
-from hookwright_runtime.held_answers import HeldAnswer
-from hookwright_runtime.long_polls import until_gone
+from hookwright_runtime.held_answers import HeldAnswer, until_gone
 
 router = APIRouter(prefix="/v1/webhooks/{id}/messages", tags=["messages"], route_class=GuardedRoute)
 
@@ -54,11 +52,10 @@ async def take_messages(
     services, organization = services_of(request), caller_of(request).organization
     found = endpoint_named(request, id, optional_project(request, project))
     query = {"limit": str(limit), "wait": wait} | ({"lease": lease} if lease else {})
-    with ExitStack() as held:
-        held.enter_context(services.polls.one(organization))
+    with await services.polls.acquire(organization) as place:
         taken = services.operator.take_messages(found.identity.namespace, found.identity.name, query)
-        messages = await until_gone(operator_answer(taken, "the webhook"), request.receive, services.polls.ending)
-        return HeldAnswer(_NONE if messages is None else messages, held.pop_all())
+        messages = await until_gone(operator_answer(taken, "the webhook"), request.receive, services.ending)
+        return HeldAnswer(_NONE if messages is None else messages, place.pop_all())
 
 
 @router.post("/ack", response_model=MessageResultsAnswer, operation_id="ackMessages")

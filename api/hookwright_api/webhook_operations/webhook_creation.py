@@ -34,6 +34,7 @@ from hookwright_crds import API_VERSION
 from hookwright_crds.base import MADE_BY_API
 from hookwright_crds.conditions import find
 from hookwright_runtime.errors import KubeError, KubeUnavailable
+from hookwright_runtime.places import FullError
 from hookwright_runtime.problems import ProblemError, unavailable
 
 log = structlog.get_logger(__name__)
@@ -262,7 +263,7 @@ async def served_secret(
     """
     delay = _FIRST_DELAY
     while True:
-        with suppress(OperatorError):
+        with suppress(OperatorError, FullError):
             made = await operator.secret(identity.namespace, identity.name)
             if made.rotation >= rotation:
                 return made

@@ -22,7 +22,6 @@ from hookwright_runtime.errors import StoreError
 
 log = structlog.get_logger(__name__)
 
-_QUEUES_PER_CLAIM: Final = 64
 _FIRST_BACKOFF: Final = 0.1
 _SWEEP_BACKOFF: Final = 5.0
 _TOLERATED_MS: Final = 60_000
@@ -56,7 +55,7 @@ class Claimer:
         while True:
             self._queues.to_claim.clear()
             due_in = self._queues.claim_due()
-            if self._queues.hungry:
+            if self._queues.to_claim_for:
                 await until_done(self._claim, backoff=_FIRST_BACKOFF, refused=_warn)
             else:
                 await wait_for_event(self._queues.to_claim, due_in)
@@ -106,7 +105,7 @@ class Claimer:
 
     async def _claim(self) -> None:
         memory = self._queues.memory
-        queues = self._queues.hungry.take(_QUEUES_PER_CLAIM)
+        queues = self._queues.next_claim()
         with memory.claim_room() as room:
             wants = [(queue, memory.affordable(queue), queue.backlog_seen) for queue in queues]
             wants = [(queue, want, seen) for queue, want, seen in wants if want]

@@ -7,10 +7,12 @@ from typing import Final
 
 from hookwright_operator.delivery.endpoint_queue import EndpointQueue
 from hookwright_operator.delivery.owned_shards import OwnedShards
-from hookwright_operator.delivery.scheduler import Scheduler, Turns
+from hookwright_operator.delivery.scheduler import Scheduler
 from hookwright_operator.delivery.shares import BodyMemory, Bounds
 from hookwright_operator.registry import Endpoint
 from hookwright_operator.store.shard_sharing import shard_of
+from hookwright_runtime.bounds import CLAIMS
+from hookwright_runtime.places import Places
 
 _LONGEST: Final = 60.0
 """Seconds after which the clock is read again, because it may have been set."""
@@ -31,7 +33,7 @@ class EndpointQueues:
         memory: the bytes of the bodies in memory.
         scheduler: decides which queue starts an attempt.
         owned_shards: the shards of this replica.
-        hungry: the queues to claim for.
+        to_claim_for: the queues of the next claim.
         lapses: how often the claim lease has expired.
         closing: whether nothing new starts, because this process ends.
     """
@@ -41,7 +43,9 @@ class EndpointQueues:
         self.by_uid: dict[str, EndpointQueue] = {}
         self.memory, self.scheduler = BodyMemory(bounds), Scheduler(bounds.in_flight)
         self.owned_shards = OwnedShards(shared=shared)
-        self.hungry = Turns()
+        self.to_claim_for: list[EndpointQueue] = []
+        # A place in the next claim; the others wait.
+        self._claims, self._hungry = Places(CLAIMS), set[EndpointQueue]()
         self.to_start, self.to_claim = asyncio.Event(), asyncio.Event()
         self.lapses, self.closing = 0, False
         self._leaving: dict[str, EndpointQueue] = {}
@@ -120,8 +124,18 @@ class EndpointQueues:
 
     def claim_for(self, queue: EndpointQueue) -> None:
         """Claim for a queue soon."""
-        self.hungry.add(queue)
+        if queue not in self._hungry:
+            self._hungry.add(queue)
+            self._claims.enqueue(queue.endpoint.namespace, lambda: self.to_claim_for.append(queue))
         self.to_claim.set()
+
+    def next_claim(self) -> list[EndpointQueue]:
+        """Remove and return the queues of the next claim; others get their places in the claim after it."""
+        queues, self.to_claim_for = self.to_claim_for, []
+        self._hungry.difference_update(queues)
+        for queue in queues:
+            self._claims.end(queue.endpoint.namespace)
+        return queues
 
     # ---- deliveries in the store
 

@@ -1,86 +1,13 @@
-"""Pure: which endpoint queue starts its next attempt, and which queues are claimed for next."""
+"""Pure: which endpoint queue starts its next attempt."""
 
 import heapq
 from collections import OrderedDict
 from collections.abc import Iterator
 from itertools import count
-from typing import Generic, TypeVar
 
 from hookwright_operator.delivery.endpoint_queue import EndpointQueue
 from hookwright_operator.delivery.shares import Shares
-
-T = TypeVar("T")
-R = TypeVar("R", int, tuple[int, int])
-
-
-class Turns:
-    """Endpoint queues that wait for the same thing: namespaces take turns, and so do the queues of one namespace."""
-
-    def __init__(self) -> None:
-        self._waiting: OrderedDict[str, OrderedDict[EndpointQueue, None]] = OrderedDict()
-
-    def __bool__(self) -> bool:
-        return bool(self._waiting)
-
-    def add(self, queue: EndpointQueue) -> None:
-        """Add a queue behind the others of its namespace; one that waits already keeps its turn."""
-        self._waiting.setdefault(queue.endpoint.namespace, OrderedDict()).setdefault(queue)
-
-    def take(self, limit: int) -> list[EndpointQueue]:
-        """Remove and return the next queues, at most so many."""
-        taken: list[EndpointQueue] = []
-        while self._waiting and len(taken) < limit:
-            namespace, queues = self._waiting.popitem(last=False)
-            taken.append(queues.popitem(last=False)[0])
-            if queues:
-                self._waiting[namespace] = queues
-        return taken
-
-
-class _Ranking(Generic[T, R]):
-    """Items that wait, each with a rank. The lowest rank is next, and items of one rank take turns."""
-
-    def __init__(self) -> None:
-        self._ranks: dict[T, R] = {}
-        self._by_rank: dict[R, OrderedDict[T, None]] = {}
-
-    def __bool__(self) -> bool:
-        return bool(self._ranks)
-
-    def __contains__(self, item: T) -> bool:
-        return item in self._ranks
-
-    def put(self, item: T, rank: R) -> None:
-        """Add an item behind the others of a rank, or move it there; an item that has this rank keeps its turn."""
-        if self._ranks.get(item) == rank:
-            return
-        self.discard(item)
-        self._ranks[item] = rank
-        items = self._by_rank.get(rank)
-        if items is None:
-            items = self._by_rank[rank] = OrderedDict()
-        items[item] = None
-
-    def discard(self, item: T) -> None:
-        """Remove an item if it waits."""
-        rank = self._ranks.pop(item, None)
-        if rank is not None:
-            items = self._by_rank[rank]
-            del items[item]
-            if not items:
-                del self._by_rank[rank]
-
-    def ranks(self) -> list[R]:
-        """Return the ranks that occur, the lowest first."""
-        return sorted(self._by_rank)
-
-    def lowest(self) -> R:
-        """Return the lowest rank; at least one item must wait."""
-        return min(self._by_rank)
-
-    def first(self, rank: R) -> T:
-        """Return the next item of a rank."""
-        return next(iter(self._by_rank[rank]))
+from hookwright_runtime.ranking import Ranking
 
 
 class Scheduler:
@@ -112,8 +39,8 @@ class Scheduler:
         self.lease_until_ms = 0
         self._places = Shares(bound)
         self._asking: OrderedDict[EndpointQueue, None] = OrderedDict()
-        self._waiting: dict[str, _Ranking[EndpointQueue, int]] = {}
-        self._namespaces: _Ranking[str, tuple[int, int]] = _Ranking()
+        self._waiting: dict[str, Ranking[EndpointQueue, int]] = {}
+        self._namespaces: Ranking[str, tuple[int, int]] = Ranking()
         self._pauses: list[tuple[float, int, EndpointQueue]] = []
         self._pausing: set[EndpointQueue] = set()
         self._numbers = count()
@@ -208,7 +135,7 @@ class Scheduler:
     def _wait(self, queue: EndpointQueue) -> None:
         """Let a queue wait for a place, behind those with as few attempts; a queue that waits keeps its turn."""
         namespace = queue.endpoint.namespace
-        self._waiting.setdefault(namespace, _Ranking()).put(queue, queue.in_flight)
+        self._waiting.setdefault(namespace, Ranking()).put(queue, queue.in_flight)
         self._rank(namespace)
 
     def _next_waiting(self) -> EndpointQueue | None:

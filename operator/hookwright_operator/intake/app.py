@@ -18,13 +18,14 @@ from hookwright_crds.requests import REQUEST_ID, request_id
 from hookwright_operator import metrics
 from hookwright_operator.intake.asgi import refuse
 from hookwright_operator.intake.auth import ReviewAuth
-from hookwright_operator.intake.request_slots import BODY_BYTES, BODY_BYTES_OF_NAMESPACE, EVENT_REQUESTS
 from hookwright_operator.intake.routes import routes
 from hookwright_operator.intake.routes.events import EVENTS, EventRoute
+from hookwright_operator.intake.routes.messages import TakeRoute
 from hookwright_operator.services import IntakeServices
 from hookwright_operator.tracing import Traces
+from hookwright_runtime.bounds import EVENT_REQUESTS, INTAKE_BODY_BYTES, POLLS, Bound
 from hookwright_runtime.errors import KubeError, StoreError
-from hookwright_runtime.long_polls import LongPolls
+from hookwright_runtime.places import Places
 from hookwright_runtime.problems import STORE_FAILED, ProblemError, send_problem, unavailable
 from hookwright_runtime.refusals import OncePerSecond
 from hookwright_runtime.request_body import Bodies, ClientGoneError, parsing_places
@@ -43,13 +44,13 @@ class IntakeApp:
         auth: authenticates and authorizes callers.
         ready: returns None if requests can be served, else the reason.
         traces: creates a span for each request with events; None: no spans.
-        max_requests: how many requests with events are served at once, each with a body of up to 1 MiB; one namespace
-            has at most a quarter of them.
+        event_requests: the bound of the requests with events, each with a body of up to 1 MiB.
         body_seconds: time limit for the body of a request.
         new_request_id: creates the id of a request without one.
 
     Attributes:
         polls: the requests for messages, which wait.
+        ending: set when the process stops; requests that wait for messages then get an empty answer.
     """
 
     def __init__(
@@ -59,15 +60,16 @@ class IntakeApp:
         *,
         ready: Callable[[], str | None],
         traces: Traces | None = None,
-        max_requests: int = EVENT_REQUESTS,
+        event_requests: Bound = EVENT_REQUESTS,
         body_seconds: float = 30.0,
         new_request_id: Callable[[], str] = lambda: secrets.token_hex(16),
     ) -> None:
-        bodies = Bodies(body_seconds, total=BODY_BYTES, each=BODY_BYTES_OF_NAMESPACE)
+        bodies = Bodies(body_seconds, INTAKE_BODY_BYTES)
         parsing = parsing_places()
-        events = EventRoute(services, auth, bodies, parsing, traces, max_requests=max_requests)
-        self.polls = LongPolls()
-        others = routes(services, auth, bodies, parsing, self.polls)
+        events = EventRoute(services, auth, bodies, parsing, traces=traces, places=Places(event_requests))
+        self.polls, self.ending = Places(POLLS), asyncio.Event()
+        take = TakeRoute(services, auth, self.polls, self.ending)
+        others = routes(services, auth, bodies, parsing, take)
         self._routes = [Route(EVENTS, events, methods=["POST"]), *others]
         self._router = Router(self._routes, redirect_slashes=False)
         for status in (202, 500, 503):

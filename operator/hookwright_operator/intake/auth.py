@@ -17,29 +17,23 @@ import json
 import math
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from hookwright_crds import GROUP, VERSION
-from hookwright_operator.intake.review_cache import Keeping, ReviewAnswer, Reviews, Shelf, TooManyReviews
+from hookwright_operator.intake.review_cache import Keeping, ReviewAnswer, Reviews, Shelf
+from hookwright_runtime import bounds
 from hookwright_runtime.connections import client_group
 from hookwright_runtime.errors import KubeUnavailable
 from hookwright_runtime.kubernetes import KubernetesClient
+from hookwright_runtime.places import Places
 from hookwright_runtime.problems import ProblemError
-from hookwright_runtime.quotas import Quotas
 
 AUDIENCE: Final = "hookwright"
 TOKEN_REVIEWS: Final = "/apis/authentication.k8s.io/v1/tokenreviews"  # noqa: S105 - a path
 ACCESS_REVIEWS: Final = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 
-REVIEWS: Final = 256
-"""Concurrent questions to the API server, of each kind. A cached answer needs no question."""
-RESERVED_REVIEWS: Final = 64
-"""The part of them that serves only addresses, or tenants, with none in progress."""
-TOKEN_REVIEWS_OF_ADDRESS: Final = 64
-ACCESS_REVIEWS_OF_TENANT: Final = 64
 _REVIEW_SECONDS: Final = 5.0
 """Seconds for one review until the API server counts as unavailable."""
 _BEARER: Final = re.compile(r"bearer +([A-Za-z0-9._~+/-]{1,16384}=*)", re.IGNORECASE)
@@ -110,8 +104,7 @@ class ReviewAuth:
         self._accesses: Reviews[bool] = Reviews(keeping, now=now)
         # Users and the accesses, without names, whose last review was a grant.
         self._admitted: Shelf[bool] = Shelf(keeping.size)
-        self._token_reviews = Quotas(total=REVIEWS, each=TOKEN_REVIEWS_OF_ADDRESS, reserved=RESERVED_REVIEWS)
-        self._access_reviews = Quotas(total=REVIEWS, each=ACCESS_REVIEWS_OF_TENANT, reserved=RESERVED_REVIEWS)
+        self._token_reviews, self._access_reviews = Places(bounds.TOKEN_REVIEWS), Places(bounds.ACCESS_REVIEWS)
 
     async def permit(self, headers: Mapping[str, str], access: Access, client: str = "") -> Producer:
         """Return the bearer if it has the permission; ``headers`` by lowercase name, ``client`` its IP address.
@@ -167,7 +160,7 @@ class ReviewAuth:
         if match is None:
             raise _unauthenticated()
         holder = client_group(client)
-        with _review_of(self._token_reviews, holder):
+        with await self._token_reviews.acquire(holder):
             return await self._review_token(match[1], digest, holder)
 
     async def _review_token(self, token: str, digest: bytes, holder: str) -> ReviewAnswer[Producer | None]:
@@ -188,7 +181,7 @@ class ReviewAuth:
         wanted = {name: value for name, value in access._asdict().items() if value}
         spec = {**caller.user, "resourceAttributes": {"group": GROUP, "version": VERSION, **wanted}}
         tenant = _accounts_of(access.namespace)
-        with _review_of(self._access_reviews, tenant if self.admits(caller, access) else caller.holder):
+        with await self._access_reviews.acquire(tenant if self.admits(caller, access) else caller.holder):
             status = await self._review(ACCESS_REVIEWS, "authorization.k8s.io/v1", "SubjectAccessReview", spec)
         key = _any_name(caller, access)
         if status.get("allowed") is not True or status.get("denied"):
@@ -239,22 +232,6 @@ def _any_name(caller: Producer, access: Access) -> tuple[str, Access]:
 def _accounts_of(namespace: str) -> str:
     """Return the group of all ServiceAccounts of a namespace, which no user can have as its name."""
     return f"system:serviceaccounts:{namespace}"
-
-
-@contextmanager
-def _review_of(reviews: Quotas, holder: str) -> Iterator[None]:
-    """Count one question to the API server inside the context.
-
-    Raises:
-        TooManyReviews: too many are in progress.
-    """
-    bound = reviews.take(holder)
-    if bound is not None:
-        raise TooManyReviews(bound)
-    try:
-        yield
-    finally:
-        reviews.release(holder)
 
 
 def _unauthenticated() -> ProblemError:

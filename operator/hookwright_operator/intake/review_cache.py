@@ -15,8 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Final, Generic, TypeVar
 
 from hookwright_runtime.errors import KubeUnavailable
-from hookwright_runtime.problems import RETRY_AFTER_SECONDS, ProblemError
-from hookwright_runtime.quotas import Full
+from hookwright_runtime.places import FullError
 
 V = TypeVar("V")
 
@@ -24,15 +23,6 @@ _HOLD_OFF_SECONDS: Final = 1.0
 """Seconds for which an old answer serves before the next review is tried."""
 _RENEWED_AFTER: Final = 0.5
 """Share of a grant's lifetime after which the next request renews it in the background."""
-
-
-class TooManyReviews(ProblemError):  # noqa: N818 - the condition, as in KubeUnavailable
-    """The refusal of a review because too many are in progress: 429 if they are of one holder, otherwise 503."""
-
-    def __init__(self, bound: Full) -> None:
-        status = 429 if bound is Full.HOLDER else 503
-        retry = {"Retry-After": str(RETRY_AFTER_SECONDS)}
-        super().__init__(status, "too many credential reviews are in progress", headers=retry)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +134,7 @@ class Reviews(Generic[V]):
         Raises:
             KubeError: the API server refused the question, and no answer was cached.
             KubeUnavailable: it did not answer, and no usable grant is cached.
-            TooManyReviews: the question could not be asked, and no usable grant is cached.
+            FullError: the question could not be asked, and no usable grant is cached.
         """
         kept, now = self._granted.find(key) or self._denied.find(key), self._now()
         if kept is not None and now < kept.fresh_until:
@@ -164,7 +154,7 @@ class Reviews(Generic[V]):
     async def _ask(self, key: Hashable, ask: Callable[[], Awaitable[ReviewAnswer[V]]]) -> V:
         try:
             answer = await ask()
-        except (KubeUnavailable, TooManyReviews):
+        except (KubeUnavailable, FullError):
             kept = self._granted.find(key)
             now = self._now()
             if kept is None or now >= kept.usable_until:

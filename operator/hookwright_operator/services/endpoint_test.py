@@ -12,8 +12,9 @@ from hookwright_operator.registry import Endpoint
 from hookwright_operator.services.events import IncomingEvent
 from hookwright_operator.store.records import Claimed, NewDelivery, NewEvent
 from hookwright_operator.store.store import Store
-from hookwright_runtime.endpoint_tests import EndpointTests
+from hookwright_runtime.bounds import TESTS, TESTS_OF_ENDPOINT
 from hookwright_runtime.errors import StoreError
+from hookwright_runtime.places import Places
 
 _RECORD_SECONDS: Final = 3.0
 """Time limit of the record: the caller waits for the answer, and an attempt may have taken 30 s already."""
@@ -36,21 +37,24 @@ class EndpointTester:
 
     Attributes:
         clock: seconds since the epoch.
-        tests: the tests that are in progress.
+        tests: the tests that are in progress, by namespace.
+        tests_of_endpoint: the same, by endpoint.
     """
 
     sender: Sender
     store: Store
     clock: Callable[[], float]
-    tests: EndpointTests = field(default_factory=EndpointTests)
+    tests: Places = field(default_factory=lambda: Places(TESTS))
+    tests_of_endpoint: Places = field(default_factory=lambda: Places(TESTS_OF_ENDPOINT))
 
     async def test(self, endpoint: Endpoint, event: IncomingEvent) -> TestResult:
         """Send a signed event once, and record it. It changes no counter and no condition.
 
         Raises:
-            TooManyTestsError: the endpoint, its namespace or this replica has too many tests in progress.
+            FullError: the endpoint, its namespace or this replica has too many tests in progress.
         """
-        with self.tests.one(endpoint.namespace, endpoint.name):
+        key = f"{endpoint.namespace}/{endpoint.name}"
+        with await self.tests.acquire(endpoint.namespace), await self.tests_of_endpoint.acquire(key):
             now_ms = int(self.clock() * 1000)
             test = Claimed(delivery_id(), endpoint.uid, message_id(), event.type, event.body, 0, now_ms)
             outcome = await self.sender.send(endpoint, test, now=self.clock)

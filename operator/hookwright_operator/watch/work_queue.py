@@ -6,16 +6,18 @@ how many of its objects change and how long a reconcile lasts.
 """
 
 import asyncio
-from collections import Counter, OrderedDict, deque
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Final
 
 import structlog
 
 from hookwright_operator import metrics
 from hookwright_operator.watch.objects import Key
+from hookwright_runtime.bounds import RECONCILES, Bound
 from hookwright_runtime.errors import KubeError, StoreError, WriteRefused
 from hookwright_runtime.log_bounds import LogBound
+from hookwright_runtime.places import Places
 
 log = structlog.get_logger(__name__)
 
@@ -30,65 +32,16 @@ Reconcile = Callable[[Key], Awaitable[float | None]]
 """A function that reconciles one key; it returns the seconds until the next reconcile, or None."""
 
 
-class _NamespaceTurns:
-    """Keys that wait for a worker; namespaces take turns (round robin). Keys without a namespace are one tenant.
-
-    Args:
-        workers: keys that have a worker at once.
-        each: keys of one namespace that have a worker at once.
-    """
-
-    def __init__(self, *, workers: int, each: int) -> None:
-        self._free, self._each = workers, each
-        self._waiting: dict[str, deque[Key]] = {}
-        self._running: Counter[str] = Counter()
-        # Namespaces with a waiting key that may begin; the first one is next.
-        self._turns: OrderedDict[str, None] = OrderedDict()
-
-    def add(self, key: Key) -> None:
-        """Let a key wait, after the other keys of its namespace."""
-        self._waiting.setdefault(key.namespace, deque()).append(key)
-        self._line_up(key.namespace)
-
-    def begin(self) -> Key | None:
-        """Assign a free worker to the next key, and return the key; None if no key may begin."""
-        if not self._free or not self._turns:
-            return None
-        namespace, _ = self._turns.popitem(last=False)
-        keys = self._waiting[namespace]
-        key = keys.popleft()
-        if not keys:
-            del self._waiting[namespace]
-        self._free -= 1
-        self._running[namespace] += 1
-        self._line_up(namespace)
-        return key
-
-    def end(self, key: Key) -> None:
-        """Free the worker of a key."""
-        self._free += 1
-        self._running[key.namespace] -= 1
-        if not self._running[key.namespace]:
-            del self._running[key.namespace]
-        self._line_up(key.namespace)
-
-    def _line_up(self, namespace: str) -> None:
-        """Put a namespace at the end of the turns if it may begin a key, unless it has a turn already."""
-        if namespace in self._waiting and self._running[namespace] < self._each:
-            self._turns.setdefault(namespace)
-
-
 class WorkQueue:
     """Keys that wait to be reconciled, and the workers that reconcile them.
 
     Args:
-        workers: keys that are reconciled at once; one namespace has at most half of them.
+        bound: keys that are reconciled at once.
     """
 
-    def __init__(self, *, workers: int = 16) -> None:
-        self._workers = workers
-        self._turns = _NamespaceTurns(workers=workers, each=max(1, workers // 2))
-        # Keys with an assigned worker, so there are never more of them than workers.
+    def __init__(self, bound: Bound = RECONCILES) -> None:
+        self._places = Places(bound)
+        # Keys with a place, so there are never more of them than workers.
         self._ready: asyncio.Queue[Key] = asyncio.Queue()
         self._queued: set[Key] = set()
         self._running: set[Key] = set()
@@ -110,8 +63,7 @@ class WorkQueue:
             self._again.add(key)
         elif key not in self._queued:
             self._queued.add(key)
-            self._turns.add(key)
-            self._assign()
+            self._places.enqueue(key.namespace, partial(self._ready.put_nowait, key))
 
     async def settled(self) -> None:
         """Return when no key is queued or in progress; delayed keys do not count."""
@@ -122,7 +74,7 @@ class WorkQueue:
     async def run(self, reconcile: Reconcile) -> None:
         """Reconcile keys until cancelled."""
         async with asyncio.TaskGroup() as group:
-            for number in range(self._workers):
+            for number in range(self._places.bound.at_once):
                 group.create_task(self._work(reconcile), name=f"reconcile-{number}")
 
     def _add_later(self, key: Key, delay: float) -> None:
@@ -138,11 +90,6 @@ class WorkQueue:
         self._timers.pop(key, None)
         self.add(key)
 
-    def _assign(self) -> None:
-        """Hand keys to the free workers, in the order of turns."""
-        while (key := self._turns.begin()) is not None:
-            self._ready.put_nowait(key)
-
     async def _work(self, reconcile: Reconcile) -> None:
         while True:
             key = await self._ready.get()
@@ -152,11 +99,10 @@ class WorkQueue:
                 await self._turn(key, reconcile)
             finally:
                 self._running.discard(key)
-                self._turns.end(key)
+                self._places.end(key.namespace)
                 if key in self._again:
                     self._again.discard(key)
                     self.add(key)
-                self._assign()
                 if not self._queued and not self._running:
                     self._rest.set()
 

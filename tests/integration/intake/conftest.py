@@ -25,6 +25,7 @@ from hookwright_operator.services.delivery_log import DeliveryLog
 from hookwright_operator.services.endpoint_test import EndpointTester
 from hookwright_operator.services.messages import Messages
 from hookwright_operator.services.replays import Replays
+from hookwright_runtime.bounds import EVENT_REQUESTS
 from hookwright_runtime.connections import ConnectionBounds
 from hookwright_runtime.server import Server
 
@@ -85,7 +86,7 @@ async def intake(line: Line, tokens: Tokens, database: Path) -> AsyncIterator[In
         services,
         auth,
         ready=lambda: running.unready,
-        max_requests=8,
+        event_requests=EVENT_REQUESTS._replace(total=8, each=2, reserved=2),
         body_seconds=0.5,
         new_request_id=lambda: "request-1",
     )
@@ -95,7 +96,7 @@ async def intake(line: Line, tokens: Tokens, database: Path) -> AsyncIterator[In
     base = f"http://127.0.0.1:{server.port}/v1alpha1/namespaces/{tokens.namespace}"
     bearer = {"Authorization": f"Bearer {tokens.sender}"}
     async with httpx.AsyncClient(base_url=base, headers=bearer, trust_env=False, timeout=30.0) as client:
-        running = Intake(server, client, line, services, auth, engine, database, clock, app.polls)
+        running = Intake(server, client, line, services, auth, engine, database, clock, app.polls, app.ending)
         yield running
     await server.stop()
     await engine.stop(grace=1)

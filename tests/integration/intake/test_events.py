@@ -154,7 +154,7 @@ async def test_a_declared_length_beyond_the_limit_is_refused_unread(intake: Inta
 
 
 async def test_a_dripping_body_is_cut_off(intake: Intake, tokens: Tokens) -> None:
-    """A client that sends one byte at a time cannot occupy a slot without end."""
+    """A client that sends one byte at a time cannot occupy a place without end."""
     reader, writer = await open_request(intake, tokens, "Content-Length: 1000")
     answer = asyncio.create_task(reader.readline())
     for _ in range(100):
@@ -228,7 +228,7 @@ async def test_an_intake_that_is_not_ready_answers_503_on_every_route(intake: In
 
 
 async def test_too_many_requests_at_once_are_sent_away(intake: Intake) -> None:
-    """Of 8 slots one namespace gets 2, and further requests get a 429 and can retry, so memory is bounded."""
+    """Of 8 places one namespace gets 2, and further requests get a 429 and can retry, so memory is bounded."""
     async with held(intake.engine.store, ""):
         requests = [asyncio.create_task(intake.client.post(ROUTE, json=EVENT)) for _ in range(8)]
         sent_away = [await answer for answer in itertools.islice(asyncio.as_completed(requests), 6)]

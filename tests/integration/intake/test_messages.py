@@ -5,7 +5,7 @@ import base64
 import hashlib
 import hmac
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -21,7 +21,7 @@ from hookwright_operator.registry import Endpoint
 from hookwright_operator.services.events import IncomingEvent
 from hookwright_operator.store.records import State
 from hookwright_operator.store.sql import pull
-from hookwright_runtime.long_polls import POLLS_OF_NAMESPACE
+from hookwright_runtime.bounds import POLLS
 
 PATH = "/webhookendpoints/inbox/messages"
 NONE: dict[str, Any] = {"data": []}
@@ -63,10 +63,11 @@ async def settled(intake: Intake, verb: str, **body: object) -> list[dict[str, A
 @contextmanager
 def busy(intake: Intake, namespace: str, number: int) -> Iterator[None]:
     """Count requests for messages of a namespace that wait."""
-    with ExitStack() as stack:
-        for _ in range(number):
-            stack.enter_context(intake.polls.one(namespace))
+    intake.polls.take(namespace, number)
+    try:
         yield
+    finally:
+        intake.polls.release(namespace, number)
 
 
 @pytest.mark.usefixtures("inbox")
@@ -159,7 +160,7 @@ async def test_a_wait_ends_empty_and_a_process_that_stops_ends_it(intake: Intake
     assert await taken(intake, wait="0s") == []
     waiting = asyncio.ensure_future(taken(intake, wait="30s"))
     await polls(intake, 1)
-    intake.polls.ending.set()
+    intake.ending.set()
     assert await waiting == []
 
 
@@ -193,9 +194,9 @@ async def test_messages_that_are_not_sent_are_given_back(
     asked = asyncio.ensure_future(taken(intake))
     await signing.wait()
     if ends:
-        intake.polls.ending.set()
+        intake.ending.set()
         assert await asked == []
-        intake.polls.ending.clear()
+        intake.ending.clear()
     else:
         asked.cancel()
     await polls(intake, 0)
@@ -205,7 +206,7 @@ async def test_messages_that_are_not_sent_are_given_back(
 
 async def polls(intake: Intake, number: int) -> None:
     """Wait until so many requests for messages are in progress."""
-    await until(lambda: asyncio.sleep(0, intake.polls.number == number))
+    await until(lambda: asyncio.sleep(0, intake.polls.count == number))
 
 
 async def test_a_suspended_endpoint_gives_nothing_until_it_is_resumed(intake: Intake, inbox: Endpoint) -> None:
@@ -268,9 +269,9 @@ async def test_a_stranger_is_told_the_missing_permission(intake: Intake, tokens:
 async def test_a_namespace_that_waits_with_a_thousand_requests_leaves_places_for_others(intake: Intake) -> None:
     """Beyond its bound it gets 429 at once, and other namespaces take their messages."""
     await send(intake, b"1")
-    with busy(intake, "hostile", POLLS_OF_NAMESPACE):
+    with busy(intake, "hostile", POLLS.each):
         assert len(await taken(intake)) == 1
-    with busy(intake, intake.orders.namespace, POLLS_OF_NAMESPACE):
+    with busy(intake, intake.orders.namespace, POLLS.each):
         answers = await asyncio.gather(*(intake.client.get(PATH, params={"wait": "30s"}) for _ in range(40)))
         assert {answer.status_code for answer in answers} == {429}
         assert {answer.headers["retry-after"] for answer in answers} == {"1"}

@@ -11,9 +11,9 @@ from support.intake import ORDERS, Intake
 from support.polling import until
 
 from hookwright_dev.receiver import Received, Receiver
-from hookwright_operator.intake.log_reads import WAITING
 from hookwright_operator.services.delivery_log import DeliveryLog
 from hookwright_operator.store.records import DeliveryRecord
+from hookwright_runtime.bounds import SIGNINGS
 
 NEWER = "whsec_" + "QUJDREVGR0hJSktMTU5PUFFSU1RVVldYWVphYmNkZWY="
 BODY = b'{"type":"delivered","messageId":"m-42","n":1.10}'
@@ -123,7 +123,7 @@ async def test_attempts_are_signed_again_beside_the_event_loop(
     monkeypatch.setattr(DeliveryLog, "sent", held)
     # The first request is authorized alone, so that the others have a grant.
     assert (await intake.client.get(path.format("unknown"))).status_code == 404
-    asks = [intake.client.get(path.format(record.id)) for _ in range(WAITING + 4)]
+    asks = [intake.client.get(path.format(record.id)) for _ in range(SIGNINGS.each + 3)]
     requests = [asyncio.ensure_future(ask) for ask in asks]
     try:
         await until(lambda: sum(request.done() for request in requests) == 3)
@@ -131,5 +131,5 @@ async def test_attempts_are_signed_again_beside_the_event_loop(
     finally:
         go_on.set()
     statuses = [answer.status_code for answer in await asyncio.gather(*requests)]
-    assert sorted(statuses) == [200] * (1 + WAITING) + [429] * 3
+    assert sorted(statuses) == [200] * SIGNINGS.each + [429] * 3
     assert threading.main_thread() not in begun

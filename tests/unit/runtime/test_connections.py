@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hookwright_runtime.connections import Bound, ConnectionBounds, Connections, Holder, Leaving, RoomReason
+from hookwright_runtime.connections import ConnectionBounds, Connections, ExceededBound, Holder, Leaving, RoomReason
 
 PROXY = ipaddress.ip_network("192.0.2.0/28")
 
@@ -16,9 +16,11 @@ def table(total: int = 4, per_address: int = 2) -> Connections[str]:
     return Connections(ConnectionBounds(total, per_address, (PROXY,)))
 
 
-def admitted(result: tuple[Holder[str], Leaving[str] | None] | Bound) -> tuple[Holder[str], Leaving[str] | None]:
+def admitted(
+    result: tuple[Holder[str], Leaving[str] | None] | ExceededBound,
+) -> tuple[Holder[str], Leaving[str] | None]:
     """Return the result of an admission."""
-    assert not isinstance(result, Bound)
+    assert not isinstance(result, ExceededBound)
     return result
 
 
@@ -32,19 +34,19 @@ def begin(connections: Connections[str], name: str, peer: str | None) -> None:
     ("busy", "peer", "expected"),
     [
         (["198.51.100.1"], "198.51.100.1", None),
-        (["198.51.100.1"] * 2, "198.51.100.1", Bound.ADDRESS),
-        (["198.51.100.1"] * 2, "::ffff:198.51.100.1", Bound.ADDRESS),
+        (["198.51.100.1"] * 2, "198.51.100.1", ExceededBound.ADDRESS),
+        (["198.51.100.1"] * 2, "::ffff:198.51.100.1", ExceededBound.ADDRESS),
         (["198.51.100.1"] * 2, "198.51.100.2", None),
-        (["198.51.100.1", "198.51.100.2", "198.51.100.3", "198.51.100.4"], "198.51.100.5", Bound.TOTAL),
-        (["2001:db8::1", "2001:db8::2"], "2001:db8::3", Bound.ADDRESS),
+        (["198.51.100.1", "198.51.100.2", "198.51.100.3", "198.51.100.4"], "198.51.100.5", ExceededBound.TOTAL),
+        (["2001:db8::1", "2001:db8::2"], "2001:db8::3", ExceededBound.ADDRESS),
         (["2001:db8::1", "2001:db8::2"], "2001:db8:0:1::3", None),
-        (["fe80::1%eth0"] * 2, "fe80::1%eth1", Bound.ADDRESS),
+        (["fe80::1%eth0"] * 2, "fe80::1%eth1", ExceededBound.ADDRESS),
         (["192.0.2.1"] * 3, "192.0.2.1", None),
-        (["192.0.2.1"] * 4, "192.0.2.1", Bound.TOTAL),
-        ([None] * 2, "no address", Bound.ADDRESS),
+        (["192.0.2.1"] * 4, "192.0.2.1", ExceededBound.TOTAL),
+        ([None] * 2, "no address", ExceededBound.ADDRESS),
     ],
 )
-def test_a_busy_connection_makes_no_room(busy: list[str | None], peer: str, expected: Bound | None) -> None:
+def test_a_busy_connection_makes_no_room(busy: list[str | None], peer: str, expected: ExceededBound | None) -> None:
     """A new connection is admitted below both bounds; a trusted proxy has only the bound of all."""
     connections = table()
     for number, address in enumerate(busy):
@@ -93,7 +95,7 @@ def test_without_an_idle_connection_the_oldest_incomplete_request_makes_room(
         holder.arriving[name] = None
     result = connections.add("new", newcomer)
     if expected is None:
-        assert result is Bound.TOTAL
+        assert result is ExceededBound.TOTAL
     else:
         assert admitted(result)[1] == expected
     assert connections.count == 3
@@ -108,7 +110,7 @@ def test_the_table_never_exceeds_its_bounds(steps: list[tuple[int, str]]) -> Non
         mine = [name for name, (_, peer) in opened.items() if peer == f"198.51.100.{address}"]
         if action == "open":
             result = connections.add(f"c{number}", f"198.51.100.{address}")
-            if not isinstance(result, Bound):
+            if not isinstance(result, ExceededBound):
                 holder, leaving = result
                 if leaving is not None:
                     del opened[leaving.connection]

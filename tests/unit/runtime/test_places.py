@@ -2,15 +2,18 @@
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import Generator
+from contextlib import suppress
+from functools import partial
 from itertools import pairwise
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hookwright_runtime.places import Places, finished
-from hookwright_runtime.quotas import Full
+from hookwright_runtime.bounds import BOUNDS, UNLIMITED, Bound
+from hookwright_runtime.places import FullError, Places, finished
 
 HOLDERS = "abc"
 STEPS = st.lists(
@@ -18,12 +21,9 @@ STEPS = st.lists(
 )
 
 
-class RefusedError(Exception):
-    """The refusal of a request that may not even wait."""
-
-    def __init__(self, bound: Full) -> None:
-        super().__init__(bound)
-        self.bound = bound
+def bound(total: int = 50, each: int = 20, **others: int) -> Bound:
+    """Return a bound; one has a place at once, unless the arguments say otherwise."""
+    return Bound("requests", total, each, **{"at_once": 1, **others})  # type: ignore[arg-type]
 
 
 class Users:
@@ -34,11 +34,13 @@ class Users:
         self.began: list[str] = []
         self.held: dict[str, asyncio.Event] = {}
         self.tasks: dict[str, asyncio.Task[None]] = {}
+        self.weights: dict[str, int] = {}
 
-    async def start(self, holders: str) -> None:
+    async def start(self, holders: str, weight: int = 1) -> None:
         """Start a user of each holder."""
         for holder in holders:
             user = f"{holder}{len(self.tasks) + 1}"
+            self.weights[user] = weight
             self.tasks[user] = asyncio.create_task(self._use(holder, user))
         await self.settle()
 
@@ -59,7 +61,7 @@ class Users:
         return self.began
 
     async def _use(self, holder: str, user: str) -> None:
-        async with self._places.hold(holder):
+        with await self._places.acquire(holder, self.weights[user]):
             self.began.append(user)
             ended = self.held[user] = asyncio.Event()
             try:
@@ -68,21 +70,16 @@ class Users:
                 del self.held[user]
 
 
-def users(total: int = 1, **bounds: int) -> Users:
-    """Return users of new places."""
-    return Users(Places(total, refuse=RefusedError, **{"requests": 50, "requests_each": 20, **bounds}))  # type: ignore[arg-type]
-
-
 async def test_a_holder_that_comes_last_waits_for_one_request_of_each_other_holder() -> None:
     """However many requests the others have. Those of one holder begin in the order of their arrival."""
-    places = users()
+    places = Users(Places(bound()))
     await places.start("aaabbbc")
     assert await places.drain() == ["a1", "b4", "c7", "a2", "b5", "a3", "b6"]
 
 
 async def test_a_holder_at_its_bound_is_passed_over() -> None:
     """Other holders get the free places, and the holder gets one when it has released one."""
-    places = users(3, each=2)
+    places = Users(Places(bound(at_once=3, at_once_each=2)))
     await places.start("aaab")
     assert places.began == ["a1", "a2", "b4"]
     await places.start("c")
@@ -92,51 +89,100 @@ async def test_a_holder_at_its_bound_is_passed_over() -> None:
     assert places.began[4:] == ["a3"]
 
 
+async def test_a_holder_without_a_place_is_before_one_with_a_place() -> None:
+    """The reserved part of the places is only for those without one."""
+    places = Users(Places(bound(at_once=4, at_once_reserved=2)))
+    await places.start("aaabbcd")
+    assert places.began == ["a1", "a2", "b4", "c6"]
+    await places.end("b4")
+    await places.end("c6")
+    assert places.began[4:] == ["d7", "b5"]
+    await places.end("d7")
+    assert places.began[6:] == []
+
+
 async def test_requests_that_wait_and_those_with_a_place_count_for_both_bounds() -> None:
-    """A holder at its bound, and a further one beyond the bound of all, are refused at once."""
-    places = Places(1, requests=3, requests_each=2, refuse=RefusedError)
+    """A holder at its bound gets a 429, and one beyond the bound of all a 503; both name the bound and a time."""
+    places = Places(bound(3, 2))
     waiting = Users(places)
     await waiting.start("aa")
-    with pytest.raises(RefusedError) as refusal:
+    with pytest.raises(FullError, match=r'^namespace "a" has 2 requests in progress') as refusal:
         await places.acquire("a")
-    assert refusal.value.bound is Full.HOLDER
+    assert (refusal.value.status, refusal.value.headers) == (429, {"Retry-After": "1"})
     await waiting.start("b")
-    with pytest.raises(RefusedError) as refusal:
+    with pytest.raises(FullError, match=r"^3 requests are in progress") as refusal:
         await places.acquire("c")
-    assert refusal.value.bound is Full.TOTAL
+    assert (refusal.value.status, refusal.value.headers) == (503, {"Retry-After": "5"})
+    assert places.count == 3
     assert await waiting.drain() == ["a1", "b3", "a2"]
 
 
-async def test_a_few_holders_leave_places_for_a_newcomer() -> None:
-    """Only holders that have none get the last quarter, however many requests the others have."""
-    places = Places(1, requests=16, requests_each=4, refuse=RefusedError)
-    waiting = Users(places)
-    await waiting.start("aaaabbbbccccdddd")
-    assert sum(not task.done() for task in waiting.tasks.values()) == 13
-    with pytest.raises(RefusedError) as refusal:
-        await places.acquire("d")
-    assert refusal.value.bound is Full.TOTAL
-    await waiting.start("n")
-    assert "n17" in await waiting.drain()
-    await asyncio.gather(*waiting.tasks.values(), return_exceptions=True)
+def test_a_refusal_names_a_holder_in_words_and_bytes_in_mib() -> None:
+    """The holders of such places are of several kinds."""
+    places = Places(Bound("of incomplete bodies", 64 << 20, 16 << 20))
+    with pytest.raises(FullError, match=r'^client "x" has 16 MiB of incomplete bodies in progress'):
+        places.take('client "x"', 17 << 20)
+
+
+@pytest.mark.parametrize("line", [one for one in BOUNDS if one.reserved], ids=lambda one: one.things)
+def test_a_few_holders_leave_places_for_newcomers(line: Bound) -> None:
+    """Hostile holders take as much as they get, and as many others as places are reserved still get one each."""
+    places, total = Places(line), line.total
+    hostiles = -(-(total - line.reserved) // line.each)
+    for number in range(2 * total):
+        with suppress(FullError):
+            places.take(f"hostile-{number % hostiles}")
+    for number in range(line.reserved):
+        places.take(f"other-{number}")
+    assert places.count == total
 
 
 async def test_a_heavy_request_counts_as_several() -> None:
     """Until it returns its place, or is cancelled while it waits, or its work has ended."""
-    places = Places(1, requests=4, requests_each=3, refuse=RefusedError)
-    await places.acquire("a")
-    heavy = asyncio.create_task(places.acquire("a", 2))
-    await asyncio.sleep(0)
-    with pytest.raises(RefusedError):
-        await places.acquire("a")
-    heavy.cancel()
-    await asyncio.gather(heavy, return_exceptions=True)
-    places.release("a")
-    async with places.hold("a", 3):
-        with pytest.raises(RefusedError):
-            await places.run("a", iter(()), 1)  # type: ignore[arg-type]
+    places = Places(bound(4, 3))
+    with await places.acquire("a"):
+        heavy = asyncio.create_task(places.acquire("a", 2))
+        await asyncio.sleep(0)
+        with pytest.raises(FullError):
+            await places.acquire("a")
+        heavy.cancel()
+        await asyncio.gather(heavy, return_exceptions=True)
+    with await places.acquire("a", 3):
+        assert places.largest_use == 1.0
+        with pytest.raises(FullError):
+            await places.run("a", _work(), 1)
     for _ in range(2):
         assert await places.run("a", _work(), 3) == "done"
+    assert places.largest_use == 0.0
+
+
+def test_a_function_is_called_in_its_turn() -> None:
+    """At once if there is a place; the place is returned by the caller."""
+    places, called = Places(bound(at_once_each=1)), list[int]()
+    for number, holder in enumerate("aab"):
+        places.enqueue(holder, partial(called.append, number))
+    assert called == [0]
+    assert places.holds_all("a")
+    places.end("a")
+    places.end("b")
+    assert called == [0, 2, 1]
+
+
+async def test_a_place_is_kept_as_long_as_its_context() -> None:
+    """Also beyond the block in which it was acquired, for example until an answer is read; an error returns it."""
+    places = Places(bound(UNLIMITED, 2, at_once_each=1))
+    with await places.acquire("a") as place:
+        kept = place.pop_all()
+    waiting = Users(places)
+    await waiting.start("a")
+    assert waiting.began == []
+    kept.close()
+    assert await waiting.drain() == []
+    await waiting.settle()
+    assert await waiting.drain() == ["a1"]
+    with suppress(LookupError), await places.acquire("a"):
+        raise LookupError
+    assert places.count == 0
 
 
 def _work() -> Generator[None, None, str]:
@@ -146,11 +192,11 @@ def _work() -> Generator[None, None, str]:
 
 async def test_other_ready_work_runs_between_two_places_with_a_pause() -> None:
     """Each of many requests that are ready at once waits for a pass of the event loop."""
-    places, passes = Places(1, requests=50, requests_each=50, refuse=RefusedError, pause=True), 0
+    places, passes = Places(bound(each=50), pause=True), 0
     begun: list[int] = []
 
     async def work() -> None:
-        async with places.hold("a"):
+        with await places.acquire("a"):
             begun.append(passes)
 
     tasks = [asyncio.create_task(work()) for _ in range(20)]
@@ -162,7 +208,7 @@ async def test_other_ready_work_runs_between_two_places_with_a_pause() -> None:
 
 async def test_after_a_long_step_other_work_gets_twice_its_time() -> None:
     """The loop accepts one connection in a pass, so one pass between two long steps would keep newcomers waiting."""
-    places, long = Places(1, requests=3, requests_each=3, refuse=RefusedError, pause=True), 0.05
+    places, long = Places(bound(3, 3), pause=True), 0.05
     begun: list[float] = []
 
     def work() -> Generator[None, None, None]:
@@ -179,7 +225,7 @@ async def test_after_a_long_step_other_work_gets_twice_its_time() -> None:
 
 async def test_holders_take_turns_between_the_steps_of_a_work() -> None:
     """The work of another holder is not delayed until the end of the first one; that of the same holder is."""
-    places, done = Places(1, requests=3, requests_each=2, refuse=RefusedError, pause=True), []
+    places, done = Places(bound(3, 2), pause=True), []
 
     def work(holder: str, steps: int) -> Generator[None, None, str]:
         for step in range(steps):
@@ -193,24 +239,41 @@ async def test_holders_take_turns_between_the_steps_of_a_work() -> None:
     assert finished(work("c", 3)) == "c"
 
 
-@given(STEPS, st.booleans())
-def test_the_bounds_hold_in_every_order_of_calls(steps: list[tuple[str, str, int]], pause: bool) -> None:  # noqa: FBT001
-    """No bound is exceeded, and after every end and cancellation each place is free again."""
-    asyncio.run(_check_bounds(steps, pause=pause))
+@given(
+    STEPS,
+    st.booleans(),
+    st.builds(
+        bound,
+        st.sampled_from([UNLIMITED, 6]),
+        st.sampled_from([3, 4]),
+        reserved=st.integers(0, 2),
+        at_once=st.sampled_from([UNLIMITED, 3]),
+        at_once_each=st.sampled_from([UNLIMITED, 2]),
+        at_once_reserved=st.integers(0, 2),
+    ),
+)
+def test_the_bounds_hold_in_every_order_of_calls(
+    steps: list[tuple[str, str, int]],
+    pause: bool,  # noqa: FBT001
+    line: Bound,
+) -> None:
+    """No bound is exceeded, no place is lost, those of a holder keep their order, and no empty holder is remembered."""
+    asyncio.run(_check_bounds(steps, line, pause=pause))
 
 
-async def _check_bounds(steps: list[tuple[str, str, int]], *, pause: bool) -> None:
-    places = Places(3, each=2, requests=6, requests_each=3, refuse=RefusedError, pause=pause)
+async def _check_bounds(steps: list[tuple[str, str, int]], line: Bound, *, pause: bool) -> None:
+    places = Places(line, pause=pause)
     waiting = Users(places)
     for step, holder, choice in steps:
         if step == "acquire":
-            present = [user for user, task in waiting.tasks.items() if not task.done()]
-            await waiting.start(holder)
+            present = {user: waiting.weights[user] for user, task in waiting.tasks.items() if not task.done()}
+            weight = 1 + choice % 2
+            await waiting.start(holder, weight)
             refusal = next(reversed(waiting.tasks.values()))
-            mine = sum(user[0] == holder for user in present)
-            # One request in six is kept for a holder that has none.
-            full = len(present) >= (5 if mine else 6) or mine >= 3
-            assert (refusal.done() and isinstance(refusal.exception(), RefusedError)) == full
+            mine = sum(weight for user, weight in present.items() if user[0] == holder)
+            is_full = sum(present.values()) + weight > line.total - (line.reserved if mine else 0)
+            is_refused = refusal.done() and isinstance(refusal.exception(), FullError)
+            assert is_refused == (is_full or mine + weight > line.each)
         elif step == "pass":
             await asyncio.sleep(0)
         elif step == "end" and waiting.held:
@@ -222,23 +285,28 @@ async def _check_bounds(steps: list[tuple[str, str, int]], *, pause: bool) -> No
                 waiting.held[user].set()
             waiting.tasks[user].cancel()
             await waiting.settle()
-        assert len(waiting.held) <= 3
-        assert all(sum(user[0] == holder for user in waiting.held) <= 2 for holder in HOLDERS)
-        await _check_busy(waiting)
+        await _check_busy(waiting, line)
+    for holder in HOLDERS:
+        numbers = [int(user[1:]) for user in waiting.began if user[0] == holder]
+        assert numbers == sorted(numbers)
     for task in waiting.tasks.values():
         task.cancel()
     await asyncio.gather(*waiting.tasks.values(), return_exceptions=True)
     await waiting.settle()
-    assert not waiting.held
+    assert (waiting.held, places.count) == ({}, 0)
+    assert not any((places._counts, places._held, places._waiting, places._turns))
     again = Users(places)
     await again.start("abc")
-    assert again.began == ["a1", "b2", "c3"]
     assert await again.drain() == ["a1", "b2", "c3"]
 
 
-async def _check_busy(waiting: Users) -> None:
-    """No request waits while a place is free for its holder."""
+async def _check_busy(waiting: Users, line: Bound) -> None:
+    """The bounds hold, and no request waits while a place is free for its holder."""
     await waiting.settle()
+    held = Counter(user[0] for user in waiting.held)
+    assert held.total() <= line.at_once
+    assert all(number <= line.at_once_each for number in held.values())
     for user, task in waiting.tasks.items():
-        mine = sum(held[0] == user[0] for held in waiting.held)
-        assert task.done() or user in waiting.held or len(waiting.held) == 3 or mine == 2
+        mine = held[user[0]]
+        free = line.at_once - held.total() - (line.at_once_reserved if mine else 0)
+        assert task.done() or user in waiting.held or free <= 0 or mine == line.at_once_each

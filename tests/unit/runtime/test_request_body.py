@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from hookwright_runtime.bounds import Bound
 from hookwright_runtime.problems import ProblemError
 from hookwright_runtime.request_body import Bodies, ClientGoneError, parsing_weight
 
@@ -31,7 +32,7 @@ async def read(bodies: Bodies, receive: Receive, limit: int = 100) -> bytes:
 
 async def test_a_body_in_one_piece_or_in_several_is_returned() -> None:
     """The pieces may arrive one after the other."""
-    bodies = Bodies(30, total=100, each=100)
+    bodies = Bodies(30, Bound("of bodies", 100, 100))
     assert await read(bodies, sends(b"whole")) == b"whole"
     assert await read(bodies, sends(b"in ", b"three ", b"pieces", seconds=0.01)) == b"in three pieces"
     assert await read(bodies, sends(b"", ends=True)) == b""
@@ -39,7 +40,7 @@ async def test_a_body_in_one_piece_or_in_several_is_returned() -> None:
 
 async def test_a_slow_body_is_a_408_and_its_memory_is_released() -> None:
     """The task goes on without a pending cancellation, and may read another body."""
-    bodies = Bodies(0.05, total=100, each=10)
+    bodies = Bodies(0.05, Bound("of bodies", 100, 10))
     for _ in range(2):
         with pytest.raises(ProblemError) as refused:
             await read(bodies, sends(b"123456789", ends=False))
@@ -52,7 +53,7 @@ async def test_a_slow_body_is_a_408_and_its_memory_is_released() -> None:
 
 async def test_a_cancellation_from_outside_is_no_408() -> None:
     """The task that reads ends as cancelled."""
-    reading = asyncio.create_task(read(Bodies(30, total=100, each=10), sends(b"1", ends=False)))
+    reading = asyncio.create_task(read(Bodies(30, Bound("of bodies", 100, 10)), sends(b"1", ends=False)))
     await asyncio.sleep(0.01)
     reading.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -61,7 +62,7 @@ async def test_a_cancellation_from_outside_is_no_408() -> None:
 
 async def test_bodies_beyond_a_bound_are_refused() -> None:
     """One body has a limit, a holder has one for its incomplete bodies, and a client may be gone."""
-    bodies = Bodies(30, total=100, each=10)
+    bodies = Bodies(30, Bound("of bodies", 100, 10))
     for pieces in [(b"12345",), (b"123", b"45")]:
         with pytest.raises(ProblemError) as refused:
             await read(bodies, sends(*pieces), limit=4)

@@ -14,20 +14,17 @@ from typing import Final
 
 from hookwright_operator.delivery.http.error_messages import NoPlaceError, own_fault
 from hookwright_operator.delivery.http.guard import Guard
-from hookwright_operator.delivery.http.lookup_turns import LookupTurns
 from hookwright_operator.delivery.http.name_cache import KEPT, SERVED, Known, NameCache
 from hookwright_operator.delivery.tasks import wait_for_event
+from hookwright_runtime.bounds import LOOKUPS
 from hookwright_runtime.errors import RefusedAddressError
+from hookwright_runtime.places import FullError, Places
 
 Lookup = Callable[[str, int], Sequence[str]]
 """Name and port to addresses as text, blocking; raises OSError (``socket.gaierror``) if there are none."""
 
-PLACES: Final = 256
-"""Look-ups at once; each blocks a thread, which takes about 30 KiB and one descriptor."""
-PER_NAMESPACE: Final = 24
 LONGEST_WAIT: Final = 1.0
 """Seconds that an attempt waits for a place."""
-_WAITING_PER_NAMESPACE: Final = 256
 _PATIENCE: Final = 1.0
 """Seconds to wait for a look-up if an old answer could be used."""
 _PER_FAMILY: Final = 2
@@ -71,8 +68,10 @@ class GuardedResolver:
     def __init__(self, guard: Guard, lookup: Lookup) -> None:
         self._guard = guard
         self._lookup = lookup
-        self._threads = ThreadPoolExecutor(PLACES, thread_name_prefix="lookup")
-        self._turns: LookupTurns[_Pending] = LookupTurns(PLACES, PER_NAMESPACE, _WAITING_PER_NAMESPACE)
+        self._threads = ThreadPoolExecutor(LOOKUPS.at_once, thread_name_prefix="lookup")
+        # A look-up cannot be cancelled and keeps its place until the resolver's timeout, so half of the places serve
+        # only namespaces that have none.
+        self._places = Places(LOOKUPS)
         self._names = NameCache()
         self._pending: dict[tuple[str, str], _Pending] = {}
         self._loop = asyncio.get_running_loop()
@@ -93,7 +92,7 @@ class GuardedResolver:
         if pending is not None and not pending.begun.is_set():
             await wait_for_event(pending.begun, LONGEST_WAIT)
         if (pending is None or not pending.begun.is_set()) and not known.usable(self._loop.time(), KEPT):
-            raise NoPlaceError("namespace_lookups" if self._turns.share_used(namespace) else "lookups")
+            raise NoPlaceError("namespace_lookups" if self._places.holds_all(namespace) else "lookups")
         return self._loop.time() - now
 
     async def resolve(self, namespace: str, host: str, port: int) -> list[str]:
@@ -137,23 +136,24 @@ class GuardedResolver:
         pending = self._pending.get((namespace, host))
         if pending is None:
             pending = _Pending(namespace, host, port, known)
-            if not self._turns.add(namespace, pending):
+            try:
+                self._places.enqueue(namespace, partial(self._begin, pending))
+            except FullError:
                 return None
             self._pending[namespace, host] = pending
-            self._begin()
         return pending
 
-    def _begin(self) -> None:
-        while (pending := self._turns.begin()) is not None:
-            pending.begun.set()
-            ended = partial(self._ended, pending, self._loop.time())
-            try:
-                running = self._threads.submit(self._lookup, pending.host, pending.port)
-            except RuntimeError:
-                # No further thread can be started, or the resolver is closed.
-                self._finish(pending, OSError(errno.ENOMEM, "no thread for a name look-up"))
-            else:
-                running.add_done_callback(partial(self._ended_in_thread, ended))
+    def _begin(self, pending: _Pending) -> None:
+        pending.begun.set()
+        ended = partial(self._ended, pending, self._loop.time())
+        try:
+            running = self._threads.submit(self._lookup, pending.host, pending.port)
+        except RuntimeError:
+            # No further thread can be started, or the resolver is closed. The next look-up begins in its own call.
+            fault = OSError(errno.ENOMEM, "no thread for a name look-up")
+            self._loop.call_soon(self._finish, pending, fault)
+        else:
+            running.add_done_callback(partial(self._ended_in_thread, ended))
 
     def _ended_in_thread(
         self, ended: Callable[[ThreadFuture[Sequence[str]]], None], done: ThreadFuture[Sequence[str]]
@@ -174,13 +174,12 @@ class GuardedResolver:
         else:
             fault = error
         self._finish(pending, fault)
-        self._begin()
 
     def _finish(self, pending: _Pending, fault: BaseException | None) -> None:
         pending.fault = fault
         del self._pending[pending.namespace, pending.host]
-        self._turns.end(pending.namespace)
         pending.ended.set()
+        self._places.end(pending.namespace)
 
     def _sift(self, addresses: Iterable[str], host: str) -> tuple[list[str], RefusedAddressError | None]:
         passed: list[str] = []

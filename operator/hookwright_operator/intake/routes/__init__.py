@@ -3,8 +3,6 @@
 from starlette.routing import Route
 
 from hookwright_operator.intake.auth import ReviewAuth
-from hookwright_operator.intake.log_reads import LogReads
-from hookwright_operator.intake.request_slots import OTHER_REQUESTS, OTHER_REQUESTS_OF_NAMESPACE, RequestSlots
 from hookwright_operator.intake.routes.deliveries import DeliveryRoutes
 from hookwright_operator.intake.routes.endpoints import ENDPOINT, EndpointRoutes
 from hookwright_operator.intake.routes.messages import MessageRoutes, TakeRoute
@@ -12,25 +10,22 @@ from hookwright_operator.intake.routes.replays import ReplayRoutes
 from hookwright_operator.intake.routes.searches import SearchRoutes
 from hookwright_operator.intake.routes.statistics import StatisticsRoutes
 from hookwright_operator.services import IntakeServices
-from hookwright_runtime.long_polls import LongPolls
+from hookwright_runtime.bounds import LOG_READS, OTHER_REQUESTS
 from hookwright_runtime.places import Places
 from hookwright_runtime.request_body import Bodies
 
 
-def routes(
-    services: IntakeServices, auth: ReviewAuth, bodies: Bodies, parsing: Places, polls: LongPolls
-) -> list[Route]:
-    """Return all routes except that of events; those that read or write the store share slots."""
-    take = TakeRoute(services, auth, polls)
-    slots = RequestSlots("requests", total=OTHER_REQUESTS, each=OTHER_REQUESTS_OF_NAMESPACE)
-    reads = LogReads()
+def routes(services: IntakeServices, auth: ReviewAuth, bodies: Bodies, parsing: Places, take: TakeRoute) -> list[Route]:
+    """Return all routes except that of events; those that read or write the store share places."""
+    places = Places(OTHER_REQUESTS)
+    reads = Places(LOG_READS)
     return [
         *EndpointRoutes(services, auth, bodies, parsing).routes(),
         *SearchRoutes(services, auth, reads).routes(),
-        *DeliveryRoutes(services, auth, slots, reads).routes(),
+        *DeliveryRoutes(services, auth, places, reads).routes(),
         # HEAD is a method of its own: with the method GET alone, Starlette would lease messages for it too.
         Route(f"{ENDPOINT}/messages", take, methods=["GET"]),
-        *MessageRoutes(services, auth, bodies, slots).routes(),
+        *MessageRoutes(services, auth, bodies, places).routes(),
         *StatisticsRoutes(services, auth, reads).routes(),
-        *ReplayRoutes(services, auth, bodies, slots, reads).routes(),
+        *ReplayRoutes(services, auth, bodies, places, reads).routes(),
     ]

@@ -3,7 +3,7 @@
 import asyncio
 import re
 from collections.abc import AsyncIterator, Callable
-from contextlib import ExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from typing import Final
 
 from pydantic_core import to_json
@@ -14,15 +14,15 @@ from starlette.routing import Route
 from hookwright_crds.request_limits import DEFAULT_LIMIT, MAX_LIMIT
 from hookwright_operator.intake.asgi import client_of
 from hookwright_operator.intake.auth import Access, Producer, ReviewAuth
-from hookwright_operator.intake.log_reads import LogReads
-from hookwright_operator.intake.request_slots import OTHER_REQUESTS, OTHER_REQUESTS_OF_NAMESPACE, RequestSlots
 from hookwright_operator.intake.routes.endpoints import ENDPOINT, NAMESPACE, audit, hindrance, permitted_endpoint
 from hookwright_operator.intake.timestamps import timestamp
 from hookwright_operator.registry import Endpoint
 from hookwright_operator.services import IntakeServices
 from hookwright_operator.services.delivery_log import HIDDEN, SentRequest, is_cursor
 from hookwright_operator.store.records import Attempt, DeliveryRecord, State
+from hookwright_runtime.bounds import REQUESTS_WITHOUT_GRANT, SIGNINGS
 from hookwright_runtime.held_answers import HeldAnswer
+from hookwright_runtime.places import Places
 from hookwright_runtime.problems import FieldFault, ProblemError, not_found
 
 OMITTED: Final = "the Project keeps payloads out of the log: spec.deliveryLog.payloads is Omit"
@@ -35,14 +35,12 @@ _ID: Final = re.compile(r"[0-9A-Za-z_.=-]{1,128}")
 class DeliveryRoutes:
     """Routes of the delivery log."""
 
-    def __init__(self, services: IntakeServices, auth: ReviewAuth, slots: RequestSlots, reads: LogReads) -> None:
+    def __init__(self, services: IntakeServices, auth: ReviewAuth, places: Places, reads: Places) -> None:
         self._services, self._auth = services, auth
-        self._slots, self._reads = slots, reads
-        # Apart from the reads: a page keeps its turn until a slow client has read it.
-        self._signings = LogReads()
-        self._of_callers = RequestSlots(
-            "requests for a delivery", total=OTHER_REQUESTS, each=OTHER_REQUESTS_OF_NAMESPACE, holders="caller"
-        )
+        self._places, self._reads = places, reads
+        # Apart from the reads: a page keeps its place until a slow client has read it.
+        self._signings = Places(SIGNINGS)
+        self._places_without_grant = Places(REQUESTS_WITHOUT_GRANT)
 
     def routes(self) -> list[Route]:
         """Return the routes."""
@@ -60,19 +58,18 @@ class DeliveryRoutes:
         """
         endpoint, _ = await permitted_endpoint(self._services, self._auth, request, "get", "deliveries")
         state, limit, cursor = page_of(request.query_params.get)
-        with ExitStack() as held:
-            await self._reads.begin(endpoint.namespace, held)
+        with await self._reads.acquire(endpoint.namespace) as place:
             records, following = await self._services.delivery_log.page(
                 endpoint.uid, state=state, limit=limit, cursor=cursor
             )
             omits = self._services.registry.omits_payloads(endpoint.namespace, endpoint.project)
             shown = [document(record, endpoint.name, omits_payloads=omits) for record in records]
-            return HeldAnswer(to_json({"data": shown, "next": following}), held.pop_all())
+            return HeldAnswer(to_json({"data": shown, "next": following}), place.pop_all())
 
     async def one(self, request: Request) -> JSONResponse:
         """Return one delivery of an endpoint."""
         endpoint, _ = await permitted_endpoint(self._services, self._auth, request, "get", "deliveries")
-        with self._slots.held(endpoint.namespace):
+        with await self._places.acquire(endpoint.namespace):
             record = await self._find(request)
             if record is None or record.endpoint_uid != endpoint.uid:
                 raise _no_delivery(request)
@@ -99,12 +96,12 @@ class DeliveryRoutes:
     async def _detailed(self, record: DeliveryRecord, endpoint: Endpoint) -> dict[str, object]:
         """Return a delivery with its request as it was sent, and the headers of each attempt.
 
-        A wait for the namespace's turn must not hold a slot, because slots are shared with other namespaces.
+        A wait for the namespace's turn must not hold a place, because places are shared with other namespaces.
         """
         log = self._services.delivery_log
         omits = self._services.registry.omits_payloads(endpoint.namespace, endpoint.project)
         fields = document(record, endpoint.name, omits_payloads=omits)
-        async with self._signings.turn(endpoint.namespace):
+        with await self._signings.acquire(endpoint.namespace):
             event = await log.event(record.event_id)
             if event is None:
                 return fields
@@ -120,21 +117,22 @@ class DeliveryRoutes:
     async def _permitted_delivery(
         self, request: Request, verb: str, subresource: str
     ) -> AsyncIterator[tuple[DeliveryRecord, Endpoint, Producer]]:
-        """Hold a slot and yield the delivery of the path, its endpoint and the caller.
+        """Hold a place and yield the delivery of the path, its endpoint and the caller.
 
         The delivery is one of the project in ``?project=``, if the request has this parameter.
 
         Raises:
-            ProblemError: 401 or 403; 404, there is no such delivery; 503, no slot is free.
+            ProblemError: 401 or 403; 404, there is no such delivery; 503, no place is free.
             KubeError: the API server cannot review the token or the permission.
         """
         namespace = request.path_params["namespace"]
         authorization = request.headers.get("authorization", "")
         caller = await self._auth.authenticate(authorization, client_of(request.scope))
         access = Access(verb, "webhookendpoints", subresource, namespace, "")
-        # The caller is not authorized yet. A caller without a recent grant must not use the slots of a namespace.
+        # The caller is not authorized yet. A caller without a recent grant must not use the places of a namespace.
         admitted = self._auth.admits(caller, access)
-        with self._slots.held(namespace) if admitted else self._of_callers.held(caller.holder):
+        places, holder = (self._places, namespace) if admitted else (self._places_without_grant, caller.holder)
+        with await places.acquire(holder):
             record = await self._find(request)
             endpoint = self._endpoint_in(namespace, record, request.query_params.get("project"))
             # A delivery that does not exist is refused like one of an endpoint for which the caller has no permission.

@@ -16,9 +16,8 @@ from hookwright_operator.intake.auth import Access, Producer, ReviewAuth
 from hookwright_operator.intake.parsing import parse_test
 from hookwright_operator.registry import Endpoint
 from hookwright_operator.services import IntakeServices
-from hookwright_runtime.endpoint_tests import TooManyTestsError
 from hookwright_runtime.places import Places
-from hookwright_runtime.problems import ProblemError, not_found, too_many, unavailable
+from hookwright_runtime.problems import ProblemError, not_found, unavailable
 from hookwright_runtime.request_body import Bodies, parsing_weight
 
 NAMESPACE: Final = "/v1alpha1/namespaces/{namespace}"
@@ -102,7 +101,7 @@ class EndpointRoutes:
 
         Raises:
             ProblemError: 400, 413 or 422, the body is not a test; 409, the endpoint has expired, has no valid secret,
-                or consumers take its messages; 429, too many tests are in progress.
+                or consumers take its messages; 429 or 503, too many tests are in progress.
         """
         endpoint, _ = await self._endpoint_with_secret(request, "create", "test")
         check_not_expired(endpoint)
@@ -113,12 +112,9 @@ class EndpointRoutes:
             )
         holder = f'namespace "{endpoint.namespace}"'
         body = await self._bodies.read(request.receive, headers_of(request.scope), holder, limit=EVENTS_BODY_LIMIT)
-        async with self._parsing.hold(endpoint.namespace, parsing_weight(body)):
+        with await self._parsing.acquire(holder, parsing_weight(body)):
             event = parse_test(body, trial_id())
-        try:
-            outcome, recorded = await self._services.endpoint_tester.test(endpoint, event)
-        except TooManyTestsError as error:
-            raise too_many(str(error)) from None
+        outcome, recorded = await self._services.endpoint_tester.test(endpoint, event)
         if outcome.own_fault:
             raise unavailable(f"the test was not sent, the operator lacks resources now: {outcome.own_fault}")
         success = 200 <= outcome.status_code < 300 and not outcome.error

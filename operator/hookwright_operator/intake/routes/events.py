@@ -10,7 +10,6 @@ from hookwright_crds.requests import REQUEST_ID
 from hookwright_operator.intake.asgi import client_of, headers_of, send_json
 from hookwright_operator.intake.auth import Access, ReviewAuth
 from hookwright_operator.intake.parsing import mode_of, parse, parse_in_pieces
-from hookwright_operator.intake.request_slots import RequestSlots
 from hookwright_operator.services import IntakeServices
 from hookwright_operator.services.events import AcceptResult, IdConflictError
 from hookwright_operator.tracing import Traces, began
@@ -33,14 +32,14 @@ class EventRoute:
         auth: ReviewAuth,
         bodies: Bodies,
         parsing: Places,
-        traces: Traces | None,
         *,
-        max_requests: int,
+        traces: Traces | None,
+        places: Places,
     ) -> None:
         self._services, self._auth = services, auth
         self._bodies, self._parsing = bodies, parsing
         self._traces = traces
-        self._slots = RequestSlots("requests with events", total=max_requests, each=max(1, max_requests // 4))
+        self._places = places
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer 202 ``{accepted, duplicates, deliveries, event_ids}`` after the commit, or raise a `ProblemError`."""
@@ -73,12 +72,13 @@ class EventRoute:
         if not self._services.registry.has_project(namespace, project):
             raise not_found(f'Project "{project}" in namespace "{namespace}"')
         mode = mode_of(headers)
-        body = await self._bodies.read(receive, headers, f'namespace "{namespace}"', limit=EVENTS_BODY_LIMIT)
-        with self._slots.held(namespace):
+        holder = f'namespace "{namespace}"'
+        body = await self._bodies.read(receive, headers, holder, limit=EVENTS_BODY_LIMIT)
+        with await self._places.acquire(namespace):
             if len(body) <= _UNQUEUED_BYTES:
                 events = parse(mode, body, headers)
             else:
-                events = await self._parsing.run(namespace, parse_in_pieces(mode, body, headers), parsing_weight(body))
+                events = await self._parsing.run(holder, parse_in_pieces(mode, body, headers), parsing_weight(body))
             try:
                 return await self._services.events.accept(namespace, project, events, trace=trace)
             except IdConflictError as error:

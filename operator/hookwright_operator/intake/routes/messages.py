@@ -3,7 +3,6 @@
 import asyncio
 from base64 import b64encode
 from collections.abc import Mapping
-from contextlib import ExitStack
 from typing import Final
 
 from pydantic_core import to_json
@@ -16,7 +15,6 @@ from hookwright_operator import metrics
 from hookwright_operator.intake.asgi import headers_of
 from hookwright_operator.intake.auth import ReviewAuth
 from hookwright_operator.intake.message_body import SettleBody, TakeQuery, settle_body, take_query
-from hookwright_operator.intake.request_slots import RequestSlots
 from hookwright_operator.intake.routes.endpoints import ENDPOINT, audit, hindrance, permitted_endpoint
 from hookwright_operator.intake.timestamps import timestamp
 from hookwright_operator.registry import Endpoint
@@ -31,8 +29,8 @@ from hookwright_operator.services.messages import (
     message_headers,
     message_id_of,
 )
-from hookwright_runtime.held_answers import HeldAnswer
-from hookwright_runtime.long_polls import LongPolls, until_gone
+from hookwright_runtime.held_answers import HeldAnswer, until_gone
+from hookwright_runtime.places import Places
 from hookwright_runtime.problems import ProblemError
 from hookwright_runtime.request_body import Bodies
 
@@ -45,9 +43,9 @@ _NONE: Final = b'{"data":[]}'
 class TakeRoute:
     """The route that leases messages; plain ASGI, so that a request counts until its answer is sent."""
 
-    def __init__(self, services: IntakeServices, auth: ReviewAuth, polls: LongPolls) -> None:
-        self._services, self._auth, self._polls = services, auth, polls
-        metrics.PULL_POLLS.set_function(lambda: polls.number)
+    def __init__(self, services: IntakeServices, auth: ReviewAuth, polls: Places, ending: asyncio.Event) -> None:
+        self._services, self._auth, self._polls, self._ending = services, auth, polls, ending
+        metrics.PULL_POLLS.set_function(lambda: polls.count)
         metrics.NAMESPACE_USE.labels("polls").set_function(lambda: polls.largest_use)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -63,10 +61,9 @@ class TakeRoute:
         endpoint, _ = await permitted_endpoint(self._services, self._auth, request, "create", "pull")
         query = take_query(request.query_params.get)
         _check(endpoint)
-        with ExitStack() as held:
-            held.enter_context(self._polls.one(endpoint.namespace))
-            body = await until_gone(self._taken(endpoint, query), receive, self._polls.ending)
-            answer = HeldAnswer(body or _NONE, held.pop_all(), **{"Cache-Control": "no-store"})
+        with await self._polls.acquire(endpoint.namespace) as place:
+            body = await until_gone(self._taken(endpoint, query), receive, self._ending)
+            answer = HeldAnswer(body or _NONE, place.pop_all(), **{"Cache-Control": "no-store"})
         await answer(scope, receive, send)
 
     async def _taken(self, endpoint: Endpoint, query: TakeQuery) -> bytes | None:
@@ -86,8 +83,8 @@ class TakeRoute:
 class MessageRoutes:
     """Routes that settle messages."""
 
-    def __init__(self, services: IntakeServices, auth: ReviewAuth, bodies: Bodies, slots: RequestSlots) -> None:
-        self._services, self._auth, self._bodies, self._slots = services, auth, bodies, slots
+    def __init__(self, services: IntakeServices, auth: ReviewAuth, bodies: Bodies, places: Places) -> None:
+        self._services, self._auth, self._bodies, self._places = services, auth, bodies, places
 
     def routes(self) -> list[Route]:
         """Return the routes."""
@@ -112,7 +109,7 @@ class MessageRoutes:
         leases = {one: lease_of(one) for one in asked.ids}
         wanted = list(dict.fromkeys(lease for lease in leases.values() if lease is not None))
         refusal = Nack(asked.reason, asked.delay_ms) if refuses else None
-        with self._slots.held(endpoint.namespace):
+        with await self._places.acquire(endpoint.namespace):
             results, new = await self._services.messages.settle(endpoint, wanted, refusal)
         done = [lease.delivery_id for lease, settled in results.items() if _is_ours(settled, refuses=refuses)]
         action = "message.nack" if refuses else "message.ack"

@@ -9,15 +9,14 @@ from starlette.routing import Route
 
 from hookwright_operator.intake.asgi import headers_of
 from hookwright_operator.intake.auth import ReviewAuth
-from hookwright_operator.intake.log_reads import LogReads
 from hookwright_operator.intake.replay_body import STATES, ReplayBody, replay_of
-from hookwright_operator.intake.request_slots import RequestSlots
 from hookwright_operator.intake.routes.endpoints import ENDPOINT, audit, check_not_expired, permitted_endpoint
 from hookwright_operator.intake.timestamps import timestamp
 from hookwright_operator.registry import Endpoint
 from hookwright_operator.services import IntakeServices
 from hookwright_operator.store.chosen_replays import Wanted
 from hookwright_operator.store.records import Choice, Replay, ReplayState
+from hookwright_runtime.places import Places
 from hookwright_runtime.problems import FieldFault, ProblemError, not_found
 from hookwright_runtime.request_body import Bodies
 
@@ -31,11 +30,11 @@ class ReplayRoutes:
     """Routes of the replays of one endpoint."""
 
     def __init__(
-        self, services: IntakeServices, auth: ReviewAuth, bodies: Bodies, slots: RequestSlots, reads: LogReads
+        self, services: IntakeServices, auth: ReviewAuth, bodies: Bodies, places: Places, reads: Places
     ) -> None:
         self._services, self._auth = services, auth
         self._bodies = bodies
-        self._slots, self._reads = slots, reads
+        self._places, self._reads = places, reads
 
     def routes(self) -> list[Route]:
         """Return the routes."""
@@ -60,7 +59,7 @@ class ReplayRoutes:
         project = (endpoint.namespace, endpoint.project)
         since_ms = self._since_ms(body, endpoint, until_ms)
         wanted = Wanted(endpoint.uid, body.choice, since_ms, until_ms, project)
-        async with self._reads.turn(endpoint.namespace):
+        with await self._reads.acquire(endpoint.namespace):
             if body.dry_run:
                 return JSONResponse(await self._counted(body, wanted))
             replay, new = await self._services.replays.begin(wanted)
@@ -72,7 +71,7 @@ class ReplayRoutes:
     async def latest(self, request: Request) -> JSONResponse:
         """Return the latest replays of an endpoint, the newest first: ``{data}``."""
         endpoint, _ = await permitted_endpoint(self._services, self._auth, request, "get", "deliveries")
-        with self._slots.held(endpoint.namespace):
+        with await self._places.acquire(endpoint.namespace):
             replays = await self._services.replays.latest(endpoint.uid)
         return JSONResponse({"data": [document(replay) for replay in replays]})
 
@@ -86,7 +85,7 @@ class ReplayRoutes:
         endpoint, caller = await permitted_endpoint(self._services, self._auth, request, "create", "retry")
         replay = await self._find(request, endpoint)
         if replay.state is ReplayState.RUNNING:
-            with self._slots.held(endpoint.namespace):
+            with await self._places.acquire(endpoint.namespace):
                 await self._services.replays.cancel(replay)
             replay = await self._find(request, endpoint)
             if replay.state is ReplayState.CANCELLED:
@@ -101,7 +100,7 @@ class ReplayRoutes:
 
     async def _find(self, request: Request, endpoint: Endpoint) -> Replay:
         wanted = request.path_params["replay"]
-        with self._slots.held(endpoint.namespace):
+        with await self._places.acquire(endpoint.namespace):
             replay = await self._services.replays.find(wanted) if _ID.fullmatch(wanted) else None
         if replay is None or replay.endpoint_uid != endpoint.uid:
             raise not_found(f'replay "{wanted}" of WebhookEndpoint "{endpoint.name}"')

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
 from itertools import islice
 from typing import Final
 
@@ -13,7 +12,6 @@ from starlette.routing import Route
 from hookwright_crds.events import UnknownEventTypeError, event_type
 from hookwright_operator.intake.asgi import client_of
 from hookwright_operator.intake.auth import Access, ReviewAuth
-from hookwright_operator.intake.log_reads import LogReads
 from hookwright_operator.intake.parsing import MAX_NAME_CHARACTERS
 from hookwright_operator.intake.routes.deliveries import body_document, document, page_faults
 from hookwright_operator.intake.routes.endpoints import NAMESPACE
@@ -22,6 +20,7 @@ from hookwright_operator.registry import Endpoint
 from hookwright_operator.services import IntakeServices
 from hookwright_operator.store.records import DeliveryRecord, EventRecord, Search
 from hookwright_runtime.held_answers import HeldAnswer
+from hookwright_runtime.places import Places
 from hookwright_runtime.problems import MAX_FAULTS, FieldFault, ProblemError, not_found
 
 SHOWN: Final = 100
@@ -37,7 +36,7 @@ _STATUS_CODE: Final = re.compile(r"0|[1-5][0-9]{2}")
 class SearchRoutes:
     """Routes of a namespace's deliveries and events; a read keeps the namespace's turn until its answer is sent."""
 
-    def __init__(self, services: IntakeServices, auth: ReviewAuth, reads: LogReads) -> None:
+    def __init__(self, services: IntakeServices, auth: ReviewAuth, reads: Places) -> None:
         self._services, self._auth, self._reads = services, auth, reads
 
     def routes(self) -> list[Route]:
@@ -48,11 +47,10 @@ class SearchRoutes:
         """Return the deliveries that meet all conditions of the query, the newest first: ``{data, next}``."""
         namespace, endpoints = await self._permitted(request)
         wanted, limit, cursor = search_of(request.query_params.get, list(request.query_params), namespace, endpoints)
-        with ExitStack() as held:
-            await self._reads.begin(namespace, held)
+        with await self._reads.acquire(namespace) as place:
             records, following = await self._services.delivery_log.search(wanted, limit=limit, cursor=cursor)
             answer = to_json({"data": self._shown(records, endpoints), "next": following})
-            return HeldAnswer(answer, held.pop_all())
+            return HeldAnswer(answer, place.pop_all())
 
     async def event(self, request: Request) -> HeldAnswer:
         """Return one event with its newest deliveries."""
@@ -60,15 +58,14 @@ class SearchRoutes:
         wanted, project = request.path_params["event"], request.query_params.get("project")
         uids = [endpoint.uid for endpoint in endpoints]
         log = self._services.delivery_log
-        with ExitStack() as held:
-            await self._reads.begin(namespace, held)
+        with await self._reads.acquire(namespace) as place:
             found = await log.event(wanted) if _EVENT.fullmatch(wanted) else None
             if found is None or not self._is_of(found, namespace, project):
                 raise not_found(f'event "{wanted}" in namespace "{namespace}"')
             records, following = await log.deliveries_of(found, uids, limit=SHOWN)
             omits = self._services.registry.omits_payloads(namespace, found.project)
             shown = {"deliveries": self._shown(records, endpoints), "next": following}
-            return HeldAnswer(to_json({**_event(found, omits_payloads=omits), **shown}), held.pop_all())
+            return HeldAnswer(to_json({**_event(found, omits_payloads=omits), **shown}), place.pop_all())
 
     def _is_of(self, event: EventRecord, namespace: str, project: str | None) -> bool:
         """Whether an event is of a namespace, of the project if one is given, and not of an earlier one of its name."""

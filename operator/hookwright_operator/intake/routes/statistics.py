@@ -8,13 +8,13 @@ from starlette.routing import Route
 
 from hookwright_operator.intake.asgi import client_of
 from hookwright_operator.intake.auth import Access, ReviewAuth
-from hookwright_operator.intake.log_reads import LogReads
 from hookwright_operator.intake.routes.endpoints import ENDPOINT, NAMESPACE, permitted_endpoint
 from hookwright_operator.intake.timestamps import timestamp
 from hookwright_operator.services import IntakeServices
 from hookwright_operator.services.messages import MessageCounts
 from hookwright_operator.store.latency_classes import percentile
 from hookwright_operator.store.records import Bucket, Series, Window
+from hookwright_runtime.places import Places
 from hookwright_runtime.problems import FieldFault, ProblemError, not_found
 
 DEFAULT_WINDOW: Final = Window.DAY
@@ -23,7 +23,7 @@ DEFAULT_WINDOW: Final = Window.DAY
 class StatisticsRoutes:
     """Routes of statistics; a namespace reads them in turn with its delivery log."""
 
-    def __init__(self, services: IntakeServices, auth: ReviewAuth, reads: LogReads) -> None:
+    def __init__(self, services: IntakeServices, auth: ReviewAuth, reads: Places) -> None:
         self._services, self._auth, self._reads = services, auth, reads
 
     def routes(self) -> list[Route]:
@@ -37,7 +37,7 @@ class StatisticsRoutes:
         """Return the statistics of an endpoint (``?window=1h|24h|7d``)."""
         endpoint, _ = await permitted_endpoint(self._services, self._auth, request, "get", "deliveries")
         window = window_of(request.query_params.get("window"))
-        async with self._reads.turn(endpoint.namespace):
+        with await self._reads.acquire(endpoint.namespace):
             found = document(await self._services.statistics.of(endpoint.uid, window))
             counts = await self._services.messages.counts(endpoint.uid) if endpoint.pulled else None
         return JSONResponse({**found, "messages": counts and _messages(counts)})
@@ -51,7 +51,7 @@ class StatisticsRoutes:
             raise not_found(f'Project "{project}" in namespace "{namespace}"')
         window = window_of(request.query_params.get("window"))
         uid = self._services.registry.project_uid(namespace, project)
-        async with self._reads.turn(namespace):
+        with await self._reads.acquire(namespace):
             return JSONResponse(document(await self._services.statistics.of(uid, window)))
 
 

@@ -46,7 +46,7 @@ def app(assembled: FastAPI) -> FastAPI:
         kube=nothing,
         operator=nothing,
         limiter=Limiter(settings),
-        passwords=nothing,
+        argon2=nothing,
         key_use=nothing,
         now=lambda: datetime.now(UTC),
     )

@@ -11,8 +11,9 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invaria
 from unit.operator.delivery.test_endpoint_queue import ENDPOINT, claimed
 
 from hookwright_operator.delivery.endpoint_queue import EndpointQueue
-from hookwright_operator.delivery.scheduler import Scheduler, Turns
-from hookwright_operator.delivery.shares import Shares
+from hookwright_operator.delivery.queues import EndpointQueues
+from hookwright_operator.delivery.scheduler import Scheduler
+from hookwright_operator.delivery.shares import Bounds, Shares
 
 BOUND = 1024
 LEASE_MS = 60_000
@@ -281,18 +282,18 @@ def test_a_place_counts_for_its_namespace_until_the_attempt_ends_although_its_en
 
 
 def test_queues_that_wait_for_a_claim_are_taken_from_each_namespace_in_turn() -> None:
-    """A namespace with a thousand endpoints delays another one by a single turn, and keeps its own order."""
-    turns = Turns()
+    """A namespace with a thousand endpoints delays another one by a single claim, and keeps its own order."""
+    queues = EndpointQueues(Bounds(window=64, memory=1 << 20), lambda: 0, shared=False)
     many = [queue("many", str(number)) for number in range(1000)]
     few = [queue("few", str(number)) for number in range(3)]
     for one in [*many, *few, *many]:
-        turns.add(one)
-    assert turns.take(8) == [many[0], few[0], many[1], few[1], many[2], few[2], many[3], many[4]]
-    turns.add(few[0])
-    assert turns.take(3) == [many[5], few[0], many[6]]
-    assert turns.take(2000) == many[7:]
-    assert not turns
-    assert turns.take(1) == []
+        queues.claim_for(one)
+    assert queues.next_claim() == many[:64]
+    queues.claim_for(many[0])
+    assert queues.to_claim_for == [*few, *many[64:125]]
+    claims = [*iter(queues.next_claim, [])]
+    assert [one for claim in claims for one in claim] == [*few, *many[64:], many[0]]
+    assert {len(claim) for claim in claims[:-1]} == {64}
 
 
 @pytest.mark.parametrize("hostiles", [1, 2, 3, 10])

@@ -11,15 +11,12 @@ from support.clock import Seconds
 from hookwright_operator.intake import auth as module
 from hookwright_operator.intake.auth import (
     ACCESS_REVIEWS,
-    ACCESS_REVIEWS_OF_TENANT,
-    RESERVED_REVIEWS,
-    REVIEWS,
-    TOKEN_REVIEWS_OF_ADDRESS,
     Access,
     Producer,
     ReviewAuth,
 )
 from hookwright_operator.intake.review_cache import Keeping
+from hookwright_runtime import bounds
 from hookwright_runtime.errors import KubeUnavailable
 from hookwright_runtime.kubernetes import KubernetesClient
 from hookwright_runtime.problems import ProblemError
@@ -166,7 +163,7 @@ def test_a_service_account_counts_as_its_namespace(username: str, holder: str) -
 
 async def test_service_accounts_of_a_namespace_share_one_bound_of_reviews(held: Held) -> None:
     """Two accounts that ask for distinct names get the places of one tenant."""
-    auth, most = ReviewAuth(held), ACCESS_REVIEWS_OF_TENANT
+    auth, most = ReviewAuth(held), bounds.ACCESS_REVIEWS.each
     accounts = [account("hostile", name) for name in ("one", "two")]
     asks = [auth.authorise(who, event_access("hostile", number)) for who in accounts for number in range(most)]
     async with held.held(*asks) as refused:
@@ -180,13 +177,16 @@ async def test_service_accounts_of_a_namespace_share_one_bound_of_reviews(held: 
 async def test_reserved_reviews_serve_tenants_with_none_in_progress(held: Held) -> None:
     """Tenants at their bounds leave a place to each of 64 others."""
     auth = ReviewAuth(held)
-    tenants = REVIEWS // ACCESS_REVIEWS_OF_TENANT
+    tenants = bounds.ACCESS_REVIEWS.total // bounds.ACCESS_REVIEWS.each
     hostile = [
-        auth.authorise(account(f"hostile-{number % tenants}"), event_access("x", number)) for number in range(REVIEWS)
+        auth.authorise(account(f"hostile-{number % tenants}"), event_access("x", number))
+        for number in range(bounds.ACCESS_REVIEWS.total)
     ]
     async with held.held(*hostile) as refused:
-        assert refused == [503] * RESERVED_REVIEWS
-        others = [auth.authorise(account(f"t{number}"), event_access("x")) for number in range(RESERVED_REVIEWS)]
+        assert refused == [503] * bounds.ACCESS_REVIEWS.reserved
+        others = [
+            auth.authorise(account(f"t{number}"), event_access("x")) for number in range(bounds.ACCESS_REVIEWS.reserved)
+        ]
         victims = [asyncio.ensure_future(other) for other in others]
         await asyncio.sleep(0)
     assert await asyncio.gather(*victims) == [None] * len(victims)
@@ -195,8 +195,10 @@ async def test_reserved_reviews_serve_tenants_with_none_in_progress(held: Held) 
 async def test_reserved_token_reviews_serve_addresses_with_none_in_progress(held: Held) -> None:
     """Addresses at their bounds leave a place to others."""
     auth = ReviewAuth(held)
-    addresses = REVIEWS // TOKEN_REVIEWS_OF_ADDRESS
-    hostile = [auth.authenticate(f"Bearer wrong-{n}", f"10.0.0.{n % addresses}") for n in range(REVIEWS)]
+    addresses = bounds.TOKEN_REVIEWS.total // bounds.TOKEN_REVIEWS.each
+    hostile = [
+        auth.authenticate(f"Bearer wrong-{n}", f"10.0.0.{n % addresses}") for n in range(bounds.ACCESS_REVIEWS.total)
+    ]
     async with held.held(*hostile):
         victim = asyncio.create_task(auth.authenticate("Bearer token", "10.0.1.1"))
         await asyncio.sleep(0)
@@ -205,7 +207,7 @@ async def test_reserved_token_reviews_serve_addresses_with_none_in_progress(held
 
 async def test_the_addresses_of_a_network_of_ipv6_share_the_token_reviews_of_one(held: Held) -> None:
     """A client has at least a /64, so its addresses cannot use the places that are reserved for others."""
-    auth, most = ReviewAuth(held), TOKEN_REVIEWS_OF_ADDRESS
+    auth, most = ReviewAuth(held), bounds.TOKEN_REVIEWS.each
     hostile = [auth.authenticate(f"Bearer wrong-{n}", f"2001:db8::{n:x}") for n in range(2 * most)]
     async with held.held(*hostile) as refused:
         assert refused == [429] * most
@@ -216,7 +218,7 @@ async def test_the_addresses_of_a_network_of_ipv6_share_the_token_reviews_of_one
 
 async def test_reviews_of_a_shared_caller_count_for_the_namespace_of_the_path(held: Held) -> None:
     """The API asks for the users of all tenants: one tenant at its bound costs the others nothing."""
-    auth, api, most = ReviewAuth(held), account("hookwright-system", "api"), ACCESS_REVIEWS_OF_TENANT
+    auth, api, most = ReviewAuth(held), account("hookwright-system", "api"), bounds.ACCESS_REVIEWS.each
     for namespace in ("hostile-1", "hostile-2", "acme"):
         await auth.authorise(api, event_access(namespace))
     asks = [auth.authorise(api, event_access(f"hostile-{1 + n % 2}", n)) for n in range(3 * most)]
@@ -248,7 +250,7 @@ async def test_a_stale_grant_serves_while_too_many_reviews_are_in_progress(held:
     auth, caller = ReviewAuth(held, now=now), account("acme")
     await auth.authorise(caller, event_access("acme"))
     now.now += 59.9
-    asks = [auth.authorise(caller, event_access("acme", number)) for number in range(ACCESS_REVIEWS_OF_TENANT)]
+    asks = [auth.authorise(caller, event_access("acme", number)) for number in range(bounds.ACCESS_REVIEWS.each)]
     async with held.held(*asks) as refused:
         assert refused == []
         await auth.authorise(caller, event_access("acme"))

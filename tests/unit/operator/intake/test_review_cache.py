@@ -6,9 +6,9 @@ import math
 import pytest
 from support.clock import Seconds
 
-from hookwright_operator.intake.review_cache import Keeping, ReviewAnswer, Reviews, TooManyReviews
+from hookwright_operator.intake.review_cache import Keeping, ReviewAnswer, Reviews
 from hookwright_runtime.errors import HookwrightError, KubeError, KubeUnavailable
-from hookwright_runtime.quotas import Full
+from hookwright_runtime.places import FullError
 
 
 class Oracle:
@@ -165,7 +165,7 @@ async def test_a_requester_that_leaves_does_not_take_the_answer_from_the_others(
     assert oracle.asked == 1
 
 
-@pytest.mark.parametrize("fault", [KubeUnavailable("away"), TooManyReviews(Full.TOTAL)])
+@pytest.mark.parametrize("fault", [KubeUnavailable("away"), FullError(503, "full")])
 async def test_while_no_review_is_possible_a_recent_grant_serves(
     reviews: Reviews[bool], clock: Seconds, fault: HookwrightError
 ) -> None:

@@ -11,6 +11,7 @@ from support.polling import PATIENCE, until
 from hookwright_operator.watch import work_queue as module
 from hookwright_operator.watch.objects import Key
 from hookwright_operator.watch.work_queue import WorkQueue
+from hookwright_runtime.bounds import RECONCILES
 from hookwright_runtime.errors import KubeUnavailable, StoreUnavailable, WriteRefused
 
 A, B = (Key("WebhookEndpoint", "acme", name) for name in "ab")
@@ -43,7 +44,7 @@ class Work:
 @asynccontextmanager
 async def running(work: Work, workers: int = 4) -> AsyncIterator[WorkQueue]:
     """Run a queue inside the context."""
-    queue = WorkQueue(workers=workers)
+    queue = WorkQueue(RECONCILES._replace(at_once=workers, at_once_each=workers // 2))
     task = asyncio.create_task(queue.run(work))
     try:
         yield queue
@@ -235,7 +236,7 @@ async def test_a_namespace_that_blocks_its_share_of_the_workers_does_not_block_a
 async def test_namespaces_take_turns(first: str) -> None:
     """A key waits for one key of each other namespace; keys without a namespace are one tenant."""
     work = Work()
-    queue = WorkQueue(workers=1)
+    queue = WorkQueue(RECONCILES._replace(at_once=1, at_once_each=1))
     many = [Key("Project", first, str(number)) for number in range(4)]
     for key in (*many, A, B):
         queue.add(key)
