@@ -72,7 +72,7 @@ QUERIES: dict[str, tuple[str, Mapping[str, str], int]] = {
     "a path in a project": ("/v1/webhooks", {"project": "../injected"}, 404),
     "SQL in a project": ("/v1/webhooks", {"project": "injected' OR '1'='1"}, 404),
     "a selector in a project": ("/v1/webhooks", {"project": "billing,injected=a"}, 404),
-    "an unknown parameter": ("/v1/webhooks", {"project": "billing", "namespace": "injected"}, 200),
+    "an unknown parameter": ("/v1/webhooks", {"project": "billing", "namespace": "injected"}, 422),
 }
 """Parameters of a session: the path, the query and the status."""
 
