@@ -18,7 +18,6 @@ from hookwright_dev.cluster.postgres import PostgresServer
 from hookwright_operator.ids import BASE32, message_id
 from hookwright_operator.store.records import NewDelivery, NewEvent
 from hookwright_operator.store.sql import message_index
-from hookwright_operator.store.sql.delivered_index import SLICE
 from hookwright_operator.store.store import Store
 
 BODY_BYTES: Final = 315
@@ -153,12 +152,6 @@ def statements(rows: int, now_ms: int, *, series: str, body: str) -> list[str]:
     ]
 
 
-_FILL_SLICES: Final = (
-    f"""INSERT INTO log_slices (endpoint_uid, slice)
-        SELECT DISTINCT endpoint_uid, substr(id, 1, {SLICE}) FROM deliveries WHERE state = 'delivered'""",
-    f"""INSERT INTO ended_slices (ended_s, slice)
-        SELECT DISTINCT ended_ms / 1000, substr(id, 1, {SLICE}) FROM deliveries WHERE state = 'delivered'""",
-)
 # All except those of primary keys, each with its definition.
 _SQLITE_INDEXES: Final = "SELECT name, sql FROM sqlite_master WHERE type = 'index' AND sql IS NOT NULL"
 _POSTGRES_INDEXES: Final = """
@@ -195,7 +188,7 @@ def filled_sqlite(folder: Path, rows: int) -> Iterator[Filled]:
     body = f"X'{'78' * BODY_BYTES}'"
     fill = statements(rows, now_ms, series=series, body=body)
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
-        filling = _without_indexes(dict(connection.execute(_SQLITE_INDEXES)), [*fill, *_FILL_SLICES])
+        filling = _without_indexes(dict(connection.execute(_SQLITE_INDEXES)), fill)
         for statement in ("PRAGMA synchronous = OFF", *filling, "ANALYZE"):
             connection.execute(statement)
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")

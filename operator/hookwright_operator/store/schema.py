@@ -25,7 +25,7 @@ same ``instances.name`` that is not empty, only the latest of them is alive.
 ``database_owner`` has one row: the installation that the database belongs to. ``orphans.since_ms`` is when an endpoint
 with pending deliveries was first found to be missing in the cluster.
 
-``ended_slices.ended_s`` is in seconds. A row of ``pull_takes`` is a request that leased messages to a consumer, until
+A row of ``pull_takes`` is a request that leased messages to a consumer, until
 the end of the leases; ``delivery_ids`` is a JSON array.
 
 A row of ``statistics`` counts the settled results of an endpoint within ``width_s`` seconds from ``begin_s``; see the
@@ -75,8 +75,6 @@ from sqlalchemy import (
 from hookwright_operator.store.latency_classes import LATENCY_BOUNDS_MS
 
 metadata = MetaData()
-sqlite_metadata = MetaData()
-"""Options of tables that only SQLite has."""
 
 # Columns that are searched or sorted. They compare byte by byte, whatever the collation of a PostgreSQL database is.
 Key = Text().with_variant(Text(collation="C"), "postgresql")
@@ -159,7 +157,7 @@ deliveries = Table(
     Column("attempts", Integer, nullable=False),
     Column("owner", Key),
     Column("ended_ms", BigInteger),
-    Index("deliveries_log", "endpoint_uid", "id").ddl_if("postgresql"),
+    Index("deliveries_log", "endpoint_uid", "id"),
     sqlite_with_rowid=False,
 )
 
@@ -168,7 +166,6 @@ deliveries = Table(
 is_pending = deliveries.c.state == literal_column("'pending'")
 is_delivered = deliveries.c.state == literal_column("'delivered'")
 is_failed = deliveries.c.state == literal_column("'failed'")
-is_discarded = deliveries.c.state == literal_column("'discarded'")
 is_done = deliveries.c.state.in_([literal_column("'delivered'"), literal_column("'discarded'")])
 
 
@@ -179,28 +176,7 @@ def _partial(name: str, *columns: Column[Any], where: ColumnElement[bool], uniqu
 _partial("deliveries_to_claim", deliveries.c.endpoint_uid, deliveries.c.due_ms, deliveries.c.id, where=is_pending)
 _partial("deliveries_failed_log", deliveries.c.endpoint_uid, deliveries.c.id, where=is_failed)
 _partial("deliveries_failed_by_age", deliveries.c.ended_ms, where=is_failed)
-_partial("deliveries_done_by_age", deliveries.c.ended_ms, where=is_done).ddl_if("postgresql")
-
-# SQLite finds delivered deliveries by slices; see `delivered_index`.
-_partial("deliveries_pending_log", deliveries.c.endpoint_uid, deliveries.c.id, where=is_pending).ddl_if("sqlite")
-_partial("deliveries_discarded_log", deliveries.c.endpoint_uid, deliveries.c.id, where=is_discarded).ddl_if("sqlite")
-_partial("deliveries_discarded_by_age", deliveries.c.ended_ms, where=is_discarded).ddl_if("sqlite")
-
-log_slices = Table(
-    "log_slices",
-    sqlite_metadata,
-    Column("endpoint_uid", Text, primary_key=True),
-    Column("slice", Text, primary_key=True),
-    sqlite_with_rowid=False,
-)
-
-ended_slices = Table(
-    "ended_slices",
-    sqlite_metadata,
-    Column("ended_s", Integer, primary_key=True, autoincrement=False),
-    Column("slice", Text, primary_key=True),
-    sqlite_with_rowid=False,
-)
+_partial("deliveries_done_by_age", deliveries.c.ended_ms, where=is_done)
 
 attempts = Table(
     "attempts",

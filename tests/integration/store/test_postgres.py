@@ -269,7 +269,7 @@ async def test_a_page_of_the_log_leaves_out_what_changes_while_it_is_read(
         f"DELETE FROM deliveries WHERE id = '{newest[2]}'",  # noqa: S608 - only test ids
         f"UPDATE deliveries SET state = 'failed' WHERE id = '{newest[0]}'",  # noqa: S608
     )
-    read: Callable[..., object] = read_sql._newest
+    read: Callable[..., object] = read_sql.newest
 
     def changed(*asked: object, **how: object) -> object:
         found = read(*asked, **how)
@@ -278,7 +278,7 @@ async def test_a_page_of_the_log_leaves_out_what_changes_while_it_is_read(
         return found
 
     with monkeypatch.context() as patched:
-        patched.setattr(read_sql, "_newest", changed)
+        patched.setattr(read_sql, "newest", changed)
         page, cursor = await store.deliveries("orders", state=State.PENDING, limit=3)
     rest, end = await store.deliveries("orders", state=State.PENDING, limit=3, cursor=cursor)
 

@@ -198,14 +198,8 @@ PLANS: dict[str, tuple[ClauseElement, dict[str, object], str]] = {
     "renew and drop attempts": (settle.DROP_OLD_ATTEMPTS, {"rows": IDS}, "attempts_pkey"),
     "attempts of a page": (read.ATTEMPTS_OF_PAGE, {"rows": IDS, "most": 20}, "attempts_pkey"),
     "attempts of a delivery": (read.ATTEMPTS_OF_ONE, {"rows": IDS, "most": 100}, "attempts_pkey"),
-    "log": (read.log_page("uid-7", state=None, limit=50, before=BEFORE), {}, "deliveries_log"),
-    "failed log": (read.log_page("uid-7", state=State.FAILED, limit=50, before=BEFORE), {}, "deliveries_failed_log"),
-    "search of endpoints": (search.MERGED_POSTGRES[None], {"uids": TWO, **WITHIN}, "deliveries_log"),
-    "failed of endpoints": (
-        search.MERGED_POSTGRES[State.FAILED],
-        {"uids": TWO, **WITHIN},
-        "deliveries_failed_log",
-    ),
+    "log": (read.NEWEST[None], {**STRETCH, "count": 50}, "deliveries_log"),
+    "failed log": (read.NEWEST[State.FAILED], {**STRETCH, "count": 50}, "deliveries_failed_log"),
     "search of all": (search.OF_ENDPOINTS, {"uids": TWO, "state": None, **WITHIN}, "deliveries_pkey"),
     "deliveries after an event": (event_deliveries.NEXT, {"begin": BEFORE, "count": 250}, "deliveries_pkey"),
     "deliveries of events": (
@@ -241,6 +235,8 @@ TRIED = packed([(delivery_id(n), NOW, 5, 200, "", "") for n in range(1, 65)])
 PAST = 9_000_000_000_000
 EVEN = {"me": "test", "now": PAST, "share": 131_072}
 
+LOG: dict[str, object] = {"endpoint": endpoint_uid(0), "begin": "", "end": "~"}
+
 FLAT: dict[str, tuple[ClauseElement, dict[str, object]]] = {
     "claim": (claim.CLAIM_BESIDE_OTHERS, {**EVEN, "rows": packed([(uid, 1) for uid in UIDS])}),
     "claim of a crowded endpoint": (
@@ -252,8 +248,8 @@ FLAT: dict[str, tuple[ClauseElement, dict[str, object]]] = {
     "attempts": (settle.INSERT_ATTEMPTS, {"made": TRIED}),
     "prune": (prune.DONE, {"before": PAST, "count": 100}),
     "prune event ids": (prune.DROP_EVENT_IDS, {"before": PAST, "count": 100}),
-    "log": (read.log_page(endpoint_uid(0), state=None, limit=50, before="~"), {}),
-    "failed log": (read.log_page(endpoint_uid(0), state=State.FAILED, limit=20, before="~"), {}),
+    "log": (read.NEWEST[None], {**LOG, "count": 50}),
+    "failed log": (read.NEWEST[State.FAILED], {**LOG, "count": 20}),
 }
 
 

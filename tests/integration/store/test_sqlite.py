@@ -20,12 +20,11 @@ from support.store_factories import LEASE_MS, Clock, accept_one, all_rows, claim
 from hookwright_operator.store import fan_outs, migrations
 from hookwright_operator.store.database import SqliteDatabase
 from hookwright_operator.store.records import Counts, State
-from hookwright_operator.store.schema import metadata, sqlite_metadata
+from hookwright_operator.store.schema import metadata
 from hookwright_operator.store.sql import (
     accept,
     bucket_counts,
     claim,
-    delivered_index,
     event_deliveries,
     message_index,
     prune,
@@ -298,21 +297,17 @@ async def test_a_schema_of_the_future_that_still_serves_is_used_as_it_is(path: P
     await store.close()
 
 
-DEFINED = [metadata, sqlite_metadata]
-
-
 async def test_the_migrations_make_what_the_tables_say(store: Store, tmp_path: Path) -> None:
     """A migrated database equals one that is created from the definitions, with its partial indexes."""
     engine = create_engine(f"sqlite:///{tmp_path}/defined.db")
     with engine.begin() as connection:
-        for part in DEFINED:
-            part.create_all(connection)
+        metadata.create_all(connection)
         defined = _schema(connection)
     engine.dispose()
 
     migrated = await store.transactions.read("test", _schema)
     assert {name: sql for name, sql in migrated.items() if "alembic" not in name} == defined
-    assert await store.transactions.read("test", lambda connection: differences(connection, *DEFINED)) == []
+    assert await store.transactions.read("test", lambda connection: differences(connection, metadata)) == []
 
 
 def _schema(connection: Connection) -> dict[str, str]:
@@ -344,7 +339,7 @@ PLANS = {
     "large bodies": (claim.BODIES, "events USING INDEX sqlite_autoindex_events_1 (id=?)"),
     "release": (claim.RELEASE, "deliveries USING PRIMARY KEY (id=?)"),
     "next_due": (read.NEXT_DUE, "deliveries_to_claim (endpoint_uid=?)"),
-    "discard": (prune.DISCARD, "deliveries_pending_log (endpoint_uid=?)"),
+    "discard": (prune.DISCARD, "deliveries_to_claim (endpoint_uid=?)"),
     "settled before": (settle.STORED, "attempts USING PRIMARY KEY (delivery_id=?)"),
     "fan-out": (fan_outs.LOCKED, "fan_outs USING INDEX sqlite_autoindex_fan_outs_1 (id=?)"),
     "fan-out to deleted endpoints": (fan_outs.GONE, "gone_endpoints USING PRIMARY KEY (endpoint_uid=?)"),
@@ -358,44 +353,30 @@ PLANS = {
     "pending of endpoints": (read.PENDING_OF, "counters USING PRIMARY KEY (endpoint_uid=?)"),
     "counts of endpoints": (read.SUMS_OF, "counters USING PRIMARY KEY (endpoint_uid=?)"),
     "next deleted endpoints": (prune.NEXT_GONE, "gone_endpoints USING PRIMARY KEY (endpoint_uid>?)"),
-    "forget": (prune.FORGETTABLE_BY_STATE, "log_slices USING PRIMARY KEY (endpoint_uid=?)"),
-    "prune discarded": (prune.DISCARDED, "deliveries_discarded_by_age (ended_ms<?)"),
+    "forget": (prune.FORGETTABLE, "deliveries_log (endpoint_uid=?)"),
+    "prune delivered": (prune.DONE, "deliveries_done_by_age (ended_ms<?)"),
     "prune failed": (prune.FAILED, "deliveries_failed_by_age (ended_ms<?)"),
     "prune event ids": (prune.DROP_EVENT_IDS, "event_ids_by_age (accepted_ms<?)"),
-    "slices of what ended": (delivered_index.ENDED, "ended_slices USING PRIMARY KEY (ended_s<?)"),
-    "prune a slice": (delivered_index.ENDED_IN_SLICE, "deliveries USING PRIMARY KEY (id>? AND id<?)"),
-    "strike out": (delivered_index.STRIKE_OUT, "ended_slices USING PRIMARY KEY (ended_s=?"),
-    "forget slices": (delivered_index.FORGET, "log_slices USING PRIMARY KEY (endpoint_uid=? AND slice=?)"),
-    "what is left of a slice": (delivered_index.LEFT_IN_SLICE, "deliveries USING PRIMARY KEY (id>? AND id<?)"),
-    "slices of the log": (delivered_index.SLICES, "log_slices USING PRIMARY KEY (endpoint_uid=? AND slice<?)"),
-    "stretch of a slice": (delivered_index.STRETCH, "deliveries USING PRIMARY KEY (id>? AND id<?)"),
-    "log in a slice": (delivered_index.IN_SLICE, "deliveries USING PRIMARY KEY (id>? AND id<?)"),
     "statistics": (bucket_counts.BUCKETS, "statistics USING PRIMARY KEY (width_s=? AND begin_s=? AND endpoint_uid=?)"),
     "messages to take": (pull.TAKE, "deliveries_to_claim (endpoint_uid=? AND (due_ms,id)<(?,?))"),
     "last message to examine": (pull.LAST_EXAMINED, "INDEX deliveries_to_claim (endpoint_uid=? AND due_ms<?)"),
     "waiting messages": (pull.WAITING, "deliveries_to_claim (endpoint_uid=? AND due_ms<?)"),
     "messages that are not due": (pull.NOT_DUE, "deliveries_to_claim (endpoint_uid=? AND due_ms>?)"),
     "old statistics": (bucket_counts.DROP_OLD, "statistics USING PRIMARY KEY (width_s=? AND begin_s<?)"),
-    "slices of a replay": (
-        replay_choice.SLICES,
-        "log_slices USING PRIMARY KEY (endpoint_uid=? AND slice>? AND slice<?)",
-    ),
-    "stretch of a replay": (replay_choice.IN_SLICE.stretch, "deliveries USING PRIMARY KEY (id>? AND id<?)"),
-    "replay in a slice": (replay_choice.IN_SLICE.matching_types, "deliveries USING PRIMARY KEY (id>? AND id<?)"),
+    "stretch of a replay": (replay_choice.DELIVERED.stretch, "deliveries_log (endpoint_uid=? AND id>? AND id<?)"),
+    "replay of types": (replay_choice.DELIVERED.matching_types, "deliveries_log (endpoint_uid=? AND id>? AND id<?)"),
+    "stretch of failures": (replay_choice.FAILED.stretch, "deliveries_failed_log (endpoint_uid=? AND id>? AND id<?)"),
     "replay of failures": (replay_choice.FAILED.matching, "deliveries_failed_log (endpoint_uid=? AND id>? AND id<?)"),
+    "log": (read.NEWEST[None], "deliveries_log (endpoint_uid=? AND id>? AND id<?)"),
+    "failed log": (read.NEWEST[State.FAILED], "deliveries_failed_log (endpoint_uid=? AND id>? AND id<?)"),
+    "stretch of the log": (read.STRETCH, "deliveries_log (endpoint_uid=? AND id>? AND id<?)"),
+    "state in a stretch": (read.IN_STATE, "deliveries_log (endpoint_uid=? AND id>? AND id<?)"),
     "replays of an endpoint": (replay._LATEST, "replays_of_endpoint (endpoint_uid=?)"),
     "records of a page": (read._PAGE, "deliveries USING PRIMARY KEY (id=?)"),
     "old attempts": (settle.DROP_OLD_ATTEMPTS, "attempts USING PRIMARY KEY (delivery_id=?)"),
     "attempts of a page": (read.ATTEMPTS_OF_PAGE, "attempts USING PRIMARY KEY (delivery_id=? AND number>?)"),
     "attempts of a delivery": (read.ATTEMPTS_OF_ONE, "attempts USING PRIMARY KEY (delivery_id=? AND number>?)"),
     "recent ids": (message_index.IN_RECENT_SQLITE, "search_recent USING INTEGER PRIMARY KEY (rowid<?)"),
-    **{
-        f"{state} log": (
-            read.log_page("orders", state=state, limit=5, before="x"),
-            f"deliveries_{state}_log (endpoint_uid=? AND id<?)",
-        )
-        for state in (State.PENDING, State.FAILED, State.DISCARDED)
-    },
 }
 
 
@@ -404,7 +385,7 @@ PARTIAL = {
     "due too late": (claim.HASTEN, "deliveries.state = 'pending'"),
     "next_due": (read.NEXT_DUE, "deliveries.state = 'pending'"),
     "replay of failures": (replay_choice.FAILED.matching, "deliveries.state = 'failed'"),
-    "failed log": (read.log_page("orders", state=State.FAILED, limit=5, before="x"), "deliveries.state = 'failed'"),
+    "failed log": (read.NEWEST[State.FAILED], "deliveries.state = 'failed'"),
 }
 
 

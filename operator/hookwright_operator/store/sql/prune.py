@@ -33,19 +33,16 @@ from hookwright_operator.store.schema import (
     events,
     fan_outs,
     gone_endpoints,
-    is_discarded,
     is_done,
     is_failed,
     is_pending,
     kept_events,
-    log_slices,
     replays,
 )
-from hookwright_operator.store.sql import delivered_index, message_index, replay
 from hookwright_operator.store.sql import kept_events as kept
+from hookwright_operator.store.sql import message_index, replay
 from hookwright_operator.store.sql.counters import Change, add_counts
-from hookwright_operator.store.sql.delivered_index import EndedDelivery
-from hookwright_operator.store.sql.dialect import dialect_of, insert
+from hookwright_operator.store.sql.dialect import insert
 from hookwright_operator.store.sql.rows import packed, packed_column, rows
 
 _before = bindparam("before", type_=BigInteger)
@@ -69,9 +66,9 @@ DISCARD = (
 )
 
 
-def _ended(condition: ColumnElement[bool]) -> Select[str, str, str]:
+def _ended(condition: ColumnElement[bool]) -> Select[str, str]:
     return (
-        select(deliveries.c.id, deliveries.c.event_id, deliveries.c.endpoint_uid)
+        select(deliveries.c.id, deliveries.c.event_id)
         .where(condition, deliveries.c.ended_ms < _before)
         .order_by(deliveries.c.ended_ms)
         .limit(_limit)
@@ -80,7 +77,6 @@ def _ended(condition: ColumnElement[bool]) -> Select[str, str, str]:
 
 
 DONE = _ended(is_done)
-DISCARDED = _ended(is_discarded)
 FAILED = _ended(is_failed)
 
 _ids = rows(id=Text)
@@ -119,11 +115,13 @@ _OLDEST_FAN_OUT = select(func.min(fan_outs.c.id))
 _uids = rows(uid=Text)
 _of_gone = deliveries.c.endpoint_uid == _uids.c.uid
 FORGETTABLE = select(_uids.c.uid).where(~exists().where(_of_gone))
-# SQLite has no index of all deliveries of an endpoint, but one index for each of these states.
-FORGETTABLE_BY_STATE = select(_uids.c.uid).where(
-    *(~exists().where(_of_gone, in_state) for in_state in (is_pending, is_failed, is_discarded)),
-    ~exists().where(log_slices.c.endpoint_uid == _uids.c.uid),
-)
+
+
+class EndedDelivery(NamedTuple):
+    """A delivery that has ended."""
+
+    id: str
+    event_id: str
 
 
 class GoneCursor(NamedTuple):
@@ -196,9 +194,9 @@ def prune(
         gone: the position of `forget`.
         limit: how many deliveries of each sort and how many ids to remove, and deleted endpoints to examine, at most.
     """
-    ended, struck_out = _done(connection, before_ms=delivered_before_ms, limit=limit)
+    ended = _old(connection, DONE, before_ms=delivered_before_ms, limit=limit)
     ended += _old(connection, FAILED, before_ms=failed_before_ms, limit=limit)
-    removed = struck_out + (_remove(connection, ended) if ended else 0)
+    removed = _remove(connection, ended) if ended else 0
     removed += connection.execute(DROP_EVENT_IDS, {"before": accepted_before_ms, "count": limit}).rowcount
     removed += connection.execute(_OLD_REPLAYS, {"before": failed_before_ms}).rowcount
     removed += kept.forget(connection, before_ms=delivered_before_ms, limit=limit)
@@ -234,8 +232,7 @@ def forget(connection: Connection, cursor: GoneCursor, *, limit: int) -> tuple[i
 
 
 def _without_deliveries(connection: Connection, uids: Sequence[str]) -> Sequence[str]:
-    forgettable = FORGETTABLE_BY_STATE if dialect_of(connection).sliced else FORGETTABLE
-    return connection.scalars(forgettable, {"rows": packed_column(uids)}).all() if uids else ()
+    return connection.scalars(FORGETTABLE, {"rows": packed_column(uids)}).all() if uids else ()
 
 
 def _forget_these(connection: Connection, uids: Sequence[str]) -> int:
@@ -248,15 +245,7 @@ def _forget_these(connection: Connection, uids: Sequence[str]) -> int:
     )
 
 
-def _done(connection: Connection, *, before_ms: int, limit: int) -> tuple[list[EndedDelivery], int]:
-    """Find old delivered or discarded deliveries; also return how many rows of ``ended_slices`` were deleted."""
-    if not dialect_of(connection).sliced:
-        return _old(connection, DONE, before_ms=before_ms, limit=limit), 0
-    delivered, struck_out = delivered_index.take_old(connection, before_ms=before_ms, limit=limit)
-    return delivered + _old(connection, DISCARDED, before_ms=before_ms, limit=limit), struck_out
-
-
-def _old(connection: Connection, query: Select[str, str, str], *, before_ms: int, limit: int) -> list[EndedDelivery]:
+def _old(connection: Connection, query: Select[str, str], *, before_ms: int, limit: int) -> list[EndedDelivery]:
     return [EndedDelivery(*row) for row in connection.execute(query, {"before": before_ms, "count": limit})]
 
 
@@ -265,8 +254,6 @@ def _remove(connection: Connection, ended: Sequence[EndedDelivery]) -> int:
     shares = sorted(Counter([one.event_id for one in ended]).items())
     removed = connection.execute(_DROP_ATTEMPTS, {"rows": ids}).rowcount
     removed += connection.execute(_DROP_DELIVERIES, {"rows": ids}).rowcount
-    if dialect_of(connection).sliced:
-        delivered_index.forget(connection, ended)
     # Before the others shrink: SQLite writes the whole body again if the number before it changes.
     for number in {share for _, share in shares}:
         which = packed_column([event_id for event_id, share in shares if share == number])

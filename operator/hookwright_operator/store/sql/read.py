@@ -20,17 +20,14 @@ from sqlalchemy import (
     bindparam,
     cast,
     func,
-    literal_column,
     select,
 )
 
 from hookwright_operator.store.records import Attempt, Counts, DeliveryRecord, State
-from hookwright_operator.store.schema import attempts, counters, deliveries, events, is_pending
-from hookwright_operator.store.sql import delivered_index
+from hookwright_operator.store.schema import attempts, counters, deliveries, events, is_failed, is_pending
 from hookwright_operator.store.sql.claim import claimable
 from hookwright_operator.store.sql.counters import BUSY, SUMS, pending
-from hookwright_operator.store.sql.dialect import dialect_of
-from hookwright_operator.store.sql.paging import AFTER_ALL, Found, RowBudget, search, stretch_of, up_to
+from hookwright_operator.store.sql.paging import AFTER_ALL, Found, RowBudget, search, stretch_of
 from hookwright_operator.store.sql.recorded_tests import shown
 from hookwright_operator.store.sql.rows import packed_column, rows
 from hookwright_operator.store.sql.statements import run
@@ -99,13 +96,11 @@ _of_endpoint = (
     deliveries.c.id >= bindparam("begin", type_=Text),
     deliveries.c.id < bindparam("end", type_=Text),
 )
+_newest = select(deliveries.c.id).order_by(deliveries.c.id.desc()).limit(bindparam("count", type_=Integer))
+NEWEST: Final = {None: _newest.where(*_of_endpoint), State.FAILED: _newest.where(*_of_endpoint, is_failed)}
+"""The queries for an endpoint's newest deliveries; the other states have no index."""
 STRETCH = stretch_of(*_of_endpoint)
-IN_STATE = (
-    select(deliveries.c.id)
-    .where(*_of_endpoint, deliveries.c.state == bindparam("state", type_=Text))
-    .order_by(deliveries.c.id.desc())
-    .limit(bindparam("count", type_=Integer))
-)
+IN_STATE = _newest.where(*_of_endpoint, deliveries.c.state == bindparam("state", type_=Text))
 
 
 def counts(connection: Connection, uids: Sequence[str] | None) -> dict[str, Counts]:
@@ -137,14 +132,6 @@ def next_due(connection: Connection, uids: Sequence[str] | None, *, owner: str, 
     return {uid: due_ms for uid, due_ms in found if due_ms is not None}
 
 
-def log_page(endpoint_uid: str, *, state: State | None, limit: int, before: str) -> Select[str]:
-    """Build the query for the ids of one page of an endpoint's delivery log, the newest first."""
-    of_endpoint = select(deliveries.c.id).where(deliveries.c.endpoint_uid == endpoint_uid, deliveries.c.id < before)
-    page = of_endpoint.order_by(deliveries.c.id.desc()).limit(limit)
-    # A constant, not a parameter: a partial index is used only with constants.
-    return page if state is None else page.where(deliveries.c.state == literal_column(f"'{state.value}'"))
-
-
 def log(
     connection: Connection, endpoint_uid: str, *, state: State | None, limit: int, cursor: str | None
 ) -> tuple[list[DeliveryRecord], str | None]:
@@ -153,7 +140,8 @@ def log(
     A page has less than ``limit`` deliveries, or none, if the read had to examine too many rows of other deliveries. It
     also ends before attempts that do not fit into `PAGE_BYTES`. A page of one state has no tests.
     """
-    ids, reached = newest(connection, endpoint_uid, state, limit=limit + 1, before=cursor or AFTER_ALL)
+    before, budget = cursor or AFTER_ALL, RowBudget()
+    ids, reached = newest(connection, endpoint_uid, state, limit=limit + 1, before=before, budget=budget)
     # A test is stored as discarded. On PostgreSQL a delivery of the first query may have changed, or may be deleted.
     page, ended_at = records(connection, ids[:limit])
     found = [record for record in page if state in {None, record.state}]
@@ -180,56 +168,32 @@ def records(connection: Connection, ids: Sequence[str]) -> tuple[list[DeliveryRe
     return found, None
 
 
-def newest(connection: Connection, endpoint_uid: str, state: State | None, *, limit: int, before: str) -> Found:
-    """Find an endpoint's newest deliveries with ids below a given id, in a state if one is given."""
-    if dialect_of(connection).sliced:
-        return newest_by_state(connection, [endpoint_uid], state, limit=limit, before=before, budget=RowBudget())
-    return _newest(connection, endpoint_uid, state=state, limit=limit, before=before)
-
-
-def _newest(connection: Connection, endpoint_uid: str, *, state: State | None, limit: int, before: str) -> Found:
-    if state not in {None, State.FAILED}:
-        return _newest_in(connection, endpoint_uid, state, limit=limit, before=before)
-    return _indexed(connection, endpoint_uid, state=state, limit=limit, before=before)
-
-
-def _newest_in(connection: Connection, endpoint_uid: str, state: State | None, *, limit: int, before: str) -> Found:
-    """Find deliveries in a state without an index by state: PostgreSQL's index has all deliveries of an endpoint."""
-    within = {"endpoint": endpoint_uid, "state": str(state), "begin": "", "end": before}
-    return search(connection, STRETCH, IN_STATE, within, limit=limit, budget=RowBudget())
-
-
-def _indexed(connection: Connection, endpoint_uid: str, *, state: State | None, limit: int, before: str) -> Found:
-    page = log_page(endpoint_uid, state=state, limit=limit, before=before)
-    return Found(list(connection.scalars(page)), None)
-
-
-def newest_by_state(
+def newest(
     connection: Connection,
-    endpoint_uids: Sequence[str],
+    endpoint_uid: str,
     state: State | None,
     *,
     limit: int,
     before: str,
     budget: RowBudget,
+    begin: str = "",
 ) -> Found:
-    """Find deliveries of endpoints state by state, because SQLite has no index of all deliveries of an endpoint.
+    """Find an endpoint's newest deliveries of a range of ids, in a state if one is given.
 
-    The arguments are those of `delivered_index.delivered`, and the state, None for all states.
+    Args:
+        connection: a connection that can read.
+        endpoint_uid: the endpoint.
+        state: the state, or None for all states.
+        limit: how many ids to find at most.
+        before: the range ends below this id.
+        budget: reduced by the rows examined, if no index has only the rows of the state.
+        begin: the range begins at this id.
     """
-    found: list[str] = []
-    reached = None
-    for one in State if state is None else [state]:
-        if one is State.DELIVERED:
-            ids, reached = delivered_index.delivered(
-                connection, endpoint_uids, limit=limit, before=before, budget=budget
-            )
-            found += ids
-            continue
-        for uid in endpoint_uids:
-            found += _indexed(connection, uid, state=one, limit=limit, before=before).ids
-    ids = sorted(found, reverse=True)[:limit]
-    return Found(ids, None) if reached is None else up_to(ids, reached)
+    within = {"endpoint": endpoint_uid, "begin": begin, "end": before}
+    if state in NEWEST:
+        ids = [delivery_id for (delivery_id,) in run(connection, NEWEST[state], {**within, "count": limit})]
+        return Found(ids, None)
+    return search(connection, STRETCH, IN_STATE, {**within, "state": str(state)}, limit=limit, budget=budget)
 
 
 def delivery(connection: Connection, delivery_id: str) -> DeliveryRecord | None:

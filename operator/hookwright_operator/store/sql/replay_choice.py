@@ -4,12 +4,12 @@ The ids of deliveries begin with the time, so a range of ids is a range of time.
 among many rows. So a search examines the rows in stretches, and ends when its budget is used up; the next search begins
 there.
 
-Failed deliveries have an index on both engines. SQLite finds delivered deliveries by slices; see `delivered_index`.
+Failed deliveries have an index of their own. Delivered ones are found in the index of all deliveries of an endpoint.
 
 Sync functions on a connection.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 from sqlalchemy import (
@@ -26,9 +26,7 @@ from sqlalchemy import (
 )
 
 from hookwright_operator.store.records import Choice, State
-from hookwright_operator.store.schema import deliveries, events, is_delivered, is_failed, log_slices
-from hookwright_operator.store.sql.delivered_index import SLICE
-from hookwright_operator.store.sql.dialect import dialect_of
+from hookwright_operator.store.schema import deliveries, events, is_delivered, is_failed
 from hookwright_operator.store.sql.paging import AFTER_ALL, STRETCH_ROWS, Found, RowBudget
 from hookwright_operator.store.sql.rows import packed_column, rows
 from hookwright_operator.store.sql.statements import run
@@ -42,28 +40,22 @@ _types = rows("types", type=Text)
 _in_range = (deliveries.c.id > _after, deliveries.c.id < _before)
 _of_endpoint = deliveries.c.endpoint_uid == _endpoint
 _of_types = exists().where(events.c.id == deliveries.c.event_id, events.c.type.in_(select(_types.c.type)))
-SLICES = (
-    select(log_slices.c.slice)
-    .where(log_slices.c.endpoint_uid == _endpoint, log_slices.c.slice >= bindparam("first", type_=Text))
-    .where(log_slices.c.slice < _before)
-    .order_by(log_slices.c.slice)
-)
 
 
 class _Search:
     """The statements of a search for deliveries in one state.
 
     Args:
-        examined: what the rows of a stretch have in common; an index finds these rows in the order of their ids.
         state: the condition of the chosen state.
+        examined: the condition of the index whose rows a stretch examines, if the index has not all states.
     """
 
-    def __init__(self, *examined: ColumnElement[bool], state: ColumnElement[bool]) -> None:
-        stretch = select(deliveries.c.id).where(*examined, *_in_range).order_by(deliveries.c.id)
+    def __init__(self, state: ColumnElement[bool], *examined: ColumnElement[bool]) -> None:
+        stretch = select(deliveries.c.id).where(_of_endpoint, *examined, *_in_range).order_by(deliveries.c.id)
         limited = stretch.limit(bindparam("rows", type_=Integer)).subquery("stretch")
         self.stretch = select(func.count(), func.max(limited.c.id))
-        self.matching = self._matching(*examined, state)
-        self.matching_types = self._matching(*examined, state, _of_types)
+        self.matching = self._matching(state)
+        self.matching_types = self._matching(state, _of_types)
 
     @staticmethod
     def _matching(*conditions: ColumnElement[bool]) -> Select[str]:
@@ -98,10 +90,8 @@ class _Search:
             after = highest
 
 
-FAILED: Final = _Search(_of_endpoint, is_failed, state=is_failed)
-DELIVERED: Final = _Search(_of_endpoint, state=is_delivered)
-IN_SLICE: Final = _Search(state=is_delivered)
-"""On SQLite: the search examines the deliveries of all endpoints, because no index finds those of one endpoint."""
+FAILED: Final = _Search(is_failed, is_failed)
+DELIVERED: Final = _Search(is_delivered)
 
 
 def find(
@@ -127,33 +117,10 @@ def find(
     for others, state in reversed(list(enumerate(sorted(choice.states)))):
         budget = RowBudget(left // (others + 1))
         left -= budget.rows
-        found.append(_in_state(connection, state, within, choice, limit=limit, budget=budget))
+        search = FAILED if state is State.FAILED else DELIVERED
+        found.append(search.run(connection, within, choice, limit=limit, budget=budget))
         left += max(0, budget.rows)
     # Above this id, deliveries of one state may be missing.
     reached = min((one.reached for one in found if one.reached is not None), default=None)
     ids = sorted(one for part in found for one in part.ids if reached is None or one <= reached)
     return Found(ids, reached) if len(ids) <= limit else Found(ids[:limit], ids[limit - 1])
-
-
-def _in_state(
-    connection: Connection, state: State, within: Mapping[str, str], choice: Choice, *, limit: int, budget: RowBudget
-) -> Found:
-    if state is State.FAILED:
-        return FAILED.run(connection, within, choice, limit=limit, budget=budget)
-    if not dialect_of(connection).sliced:
-        return DELIVERED.run(connection, within, choice, limit=limit, budget=budget)
-    found: list[str] = []
-    for part in _slices(connection, within):
-        ids, reached = IN_SLICE.run(connection, part, choice, limit=limit - len(found), budget=budget)
-        found += ids
-        if reached is not None or budget.rows <= 0:
-            return Found(found, reached or part["before"])
-    return Found(found, None)
-
-
-def _slices(connection: Connection, within: Mapping[str, str]) -> Iterator[Mapping[str, str]]:
-    """Yield the part of a range in each slice in which the endpoint has delivered deliveries."""
-    for (begin,) in run(connection, SLICES, {**within, "first": within["after"][:SLICE]}):
-        part = {"after": max(begin, within["after"]), "before": min(begin + AFTER_ALL, within["before"])}
-        if part["after"] < part["before"]:
-            yield {**within, **part}

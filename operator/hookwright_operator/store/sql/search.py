@@ -14,26 +14,22 @@ Sync functions on a connection.
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, NamedTuple, Protocol
 
 from sqlalchemy import (
     Connection,
     Integer,
-    Select,
     Text,
     bindparam,
-    literal_column,
     or_,
     select,
-    true,
 )
 
 from hookwright_operator.ids import first_delivery_id
-from hookwright_operator.store.records import DeliveryRecord, EventRecord, Search, State
+from hookwright_operator.store.records import DeliveryRecord, EventRecord, Search
 from hookwright_operator.store.schema import attempts, deliveries, events
 from hookwright_operator.store.sql import event_deliveries, message_index, read
-from hookwright_operator.store.sql.delivered_index import end_of_millisecond
-from hookwright_operator.store.sql.dialect import dialect_of
 from hookwright_operator.store.sql.paging import AFTER_ALL, ROWS, Found, RowBudget, search, stretch_of, up_to
 from hookwright_operator.store.sql.rows import among, packed_column, rows
 from hookwright_operator.store.sql.statements import run
@@ -48,7 +44,9 @@ LINES_A_CHECK: Final = 50
 WALKED: Final = 10_000
 """Rows that one page examines if no index fits."""
 MERGED: Final = 25
-"""Endpoints whose indexes one page merges; with more endpoints the page examines all deliveries."""
+"""Endpoints whose logs one page merges; with more endpoints the page examines all deliveries."""
+_TIME: Final = len("dlv_") + 10
+"""How many characters the ids of one millisecond have in common."""
 
 _begin, _end = bindparam("begin", type_=Text), bindparam("end", type_=Text)
 _count = bindparam("count", type_=Integer)
@@ -99,24 +97,6 @@ EVENT = select(
     events.c.body,
     events.c.attributes,
 ).where(events.c.id == bindparam("id", type_=Text))
-
-
-def _newest_of_each(*conditions: object) -> Select[str]:
-    """Build PostgreSQL's query for the newest deliveries of each endpoint, from an index by endpoint and id."""
-    newest = (
-        select(deliveries.c.id)
-        .where(deliveries.c.endpoint_uid == _uids.c.uid, *_in_range, *conditions)  # type: ignore[arg-type]
-        .order_by(deliveries.c.id.desc())
-        .limit(_count)
-        .correlate(_uids)
-        .lateral("newest")
-    )
-    return select(newest.c.id).select_from(_uids.join(newest, true())).order_by(newest.c.id.desc()).limit(_count)
-
-
-MERGED_POSTGRES = {None: _newest_of_each()} | {
-    State.FAILED: _newest_of_each(deliveries.c.state == literal_column("'failed'"))
-}
 
 
 def page(
@@ -235,8 +215,8 @@ class _Listed:
 
 
 @dataclass(frozen=True, slots=True)
-class _ByState:
-    """SQLite's indexes of a few endpoints; a page examines a limited number of rows."""
+class _Merged:
+    """The logs of a few endpoints."""
 
     connection: Connection
     wanted: Search
@@ -244,24 +224,11 @@ class _ByState:
     budget: RowBudget
 
     def newest(self, before: str, size: int) -> Found:
-        uids, state, begin = self.wanted.endpoint_uids, self.wanted.state, self.begin
-        found = read.newest_by_state(self.connection, uids, state, limit=size, before=before, budget=self.budget)
-        ids = [one for one in found.ids if one >= begin]
-        ended = len(ids) < len(found.ids) or (found.reached is not None and found.reached <= begin)
-        return Found(ids, None if ended else found.reached)
-
-
-@dataclass(frozen=True, slots=True)
-class _Merged:
-    """PostgreSQL's index of a few endpoints."""
-
-    connection: Connection
-    wanted: Search
-    begin: str
-
-    def newest(self, before: str, size: int) -> Found:
-        which = {**_parameters(self.wanted, self.begin, before), "count": size}
-        return Found(list(self.connection.scalars(MERGED_POSTGRES[self.wanted.state], which)), None)
+        read_log = partial(read.newest, self.connection, state=self.wanted.state, budget=self.budget, begin=self.begin)
+        logs = [read_log(uid, limit=size, before=before) for uid in self.wanted.endpoint_uids]
+        ids = sorted((delivery_id for log in logs for delivery_id in log.ids), reverse=True)[:size]
+        reached = max((log.reached for log in logs if log.reached is not None), default=None)
+        return Found(ids, None) if reached is None else up_to(ids, reached)
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,18 +247,21 @@ class _All:
         if self.event_ids is not None:
             matching, within["rows"] = OF_EVENTS, packed_column(self.event_ids)
         ids, reached = search(self.connection, STRETCH, matching, within, limit=size, budget=self.budget)
-        return Found(ids, None) if reached is None else up_to(ids, end_of_millisecond(reached, before))
+        return Found(ids, None) if reached is None else up_to(ids, _end_of_millisecond(reached, before))
+
+
+def _end_of_millisecond(reached: str, end: str) -> str:
+    """Return a position at or above an id that does not disclose the id, which may be another tenant's delivery."""
+    position = reached[:_TIME].ljust(len(reached), "Z")
+    return position if position < end else reached
 
 
 def _source(connection: Connection, wanted: Search, begin: str, totals: Mapping[str, int] | None) -> _Source:
     """Return the most selective source of a search; ``totals`` has the events that it lists, or is None."""
     if totals is not None:
         return _of_events(connection, wanted, begin, totals)
-    if len(wanted.endpoint_uids) <= MERGED:
-        if dialect_of(connection).sliced:
-            return _ByState(connection, wanted, begin, RowBudget())
-        if wanted.state in MERGED_POSTGRES:
-            return _Merged(connection, wanted, begin)
+    if len(wanted.endpoint_uids) <= (MERGED if wanted.state in read.NEWEST else 1):
+        return _Merged(connection, wanted, begin, RowBudget())
     return _All(connection, wanted, begin, RowBudget(WALKED))
 
 

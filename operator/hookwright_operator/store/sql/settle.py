@@ -28,7 +28,6 @@ from sqlalchemy import (
 
 from hookwright_operator.store.records import Attempt, Settlement, Settlements, State
 from hookwright_operator.store.schema import attempts, deliveries
-from hookwright_operator.store.sql import delivered_index
 from hookwright_operator.store.sql.counters import Change, add_counts
 from hookwright_operator.store.sql.dialect import dialect_of, insert
 from hookwright_operator.store.sql.rows import packed, packed_column, plain, rows
@@ -158,8 +157,6 @@ def settle(
         unmoved = frozenset([one.delivery_id for one in made if one.delivery_id not in moved_ids])
         existing = {row[0] for row in run(connection, LOCK, _ids_of(made))}
         made = [one for one in made if one.delivery_id in existing]
-    if dialect_of(connection).sliced:
-        delivered_index.note(connection, moved, now=now)
     run(connection, INSERT_ATTEMPTS, {"made": _attempt_rows(made)})
     add_counts(connection, slot, _changes(made, moved))
     return [unmoved] * len(calls)
@@ -179,8 +176,6 @@ def settle_leases(connection: Connection, leased: Sequence[tuple[Settlement, str
     made = [settlement for settlement, _ in leased]
     states = packed([(*_next_state(settlement, now), owner) for settlement, owner in leased])
     run(connection, MOVE_LEASED, {"ended_leases": states})
-    if dialect_of(connection).sliced:
-        delivered_index.note(connection, made, now=now)
     run(connection, INSERT_ATTEMPTS, {"made": _attempt_rows(made)})
     add_counts(connection, slot, _changes(made, made))
 

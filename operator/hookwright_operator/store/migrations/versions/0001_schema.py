@@ -25,8 +25,6 @@ def upgrade() -> None:
     _create_numbers()
     _create_replays()
     _create_tables_of_the_leader()
-    if op.get_bind().dialect.name == "sqlite":
-        _create_slices()
 
 
 def _table(name: str, *columns: sa.Column, has_rowid: bool = False) -> None:
@@ -127,13 +125,13 @@ def _create_deliveries() -> None:
         sa.Column("owner", Key),
         sa.Column("ended_ms", sa.BigInteger),
     )
-    pending, failed = "state = 'pending'", "state = 'failed'"
+    pending, failed, done = "state = 'pending'", "state = 'failed'", "state IN ('delivered', 'discarded')"
+    # Of two indexes that serve a query alike, SQLite uses the one that was created last. So the partial ones follow.
+    _index("deliveries_log", "deliveries", "endpoint_uid", "id")
     _index("deliveries_to_claim", "deliveries", "endpoint_uid", "due_ms", "id", condition=pending)
     _index("deliveries_failed_log", "deliveries", "endpoint_uid", "id", condition=failed)
     _index("deliveries_failed_by_age", "deliveries", "ended_ms", condition=failed)
-    if op.get_bind().dialect.name == "postgresql":
-        _index("deliveries_log", "deliveries", "endpoint_uid", "id")
-        _index("deliveries_done_by_age", "deliveries", "ended_ms", condition="state IN ('delivered', 'discarded')")
+    _index("deliveries_done_by_age", "deliveries", "ended_ms", condition=done)
     _table(
         "attempts",
         _key("delivery_id"),
@@ -148,15 +146,6 @@ def _create_deliveries() -> None:
     )
     _table("pull_takes", _key("id"), _word("endpoint_uid"), _number("until_ms"), _text("delivery_ids"))
     _index("pull_takes_by_end", "pull_takes", "until_ms")
-
-
-def _create_slices() -> None:
-    _table("log_slices", _key("endpoint_uid"), _key("slice"))
-    _table("ended_slices", _key_number("ended_s"), _key("slice"))
-    pending, discarded = "state = 'pending'", "state = 'discarded'"
-    _index("deliveries_pending_log", "deliveries", "endpoint_uid", "id", condition=pending)
-    _index("deliveries_discarded_log", "deliveries", "endpoint_uid", "id", condition=discarded)
-    _index("deliveries_discarded_by_age", "deliveries", "ended_ms", condition=discarded)
 
 
 def _create_search() -> None:
