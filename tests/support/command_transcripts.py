@@ -4,6 +4,7 @@ Values that differ in each run, such as ids and times, are replaced by words. ``
 files of `tests/cli/golden` anew.
 """
 
+import difflib
 import os
 import re
 from dataclasses import dataclass, field
@@ -80,4 +81,6 @@ class Transcript:
         path = GOLDEN / f"{name}.txt"
         if os.environ.get("HOOKWRIGHT_GOLDEN") == "write":
             path.write_text(text, encoding="utf-8")
-        assert text == path.read_text(encoding="utf-8")
+        golden = path.read_text(encoding="utf-8")
+        difference = difflib.unified_diff(golden.splitlines(), text.splitlines(), path.name, "now", lineterm="")
+        assert text == golden, "\n".join(difference)
