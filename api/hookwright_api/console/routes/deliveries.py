@@ -80,6 +80,9 @@ async def _show_log(request: Request, template: str, read: Read, *, log_path: st
     page, problem, faults = None, None, {}
     try:
         page, problem = await attempt(read(filters, cursor))
+        if problem is not None and "hx-request" in request.headers:
+            # The rows of a page that reads itself again stay, and its notice has the words.
+            raise problem
     except ProblemError as refused:
         if refused.status != 422:
             raise

@@ -98,7 +98,8 @@
     if (polls(event.detail.elt) && isSelecting(event.detail.target)) event.detail.shouldSwap = false;
   });
   document.addEventListener("htmx:afterRequest", (event) => {
-    if (polls(event.detail.elt)) sayIfLive(event.detail.successful);
+    const { elt, xhr } = event.detail;
+    if (polls(elt)) sayIfLive(xhr.status >= 200 && xhr.status < 300);
   });
   document.addEventListener("htmx:afterSwap", (event) => prepare(event.detail.target.parentElement || document));
   document.addEventListener("htmx:load", (event) => prepare(event.target.parentElement || document));

@@ -53,6 +53,10 @@ def claimable() -> ColumnElement[bool]:
     return or_(deliveries.c.owner.is_(None), and_(deliveries.c.owner != _me, deliveries.c.owner.not_in(living)))
 
 
+LEASE_OWNER: Final = "pull:"
+AFTER_LEASE_OWNERS: Final = "pull;"
+"""The owners of messages that consumers lease begin with the first, and sort before the second."""
+
 SMALL_BODY: Final = 2048
 """Bytes up to which a body is read together with its delivery; larger bodies are read later, once for each event."""
 
@@ -127,11 +131,14 @@ RELEASE = (
     .returning(deliveries.c.endpoint_uid)
 )
 
+_not_leased = or_(
+    deliveries.c.owner.is_(None), deliveries.c.owner < LEASE_OWNER, deliveries.c.owner >= AFTER_LEASE_OWNERS
+)
 _longest = rows(endpoint_uid=Text, longest_ms=BigInteger)
 _due_too_late = (
     select(deliveries.c.id)
     .select_from(_longest.join(deliveries, deliveries.c.endpoint_uid == _longest.c.endpoint_uid))
-    .where(is_pending, deliveries.c.due_ms > _now + _longest.c.longest_ms, claimable())
+    .where(is_pending, deliveries.c.due_ms > _now + _longest.c.longest_ms, claimable(), _not_leased)
     .limit(bindparam("count", type_=Integer))
     .with_for_update(of=deliveries, skip_locked=True)
 )

@@ -33,7 +33,15 @@ from sqlalchemy import (
 from hookwright_operator.store.message_leases import LeaseId, MessageCounts, Nack, SettledLease, Take, Taken
 from hookwright_operator.store.records import Attempt, Settlement, State
 from hookwright_operator.store.schema import attempts, deliveries, events, instances, is_pending, pull_takes
-from hookwright_operator.store.sql.claim import COLUMNS, SIZE, SMALL_COLUMNS, with_bodies, within
+from hookwright_operator.store.sql.claim import (
+    AFTER_LEASE_OWNERS,
+    COLUMNS,
+    LEASE_OWNER,
+    SIZE,
+    SMALL_COLUMNS,
+    with_bodies,
+    within,
+)
 from hookwright_operator.store.sql.paging import AFTER_ALL
 from hookwright_operator.store.sql.rows import packed, packed_column, rows
 from hookwright_operator.store.sql.settle import settle_leases
@@ -47,8 +55,6 @@ LEASE_ENDED: Final = "the lease ended before the message was acknowledged"
 NextAttempt = Callable[[int, int], int | None]
 """Returns when the next attempt is due after a number of attempts, of which the last one failed at a time."""
 
-_OWNER: Final = "pull:"
-_AFTER_OWNERS: Final = "pull;"
 MOST_COUNTED: Final = 10_000
 """Messages that a count reads at most, so that a large backlog costs no more."""
 _TAKES_AT_ONCE: Final = 256
@@ -60,7 +66,10 @@ _now = bindparam("now", type_=BigInteger)
 _living = select(instances.c.id).where(instances.c.lease_until_ms > _now)
 _free = or_(
     deliveries.c.owner.is_(None),
-    and_(or_(deliveries.c.owner < _OWNER, deliveries.c.owner >= _AFTER_OWNERS), deliveries.c.owner.not_in(_living)),
+    and_(
+        or_(deliveries.c.owner < LEASE_OWNER, deliveries.c.owner >= AFTER_LEASE_OWNERS),
+        deliveries.c.owner.not_in(_living),
+    ),
 )
 # The headers of a CloudEvent have its attributes. A character has up to 4 bytes, and a byte becomes 3 characters.
 _answer_size = SIZE + literal_column("12") * func.coalesce(func.length(events.c.attributes, type_=Integer), 0)
@@ -95,7 +104,7 @@ _due = _pending.where(deliveries.c.due_ms <= _now).subquery("due")
 _later = _pending.where(deliveries.c.due_ms > _now).subquery("due_later")
 WAITING = select(func.count(), func.min(_due.c.due_ms)).select_from(_due)
 NOT_DUE = select(
-    func.count(), func.count(case((and_(_later.c.owner >= _OWNER, _later.c.owner < _AFTER_OWNERS), 1)))
+    func.count(), func.count(case((and_(_later.c.owner >= LEASE_OWNER, _later.c.owner < AFTER_LEASE_OWNERS), 1)))
 ).select_from(_later)
 _ids = rows(id=Text)
 _owner = bindparam("lease", type_=Text)
@@ -149,7 +158,7 @@ MADE = select(attempts.c.delivery_id, attempts.c.started_ms, attempts.c.error).w
 
 def owner_of(take_id: str) -> str:
     """Return the owner of the messages that one request took."""
-    return f"{_OWNER}{take_id}"
+    return f"{LEASE_OWNER}{take_id}"
 
 
 def take(connection: Connection, wanted: Take, *, now: int) -> Taken:
@@ -221,7 +230,7 @@ def end_leases(connection: Connection, next_attempt: NextAttempt, *, slot: int, 
         return EndedLeases(0, [])
     settlements = []
     for found in list(run(connection, STILL_LEASED, {"leases": packed(leases)})):
-        take_id = found[1].removeprefix(_OWNER)
+        take_id = found[1].removeprefix(LEASE_OWNER)
         began, ended = LeaseId(found[0], take_id).began_ms, until[take_id]
         attempt = Attempt(0, began, max(0, ended - began), 0, LEASE_ENDED)
         settlements.append((_failed(found, attempt, next_attempt(found[4] + 1, ended)), found[1]))
