@@ -77,6 +77,13 @@ async def test_messages_are_taken_once_in_their_order_and_acknowledged(store: St
     assert (attempt.number, attempt.started_ms, attempt.duration_ms) == (1, first.at_ms, 250)
 
 
+async def test_a_lease_is_not_due_too_late(store: Store) -> None:
+    """The endpoint may have a URL by now, and a lease may be longer than the delays of the schedule."""
+    await accept_many(store, 1)
+    await take(store, lease_ms=3_600_000)
+    assert await store.hasten([("orders", 60_000)], limit=10) == []
+
+
 async def test_two_replicas_share_an_endpoint_without_giving_a_message_twice(store: Store, neighbour: Store) -> None:
     """Consumers that take at the same time, at two replicas, get different messages."""
     ids = await accept_many(store, 200)
