@@ -80,7 +80,7 @@ def main() -> int:
     """Run the operator; return the process's exit code."""
     try:
         chosen = OperatorSettings.load()
-        ensure_open_files(open_files(chosen), bounds="HOOKWRIGHT_MAX_IN_FLIGHT or HOOKWRIGHT_INTAKE_CONNECTIONS")
+        ensure_open_files(open_files(chosen), bounds="HOOKWRIGHT_MAX_IN_FLIGHT and HOOKWRIGHT_INTAKE_CONNECTIONS")
     except HookwrightError as error:
         sys.stderr.write(f"hookwright-operator: {error}\n")
         return 2
