@@ -83,11 +83,6 @@ def render(request: Request, template: str, status: int = 200, **context: Any) -
         status: of the answer.
         context: names for the template, in addition to those of this module.
     """
-    return Response(render_text(request, template, **context), status, HEADERS, media_type="text/html")
-
-
-def render_text(request: Request, template: str, **context: Any) -> str:
-    """Return the text of a page, or of a part of one; the arguments are those of `render`."""
     visit = visit_in(request.scope)
 
     def may(permission: Permission) -> bool:
@@ -103,13 +98,14 @@ def render_text(request: Request, template: str, **context: Any) -> str:
         token = form_token_of(visit.token) if visit.token else ""
         return Markup('<input type="hidden" name="{}" value="{}">').format(TOKEN_FIELD, token)
 
-    return _ENVIRONMENT.get_template(template).render(
+    page = _ENVIRONMENT.get_template(template).render(
         user=visit.caller.user if visit.caller else None,
         may=may,
         form_token=form_token,
         notice=NOTICES.get(request.query_params.get("notice", ""), ""),
         **context,
     )
+    return Response(page, status, HEADERS, media_type="text/html")
 
 
 def render_problem(request: Request, problem: ProblemError) -> Response:
