@@ -21,6 +21,7 @@ from sqlalchemy import (
     delete,
     func,
     literal_column,
+    not_,
     null,
     or_,
     select,
@@ -54,8 +55,14 @@ def claimable() -> ColumnElement[bool]:
 
 
 LEASE_OWNER: Final = "pull:"
-AFTER_LEASE_OWNERS: Final = "pull;"
-"""The owners of messages that consumers lease begin with the first, and sort before the second."""
+"""The owners of messages that consumers lease begin with it."""
+_AFTER_LEASE_OWNERS: Final = "pull;"
+
+
+def is_leased(owner: ColumnElement[str]) -> ColumnElement[bool]:
+    """Return the condition that a consumer leases a message, by the owner of its delivery, which must not be NULL."""
+    return and_(owner >= LEASE_OWNER, owner < _AFTER_LEASE_OWNERS)
+
 
 SMALL_BODY: Final = 2048
 """Bytes up to which a body is read together with its delivery; larger bodies are read later, once for each event."""
@@ -131,9 +138,7 @@ RELEASE = (
     .returning(deliveries.c.endpoint_uid)
 )
 
-_not_leased = or_(
-    deliveries.c.owner.is_(None), deliveries.c.owner < LEASE_OWNER, deliveries.c.owner >= AFTER_LEASE_OWNERS
-)
+_not_leased = or_(deliveries.c.owner.is_(None), not_(is_leased(deliveries.c.owner)))
 _longest = rows(endpoint_uid=Text, longest_ms=BigInteger)
 _due_too_late = (
     select(deliveries.c.id)

@@ -23,6 +23,7 @@ from sqlalchemy import (
     func,
     insert,
     literal_column,
+    not_,
     null,
     or_,
     select,
@@ -34,11 +35,11 @@ from hookwright_operator.store.message_leases import LeaseId, MessageCounts, Nac
 from hookwright_operator.store.records import Attempt, Settlement, State
 from hookwright_operator.store.schema import attempts, deliveries, events, instances, is_pending, pull_takes
 from hookwright_operator.store.sql.claim import (
-    AFTER_LEASE_OWNERS,
     COLUMNS,
     LEASE_OWNER,
     SIZE,
     SMALL_COLUMNS,
+    is_leased,
     with_bodies,
     within,
 )
@@ -66,10 +67,7 @@ _now = bindparam("now", type_=BigInteger)
 _living = select(instances.c.id).where(instances.c.lease_until_ms > _now)
 _free = or_(
     deliveries.c.owner.is_(None),
-    and_(
-        or_(deliveries.c.owner < LEASE_OWNER, deliveries.c.owner >= AFTER_LEASE_OWNERS),
-        deliveries.c.owner.not_in(_living),
-    ),
+    and_(not_(is_leased(deliveries.c.owner)), deliveries.c.owner.not_in(_living)),
 )
 # The headers of a CloudEvent have its attributes. A character has up to 4 bytes, and a byte becomes 3 characters.
 _answer_size = SIZE + literal_column("12") * func.coalesce(func.length(events.c.attributes, type_=Integer), 0)
@@ -103,9 +101,7 @@ _pending = (
 _due = _pending.where(deliveries.c.due_ms <= _now).subquery("due")
 _later = _pending.where(deliveries.c.due_ms > _now).subquery("due_later")
 WAITING = select(func.count(), func.min(_due.c.due_ms)).select_from(_due)
-NOT_DUE = select(
-    func.count(), func.count(case((and_(_later.c.owner >= LEASE_OWNER, _later.c.owner < AFTER_LEASE_OWNERS), 1)))
-).select_from(_later)
+NOT_DUE = select(func.count(), func.count(case((is_leased(_later.c.owner), 1)))).select_from(_later)
 _ids = rows(id=Text)
 _owner = bindparam("lease", type_=Text)
 LEASE = (
