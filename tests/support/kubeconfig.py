@@ -4,11 +4,13 @@ import json
 from pathlib import Path
 
 
-def write_kubeconfig(path: Path, url: str, token: str) -> None:
-    """Write a kubeconfig with one server and a bearer token."""
+def write_kubeconfig(path: Path, url: str, token: str, *, context: str = "c", namespace: str = "default") -> None:
+    """Write a kubeconfig with one server, a bearer token, and one context."""
     config = {
-        "current-context": "c",
-        "contexts": [{"name": "c", "context": {"cluster": "k", "user": "u"}}],
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": context,
+        "contexts": [{"name": context, "context": {"cluster": "k", "user": "u", "namespace": namespace}}],
         "clusters": [{"name": "k", "cluster": {"server": url}}],
         "users": [{"name": "u", "user": {"token": token}}],
     }

@@ -9,20 +9,13 @@ from pathlib import Path
 
 import pytest
 from support.command_transcripts import Transcript
+from support.kubeconfig import write_kubeconfig
 
 from hookwright_cli import deadline
 from hookwright_cli.command_errors import CommandError, ExitCode
 
 SECONDS = 0.5
 """The deadline of the commands here."""
-KUBECONFIG = """
-apiVersion: v1
-kind: Config
-current-context: kind
-contexts: [{name: kind, context: {cluster: kind, user: kind, namespace: acme}}]
-clusters: [{name: kind, cluster: {server: "%s"}}]
-users: [{name: kind, user: {}}]
-"""
 
 
 @pytest.fixture(params=["silent", "slow"])
@@ -57,7 +50,7 @@ def silent(request: pytest.FixtureRequest) -> Iterator[str]:
 @pytest.fixture
 def commands(silent: str, tmp_path: Path) -> Transcript:
     """Return commands with a kubeconfig and a key of the silent server, and the short deadline."""
-    (tmp_path / "kubeconfig").write_text(KUBECONFIG % silent)
+    write_kubeconfig(tmp_path / "kubeconfig", silent, "t", context="kind", namespace="acme")
     return Transcript(
         {
             "HOOKWRIGHT_DEADLINE": str(SECONDS),

@@ -9,27 +9,20 @@ from typing import Any, cast
 import pytest
 from support.api_receiver import receiving
 from support.command_transcripts import Transcript
+from support.kubeconfig import write_kubeconfig
 
 from hookwright_cli import contexts, kept_credentials
 from hookwright_cli.contexts import Context, Contexts
 from hookwright_cli.way_choice import WayOptions, chosen
 from hookwright_dev.cluster import stack
 
-KUBECONFIG = """
-apiVersion: v1
-kind: Config
-current-context: kind
-contexts: [{name: kind, context: {cluster: kind, user: kind, namespace: acme}}]
-clusters: [{name: kind, cluster: {server: "http://127.0.0.1:1"}}]
-users: [{name: kind, user: {}}]
-"""
 URL = "https://hooks.example.com"
 
 
 @pytest.fixture
 def commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Transcript:
     """Return commands of a user with a kubeconfig and the current context ``globex``, which has a login."""
-    (tmp_path / "kubeconfig").write_text(KUBECONFIG)
+    write_kubeconfig(tmp_path / "kubeconfig", "http://127.0.0.1:1", "t", context="kind", namespace="acme")
     environment = {"HOOKWRIGHT_CONFIG_FOLDER": str(tmp_path / "hookwright"), "HOOKWRIGHT_KEYRING": "off"}
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
