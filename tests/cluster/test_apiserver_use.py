@@ -51,10 +51,8 @@ def plane(assets: Assets) -> Iterator[ControlPlane]:
 @pytest.fixture(scope="module")
 def operator(plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OperatorProcess]:
     """Yield an operator that tests can start and stop; it runs at the beginning of each."""
-    operator = OperatorProcess(plane, tmp_path_factory.mktemp("operator"), ACCELERATED)
-    operator.start()
-    yield operator
-    operator.stop()
+    with OperatorProcess(plane, tmp_path_factory.mktemp("operator"), ACCELERATED) as operator:
+        yield operator
 
 
 @pytest.fixture

@@ -24,10 +24,8 @@ NOWHERE = "http://127.0.0.1:9/"
 @pytest.fixture(scope="module")
 def operator(control_plane: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OperatorProcess]:
     """Yield an operator that tests can start and stop; it runs at the beginning of each."""
-    operator = OperatorProcess(control_plane, tmp_path_factory.mktemp("operator"), ACCELERATED)
-    operator.start()
-    yield operator
-    operator.stop()
+    with OperatorProcess(control_plane, tmp_path_factory.mktemp("operator"), ACCELERATED) as operator:
+        yield operator
 
 
 def test_a_crash_with_a_thousand_unsent_events_loses_none(org: Organization) -> None:

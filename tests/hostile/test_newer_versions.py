@@ -34,10 +34,8 @@ def plane(assets: Assets) -> Iterator[ControlPlane]:
 @pytest.fixture(scope="module")
 def operator(plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OperatorProcess]:
     """Yield an operator of this version."""
-    started = OperatorProcess(plane, tmp_path_factory.mktemp("operator"), {"HOOKWRIGHT_STATUS_INTERVAL": "1"})
-    started.start()
-    yield started
-    started.stop()
+    with OperatorProcess(plane, tmp_path_factory.mktemp("operator"), {"HOOKWRIGHT_STATUS_INTERVAL": "1"}) as started:
+        yield started
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Final, Self
 
 import httpx
 import yaml
@@ -86,6 +86,13 @@ class OperatorProcess:
         """The process; it must have been started."""
         assert self.process is not None, "the operator was not started"
         return self.process
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
 
     def start(self, *, wait: bool = True) -> None:
         """Start the operator, and return when it is ready."""

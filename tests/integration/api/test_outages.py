@@ -37,10 +37,8 @@ def plane(assets: Assets) -> Iterator[ControlPlane]:
 @pytest.fixture(scope="module")
 def its_operator(plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OperatorProcess]:
     """Yield an operator on it."""
-    started = OperatorProcess(plane, tmp_path_factory.mktemp("operator"))
-    started.start()
-    yield started
-    started.stop()
+    with OperatorProcess(plane, tmp_path_factory.mktemp("operator")) as started:
+        yield started
 
 
 @pytest.fixture(scope="module")
