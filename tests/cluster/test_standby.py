@@ -9,7 +9,7 @@ from support.cluster_actions import Organization, endpoint, manifest
 from support.operator_replicas import LEADER_LEASE, Pair, exposition, seconds_until_it_leads
 from support.polling import PATIENCE, busy_seconds, eventually
 
-from hookwright_dev.cluster.installation import SYSTEM_NAMESPACE
+from hookwright_dev.cluster.installation import SYSTEM_NAMESPACE, OperatorProcess
 from hookwright_dev.cluster.kubectl import Cluster
 from hookwright_dev.cluster.postgres import PostgresServer
 from hookwright_operator.leader.election import LEASE
@@ -27,6 +27,12 @@ def pair(control_plane: Cluster, postgres: PostgresServer, tmp_path_factory: pyt
 
 
 @pytest.fixture
+def leader_and_standby(pair: Pair) -> tuple[OperatorProcess, OperatorProcess]:
+    """Return both when one leads."""
+    return pair.leader_and_standby()
+
+
+@pytest.fixture
 def org(control_plane: Cluster, pair: Pair, namespace: str) -> Iterator[Organization]:
     """Yield an organization of the test."""
     with Organization(control_plane, pair.replicas[0], namespace) as organization:
@@ -34,9 +40,11 @@ def org(control_plane: Cluster, pair: Pair, namespace: str) -> Iterator[Organiza
 
 
 @pytest.mark.slow
-def test_a_standby_is_ready_and_only_the_leader_shows_the_gauges(pair: Pair, org: Organization) -> None:
+def test_a_standby_is_ready_and_only_the_leader_shows_the_gauges(
+    leader_and_standby: tuple[OperatorProcess, OperatorProcess], org: Organization
+) -> None:
     """The standby knows all objects; only the leader shows the gauges of the whole store."""
-    leader, standby = pair.leader_and_standby()
+    leader, standby = leader_and_standby
     org.with_endpoint(endpoint("orders", NOWHERE))
     standby.wait_ready()
     assert GAUGES in exposition(leader)
@@ -44,9 +52,11 @@ def test_a_standby_is_ready_and_only_the_leader_shows_the_gauges(pair: Pair, org
 
 
 @pytest.mark.slow
-def test_after_a_kill_the_standby_leads_when_the_lease_has_ended(pair: Pair, org: Organization) -> None:
+def test_after_a_kill_the_standby_leads_when_the_lease_has_ended(
+    leader_and_standby: tuple[OperatorProcess, OperatorProcess], org: Organization
+) -> None:
     """The new leader reconciles objects that were declared without a leader."""
-    leader, standby = pair.leader_and_standby()
+    leader, standby = leader_and_standby
     killed = time.monotonic()
     leader.kill()
     org.apply(manifest("Project", "billing"), endpoint("orders", NOWHERE))
@@ -55,9 +65,11 @@ def test_after_a_kill_the_standby_leads_when_the_lease_has_ended(pair: Pair, org
     eventually(lambda: GAUGES in exposition(standby), "the new leader shows the gauges")
 
 
-def test_at_sigterm_the_lead_is_handed_on_at_once(control_plane: Cluster, pair: Pair, org: Organization) -> None:
+def test_at_sigterm_the_lead_is_handed_on_at_once(
+    control_plane: Cluster, leader_and_standby: tuple[OperatorProcess, OperatorProcess], org: Organization
+) -> None:
     """The standby does not wait for a released Lease."""
-    leader, standby = pair.leader_and_standby()
+    leader, standby = leader_and_standby
     asked = time.monotonic()
     leader.running.send_signal(signal.SIGTERM)
     assert seconds_until_it_leads(standby, asked) < busy_seconds(LEADER_LEASE / 2)

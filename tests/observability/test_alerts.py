@@ -100,6 +100,7 @@ def test_each_alert_fires_when_it_should_and_only_then(promtool: Path, rules: st
     assert result.returncode == 0, result.stdout + result.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cases", CASES, ids=lambda path: path.stem)
 def test_the_cases_catch_a_wrong_threshold(promtool: Path, rules: str, tmp_path: Path, cases: Path) -> None:
     """If no alert's threshold can be reached, the cases fail."""
