@@ -17,7 +17,6 @@ from hookwright_api.console.console_app import add_console, problem_page
 from hookwright_api.console.static_files import URLS as FILES_OF_CONSOLE
 from hookwright_api.http.middleware import Middleware
 from hookwright_api.http.openapi import describe, methods_of
-from hookwright_api.http.responses import from_validation
 from hookwright_api.http.swagger_ui import add_swagger_ui
 from hookwright_api.key_usage import KeyUsage
 from hookwright_api.operator_client import OperatorClient
@@ -30,6 +29,7 @@ from hookwright_crds.trimming import trimmed_with_labels
 from hookwright_runtime.bounds import PASSWORDS
 from hookwright_runtime.kubernetes import KubernetesClient
 from hookwright_runtime.problems import MEDIA_TYPE, ProblemError, send_problem, unavailable
+from hookwright_runtime.validation import from_validation
 
 DESCRIPTION: Final = (
     "Webhooks, the API keys that give access to them, and the events they deliver. An organization's projects are "

@@ -17,8 +17,8 @@ from collections.abc import Callable, Generator, Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Any, Final, Protocol, TypeVar
 
+from hookwright_crds.documents.event_bodies import MAX_EVENT_VALUES, MAX_VALUES
 from hookwright_crds.events import MAX_EVENTS
-from hookwright_crds.request_limits import MAX_EVENT_VALUES, MAX_VALUES
 from hookwright_runtime.json_size import end_of_value, has_more_values
 from hookwright_runtime.problems import Code, FieldFault, ProblemError, invalid
 

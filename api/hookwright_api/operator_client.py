@@ -6,7 +6,7 @@ It authenticates with a ServiceAccount token of the audience ``hookwright``; RBA
 import asyncio
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 from urllib.parse import quote
 
 import httpx
@@ -14,10 +14,21 @@ import structlog
 from pydantic_core import from_json
 
 from hookwright_api.request_context import headers_passed_on
+from hookwright_crds.documents.webhook_bodies import SigningSecret
 from hookwright_runtime.bounds import OPERATOR_REQUESTS, POLLS, TESTS, TESTS_OF_ENDPOINT
-from hookwright_runtime.errors import HookwrightError
 from hookwright_runtime.places import Places
-from hookwright_runtime.problems import STORE_FAILED, Code
+from hookwright_runtime.problems import (
+    NOTHING_DONE,
+    OUTCOME_UNKNOWN,
+    STORE_FAILED,
+    Code,
+    FieldFault,
+    ProblemError,
+    known_code,
+    not_found,
+    too_many,
+    unavailable,
+)
 
 log = structlog.get_logger(__name__)
 
@@ -33,50 +44,10 @@ _POLL_TIMEOUT: Final = httpx.Timeout(45.0, connect=2.0)
 OPERATOR_CONNECTIONS: Final = OPERATOR_REQUESTS.total + TESTS.total + POLLS.total
 """Most connections to the operator."""
 _RECHECK_SECONDS: Final = 5.0
-
-
-class OperatorError(HookwrightError):
-    """The refusal of a request by the operator.
-
-    Attributes:
-        status: HTTP status code of its answer, 0 if there was none.
-        problem: its problem document.
-        retry_after: seconds until a retry, if the operator gave them.
-        outcome_unknown: whether the request may write, and may have been done.
-    """
-
-    def __init__(
-        self,
-        message: str,
-        *,
-        status: int = 0,
-        problem: Mapping[str, Any] | None = None,
-        retry_after: int | None = None,
-        outcome_unknown: bool = False,
-    ) -> None:
-        super().__init__(message)
-        self.status = status
-        self.problem = problem or {}
-        self.retry_after = retry_after
-        self.outcome_unknown = outcome_unknown
-
-
-class OperatorUnavailable(OperatorError):  # noqa: N818
-    """The state that the operator cannot be reached or cannot serve right now; a later retry may succeed."""
-
-
-class SigningSecret(NamedTuple):
-    """The signing secret of an endpoint.
-
-    Attributes:
-        secret: the current one.
-        rotation: the value of ``spec.signing.rotation`` for which it was made.
-        previous_signs_until: until when the replaced secret also signs, None if it does not.
-    """
-
-    secret: str
-    rotation: int
-    previous_signs_until: str | None
+_REPEAT: Final = (
+    "Events can be sent again with the same ids or the same Idempotency-Key; before you repeat another request, look "
+    "at the present state"
+)
 
 
 class OperatorClient:
@@ -110,6 +81,7 @@ class OperatorClient:
         method: str,
         namespace: str,
         *parts: str,
+        subject: str,
         content: bytes | None = None,
         params: Mapping[str, str] | None = None,
     ) -> bytes:
@@ -119,18 +91,20 @@ class OperatorClient:
             method: of the request; every method but GET writes.
             namespace: the organization.
             parts: of the path after the namespace.
+            subject: the object of the request, for the words of a 404, such as ``the webhook``.
             content: JSON.
             params: the query.
 
         Raises:
-            OperatorError: the operator refused the request or did not answer.
-            FullError: the organization, or all together, have too many requests in progress.
+            ProblemError: the operator refused the request or did not answer; or the organization, or all together,
+                have too many requests in progress.
         """
+        path = _path(namespace, *parts)
         with await self._requests.acquire(namespace):
-            return (await self._request(self._client, method, _path(namespace, *parts), content, params)).content
+            return (await self._request(self._client, method, path, content, params, subject=subject)).content
 
-    async def test(self, namespace: str, endpoint: str, body: bytes) -> dict[str, Any]:
-        """Send one test event and return ``{success, statusCode, error?, delivery_id?}``.
+    async def test(self, namespace: str, endpoint: str, body: bytes) -> bytes:
+        """Send one test event, and return the JSON of its result.
 
         Args:
             namespace: the organization.
@@ -138,19 +112,19 @@ class OperatorClient:
             body: JSON ``{type?, payload?}``; empty for the synthetic event.
 
         Raises:
-            FullError: the endpoint, its namespace or this process has too many tests in progress.
+            ProblemError: as `forward`; or the endpoint, its namespace or this process has too many tests in progress.
         """
         path = _path(namespace, "webhookendpoints", endpoint, "test")
         key = f"{namespace}/{endpoint}"
         with await self._tests.acquire(namespace), await self._tests_of_endpoint.acquire(key):
-            return _document(await self._request(self._test_client, "POST", path, body or None))
+            return _checked(await self._request(self._test_client, "POST", path, body or None))
 
     async def secret(self, namespace: str, endpoint: str) -> SigningSecret:
         """Return an endpoint's signing secret."""
         path = _path(namespace, "webhookendpoints", endpoint, "secret")
         with await self._requests.acquire(namespace):
-            answered = _document(await self._request(self._client, "GET", path))
-        return SigningSecret(str(answered["secret"]), int(answered["rotation"]), answered["previous_signs_until"])
+            answer = await self._request(self._client, "GET", path)
+        return SigningSecret.model_validate_json(_checked(answer))
 
     async def take_messages(self, namespace: str, endpoint: str, query: Mapping[str, str]) -> bytes:
         """Take messages of an endpoint with pull, and wait for them as long as the query says: JSON ``{data}``."""
@@ -165,6 +139,7 @@ class OperatorClient:
         content: bytes | None = None,
         params: Mapping[str, str] | None = None,
         *,
+        subject: str = "the webhook",
         leases: bool = False,
     ) -> httpx.Response:
         """Return the answer; ``leases``: a GET leases messages, so that it writes."""
@@ -176,11 +151,13 @@ class OperatorClient:
         try:
             answer = await client.request(method, path, content=content, params=params, headers=headers)
         except _NO_ANSWER as error:
-            away = f"the operator does not answer ({type(error).__name__})"
-            unknown = writes and not isinstance(error, _NOT_SENT)
-            raise OperatorUnavailable(away, outcome_unknown=unknown) from error
+            raise _away(outcome_unknown=writes and not isinstance(error, _NOT_SENT)) from error
+        if answer.status_code in (401, 403):
+            self._checked_at = float("-inf")
+            detail = _problem(answer).get("detail")
+            log.error("operator refuses the API's token, requests fail", status=answer.status_code, detail=detail)
         if answer.status_code >= 400:
-            raise self._refusal(answer, writes=writes)
+            raise refusal_of(answer, subject, writes=writes)
         return answer
 
     def _read_token(self) -> str:
@@ -189,23 +166,41 @@ class OperatorClient:
             try:
                 self._token = self._token_file.read_text(encoding="ascii").strip()
             except (OSError, ValueError) as error:
-                raise OperatorUnavailable(f"the operator's token cannot be read ({type(error).__name__})") from error
+                raise _away() from error
             self._checked_at = now
         return self._token
 
-    def _refusal(self, answer: httpx.Response, *, writes: bool) -> OperatorError:
-        status = answer.status_code
-        problem = _problem(answer)
-        waiting = answer.headers.get("retry-after", "")
-        retry_after = int(waiting) if waiting.isdecimal() else None
-        if status in (401, 403):
-            self._checked_at = float("-inf")
-            log.error("operator refuses the API's token, requests fail", status=status, detail=problem.get("detail"))
-        if status in (401, 403, 408) or status >= 500:
-            unknown = writes and status >= 500 and not _refused_unwritten(status, problem)
-            away = f"the operator answered {status}"
-            return OperatorUnavailable(away, status=status, retry_after=retry_after, outcome_unknown=unknown)
-        return OperatorError(f"the operator answered {status}", status=status, problem=problem, retry_after=retry_after)
+
+def refusal_of(answer: httpx.Response, subject: str, *, writes: bool) -> ProblemError:
+    """Return the problem for a refusal by the operator.
+
+    Args:
+        answer: of the operator.
+        subject: the object of the request, such as ``the webhook``.
+        writes: whether the request may write, and may have been done.
+    """
+    status, problem, waiting = answer.status_code, _problem(answer), answer.headers.get("retry-after", "")
+    detail, code = str(problem.get("detail", "")), known_code(problem.get("code"))
+    retry_after = int(waiting) if waiting.isdecimal() else None
+    if status in (401, 403, 408) or status >= 500:
+        # A 503 from before the operator wrote anything; a proxy sends no such document.
+        is_unwritten = status == 503 and code is Code.UNAVAILABLE and detail != STORE_FAILED
+        return _away(outcome_unknown=writes and status >= 500 and not is_unwritten, retry_after=retry_after)
+    if status == 404:
+        return not_found(subject)
+    if status == 429:
+        text = detail or "too many requests of this kind are in progress"
+        return too_many(text, retry_after=retry_after, code=code)
+    faults = tuple(
+        FieldFault(str(fault.get("field", "")), str(fault.get("message", ""))) for fault in problem.get("errors") or ()
+    )
+    return ProblemError(status, detail, code=code, errors=faults)
+
+
+def _away(*, outcome_unknown: bool = False, retry_after: int | None = None) -> ProblemError:
+    outcome = f"{OUTCOME_UNKNOWN}. {_REPEAT}" if outcome_unknown else NOTHING_DONE
+    detail = f"the operator, or a service that it needs, is unavailable; {outcome}"
+    return unavailable(detail, retry_after=retry_after)
 
 
 def _client(url: str, timeout: httpx.Timeout, connections: int) -> httpx.AsyncClient:
@@ -225,13 +220,8 @@ def _problem(answer: httpx.Response) -> dict[str, Any]:
     return answered if isinstance(answered, dict) else {}
 
 
-def _refused_unwritten(status: int, problem: Mapping[str, Any]) -> bool:
-    """Return whether an answer is a 503 from before the operator wrote anything; a proxy sends no such document."""
-    return status == 503 and problem.get("code") == Code.UNAVAILABLE and problem.get("detail") != STORE_FAILED
-
-
-def _document(answer: httpx.Response) -> dict[str, Any]:
-    answered = _problem(answer)
-    if not answered:
-        raise OperatorUnavailable("the operator's answer is not JSON", outcome_unknown=answer.request.method != "GET")
-    return answered
+def _checked(answer: httpx.Response) -> bytes:
+    """Return the JSON of an answer; a proxy may send something else."""
+    if not _problem(answer):
+        raise _away(outcome_unknown=answer.request.method != "GET")
+    return answer.content

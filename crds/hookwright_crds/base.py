@@ -81,6 +81,18 @@ def _checked_duration(text: str) -> str:
     return text
 
 
+def within(name: str, bounds: tuple[str, str]) -> AfterValidator:
+    """Return a validator of a duration from the first to the second bound; its fault names the field."""
+    low, high = map(parse_duration, bounds)
+
+    def check(text: str) -> str:
+        if not low <= parse_duration(text) <= high:
+            raise ValueError(f"{name} must be from {bounds[0]} to {bounds[1]}")
+        return text
+
+    return AfterValidator(check)
+
+
 def format_timestamp(moment: datetime) -> str:
     """Return RFC 3339 in UTC with whole seconds and ``Z``, as Kubernetes writes times."""
     return moment.astimezone(UTC).strftime(_TIMESTAMP_FORMAT)

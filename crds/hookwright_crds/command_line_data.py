@@ -8,9 +8,9 @@ from typing import Annotated, Any, Final, Literal, TypeAlias, Union, get_args, g
 from pydantic import AfterValidator, AwareDatetime
 
 from hookwright_crds.base import Duration, Model
-from hookwright_crds.documents import in_snake_case
+from hookwright_crds.derived_models import in_snake_case
 from hookwright_crds.endpoint_fields import HIDDEN_FIELDS, PUSH_FIELDS, EndpointFields
-from hookwright_crds.events import CATALOGUE, example, wildcards_of
+from hookwright_crds.events import described_types
 from hookwright_crds.keys import KeyScope
 from hookwright_crds.urls import check_url
 from hookwright_crds.users import UserRole
@@ -28,7 +28,7 @@ def text() -> str:
     """Return the file of the command line."""
     data = {
         "endpoint_fields": list(_fields(EndpointFields)),
-        "event_types": list(_event_types()),
+        "event_types": described_types(),
         "key_scopes": list(KeyScope),
         "user_roles": list(UserRole),
     }
@@ -66,10 +66,3 @@ def _form(kind: _Type, metadata: list[Any]) -> dict[str, Any]:
         return {"form": "group" if is_group else "object", "fields": list(_fields(kind))}
     names = [name for name, check in _CHECKS.items() if check in metadata]
     return {"form": names[0] if names else _FORMS[origin or kind]}
-
-
-def _event_types() -> Iterator[dict[str, Any]]:
-    for channel, names in CATALOGUE.items():
-        for name, meaning in names.items():
-            about = {"type": name, "channel": channel.value, "meaning": meaning}
-            yield {**about, "example": example(name), "wildcards": wildcards_of(name)}

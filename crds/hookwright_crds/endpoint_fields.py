@@ -4,7 +4,7 @@ from typing import Annotated, Final, Literal, Self, TypeVar
 
 from pydantic import AfterValidator, Field, StrictInt, StringConstraints, model_validator
 
-from hookwright_crds.base import Duration, Model, Timestamp, at_most, parse_duration
+from hookwright_crds.base import Duration, Model, Timestamp, at_most, within
 from hookwright_crds.events import SUBSCRIPTIONS
 from hookwright_crds.urls import MAX_URL_LENGTH, check_url
 
@@ -51,33 +51,11 @@ def _each_once(events: tuple[str, ...]) -> tuple[str, ...]:
     return events
 
 
-def _timeout_within_bounds(timeout: str) -> str:
-    low, high = (parse_duration(bound) for bound in TIMEOUT_BOUNDS)
-    if not low <= parse_duration(timeout) <= high:
-        raise ValueError(f"timeout must be from {TIMEOUT_BOUNDS[0]} to {TIMEOUT_BOUNDS[1]}")
-    return timeout
-
-
 def _not_reserved(headers: dict[str, str]) -> dict[str, str]:
     reserved = sorted(name for name in headers if name.lower() in RESERVED_HEADERS)
     if reserved:
         raise ValueError(f"headers must not set {', '.join(reserved)}, which Hookwright or HTTP itself sets")
     return headers
-
-
-def lease_within_bounds(lease: str) -> str:
-    """Return the lease of a message, raise ValueError if it is too short or too long."""
-    low, high = (parse_duration(bound) for bound in LEASE_BOUNDS)
-    if not low <= parse_duration(lease) <= high:
-        raise ValueError(f"lease must be from {LEASE_BOUNDS[0]} to {LEASE_BOUNDS[1]}")
-    return lease
-
-
-def overlap_within_bounds(overlap: str) -> str:
-    """Return an overlap of a rotation, raise ValueError if it is too long."""
-    if parse_duration(overlap) > parse_duration(OVERLAP_BOUNDS[1]):
-        raise ValueError(f"overlap must be from {OVERLAP_BOUNDS[0]} to {OVERLAP_BOUNDS[1]}")
-    return overlap
 
 
 HeaderName = Annotated[str, StringConstraints(pattern=HEADER_NAME_PATTERN)]
@@ -89,7 +67,7 @@ Overlap = Annotated[
         description="How long a replaced secret still signs: webhook-signature beside the new one, and "
         "X-Service-Signature alone. From 0s to 168h; 0s ends all replaced secrets at once, as after a leak."
     ),
-    AfterValidator(overlap_within_bounds),
+    within("overlap", OVERLAP_BOUNDS),
 ]
 
 
@@ -107,7 +85,7 @@ class RateLimit(Model):
 class Pull(Model):
     """How consumers take the messages of an endpoint without a URL."""
 
-    lease: Annotated[Duration, AfterValidator(lease_within_bounds)] = Field(
+    lease: Annotated[Duration, within("lease", LEASE_BOUNDS)] = Field(
         default=DEFAULT_LEASE,
         description="How long a consumer may keep a message before it acknowledges it, if it requests no other time: "
         "from 1s to 1h.",
@@ -147,7 +125,7 @@ class EndpointFields(Model):
         "Do not put secrets here: everyone who can read this object, as with kubectl describe, sees the values.",
         max_length=MAX_HEADERS,
     )
-    timeout: Annotated[Duration, AfterValidator(_timeout_within_bounds)] = Field(
+    timeout: Annotated[Duration, within("timeout", TIMEOUT_BOUNDS)] = Field(
         default=DEFAULT_TIMEOUT,
         description="Timeout of one whole attempt, from 1s to 30s; an installation can have a shorter maximum.",
         examples=["15s"],

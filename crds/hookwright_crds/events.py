@@ -6,7 +6,7 @@ and that receivers see in the payload's ``type``.
 
 from collections.abc import Iterable
 from enum import StrEnum
-from typing import Final
+from typing import Any, Final
 
 CLOUDEVENT_PREFIX: Final = "dev.hookwright."
 """The prefix that a CloudEvent's ``type`` may have."""
@@ -118,3 +118,18 @@ def wildcards_of(name: str) -> tuple[str, ...]:
     """Return the wildcards that include an event type of the catalogue."""
     own = (wildcard for wildcard, channel in CHANNEL_WILDCARDS.items() if channel is _CHANNEL_OF[name])
     return (EVERY_TYPE, *own)
+
+
+def described_types() -> list[dict[str, Any]]:
+    """Return every event type as `/v1` shows it: with its channel, its meaning, an example and its wildcards."""
+    return [
+        {
+            "type": name,
+            "channel": channel.value,
+            "meaning": meaning,
+            "example": example(name),
+            "wildcards": wildcards_of(name),
+        }
+        for channel, names in CATALOGUE.items()
+        for name, meaning in names.items()
+    ]

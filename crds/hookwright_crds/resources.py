@@ -8,7 +8,7 @@ import re
 from enum import StrEnum
 from typing import Annotated, ClassVar, Final, Literal, Self
 
-from pydantic import AfterValidator, Field, StrictBool, StrictInt, model_validator
+from pydantic import Field, StrictBool, StrictInt, model_validator
 
 from hookwright_crds.base import (
     NAME_PATTERN,
@@ -18,10 +18,10 @@ from hookwright_crds.base import (
     ProjectRef,
     ServerModel,
     Timestamp,
-    parse_duration,
+    within,
 )
 from hookwright_crds.conditions import Condition
-from hookwright_crds.endpoint_fields import EndpointFields, Overlap, overlap_within_bounds
+from hookwright_crds.endpoint_fields import OVERLAP_BOUNDS, EndpointFields, Overlap
 from hookwright_crds.keys import DIGEST_LENGTH, DIGEST_PATTERN, KEY_ID_PATTERN, KeyScope
 
 TTL_BOUNDS: Final = ("1m", "168h")
@@ -103,14 +103,9 @@ class Handover(Model):
         max_length=253,
         pattern=NAME_PATTERN,
     )
-    ttl: Duration = Field(default="1h", description="How long the Secret exists, from 1m to 168h.")
-
-    @model_validator(mode="after")
-    def _ttl_within_bounds(self) -> Self:
-        low, high = (parse_duration(bound) for bound in TTL_BOUNDS)
-        if not low <= parse_duration(self.ttl) <= high:
-            raise ValueError(f"ttl must be from {TTL_BOUNDS[0]} to {TTL_BOUNDS[1]}")
-        return self
+    ttl: Annotated[Duration, within("ttl", TTL_BOUNDS)] = Field(
+        default="1h", description="How long the Secret exists, from 1m to 168h."
+    )
 
 
 class ApiKeySpec(Model):
@@ -136,7 +131,7 @@ class ApiKeySpec(Model):
         ge=0,
         le=1_000_000,
     )
-    overlap: Annotated[Duration, AfterValidator(overlap_within_bounds)] = Field(
+    overlap: Annotated[Duration, within("overlap", OVERLAP_BOUNDS)] = Field(
         default="24h", description="How long a replaced key stays valid beside the new one, from 0s to 168h."
     )
     scopes: tuple[KeyScope, ...] | None = Field(

@@ -21,6 +21,9 @@ PASSWORD_HASH_FIELD: Final = "passwordHash"  # noqa: S105 - the name of a field
 ROLE_FIELD: Final = "role"
 MAX_EMAIL_LENGTH: Final = 254
 """RFC 5321, 4.5.3.1.3, minus the angle brackets."""
+MIN_PASSWORD_LENGTH: Final = 12
+"""Of passwords that users choose with ``/v1``."""
+MAX_PASSWORD_LENGTH: Final = 1024
 
 _EMAIL: Final = re.compile(r"[^\s@\x00-\x1f\x7f]{1,64}@[^\s@\x00-\x1f\x7f]+")
 

@@ -15,8 +15,6 @@
     ├── RefusedAddressError      the guard does not let an attempt connect there
     ├── ProblemError             a request is refused; in `problems`
     │   └── FullError            too many requests have a place or wait for one; in `places`
-    ├── OperatorError            the operator answered the API with an error; in the API's `operator_client`
-    │   └── OperatorUnavailable  it did not answer, or cannot serve right now
     └── LimitsUnavailable        the counters of the rate limits cannot be reached; in the API's `rate_limits`
 """
 

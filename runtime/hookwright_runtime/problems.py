@@ -17,6 +17,8 @@ from hookwright_runtime.errors import HookwrightError
 MEDIA_TYPE: Final = "application/problem+json"
 STORE_FAILED: Final = "the store cannot read or write now"
 """Detail of the operator's 503 that may come after a commit. Its other 503s come before anything was written."""
+NOTHING_DONE: Final = "nothing was done"
+OUTCOME_UNKNOWN: Final = "it is not known whether the request was done"
 MAX_FAULTS: Final = 50
 """Faults that one answer names; a body could have thousands."""
 RETRY_AFTER_SECONDS: Final = 5

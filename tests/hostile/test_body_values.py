@@ -12,8 +12,8 @@ from support.api_processes import Organization, problem_of
 from support.bursts import Burst, burst
 from support.polling import eventually
 
-from hookwright_api.auth.passwords import MAX_PASSWORD_LENGTH
-from hookwright_crds.request_limits import MAX_SETTLEMENT_VALUES
+from hookwright_crds.documents.message_bodies import AckRequest
+from hookwright_crds.users import MAX_PASSWORD_LENGTH
 from hookwright_dev.cluster.installation import ApiProcess, OperatorProcess
 
 control_plane, operator = shared.control_plane, shared.operator
@@ -39,7 +39,7 @@ EVENT = {"type": "unknown", "n": [1.25] * 90}
         ("/v1/webhooks", {**WEBHOOK, "events": ONES}, 300),
         ("/v1/webhooks", {**WEBHOOK, "labels": LABELS}, 300),
         ("/v1/webhooks", {**WEBHOOK, "headers": LABELS}, 300),
-        ("/v1/webhooks/wh-1/messages/ack", {"ids": ONES}, MAX_SETTLEMENT_VALUES),
+        ("/v1/webhooks/wh-1/messages/ack", {"ids": ONES}, AckRequest.most_values),
     ],
     ids=["login", "events", "labels", "headers", "ids"],
 )

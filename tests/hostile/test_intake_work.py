@@ -6,15 +6,16 @@ from typing import Any
 
 import pytest
 
-from hookwright_crds.request_limits import MAX_EVENT_VALUES, MAX_VALUES
+from hookwright_crds.documents.delivery_bodies import DeliveryConditions
+from hookwright_crds.documents.event_bodies import MAX_EVENT_VALUES, MAX_VALUES
 from hookwright_operator.intake import cloud_events, parsing
 from hookwright_operator.intake.auth import ACCESS_REVIEWS, Access, Producer, ReviewAuth
 from hookwright_operator.intake.cloud_events import MAX_ATTRIBUTES
 from hookwright_operator.intake.parsing import Mode, parse, parse_test
-from hookwright_operator.intake.routes.searches import search_of
 from hookwright_runtime import exact_json
 from hookwright_runtime.kubernetes import KubernetesClient
 from hookwright_runtime.problems import MAX_FAULTS, ProblemError
+from hookwright_runtime.validation import query_of
 
 SENDER = Producer("alice", b"digest", {"user": "alice"})
 ACCESS = Access("get", "webhookendpoints", "deliveries", "acme", "orders")
@@ -190,7 +191,7 @@ def test_unknown_names_are_listed_up_to_a_bound(monkeypatch: pytest.MonkeyPatch)
         parse_test(json.dumps(dict.fromkeys(names, 1)).encode(), "m")
     assert len(caught.value.errors) == len(shown) == MAX_FAULTS
     with pytest.raises(ProblemError) as caught:
-        search_of({"limit": "0"}.get, names, "acme", [])
+        query_of(DeliveryConditions, {"limit": "0", **dict.fromkeys(names, "1")})
     assert len(caught.value.errors) == MAX_FAULTS
 
 

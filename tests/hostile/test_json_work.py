@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from hookwright_api import idempotency
+from hookwright_crds.documents.event_bodies import EVENTS_BODY_LIMIT, MAX_EVENT_VALUES, MAX_VALUES
 from hookwright_crds.events import MAX_EVENTS
-from hookwright_crds.request_limits import EVENTS_BODY_LIMIT, MAX_EVENT_VALUES, MAX_VALUES
 from hookwright_operator.intake.parsing import Mode, parse
 from hookwright_runtime import exact_json
 from hookwright_runtime.places import finished

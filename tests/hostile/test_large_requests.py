@@ -15,8 +15,8 @@ from sqlalchemy import Connection, text
 from support.dispatcher import Engine, Plan, now_ms, subscriber
 from support.polling import until
 
+from hookwright_crds.documents.event_bodies import EVENTS_BODY_LIMIT
 from hookwright_crds.events import MAX_EVENTS
-from hookwright_crds.request_limits import EVENTS_BODY_LIMIT
 from hookwright_dev.receiver import Receiver
 from hookwright_operator.services import fan_out_writer
 from hookwright_operator.services.events import AcceptResult, IncomingEvent

@@ -18,7 +18,6 @@ from support.receivers import serve
 
 from hookwright_api import operator_client
 from hookwright_api.operator_client import OperatorClient
-from hookwright_api.routes.operator_answers import operator_answer
 from hookwright_operator.services.delivery_log import DeliveryLog
 from hookwright_runtime.bounds import OPERATOR_REQUESTS, REQUESTS_WITHOUT_GRANT
 from hookwright_runtime.problems import ProblemError
@@ -78,8 +77,8 @@ async def test_a_few_organizations_leave_connections_to_the_operator_to_another_
     hostile = [f"hostile-{number}" for number in range(3) for _ in range(requests)]
     async with serve(_answer_only_the_other) as served:
         operator = OperatorClient(served.url.removesuffix("/hooks"), token)
-        sent = [operator.forward("GET", name, "deliveries") for name in hostile]
-        attack = [asyncio.create_task(operator_answer(one, "the project")) for one in sent]
+        sent = [operator.forward("GET", name, "deliveries", subject="the log") for name in hostile]
+        attack = [asyncio.create_task(one) for one in sent]
         in_progress = requests - reserved
         await until(lambda: sum(task.done() for task in attack) == len(hostile) - in_progress)
         done = [(name, await _status(task)) for name, task in zip(hostile, attack, strict=True) if task.done()]
@@ -89,7 +88,7 @@ async def test_a_few_organizations_leave_connections_to_the_operator_to_another_
             ("hostile-2", 503): requests - (in_progress - 2 * each),
         }
         for _ in range(2):
-            assert await operator.forward("GET", "other", "deliveries") == b"{}"
+            assert await operator.forward("GET", "other", "deliveries", subject="the log") == b"{}"
             for task in attack:
                 task.cancel()
             await asyncio.gather(*attack, return_exceptions=True)

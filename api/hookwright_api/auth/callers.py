@@ -3,22 +3,15 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from enum import Enum
 
 from hookwright_api.auth.session_tokens import Session, read_token
 from hookwright_api.view.table_records import KeyRecord, UserRecord
 from hookwright_api.view.view import View
 from hookwright_crds.keys import MalformedKeyError, digest, key_id_of, matches
+from hookwright_crds.permissions import Credential, Permission
 from hookwright_runtime.problems import Code, ProblemError
 
 KEY_HEADER = "X-Service-Key"
-
-
-class Credential(Enum):
-    """The two kinds of credential."""
-
-    KEY = "an API key (X-Service-Key)"
-    SESSION = "a session token (Authorization: Bearer)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +49,25 @@ class Caller:
         record = self.key or self.user
         assert record is not None
         return record.identity.uid
+
+    def check(self, permission: Permission) -> None:
+        """Return if the caller has a permission.
+
+        Raises:
+            ProblemError: 403 that names the accepted credential, or the missing scope or role.
+        """
+        if self.credential not in permission.accepts:
+            sent, accepted = self.credential.value, " or ".join(kind.value for kind in permission.accepts)
+            detail = f"this route does not accept {sent}; send {accepted}"
+            raise ProblemError(403, detail, code=Code.WRONG_CREDENTIAL)
+        if self.key is not None:
+            if permission.scope not in self.key.scopes:
+                scopes = ", ".join(self.key.scopes)
+                raise ProblemError(403, f"the key lacks the scope {permission.scope}; it has {scopes}")
+            return
+        if self.user is None or permission.role is None or not self.user.role.includes(permission.role):
+            has = f"; the user has the role {self.user.role}" if self.user else ""
+            raise ProblemError(403, f"this needs the role {permission.role}{has}")
 
 
 def authenticate(view: View, headers: Callable[[str], list[str]], now: datetime, session_ttl: timedelta) -> Caller:

@@ -13,9 +13,6 @@ from hookwright_api.view.table_records import UserRecord
 
 log = structlog.get_logger(__name__)
 
-MIN_PASSWORD_LENGTH: Final = 12
-"""Of passwords that users choose with ``/v1``."""
-MAX_PASSWORD_LENGTH: Final = 1024
 _NOBODY: Final = PasswordHasher().hash("the password of nobody")
 
 _hasher: Final = PasswordHasher()

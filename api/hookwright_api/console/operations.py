@@ -30,7 +30,7 @@ async def call(request: Request, operation: Operation, *arguments: Any, **option
         raise RuntimeError(f"{request.url.path} calls {operation.__name__}, which `uses` does not name")
     permission = permission_of(operation)
     if not permission.open:
-        permission.check(caller_of(request))
+        caller_of(request).check(permission)
     answer = await operation(request, *arguments, **options)
     return from_json(answer.body) if answer.body else None
 

@@ -12,7 +12,6 @@ from urllib.parse import urlencode
 from starlette.requests import Request
 from starlette.responses import Response
 
-from hookwright_api.auth.permissions import ANY_USER, Permission
 from hookwright_api.console.csrf import check_form_token, check_origin
 from hookwright_api.console.form_fields import MEDIA, Form
 from hookwright_api.console.navigation import HOME, console_path
@@ -21,6 +20,7 @@ from hookwright_api.console.templating import HEADERS, render, see
 from hookwright_api.console.visits import Operation, Visit, begin_visit
 from hookwright_api.http.guarded_route import BODY_LIMIT, admit, holder_of, permission_of
 from hookwright_api.services import services_of
+from hookwright_crds.permissions import ANY_USER, Permission
 from hookwright_runtime.problems import ProblemError, unavailable
 from hookwright_runtime.request_body import ClientGoneError
 

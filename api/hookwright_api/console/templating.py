@@ -9,11 +9,11 @@ from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from hookwright_api.auth.permissions import ADMINISTER, EDIT, MANAGE, READ, Permission
 from hookwright_api.console import words
 from hookwright_api.console.navigation import ENDPOINT_TABS, HOME, PROJECT_TABS, console_path, endpoint_path
 from hookwright_api.console.static_files import static_url
 from hookwright_api.console.visits import TOKEN_FIELD, form_token_of, visit_in
+from hookwright_crds.permissions import ADMINISTER, EDIT, MANAGE, READ, Permission
 from hookwright_runtime.problems import TITLES, ProblemError
 
 NOTICES: Final = {
@@ -89,7 +89,7 @@ def render(request: Request, template: str, status: int = 200, **context: Any) -
         if visit.caller is None:
             return False
         try:
-            permission.check(visit.caller)
+            visit.caller.check(permission)
         except ProblemError:
             return False
         return True

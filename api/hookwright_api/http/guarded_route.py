@@ -19,13 +19,13 @@ from starlette.requests import Request
 from starlette.types import Message, Receive
 
 from hookwright_api.auth.callers import Caller, authenticate
-from hookwright_api.auth.permissions import Permission
 from hookwright_api.http.middleware import CLIENT, tally_of
 from hookwright_api.http.openapi import route_options
 from hookwright_api.rate_limits import Scope
-from hookwright_api.schemas.forms import Request as RequestBody
 from hookwright_api.services import services_of
-from hookwright_crds.request_limits import EVENTS_BODY_LIMIT
+from hookwright_crds.documents.event_bodies import EVENTS_BODY_LIMIT
+from hookwright_crds.documents.forms import Request as RequestBody
+from hookwright_crds.permissions import Permission
 from hookwright_runtime.problems import FieldFault, ProblemError, invalid, unavailable
 from hookwright_runtime.request_body import ClientGoneError, check_values, parse_json
 
@@ -229,7 +229,7 @@ async def admit(request: Request, caller: Caller, permission: Permission) -> Non
     if caller.key is not None:
         services.key_use.note(caller.key)
     request.scope[_CALLER] = caller
-    permission.check(caller)
+    caller.check(permission)
 
 
 def with_body(request: Request, body: bytes) -> Request:

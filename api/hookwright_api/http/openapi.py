@@ -8,11 +8,11 @@ from typing import Any, Final, Literal
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
-from hookwright_api.auth.callers import KEY_HEADER, Credential
-from hookwright_api.auth.permissions import Permission
+from hookwright_api.auth.callers import KEY_HEADER
 from hookwright_api.http.openapi_examples import examples
 from hookwright_api.http.openapi_webhooks import webhooks
-from hookwright_api.schemas.event_bodies import events_schemas
+from hookwright_crds.documents.event_bodies import events_schemas
+from hookwright_crds.permissions import Credential, Permission
 from hookwright_runtime.problems import MEDIA_TYPE, TITLES, TYPE_BASE, Code
 
 _SCHEMES: Final[dict[str, Any]] = {

@@ -2,18 +2,7 @@
 
 from fastapi import APIRouter
 
-from hookwright_api.routes import (
-    auth,
-    deliveries,
-    event_types,
-    events,
-    keys,
-    messages,
-    projects,
-    replays,
-    statistics,
-    webhooks,
-)
+from hookwright_api.routes import auth, event_types, keys, operator_routes, projects, webhooks
 
 
 def routers() -> tuple[APIRouter, ...]:
@@ -25,12 +14,6 @@ def routers() -> tuple[APIRouter, ...]:
         webhooks.router,
         webhooks.changes,
         webhooks.rotations,
-        webhooks.tests,
-        messages.router,
-        replays.router,
-        statistics.router,
-        deliveries.router,
-        events.router,
-        events.reading,
+        operator_routes.router,
         event_types.router,
     )

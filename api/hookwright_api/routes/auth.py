@@ -8,17 +8,17 @@ from fastapi import APIRouter, Request, Response
 from pydantic import SecretStr
 
 from hookwright_api.auth.passwords import hash_password, verify_password
-from hookwright_api.auth.permissions import ANY_USER, OPEN
 from hookwright_api.auth.session_tokens import issue_token
 from hookwright_api.http.guarded_route import GuardedRoute, audit, caller_of, client_of_request, needs
 from hookwright_api.http.middleware import tally_of
 from hookwright_api.http.responses import answer, from_kube
 from hookwright_api.rate_limits import Scope
 from hookwright_api.rendering import timestamp
-from hookwright_api.schemas.login_bodies import LoginAnswer, LoginRequest, MeAnswer, PasswordRequest
 from hookwright_api.services import Services, services_of
 from hookwright_api.session_ends import end_sessions
 from hookwright_api.view.table_records import UserRecord
+from hookwright_crds.documents.login_bodies import LoginAnswer, LoginRequest, MeAnswer, PasswordRequest
+from hookwright_crds.permissions import ANY_USER, OPEN
 from hookwright_crds.users import PASSWORD_HASH_FIELD
 from hookwright_runtime.errors import KubeError
 from hookwright_runtime.problems import Code, FieldFault, ProblemError, invalid, unavailable

@@ -1,34 +1,20 @@
 """The catalogue of event types."""
 
-from typing import Any, Final
+from typing import Final
 
 from fastapi import APIRouter, Response
 from pydantic_core import to_json
 
-from hookwright_api.auth.permissions import READ
 from hookwright_api.http.guarded_route import GuardedRoute, needs
 from hookwright_api.http.responses import raw_answer
-from hookwright_api.schemas.event_type_bodies import EventTypesAnswer
-from hookwright_crds.events import CATALOGUE, example, wildcards_of
+from hookwright_crds.documents.event_type_bodies import EventTypesAnswer
+from hookwright_crds.events import described_types
+from hookwright_crds.permissions import READ
 
 router = APIRouter(prefix="/v1", tags=["events"], route_class=GuardedRoute)
 
 
-def _catalogue() -> list[dict[str, Any]]:
-    return [
-        {
-            "type": name,
-            "channel": channel,
-            "meaning": meaning,
-            "example": example(name),
-            "wildcards": wildcards_of(name),
-        }
-        for channel, types in CATALOGUE.items()
-        for name, meaning in types.items()
-    ]
-
-
-_EVENT_TYPES: Final = to_json({"data": _catalogue()})
+_EVENT_TYPES: Final = to_json({"data": described_types()})
 
 
 @router.get("/event-types", response_model=EventTypesAnswer, operation_id="listEventTypes")

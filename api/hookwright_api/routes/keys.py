@@ -7,7 +7,6 @@ from typing import Annotated, Any
 import structlog
 from fastapi import APIRouter, Header, Request, Response
 
-from hookwright_api.auth.permissions import ADMINISTER, ANY_USER
 from hookwright_api.http.guarded_route import GuardedRoute, audit, caller_of, needs
 from hookwright_api.http.openapi import sends
 from hookwright_api.http.responses import answer, from_kube
@@ -23,13 +22,14 @@ from hookwright_api.idempotency import (
 )
 from hookwright_api.rendering import timestamp
 from hookwright_api.routes.scoping import project_named
-from hookwright_api.schemas.key_bodies import KeyRequest, KeysAnswer, NewKeyAnswer
 from hookwright_api.services import Services, services_of
 from hookwright_api.view.table_records import KeyRecord
 from hookwright_api.view.view import object_path
 from hookwright_crds import API_VERSION
 from hookwright_crds.base import MADE_BY_API
+from hookwright_crds.documents.key_bodies import KeyRequest, KeysAnswer, NewKeyAnswer
 from hookwright_crds.keys import KEY_ID_LENGTH, KeyScope, MintedKey, mint
+from hookwright_crds.permissions import ADMINISTER, ANY_USER
 from hookwright_runtime.errors import KubeError
 from hookwright_runtime.problems import FieldFault, ProblemError, invalid, not_found, unavailable
 

@@ -8,24 +8,24 @@ from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Query, Request, Response
 
-from hookwright_api.auth.permissions import ADMINISTER, READ
 from hookwright_api.http.guarded_route import GuardedRoute, audit, caller_of, needs
 from hookwright_api.http.openapi import sends
 from hookwright_api.http.responses import answer, from_kube
 from hookwright_api.idempotency import CREATOR_ANNOTATION
 from hookwright_api.rendering import timestamp
 from hookwright_api.routes.scoping import project_named
-from hookwright_api.schemas.project_bodies import (
-    DeletedProjectAnswer,
-    ProjectDetailAnswer,
-    ProjectRequest,
-    ProjectsAnswer,
-)
 from hookwright_api.services import services_of
 from hookwright_api.view.table_records import EndpointRecord, KeyRecord, ProjectRecord
 from hookwright_api.view.view import View, object_path
 from hookwright_crds import API_VERSION
 from hookwright_crds.base import MADE_BY_API
+from hookwright_crds.documents.project_bodies import (
+    DeletedProjectAnswer,
+    ProjectDetailAnswer,
+    ProjectRequest,
+    ProjectsAnswer,
+)
+from hookwright_crds.permissions import ADMINISTER, READ
 from hookwright_runtime.errors import KubeError
 from hookwright_runtime.problems import ProblemError, not_found
 

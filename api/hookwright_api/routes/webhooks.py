@@ -1,16 +1,14 @@
-"""Webhook endpoints of a project: registered, listed, tested, deleted."""
+"""Webhook endpoints of a project: registered, listed, deleted."""
 
 from typing import Annotated
 
 from fastapi import APIRouter, Body, Header, Query, Request, Response
 
-from hookwright_api.auth.permissions import EDIT, MANAGE, READ, TEST
 from hookwright_api.http.guarded_route import (
     MERGE_PATCH,
     GuardedRoute,
     OptionalBodyRoute,
     PatchRoute,
-    TestRoute,
     audit,
     caller_of,
     needs,
@@ -18,34 +16,32 @@ from hookwright_api.http.guarded_route import (
 from hookwright_api.http.openapi import sends
 from hookwright_api.http.responses import answer, list_answer
 from hookwright_api.idempotency import bound_key
-from hookwright_api.operator_client import SigningSecret
 from hookwright_api.rendering import endpoint_detail, endpoint_summary
 from hookwright_api.routes.keys import IdempotencyKey
-from hookwright_api.routes.operator_answers import operator_answer
 from hookwright_api.routes.scoping import ProjectQuery, endpoint_named, one_project, optional_project
-from hookwright_api.schemas.webhook_bodies import (
-    NewWebhookAnswer,
-    RotationRequest,
-    SecretAnswer,
-    Status,
-    TestAnswer,
-    WebhookDetailAnswer,
-    WebhookPatch,
-    WebhookRequest,
-    WebhooksAnswer,
-)
 from hookwright_api.services import services_of
 from hookwright_api.view.table import page_after
 from hookwright_api.webhook_operations.webhook_changes import change, check_expiry, check_url_scheme, delete
 from hookwright_api.webhook_operations.webhook_creation import WebhookCreation, create, register
 from hookwright_api.webhook_operations.webhook_document import etag_of
 from hookwright_api.webhook_operations.webhook_rotation import rotate
-from hookwright_crds.request_limits import MAX_LIMIT
+from hookwright_crds.documents.delivery_bodies import Limit
+from hookwright_crds.documents.webhook_bodies import (
+    NewWebhookAnswer,
+    RotationRequest,
+    SecretAnswer,
+    SigningSecret,
+    Status,
+    WebhookDetailAnswer,
+    WebhookPatch,
+    WebhookRequest,
+    WebhooksAnswer,
+)
+from hookwright_crds.permissions import EDIT, MANAGE, READ
 
 router = APIRouter(prefix="/v1/webhooks", tags=["webhooks"], route_class=GuardedRoute)
 changes = APIRouter(prefix="/v1/webhooks", tags=["webhooks"], route_class=PatchRoute)
 rotations = APIRouter(prefix="/v1/webhooks", tags=["webhooks"], route_class=OptionalBodyRoute)
-tests = APIRouter(prefix="/v1/webhooks", tags=["webhooks"], route_class=TestRoute)
 
 IfMatch = Annotated[
     str | None,
@@ -92,9 +88,7 @@ async def list_webhooks(
     request: Request,
     *,
     status: Annotated[Status | None, Query(description="Only endpoints with this status.")] = None,
-    limit: Annotated[
-        int | None, Query(ge=1, le=MAX_LIMIT, description="Endpoints on one page; without it the page has all.")
-    ] = None,
+    limit: Annotated[Limit | None, Query(description="Endpoints on one page; without it the page has all.")] = None,
     cursor: Annotated[str | None, Query(max_length=512, description="The `next` of the previous page.")] = None,
     project: ProjectQuery = None,
 ) -> Response:
@@ -175,8 +169,7 @@ async def rotate_secret(
 async def get_secret(request: Request, id: str, project: ProjectQuery = None) -> Response:  # noqa: A002
     """Show the signing secret of an endpoint to a user; the audit log has a line for each read."""
     found = endpoint_named(request, id, optional_project(request, project))
-    read = services_of(request).operator.secret(found.identity.namespace, found.identity.name)
-    made = await operator_answer(read, "the webhook")
+    made = await services_of(request).operator.secret(found.identity.namespace, found.identity.name)
     audit(request, "secret.read", target=id, project=found.project)
     return _secret_answer(id, made)
 
@@ -203,28 +196,3 @@ async def delete_webhook(request: Request, id: str, project: ProjectQuery = None
         services.view.endpoints.forget(found)
     audit(request, "webhook.delete", target=id, project=name)
     return Response(status_code=204)
-
-
-@tests.post(
-    "/{id}/test",
-    response_model=TestAnswer,
-    operation_id="testWebhook",
-    response_model_exclude_none=True,
-    openapi_extra={
-        "requestBody": {
-            "required": False,
-            "content": {"application/json": {"schema": {"$ref": "#/components/schemas/TestRequest"}}},
-        },
-    },
-)
-@needs(TEST)
-async def test_webhook(request: Request, id: str, project: ProjectQuery = None) -> Response:  # noqa: A002, PT028
-    """Send one signed event now, and return the result. There is no retry.
-
-    Without a body it is a synthetic `delivered` event. The delivery log shows it with `test: true`. 429 means that too
-    many tests are in progress: 2 of one endpoint, or 16 of one organization.
-    """
-    found = endpoint_named(request, id, one_project(request, project))
-    body = await request.body()
-    test = services_of(request).operator.test(found.identity.namespace, found.identity.name, body)
-    return answer(await operator_answer(test, "the webhook"))

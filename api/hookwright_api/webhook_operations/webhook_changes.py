@@ -5,8 +5,7 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
-from hookwright_api.http.responses import from_kube, from_validation
-from hookwright_api.schemas.webhook_bodies import WebhookPatch, WebhookRequest
+from hookwright_api.http.responses import from_kube
 from hookwright_api.services import Services
 from hookwright_api.view.table_records import EndpointRecord, Identity
 from hookwright_api.view.view import object_path
@@ -20,11 +19,13 @@ from hookwright_api.webhook_operations.webhook_document import (
     spec_of,
 )
 from hookwright_crds.base import ObjectMeta
+from hookwright_crds.documents.webhook_bodies import WebhookPatch, WebhookRequest
 from hookwright_crds.reading import read
 from hookwright_crds.resources import WebhookEndpoint
 from hookwright_crds.trimming import trimmed_with_labels
 from hookwright_runtime.errors import KubeError
 from hookwright_runtime.problems import FieldFault, ProblemError, invalid, not_found
+from hookwright_runtime.validation import from_validation
 
 Object = dict[str, Any]
 

@@ -24,8 +24,7 @@ from hookwright_api.idempotency import (
     request_digest,
     rotated_since,
 )
-from hookwright_api.operator_client import OperatorClient, OperatorError, SigningSecret
-from hookwright_api.schemas.webhook_bodies import WebhookRequest
+from hookwright_api.operator_client import OperatorClient
 from hookwright_api.services import Services
 from hookwright_api.view.table_records import EndpointRecord, Identity
 from hookwright_api.view.view import object_path
@@ -33,8 +32,8 @@ from hookwright_api.webhook_operations.webhook_document import spec_of
 from hookwright_crds import API_VERSION
 from hookwright_crds.base import MADE_BY_API
 from hookwright_crds.conditions import find
+from hookwright_crds.documents.webhook_bodies import SigningSecret, WebhookRequest
 from hookwright_runtime.errors import KubeError, KubeUnavailable
-from hookwright_runtime.places import FullError
 from hookwright_runtime.problems import ProblemError, unavailable
 
 log = structlog.get_logger(__name__)
@@ -263,7 +262,7 @@ async def served_secret(
     """
     delay = _FIRST_DELAY
     while True:
-        with suppress(OperatorError, FullError):
+        with suppress(ProblemError):
             made = await operator.secret(identity.namespace, identity.name)
             if made.rotation >= rotation:
                 return made

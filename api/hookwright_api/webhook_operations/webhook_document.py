@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from hookwright_api.rendering import own_fields, own_labels
 from hookwright_crds.base import MADE_BY_API, MANAGED_BY, ObjectMeta
-from hookwright_crds.documents import in_camel_case
+from hookwright_crds.derived_models import in_camel_case
 from hookwright_crds.endpoint_fields import EndpointFields
 from hookwright_crds.resources import WebhookEndpoint
 from hookwright_crds.urls import origin_of

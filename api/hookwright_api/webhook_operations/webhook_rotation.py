@@ -13,12 +13,12 @@ from typing import Any, Final
 
 from hookwright_api.http.responses import from_kube
 from hookwright_api.idempotency import HEADER, LIFETIME, key_reused, request_digest, rotated_since
-from hookwright_api.operator_client import SigningSecret
 from hookwright_api.services import Services
 from hookwright_api.view.table_records import EndpointRecord, Identity
 from hookwright_api.webhook_operations.webhook_changes import read_live, write
 from hookwright_api.webhook_operations.webhook_creation import served_secret
 from hookwright_api.webhook_operations.webhook_document import refuse_declared
+from hookwright_crds.documents.webhook_bodies import SigningSecret
 from hookwright_runtime.errors import KubeError
 from hookwright_runtime.problems import ProblemError, not_found, unavailable
 

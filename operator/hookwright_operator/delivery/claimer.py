@@ -8,7 +8,7 @@ from typing import Final
 import structlog
 
 from hookwright_crds.base import parse_duration
-from hookwright_crds.request_limits import DELAY_BOUNDS
+from hookwright_crds.documents.message_bodies import DELAY_BOUNDS
 from hookwright_operator.delivery.claim_releaser import ClaimReleaser
 from hookwright_operator.delivery.endpoint_queue import EndpointQueue
 from hookwright_operator.delivery.queues import EndpointQueues

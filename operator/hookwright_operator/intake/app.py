@@ -18,17 +18,17 @@ from hookwright_crds.requests import REQUEST_ID, request_id
 from hookwright_operator import metrics
 from hookwright_operator.intake.asgi import refuse
 from hookwright_operator.intake.auth import ReviewAuth
+from hookwright_operator.intake.context import IntakeContext
 from hookwright_operator.intake.routes import routes
 from hookwright_operator.intake.routes.events import EVENTS, EventRoute
-from hookwright_operator.intake.routes.messages import TakeRoute
 from hookwright_operator.services import IntakeServices
 from hookwright_operator.tracing import Traces
-from hookwright_runtime.bounds import EVENT_REQUESTS, INTAKE_BODY_BYTES, POLLS, Bound
+from hookwright_runtime.bounds import EVENT_REQUESTS, INTAKE_BODY_BYTES, Bound
 from hookwright_runtime.errors import KubeError, StoreError
 from hookwright_runtime.places import Places
 from hookwright_runtime.problems import STORE_FAILED, ProblemError, send_problem, unavailable
 from hookwright_runtime.refusals import OncePerSecond
-from hookwright_runtime.request_body import Bodies, ClientGoneError, parsing_places
+from hookwright_runtime.request_body import Bodies, ClientGoneError
 
 log = structlog.get_logger(__name__)
 
@@ -64,13 +64,12 @@ class IntakeApp:
         body_seconds: float = 30.0,
         new_request_id: Callable[[], str] = lambda: secrets.token_hex(16),
     ) -> None:
-        bodies = Bodies(body_seconds, INTAKE_BODY_BYTES)
-        parsing = parsing_places()
-        events = EventRoute(services, auth, bodies, parsing, traces=traces, places=Places(event_requests))
-        self.polls, self.ending = Places(POLLS), asyncio.Event()
-        take = TakeRoute(services, auth, self.polls, self.ending)
-        others = routes(services, auth, bodies, parsing, take)
-        self._routes = [Route(EVENTS, events, methods=["POST"]), *others]
+        context = IntakeContext(services, auth, Bodies(body_seconds, INTAKE_BODY_BYTES))
+        events = EventRoute(context, traces=traces, places=Places(event_requests))
+        self.polls, self.ending = context.polls, context.ending
+        metrics.PULL_POLLS.set_function(lambda: self.polls.count)
+        metrics.NAMESPACE_USE.labels("polls").set_function(lambda: self.polls.largest_use)
+        self._routes = [Route(EVENTS, events, methods=["POST"]), *routes(context)]
         self._router = Router(self._routes, redirect_slashes=False)
         for status in (202, 500, 503):
             # A rate over a counter that first appears with its first answer would miss that answer.

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 from urllib.parse import unquote_to_bytes
 
-from hookwright_operator.intake.timestamps import is_time
+from hookwright_crds.timestamps import is_time
 from hookwright_runtime.exact_json import is_string, number_text
 
 SPEC_VERSION: Final = "1.0"

@@ -12,8 +12,8 @@ from functools import partial
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
+from hookwright_crds.documents.event_bodies import EVENTS_BODY_LIMIT, MAX_EVENT_VALUES, MAX_VALUES
 from hookwright_crds.events import CLOUDEVENT_PREFIX, EVENT_TYPES, MAX_EVENTS, UnknownEventTypeError, event_type
-from hookwright_crds.request_limits import EVENTS_BODY_LIMIT, MAX_EVENT_VALUES, MAX_VALUES
 from hookwright_operator.intake.cloud_events import (
     MAX_ATTRIBUTE_BYTES,
     MAX_ATTRIBUTES,

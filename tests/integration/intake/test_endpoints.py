@@ -287,7 +287,7 @@ WRONG_QUERIES = [
     (f"cursor=dlv_{'u' * 26}", ["cursor"]),
     (f"cursor=dlv_8{'0' * 25}", ["cursor"]),
     (f"cursor={'x' * 4000}", ["cursor"]),
-    ("status=x&limit=y&cursor=%20", ["status", "limit", "cursor"]),
+    ("status=x&limit=y&other=1", ["status", "limit", "other"]),
 ]
 
 

@@ -15,8 +15,8 @@ from support.attempts import OLDER, SECRET
 from support.intake import Intake, Tokens, refused
 from support.polling import until
 
+from hookwright_crds.timestamps import timestamp
 from hookwright_operator.intake.routes import messages as routes
-from hookwright_operator.intake.timestamps import timestamp
 from hookwright_operator.registry import Endpoint
 from hookwright_operator.services.events import IncomingEvent
 from hookwright_operator.store.records import State
@@ -233,7 +233,7 @@ async def test_a_wrong_query_or_body_names_the_field(intake: Intake) -> None:
         assert refused(await intake.client.get(f"{PATH}?{query}"), 422)["errors"][0]["field"] == field, query
     bodies: list[tuple[str, dict[str, Any], str]] = [
         ("ack", {"ids": []}, "ids"), ("ack", {}, "ids"), ("ack", {"ids": ["x"] * 1001}, "ids"),
-        ("ack", {"ids": [1]}, "ids"), ("ack", {"ids": ["x"], "delay": "1s"}, "delay"),
+        ("ack", {"ids": [1]}, "ids[0]"), ("ack", {"ids": ["x"], "delay": "1s"}, "delay"),
         ("nack", {"ids": ["x"], "delay": "25h"}, "delay"), ("nack", {"ids": ["x"], "reason": ""}, "reason"),
         ("nack", {"ids": ["x"], "reason": "a\nb"}, "reason"),
     ]  # fmt: skip

@@ -9,8 +9,8 @@ from support.intake import BEGUN_MS, ORDERS, Intake, Tokens, refused
 from support.polling import until
 from support.store_factories import failures_of, settlement
 
+from hookwright_crds.timestamps import timestamp
 from hookwright_operator.ids import first_delivery_id, message_id
-from hookwright_operator.intake.timestamps import timestamp
 from hookwright_operator.registry import ProjectSettings
 from hookwright_operator.store.records import NewDelivery, NewEvent, ReplayState, State
 
@@ -176,23 +176,23 @@ async def test_a_replay_that_is_not_the_endpoints_is_404(intake: Intake) -> None
 
 
 WRONG_BODIES: list[tuple[str, dict[str, str]]] = [
-    ("{}", {"since": "missing"}),
-    ('{"since": null}', {"since": "missing"}),
+    ("{}", {"since": "is missing"}),
+    ('{"since": null}', {"since": "must be a valid string"}),
     ('{"since": "2025-12-31"}', {"since": "wrong; send a time from 1970 to 9999 with its zone"}),
-    ('{"since": 1767225600}', {"since": "wrong"}),
+    ('{"since": 1767225600}', {"since": "must be a valid string"}),
     ('{"since": "2026-01-01T00:00:00.001Z"}', {"since": "in the future; the time is now 2026-01-01T00:00:00.000Z"}),
     ('{"since": "2025-12-31T00:00:00Z", "until": "2025-12-30T00:00:00Z"}', {"until": "before since"}),
     (
         '{"since": "2025-12-31T00:00:00Z", "state": "pending"}',
-        {"state": "send one of failed, delivered, all, missed"},
+        {"state": "must be 'failed', 'delivered', 'all' or 'missed'"},
     ),
-    ('{"since": "2025-12-31T00:00:00Z", "state": ["failed"]}', {"state": "unknown"}),
-    ('{"since": "2025-12-31T00:00:00Z", "types": "opened"}', {"types": "an array of event types"}),
+    ('{"since": "2025-12-31T00:00:00Z", "state": ["failed"]}', {"state": "must be 'failed'"}),
+    ('{"since": "2025-12-31T00:00:00Z", "types": "opened"}', {"types": "must be a valid array"}),
     ('{"since": "2025-12-31T00:00:00Z", "types": ["opened", "open", 7]}', {"types[1]": "", "types[2]": ""}),
-    ('{"since": "2025-12-31T00:00:00Z", "dry_run": "yes"}', {"dry_run": "true or false"}),
-    ('{"since": "2025-12-31T00:00:00Z", "from": 1}', {"from": "send since, until, state, types and dry_run"}),
-    ('{"until": "2025-12-31", "state": 1}', {"since": "missing", "until": "wrong", "state": "unknown"}),
-    ("[]", {"": "a JSON object {since, until?, state?, types?, dry_run?}"}),
+    ('{"since": "2025-12-31T00:00:00Z", "dry_run": "yes"}', {"dry_run": "must be a valid boolean"}),
+    ('{"since": "2025-12-31T00:00:00Z", "from": 1}', {"from": "is unknown; omit it"}),
+    ('{"until": "2025-12-31", "state": 1}', {"since": "missing", "until": "wrong", "state": "must be"}),
+    ("[]", {"": "must be an object"}),
 ]
 
 

@@ -85,4 +85,4 @@ async def test_an_unknown_window_is_422_with_the_known_ones(intake: Intake, path
     """The answer names the field and the windows."""
     problem = refused(await intake.client.get(path, params={"window": "2h"}), 422)
 
-    assert problem["errors"] == [{"field": "window", "message": "is unknown; send one of 1h, 24h, 7d"}]
+    assert problem["errors"] == [{"field": "window", "message": "must be '1h', '24h' or '7d'"}]

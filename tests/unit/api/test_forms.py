@@ -4,7 +4,7 @@ import pytest
 from pydantic import ValidationError
 
 from hookwright_api.console.form_fields import Form
-from hookwright_api.schemas.webhook_bodies import WebhookPatch, WebhookRequest
+from hookwright_crds.documents.webhook_bodies import WebhookPatch, WebhookRequest
 from hookwright_runtime.problems import ProblemError
 
 

@@ -12,7 +12,6 @@ from support.receivers import Behaviour, answers, hangs, resets, serve
 
 from hookwright_api import operator_client
 from hookwright_api.operator_client import OperatorClient
-from hookwright_api.routes.operator_answers import operator_answer
 from hookwright_runtime.bounds import OPERATOR_REQUESTS
 from hookwright_runtime.places import FullError
 from hookwright_runtime.problems import STORE_FAILED, ProblemError, unavailable
@@ -20,17 +19,19 @@ from hookwright_runtime.problems import STORE_FAILED, ProblemError, unavailable
 Operation = Callable[[OperatorClient], Awaitable[object]]
 
 WRITES: dict[str, Operation] = {
-    "events": lambda operator: operator.forward("POST", "acme", "projects", "billing", "events", content=b"{}"),
+    "events": lambda operator: operator.forward(
+        "POST", "acme", "projects", "billing", "events", subject="x", content=b"{}"
+    ),
     "a test": lambda operator: operator.test("acme", "orders", b""),
-    "a retry": lambda operator: operator.forward("POST", "acme", "deliveries", "dlv_1", "retry"),
+    "a retry": lambda operator: operator.forward("POST", "acme", "deliveries", "dlv_1", "retry", subject="x"),
     "the end of a replay": lambda operator: operator.forward(
-        "DELETE", "acme", "webhookendpoints", "orders", "replays", "rpl_1"
+        "DELETE", "acme", "webhookendpoints", "orders", "replays", "rpl_1", subject="x"
     ),
     "a lease of messages": lambda operator: operator.take_messages("acme", "orders", {}),
 }
 READS: dict[str, Operation] = {
     "a secret": lambda operator: operator.secret("acme", "orders"),
-    "the log": lambda operator: operator.forward("GET", "acme", "deliveries"),
+    "the log": lambda operator: operator.forward("GET", "acme", "deliveries", subject="x"),
 }
 UNKNOWN = "it is not known whether the request was done. Events can be sent again with the same ids"
 NOTHING = "is unavailable; nothing was done"
@@ -81,7 +82,7 @@ async def connected(url: str, token: Path) -> AsyncIterator[OperatorClient]:
 async def refusal(operator: OperatorClient, operation: Operation) -> str:
     """Return the detail of the 503 that the caller of `/v1` gets."""
     with pytest.raises(ProblemError) as refused:
-        await operator_answer(operation(operator), "the webhook")
+        await operation(operator)
     assert refused.value.status == 503
     return refused.value.detail
 

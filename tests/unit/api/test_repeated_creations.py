@@ -7,12 +7,12 @@ import pytest
 
 from hookwright_api.idempotency import REQUEST_ANNOTATION
 from hookwright_api.rate_limits import Limiter
-from hookwright_api.schemas.webhook_bodies import WebhookRequest
 from hookwright_api.services import Services
 from hookwright_api.settings import ApiSettings
 from hookwright_api.view.view import View
 from hookwright_api.webhook_operations import webhook_creation
 from hookwright_api.webhook_operations.webhook_creation import WebhookCreation
+from hookwright_crds.documents.webhook_bodies import WebhookRequest
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
 WANTED = WebhookCreation("acme", "billing", WebhookRequest(url="https://example.com", events=["opened"]))

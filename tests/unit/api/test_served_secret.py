@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import pytest
 
-from hookwright_api.operator_client import OperatorClient, OperatorError, SigningSecret
+from hookwright_api.operator_client import OperatorClient
 from hookwright_api.rate_limits import Limiter
 from hookwright_api.services import Services
 from hookwright_api.settings import ApiSettings
@@ -15,11 +15,12 @@ from hookwright_api.view.view import View
 from hookwright_api.webhook_operations import webhook_rotation
 from hookwright_api.webhook_operations.webhook_creation import Created, register, served_secret
 from hookwright_api.webhook_operations.webhook_document import merged
-from hookwright_runtime.problems import ProblemError
+from hookwright_crds.documents.webhook_bodies import SigningSecret
+from hookwright_runtime.problems import ProblemError, not_found
 
-FIRST = SigningSecret("first", 0, None)
-OLD = SigningSecret("old", 1, None)
-NEW = SigningSecret("new", 2, None)
+FIRST = SigningSecret(secret="first", rotation=0, previous_signs_until=None)
+OLD = SigningSecret(secret="old", rotation=1, previous_signs_until=None)
+NEW = SigningSecret(secret="new", rotation=2, previous_signs_until=None)
 
 
 class Operator:
@@ -34,7 +35,7 @@ class Operator:
         self.requests += 1
         answer = self.answers.pop(0) if self.answers else None
         if answer is None:
-            raise OperatorError("no secret yet", status=404)
+            raise not_found("the webhook")
         return answer
 
 

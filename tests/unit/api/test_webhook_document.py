@@ -7,7 +7,6 @@ import pytest
 from pydantic import ValidationError
 
 from hookwright_api.rate_limits import Limiter
-from hookwright_api.schemas.webhook_bodies import MAX_LABELS, WebhookPatch, WebhookRequest
 from hookwright_api.services import Services
 from hookwright_api.settings import ApiSettings
 from hookwright_api.view.table_records import EndpointRecord
@@ -27,6 +26,7 @@ from hookwright_api.webhook_operations.webhook_document import (
     spec_of,
 )
 from hookwright_crds.base import ObjectMeta
+from hookwright_crds.documents.webhook_bodies import MAX_LABELS, WebhookPatch, WebhookRequest
 from hookwright_crds.resources import WebhookEndpoint
 from hookwright_runtime.errors import KubeError
 from hookwright_runtime.problems import ProblemError

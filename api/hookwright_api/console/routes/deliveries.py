@@ -4,7 +4,6 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from pydantic import ValidationError
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -17,9 +16,7 @@ from hookwright_api.console.page_route import ConsoleRoutes
 from hookwright_api.console.templating import render, see
 from hookwright_api.console.words import DELIVERY_STATES, has_failed
 from hookwright_api.http.guarded_route import caller_of
-from hookwright_api.http.responses import from_validation
-from hookwright_api.routes.deliveries import get_delivery, list_deliveries, retry_delivery, search_deliveries
-from hookwright_api.schemas.delivery_bodies import DeliveryConditions
+from hookwright_api.routes.operator_routes import get_delivery, list_deliveries, retry_delivery, search_deliveries
 from hookwright_api.services import services_of
 from hookwright_crds.events import EVENT_TYPES
 from hookwright_runtime.problems import ProblemError, not_found
@@ -134,13 +131,8 @@ async def _endpoint_page(request: Request, project: str, endpoint: str, filters:
 
 async def _search(request: Request, project: str, endpoint: str | None, filters: DeliveryFilters, cursor: str) -> Page:
     conditions = filters.conditions(services_of(request).now())
-    try:
-        wanted = DeliveryConditions.model_validate(
-            {**conditions, "project": project, "webhook": endpoint, "limit": _PAGE, "cursor": cursor or None}
-        )
-    except ValidationError as error:
-        raise from_validation(error.errors(include_url=False, include_input=False)) from None
-    page: Page = await call(request, search_deliveries, wanted)
+    options = {"project": project, "webhook": endpoint, "limit": _PAGE, "cursor": cursor}
+    page: Page = await call(request, search_deliveries, **conditions, **options)
     return page
 
 

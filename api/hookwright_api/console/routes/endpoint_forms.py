@@ -8,7 +8,6 @@ from pydantic import ValidationError
 from starlette.requests import Request
 from starlette.responses import Response
 
-from hookwright_api.auth.permissions import MANAGE
 from hookwright_api.console.endpoint_document import document_in, empty_form, form_of_endpoint, patch_in
 from hookwright_api.console.form_fields import Form, faults_of, schemas_of
 from hookwright_api.console.lookup import endpoint_of, project_of
@@ -18,14 +17,15 @@ from hookwright_api.console.ownership import ownership_of
 from hookwright_api.console.page_route import ConsoleRoutes
 from hookwright_api.console.templating import render, see
 from hookwright_api.console.visits import form_of
-from hookwright_api.http.responses import from_validation
 from hookwright_api.rendering import own_labels
 from hookwright_api.routes.webhooks import create_webhook, update_webhook
-from hookwright_api.schemas.webhook_bodies import WebhookPatch, WebhookRequest
 from hookwright_api.webhook_operations.webhook_document import etag_of
+from hookwright_crds.documents.webhook_bodies import WebhookPatch, WebhookRequest
 from hookwright_crds.endpoint_fields import LEASE_BOUNDS, TIMEOUT_BOUNDS, RateLimit
 from hookwright_crds.events import CATALOGUE, CHANNEL_WILDCARDS, EVERY_TYPE, Channel
+from hookwright_crds.permissions import MANAGE
 from hookwright_runtime.problems import Code, ProblemError
+from hookwright_runtime.validation import from_validation
 
 console = ConsoleRoutes()
 

@@ -8,7 +8,6 @@ from pydantic import ValidationError
 from starlette.requests import Request
 from starlette.responses import Response
 
-from hookwright_api.auth.permissions import EDIT, MANAGE
 from hookwright_api.console.form_fields import faults_of
 from hookwright_api.console.lookup import endpoint_of
 from hookwright_api.console.navigation import console_path, endpoint_path
@@ -17,11 +16,12 @@ from hookwright_api.console.ownership import ownership_of
 from hookwright_api.console.page_route import ConsoleRoutes
 from hookwright_api.console.templating import render, see
 from hookwright_api.console.visits import form_of
-from hookwright_api.http.responses import from_validation
 from hookwright_api.rendering import own_labels
 from hookwright_api.routes.webhooks import delete_webhook, get_secret, get_webhook, rotate_secret, update_webhook
-from hookwright_api.schemas.webhook_bodies import RotationRequest, WebhookPatch
+from hookwright_crds.documents.webhook_bodies import RotationRequest, WebhookPatch
+from hookwright_crds.permissions import EDIT, MANAGE
 from hookwright_runtime.problems import ProblemError
+from hookwright_runtime.validation import from_validation
 
 console = ConsoleRoutes()
 

@@ -9,7 +9,6 @@ from pydantic import ValidationError
 from starlette.requests import Request
 from starlette.responses import Response
 
-from hookwright_api.auth.permissions import ADMINISTER
 from hookwright_api.console.form_fields import Form, faults_of, schemas_of
 from hookwright_api.console.lookup import project_of
 from hookwright_api.console.navigation import console_path
@@ -18,13 +17,14 @@ from hookwright_api.console.page_route import ConsoleRoutes
 from hookwright_api.console.templating import render, see
 from hookwright_api.console.visits import form_of
 from hookwright_api.http.guarded_route import caller_of
-from hookwright_api.http.responses import from_validation
 from hookwright_api.routes.keys import create_key, delete_key, list_keys
-from hookwright_api.schemas.key_bodies import KeyRequest
 from hookwright_api.services import services_of
 from hookwright_api.view.table_records import KeyRecord
+from hookwright_crds.documents.key_bodies import KeyRequest
 from hookwright_crds.keys import KeyScope
+from hookwright_crds.permissions import ADMINISTER
 from hookwright_runtime.problems import FieldFault, ProblemError, invalid, not_found
+from hookwright_runtime.validation import from_validation
 
 console = ConsoleRoutes()
 

@@ -10,7 +10,6 @@ from pydantic import ValidationError
 from starlette.requests import Request
 from starlette.responses import Response
 
-from hookwright_api.auth.permissions import ADMINISTER
 from hookwright_api.console.form_fields import faults_of, schemas_of
 from hookwright_api.console.navigation import HOME, console_path
 from hookwright_api.console.operations import attempt, call
@@ -19,14 +18,15 @@ from hookwright_api.console.sparkline import Sparkline, sparkline
 from hookwright_api.console.templating import render, see
 from hookwright_api.console.visits import form_of
 from hookwright_api.http.guarded_route import caller_of
-from hookwright_api.http.responses import from_validation
+from hookwright_api.routes.operator_routes import get_project_statistics
 from hookwright_api.routes.projects import create_project, list_projects
-from hookwright_api.routes.statistics import get_project_statistics
-from hookwright_api.schemas.project_bodies import ProjectRequest
 from hookwright_api.services import services_of
 from hookwright_api.view.table import page_after
 from hookwright_api.view.table_records import EndpointRecord, ProjectRecord
+from hookwright_crds.documents.project_bodies import ProjectRequest
+from hookwright_crds.permissions import ADMINISTER
 from hookwright_runtime.problems import ProblemError, unavailable
+from hookwright_runtime.validation import from_validation
 
 console = ConsoleRoutes()
 

@@ -5,7 +5,6 @@ from typing import Final
 from starlette.requests import Request
 from starlette.responses import Response
 
-from hookwright_api.auth.permissions import ADMINISTER
 from hookwright_api.console.lookup import project_of
 from hookwright_api.console.navigation import HOME
 from hookwright_api.console.operations import call
@@ -18,6 +17,7 @@ from hookwright_api.routes.projects import delete_project, get_project
 from hookwright_api.routes.webhooks import list_webhooks
 from hookwright_api.services import services_of
 from hookwright_api.view.table import page_after
+from hookwright_crds.permissions import ADMINISTER
 from hookwright_runtime.problems import FieldFault, ProblemError, invalid
 
 console = ConsoleRoutes()

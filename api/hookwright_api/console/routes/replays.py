@@ -15,12 +15,12 @@ from hookwright_api.console.operations import attempt, call
 from hookwright_api.console.page_route import ConsoleRoutes
 from hookwright_api.console.templating import render, see
 from hookwright_api.console.visits import form_of
-from hookwright_api.http.responses import from_validation
-from hookwright_api.routes.replays import begin_replay, cancel_replay, list_replays
-from hookwright_api.schemas.replay_bodies import ReplayRequest
+from hookwright_api.routes.operator_routes import begin_replay, cancel_replay, list_replays
 from hookwright_api.services import services_of
+from hookwright_crds.documents.replay_bodies import ReplayRequest
 from hookwright_crds.events import EVENT_TYPES
 from hookwright_runtime.problems import FieldFault, ProblemError, invalid
+from hookwright_runtime.validation import from_validation
 
 console = ConsoleRoutes()
 

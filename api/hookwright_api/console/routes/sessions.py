@@ -4,7 +4,6 @@ from pydantic import ValidationError
 from starlette.requests import Request
 from starlette.responses import Response
 
-from hookwright_api.auth.permissions import OPEN
 from hookwright_api.console.form_fields import faults_of, schemas_of
 from hookwright_api.console.navigation import console_path, own_path
 from hookwright_api.console.operations import call
@@ -13,11 +12,12 @@ from hookwright_api.console.session_cookie import caller_in, remove_session, set
 from hookwright_api.console.templating import render, see
 from hookwright_api.console.visits import form_of
 from hookwright_api.http.guarded_route import caller_of
-from hookwright_api.http.responses import from_validation
 from hookwright_api.routes.auth import change_password, log_in, log_out
-from hookwright_api.schemas.login_bodies import LoginRequest, PasswordRequest
 from hookwright_api.services import services_of
+from hookwright_crds.documents.login_bodies import LoginRequest, PasswordRequest
+from hookwright_crds.permissions import OPEN
 from hookwright_runtime.problems import FieldFault, ProblemError, invalid
+from hookwright_runtime.validation import from_validation
 
 console = ConsoleRoutes()
 

@@ -10,7 +10,7 @@ from hookwright_api.console.lookup import endpoint_of
 from hookwright_api.console.operations import attempt, call
 from hookwright_api.console.page_route import ConsoleRoutes
 from hookwright_api.console.templating import render
-from hookwright_api.routes.statistics import get_webhook_statistics
+from hookwright_api.routes.operator_routes import get_webhook_statistics
 from hookwright_api.services import services_of
 
 console = ConsoleRoutes()

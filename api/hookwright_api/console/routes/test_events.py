@@ -7,7 +7,6 @@ from typing import Any, Final
 from starlette.requests import Request
 from starlette.responses import Response
 
-from hookwright_api.auth.permissions import TEST
 from hookwright_api.console.form_fields import Form, faults_of
 from hookwright_api.console.lookup import project_of
 from hookwright_api.console.operations import call
@@ -15,9 +14,10 @@ from hookwright_api.console.page_route import ConsoleRoutes
 from hookwright_api.console.templating import render
 from hookwright_api.console.visits import form_of
 from hookwright_api.http.guarded_route import caller_of, with_body
-from hookwright_api.routes.webhooks import test_webhook
+from hookwright_api.routes.operator_routes import test_webhook
 from hookwright_api.services import services_of
 from hookwright_crds.events import CATALOGUE, EVENT_TYPES, example
+from hookwright_crds.permissions import TEST
 from hookwright_runtime.problems import FieldFault, ProblemError, invalid
 
 console = ConsoleRoutes()

@@ -5,7 +5,6 @@ from typing import Final
 from starlette.requests import Request
 from starlette.responses import Response
 
-from hookwright_api.auth.permissions import READ
 from hookwright_api.console.lookup import endpoint_of
 from hookwright_api.console.operations import attempt, call
 from hookwright_api.console.page_route import ConsoleRoutes
@@ -15,6 +14,7 @@ from hookwright_api.console.templating import render
 from hookwright_api.console.visits import form_of
 from hookwright_api.routes.webhooks import get_secret
 from hookwright_api.services import services_of
+from hookwright_crds.permissions import READ
 from hookwright_runtime.problems import ProblemError
 
 console = ConsoleRoutes()

@@ -5,17 +5,17 @@ from typing import Final
 
 from starlette.types import Receive, Scope, Send
 
-from hookwright_crds.request_limits import EVENTS_BODY_LIMIT
+from hookwright_crds.documents.event_bodies import EVENTS_BODY_LIMIT
 from hookwright_crds.requests import REQUEST_ID
 from hookwright_operator.intake.asgi import client_of, headers_of, send_json
-from hookwright_operator.intake.auth import Access, ReviewAuth
+from hookwright_operator.intake.auth import Access
+from hookwright_operator.intake.context import IntakeContext
 from hookwright_operator.intake.parsing import mode_of, parse, parse_in_pieces
-from hookwright_operator.services import IntakeServices
 from hookwright_operator.services.events import AcceptResult, IdConflictError
 from hookwright_operator.tracing import Traces, began
 from hookwright_runtime.places import Places
 from hookwright_runtime.problems import MAX_FAULTS, Code, FieldFault, ProblemError, not_found
-from hookwright_runtime.request_body import Bodies, parsing_weight
+from hookwright_runtime.request_body import parsing_weight
 
 EVENTS: Final = "/v1alpha1/namespaces/{namespace}/projects/{project}/events"
 """Path for events."""
@@ -26,18 +26,9 @@ _UNQUEUED_BYTES: Final = 2048
 class EventRoute:
     """The route that accepts events; plain ASGI, because a request object would cost as much as all the rest."""
 
-    def __init__(
-        self,
-        services: IntakeServices,
-        auth: ReviewAuth,
-        bodies: Bodies,
-        parsing: Places,
-        *,
-        traces: Traces | None,
-        places: Places,
-    ) -> None:
-        self._services, self._auth = services, auth
-        self._bodies, self._parsing = bodies, parsing
+    def __init__(self, context: IntakeContext, *, traces: Traces | None, places: Places) -> None:
+        self._services, self._auth = context.services, context.auth
+        self._bodies, self._parsing = context.bodies, context.parsing
         self._traces = traces
         self._places = places
 

@@ -1,177 +1,144 @@
 """Replays: send deliveries of an endpoint again, with visible progress."""
 
 import re
-from typing import Final
+from typing import Any, Final
 
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
-from starlette.routing import Route
+from starlette.responses import Response
 
-from hookwright_operator.intake.asgi import headers_of
-from hookwright_operator.intake.auth import ReviewAuth
-from hookwright_operator.intake.replay_body import STATES, ReplayBody, replay_of
-from hookwright_operator.intake.routes.endpoints import ENDPOINT, audit, check_not_expired, permitted_endpoint
-from hookwright_operator.intake.timestamps import timestamp
+from hookwright_crds.documents.replay_bodies import BegunReplayAnswer, ReplayAnswer, ReplayRequest, ReplaysAnswer
+from hookwright_crds.operations import Right
+from hookwright_crds.timestamps import time_of, timestamp
+from hookwright_operator.intake.context import IntakeContext, check_not_expired
 from hookwright_operator.registry import Endpoint
-from hookwright_operator.services import IntakeServices
 from hookwright_operator.store.chosen_replays import Wanted
-from hookwright_operator.store.records import Choice, Replay, ReplayState
-from hookwright_runtime.places import Places
+from hookwright_operator.store.records import Choice, Replay, ReplayState, State
 from hookwright_runtime.problems import FieldFault, ProblemError, not_found
-from hookwright_runtime.request_body import Bodies
 
 MAX_BODY_BYTES: Final = 4096
 
 _ID: Final = re.compile(r"[0-9A-Za-z_]{1,64}")
-_STATE_OF: Final = {states: name for name, states in STATES.items()}
+_STATES: Final = {
+    "failed": (State.FAILED,),
+    "delivered": (State.DELIVERED,),
+    "all": (State.DELIVERED, State.FAILED),
+    "missed": (),
+}
+"""The states of deliveries by the field ``state`` of a request; missed events have no deliveries."""
+_NAMES: Final = {states: name for name, states in _STATES.items()}
 
 
-class ReplayRoutes:
-    """Routes of the replays of one endpoint."""
+async def begin(intake: IntakeContext, request: Request, right: Right) -> BegunReplayAnswer | Response:
+    """Begin a replay: 202 with the replay, 409 if another runs.
 
-    def __init__(
-        self, services: IntakeServices, auth: ReviewAuth, bodies: Bodies, places: Places, reads: Places
-    ) -> None:
-        self._services, self._auth = services, auth
-        self._bodies = bodies
-        self._places, self._reads = places, reads
-
-    def routes(self) -> list[Route]:
-        """Return the routes."""
-        return [
-            Route(f"{ENDPOINT}/replays", self.begin, methods=["POST"]),
-            Route(f"{ENDPOINT}/replays", self.latest),
-            Route(f"{ENDPOINT}/replays/{{replay}}", self.one),
-            Route(f"{ENDPOINT}/replays/{{replay}}", self.cancel, methods=["DELETE"]),
-        ]
-
-    async def begin(self, request: Request) -> JSONResponse:
-        """Begin a replay from ``{since, until?, state?, types?, dry_run?}``: 202 with the replay, 409 if another runs.
-
-        With ``dry_run``, the answer is 200 with the number of deliveries, and nothing is sent.
-        """
-        endpoint, caller = await permitted_endpoint(self._services, self._auth, request, "create", "retry")
-        check_not_expired(endpoint)
-        now_ms = self._services.replays.clock_ms()
-        body = replay_of(await self._body(request, endpoint), now_ms=now_ms)
-        until_ms = now_ms if body.until_ms is None else min(body.until_ms, now_ms)
-        body = body._replace(choice=_of_subscribed(body.choice, endpoint))
-        project = (endpoint.namespace, endpoint.project)
-        since_ms = self._since_ms(body, endpoint, until_ms)
-        wanted = Wanted(endpoint.uid, body.choice, since_ms, until_ms, project)
-        with await self._reads.acquire(endpoint.namespace):
-            if body.dry_run:
-                return JSONResponse(await self._counted(body, wanted))
-            replay, new = await self._services.replays.begin(wanted)
-        _check_new(replay, endpoint, new=new)
-        audit(self._services, request, "endpoint.replay", caller, endpoint)
-        headers = {"Location": f"{request.url.path}/{replay.id}"}
-        return JSONResponse(document(replay), status_code=202, headers=headers)
-
-    async def latest(self, request: Request) -> JSONResponse:
-        """Return the latest replays of an endpoint, the newest first: ``{data}``."""
-        endpoint, _ = await permitted_endpoint(self._services, self._auth, request, "get", "deliveries")
-        with await self._places.acquire(endpoint.namespace):
-            replays = await self._services.replays.latest(endpoint.uid)
-        return JSONResponse({"data": [document(replay) for replay in replays]})
-
-    async def one(self, request: Request) -> JSONResponse:
-        """Return the progress of a replay of an endpoint."""
-        endpoint, _ = await permitted_endpoint(self._services, self._auth, request, "get", "deliveries")
-        return JSONResponse(document(await self._find(request, endpoint)))
-
-    async def cancel(self, request: Request) -> Response:
-        """Cancel a replay: 204, also if it is cancelled already; 409 if it is completed."""
-        endpoint, caller = await permitted_endpoint(self._services, self._auth, request, "create", "retry")
-        replay = await self._find(request, endpoint)
-        if replay.state is ReplayState.RUNNING:
-            with await self._places.acquire(endpoint.namespace):
-                await self._services.replays.cancel(replay)
-            replay = await self._find(request, endpoint)
-            if replay.state is ReplayState.CANCELLED:
-                audit(self._services, request, "replay.cancel", caller, endpoint, target=replay.id)
-        if replay.state is ReplayState.COMPLETED:
-            raise ProblemError(409, f"replay {replay.id} is completed; only a running replay can be cancelled")
-        return Response(status_code=204)
-
-    async def _body(self, request: Request, endpoint: Endpoint) -> bytes:
-        holder = f'namespace "{endpoint.namespace}"'
-        return await self._bodies.read(request.receive, headers_of(request.scope), holder, limit=MAX_BODY_BYTES)
-
-    async def _find(self, request: Request, endpoint: Endpoint) -> Replay:
-        wanted = request.path_params["replay"]
-        with await self._places.acquire(endpoint.namespace):
-            replay = await self._services.replays.find(wanted) if _ID.fullmatch(wanted) else None
-        if replay is None or replay.endpoint_uid != endpoint.uid:
-            raise not_found(f'replay "{wanted}" of WebhookEndpoint "{endpoint.name}"')
-        return replay
-
-    def _since_ms(self, body: ReplayBody, endpoint: Endpoint, until_ms: int) -> int:
-        """Return the begin of a replay; that of missed events is never before the creation of the project.
-
-        Raises:
-            ProblemError: 404, the project does not exist; 422, the whole range is before its creation.
-        """
-        if not body.choice.missed:
-            return body.since_ms
-        registry = self._services.registry
-        if not registry.has_project(endpoint.namespace, endpoint.project):
-            raise not_found(f'Project "{endpoint.project}" in namespace "{endpoint.namespace}"')
-        created_ms = registry.project_created_ms(endpoint.namespace, endpoint.project)
-        if until_ms < created_ms:
-            message = f'Project "{endpoint.project}" was created at {timestamp(created_ms)}; choose a later time'
-            raise ProblemError(422, "no replay was started", errors=(FieldFault("until", message),))
-        return max(body.since_ms, created_ms)
-
-    async def _counted(self, body: ReplayBody, wanted: Wanted) -> dict[str, object]:
-        total, exact = await self._services.replays.count(wanted)
-        return {"dry_run": True, **_chosen(body.choice, wanted.since_ms, wanted.until_ms), **_total(total, exact=exact)}
+    With ``dry_run``, the answer is 200 with the number of deliveries, and nothing is sent.
+    """
+    endpoint, caller = await intake.endpoint(request, right)
+    check_not_expired(endpoint)
+    now_ms = intake.services.replays.clock_ms()
+    body = await intake.document(request, endpoint, ReplayRequest, MAX_BODY_BYTES)
+    wanted = _wanted(intake, body, endpoint, now_ms)
+    with await intake.reads.acquire(endpoint.namespace):
+        if body.dry_run:
+            total, exact = await intake.services.replays.count(wanted)
+            chosen = _chosen(wanted.choice, wanted.since_ms, wanted.until_ms, total, exact=exact)
+            answer = BegunReplayAnswer(dry_run=True, **chosen)
+            return Response(answer.json_bytes(), media_type="application/json")
+        replay, new = await intake.services.replays.begin(wanted)
+    if not new:
+        running = f'WebhookEndpoint "{endpoint.name}" has a running replay, {replay.id}'
+        raise ProblemError(409, f"{running}; wait until it ends, or cancel it")
+    intake.audit(request, "endpoint.replay", caller, endpoint)
+    headers = {"Location": f"{request.url.path}/{replay.id}"}
+    return Response(BegunReplayAnswer(**_fields(replay)).json_bytes(), 202, headers, media_type="application/json")
 
 
-def _of_subscribed(choice: Choice, endpoint: Endpoint) -> Choice:
-    """Return the choice; that of missed events names the types to which the endpoint subscribes.
+async def show_latest(intake: IntakeContext, request: Request, right: Right) -> ReplaysAnswer:
+    """Return the latest replays of an endpoint, the newest first."""
+    endpoint, _ = await intake.endpoint(request, right)
+    with await intake.places.acquire(endpoint.namespace):
+        replays = await intake.services.replays.latest(endpoint.uid)
+    return ReplaysAnswer(data=[ReplayAnswer(**_fields(replay)) for replay in replays])
+
+
+async def show(intake: IntakeContext, request: Request, right: Right) -> ReplayAnswer:
+    """Return the progress of a replay of an endpoint."""
+    endpoint, _ = await intake.endpoint(request, right)
+    return ReplayAnswer(**_fields(await _find(intake, request, endpoint)))
+
+
+async def cancel(intake: IntakeContext, request: Request, right: Right) -> Response:
+    """Cancel a replay: 204, also if it is cancelled already; 409 if it is completed."""
+    endpoint, caller = await intake.endpoint(request, right)
+    replay = await _find(intake, request, endpoint)
+    if replay.state is ReplayState.RUNNING:
+        with await intake.places.acquire(endpoint.namespace):
+            await intake.services.replays.cancel(replay)
+        replay = await _find(intake, request, endpoint)
+        if replay.state is ReplayState.CANCELLED:
+            intake.audit(request, "replay.cancel", caller, endpoint, target=replay.id)
+    if replay.state is ReplayState.COMPLETED:
+        raise ProblemError(409, f"replay {replay.id} is completed; only a running replay can be cancelled")
+    return Response(status_code=204)
+
+
+async def _find(intake: IntakeContext, request: Request, endpoint: Endpoint) -> Replay:
+    replay_id = request.path_params["replay"]
+    with await intake.places.acquire(endpoint.namespace):
+        replay = await intake.services.replays.find(replay_id) if _ID.fullmatch(replay_id) else None
+    if replay is None or replay.endpoint_uid != endpoint.uid:
+        raise not_found(f'replay "{replay_id}" of WebhookEndpoint "{endpoint.name}"')
+    return replay
+
+
+def _wanted(intake: IntakeContext, body: ReplayRequest, endpoint: Endpoint, now_ms: int) -> Wanted:
+    """Return the deliveries to send; a replay of missed events names its types, and begins after the project.
 
     Raises:
-        ProblemError: 422, the endpoint subscribes to none of the chosen types.
+        ProblemError: 404, the project does not exist; 422, the range is in the future or before the project, or the
+            endpoint subscribes to none of the types.
     """
-    if not choice.missed:
-        return choice
-    types = sorted(endpoint.events.intersection(choice.types) if choice.types else endpoint.events)
-    if not types:
-        message = f'WebhookEndpoint "{endpoint.name}" subscribes to none of these types; it has missed no event of them'
-        raise ProblemError(422, "no replay was started", errors=(FieldFault("types", message),))
-    return choice._replace(types=tuple(types))
+    choice, since_ms = Choice(_STATES[body.state], tuple(sorted(set(body.types)))), time_of(body.since) or 0
+    until_ms = now_ms if body.until is None else min(time_of(body.until) or 0, now_ms)
+    if since_ms > now_ms:
+        raise _refusal("since", f"is in the future; the time is now {timestamp(now_ms)}")
+    namespace, project, registry = endpoint.namespace, endpoint.project, intake.services.registry
+    if choice.missed:
+        types = sorted(endpoint.events.intersection(choice.types) if choice.types else endpoint.events)
+        if not types:
+            known = f'WebhookEndpoint "{endpoint.name}" subscribes to none of these types'
+            raise _refusal("types", f"{known}; it has missed no event of them")
+        if not registry.has_project(namespace, project):
+            raise not_found(f'Project "{project}" in namespace "{namespace}"')
+        created_ms = registry.project_created_ms(namespace, project)
+        if until_ms < created_ms:
+            created = timestamp(created_ms)
+            raise _refusal("until", f'Project "{project}" was created at {created}; choose a later time')
+        choice, since_ms = choice._replace(types=tuple(types)), max(since_ms, created_ms)
+    return Wanted(endpoint.uid, choice, since_ms, until_ms, (namespace, project))
 
 
-def _check_new(replay: Replay, endpoint: Endpoint, *, new: bool) -> None:
-    if not new:
-        raise ProblemError(
-            409,
-            f'WebhookEndpoint "{endpoint.name}" has a running replay, {replay.id}; wait until it ends, or cancel it',
-        )
+def _refusal(field: str, message: str) -> ProblemError:
+    return ProblemError(422, "no replay was started", errors=(FieldFault(field, message),))
 
 
-def document(replay: Replay) -> dict[str, object]:
-    """Return a replay as JSON."""
+def _fields(replay: Replay) -> dict[str, Any]:
     return {
         "id": replay.id,
-        "status": replay.state,
-        **_chosen(replay.choice, replay.since_ms, replay.until_ms),
-        **_total(replay.total, exact=replay.total_is_exact),
+        "status": replay.state.value,
+        **_chosen(replay.choice, replay.since_ms, replay.until_ms, replay.total, exact=replay.total_is_exact),
         "done": replay.done,
         "begun_at": timestamp(replay.begun_ms),
         "ended_at": None if replay.ended_ms is None else timestamp(replay.ended_ms),
     }
 
 
-def _chosen(choice: Choice, since_ms: int, until_ms: int) -> dict[str, object]:
+def _chosen(choice: Choice, since_ms: int, until_ms: int, total: int, *, exact: bool) -> dict[str, Any]:
     return {
         "since": timestamp(since_ms),
         "until": timestamp(until_ms),
-        "state": _STATE_OF[choice.states],
+        "state": _NAMES[choice.states],
         "types": list(choice.types),
+        "total": total,
+        "total_is_exact": exact,
     }
-
-
-def _total(total: int, *, exact: bool) -> dict[str, object]:
-    return {"total": total, "total_is_exact": exact}

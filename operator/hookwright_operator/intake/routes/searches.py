@@ -1,173 +1,117 @@
 """Searches of the delivery log of a namespace, and one event with its deliveries."""
 
 import re
-from collections.abc import Callable, Sequence
-from itertools import islice
-from typing import Final
+from collections.abc import Sequence
+from typing import Any, Final
 
-from pydantic_core import from_json, to_json
+from pydantic_core import from_json
 from starlette.requests import Request
-from starlette.routing import Route
 
-from hookwright_crds.events import UnknownEventTypeError, event_type
-from hookwright_operator.intake.asgi import client_of
-from hookwright_operator.intake.auth import Access, ReviewAuth
-from hookwright_operator.intake.parsing import MAX_NAME_CHARACTERS
-from hookwright_operator.intake.routes.deliveries import body_document, document, page_faults
-from hookwright_operator.intake.routes.endpoints import NAMESPACE
-from hookwright_operator.intake.timestamps import EXPECTED_TIME, time_of, timestamp
+from hookwright_crds.documents.delivery_bodies import (
+    DeliveriesAnswer,
+    DeliveryAnswer,
+    DeliveryConditions,
+    EventAnswer,
+)
+from hookwright_crds.operations import Right
+from hookwright_crds.timestamps import time_of, timestamp
+from hookwright_operator.intake.context import IntakeContext
+from hookwright_operator.intake.routes.deliveries import body_fields, check_cursor, delivery_answer
 from hookwright_operator.registry import Endpoint
-from hookwright_operator.services import IntakeServices
-from hookwright_operator.store.records import DeliveryRecord, EventRecord, Search
+from hookwright_operator.store.records import DeliveryRecord, EventRecord, Search, State
 from hookwright_runtime.held_answers import HeldAnswer
-from hookwright_runtime.places import Places
-from hookwright_runtime.problems import MAX_FAULTS, FieldFault, ProblemError, not_found
+from hookwright_runtime.problems import FieldFault, invalid, not_found
+from hookwright_runtime.validation import query_of
 
 SHOWN: Final = 100
 """Deliveries that the answer about an event lists."""
-_PARAMETERS: Final = (
-    "message_id", "event_id", "type", "status", "status_code", "webhook", "since", "until",
-    "limit", "cursor", "project",
-)  # fmt: skip
 _EVENT: Final = re.compile(r"msg_[0-9A-Za-z]{1,64}")
-_STATUS_CODE: Final = re.compile(r"0|[1-5][0-9]{2}")
 
 
-class SearchRoutes:
-    """Routes of a namespace's deliveries and events; a read keeps the namespace's turn until its answer is sent."""
+async def search(intake: IntakeContext, request: Request, right: Right) -> HeldAnswer:
+    """Return the deliveries that meet all conditions of the query, the newest first.
 
-    def __init__(self, services: IntakeServices, auth: ReviewAuth, reads: Places) -> None:
-        self._services, self._auth, self._reads = services, auth, reads
-
-    def routes(self) -> list[Route]:
-        """Return the routes."""
-        return [Route(f"{NAMESPACE}/deliveries", self.search), Route(f"{NAMESPACE}/events/{{event}}", self.event)]
-
-    async def search(self, request: Request) -> HeldAnswer:
-        """Return the deliveries that meet all conditions of the query, the newest first: ``{data, next}``."""
-        namespace, endpoints = await self._permitted(request)
-        wanted, limit, cursor = search_of(request.query_params.get, list(request.query_params), namespace, endpoints)
-        with await self._reads.acquire(namespace) as place:
-            records, following = await self._services.delivery_log.search(wanted, limit=limit, cursor=cursor)
-            answer = to_json({"data": self._shown(records, endpoints), "next": following})
-            return HeldAnswer(answer, place.pop_all())
-
-    async def event(self, request: Request) -> HeldAnswer:
-        """Return one event with its newest deliveries."""
-        namespace, endpoints = await self._permitted(request)
-        wanted, project = request.path_params["event"], request.query_params.get("project")
-        uids = [endpoint.uid for endpoint in endpoints]
-        log = self._services.delivery_log
-        with await self._reads.acquire(namespace) as place:
-            found = await log.event(wanted) if _EVENT.fullmatch(wanted) else None
-            if found is None or not self._is_of(found, namespace, project):
-                raise not_found(f'event "{wanted}" in namespace "{namespace}"')
-            records, following = await log.deliveries_of(found, uids, limit=SHOWN)
-            omits = self._services.registry.omits_payloads(namespace, found.project)
-            shown = {"deliveries": self._shown(records, endpoints), "next": following}
-            return HeldAnswer(to_json({**_event(found, omits_payloads=omits), **shown}), place.pop_all())
-
-    def _is_of(self, event: EventRecord, namespace: str, project: str | None) -> bool:
-        """Whether an event is of a namespace, of the project if one is given, and not of an earlier one of its name."""
-        created_ms = self._services.registry.project_created_ms(namespace, event.project)
-        return event.namespace == namespace and project in (None, event.project) and event.accepted_ms >= created_ms
-
-    def _shown(self, records: Sequence[DeliveryRecord], endpoints: Sequence[Endpoint]) -> list[dict[str, object]]:
-        """Return deliveries to some endpoints in the form of the log."""
-        by_uid = {endpoint.uid: endpoint for endpoint in endpoints}
-        to = [(record, by_uid[record.endpoint_uid]) for record in records]
-        omits_payloads = self._services.registry.omits_payloads
-        return [
-            document(record, endpoint.name, omits_payloads=omits_payloads(endpoint.namespace, endpoint.project))
-            for record, endpoint in to
-        ]
-
-    async def _permitted(self, request: Request) -> tuple[str, Sequence[Endpoint]]:
-        """Return the namespace of the path and its endpoints, or only those of the project in ``?project=``.
-
-        Raises:
-            ProblemError: 401, 403 or 503.
-            KubeError: the API server cannot review the token or the permission.
-        """
-        namespace = request.path_params["namespace"]
-        access = Access("get", "webhookendpoints", "deliveries", namespace, "")
-        await self._auth.permit(request.headers, access, client_of(request.scope))
-        return namespace, self._services.registry.endpoints_of(namespace, request.query_params.get("project"))
+    The namespace's turn ends when the answer is sent.
+    """
+    namespace, endpoints = await _permitted(intake, request, right)
+    given = {name: value for name, value in request.query_params.items() if name != "project"}
+    conditions = query_of(DeliveryConditions, given)
+    wanted = _search(conditions, namespace, endpoints)
+    with await intake.reads.acquire(namespace) as place:
+        log = intake.services.delivery_log
+        records, following = await log.search(wanted, limit=conditions.limit, cursor=conditions.cursor)
+        page = DeliveriesAnswer(data=_deliveries(intake, records, endpoints), next=following)
+        return HeldAnswer(page.json_bytes(), place.pop_all())
 
 
-def search_of(
-    query: Callable[[str], str | None], given: Sequence[str], namespace: str, endpoints: Sequence[Endpoint]
-) -> tuple[Search, int, str | None]:
-    """Return the search of a query, its limit and its cursor.
+async def show_event(intake: IntakeContext, request: Request, right: Right) -> HeldAnswer:
+    """Return one event with its newest deliveries; the namespace's turn ends when the answer is sent."""
+    namespace, endpoints = await _permitted(intake, request, right)
+    event_id, project = request.path_params["id"], request.query_params.get("project")
+    registry, log = intake.services.registry, intake.services.delivery_log
+    with await intake.reads.acquire(namespace) as place:
+        event = await log.event(event_id) if _EVENT.fullmatch(event_id) else None
+        if event is None or not _is_of(intake, event, namespace, project):
+            raise not_found(f'event "{event_id}" in namespace "{namespace}"')
+        records, following = await log.deliveries_of(event, [endpoint.uid for endpoint in endpoints], limit=SHOWN)
+        optional: dict[str, Any] = {} if event.attributes is None else {"cloudevent": from_json(event.attributes)}
+        answer = EventAnswer(
+            id=event.id,
+            project=event.project,
+            type=event.type,
+            accepted_at=timestamp(event.accepted_ms),
+            deliveries=_deliveries(intake, records, endpoints),
+            next=following,
+            **body_fields(event.body, omits_payloads=registry.omits_payloads(namespace, event.project)),
+            **optional,
+        )
+        return HeldAnswer(answer.json_bytes(), place.pop_all())
 
-    Args:
-        query: returns the value of a parameter.
-        given: the names of all parameters.
-        namespace: of the endpoints.
-        endpoints: those that the caller may see.
+
+def _is_of(intake: IntakeContext, event: EventRecord, namespace: str, project: str | None) -> bool:
+    """Whether an event is of a namespace, of the project if one is given, and not of an earlier one of its name."""
+    created_ms = intake.services.registry.project_created_ms(namespace, event.project)
+    return event.namespace == namespace and project in (None, event.project) and event.accepted_ms >= created_ms
+
+
+def _deliveries(
+    intake: IntakeContext, records: Sequence[DeliveryRecord], endpoints: Sequence[Endpoint]
+) -> list[DeliveryAnswer]:
+    """Return deliveries to some endpoints in the form of the log."""
+    by_uid = {endpoint.uid: endpoint for endpoint in endpoints}
+    to = [(record, by_uid[record.endpoint_uid]) for record in records]
+    omits_payloads = intake.services.registry.omits_payloads
+    return [
+        delivery_answer(record, endpoint.name, omits_payloads=omits_payloads(endpoint.namespace, endpoint.project))
+        for record, endpoint in to
+    ]
+
+
+async def _permitted(intake: IntakeContext, request: Request, right: Right) -> tuple[str, Sequence[Endpoint]]:
+    """Return the namespace of the path and its endpoints, or only those of the project in ``?project=``."""
+    namespace = request.path_params["namespace"]
+    await intake.permit(request, right)
+    return namespace, intake.services.registry.endpoints_of(namespace, request.query_params.get("project"))
+
+
+def _search(conditions: DeliveryConditions, namespace: str, endpoints: Sequence[Endpoint]) -> Search:
+    """Return a search of some endpoints.
 
     Raises:
-        ProblemError: 422, with each fault.
+        ProblemError: 422, none of them is the webhook, or there is no such cursor.
     """
-    unknown = islice((name for name in given if name not in _PARAMETERS), MAX_FAULTS)
-    faults = [FieldFault(name, f"is unknown; send {', '.join(_PARAMETERS)}") for name in unknown]
-    state, limit, cursor = page_faults(query, faults)
-    uids = tuple(endpoint.uid for endpoint in endpoints)
-    if webhook := query("webhook"):
-        uids = tuple(endpoint.uid for endpoint in endpoints if endpoint.name == webhook)
-        if not uids:
-            faults.append(FieldFault("webhook", "is unknown; send the id of a webhook of this project"))
-    code = query("status_code")
-    if code and not _STATUS_CODE.fullmatch(code):
-        faults.append(FieldFault("status_code", "is wrong; send an HTTP status, or 0 for attempts without a response"))
-        code = None
-    wanted = Search(
-        endpoint_uids=uids,
+    check_cursor(conditions.cursor)
+    uids = [endpoint.uid for endpoint in endpoints if conditions.webhook in (None, endpoint.name)]
+    if conditions.webhook and not uids:
+        raise invalid(FieldFault("webhook", "is unknown; send the id of a webhook of this project"))
+    return Search(
+        endpoint_uids=tuple(uids),
         namespace=namespace,
-        message_id=_name(query, "message_id", faults),
-        event_id=_name(query, "event_id", faults),
-        event_type=_type(query, faults),
-        state=state,
-        status_code=int(code) if code else None,
-        since_ms=_moment(query, "since", faults),
-        until_ms=_moment(query, "until", faults),
+        message_id=conditions.message_id,
+        event_id=conditions.event_id,
+        event_type=conditions.type,
+        state=State(conditions.status) if conditions.status else None,
+        status_code=conditions.status_code,
+        since_ms=time_of(conditions.since or ""),
+        until_ms=time_of(conditions.until or ""),
     )
-    if None not in (wanted.since_ms, wanted.until_ms) and (wanted.until_ms or 0) < (wanted.since_ms or 0):
-        faults.append(FieldFault("until", "is before since"))
-    if faults:
-        raise ProblemError(422, "the query is wrong", errors=tuple(faults[:MAX_FAULTS]))
-    return wanted, limit, cursor
-
-
-def _name(query: Callable[[str], str | None], field: str, faults: list[FieldFault]) -> str | None:
-    text = query(field) or None
-    if text is not None and (len(text) > MAX_NAME_CHARACTERS or not text.isprintable()):
-        faults.append(FieldFault(field, f"is wrong; send 1 to {MAX_NAME_CHARACTERS} printable characters"))
-    return text
-
-
-def _type(query: Callable[[str], str | None], faults: list[FieldFault]) -> str | None:
-    try:
-        return event_type(text) if (text := query("type")) else None
-    except UnknownEventTypeError as error:
-        faults.append(FieldFault("type", str(error)))
-        return None
-
-
-def _moment(query: Callable[[str], str | None], field: str, faults: list[FieldFault]) -> int | None:
-    text = query(field)
-    moment = time_of(text) if text else None
-    if text and moment is None:
-        faults.append(FieldFault(field, f"is wrong; {EXPECTED_TIME}"))
-    return moment
-
-
-def _event(found: EventRecord, *, omits_payloads: bool) -> dict[str, object]:
-    fields: dict[str, object] = {
-        "id": found.id,
-        "project": found.project,
-        "type": found.type,
-        "accepted_at": timestamp(found.accepted_ms),
-        **body_document(found.body, omits_payloads=omits_payloads),
-    }
-    return fields if found.attributes is None else {**fields, "cloudevent": from_json(found.attributes)}

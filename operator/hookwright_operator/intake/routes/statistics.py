@@ -1,97 +1,77 @@
-"""Statistics of one endpoint, and of all endpoints of a project."""
+"""Statistics of one endpoint, and of all endpoints of a project; a namespace reads them in turn with its log."""
 
-from typing import Final
+from typing import Any
 
 from starlette.requests import Request
-from starlette.responses import JSONResponse
-from starlette.routing import Route
 
-from hookwright_operator.intake.asgi import client_of
-from hookwright_operator.intake.auth import Access, ReviewAuth
-from hookwright_operator.intake.routes.endpoints import ENDPOINT, NAMESPACE, permitted_endpoint
-from hookwright_operator.intake.timestamps import timestamp
-from hookwright_operator.services import IntakeServices
+from hookwright_crds.documents.statistics_bodies import (
+    BucketAnswer,
+    MessageCountsAnswer,
+    NumbersAnswer,
+    StatisticsAnswer,
+    StatisticsQuery,
+    WebhookStatisticsAnswer,
+)
+from hookwright_crds.operations import Right
+from hookwright_crds.timestamps import timestamp
+from hookwright_operator.intake.context import IntakeContext
 from hookwright_operator.services.messages import MessageCounts
 from hookwright_operator.store.latency_classes import percentile
 from hookwright_operator.store.records import Bucket, Series, Window
-from hookwright_runtime.places import Places
-from hookwright_runtime.problems import FieldFault, ProblemError, not_found
-
-DEFAULT_WINDOW: Final = Window.DAY
+from hookwright_runtime.problems import not_found
+from hookwright_runtime.validation import query_of
 
 
-class StatisticsRoutes:
-    """Routes of statistics; a namespace reads them in turn with its delivery log."""
-
-    def __init__(self, services: IntakeServices, auth: ReviewAuth, reads: Places) -> None:
-        self._services, self._auth, self._reads = services, auth, reads
-
-    def routes(self) -> list[Route]:
-        """Return the routes."""
-        return [
-            Route(f"{ENDPOINT}/statistics", self.of_endpoint),
-            Route(f"{NAMESPACE}/projects/{{project}}/statistics", self.of_project),
-        ]
-
-    async def of_endpoint(self, request: Request) -> JSONResponse:
-        """Return the statistics of an endpoint (``?window=1h|24h|7d``)."""
-        endpoint, _ = await permitted_endpoint(self._services, self._auth, request, "get", "deliveries")
-        window = window_of(request.query_params.get("window"))
-        with await self._reads.acquire(endpoint.namespace):
-            found = document(await self._services.statistics.of(endpoint.uid, window))
-            counts = await self._services.messages.counts(endpoint.uid) if endpoint.pulled else None
-        return JSONResponse({**found, "messages": counts and _messages(counts)})
-
-    async def of_project(self, request: Request) -> JSONResponse:
-        """Return the statistics of all endpoints of a project, also of deleted ones (``?window=1h|24h|7d``)."""
-        namespace, project = request.path_params["namespace"], request.path_params["project"]
-        access = Access("get", "webhookendpoints", "deliveries", namespace, "")
-        await self._auth.permit(request.headers, access, client_of(request.scope))
-        if not self._services.registry.has_project(namespace, project):
-            raise not_found(f'Project "{project}" in namespace "{namespace}"')
-        window = window_of(request.query_params.get("window"))
-        uid = self._services.registry.project_uid(namespace, project)
-        with await self._reads.acquire(namespace):
-            return JSONResponse(document(await self._services.statistics.of(uid, window)))
+async def of_endpoint(intake: IntakeContext, request: Request, right: Right) -> WebhookStatisticsAnswer:
+    """Return the statistics of an endpoint."""
+    endpoint, _ = await intake.endpoint(request, right)
+    window = _window(request)
+    with await intake.reads.acquire(endpoint.namespace):
+        series = await intake.services.statistics.of(endpoint.uid, window)
+        counts = await intake.services.messages.counts(endpoint.uid) if endpoint.pulled else None
+    return WebhookStatisticsAnswer(**_fields(series), messages=_messages(counts) if counts else None)
 
 
-def window_of(given: str | None) -> Window:
-    """Return the window of a query, `DEFAULT_WINDOW` if it has none.
-
-    Raises:
-        ProblemError: 422, there is no such window.
-    """
-    if not given:
-        return DEFAULT_WINDOW
-    if given not in set(Window):
-        fault = FieldFault("window", f"is unknown; send one of {', '.join(Window)}")
-        raise ProblemError(422, "the query is wrong", errors=(fault,))
-    return Window(given)
+async def of_project(intake: IntakeContext, request: Request, right: Right) -> StatisticsAnswer:
+    """Return the statistics of all endpoints of a project, also of deleted ones."""
+    namespace, project = request.path_params["namespace"], request.path_params["project"]
+    await intake.permit(request, right)
+    if not intake.services.registry.has_project(namespace, project):
+        raise not_found(f'Project "{project}" in namespace "{namespace}"')
+    window = _window(request)
+    uid = intake.services.registry.project_uid(namespace, project)
+    with await intake.reads.acquire(namespace):
+        return StatisticsAnswer(**_fields(await intake.services.statistics.of(uid, window)))
 
 
-def document(series: Series) -> dict[str, object]:
-    """Return statistics in the form of the answer."""
+def _window(request: Request) -> Window:
+    return Window(query_of(StatisticsQuery, request.query_params).window)
+
+
+def _fields(series: Series) -> dict[str, Any]:
     width, begins = series.window.width_s, [begin for begin, _ in series.buckets]
     return {
-        "window": series.window,
+        "window": series.window.value,
         "bucket_seconds": width,
         "since": timestamp(begins[0] * 1000),
         "until": timestamp((begins[-1] + width) * 1000),
-        "total": _numbers(series.total),
-        "buckets": [{"since": timestamp(begin * 1000), **_numbers(bucket)} for begin, bucket in series.buckets],
+        "total": NumbersAnswer(**_numbers(series.total)),
+        "buckets": [
+            BucketAnswer(since=timestamp(begin * 1000), **_numbers(bucket)) for begin, bucket in series.buckets
+        ],
     }
 
 
-def _messages(counts: MessageCounts) -> dict[str, object]:
-    return {
-        "waiting": counts.waiting,
-        "oldest_waiting_since": None if counts.oldest_ms is None else timestamp(counts.oldest_ms),
-        "leased": counts.leased,
-        "delayed": counts.delayed,
-    }
+def _messages(counts: MessageCounts) -> MessageCountsAnswer:
+    return MessageCountsAnswer(
+        waiting=counts.waiting,
+        oldest_waiting_since=None if counts.oldest_ms is None else timestamp(counts.oldest_ms),
+        leased=counts.leased,
+        delayed=counts.delayed,
+    )
 
 
-def _numbers(bucket: Bucket) -> dict[str, object]:
+def _numbers(bucket: Bucket) -> dict[str, Any]:
     return {
         "delivered": bucket.delivered,
         "failed": bucket.failed,

@@ -24,8 +24,8 @@ from hookwright_api.console.words import delivery_word, pending_title
 from hookwright_api.http.guarded_route import GuardedRoute
 from hookwright_api.routes import routers
 from hookwright_api.routes.webhooks import delete_webhook, get_secret, list_webhooks
-from hookwright_api.schemas.project_bodies import ProjectRequest
 from hookwright_api.settings import ApiSettings
+from hookwright_crds.documents.project_bodies import ProjectRequest
 from hookwright_crds.endpoint_fields import RateLimit
 from hookwright_crds.keys import KeyScope
 from hookwright_runtime.problems import FieldFault, ProblemError, invalid

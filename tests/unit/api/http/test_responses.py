@@ -2,13 +2,15 @@
 
 from typing import Any
 
+import httpx
 import pytest
 from pydantic import ValidationError
 
-from hookwright_api.http.responses import from_kube, from_operator, from_validation
-from hookwright_api.operator_client import OperatorError, OperatorUnavailable
-from hookwright_api.schemas.key_bodies import KeyRequest
+from hookwright_api.http.responses import from_kube
+from hookwright_api.operator_client import refusal_of
+from hookwright_crds.documents.key_bodies import KeyRequest
 from hookwright_runtime.errors import KubeError, KubeUnavailable
+from hookwright_runtime.validation import from_validation
 
 
 def kube(status: int, **more: Any) -> KubeError:
@@ -39,31 +41,32 @@ def test_a_refused_write_is_a_problem_that_tells_nothing_of_the_inside(error: Ku
 
 
 @pytest.mark.parametrize(
-    ("error", "status", "retry_after"),
+    ("answer", "status", "retry_after"),
     [
-        pytest.param(OperatorUnavailable("away"), 503, "5", id="away"),
-        pytest.param(OperatorUnavailable("busy", status=503, retry_after=7), 503, "7", id="says when to come back"),
-        pytest.param(OperatorError("full", status=429, retry_after=9), 429, "9", id="too many of a kind"),
-        pytest.param(OperatorError("gone", status=404), 404, None, id="not there"),
-        pytest.param(OperatorError("no", status=409, problem={"detail": "pending"}), 409, None, id="conflict"),
+        pytest.param(httpx.Response(500), 503, "5", id="away"),
+        pytest.param(httpx.Response(503, headers={"Retry-After": "7"}), 503, "7", id="says when to come back"),
+        pytest.param(httpx.Response(429, headers={"Retry-After": "9"}), 429, "9", id="too many of a kind"),
+        pytest.param(httpx.Response(404), 404, None, id="not there"),
+        pytest.param(httpx.Response(409, json={"detail": "pending"}), 409, None, id="conflict"),
     ],
 )
 def test_a_refusal_of_the_operator_keeps_its_meaning(
-    error: OperatorError, status: int, retry_after: str | None
+    answer: httpx.Response, status: int, retry_after: str | None
 ) -> None:
     """A 429 is about limits of the caller, such as tests of one endpoint; an overloaded operator is a 503."""
-    problem = from_operator(error, "the delivery")
+    problem = refusal_of(answer, "the delivery", writes=True)
     assert problem.status == status
     assert problem.headers.get("Retry-After") == retry_after
 
 
 def test_only_an_unknown_outcome_is_not_called_nothing() -> None:
     """The answer then says how the request can be repeated."""
-    for problem in (from_kube(KubeUnavailable("away"), "it"), from_operator(OperatorUnavailable("away"), "it")):
+    away = httpx.Response(500)
+    for problem in (from_kube(KubeUnavailable("away"), "it"), refusal_of(away, "it", writes=False)):
         assert problem.detail.endswith("is unavailable; nothing was done")
     lost = (
         from_kube(KubeUnavailable("away", outcome_unknown=True), "it"),
-        from_operator(OperatorUnavailable("away", outcome_unknown=True), "it"),
+        refusal_of(away, "it", writes=True),
     )
     for problem in lost:
         assert "is unavailable; it is not known whether the request was done. " in problem.detail
@@ -79,7 +82,7 @@ def test_the_operators_faults_are_passed_on_by_field() -> None:
         "code": "event_id_reused",
         "errors": [{"field": "[3].type", "message": "is unknown"}],
     }
-    problem = from_operator(OperatorError("no", status=422, problem=document), "the project")
+    problem = refusal_of(httpx.Response(422, json=document), "the project", writes=True)
     assert [(fault.field, fault.message) for fault in problem.errors] == [("[3].type", "is unknown")]
 
 

@@ -11,8 +11,8 @@ from cloudevents.core.v1.event import CloudEvent
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hookwright_crds.documents.event_bodies import EVENTS_BODY_LIMIT
 from hookwright_crds.events import CLOUDEVENT_PREFIX, EVENT_TYPES
-from hookwright_crds.request_limits import EVENTS_BODY_LIMIT
 from hookwright_operator.intake import parsing
 from hookwright_operator.intake.parsing import MAX_EVENT_BYTES, mode_of, parse
 from hookwright_operator.services.events import IncomingEvent

@@ -4,8 +4,8 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, ConfigDict, Field
 
-from hookwright_api.schemas.forms import TIME_EXAMPLE, Answer, Request, printable
 from hookwright_crds.base import NAME_PATTERN
+from hookwright_crds.documents.forms import TIME_EXAMPLE, Answer, Request, printable
 
 
 class ProjectRequest(Request):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from hookwright_operator.intake.timestamps import is_time, time_of, timestamp
+from hookwright_crds.timestamps import is_time, time_of, timestamp
 
 
 @pytest.mark.parametrize(

@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, ConfigDict, Field, StrictBool, field_validator, model_validator
 
-from hookwright_api.schemas.forms import ID_EXAMPLE, TIME_EXAMPLE, Answer, Request, readable
 from hookwright_crds.base import at_most
-from hookwright_crds.documents import answer_of, patch_of, request_of
+from hookwright_crds.derived_models import answer_of, patch_of, request_of
+from hookwright_crds.documents.forms import ID_EXAMPLE, TIME_EXAMPLE, Answer, Request, readable
 from hookwright_crds.endpoint_fields import HIDDEN_FIELDS, EndpointFields, Overlap, check_consistent
 
 MAX_LABELS: Final = 32
@@ -162,6 +162,20 @@ class WebhookDetailAnswer(WebhookAnswer):
 
     conditions: list[ConditionAnswer]
     deliveries: CountsAnswer
+
+
+class SigningSecret(Answer):
+    """The signing secret of an endpoint in the form of the intake.
+
+    Attributes:
+        secret: the current one.
+        rotation: the value of ``spec.signing.rotation`` for which it was made.
+        previous_signs_until: until when the replaced secret also signs, None if it does not.
+    """
+
+    secret: str
+    rotation: int
+    previous_signs_until: str | None
 
 
 class SecretAnswer(Answer):

@@ -4,9 +4,8 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, ConfigDict, Field, SecretStr
 
-from hookwright_api.auth.passwords import MAX_PASSWORD_LENGTH, MIN_PASSWORD_LENGTH
-from hookwright_api.schemas.forms import TIME_EXAMPLE, Answer, Request
-from hookwright_crds.users import MAX_EMAIL_LENGTH, UserRole, normal_email
+from hookwright_crds.documents.forms import TIME_EXAMPLE, Answer, Request
+from hookwright_crds.users import MAX_EMAIL_LENGTH, MAX_PASSWORD_LENGTH, MIN_PASSWORD_LENGTH, UserRole, normal_email
 
 
 class LoginRequest(Request):

@@ -1,22 +1,28 @@
-"""Pure: permissions of routes: the least role of a user, and the scope of a key."""
+"""Pure: what a caller of `/v1` needs for an operation: the least role of a user, and the scope of a key."""
 
 from dataclasses import dataclass
+from enum import Enum
 from typing import Final
 
-from hookwright_api.auth.callers import Caller, Credential
 from hookwright_crds.keys import KeyScope
 from hookwright_crds.users import UserRole
-from hookwright_runtime.problems import Code, ProblemError
+
+
+class Credential(Enum):
+    """The two kinds of credential."""
+
+    KEY = "an API key (X-Service-Key)"
+    SESSION = "a session token (Authorization: Bearer)"
 
 
 @dataclass(frozen=True, slots=True)
 class Permission:
-    """What a caller of a route needs.
+    """What a caller of an operation needs.
 
     Attributes:
-        role: the least role of a session's user; None: the route accepts no session.
-        scope: the scope of a key; None: the route accepts no key.
-        open: the route needs no credential.
+        role: the least role of a session's user; None: the operation accepts no session.
+        scope: the scope of a key; None: the operation accepts no key.
+        open: the operation needs no credential.
     """
 
     role: UserRole | None = None
@@ -29,27 +35,9 @@ class Permission:
 
     @property
     def accepts(self) -> tuple[Credential, ...]:
-        """The kinds of credential that may call; none if the route is open."""
+        """The kinds of credential that may call; none if the operation is open."""
         kinds = ((Credential.KEY, self.scope), (Credential.SESSION, self.role))
         return tuple(credential for credential, needed in kinds if needed is not None)
-
-    def check(self, caller: Caller) -> None:
-        """Return if the caller may call.
-
-        Raises:
-            ProblemError: 403 that names the accepted credential, or the missing scope or role.
-        """
-        if caller.credential not in self.accepts:
-            sent, wanted = caller.credential.value, " or ".join(kind.value for kind in self.accepts)
-            detail = f"this route does not accept {sent}; send {wanted}"
-            raise ProblemError(403, detail, code=Code.WRONG_CREDENTIAL)
-        if caller.key is not None:
-            if self.scope not in caller.key.scopes:
-                raise ProblemError(403, f"the key lacks the scope {self.scope}; it has {', '.join(caller.key.scopes)}")
-            return
-        if caller.user is None or self.role is None or not caller.user.role.includes(self.role):
-            has = f"; the user has the role {caller.user.role}" if caller.user else ""
-            raise ProblemError(403, f"this needs the role {self.role}{has}")
 
 
 OPEN: Final = Permission(open=True)

@@ -4,8 +4,15 @@ from typing import Any, Final
 
 from pydantic import Field
 
-from hookwright_api.schemas.forms import Answer
+from hookwright_crds.documents.forms import Answer
 from hookwright_crds.events import EVENT_TYPES, MAX_EVENTS
+
+EVENTS_BODY_LIMIT: Final = 1024 * 1024
+"""Most bytes of the body of a request with events."""
+MAX_VALUES: Final = 100_000
+"""Most JSON values of all events of a request; to parse as many numbers takes about 0.2 s."""
+MAX_EVENT_VALUES: Final = 20_000
+"""Most JSON values of one event, which is decoded without a pause for other requests."""
 
 
 class EventsAnswer(Answer):

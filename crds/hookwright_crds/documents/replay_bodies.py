@@ -1,10 +1,10 @@
 """Pure: the bodies of replays."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, ConfigDict, Field, StrictBool
+from pydantic import AfterValidator, ConfigDict, Field, StrictBool, model_validator
 
-from hookwright_api.schemas.forms import TIME_EXAMPLE, Answer, Request
+from hookwright_crds.documents.forms import TIME_EXAMPLE, Answer, Moment, Request, check_order
 from hookwright_crds.events import EVENT_TYPES, event_type
 
 REPLAY_EXAMPLE = "rec_01JK3V9Q4D1X7N0T5C8B2M6EYC"
@@ -21,14 +21,12 @@ class ReplayRequest(Request):
     )
     most_values = 50
 
-    since: str = Field(
-        max_length=64,
+    since: Moment = Field(
         description="The time of acceptance from which on deliveries are sent again (RFC 3339, with its zone).",
         examples=[TIME_EXAMPLE],
     )
-    until: str | None = Field(
+    until: Moment | None = Field(
         default=None,
-        max_length=64,
         description="The time of acceptance up to which deliveries are sent again; by default, and at most, now.",
         examples=[TIME_EXAMPLE],
     )
@@ -43,6 +41,11 @@ class ReplayRequest(Request):
     dry_run: StrictBool = Field(
         default=False, description="Only count the deliveries: the answer is 200, and nothing is sent."
     )
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        check_order(self.since, self.until)
+        return self
 
 
 class ChosenAnswer(Answer):

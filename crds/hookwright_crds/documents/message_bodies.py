@@ -4,40 +4,38 @@ from typing import Annotated, Final, Literal
 
 from pydantic import AfterValidator, ConfigDict, FailFast, Field
 
-from hookwright_api.schemas.forms import TIME_EXAMPLE, Answer, Request, printable
-from hookwright_crds.base import Duration, at_most, parse_duration
-from hookwright_crds.endpoint_fields import lease_within_bounds
-from hookwright_crds.request_limits import (
-    DELAY_BOUNDS,
-    LONGEST_REASON,
-    MAX_MESSAGES,
-    MAX_SETTLEMENT_VALUES,
-    WAIT_BOUNDS,
-)
+from hookwright_crds.base import Duration, at_most, within
+from hookwright_crds.documents.forms import TIME_EXAMPLE, Answer, Request, printable
+from hookwright_crds.endpoint_fields import LEASE_BOUNDS
 
+MAX_MESSAGES: Final = 1000
+"""Most messages that one request takes or settles."""
+DELAY_BOUNDS: Final = ("0s", "24h")
+"""Shortest and longest delay until a refused message is due again, as durations."""
 _ID: Final = "dlv_01JK3V9Q4D1X7N0T5C8B2M6EYA.01JK3V9R0N6M2Q8W4T1Z7X3C5B"
 
 
-def _wait_within_bounds(wait: str) -> str:
-    if parse_duration(wait) > parse_duration(WAIT_BOUNDS[1]):
-        raise ValueError(f"wait must be from {WAIT_BOUNDS[0]} to {WAIT_BOUNDS[1]}")
-    return wait
-
-
-def _delay_within_bounds(delay: str) -> str:
-    if parse_duration(delay) > parse_duration(DELAY_BOUNDS[1]):
-        raise ValueError(f"delay must be from {DELAY_BOUNDS[0]} to {DELAY_BOUNDS[1]}")
-    return delay
-
-
-Wait = Annotated[Duration, AfterValidator(_wait_within_bounds)]
-MessageLease = Annotated[Duration, AfterValidator(lease_within_bounds)]
+Wait = Annotated[Duration, within("wait", ("0s", "30s"))]
+MessageLease = Annotated[Duration, within("lease", LEASE_BOUNDS)]
 MessageIds = Annotated[
     tuple[Annotated[str, Field(min_length=1, max_length=128)], ...],
     Field(min_length=1, max_length=MAX_MESSAGES, description="The ids of messages of this endpoint."),
     FailFast(),
     at_most(MAX_MESSAGES),
 ]
+
+
+class TakeQuery(Request):
+    """The query for messages."""
+
+    limit: int = Field(default=100, ge=1, le=MAX_MESSAGES, description="Messages at most.")
+    wait: Wait = Field(
+        default="0s", description="How long to wait for the first message if none is due, from 0s to 30s."
+    )
+    lease: MessageLease | None = Field(
+        default=None,
+        description="How long no other consumer gets the messages, from 1s to 1h; by default the webhook's.",
+    )
 
 
 class MessageAnswer(Answer):
@@ -75,7 +73,7 @@ class AckRequest(Request):
     """Messages that the consumer has processed."""
 
     model_config = ConfigDict(json_schema_extra={"example": {"ids": [_ID]}})
-    most_values = MAX_SETTLEMENT_VALUES
+    most_values = MAX_MESSAGES + 100
 
     ids: MessageIds
 
@@ -84,13 +82,13 @@ class NackRequest(Request):
     """Messages that the consumer could not process."""
 
     model_config = ConfigDict(json_schema_extra={"example": {"ids": [_ID], "delay": "10s", "reason": "queue full"}})
-    most_values = MAX_SETTLEMENT_VALUES
+    most_values = MAX_MESSAGES + 100
 
     ids: MessageIds
-    delay: Annotated[Duration, AfterValidator(_delay_within_bounds)] | None = Field(
+    delay: Annotated[Duration, within("delay", DELAY_BOUNDS)] | None = Field(
         default=None, description="When the next attempt is due, from 0s to 24h; without it, by the retry schedule."
     )
-    reason: Annotated[str, Field(max_length=LONGEST_REASON), AfterValidator(printable)] | None = Field(
+    reason: Annotated[str, Field(max_length=500), AfterValidator(printable)] | None = Field(
         default=None, description="The error of the attempt in the delivery log."
     )
 

@@ -4,7 +4,18 @@ from typing import Literal
 
 from pydantic import Field
 
-from hookwright_api.schemas.forms import TIME_EXAMPLE, Answer
+from hookwright_crds.documents.forms import TIME_EXAMPLE, Answer, Request
+
+Window = Literal["1h", "24h", "7d"]
+
+
+class StatisticsQuery(Request):
+    """The query for statistics."""
+
+    window: Window = Field(
+        default="24h",
+        description="60 buckets of a minute, 96 of 15 minutes, or 84 of two hours. The last bucket is the present.",
+    )
 
 
 class NumbersAnswer(Answer):
@@ -35,7 +46,7 @@ class BucketAnswer(NumbersAnswer):
 class StatisticsAnswer(Answer):
     """The statistics of a window of time."""
 
-    window: Literal["1h", "24h", "7d"]
+    window: Window
     bucket_seconds: int = Field(description="The length of each bucket.", examples=[900])
     since: str = Field(description="The begin of the first bucket.", examples=[TIME_EXAMPLE])
     until: str = Field(description="The end of the last bucket, which is not complete.", examples=[TIME_EXAMPLE])

@@ -1,57 +1,73 @@
 """Pure: the bodies of the delivery log."""
 
-from typing import Final, Literal
+from typing import Annotated, Final, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, Field, model_validator
 
-from hookwright_api.schemas.forms import ID_EXAMPLE, TIME_EXAMPLE, Answer
-from hookwright_crds.request_limits import DEFAULT_LIMIT, MAX_LIMIT
+from hookwright_crds.documents.forms import (
+    ID_EXAMPLE,
+    TIME_EXAMPLE,
+    Answer,
+    Moment,
+    Request,
+    check_order,
+    printable,
+)
+from hookwright_crds.events import event_type
 
 State = Literal["pending", "delivered", "failed", "discarded"]
+Name = Annotated[str, Field(max_length=256), AfterValidator(printable)]
 _EVENT_ID: Final = "msg_01JK3V9Q4D1X7N0T5C8B2M6EYA"
 _WHY_OMITTED: Final = "Why the {} is not shown; absent if the project's log has payloads."
 
 
-class DeliveryConditions(BaseModel):
+def _http_status(code: int) -> int:
+    if 0 < code < 100:
+        raise ValueError("is wrong; send an HTTP status, or 0 for attempts without a response")
+    return code
+
+
+Limit = Annotated[int, Field(ge=1, le=250)]
+
+
+class LogQuery(Request):
+    """The query for one page of the log of a webhook."""
+
+    status: State | None = Field(None, description="Only deliveries in this state.")
+    limit: Limit = Field(50, description="Deliveries on one page.")
+    cursor: str | None = Field(None, max_length=512, description="The `next` of the previous page.")
+
+
+class DeliveryConditions(Request):
     """The conditions of a search; all of them apply together."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
-
-    message_id: str | None = Field(None, max_length=256, description="The `messageId` of the event.", examples=["m-42"])
-    event_id: str | None = Field(
+    message_id: Name | None = Field(None, description="The `messageId` of the event.", examples=["m-42"])
+    event_id: Name | None = Field(
         None,
-        max_length=256,
         description="The id of the event, which is `webhook-id`; or the `id` that its producer sent.",
         examples=[_EVENT_ID],
     )
-    type: str | None = Field(None, max_length=256, description="The event type.", examples=["delivered"])
+    type: Annotated[str, Field(max_length=256), AfterValidator(event_type)] | None = Field(
+        None, description="The event type.", examples=["delivered"]
+    )
     status: State | None = Field(None, description="Only deliveries in this state.")
-    status_code: int | None = Field(
-        None,
-        ge=0,
-        le=599,
-        description="The HTTP status of the latest attempt; 0: it had no HTTP answer.",
-        examples=[500],
+    status_code: Annotated[int, Field(ge=0, le=599), AfterValidator(_http_status)] | None = Field(
+        None, description="The HTTP status of the latest attempt; 0: it had no HTTP answer.", examples=[500]
     )
     webhook: str | None = Field(None, max_length=253, description="The id of a webhook.", examples=[ID_EXAMPLE])
-    since: str | None = Field(
-        None,
-        max_length=64,
-        description="Only deliveries that were created at this time or later.",
-        examples=[TIME_EXAMPLE],
+    since: Moment | None = Field(
+        None, description="Only deliveries that were created at this time or later.", examples=[TIME_EXAMPLE]
     )
-    until: str | None = Field(
-        None,
-        max_length=64,
-        description="Only deliveries that were created at this time or earlier.",
-        examples=[TIME_EXAMPLE],
+    until: Moment | None = Field(
+        None, description="Only deliveries that were created at this time or earlier.", examples=[TIME_EXAMPLE]
     )
-    limit: int = Field(DEFAULT_LIMIT, ge=1, le=MAX_LIMIT, description="Deliveries on one page.")
+    limit: Limit = Field(50, description="Deliveries on one page.")
     cursor: str | None = Field(None, max_length=512, description="The `next` of the previous page.")
-    project: str | None = Field(
-        None,
-        description="The Project's name or uid. Only with a session token, because a key belongs to one project.",
-    )
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        check_order(self.since, self.until)
+        return self
 
 
 class AttemptAnswer(Answer):

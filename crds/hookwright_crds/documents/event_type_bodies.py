@@ -4,7 +4,7 @@ from typing import Any, Final
 
 from pydantic import Field
 
-from hookwright_api.schemas.forms import Answer
+from hookwright_crds.documents.forms import Answer
 from hookwright_crds.events import CATALOGUE, Channel, example
 
 _SHOWN: Final = "bounced"

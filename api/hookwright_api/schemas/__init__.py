@@ -1,1 +1,0 @@
-"""The bodies of requests and answers, a module for each subject."""

@@ -1,0 +1,98 @@
+"""Pure: the documents of requests, validated, and the 422 for their faults."""
+
+import re
+from collections.abc import Iterable, Mapping
+from itertools import islice
+from typing import Any, Final, TypeVar
+
+from pydantic import ValidationError
+
+from hookwright_crds.documents.forms import BEFORE_SINCE, Request
+from hookwright_crds.endpoint_fields import CLOUDEVENT_HEADERS_SENTENCE, PUSH_ONLY_SENTENCE, URL_OR_PULL_SENTENCE
+from hookwright_crds.rules import SENTENCES
+from hookwright_runtime.problems import MAX_FAULTS, FieldFault, ProblemError, invalid
+from hookwright_runtime.request_body import check_values, parse_json
+
+R = TypeVar("R", bound=Request)
+
+_FIELDS: Final = {
+    BEFORE_SINCE: "until",
+    CLOUDEVENT_HEADERS_SENTENCE: "headers",
+    PUSH_ONLY_SENTENCE: "pull",
+    URL_OR_PULL_SENTENCE: "url",
+}
+"""The field to correct, by the sentence of a rule for several fields."""
+_SUBJECT: Final = re.compile(r"^[A-Z][a-z]+ should ")
+"""The beginning of a message of pydantic, whose subject is a Python type."""
+_LONGEST: Final = 256
+"""Most characters of a name in the path of a fault, which may come from the request."""
+
+
+def body_of(model: type[R], body: bytes) -> R:
+    """Return the document of a body.
+
+    Raises:
+        ProblemError: 400, it is no strict JSON; 422 with each fault.
+    """
+    check_values(body, model.most_values)
+    # The reader of pydantic accepts what other readers understand differently, or not at all.
+    parse_json(body)
+    try:
+        return model.model_validate_json(body)
+    except ValidationError as error:
+        raise from_validation(error.errors(include_url=False, include_input=False)) from None
+
+
+def query_of(model: type[R], query: Mapping[str, Any]) -> R:
+    """Return the document of a query; a parameter without a value is absent.
+
+    Raises:
+        ProblemError: 422 with each fault.
+    """
+    # Of thousands of unknown names, few are looked at; one is enough for the refusal.
+    given = ((name, value) for name, value in query.items() if value not in (None, ""))
+    try:
+        return model.model_validate(dict(islice(given, len(model.model_fields) + MAX_FAULTS)))
+    except ValidationError as error:
+        raise from_validation(error.errors(include_url=False, include_input=False)) from None
+
+
+def from_validation(errors: Iterable[Mapping[str, Any]]) -> ProblemError:
+    """Return the 422 for pydantic's errors.
+
+    The request's content is never repeated: it may be a password or a URL with a credential.
+    """
+    listed = list(islice(errors, MAX_FAULTS))
+    return invalid(*(_fault(error) for error in listed if not _follows(error, listed)))
+
+
+def _follows(error: Mapping[str, Any], listed: Iterable[Mapping[str, Any]]) -> bool:
+    """Return whether a list is too short only because its wrong items do not count."""
+    place = tuple(error["loc"])
+    return error["type"] == "too_short" and any(
+        len(one["loc"]) > len(place) and tuple(one["loc"])[: len(place)] == place for one in listed
+    )
+
+
+def _fault(error: Mapping[str, Any]) -> FieldFault:
+    sentence = _sentence(error)
+    return FieldFault(_path(error["loc"]) or _FIELDS.get(sentence, ""), sentence)
+
+
+def _sentence(error: Mapping[str, Any]) -> str:
+    if error["type"] == "missing":
+        return "is missing"
+    if error["type"] == "extra_forbidden":
+        return "is unknown; omit it"
+    if error["type"] == "string_pattern_mismatch" and (known := SENTENCES.get(error["ctx"]["pattern"])):
+        return known["message"]
+    said = str(error["msg"]).removeprefix("Value error, ").partition(" after validation, not ")[0]
+    return _SUBJECT.sub("must ", said).replace("valid tuple", "valid list")
+
+
+def _path(location: Iterable[str | int]) -> str:
+    # The last part of a map's wrong name is [key]; the name itself comes before it.
+    first, *rest = (*location, "")
+    parts = rest if first in ("body", "query", "path", "header") else [first, *rest]
+    named = [part for part in parts if part not in ("", "[key]")]
+    return "".join(f"[{part}]" if isinstance(part, int) else f".{part[:_LONGEST]}" for part in named).lstrip(".")

@@ -1,0 +1,52 @@
+"""Documents of requests: the refusals name the fields, and stay small."""
+
+import json
+
+import pytest
+
+from hookwright_crds.documents.delivery_bodies import DeliveryConditions
+from hookwright_crds.documents.forms import Request
+from hookwright_crds.documents.message_bodies import AckRequest, NackRequest
+from hookwright_crds.documents.replay_bodies import ReplayRequest
+from hookwright_runtime.problems import MAX_FAULTS, FieldFault, ProblemError
+from hookwright_runtime.validation import body_of, query_of
+
+
+def refusal(model: type[Request], body: object) -> ProblemError:
+    """Return the refusal of a body."""
+    with pytest.raises(ProblemError) as refused:
+        body_of(model, json.dumps(body).encode())
+    assert refused.value.status == 422
+    return refused.value
+
+
+def test_an_answer_names_a_bounded_number_of_unknown_names() -> None:
+    """The answer to hundreds of unknown names stays small, and shows the beginning of a long name."""
+    problem = refusal(NackRequest, {"ids": ["x"], "x" * 1000: 1, **{str(number): 1 for number in range(500)}})
+    assert len(problem.errors) == MAX_FAULTS
+    assert problem.errors[0].field == "x" * 256
+
+
+def test_unknown_names_hide_no_other_fault() -> None:
+    """A fault of a known field is named too."""
+    problem = refusal(AckRequest, {"other": 1, "delay": "1s"})
+    assert [fault.field for fault in problem.errors] == ["ids", "other", "delay"]
+
+
+def test_a_body_with_too_many_values_is_refused_before_it_is_decoded() -> None:
+    """The bound is that of the document."""
+    problem = refusal(ReplayRequest, {f"{number:03}{'x' * 100}": 1 for number in range(300)})
+    assert (problem.detail, problem.errors) == ("the body has more than 50 values; nothing was done", ())
+
+
+def test_a_body_that_is_no_object_has_one_fault() -> None:
+    """It is that of the whole body."""
+    assert refusal(ReplayRequest, []).errors == (FieldFault("", "must be an object"),)
+
+
+@pytest.mark.parametrize("model", [ReplayRequest, DeliveryConditions])
+def test_an_end_before_the_begin_is_a_fault_of_the_end(model: type[Request]) -> None:
+    """The rule concerns two fields, and one of them is named."""
+    with pytest.raises(ProblemError) as refused:
+        query_of(model, {"since": "2026-02-01T00:00:00Z", "until": "2026-01-31T23:59:60+00:00"})
+    assert refused.value.errors == (FieldFault("until", "is before since"),)
