@@ -1,7 +1,7 @@
 """The command line: ``hookwright``, and ``kubectl hookwright`` as a plugin of kubectl.
 
-It imports no other package of this repository, so that it can be installed without the server. Modules import
-``kubernetes``, ``httpx``, ``keyring`` and ``rich`` inside functions, so that ``--help`` starts quickly.
+It imports no other package of this repository, so that it can be installed without the server. A command imports
+``ways``, ``keyring`` and ``rich`` when it needs them, so that ``--help`` starts quickly.
 """
 
 VERSION = "0.1.0"

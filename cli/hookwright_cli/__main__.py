@@ -1,7 +1,7 @@
 """The entry point of ``hookwright`` and ``kubectl-hookwright``."""
 
 from hookwright_cli.command_line import app
-from hookwright_cli.verbs import is_plugin
+from hookwright_cli.way_choice import is_plugin
 
 
 def main() -> None:

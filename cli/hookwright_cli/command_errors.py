@@ -1,54 +1,43 @@
-"""Errors of commands: a sentence for the user, and the exit code.
-
-``CommandError`` is the one tree. `OtherWayError` says that `/v1` cannot do a verb.
-"""
+"""Errors of commands: a sentence for the user, and the exit code."""
 
 from enum import IntEnum
+from typing import Self
+
+_NEGATIVE = (
+    "the answer is negative: `status` found a problem, a test or an event was not delivered, a signature does not match"
+)
 
 
 class ExitCode(IntEnum):
-    """The exit code of the process. A code keeps its meaning."""
+    """The exit code of the process, with its meaning. A code keeps its meaning."""
 
-    OK = 0
-    FAILED = 1
-    USAGE = 2
-    NOT_FOUND = 3
-    FORBIDDEN = 4
-    CONFLICT = 5
-    UNAVAILABLE = 6
-    INVALID = 7
-    OTHER_WAY = 8
-    NEGATIVE = 9
-    INTERRUPTED = 130
+    meaning: str
 
+    def __new__(cls, code: int, meaning: str) -> Self:
+        """Return a code."""
+        member = int.__new__(cls, code)
+        member._value_, member.meaning = code, meaning
+        return member
 
-MEANINGS = {
-    ExitCode.OK: "the command did what it says",
-    ExitCode.FAILED: "an error that has no code of its own",
-    ExitCode.USAGE: "the command line is not valid",
-    ExitCode.NOT_FOUND: "the object does not exist (404)",
-    ExitCode.FORBIDDEN: "the credential is missing, refused, or has too few rights (401, 403)",
-    ExitCode.CONFLICT: "the present state contradicts the command (409, 412)",
-    ExitCode.UNAVAILABLE: "no answer, or a rate limit: try again later (429, 503)",
-    ExitCode.INVALID: "a value is refused (400, 413, 415, 422)",
-    ExitCode.OTHER_WAY: "the way in cannot do this verb; the message names the other one",
-    ExitCode.NEGATIVE: "the answer is negative: `status` found a problem, a test or an event was not delivered, a "
-    "signature does not match",
-    ExitCode.INTERRUPTED: "interrupted by Ctrl-C",
-}
+    OK = 0, "the command did what it says"
+    FAILED = 1, "an error that has no code of its own"
+    USAGE = 2, "the command line is not valid"
+    NOT_FOUND = 3, "the object does not exist (404)"
+    FORBIDDEN = 4, "the credential is missing, refused, or has too few rights (401, 403)"
+    CONFLICT = 5, "the present state contradicts the command (409, 412)"
+    UNAVAILABLE = 6, "no answer, or a rate limit: try again later (429, 503)"
+    INVALID = 7, "a value is refused (400, 413, 415, 422)"
+    OTHER_WAY = 8, "the way in cannot do this verb; the message names the other one"
+    NEGATIVE = 9, _NEGATIVE
+    INTERRUPTED = 130, "interrupted by Ctrl-C"
+
 
 _OF_STATUS = {
-    400: ExitCode.INVALID,
-    401: ExitCode.FORBIDDEN,
-    403: ExitCode.FORBIDDEN,
+    **dict.fromkeys((400, 413, 415, 422), ExitCode.INVALID),
+    **dict.fromkeys((401, 403), ExitCode.FORBIDDEN),
     404: ExitCode.NOT_FOUND,
-    409: ExitCode.CONFLICT,
-    412: ExitCode.CONFLICT,
-    413: ExitCode.INVALID,
-    415: ExitCode.INVALID,
-    422: ExitCode.INVALID,
-    429: ExitCode.UNAVAILABLE,
-    503: ExitCode.UNAVAILABLE,
+    **dict.fromkeys((409, 412), ExitCode.CONFLICT),
+    **dict.fromkeys((429, 503), ExitCode.UNAVAILABLE),
 }
 
 
@@ -58,7 +47,7 @@ def exit_code_of(status: int) -> ExitCode:
 
 
 class CommandError(Exception):
-    """An error that ends a command.
+    """An error that ends a command. Every function raises it for what it cannot do, with words for the user.
 
     Attributes:
         code: the exit code.
@@ -66,7 +55,6 @@ class CommandError(Exception):
         status: the HTTP status, 0 if there was no answer.
         retry_after: seconds until a retry, None if the service gave none.
         hint: the next command, empty if there is none.
-        way: the way that the command used and how to leave it, empty if the command used none.
     """
 
     def __init__(
@@ -80,17 +68,5 @@ class CommandError(Exception):
         hint: str = "",
     ) -> None:
         super().__init__(message)
-        self.code = code
-        self.problem = problem
-        self.status = status
-        self.retry_after = retry_after
-        self.hint = hint
-        self.way = ""
-
-
-class OtherWayError(CommandError):
-    """A verb of which only a kubeconfig is capable."""
-
-    def __init__(self, verb: str) -> None:
-        advice = "use --way=kubeconfig, with a kubeconfig of the cluster"
-        super().__init__(f"{verb} does not work through /v1", ExitCode.OTHER_WAY, hint=advice)
+        self.code, self.problem, self.status = code, problem, status
+        self.retry_after, self.hint = retry_after, hint

@@ -1,6 +1,6 @@
 """The commands of ``hookwright`` as one Typer application."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Annotated, Final
 
 import typer
@@ -8,21 +8,18 @@ import typer
 from hookwright_cli import VERSION
 from hookwright_cli.commands import (
     access_commands,
+    credential_commands,
     delivery_commands,
     endpoint_commands,
     event_commands,
-    key_commands,
-    secret_commands,
     status_commands,
     store_commands,
-    user_commands,
 )
 from hookwright_cli.commands.listen_command import listen
-from hookwright_cli.verbs import command_of, with_common_options
+from hookwright_cli.verbs import Invocation, command_of
+from hookwright_cli.way_choice import option
 
-_Verbs = Mapping[str, Callable[..., None]]
-
-_VERBS: Final[_Verbs] = {
+_VERBS: Final[dict[str, Callable[..., None]]] = {
     "status": status_commands.show_status,
     "metrics": status_commands.show_metrics,
     "deliveries": delivery_commands.list_deliveries,
@@ -38,51 +35,38 @@ _VERBS: Final[_Verbs] = {
     "logout": access_commands.log_out,
     "whoami": access_commands.who_am_i,
     "support-account": access_commands.make_support_account,
+    "endpoints list": endpoint_commands.list_endpoints,
+    "endpoints get": endpoint_commands.get_endpoint,
+    "endpoints create": endpoint_commands.create_endpoint,
+    "endpoints edit": endpoint_commands.edit_endpoint,
+    "endpoints suspend": endpoint_commands.suspend_endpoint,
+    "endpoints resume": endpoint_commands.resume_endpoint,
+    "endpoints rotate": endpoint_commands.rotate_endpoint,
+    "endpoints delete": endpoint_commands.delete_endpoint,
+    "keys list": credential_commands.list_keys,
+    "keys create": credential_commands.create_key,
+    "keys revoke": credential_commands.revoke_key,
+    "users list": credential_commands.list_users,
+    "users create": credential_commands.create_user,
+    "users password": credential_commands.set_password,
+    "users delete": credential_commands.delete_user,
+    "secret show": credential_commands.show_secret,
+    "secret verify": credential_commands.verify_signature,
+    "store backup": store_commands.back_up,
+    "store restore": store_commands.restore,
+    "store adopt": store_commands.adopt,
+    "contexts list": access_commands.list_contexts,
+    "contexts use": access_commands.use_context,
+    "contexts set": access_commands.set_context,
+    "contexts delete": access_commands.delete_context,
 }
-_GROUPS: Final[Mapping[str, tuple[str, _Verbs]]] = {
-    "endpoints": (
-        "Endpoints, which are the receivers of events.",
-        {
-            "list": endpoint_commands.list_endpoints,
-            "get": endpoint_commands.get_endpoint,
-            "create": endpoint_commands.create_endpoint,
-            "edit": endpoint_commands.edit_endpoint,
-            "suspend": endpoint_commands.suspend_endpoint,
-            "resume": endpoint_commands.resume_endpoint,
-            "rotate": endpoint_commands.rotate_endpoint,
-            "delete": endpoint_commands.delete_endpoint,
-        },
-    ),
-    "keys": (
-        "API keys of a project.",
-        {"list": key_commands.list_keys, "create": key_commands.create_key, "revoke": key_commands.revoke_key},
-    ),
-    "users": (
-        "Users of the console and of /v1.",
-        {
-            "list": user_commands.list_users,
-            "create": user_commands.create_user,
-            "password": user_commands.set_password,
-            "delete": user_commands.delete_user,
-        },
-    ),
-    "secret": (
-        "Signing secrets.",
-        {"show": secret_commands.show_secret, "verify": secret_commands.verify_signature},
-    ),
-    "store": (
-        "The store. Back up PostgreSQL with pg_dump.",
-        {"backup": store_commands.back_up, "restore": store_commands.restore, "adopt": store_commands.adopt},
-    ),
-    "contexts": (
-        "Contexts: named ways into Hookwright.",
-        {
-            "list": access_commands.list_contexts,
-            "use": access_commands.use_context,
-            "set": access_commands.set_context,
-            "delete": access_commands.delete_context,
-        },
-    ),
+_GROUPS: Final = {
+    "endpoints": "Endpoints, which are the receivers of events.",
+    "keys": "API keys of a project.",
+    "users": "Users of the console and of /v1.",
+    "secret": "Signing secrets.",
+    "store": "The store. Back up PostgreSQL with pg_dump.",
+    "contexts": "Contexts: named ways into Hookwright.",
 }
 
 app = typer.Typer(
@@ -95,29 +79,25 @@ app = typer.Typer(
 )
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
+def _version(is_given: bool) -> None:
+    if is_given:
         typer.echo(f"hookwright {VERSION}")
         raise typer.Exit
 
 
 def root(
-    version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
-    ] = False,
+    _: Invocation,
+    version: Annotated[bool, option("--version", None, "Print the version.", callback=_version, is_eager=True)] = False,
 ) -> None:
-    """Webhooks, deliveries and replays of Hookwright, by a kubeconfig or by /v1."""
+    """Accept the common options before a verb."""
 
 
-app.callback()(with_common_options(root))
+app.callback()(command_of(root))
 
 
-def _add(group: typer.Typer, verbs: _Verbs) -> typer.Typer:
-    for name, function in verbs.items():
-        group.command(name)(command_of(function))
-    return group
-
-
-_add(app, _VERBS)
-for group_name, (about, group_verbs) in _GROUPS.items():
-    app.add_typer(_add(typer.Typer(no_args_is_help=True, help=about), group_verbs), name=group_name)
+_apps = {"": app, **{name: typer.Typer(no_args_is_help=True, help=text) for name, text in _GROUPS.items()}}
+for path, function in _VERBS.items():
+    group, _, verb = path.rpartition(" ")
+    _apps[group].command(verb)(command_of(function))
+for name in _GROUPS:
+    app.add_typer(_apps[name], name=name)

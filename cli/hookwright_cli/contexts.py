@@ -1,9 +1,9 @@
-"""The contexts of a user: named ways into Hookwright, in ``~/.config/hookwright/config.yaml``."""
+"""The contexts of a user: named ways into Hookwright, in ``~/.config/hookwright/config.yaml``; their credentials."""
 
+import json
 import os
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
 
 from hookwright_cli.command_errors import CommandError, ExitCode
 
@@ -12,13 +12,7 @@ from hookwright_cli.command_errors import CommandError, ExitCode
 class Context:
     """One named way: by ``/v1`` if it has a URL, otherwise by a kubeconfig.
 
-    Attributes:
-        url: base URL of the service.
-        project: name of the project, empty if the credential has only one.
-        email: of the user who logged in; empty for an API key.
-        expires_at: when the session ends.
-        kube_context: context of the kubeconfig; empty for its current one.
-        namespace: the organization.
+    A login with an API key has no email. The namespace is the organization.
     """
 
     name: str
@@ -73,17 +67,73 @@ def save(contexts: Contexts) -> None:
     """Write the contexts, readable only by the user."""
     import yaml
 
-    described: dict[str, Any] = {"current": contexts.current, "contexts": {}}
-    for name, one in sorted(contexts.known.items()):
-        fields = {key: value for key, value in asdict(one).items() if value and key != "name"}
-        described["contexts"][name] = fields
-    write_private(folder() / "config.yaml", yaml.safe_dump(described, sort_keys=False))
+    written = {
+        name: {field: value for field, value in asdict(context).items() if value and field != "name"}
+        for name, context in sorted(contexts.known.items())
+    }
+    text = yaml.safe_dump({"current": contexts.current, "contexts": written}, sort_keys=False)
+    _write_private(folder() / "config.yaml", text)
 
 
-def write_private(path: Path, text: str) -> None:
+def _write_private(path: Path, text: str) -> None:
     """Replace a file that only its owner can read; a reader never sees half of it."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     draft = path.with_name(f"{path.name}.{os.getpid()}")
     with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
         file.write(text)
     draft.replace(path)
+
+
+def keep(context: str, credential: str) -> str:
+    """Keep the credential of a context in the keyring, or in a file if none works; return where."""
+    _call_keyring("set_password", context, credential)
+    # The backend "null" accepts a password and drops it.
+    is_kept = _call_keyring("get_password", context) == credential
+    _change_file(context, None if is_kept else credential)
+    return "keyring" if is_kept else str(_credentials_file())
+
+
+def credential_of(context: str) -> str:
+    """Return the credential of a context, empty if there is none."""
+    return _read_file().get(context) or _call_keyring("get_password", context) or ""
+
+
+def forget(context: str) -> None:
+    """Remove the credential of a context."""
+    _change_file(context, None)
+    _call_keyring("delete_password", context)
+
+
+def _call_keyring(function: str, *arguments: str) -> str | None:
+    """Return the answer of the keyring of the desktop, None if ``HOOKWRIGHT_KEYRING=off`` or if it does not work."""
+    if os.environ.get("HOOKWRIGHT_KEYRING", "").lower() in {"off", "false", "0"}:
+        return None
+    import keyring
+    from keyring.errors import KeyringError
+
+    try:
+        password: str | None = getattr(keyring, function)("hookwright", *arguments)
+    except (KeyringError, RuntimeError, OSError):
+        return None
+    return password
+
+
+def _credentials_file() -> Path:
+    return folder() / "credentials.json"
+
+
+def _read_file() -> dict[str, str]:
+    try:
+        return dict(json.loads(_credentials_file().read_text(encoding="utf-8")))
+    except (FileNotFoundError, ValueError):
+        return {}
+
+
+def _change_file(context: str, credential: str | None) -> None:
+    credentials = _read_file()
+    if credentials.get(context) == credential:
+        return
+    credentials.pop(context, None)
+    if credential is not None:
+        credentials[context] = credential
+    _write_private(_credentials_file(), json.dumps(credentials, indent=1))

@@ -2,9 +2,8 @@
 
 import json
 from collections.abc import Mapping
-from functools import cache
 from importlib.resources import files
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 
 class EndpointField(NamedTuple):
@@ -38,6 +37,11 @@ class EndpointField(NamedTuple):
         """The name of its option as a parameter."""
         return self.options[0].strip("-").replace("-", "_")
 
+    @property
+    def title(self) -> str:
+        """Its name for people."""
+        return "URL" if self.name == "url" else self.name.replace("_", " ").capitalize()
+
     def of_spec(self, spec: Mapping[str, Any]) -> Any:
         """Return the value in the form of ``/v1``."""
         value = spec.get(self.spec, self.default)
@@ -52,37 +56,16 @@ class EndpointField(NamedTuple):
         return {inner.spec: value[inner.name] for inner in self.fields if inner.name in value}
 
 
-@cache
-def _data() -> Any:
-    return json.loads(files("hookwright_cli").joinpath("contract.json").read_text("utf-8"))
-
-
-@cache
-def endpoint_fields() -> tuple[EndpointField, ...]:
-    """Return the fields of an endpoint."""
-    return tuple(map(_field, _data()["endpoint_fields"]))
-
-
 def _field(data: dict[str, Any]) -> EndpointField:
     return EndpointField(**{**data, "fields": tuple(map(_field, data.get("fields", ())))})
 
 
-def shown_fields() -> tuple[EndpointField, ...]:
-    """Return the fields that answers show."""
-    return tuple(one for one in endpoint_fields() if not one.hidden)
-
-
-def event_types() -> list[dict[str, Any]]:
-    """Return each event type with its channel, meaning, example and wildcards."""
-    types: list[dict[str, Any]] = _data()["event_types"]
-    return types
-
-
-def key_scopes() -> list[str]:
-    """Return the scopes that a key can have; without a choice it has all."""
-    return list(_data()["key_scopes"])
-
-
-def user_roles() -> list[str]:
-    """Return the roles that a user can have."""
-    return list(_data()["user_roles"])
+_DATA: Final = json.loads(files("hookwright_cli").joinpath("contract.json").read_text("utf-8"))
+ENDPOINT_FIELDS: Final = tuple(map(_field, _DATA["endpoint_fields"]))
+SHOWN_FIELDS: Final = tuple(field for field in ENDPOINT_FIELDS if not field.hidden)
+"""The fields that answers show."""
+EVENT_TYPES: Final[dict[str, dict[str, Any]]] = {event["type"]: event for event in _DATA["event_types"]}
+"""Each event type with its channel, meaning, example and wildcards."""
+KEY_SCOPES: Final[list[str]] = _DATA["key_scopes"]
+"""The scopes that a key can have; without a choice it has all."""
+USER_ROLES: Final[list[str]] = _DATA["user_roles"]

@@ -39,20 +39,17 @@ class Deadline:
         Args:
             seconds: the total wait; None reads it from ``HOOKWRIGHT_DEADLINE``.
             notice: seconds of one wait until a line says so on standard error; None writes none.
-
-        Raises:
-            CommandError: the variable is not a positive number.
         """
         self._total = self._left = _seconds_of_variable() if seconds is None else seconds
         self._notice = notice
 
-    def lift(self) -> None:
-        """Remove the total, because the command runs until its work ends; each request keeps its own timeout."""
-        self._total = self._left = float("inf")
+    def lift(self, *, silent: bool = False) -> None:
+        """Remove the total, because the command runs until its work ends; each request keeps its own timeout.
 
-    def silence(self) -> None:
-        """Write no line while a request waits, because the requests of the command wait by intention."""
-        self._notice = None
+        A silent command writes no line while a request waits, because its requests wait by intention.
+        """
+        self._total = self._left = float("inf")
+        self._notice = None if silent else self._notice
 
     @contextmanager
     def waiting(self, place: str, seconds: float) -> Iterator[float]:
@@ -71,40 +68,39 @@ class Deadline:
                 ExitCode.UNAVAILABLE,
                 hint=f"{VARIABLE}=300 allows 300 s",
             )
-        timer = None
+        seconds = min(seconds, self._left)
+        notice = f"still waiting for {place}, at most {seconds:.3g} s\n"
+        timer = threading.Timer(self._notice or 0.0, sys.stderr.write, (notice,))
+        timer.daemon = True
         if self._notice is not None:
-            line = f"still waiting for {place}, at most {min(seconds, self._left):.3g} s\n"
-            timer = threading.Timer(self._notice, sys.stderr.write, (line,))
-            timer.daemon = True
             timer.start()
         begun = time.monotonic()
         try:
             with _ended_after(self._left):
-                yield min(seconds, self._left)
+                yield seconds
         finally:
             self._left -= time.monotonic() - begun
-            if timer is not None:
-                timer.cancel()
+            timer.cancel()
 
 
 @contextmanager
 def _ended_after(seconds: float) -> Iterator[None]:
     """End the block after a time by a TimeoutError, as a socket does; systems without SIGALRM do not end it."""
+
+    def end(*_: object) -> NoReturn:
+        raise TimeoutError("the answer was not complete in time")
+
     can_end = hasattr(signal, "SIGALRM") and threading.current_thread() is threading.main_thread()
     if not can_end or seconds == float("inf"):
         yield
         return
-    handler = signal.signal(signal.SIGALRM, _raise_timeout)
+    handler = signal.signal(signal.SIGALRM, end)
     timer = signal.setitimer(signal.ITIMER_REAL, seconds + _GRACE_SECONDS)
     try:
         yield
     finally:
         signal.setitimer(signal.ITIMER_REAL, *timer)
         signal.signal(signal.SIGALRM, handler)
-
-
-def _raise_timeout(*_: object) -> NoReturn:
-    raise TimeoutError("the answer was not complete in time")
 
 
 def _seconds_of_variable() -> float:

@@ -3,8 +3,7 @@
 import base64
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from hookwright_cli import VERSION
@@ -13,15 +12,14 @@ from hookwright_cli.command_errors import CommandError, ExitCode
 _MOST_OF_ANSWER = 2_000
 
 
-@dataclass(frozen=True, slots=True)
-class LocalAnswer:
+class LocalAnswer(NamedTuple):
     """The answer of the receiver.
 
     Attributes:
         status: the HTTP status, 0 without an answer.
         milliseconds: until the answer began, or until the error.
         error: why there is no answer, empty if there is one.
-        body: the beginning of the answer's body, as text.
+        body: the beginning of the answer's body, as text; empty if the receiver accepted the message.
     """
 
     status: int
@@ -47,14 +45,11 @@ def body_of(message: Mapping[str, Any]) -> bytes:
 
 
 class LocalReceiver:
-    """A client of the receiver; threads may share it.
+    """A client of the receiver; threads may share it. It closes its connections by ``close``.
 
     Args:
-        url: where requests are sent.
+        url: where requests are sent, of http or https.
         seconds: time limit of a request.
-
-    Raises:
-        CommandError: the URL is not one of http or https.
     """
 
     def __init__(self, url: str, seconds: float) -> None:
@@ -62,24 +57,16 @@ class LocalReceiver:
 
         try:
             parts = urlsplit(url)
-            usable = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+            is_usable = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
         except ValueError:
-            usable = False
-        if not usable:
-            raise CommandError(
-                f"--forward {url!r} must be a URL such as http://localhost:3000/hooks", ExitCode.USAGE
-            ) from None
+            is_usable = False
+        if not is_usable:
+            raise CommandError(f"--forward {url!r} must be a URL such as http://localhost:3000/hooks", ExitCode.USAGE)
         self.url, self._seconds = url, seconds
+        headers = {"User-Agent": f"hookwright-cli/{VERSION}", "Accept-Encoding": "identity"}
         # A proxy of the environment is for other machines.
-        self._client = httpx.Client(
-            headers={"User-Agent": f"hookwright-cli/{VERSION}", "Accept-Encoding": "identity"},
-            timeout=seconds,
-            trust_env=False,
-        )
-
-    def close(self) -> None:
-        """Close the connections."""
-        self._client.close()
+        self._client = httpx.Client(headers=headers, timeout=seconds, trust_env=False)
+        self.close = self._client.close
 
     def post(self, message: Mapping[str, Any]) -> LocalAnswer:
         """Send a message with its headers and its exact bytes; redirections are not followed."""
@@ -90,8 +77,7 @@ class LocalReceiver:
         try:
             with self._client.stream("POST", self.url, content=body_of(message), headers=headers) as answer:
                 milliseconds = _since(begun)
-                accepted = answer.is_success
-                body = b"" if accepted else self._beginning(answer, begun)
+                body = b"" if answer.is_success else self._beginning(answer, begun)
                 return LocalAnswer(answer.status_code, milliseconds, body=body.decode(errors="replace"))
         except httpx.TimeoutException:
             return LocalAnswer(0, _since(begun), f"no answer in {self._seconds:g} s")
@@ -100,12 +86,12 @@ class LocalReceiver:
 
     def _beginning(self, answer: Any, begun: float) -> bytes:
         """Return the beginning of a body, however slowly it comes."""
-        read = b""
+        body = b""
         for chunk in answer.iter_raw():
-            read += chunk
-            if len(read) >= _MOST_OF_ANSWER or time.monotonic() - begun > self._seconds:
+            body += chunk
+            if len(body) >= _MOST_OF_ANSWER or time.monotonic() - begun > self._seconds:
                 break
-        return read[:_MOST_OF_ANSWER]
+        return body[:_MOST_OF_ANSWER]
 
 
 def _since(begun: float) -> int:

@@ -1,13 +1,17 @@
 """The choice of the way into Hookwright: options, then variables, then the current context, then the kubeconfig."""
 
 import os
+import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import partial
 from ipaddress import ip_address
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias, get_type_hints
 from urllib.parse import urlsplit
 
-from hookwright_cli import contexts, kept_credentials
+import typer
+
+from hookwright_cli import contexts
 from hookwright_cli.command_errors import CommandError, ExitCode
 from hookwright_cli.contexts import Context
 
@@ -18,26 +22,40 @@ if TYPE_CHECKING:
     Way: TypeAlias = ApiWay | KubeconfigWay
 
 API, KUBECONFIG = "api", "kubeconfig"
-DEFAULT_INSTALLATION = "hookwright-system"
 DEFAULT_ACCOUNT = "hookwright-support"
 INSECURE: Final = "HOOKWRIGHT_INSECURE"
 """Variable: ``true`` allows a credential on an http:// URL that leaves this machine."""
+
+
+def is_plugin() -> bool:
+    """Return whether this process is ``kubectl hookwright``."""
+    return os.path.basename(sys.argv[0]).startswith("kubectl")  # noqa: PTH119 - a name, no path
+
+
+def option(names: str, metavar: str | None, text: str, **settings: Any) -> Any:
+    """Return an option of a command, with its names in one text."""
+    return typer.Option(*names.split(), metavar=metavar, help=text, **settings)
+
+
+_way = partial(option, rich_help_panel="Way into Hookwright")
+_INSTALLATION = "Namespace of Hookwright, by default that of the pod, or hookwright-system."
+_ACCOUNT = "ServiceAccount whose rights are used on the intake, by default hookwright-support."
 
 
 @dataclass(frozen=True, slots=True)
 class WayOptions:
     """The options of a command that choose the way; empty means not given."""
 
-    way: str = ""
-    context: str = ""
-    url: str = ""
-    project: str = ""
-    namespace: str = ""
-    kubeconfig: str = ""
-    kube_context: str = ""
-    installation: str = ""
-    service_account: str = ""
-    plugin: bool = False
+    way: Annotated[str, _way("--way", "api|kubeconfig", "The way in, instead of the usual choice.")] = ""
+    context: Annotated[str, _way("--context", "NAME", "A context of `hookwright contexts list`.")] = ""
+    url: Annotated[str, _way("--url", "URL", "Use /v1 at this URL, with HOOKWRIGHT_API_KEY.")] = ""
+    project: Annotated[str, _way("--project -p", "NAME", "The project, if there are several.")] = ""
+    namespace: Annotated[str, _way("--namespace -n", "NAME", "The organization, which is a namespace.")] = ""
+    kubeconfig: Annotated[str, _way("--kubeconfig", "FILE", "Use this kubeconfig.")] = ""
+    kube_context: Annotated[str, _way("--kube-context", "NAME", "Use this context of the kubeconfig.")] = ""
+    installation: Annotated[str, _way("--installation", "NAMESPACE", _INSTALLATION)] = ""
+    service_account: Annotated[str, _way("--service-account", "[NAMESPACE/]NAME", _ACCOUNT)] = ""
+    plugin: bool = field(default_factory=is_plugin)
 
     @property
     def scope(self) -> str:
@@ -45,46 +63,38 @@ class WayOptions:
         return f" -n {self.namespace}" if self.namespace else ""
 
 
-def chosen(options: WayOptions, environ: Mapping[str, str] | None = None) -> tuple[str, Context]:
-    """Return the kind of the way, and its context after options and variables.
+OPTIONS: Final = {
+    name: option for name, option in get_type_hints(WayOptions, include_extras=True).items() if name != "plugin"
+}
+"""The fields with their options."""
 
-    Raises:
-        CommandError: the way is not known, or the context does not exist.
-    """
+
+def chosen(options: WayOptions, environ: Mapping[str, str] | None = None) -> tuple[str, Context]:
+    """Return the kind of the way, and its context after options and variables."""
     environ = os.environ if environ is None else environ
     if options.way not in {"", API, KUBECONFIG}:
         raise CommandError(f"--way {options.way!r} must be api or kubeconfig", ExitCode.USAGE)
-    kept = _kept(options, environ)
-    given_cluster = options.kubeconfig or options.kube_context or (options.plugin and options.context)
-    url = options.url or (kept.url if kept.name else "") or environ.get("HOOKWRIGHT_API_URL", "")
-    by_variables = bool(environ.get("HOOKWRIGHT_API_KEY")) and bool(url)
-    if options.way:
-        kind = options.way
-    elif given_cluster:
-        kind = KUBECONFIG
-    elif options.url or kept.url:
-        kind = API
-    elif kept.name or options.plugin:
-        kind = KUBECONFIG
-    else:
-        kind = API if by_variables else KUBECONFIG
-    return kind, replace(
-        kept,
+    saved = _saved(options, environ)
+    names_cluster = options.kubeconfig or options.kube_context or (options.plugin and options.context)
+    url = options.url or saved.url or environ.get("HOOKWRIGHT_API_URL", "")
+    by_variables = environ.get("HOOKWRIGHT_API_KEY") and url and not saved.name and not options.plugin
+    is_api = not names_cluster and (options.url or saved.url or by_variables)
+    return options.way or (API if is_api else KUBECONFIG), replace(
+        saved,
         url=url,
-        project=options.project or environ.get("HOOKWRIGHT_PROJECT", "") or kept.project,
-        kubeconfig=options.kubeconfig or kept.kubeconfig,
-        kube_context=options.kube_context or (options.context if options.plugin else "") or kept.kube_context,
-        namespace=options.namespace or kept.namespace,
+        project=options.project or environ.get("HOOKWRIGHT_PROJECT", "") or saved.project,
+        kubeconfig=options.kubeconfig or saved.kubeconfig,
+        kube_context=options.kube_context or (options.context if options.plugin else "") or saved.kube_context,
+        namespace=options.namespace or saved.namespace,
     )
 
 
-def _kept(options: WayOptions, environ: Mapping[str, str]) -> Context:
+def _saved(options: WayOptions, environ: Mapping[str, str]) -> Context:
     """Return the selected context of the configuration, one without a name if there is none."""
-    if options.plugin:
-        return Context(name="")
     name = options.context or environ.get("HOOKWRIGHT_CONTEXT", "")
     by_variables = environ.get("HOOKWRIGHT_API_KEY") and environ.get("HOOKWRIGHT_API_URL")
-    if not name and (options.url or options.kubeconfig or options.kube_context or by_variables):
+    given = options.url or options.kubeconfig or options.kube_context or by_variables
+    if options.plugin or (given and not name):
         return Context(name="")
     known = contexts.load()
     name = name or known.current
@@ -94,16 +104,11 @@ def _kept(options: WayOptions, environ: Mapping[str, str]) -> Context:
 def open_way(options: WayOptions) -> "Way":
     """Return the chosen way."""
     kind, context = chosen(options)
-    return open_api(options, context) if kind == API else open_kubeconfig(options, context)
+    return _open_api(options, context) if kind == API else _open_kubeconfig(options, context)
 
 
-def open_api(options: WayOptions, context: Context) -> "ApiWay":
-    """Return the way by ``/v1``.
-
-    Raises:
-        CommandError: there is no URL or no credential, the credential would be sent without encryption, or an option
-            needs the other way.
-    """
+def _open_api(options: WayOptions, context: Context) -> "ApiWay":
+    """Return the way by ``/v1``."""
     from hookwright_cli.ways.api_way import ApiWay
 
     if not context.url:
@@ -119,7 +124,7 @@ def open_api(options: WayOptions, context: Context) -> "ApiWay":
         )
     # A context that an option names has its own credential.
     given = "" if options.context else os.environ.get("HOOKWRIGHT_API_KEY", "")
-    credential = given or (kept_credentials.kept(context.name) if context.name else "")
+    credential = given or (contexts.credential_of(context.name) if context.name else "")
     if not credential:
         raise not_logged_in(context)
     # The user who logged in there has allowed the URL of a context.
@@ -155,15 +160,7 @@ def exit_of(kind: str, context: Context) -> str:
 
 
 def check_encryption(url: str, *, hint: str) -> None:
-    """Return if a credential may be sent to a URL.
-
-    Args:
-        url: of the service.
-        hint: how to allow a URL that has no encryption.
-
-    Raises:
-        CommandError: the URL has no encryption and leaves this machine, and the variable does not allow it.
-    """
+    """Refuse a URL without encryption that leaves this machine, with a hint how to allow it."""
     try:
         parts = urlsplit(url)
     except ValueError:
@@ -188,23 +185,20 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def installation_of(options: WayOptions) -> str:
+def users_namespace_of(options: WayOptions) -> str:
+    """Return the namespace of users, which the installation's setting of the same name may change."""
+    return os.environ.get("HOOKWRIGHT_USERS_NAMESPACE", "") or f"{_installation_of(options)}-users"
+
+
+def _installation_of(options: WayOptions) -> str:
     """Return the namespace of Hookwright; in a pod it is by default the namespace of the pod."""
     from hookwright_cli.ways.cluster_client import pod_namespace
 
-    chosen_name = options.installation or os.environ.get("HOOKWRIGHT_INSTALLATION", "")
-    return chosen_name or pod_namespace() or DEFAULT_INSTALLATION
+    name = options.installation or os.environ.get("HOOKWRIGHT_INSTALLATION", "")
+    return name or pod_namespace() or "hookwright-system"
 
 
-def users_namespace_of(options: WayOptions) -> str:
-    """Return the namespace of users, which the installation's setting of the same name may change."""
-    from hookwright_cli.ways.user_form import users_namespace
-
-    return os.environ.get("HOOKWRIGHT_USERS_NAMESPACE", "") or users_namespace(installation_of(options))
-
-
-def open_kubeconfig(options: WayOptions, context: Context) -> "KubeconfigWay":
-    """Return the way by a kubeconfig."""
+def _open_kubeconfig(options: WayOptions, context: Context) -> "KubeconfigWay":
     from hookwright_cli.ways.cluster_client import ClusterClient
     from hookwright_cli.ways.kubeconfig_way import KubeconfigWay
 
@@ -212,7 +206,7 @@ def open_kubeconfig(options: WayOptions, context: Context) -> "KubeconfigWay":
         ClusterClient(context.kubeconfig, context.kube_context),
         namespace=context.namespace,
         project=context.project,
-        installation=installation_of(options),
+        installation=_installation_of(options),
         users_namespace=users_namespace_of(options),
         account=options.service_account or os.environ.get("HOOKWRIGHT_SERVICE_ACCOUNT", "") or DEFAULT_ACCOUNT,
         everywhere=not options.namespace,

@@ -6,7 +6,7 @@ from typing import Any
 import typer.main
 from click import Context
 
-from hookwright_cli.command_errors import MEANINGS
+from hookwright_cli.command_errors import ExitCode
 from hookwright_cli.command_line import app
 from hookwright_dev.markdown import GENERATED, table
 
@@ -25,7 +25,7 @@ def commands_page() -> str:
     for path, command in commands:
         parts += _section(path, command)
     parts += ["## Options of every command", table(("Option", "Meaning"), _options(commands[0][1], common=True))]
-    meanings = [(f"`{int(code)}`", meaning) for code, meaning in MEANINGS.items()]
+    meanings = [(f"`{int(code)}`", code.meaning) for code in ExitCode]
     parts += ["## Exit codes", table(("Code", "Meaning"), meanings)]
     return "\n\n".join(parts) + "\n"
 

@@ -13,7 +13,7 @@ from support.command_transcripts import Transcript
 from support.listening import listening
 from support.polling import eventually
 
-from hookwright_cli.commands.secret_commands import signature_checks
+from hookwright_cli.commands.credential_commands import signature_checks
 from hookwright_crds.base import format_timestamp
 from hookwright_dev.cluster.installation import ApiProcess
 

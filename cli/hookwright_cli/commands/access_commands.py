@@ -7,33 +7,35 @@ from dataclasses import replace
 from typing import Annotated, Any
 from urllib.parse import urlsplit
 
-import typer
-
-from hookwright_cli import contexts, kept_credentials, live_names
+from hookwright_cli import contexts
 from hookwright_cli.command_errors import CommandError, ExitCode
-from hookwright_cli.commands.asking import confirm, password
-from hookwright_cli.commands.endpoint_commands import Yes
+from hookwright_cli.commands.asking import answer, confirm, password
 from hookwright_cli.contexts import Context
+from hookwright_cli.parameters import Yes, argument, context_names
 from hookwright_cli.terminal.columns import CONTEXTS
 from hookwright_cli.verbs import Invocation
-from hookwright_cli.way_choice import API, DEFAULT_ACCOUNT, check_encryption, chosen, exit_of, not_logged_in
+from hookwright_cli.way_choice import (
+    API,
+    DEFAULT_ACCOUNT,
+    KUBECONFIG,
+    check_encryption,
+    chosen,
+    exit_of,
+    not_logged_in,
+    option,
+)
 
 _RBAC = "/apis/rbac.authorization.k8s.io/v1"
-_RELEASE = "app.kubernetes.io/instance"
-_INTAKE_ROLE = "hookwright-intake-admin"
-
-ContextName = Annotated[str, typer.Argument(metavar="NAME", autocompletion=live_names.context_names)]
+ContextName = Annotated[str, argument("NAME", autocompletion=context_names)]
 
 
 def log_in(
     invocation: Invocation,
-    email: Annotated[str, typer.Option("--email", metavar="ADDRESS", help="Log in as this user.")] = "",
-    key: Annotated[
-        bool, typer.Option("--key", help="Keep an API key instead; it is read from standard input.")
-    ] = False,
-    name: Annotated[str, typer.Option("--name", metavar="NAME", help="Name of the context, by default the host.")] = "",
+    email: Annotated[str, option("--email", "ADDRESS", "Log in as this user.")] = "",
+    key: Annotated[bool, option("--key", None, "Keep an API key instead; it is read from standard input.")] = False,
+    name: Annotated[str, option("--name", "NAME", "Name of the context, by default the host.")] = "",
     insecure: Annotated[
-        bool, typer.Option("--insecure", help="Send the credential without encryption to an http:// URL.")
+        bool, option("--insecure", None, "Send the credential without encryption to an http:// URL.")
     ] = False,
 ) -> None:
     """Log in to /v1 and keep the credential as the current context.
@@ -43,6 +45,7 @@ def log_in(
     """
     from hookwright_cli.ways.api_way import SENDING_KEY, ApiWay
 
+    project = invocation.options.project
     url = _checked_url(invocation.options.url or os.environ.get("HOOKWRIGHT_API_URL", ""), insecure=insecure)
     if key and email:
         raise CommandError("log in with --email or with --key, not with both", ExitCode.USAGE)
@@ -52,31 +55,37 @@ def log_in(
         if not credential.startswith("hw_"):
             raise CommandError("that is not an API key: it begins with hw_", ExitCode.USAGE)
     else:
-        email = email or _asked_email()
+        if not email and not sys.stdin.isatty():
+            raise CommandError("name the user with --email, or send a key with --key", ExitCode.USAGE)
+        email = email or answer("Email: ")
         with closing(ApiWay(url, "")) as way:
-            body = {"email": email, "password": password(repeat=False)}
-            answer = way.call("POST", "auth", "login", body=body)
-        credential, expires_at = str(answer["token"]), str(answer["expires_at"])
-    with closing(ApiWay(url, credential, invocation.options.project)) as way:
+            session = way.call("POST", "auth", "login", body={"email": email, "password": password(repeat=False)})
+        credential, expires_at = str(session["token"]), str(session["expires_at"])
+    with closing(ApiWay(url, credential, project)) as way:
         me = way.me()
-    known = contexts.load()
     context = Context(
         name=name or str(urlsplit(url).hostname),
         url=url,
-        project=invocation.options.project,
+        project=project,
         email=email,
         expires_at=expires_at,
         namespace=str(me.get("organization", "")),
     )
-    place = kept_credentials.keep(context.name, credential)
+    known = contexts.load()
+    place = contexts.keep(context.name, credential)
+    _save_current(known, context)
+    projects = ", ".join(one["name"] for one in me["projects"]) or "none"
+    user = f"as {email}" if email else "with an API key"
+    lines = [f"logged in to {url} {user}; projects: {projects}", f"context {context.name}, credential in {place}"]
+    if not key:
+        lines.append(f"to send events, make a key: {SENDING_KEY}")
+    document = {"id": context.name, "url": url, "email": email, "credential": place}
+    invocation.screen.one(document, lambda: "\n".join(lines))
+
+
+def _save_current(known: contexts.Contexts, context: Context) -> None:
     known.known[context.name], known.current = context, context.name
     contexts.save(known)
-    projects = ", ".join(one["name"] for one in me["projects"]) or "none"
-    who = f"as {email}" if email else "with an API key"
-    said = f"logged in to {url} {who}; projects: {projects}\ncontext {context.name}, credential in {place}"
-    if not key:
-        said += f"\nto send events, make a key: {SENDING_KEY}"
-    invocation.screen.one({"id": context.name, "url": url, "email": email, "credential": place}, lambda: said)
 
 
 def _checked_url(url: str, *, insecure: bool) -> str:
@@ -90,19 +99,9 @@ def _checked_url(url: str, *, insecure: bool) -> str:
     return url
 
 
-def _asked_email() -> str:
-    if not sys.stdin.isatty():
-        raise CommandError("name the user with --email, or send a key with --key", ExitCode.USAGE)
-    sys.stderr.write("Email: ")
-    sys.stderr.flush()
-    return sys.stdin.readline().strip()
-
-
 def log_out(
     invocation: Invocation,
-    everywhere: Annotated[
-        bool, typer.Option("--everywhere", help="End all sessions of the user, on every device.")
-    ] = False,
+    everywhere: Annotated[bool, option("--everywhere", None, "End all sessions of the user, on every device.")] = False,
 ) -> None:
     """Forget the credential of a context. The context stays, so that no command uses another way in silence."""
     known = contexts.load()
@@ -110,7 +109,7 @@ def log_out(
     context = known.get(name) if name else Context(name="")
     if not context.url:
         raise CommandError("not logged in: no context has a login", ExitCode.NOT_FOUND)
-    credential = kept_credentials.kept(context.name)
+    credential = contexts.credential_of(context.name)
     if not credential:
         raise not_logged_in(context)
     if everywhere:
@@ -118,23 +117,23 @@ def log_out(
 
         with closing(ApiWay(context.url, credential)) as way:
             way.call("POST", "auth", "logout")
-    kept_credentials.forget(context.name)
-    said = f"logged out of context {context.name}; {exit_of(API, context)}"
+    contexts.forget(context.name)
+    message = f"logged out of context {context.name}; {exit_of(API, context)}"
     if os.environ.get("HOOKWRIGHT_API_KEY"):
-        said += "\nHOOKWRIGHT_API_KEY is set, and commands still use it: unset HOOKWRIGHT_API_KEY"
-    invocation.screen.one({"id": context.name}, lambda: said)
+        message += "\nHOOKWRIGHT_API_KEY is set, and commands still use it: unset HOOKWRIGHT_API_KEY"
+    invocation.screen.one({"id": context.name}, lambda: message)
 
 
 def who_am_i(invocation: Invocation) -> None:
     """Show the way in, the user and the projects."""
     kind, context = chosen(invocation.options)
     document: dict[str, Any] = {"way": kind, "context": context.name, **invocation.way.identity()}
-    shown = [
+    pairs = [
         (name.replace("_", " ").capitalize(), ", ".join(value) if isinstance(value, list) else str(value))
         for name, value in document.items()
         if value
     ]
-    invocation.screen.one(document, lambda: invocation.screen.pairs(shown), name=str(document.get("email") or kind))
+    invocation.screen.one(document, lambda: invocation.screen.pairs(pairs), name=str(document.get("email") or kind))
 
 
 def list_contexts(invocation: Invocation) -> None:
@@ -142,15 +141,13 @@ def list_contexts(invocation: Invocation) -> None:
     known = contexts.load()
     rows = [
         {
-            "current": one.name == known.current,
-            "name": one.name,
-            "way": "api" if one.url else "kubeconfig",
-            "place": one.url or one.kube_context or one.kubeconfig,
-            "project": one.project,
-            "email": one.email,
-            "namespace": one.namespace,
+            "current": context.name == known.current,
+            "name": context.name,
+            "way": API if context.url else KUBECONFIG,
+            "place": context.url or context.kube_context or context.kubeconfig,
+            **{name: getattr(context, name) for name in ("project", "email", "namespace")},
         }
-        for _, one in sorted(known.known.items())
+        for _, context in sorted(known.known.items())
     ]
     columns = CONTEXTS if invocation.screen.form != "name" else CONTEXTS[1:]
     invocation.screen.rows(rows, columns, none="There are no contexts: the current context of the kubeconfig is used.")
@@ -159,25 +156,15 @@ def list_contexts(invocation: Invocation) -> None:
 def use_context(invocation: Invocation, name: ContextName) -> None:
     """Make a context the current one."""
     known = contexts.load()
-    known.current = known.get(name).name
-    contexts.save(known)
+    _save_current(known, known.get(name))
     invocation.screen.one({"id": name}, lambda: f"context {name} is the current one")
 
 
 def set_context(invocation: Invocation, name: ContextName) -> None:
     """Make a context of a kubeconfig, or change the project or namespace of a context. It becomes the current one."""
-    known, options = contexts.load(), invocation.options
-    present = known.known.get(name, Context(name=name))
-    given = {
-        "url": options.url,
-        "project": options.project,
-        "namespace": options.namespace,
-        "kubeconfig": options.kubeconfig,
-        "kube_context": options.kube_context,
-    }
-    context = replace(present, **{field: value for field, value in given.items() if value})
-    known.known[name], known.current = context, name
-    contexts.save(known)
+    known, fields = contexts.load(), ("url", "project", "namespace", "kubeconfig", "kube_context")
+    changes = {field: value for field in fields if (value := getattr(invocation.options, field))}
+    _save_current(known, replace(known.known.get(name, Context(name=name)), **changes))
     invocation.screen.one({"id": name}, lambda: f"context {name} is the current one")
 
 
@@ -187,7 +174,7 @@ def delete_context(invocation: Invocation, name: ContextName) -> None:
     known.get(name)
     known.known.pop(name)
     known.current = "" if known.current == name else known.current
-    kept_credentials.forget(name)
+    contexts.forget(name)
     contexts.save(known)
     invocation.screen.one({"id": name}, lambda: f"context {name} deleted")
 
@@ -206,17 +193,18 @@ def make_support_account(invocation: Invocation, yes: Yes = False) -> None:
     confirm(f"Give ServiceAccount {namespace}/{name} all rights on the intake in {scope}?", yes=yes)
     account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name}}
     role = _intake_role(way)
+    kind, path = "ClusterRoleBinding", f"{_RBAC}/clusterrolebindings"
+    if invocation.options.namespace:
+        kind, path = "RoleBinding", core("rolebindings", invocation.options.namespace, group=_RBAC)
     binding = {
         "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": kind,
         # A binding of this name has this subject and this role, so one that exists already is right.
         "metadata": {"name": f"{role}.{namespace}.{name}"},
         "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
         "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": namespace}],
     }
-    kind, path = "ClusterRoleBinding", f"{_RBAC}/clusterrolebindings"
-    if invocation.options.namespace:
-        kind, path = "RoleBinding", core("rolebindings", invocation.options.namespace, group=_RBAC)
-    for place, manifest in ((core("serviceaccounts", namespace), account), (path, {**binding, "kind": kind})):
+    for place, manifest in ((core("serviceaccounts", namespace), account), (path, binding)):
         try:
             way.cluster.create(place, manifest)
         except CommandError as error:
@@ -232,19 +220,15 @@ def _intake_role(way: Any) -> str:
     """Return the ClusterRole of an installation for all operations of the intake; its release names it.
 
     An operator outside the cluster has no Deployment; then the role of the release ``hookwright`` is preferred.
-
-    Raises:
-        CommandError: there is no such role.
     """
-    releases = [one["metadata"]["labels"].get(_RELEASE, "") for one in way.cluster.operators(way.installation)]
-    selector = f"{_RELEASE}={releases[0]}" if releases else ""
-    roles = way.cluster.items(f"{_RBAC}/clusterroles", selector)
-    names = [str(role["metadata"]["name"]) for role in roles]
-    names = [name for name in names if name.endswith("-intake-admin")]
+    label = "app.kubernetes.io/instance"
+    releases = [one["metadata"]["labels"].get(label, "") for one in way.cluster.operators(way.installation)]
+    roles = way.cluster.items(f"{_RBAC}/clusterroles", f"{label}={releases[0]}" if releases else "")
+    names = [name for role in roles if (name := str(role["metadata"]["name"])).endswith("-intake-admin")]
     if not names:
         raise CommandError(
             f"the installation in namespace {way.installation} has no ClusterRole *-intake-admin",
             ExitCode.NOT_FOUND,
             hint="--installation names another namespace",
         )
-    return min(names, key=lambda name: (name != _INTAKE_ROLE, name))
+    return min(names, key=lambda name: (name != "hookwright-intake-admin", name))

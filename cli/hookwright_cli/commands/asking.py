@@ -7,11 +7,7 @@ from hookwright_cli.command_errors import CommandError, ExitCode
 
 
 def password(*, repeat: bool, prompt: str = "Password") -> str:
-    """Return a password: one line of standard input, or an answer at the terminal.
-
-    Raises:
-        CommandError: it is empty, or the two entries differ.
-    """
+    """Return a password: one line of standard input, or an answer at the terminal."""
     if sys.stdin.isatty():
         written = getpass.getpass(f"{prompt}: ")
         if repeat and getpass.getpass(f"Repeat the {prompt.lower()}: ") != written:
@@ -23,17 +19,18 @@ def password(*, repeat: bool, prompt: str = "Password") -> str:
     return written
 
 
-def confirm(question: str, *, yes: bool) -> None:
-    """Return if the user agrees.
+def answer(question: str) -> str:
+    """Return a line of the terminal."""
+    sys.stderr.write(question)
+    sys.stderr.flush()
+    return sys.stdin.readline().strip()
 
-    Raises:
-        CommandError: the user does not agree, or there is no terminal to ask at.
-    """
+
+def confirm(question: str, *, yes: bool) -> None:
+    """Ask the user; only a yes lets the command go on."""
     if yes:
         return
     if not sys.stdin.isatty():
         raise CommandError(f"{question} Confirm with --yes.", ExitCode.USAGE)
-    sys.stderr.write(f"{question} [y/N] ")
-    sys.stderr.flush()
-    if sys.stdin.readline().strip().lower() not in {"y", "yes"}:
+    if answer(f"{question} [y/N] ").lower() not in {"y", "yes"}:
         raise CommandError("nothing was changed")

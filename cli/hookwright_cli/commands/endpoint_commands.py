@@ -7,21 +7,18 @@ import tempfile
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
-from hookwright_cli import live_names
 from hookwright_cli.command_errors import CommandError, ExitCode
 from hookwright_cli.commands.asking import confirm
 from hookwright_cli.commands.endpoint_options import merge_patch, with_field_options
-from hookwright_cli.contract import EndpointField, shown_fields
-from hookwright_cli.terminal.columns import ENDPOINTS, STYLES, field_text, shown
+from hookwright_cli.contract import SHOWN_FIELDS
+from hookwright_cli.parameters import Endpoint, Watch, Yes, argument
+from hookwright_cli.terminal.columns import ENDPOINTS, field_text, shown
 from hookwright_cli.terminal.screen import Screen
 from hookwright_cli.verbs import Invocation
+from hookwright_cli.way_choice import option
 
-Name = Annotated[str, typer.Argument(metavar="ENDPOINT", autocompletion=live_names.endpoint_names)]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
-Watch = Annotated[bool, typer.Option("--watch", "-w", help="Print changes until Ctrl-C.")]
-_EDITABLE = (*(field.name for field in shown_fields()), "enabled", "labels")
+_STATES = ("pending", "delivered", "failed", "discarded")
+_EDITABLE = (*(field.name for field in SHOWN_FIELDS), "enabled", "labels")
 
 
 def list_endpoints(invocation: Invocation, watch: Watch = False) -> None:
@@ -31,7 +28,7 @@ def list_endpoints(invocation: Invocation, watch: Watch = False) -> None:
     invocation.screen.rows(invocation.way.endpoints(), ENDPOINTS, none=invocation.none_of("endpoints"))
 
 
-def get_endpoint(invocation: Invocation, name: Name) -> None:
+def get_endpoint(invocation: Invocation, name: Endpoint) -> None:
     """Show an endpoint with its conditions and counts."""
     document = invocation.way.endpoint(name)
     invocation.screen.one(document, lambda: described(invocation.screen, document))
@@ -40,22 +37,17 @@ def get_endpoint(invocation: Invocation, name: Name) -> None:
 def described(screen: Screen, document: dict[str, Any]) -> str:
     """Return an endpoint for people."""
     counts = document.get("deliveries") or {}
-    state = str(document["status"])
     # Of a URL and pull, an endpoint has one.
-    fields = [one for one in shown_fields() if not (one.push_only if document.get("pull") else one.name == "pull")]
+    fields = [one for one in SHOWN_FIELDS if not (one.push_only if document.get("pull") else one.name == "pull")]
     pairs = [
         ("Name", str(document["id"])),
         ("Project", str(document["project"])),
-        ("Status", screen.style(state, STYLES.get(state, ""))),
-        *((_title(field), field_text(field, document)) for field in fields),
+        ("Status", screen.state(str(document["status"]))),
+        *((field.title, field_text(field, document)) for field in fields),
         ("Headers", shown(document.get("header_names"))),
         ("Labels", shown(document.get("labels") or {})),
         ("Created", str(document.get("created_at"))),
-        *(
-            (name.capitalize(), shown(counts[name]))
-            for name in ("pending", "delivered", "failed", "discarded")
-            if name in counts
-        ),
+        *((state.capitalize(), shown(counts[state])) for state in _STATES if state in counts),
         ("Last attempt", shown(counts.get("last_attempt_at"))),
     ]
     conditions = [
@@ -64,15 +56,11 @@ def described(screen: Screen, document: dict[str, Any]) -> str:
     return "\n".join([screen.pairs(pairs), *conditions])
 
 
-def _title(field: EndpointField) -> str:
-    return "URL" if field.name == "url" else field.name.replace("_", " ").capitalize()
-
-
 @with_field_options
 def create_endpoint(
     invocation: Invocation,
-    name: Annotated[str, typer.Argument(metavar="ENDPOINT", help="Only with a kubeconfig; /v1 chooses an id.")] = "",
-    suspended: Annotated[bool, typer.Option("--suspended", help="Deliveries wait until it is resumed.")] = False,
+    name: Annotated[str, argument("ENDPOINT", "Only with a kubeconfig; /v1 chooses an id.")] = "",
+    suspended: Annotated[bool, option("--suspended", None, "Deliveries wait until it is resumed.")] = False,
     **options: Any,
 ) -> None:
     """Create an endpoint."""
@@ -82,16 +70,14 @@ def create_endpoint(
     if suspended:
         fields["enabled"] = False
     document = invocation.way.create_endpoint(name, fields)
-    secret = document.get("secret")
-    screen = invocation.screen
-    screen.one(document, lambda: f"endpoint {document['id']} created, status {document['status']}")
-    if screen.for_people:
-        command = f"hookwright secret show {document['id']}{invocation.options.scope}"
-        screen.line(f"signing secret: {secret or command}")
+    name = document["id"]
+    secret = document.get("secret") or f"hookwright secret show {name}{invocation.options.scope}"
+    text = f"endpoint {name} created, status {document['status']}\nsigning secret: {secret}"
+    invocation.screen.one(document, lambda: text)
 
 
 @with_field_options
-def edit_endpoint(invocation: Invocation, name: Name, **options: Any) -> None:
+def edit_endpoint(invocation: Invocation, name: Endpoint, **options: Any) -> None:
     """Change an endpoint by options, or in your editor without options."""
     patch = merge_patch(options)
     if not patch:
@@ -136,13 +122,13 @@ def _changes(present: dict[str, Any], wanted: dict[str, Any]) -> dict[str, Any]:
     return patch
 
 
-def suspend_endpoint(invocation: Invocation, name: Name) -> None:
+def suspend_endpoint(invocation: Invocation, name: Endpoint) -> None:
     """Pause an endpoint: its deliveries wait."""
     document = invocation.way.change_endpoint(name, {"enabled": False})
     invocation.screen.one(document, lambda: f"endpoint {name} suspended; its deliveries wait")
 
 
-def resume_endpoint(invocation: Invocation, name: Name) -> None:
+def resume_endpoint(invocation: Invocation, name: Endpoint) -> None:
     """Send the deliveries of a suspended endpoint."""
     document = invocation.way.change_endpoint(name, {"enabled": True})
     invocation.screen.one(document, lambda: f"endpoint {name} resumed")
@@ -150,31 +136,20 @@ def resume_endpoint(invocation: Invocation, name: Name) -> None:
 
 def rotate_endpoint(
     invocation: Invocation,
-    name: Name,
-    overlap: Annotated[
-        str, typer.Option("--overlap", metavar="DURATION", help="How long the old secret signs; 0s after a leak.")
-    ] = "",
+    name: Endpoint,
+    overlap: Annotated[str, option("--overlap", "DURATION", "How long the old secret signs; 0s after a leak.")] = "",
     yes: Yes = False,
 ) -> None:
     """Make a new signing secret. This cannot be undone."""
     confirm(f"Make a new signing secret for {name}?", yes=yes)
     document = invocation.way.rotate(name, overlap)
-    until = document.get("previous_signs_until")
-    invocation.screen.one(
-        document,
-        lambda: (
-            f"new signing secret of {name}: {document['secret']}\n"
-            + (
-                f"the old secret also signs webhook-signature until {until}, and alone X-Service-Signature"
-                if until
-                else "the old secret no longer signs"
-            )
-        ),
-        name=name,
-    )
+    old = "the old secret no longer signs"
+    if until := document.get("previous_signs_until"):
+        old = f"the old secret also signs webhook-signature until {until}, and alone X-Service-Signature"
+    invocation.screen.one(document, lambda: f"new signing secret of {name}: {document['secret']}\n{old}", name=name)
 
 
-def delete_endpoint(invocation: Invocation, name: Name, yes: Yes = False) -> None:
+def delete_endpoint(invocation: Invocation, name: Endpoint, yes: Yes = False) -> None:
     """Delete an endpoint; its pending deliveries are discarded."""
     confirm(f"Delete endpoint {name} and discard its pending deliveries?", yes=yes)
     invocation.way.delete_endpoint(name)

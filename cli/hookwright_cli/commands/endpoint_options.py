@@ -8,10 +8,10 @@ from typing import Any
 
 import typer
 
-from hookwright_cli import live_names
 from hookwright_cli.command_errors import CommandError, ExitCode
-from hookwright_cli.contract import EndpointField, endpoint_fields
-from hookwright_cli.durations import expiry
+from hookwright_cli.contract import ENDPOINT_FIELDS, EndpointField
+from hookwright_cli.durations import moment
+from hookwright_cli.parameters import type_names
 
 _SYNTAX: dict[str, tuple[Any, str | None, str]] = {
     "number": (int, "N", ""),
@@ -28,7 +28,7 @@ def with_field_options(function: Callable[..., None]) -> Callable[..., None]:
     """Let the function of a command have the options of all fields in place of ``**options``."""
     signature = inspect.signature(function)
     own = [one for one in signature.parameters.values() if one.kind is not inspect.Parameter.VAR_KEYWORD]
-    fields = [one for field in endpoint_fields() for one in (field, *_group(field))]
+    fields = [one for field in ENDPOINT_FIELDS for one in (field, *_group(field))]
     function.__signature__ = signature.replace(parameters=[*own, *map(_option, fields)])  # type: ignore[attr-defined]
     return function
 
@@ -44,19 +44,15 @@ def _option(field: EndpointField) -> inspect.Parameter:
         *field.options,
         metavar=metavar,
         help=(field.fields[0] if field.form == "object" else field).description + remark,
-        autocompletion=live_names.type_names if field.form == "list" else None,
+        autocompletion=type_names if field.form == "list" else None,
     )
     return inspect.Parameter(field.parameter, inspect.Parameter.KEYWORD_ONLY, default=option, annotation=kind | None)
 
 
 def merge_patch(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the merge patch for the options of fields.
-
-    Raises:
-        CommandError: an option is not valid, or one contradicts another.
-    """
+    """Return the merge patch for the options of fields."""
     patch: dict[str, Any] = {}
-    for field in endpoint_fields():
+    for field in ENDPOINT_FIELDS:
         value = options.get(field.parameter)
         group = {one.name: options[one.parameter] for one in _group(field) if options.get(one.parameter) is not None}
         if value is not None or group:
@@ -79,7 +75,7 @@ def _value(field: EndpointField, written: Any) -> Any:
         case "object":
             return {field.fields[0].name: written} if written else None
         case "time":
-            return None if written == "never" else expiry(written, field.options[0], datetime.now(UTC))
+            return None if written == "never" else moment(written, field.options[0], datetime.now(UTC), ahead=True)
     return written
 
 

@@ -4,18 +4,18 @@ import json
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TextIO
 from uuid import uuid4
 
-import typer
-
-from hookwright_cli import live_names
 from hookwright_cli.command_errors import CommandError, ExitCode
-from hookwright_cli.contract import event_types
+from hookwright_cli.contract import EVENT_TYPES
 from hookwright_cli.deadline import DEADLINE
-from hookwright_cli.terminal.columns import EVENT_TYPES
+from hookwright_cli.parameters import argument, type_names
+from hookwright_cli.terminal import columns
 from hookwright_cli.verbs import Invocation
+from hookwright_cli.way_choice import option
 
 if TYPE_CHECKING:
     from hookwright_cli.way_choice import Way
@@ -28,13 +28,11 @@ _TRIES = 8
 
 def send_events(
     invocation: Invocation,
-    kind: Annotated[
-        str, typer.Argument(metavar="TYPE", autocompletion=live_names.type_names, help="Event type of one event.")
-    ] = "",
+    kind: Annotated[str, argument("TYPE", "Event type of one event.", autocompletion=type_names)] = "",
     fields: Annotated[
-        list[str] | None, typer.Argument(metavar="FIELD=VALUE...", help="Its fields; FIELD:=JSON for other than text.")
+        list[str] | None, argument("FIELD=VALUE...", "Its fields; FIELD:=JSON for other than text.")
     ] = None,
-    file: Annotated[str, typer.Option("--file", "-f", metavar="FILE", help="JSON lines; - is standard input.")] = "",
+    file: Annotated[str, option("--file -f", "FILE", "JSON lines; - is standard input.")] = "",
 ) -> None:
     """Send events. An event without an id gets one, so a repetition after a lost answer sends nothing twice."""
     if bool(kind) == bool(file):
@@ -48,19 +46,26 @@ def send_events(
         return
     DEADLINE.lift()
     total: dict[str, Any] = {"accepted": 0, "duplicates": 0, "deliveries": 0, "event_ids": []}
-    for answer in _sent(invocation, file):
-        for name, value in answer.items():
-            if name in total:
-                total[name] += value
+    with nullcontext(sys.stdin) if file == "-" else Path(file).open(encoding="utf-8") as lines:
+        size = None if file == "-" else Path(file).stat().st_size
+        with invocation.screen.progress("sending (bytes)", size) as report:
+            for events, lines_before, position in _requests(lines):
+                try:
+                    answer = _patiently(invocation.way, events)
+                except CommandError as error:
+                    place = f"the {len(events)} events after line {lines_before} were not accepted; those before were"
+                    error.args = (f"{error}\n{place}",)
+                    raise
+                total = {name: value + answer.get(name, type(value)()) for name, value in total.items()}
+                report(position)
     invocation.screen.one(total, lambda: _summary(total), name="\n".join(total["event_ids"]))
 
 
 def _summary(answer: dict[str, Any]) -> str:
-    ids = answer["event_ids"]
+    ids, number = answer["event_ids"], answer["deliveries"]
     repeated = f", {answer['duplicates']} repeated" if answer["duplicates"] else ""
-    named = f": {ids[0]}" if len(ids) == 1 else ""
-    number = answer["deliveries"]
-    return f"{answer['accepted']} accepted{repeated}, {number} {'delivery' if number == 1 else 'deliveries'}{named}"
+    name = f": {ids[0]}" if len(ids) == 1 else ""
+    return f"{answer['accepted']} accepted{repeated}, {number} {'delivery' if number == 1 else 'deliveries'}{name}"
 
 
 def _event(kind: str, fields: list[str]) -> dict[str, Any]:
@@ -69,46 +74,28 @@ def _event(kind: str, fields: list[str]) -> dict[str, Any]:
         name, separator, value = written.partition("=")
         if not separator or not name.removesuffix(":"):
             raise CommandError(f"{written!r} must be FIELD=VALUE, or FIELD:=JSON", ExitCode.USAGE)
-        if name.endswith(":"):
-            try:
-                event[name[:-1]] = json.loads(value)
-            except ValueError as error:
-                raise CommandError(f"{written!r}: the value is not JSON: {error}", ExitCode.USAGE) from None
-        else:
-            event[name] = value
-    event.setdefault("messageId", f"cli-{uuid4()}")
-    event.setdefault("id", f"cli-{uuid4()}")
-    return event
+        try:
+            event[name.removesuffix(":")] = json.loads(value) if name.endswith(":") else value
+        except ValueError as error:
+            raise CommandError(f"{written!r}: the value is not JSON: {error}", ExitCode.USAGE) from None
+    return {**event, **{name: event.get(name, f"cli-{uuid4()}") for name in ("messageId", "id")}}
 
 
-def _sent(invocation: Invocation, file: str) -> Iterator[dict[str, Any]]:
-    """Send a file in requests of a bounded size, and yield the answers."""
-    if file == "-":
-        yield from _sent_from(invocation, sys.stdin, None)
-        return
-    path = Path(file)
-    with path.open(encoding="utf-8") as lines:
-        yield from _sent_from(invocation, lines, path.stat().st_size)
-
-
-def _sent_from(invocation: Invocation, lines: TextIO, size: int | None) -> Iterator[dict[str, Any]]:
+def _requests(lines: TextIO) -> Iterator[tuple[list[dict[str, Any]], int, int]]:
+    """Yield the events of each request, the number of lines before it, and the bytes up to its end."""
     events: list[dict[str, Any]] = []
-    waiting = read = 0
-    last = 0
-    with invocation.screen.progress("sending (bytes)", size) as report:
-        for number, line in enumerate(lines, 1):
-            read += len(line.encode())
-            if not line.strip():
-                continue
-            if events and (len(events) == _MOST_EVENTS or waiting + len(line.encode()) > _MOST_BYTES):
-                yield _sent_with_place(invocation.way, events, last)
-                last, events, waiting = number - 1, [], 0
-                report(read)
+    size = position = lines_before = 0
+    for number, line in enumerate(lines, 1):
+        length = len(line.encode())
+        if events and (len(events) == _MOST_EVENTS or size + length > _MOST_BYTES):
+            yield events, lines_before, position
+            events, size, lines_before = [], 0, number - 1
+        position += length
+        if line.strip():
             events.append(_parsed(line, number))
-            waiting += len(line.encode()) + 50
-        if events:
-            yield _sent_with_place(invocation.way, events, last)
-            report(read)
+            size += length + 50
+    if events:
+        yield events, lines_before, position
 
 
 def _parsed(line: str, number: int) -> dict[str, Any]:
@@ -120,16 +107,6 @@ def _parsed(line: str, number: int) -> dict[str, Any]:
         raise CommandError(f"line {number} must be a JSON object, one event", ExitCode.INVALID)
     event.setdefault("id", f"cli-{uuid4()}")
     return event
-
-
-def _sent_with_place(way: "Way", events: list[dict[str, Any]], lines_before: int) -> dict[str, Any]:
-    try:
-        return _patiently(way, events)
-    except CommandError as error:
-        place = f"the {len(events)} events after line {lines_before} were not accepted; those before were"
-        raise CommandError(
-            f"{error}\n{place}", error.code, problem=error.problem, status=error.status, hint=error.hint
-        ) from None
 
 
 def _patiently(way: "Way", events: list[dict[str, Any]]) -> dict[str, Any]:
@@ -146,19 +123,17 @@ def _patiently(way: "Way", events: list[dict[str, Any]]) -> dict[str, Any]:
 
 def explain_type(
     invocation: Invocation,
-    kind: Annotated[
-        str, typer.Argument(metavar="EVENT-TYPE", autocompletion=live_names.type_names, help="All, if left out.")
-    ] = "",
+    kind: Annotated[str, argument("EVENT-TYPE", "All, if left out.", autocompletion=type_names)] = "",
 ) -> None:
     """Explain an event type: its meaning, an example, and the wildcards that include it."""
     if not kind:
-        invocation.screen.rows(event_types(), EVENT_TYPES, none="")
+        invocation.screen.rows(EVENT_TYPES.values(), columns.EVENT_TYPES, none="")
         return
-    found = next((one for one in event_types() if one["type"] == kind), None)
-    if found is None:
-        known = ", ".join(str(one["type"]) for one in event_types())
+    if kind not in EVENT_TYPES:
+        known = ", ".join(EVENT_TYPES)
         raise CommandError(f"unknown event type {kind!r}; known types: {known}", ExitCode.NOT_FOUND)
-    pairs = [(name.capitalize(), str(found[name])) for name in ("type", "channel", "meaning")]
-    pairs.append(("Wildcards", ", ".join(found["wildcards"])))
-    example = json.dumps(found["example"], indent=2, ensure_ascii=False)
-    invocation.screen.one(found, lambda: f"{invocation.screen.pairs(pairs)}\n\n{example}", name=kind)
+    event_type = EVENT_TYPES[kind]
+    pairs = [(name.capitalize(), str(event_type[name])) for name in ("type", "channel", "meaning")]
+    pairs.append(("Wildcards", ", ".join(event_type["wildcards"])))
+    example = json.dumps(event_type["example"], indent=2, ensure_ascii=False)
+    invocation.screen.one(event_type, lambda: f"{invocation.screen.pairs(pairs)}\n\n{example}", name=kind)

@@ -1,5 +1,6 @@
 """``hookwright status``: components, projects, endpoints and backlog, and what to do next. ``hookwright metrics``."""
 
+import functools
 import re
 import time
 from typing import Annotated, Any
@@ -8,9 +9,11 @@ import typer
 
 from hookwright_cli.command_errors import CommandError, ExitCode
 from hookwright_cli.deadline import DEADLINE
-from hookwright_cli.terminal.columns import STYLES, Column, field
+from hookwright_cli.parameters import argument
+from hookwright_cli.terminal.columns import columns
 from hookwright_cli.terminal.screen import Screen
 from hookwright_cli.verbs import Invocation
+from hookwright_cli.way_choice import option
 
 _STATES = ("active", "suspended", "pending", "failing", "error")
 _SHOWN = 20
@@ -28,76 +31,60 @@ _NEXT_OF_REASON = {
 def problems_of(overview: dict[str, Any]) -> list[dict[str, str]]:
     """Return the problems: of each the object, the reason, and the next command."""
     installation = overview.get("installation", "")
-    found = []
-    for one in overview["components"]:
-        if one["state"] in {"ready", "unknown"}:
-            continue
-        name = one.get("deployment", one["name"])
-        described = {
-            "missing": "kubectl get deployments -A -l app.kubernetes.io/part-of=hookwright; "
-            "name its namespace with --installation",
-            "stopped": f"kubectl scale -n {installation} deploy/{name} --replicas=1",
-        }
-        command = described.get(one["state"], f"kubectl logs -n {installation} deploy/{name} --tail=20")
-        reason = (
-            one.get("message") or f"{one['state']}: {one.get('ready', 0)} of {one.get('wanted', '?')} pods are ready"
-        )
-        found.append({"object": name, "reason": reason, "next": command})
+    components = [one for one in overview["components"] if one["state"] not in {"ready", "unknown"}]
+    problems = [_component_problem(component, installation) for component in components]
     for project in overview["projects"]:
         if project.get("ready") is False:
-            place = project["namespace"]
-            verb = f"describe hwproj {project['name']}" if project["exists"] else "get hwproj"
-            found.append(
-                {
-                    "object": f"project {place}/{project['name']}",
-                    "reason": project["message"],
-                    "next": f"kubectl {verb} -n {place}",
-                }
-            )
-        found += [_problem(one) for one in project["endpoints"] if one["status"] in {"failing", "error"}]
-    return found
+            name, place = project["name"], project["namespace"]
+            verb = f"describe hwproj {name}" if project["exists"] else "get hwproj"
+            problems.append(_problem(f"project {place}/{name}", project["message"], f"kubectl {verb} -n {place}"))
+        endpoints = [one for one in project["endpoints"] if one["status"] in {"failing", "error"}]
+        problems += map(_endpoint_problem, endpoints)
+    return problems
 
 
-def _problem(endpoint: dict[str, Any]) -> dict[str, str]:
-    namespace = endpoint.get("namespace", "")
-    scope = f" -n {namespace}" if namespace else ""
-    name = endpoint["id"]
-    conditions = {one["type"]: one for one in endpoint.get("conditions") or ()}
-    wanted = conditions.get("Ready" if endpoint["status"] == "error" else "Reachable", {})
-    command = f"hookwright deliveries {name}{scope} --state failed"
-    if endpoint["status"] == "failing":
+def _problem(name: str, reason: str, command: str) -> dict[str, str]:
+    return {"object": name, "reason": reason, "next": command}
+
+
+def _component_problem(component: dict[str, Any], installation: str) -> dict[str, str]:
+    name, state = component.get("deployment", component["name"]), component["state"]
+    commands = {
+        "missing": "kubectl get deployments -A -l app.kubernetes.io/part-of=hookwright; "
+        "name its namespace with --installation",
+        "stopped": f"kubectl scale -n {installation} deploy/{name} --replicas=1",
+    }
+    pods = f"{component.get('ready', 0)} of {component.get('wanted', '?')} pods are ready"
+    command = commands.get(state, f"kubectl logs -n {installation} deploy/{name} --tail=20")
+    return _problem(name, component.get("message") or f"{state}: {pods}", command)
+
+
+def _endpoint_problem(endpoint: dict[str, Any]) -> dict[str, str]:
+    name, namespace, status = endpoint["id"], endpoint.get("namespace", ""), endpoint["status"]
+    scope, place = (f" -n {namespace}", f"{namespace}/{name}") if namespace else ("", name)
+    conditions = {condition["type"]: condition for condition in endpoint.get("conditions") or ()}
+    condition = conditions.get("Ready" if status == "error" else "Reachable", {})
+    if status == "failing":
         failed = (endpoint.get("deliveries") or {}).get("failed", 0)
         command = f"hookwright deliveries {name}{scope}" + (" --state failed" if failed else "")
     elif namespace:
-        template = _NEXT_OF_REASON.get(wanted.get("reason", ""), "kubectl describe hwep {name} -n {namespace}")
+        template = _NEXT_OF_REASON.get(condition.get("reason", ""), "kubectl describe hwep {name} -n {namespace}")
         command = template.format(name=name, namespace=namespace, scope=scope)
     else:
         command = f"hookwright endpoints get {name}"
-    place = f"{namespace}/{name}" if namespace else name
-    reason = f"{wanted.get('reason', endpoint['status'])}: {wanted.get('message', '')}".rstrip(": ")
-    return {"object": f"endpoint {place}", "reason": reason, "next": command}
+    reason = f"{condition.get('reason', status)}: {condition.get('message', '')}".rstrip(": ")
+    return _problem(f"endpoint {place}", reason, command)
 
 
 def screen_of(overview: dict[str, Any], problems: list[dict[str, str]], screen: Screen, way: str) -> str:
     """Return the state for people; ``way`` is that of the command, in words."""
-    endpoints = [one for project in overview["projects"] for one in project["endpoints"]]
-    counts = {state: sum(one["status"] == state for one in endpoints) for state in _STATES}
-    states = ", ".join(f"{number} {screen.style(state, STYLES[state])}" for state, number in counts.items() if number)
-    verdict = (
-        screen.style("well", "bold green") if not problems else screen.style(f"{len(problems)} problems", "bold red")
-    )
-    if len(problems) == 1:
-        verdict = screen.style("1 problem", "bold red")
-    pairs = [("Hookwright", verdict), ("Way", way)]
-    for one in overview["components"]:
-        pods = f", {one['ready']} of {one['wanted']} pods" if "wanted" in one else ""
-        restarts = f", {one['restarts']} restarts" if one.get("restarts") else ""
-        image = f", {one['image']}" if one.get("image") else ""
-        said = f" ({one['message']})" if one.get("message") and "wanted" not in one else ""
-        state = screen.style(one["state"], STYLES.get(one["state"], ""))
-        pairs.append(
-            (one["name"].capitalize() if one["name"] != "api" else "API", f"{state}{pods}{restarts}{image}{said}")
-        )
+    endpoints = [endpoint for project in overview["projects"] for endpoint in project["endpoints"]]
+    counts = {state: sum(endpoint["status"] == state for endpoint in endpoints) for state in _STATES}
+    states = ", ".join(f"{number} {screen.state(state)}" for state, number in counts.items() if number)
+    verdict = screen.style("well", "bold green")
+    if problems:
+        verdict = screen.style(f"{len(problems)} problem{'s' if len(problems) > 1 else ''}", "bold red")
+    pairs = [("Hookwright", verdict), ("Way", way), *(_component_pair(one, screen) for one in overview["components"])]
     pairs.append(("Projects", str(sum(project.get("exists", True) for project in overview["projects"]))))
     pairs.append(("Endpoints", f"{len(endpoints)}" + (f": {states}" if states else "")))
     pairs.append(backlog_of(overview, endpoints))
@@ -108,6 +95,17 @@ def screen_of(overview: dict[str, Any], problems: list[dict[str, str]], screen: 
     if len(problems) > _SHOWN:
         parts.append(f"and {len(problems) - _SHOWN} more: hookwright status -o json")
     return "\n\n".join(parts)
+
+
+def _component_pair(component: dict[str, Any], screen: Screen) -> tuple[str, str]:
+    text = screen.state(component["state"])
+    if "wanted" in component:
+        text += f", {component['ready']} of {component['wanted']} pods"
+    text += f", {component['restarts']} restarts" if component.get("restarts") else ""
+    text += f", {component['image']}" if component.get("image") else ""
+    if component.get("message") and "wanted" not in component:
+        text += f" ({component['message']})"
+    return "API" if component["name"] == "api" else component["name"].capitalize(), text
 
 
 def backlog_of(overview: dict[str, Any], endpoints: list[dict[str, Any]]) -> tuple[str, str]:
@@ -127,8 +125,7 @@ def backlog_of(overview: dict[str, Any], endpoints: list[dict[str, Any]]) -> tup
 
 
 def show_status(
-    invocation: Invocation,
-    watch: Annotated[bool, typer.Option("--watch", "-w", help="Show it again until Ctrl-C.")] = False,
+    invocation: Invocation, watch: Annotated[bool, option("--watch -w", None, "Show it again until Ctrl-C.")] = False
 ) -> None:
     """Show whether Hookwright is well, and the next command for each problem. The exit code is 9 if there is one."""
     if watch:
@@ -139,9 +136,10 @@ def show_status(
         text = screen_of(overview, problems, invocation.screen, invocation.way_description())
         document = {"well": not problems, "problems": problems, **overview}
         name = "well" if not problems else "\n".join(one["object"] for one in problems)
-        if watch and invocation.screen.for_people and invocation.screen.coloured:
-            text = f"\x1b[2J\x1b[H{text}"
-        invocation.screen.one(document, lambda text=text: text, name=name)  # type: ignore[misc]
+        if not watch or not invocation.screen.for_people:
+            invocation.screen.one(document, functools.partial(str, text), name=name)
+        else:
+            invocation.screen.again(text)
         if not watch:
             break
         time.sleep(3.0)
@@ -150,8 +148,7 @@ def show_status(
 
 
 def show_metrics(
-    invocation: Invocation,
-    patterns: Annotated[list[str] | None, typer.Argument(metavar="PATTERN...", help="Regular expressions.")] = None,
+    invocation: Invocation, patterns: Annotated[list[str] | None, argument("PATTERN...", "Regular expressions.")] = None
 ) -> None:
     """Show for each pod whether it is ready, and its metrics: those whose line matches a PATTERN, or all."""
     from hookwright_cli.ways.cluster_overview import pod_metrics
@@ -171,7 +168,7 @@ def show_metrics(
     for pod in pods:
         pod["metrics"] = [line for line in pod["metrics"] if wanted.search(line)]
     if not invocation.screen.for_people:
-        invocation.screen.rows(pods, (Column("POD", field("id")),), none="")
+        invocation.screen.rows(pods, columns("POD:id"), none="")
         return
     for pod in pods:
         invocation.screen.line(f"# {pod['id']}: {'ready' if pod['ready'] else pod['message']}")

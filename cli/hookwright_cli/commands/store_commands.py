@@ -5,44 +5,40 @@ import sqlite3
 import time
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
-
-import typer
+from typing import TYPE_CHECKING, Annotated, BinaryIO
 
 from hookwright_cli.command_errors import CommandError, ExitCode
 from hookwright_cli.commands.asking import confirm
-from hookwright_cli.commands.endpoint_commands import Yes
 from hookwright_cli.deadline import DEADLINE
+from hookwright_cli.parameters import Yes, argument
 from hookwright_cli.verbs import Invocation
+from hookwright_cli.way_choice import option
 
 if TYPE_CHECKING:
-    from hookwright_cli.ways.kubeconfig_way import KubeconfigWay
+    from hookwright_cli.ways.store_copy import StoreCopy
 
 
 def back_up(
     invocation: Invocation,
-    file: Annotated[str, typer.Argument(metavar="FILE")] = "hookwright-backup.db",
-    force: Annotated[bool, typer.Option("--force", help="Replace the file if it exists.")] = False,
+    file: Annotated[str, argument("FILE")] = "hookwright-backup.db",
+    force: Annotated[bool, option("--force", None, "Replace the file if it exists.")] = False,
 ) -> None:
     """Copy the SQLite store to a file while the operator runs, and check the copy."""
-    from hookwright_cli.ways.store_copy import StoreCopy
-
     path = Path(file)
     if path.exists() and not force:
         raise CommandError(f"{path} exists; replace it with --force", ExitCode.CONFLICT)
-    copy = StoreCopy(_lasting_way(invocation, "store backup"))
+    copy = _store(invocation, "store backup")
     draft = path.with_name(f"{path.name}.part")
     try:
-        size = copy.prepare()
-        with invocation.screen.progress("copying (bytes)", size) as report, new_private_file(draft) as target:
-            copy.read(target, report)
-        if draft.stat().st_size != size:
-            raise CommandError(f"the copy has {draft.stat().st_size} of {size} bytes; try again", ExitCode.UNAVAILABLE)
-        counts = _counts(draft)
-        draft.replace(path)
+        with copy.copied() as (size, read):
+            with invocation.screen.progress("copying (bytes)", size) as report, new_private_file(draft) as target:
+                read(target, report)
+            if (copied := draft.stat().st_size) != size:
+                raise CommandError(f"the copy has {copied} of {size} bytes; try again", ExitCode.UNAVAILABLE)
+            counts = _counts(draft)
+            draft.replace(path)
     finally:
         draft.unlink(missing_ok=True)
-        copy.clean()
     states = ", ".join(f"{number} {state}" for state, number in counts.items()) or "no"
     invocation.screen.one(
         {"file": str(path), "bytes": size, "deliveries": counts},
@@ -58,32 +54,21 @@ def new_private_file(path: Path) -> BinaryIO:
 
 
 def _counts(path: Path) -> dict[str, int]:
-    """Return the number of deliveries by state, after the check of the file.
-
-    Raises:
-        CommandError: the file is no store, or it is damaged.
-    """
+    """Return the number of deliveries by state, after the check of the file."""
     try:
         with closing(sqlite3.connect(f"file:{path}?mode=ro&immutable=1", uri=True)) as store:
-            found = store.execute("PRAGMA integrity_check").fetchone()[0]
-            if found != "ok":
-                raise CommandError(f"{path} is damaged: {found}")
+            if (fault := store.execute("PRAGMA integrity_check").fetchone()[0]) != "ok":
+                raise CommandError(f"{path} is damaged: {fault}")
             return dict(store.execute("SELECT state, count(*) FROM deliveries GROUP BY state ORDER BY state"))
     except sqlite3.Error as error:
         raise CommandError(f"{path} is not a store of Hookwright: {error}", ExitCode.INVALID) from None
 
 
-def restore(
-    invocation: Invocation,
-    file: Annotated[str, typer.Argument(metavar="FILE")],
-    yes: Yes = False,
-) -> None:
+def restore(invocation: Invocation, file: Annotated[str, argument("FILE")], yes: Yes = False) -> None:
     """Replace the SQLite store by a copy. The operator is stopped meanwhile; producers send again later."""
-    from hookwright_cli.ways.store_copy import StoreCopy
-
     path = Path(file)
     _counts(path)
-    copy = StoreCopy(_lasting_way(invocation, "store restore"))
+    copy = _store(invocation, "store restore")
     confirm(f"Stop the operator and replace its store by {path}?", yes=yes)
     begun = time.monotonic()
     invocation.screen.note("stopping the operator")
@@ -91,31 +76,30 @@ def restore(
         size = path.stat().st_size
         with invocation.screen.progress("copying (bytes)", size) as report, path.open("rb") as source:
             copy.write(source, size, report)
-    seconds = time.monotonic() - begun
-    document: dict[str, Any] = {"file": str(path), "bytes": size, "seconds": round(seconds, 1)}
+    document = {"file": str(path), "bytes": size, "seconds": round(time.monotonic() - begun, 1)}
     invocation.screen.one(document, lambda: f"the store is that of {path}; the operator starts", name=str(path))
 
 
 def adopt(
     invocation: Invocation,
-    previous: Annotated[str, typer.Option("--from", metavar="CLUSTER/NAMESPACE", help="The present owner.")],
+    previous: Annotated[str, option("--from", "CLUSTER/NAMESPACE", "The present owner.")],
     yes: Yes = False,
 ) -> None:
     """Transfer the database of another installation, such as a restored copy, to this one.
 
     The log of a refused operator names the present owner. The operator is stopped meanwhile. SQLite and PostgreSQL.
     """
-    from hookwright_cli.ways.store_copy import StoreCopy
-
-    copy = StoreCopy(_lasting_way(invocation, "store adopt"), only_sqlite=False)
+    copy = _store(invocation, "store adopt", only_sqlite=False)
     confirm(f"Stop the operator and take the database from {previous}?", yes=yes)
     with copy.operator_stopped(invocation.screen.note):
         owner = copy.adopt(previous)
     invocation.screen.one({"owner": owner}, lambda: f"the database belongs to {owner}; the operator starts", name=owner)
 
 
-def _lasting_way(invocation: Invocation, verb: str) -> "KubeconfigWay":
-    """Return the way of a command that runs until its work ends."""
+def _store(invocation: Invocation, verb: str, *, only_sqlite: bool = True) -> "StoreCopy":
+    """Return the store for a command that runs until its work ends."""
+    from hookwright_cli.ways.store_copy import StoreCopy
+
     way = invocation.cluster_way(verb)
     DEADLINE.lift()
-    return way
+    return StoreCopy(way, only_sqlite=only_sqlite)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from hookwright_cli.contract import EndpointField, shown_fields
+from hookwright_cli.contract import SHOWN_FIELDS, EndpointField
 from hookwright_cli.durations import age
 
 Document = Mapping[str, Any]
@@ -27,15 +27,6 @@ STYLES = {
 """The style of a cell whose text is a state."""
 
 
-def field(name: str) -> Callable[[Document, datetime], str]:
-    """Return a reader of a field."""
-    return lambda document, _: shown(document.get(name))
-
-
-def _age(name: str) -> Callable[[Document, datetime], str]:
-    return lambda document, now: age(document.get(name), now)
-
-
 def shown(value: Any) -> str:
     """Return a value as a cell."""
     match value:
@@ -51,24 +42,41 @@ def shown(value: Any) -> str:
             return " ".join(str(value).split())
 
 
-def _last(name: str) -> Callable[[Document, datetime], str]:
-    def text(document: Document, _: datetime) -> str:
-        attempts = document.get("attempts") or [{}]
-        return shown(attempts[-1].get(name))
+def columns(written: str, **texts: Callable[[Document], str]) -> tuple[Column, ...]:
+    """Return the columns of a table.
 
-    return text
+    Args:
+        written: each column as ``TITLE``, ``TITLE:field`` or ``TITLE:field:age``; ``+`` before it is for ``-o wide``.
+        texts: the text of each ``TITLE`` without a field.
+    """
+    return tuple(_column(column, texts) for column in written.split())
 
 
-def _result(document: Document, _: datetime) -> str:
+def _column(written: str, texts: Mapping[str, Callable[[Document], str]]) -> Column:
+    title, _, source = written.removeprefix("+").partition(":")
+    name, _, form = source.partition(":")
+
+    def text(document: Document, now: datetime) -> str:
+        if not name:
+            return texts[title](document)
+        return age(document.get(name), now) if form == "age" else shown(document.get(name))
+
+    return Column(title, text, written.startswith("+"))
+
+
+def _latest(document: Document) -> dict[str, Any]:
+    """Return the latest attempt of a delivery, empty if there is none."""
+    return dict((document.get("attempts") or [{}])[-1])
+
+
+def _result(document: Document) -> str:
     """Return the error of the latest attempt, or its HTTP status."""
-    attempts = document.get("attempts") or []
-    if not attempts:
-        return "-"
-    code = attempts[-1].get("statusCode")
-    return shown(attempts[-1].get("error") or (f"HTTP {code}" if code else ""))
+    attempt = _latest(document)
+    code = attempt.get("statusCode")
+    return shown(attempt.get("error") or (f"HTTP {code}" if code else ""))
 
 
-def _type(document: Document, _: datetime) -> str:
+def _type(document: Document) -> str:
     """Return the event type; a test, which counts nowhere, has a mark."""
     return shown(document.get("type")) + (" (test)" if document.get("test") else "")
 
@@ -90,76 +98,31 @@ def _endpoint_column(field: EndpointField) -> Column:
     return Column(title, lambda document, _: field_text(field, document), wide=field.name not in {"url", "events"})
 
 
-def _pending(document: Document, _: datetime) -> str:
-    return shown((document.get("deliveries") or {}).get("pending"))
-
-
 ENDPOINTS = (
-    Column("NAME", field("id")),
-    Column("STATUS", field("status")),
-    Column("PROJECT", field("project"), wide=True),
-    *map(_endpoint_column, shown_fields()),
-    Column("PENDING", _pending, wide=True),
-    Column("AGE", _age("created_at")),
-)
-DELIVERIES = (
-    Column("DELIVERY", field("id")),
-    Column("STATE", field("status")),
-    Column("TYPE", _type),
-    Column("ENDPOINT", field("webhook"), wide=True),
-    Column("EVENT", field("event_id"), wide=True),
-    Column(
-        "ATTEMPTS", lambda document, _: str(max([one["number"] for one in document.get("attempts") or ()], default=0))
+    *columns("NAME:id STATUS:status +PROJECT:project"),
+    *map(_endpoint_column, SHOWN_FIELDS),
+    *columns(
+        "+PENDING AGE:created_at:age", PENDING=lambda document: shown((document.get("deliveries") or {}).get("pending"))
     ),
-    Column("RESULT", _result),
-    Column("MS", _last("duration_ms"), wide=True),
-    Column("NEXT", _age("next_attempt_at"), wide=True),
-    Column("AGE", _age("accepted_at")),
 )
-ATTEMPTS = (
-    Column("ATTEMPT", field("number")),
-    Column("STARTED", field("started_at")),
-    Column("MS", field("duration_ms")),
-    Column("STATUS", field("statusCode")),
-    Column("ERROR", field("error")),
-    Column("RESPONSE", field("response")),
+DELIVERIES = columns(
+    "DELIVERY:id STATE:status TYPE +ENDPOINT:webhook +EVENT:event_id ATTEMPTS RESULT +MS +NEXT:next_attempt_at:age "
+    "AGE:accepted_at:age",
+    TYPE=_type,
+    ATTEMPTS=lambda document: str(max([one["number"] for one in document.get("attempts") or ()], default=0)),
+    RESULT=_result,
+    MS=lambda document: shown(_latest(document).get("duration_ms")),
 )
-KEYS = (
-    Column("ID", field("id")),
-    Column("NAME", field("name")),
-    Column("PROJECT", field("project"), wide=True),
-    Column("SCOPES", field("scopes")),
-    Column("LAST-USED", _age("last_used_at")),
-    Column("EXPIRES", field("expires_at")),
-    Column("AGE", _age("created_at")),
+ATTEMPTS = columns("ATTEMPT:number STARTED:started_at MS:duration_ms STATUS:statusCode ERROR:error RESPONSE:response")
+KEYS = columns(
+    "ID:id NAME:name +PROJECT:project SCOPES:scopes LAST-USED:last_used_at:age EXPIRES:expires_at AGE:created_at:age"
 )
-USERS = (
-    Column("EMAIL", field("email")),
-    Column("ORGANIZATION", field("organization")),
-    Column("ROLE", field("role")),
-    Column("AGE", _age("created_at")),
+USERS = columns("EMAIL:email ORGANIZATION:organization ROLE:role AGE:created_at:age")
+REPLAYS = columns(
+    "REPLAY:id STATUS:status DONE:done TOTAL:total STATE:state +TYPES:types SINCE:since +UNTIL:until AGE:begun_at:age"
 )
-REPLAYS = (
-    Column("REPLAY", field("id")),
-    Column("STATUS", field("status")),
-    Column("DONE", field("done")),
-    Column("TOTAL", field("total")),
-    Column("STATE", field("state")),
-    Column("TYPES", field("types"), wide=True),
-    Column("SINCE", field("since")),
-    Column("UNTIL", field("until"), wide=True),
-    Column("AGE", _age("begun_at")),
+CONTEXTS = columns(
+    "CURRENT NAME:name WAY:way PLACE:place PROJECT:project USER:email",
+    CURRENT=lambda document: "*" if document.get("current") else "",
 )
-CONTEXTS = (
-    Column("CURRENT", lambda document, _: "*" if document.get("current") else ""),
-    Column("NAME", field("name")),
-    Column("WAY", field("way")),
-    Column("PLACE", field("place")),
-    Column("PROJECT", field("project")),
-    Column("USER", field("email")),
-)
-EVENT_TYPES = (
-    Column("TYPE", field("type")),
-    Column("CHANNEL", field("channel")),
-    Column("MEANING", field("meaning")),
-)
+EVENT_TYPES = columns("TYPE:type CHANNEL:channel MEANING:meaning")

@@ -6,6 +6,7 @@ Standard output has the answer only. Progress, hints and errors go to standard e
 import json
 import os
 import re
+import shutil
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -31,10 +32,7 @@ def plain(text: str, *, styled: bool = False) -> str:
     """Return a text in which control characters, except ends of lines and tabs, are escaped as in JSON.
 
     Characters that change the direction of text are escaped too, because they change the order in which a line is read.
-
-    Args:
-        text: with parts that others have written.
-        styled: whether the colours of a table stay.
+    In a styled text, the colours of a table stay.
     """
     return (_STYLED if styled else _PLAIN).sub(_escaped, text)
 
@@ -44,11 +42,7 @@ def _escaped(match: re.Match[str]) -> str:
 
 
 class Screen:
-    """The terminal or the pipes of this process.
-
-    Args:
-        form: one of `FORMATS`.
-    """
+    """The terminal or the pipes of this process; its form is one of `FORMATS`."""
 
     def __init__(self, form: str = "table") -> None:
         if form not in FORMATS:
@@ -66,19 +60,10 @@ class Screen:
         return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
     def rows(self, documents: Iterable[Mapping[str, Any]], columns: Sequence[Column], *, none: str) -> None:
-        """Print a list.
-
-        Args:
-            documents: in the form of ``/v1``; the first column has the name.
-            columns: of the table.
-            none: a sentence for an empty list, for people.
-        """
-        listed = [dict(one) for one in documents]
-        if self.form == "name":
-            for one in listed:
-                self.line(columns[0].text(one, datetime.now(UTC)))
-        elif not self.for_people:
-            self._structured({"data": listed})
+        """Print a list, whose first column has the names, or for people the sentence for an empty list."""
+        listed = [dict(document) for document in documents]
+        if not self.for_people:
+            self._structured({"data": listed}, [columns[0].text(document, datetime.now(UTC)) for document in listed])
         elif not listed:
             self.note(none)
         else:
@@ -86,24 +71,28 @@ class Screen:
 
     def one(self, document: Mapping[str, Any], text: Callable[[], str], *, name: str = "") -> None:
         """Print one object: for people the text."""
-        if self.form == "name":
-            self.line(name or str(document.get("id", "")))
-        elif self.for_people:
+        if self.for_people:
             self.line(text())
         else:
-            self._structured(dict(document))
+            self._structured(dict(document), [name or str(document.get("id", ""))])
 
-    def _structured(self, document: Any) -> None:
-        if self.form == "json":
+    def _structured(self, document: Any, names: Sequence[str]) -> None:
+        if self.form == "name":
+            for name in names:
+                self.line(name)
+        elif self.form == "json":
             self.line(json.dumps(document, indent=2, ensure_ascii=False))
-            return
-        import yaml
+        else:
+            self._write(yaml_of(document))
 
-        text = yaml.safe_dump(document, sort_keys=False, allow_unicode=True)
-        if plain(text) != text:
-            # YAML escapes control characters in its own way, but not the characters that change the direction of text.
-            text = yaml.safe_dump(document, sort_keys=False)
-        self._write(text.rstrip("\n"))
+    def follow(self, document: Mapping[str, Any], text: str, *, name: str) -> None:
+        """Print one of many objects that follow each other: JSON on one line, or a YAML document."""
+        if self.form == "json":
+            self.line(json.dumps(document, ensure_ascii=False))
+        elif self.form == "yaml":
+            self._write(f"---\n{yaml_of(document)}")
+        else:
+            self.line(name if self.form == "name" else text)
 
     def table(self, documents: Sequence[Mapping[str, Any]], columns: Sequence[Column]) -> str:
         """Return a table in which each column is as wide as its longest cell."""
@@ -119,21 +108,24 @@ class Screen:
         return "\n".join(f"{self.style(f'{name}:', 'bold')}{' ' * (width - len(name))}{value}" for name, value in pairs)
 
     def _aligned(self, cells: list[list[str]]) -> str:
-        widths = [max(len(row[at]) for row in cells) for at in range(len(cells[0]))]
-        room = _columns_of_terminal() if sys.stdout.isatty() else 0
+        *widths, _ = (max(map(len, column)) for column in zip(*cells, strict=True))
+        room = shutil.get_terminal_size().columns - sum(widths) - len(_GAP) * len(widths)
         lines = []
         for number, row in enumerate(cells):
-            parts, used = [], 0
-            for at, cell in enumerate(row):
-                text = cell if at < len(row) - 1 or not room else _cut(cell, max(room - used, 8))
-                padding = " " * (widths[at] - len(cell)) if at < len(row) - 1 else ""
+            texts = list(row)
+            if sys.stdout.isatty() and len(row[-1]) > max(room, 8):
+                texts[-1] = f"{row[-1][: max(room, 8) - 1]}…"
+            parts = []
+            for title, cell, text, width in zip(cells[0], row, texts, (*widths, 0), strict=True):
                 # An event type may have the name of a state.
-                state = STYLES.get(cell, "") if cells[0][at] in {"STATUS", "STATE"} else ""
-                style = "bold" if number == 0 else state
-                parts.append(self.style(text, style) + padding)
-                used += widths[at] + len(_GAP)
+                state = STYLES.get(cell, "") if title in {"STATUS", "STATE"} else ""
+                parts.append(self.style(text, state if number else "bold") + " " * (width - len(cell)))
             lines.append(_GAP.join(parts).rstrip())
         return "\n".join(lines)
+
+    def state(self, name: str) -> str:
+        """Return the name of a state in its style."""
+        return self.style(name, STYLES.get(name, ""))
 
     def style(self, text: str, style: str) -> str:
         """Return a text with the codes of a style, unchanged if colours are not wanted."""
@@ -150,11 +142,6 @@ class Screen:
     def _write(self, text: str) -> None:
         sys.stdout.write(f"{text}\n")
         sys.stdout.flush()
-
-    def done(self, text: str) -> None:
-        """Print a sentence about a finished action, for people only."""
-        if self.for_people:
-            self.line(text)
 
     def note(self, text: str) -> None:
         """Print a sentence that is not part of the answer."""
@@ -174,55 +161,52 @@ class Screen:
         bar = Progress(*columns, console=Console(stderr=True), transient=True)
         task = bar.add_task(what, total=total)
         begun = time.monotonic()
-        started = False
 
         def report(done: float) -> None:
-            nonlocal started
-            if not started and time.monotonic() - begun > _SHOW_PROGRESS_AFTER:
+            if time.monotonic() - begun > _SHOW_PROGRESS_AFTER:
                 bar.start()
-                started = True
             bar.update(task, completed=done)
 
         try:
             yield report
         finally:
-            if started:
+            if bar.live.is_started:
                 bar.stop()
+
+    def again(self, text: str) -> None:
+        """Print a text in place of the one before on a terminal, otherwise below it."""
+        # Clear the screen and move to its beginning.
+        clear = "\x1b[2J\x1b[H" if sys.stdout.isatty() else ""
+        self._write(clear + plain(text, styled=self.coloured))
 
     def watch(
         self, read: Callable[[], list[dict[str, Any]]], columns: Sequence[Column], *, seconds: float = 2.0
     ) -> None:
         """Print a list again and again until Ctrl-C: changed rows below each other, or the whole list on a terminal."""
         DEADLINE.lift()
-        if sys.stdout.isatty() and self.for_people:
-            while True:
-                documents = read()
-                text = self.table(documents, columns) if documents else "(none)"
-                # Clear the screen and move to its beginning.
-                self._write(f"\x1b[2J\x1b[H{plain(text, styled=self.coloured)}")
-                time.sleep(seconds)
-        seen: dict[str, Any] = {}
-        header = self.for_people
+        printed: dict[str, Any] = {}
+        hidden_lines = 0
         while True:
-            changed = [one for one in read() if seen.get(str(one.get("id"))) != one]
-            seen |= {str(one.get("id")): one for one in changed}
-            for one in reversed(changed):
-                if self.form == "name":
-                    self.line(str(one.get("id")))
-                elif not self.for_people:
-                    self.line(json.dumps(one, ensure_ascii=False))
-                else:
-                    text = self.table([one], columns)
-                    self.line(text if header else text.split("\n", 1)[1])
-                    header = False
+            documents = {str(document["id"]): document for document in read()}
+            changes = {name: document for name, document in documents.items() if printed.get(name) != document}
+            if sys.stdout.isatty() and self.for_people:
+                self.again(self.table([*documents.values()], columns) if documents else "(none)")
+                changes = {}
+            for name, document in reversed(changes.items()):
+                lines = self.table([document], columns).split("\n")
+                self.follow(document, "\n".join(lines[hidden_lines:]), name=name)
+                # The header is printed once.
+                hidden_lines = 1
+            printed |= changes
             time.sleep(seconds)
 
 
-def _columns_of_terminal() -> int:
-    import shutil
+def yaml_of(document: Any) -> str:
+    """Return a document as YAML, without characters that can control a terminal."""
+    import yaml
 
-    return shutil.get_terminal_size().columns
-
-
-def _cut(text: str, room: int) -> str:
-    return text if len(text) <= room else f"{text[: room - 1]}…"
+    text = yaml.safe_dump(document, sort_keys=False, allow_unicode=True)
+    if plain(text) != text:
+        # YAML escapes control characters in its own way, but not the characters that change the direction of text.
+        text = yaml.safe_dump(document, sort_keys=False)
+    return text.rstrip("\n")

@@ -4,9 +4,10 @@ from collections.abc import Mapping
 from typing import Any, Literal
 from uuid import uuid4
 
+import httpx
+
 from hookwright_cli.command_errors import CommandError, ExitCode
-from hookwright_cli.ways.http_caller import HttpCaller
-from hookwright_cli.ways.service_way import Document, ServiceWay
+from hookwright_cli.ways.service_way import Document, ServiceWay, connect
 
 _ALL = 1_000_000
 SENDING_KEY = "export HOOKWRIGHT_API_KEY=$(hookwright keys create NAME --scope send)"
@@ -30,24 +31,17 @@ class ApiWay(ServiceWay):
     def __init__(self, url: str, credential: str, project: str = "", *, organization: str = "") -> None:
         super().__init__(project)
         self._url, self._organization = url.rstrip("/").removesuffix("/v1"), organization
-        self._has_key = credential.startswith("hw_")
-        header = {"X-Service-Key": credential} if self._has_key else {"Authorization": f"Bearer {credential}"}
-        self._caller = HttpCaller(f"{self._url}/v1", header if credential else {}, place=self._url)
+        self._credential, self._has_key = credential, credential.startswith("hw_")
 
-    @property
-    def caller(self) -> HttpCaller:
-        """The client of ``/v1``."""
-        return self._caller
+    def _connect(self) -> tuple[str, httpx.Client]:
+        key = {"X-Service-Key": self._credential} if self._has_key else {"Authorization": f"Bearer {self._credential}"}
+        return connect(self._url, f"{self._url}/v1", key if self._credential else {})
 
     @property
     def place(self) -> str:
         """The words for this way."""
         organization = f", organization {self._organization}" if self._organization else ""
         return f"/v1 at {self._url}{organization}"
-
-    def close(self) -> None:
-        """Close the connections."""
-        self._caller.close()
 
     def me(self) -> Document:
         """Return the user and the projects of a session, or the project of a key."""
@@ -58,29 +52,29 @@ class ApiWay(ServiceWay):
     def identity(self) -> Document:
         """Return the service, the user and the names of the projects."""
         me = self.me()
-        about = {name: me.get(name) for name in ("email", "organization", "role")}
-        projects = [one["name"] for one in me["projects"]]
-        return {"url": self._url, **about, "projects": projects, "expires_at": me.get("expires_at")}
+        user = {name: me.get(name) for name in ("email", "organization", "role")}
+        projects = [project["name"] for project in me["projects"]]
+        return {"url": self._url, **user, "projects": projects, "expires_at": me.get("expires_at")}
 
     def overview(self) -> Document:
         """Return the state of the projects; the operator is not visible here."""
         me = self.me()
         projects = []
-        for name in (one["name"] for one in me["projects"] if self._project in {"", one["name"]}):
+        for name in (project["name"] for project in me["projects"] if self._project in {"", project["name"]}):
             scope = {} if self._has_key else {"project": name}
-            listed = list(self.caller.pages("/webhooks", scope, _ALL))
-            for at, endpoint in enumerate(listed):
-                if endpoint["status"] in {"failing", "error"} and at < _EXAMINED:
-                    listed[at] = self.call("GET", "webhooks", endpoint["id"], params=scope)
+            endpoints = list(self._pages("webhooks", scope, _ALL))
+            for at, endpoint in enumerate(endpoints[:_EXAMINED]):
+                if endpoint["status"] in {"failing", "error"}:
+                    endpoints[at] = self.call("GET", "webhooks", endpoint["id"], params=scope)
             numbers = self.call("GET", "projects", name, "statistics", params={"window": "1h"})
-            projects.append({"name": name, "endpoints": listed, "last_hour": numbers["total"]})
+            projects.append({"name": name, "endpoints": endpoints, "last_hour": numbers["total"]})
         self._organization = str(me.get("organization") or self._organization)
         place = {"url": self._url, "organization": self._organization or None}
         return {"way": self.kind, **place, "components": [], "projects": projects}
 
     def endpoints(self) -> list[Document]:
         """Return the endpoints of the project."""
-        return list(self.caller.pages("/webhooks", self._endpoint_scope(), _ALL))
+        return list(self._pages("webhooks", self._endpoint_scope(), _ALL))
 
     def endpoint(self, name: str) -> Document:
         """Return one endpoint with its conditions and counts."""
@@ -93,7 +87,7 @@ class ApiWay(ServiceWay):
                 "by /v1 the service chooses the id of an endpoint: leave the name out, or use --way=kubeconfig",
                 ExitCode.OTHER_WAY,
             )
-        return dict(self._call_once("webhooks", params=self._endpoint_scope(), body=fields))
+        return self._call_once("webhooks", params=self._endpoint_scope(), body=fields)
 
     def change_endpoint(self, name: str, patch: Mapping[str, Any]) -> Document:
         """Change an endpoint by a merge patch."""
@@ -102,7 +96,7 @@ class ApiWay(ServiceWay):
     def rotate(self, name: str, overlap: str) -> Document:
         """Request a new signing secret; an empty overlap is the present one."""
         body = {"overlap": overlap} if overlap else {}
-        return dict(self._call_once("webhooks", name, "rotate-secret", params=self._endpoint_scope(), body=body))
+        return self._call_once("webhooks", name, "rotate-secret", params=self._endpoint_scope(), body=body)
 
     def delete_endpoint(self, name: str) -> None:
         """Delete an endpoint."""
@@ -111,31 +105,28 @@ class ApiWay(ServiceWay):
     def api_keys(self) -> list[Document]:
         """Return the API keys of the project; only a session may read them."""
         project = self._project_name()
-        return [{**one, "project": project} for one in self.call("GET", "projects", project, "keys")["data"]]
+        return [{**key, "project": project} for key in self.call("GET", "projects", project, "keys")["data"]]
 
     def create_key(self, fields: Mapping[str, Any]) -> Document:
         """Create an API key; only this answer has the key."""
-        return dict(self._call_once("projects", self._project_name(), "keys", body=fields))
+        return self._call_once("projects", self._project_name(), "keys", body=fields)
 
     def revoke_key(self, key: str) -> None:
         """Revoke an API key."""
         self.call("DELETE", "projects", self._project_name(), "keys", key)
 
-    def _call_once(self, *path: str, params: Mapping[str, str] | None = None, body: Mapping[str, Any]) -> Any:
+    def _call_once(self, *path: str, params: Mapping[str, str] | None = None, body: Mapping[str, Any]) -> Document:
         """Send a POST whose repetition does nothing more."""
         headers = {"Idempotency-Key": f"cli-{uuid4()}"}
-        return self.call("POST", *path, params=params, body=body, headers=headers)
+        return dict(self.call("POST", *path, params=params, body=body, headers=headers))
 
     def _project_names(self) -> list[str]:
-        return [one["name"] for one in self.me()["projects"]]
+        return [project["name"] for project in self.me()["projects"]]
 
     def _events_path(self) -> tuple[str, ...]:
         if not self._has_key:
-            raise CommandError(
-                "send needs an API key, and this is the session of a login",
-                ExitCode.FORBIDDEN,
-                hint=SENDING_KEY,
-            )
+            message = "send needs an API key, and this is the session of a login"
+            raise CommandError(message, ExitCode.FORBIDDEN, hint=SENDING_KEY)
         return ("events",)
 
     def _endpoint_scope(self) -> dict[str, str]:

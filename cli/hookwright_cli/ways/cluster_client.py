@@ -8,16 +8,20 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from kubernetes.client import ApiClient, Configuration
+from kubernetes.client.exceptions import ApiException
+from kubernetes.config import ConfigException, list_kube_config_contexts, load_kube_config
+from kubernetes.config.incluster_config import InClusterConfigLoader
+from urllib3.exceptions import HTTPError
+from urllib3.exceptions import TimeoutError as NoAnswerError
+
 from hookwright_cli.command_errors import CommandError, ExitCode, exit_code_of
 from hookwright_cli.deadline import DEADLINE
 
-_GROUP = "/apis/hookwright.dev/v1alpha1"
 _CONNECT_SECONDS = 10.0
 _SECONDS = 60.0
 _PAGE = 500
 FIELD_MANAGER = "hookwright"
-
-
 APPS = "/apis/apps/v1"
 POD_CREDENTIALS = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
@@ -30,18 +34,14 @@ class ClusterClient:
     """
 
     def __init__(self, kubeconfig: str = "", context: str = "") -> None:
-        from kubernetes.client import ApiClient, Configuration
-        from kubernetes.config import ConfigException, list_kube_config_contexts, load_kube_config
-        from kubernetes.config.incluster_config import InClusterConfigLoader
-
         # A refused connection is reported by this program.
         logging.getLogger("urllib3").setLevel(logging.CRITICAL)
         logging.getLogger("kubernetes").setLevel(logging.CRITICAL)
-        files = kubeconfig or os.environ.get("KUBECONFIG") or None
+        file = kubeconfig or os.environ.get("KUBECONFIG") or None
         configuration = Configuration()
         # The client copies this into its pool of connections, so a later change has no effect.
         configuration.retries = False
-        has_kubeconfig = bool(files or context) or (Path.home() / ".kube" / "config").exists()
+        has_kubeconfig = bool(file or context) or (Path.home() / ".kube" / "config").exists()
         contexts: list[dict[str, Any]] = []
         current: dict[str, Any] = {"name": "of this pod", "context": {"namespace": pod_namespace()}}
         try:
@@ -49,8 +49,8 @@ class ClusterClient:
                 paths = (str(POD_CREDENTIALS / "token"), str(POD_CREDENTIALS / "ca.crt"))
                 InClusterConfigLoader(*paths).load_and_set(configuration)
             else:
-                load_kube_config(files, context or None, configuration, persist_config=False)
-                contexts, current = list_kube_config_contexts(config_file=files)
+                load_kube_config(file, context or None, configuration, persist_config=False)
+                contexts, current = list_kube_config_contexts(config_file=file)
         except (ConfigException, OSError) as error:
             raise CommandError(
                 f"no usable kubeconfig: {error}",
@@ -58,9 +58,9 @@ class ClusterClient:
                 hint="set KUBECONFIG or --kubeconfig, or use /v1 after `hookwright login --url URL`",
             ) from None
         self.api = ApiClient(configuration)
-        chosen = next((one for one in contexts if one["name"] == context), current)
-        self.namespace = str((chosen.get("context") or {}).get("namespace") or "default")
-        self.name = str(chosen.get("name", ""))
+        selected = next((one for one in contexts if one["name"] == context), current)
+        self.namespace = str((selected.get("context") or {}).get("namespace") or "default")
+        self.name = str(selected.get("name", ""))
 
     def close(self) -> None:
         """Close the connections."""
@@ -75,15 +75,7 @@ class ClusterClient:
         body: Any = None,
         kind: str = "application/json",
     ) -> Any:
-        """Return the answer of the API server.
-
-        Raises:
-            CommandError: it refused, or did not answer.
-        """
-        from kubernetes.client.exceptions import ApiException
-        from urllib3.exceptions import HTTPError
-        from urllib3.exceptions import TimeoutError as NoAnswerError
-
+        """Return the answer of the API server."""
         server = f"the API server at {self.api.configuration.host}"
         headers = {"Accept": "application/json", **({"Content-Type": kind} if body is not None else {})}
         try:
@@ -104,16 +96,14 @@ class ClusterClient:
 
     def items(self, path: str, selector: str = "") -> Iterator[dict[str, Any]]:
         """Yield the objects of a list, in pages."""
-        following = ""
+        query = [("limit", str(_PAGE)), *([("labelSelector", selector)] if selector else [])]
+        following: list[tuple[str, str]] = []
         while True:
-            query = [("limit", str(_PAGE))]
-            query += [("labelSelector", selector)] if selector else []
-            query += [("continue", following)] if following else []
-            page = self.request("GET", path, query=query)
+            page = self.request("GET", path, query=[*query, *following])
             yield from page["items"]
-            following = page["metadata"].get("continue") or ""
-            if not following:
+            if not page["metadata"].get("continue"):
                 return
+            following = [("continue", page["metadata"]["continue"])]
 
     def patch(self, path: str, body: Mapping[str, Any], manager: str = FIELD_MANAGER) -> dict[str, Any]:
         """Apply a merge patch and return the object."""
@@ -138,15 +128,15 @@ def pod_namespace() -> str:
         return ""
 
 
-def resources(plural: str, namespace: str = "", name: str = "") -> str:
-    """Return the path of objects of Hookwright: of all namespaces, of one, or of one object."""
-    place = f"{_GROUP}/namespaces/{quote(namespace, safe='')}" if namespace else _GROUP
+def core(plural: str, namespace: str = "", name: str = "", *, group: str = "/api/v1") -> str:
+    """Return the path of objects: of all namespaces, of one, or of one object."""
+    place = f"{group}/namespaces/{quote(namespace, safe='')}" if namespace else group
     return f"{place}/{plural}" + (f"/{quote(name, safe='')}" if name else "")
 
 
-def core(plural: str, namespace: str, name: str = "", *, group: str = "/api/v1") -> str:
-    """Return the path of objects of Kubernetes in a namespace."""
-    return f"{group}/namespaces/{quote(namespace, safe='')}/{plural}" + (f"/{quote(name, safe='')}" if name else "")
+def resources(plural: str, namespace: str = "", name: str = "") -> str:
+    """Return the path of objects of Hookwright."""
+    return core(plural, namespace, name, group="/apis/hookwright.dev/v1alpha1")
 
 
 def _refused(status: int, content: bytes) -> CommandError:

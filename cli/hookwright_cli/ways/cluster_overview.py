@@ -4,10 +4,13 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
+import httpx
+
 from hookwright_cli.command_errors import CommandError, ExitCode
 from hookwright_cli.deadline import DEADLINE
 from hookwright_cli.ways.cluster_client import APPS, ClusterClient, core, resources
-from hookwright_cli.ways.endpoint_form import condition, endpoint_document
+from hookwright_cli.ways.pod_access import PodTransport, ports_of
+from hookwright_cli.ways.resource_forms import condition, endpoint_document
 from hookwright_cli.ways.service_way import Document
 
 COMPONENTS = "app.kubernetes.io/component in (operator, delivery, api)"
@@ -16,30 +19,24 @@ _METRICS_SECONDS = 20.0
 
 
 def overview_of(cluster: ClusterClient, installation: str, namespace: str) -> Document:
-    """Return components, projects and endpoints.
-
-    Args:
-        cluster: the cluster.
-        installation: the namespace of Hookwright.
-        namespace: the organization; empty for all.
-    """
+    """Return the components of an installation, and projects with endpoints of an organization; empty for all."""
     projects: dict[tuple[str, str], Document] = {}
-    for one in _listed(cluster, "projects", namespace):
-        place = (one["metadata"]["namespace"], one["metadata"]["name"])
-        projects[place] = {
-            "namespace": place[0],
-            "name": place[1],
+    for written in _listed(cluster, "projects", namespace):
+        meta, ready = written["metadata"], condition(written, "Ready")
+        projects[meta["namespace"], meta["name"]] = {
+            "namespace": meta["namespace"],
+            "name": meta["name"],
             "exists": True,
-            "ready": condition(one, "Ready").get("status") == "True",
-            "message": condition(one, "Ready").get("message", "the operator has not reconciled it yet"),
+            "ready": ready.get("status") == "True",
+            "message": ready.get("message", "the operator has not reconciled it yet"),
             "endpoints": [],
         }
-    for one in _listed(cluster, "webhookendpoints", namespace):
-        place = (one["metadata"]["namespace"], one["spec"]["projectRef"]["name"])
+    for written in _listed(cluster, "webhookendpoints", namespace):
+        place = (written["metadata"]["namespace"], written["spec"]["projectRef"]["name"])
         missing = {"namespace": place[0], "name": place[1], "exists": False, "ready": False}
         missing["message"] = "it does not exist, but endpoints name it"
-        known = projects.setdefault(place, {**missing, "endpoints": []})
-        known["endpoints"].append({**endpoint_document(one), "namespace": place[0]})
+        project = projects.setdefault(place, {**missing, "endpoints": []})
+        project["endpoints"].append({**endpoint_document(written), "namespace": place[0]})
     return {
         "way": "kubeconfig",
         "cluster": cluster.name,
@@ -69,41 +66,40 @@ def _components(cluster: ClusterClient, installation: str) -> list[Document]:
         if error.code is not ExitCode.FORBIDDEN:
             raise
         return [{"name": "operator", "state": "unknown", "message": str(error)}]
-    found = [_component(one, pods) for one in deployments]
-    if not found and (url := os.environ.get("HOOKWRIGHT_INTAKE_URL")):
+    components = [_component(deployment, pods) for deployment in deployments]
+    if not components and (url := os.environ.get("HOOKWRIGHT_INTAKE_URL")):
         return [_answering(url)]
-    return found or [{"name": "operator", "state": "missing", "message": f"no Deployment in {installation}"}]
+    return components or [{"name": "operator", "state": "missing", "message": f"no Deployment in {installation}"}]
 
 
 def _component(deployment: dict[str, Any], pods: list[dict[str, Any]]) -> Document:
-    labels = deployment["spec"]["selector"]["matchLabels"]
+    spec, name = deployment["spec"], deployment["metadata"]["name"]
+    labels = spec["selector"]["matchLabels"]
     own = [pod for pod in pods if labels.items() <= (pod["metadata"].get("labels") or {}).items()]
-    wanted = deployment["spec"].get("replicas", 1)
-    ready = (deployment.get("status") or {}).get("readyReplicas", 0)
-    reasons = sorted({reason for pod in own if (reason := _waiting(pod))})
-    message = "; ".join(reasons)
-    if ready < wanted and not message:
-        unavailable = condition(deployment, "Available")
-        message = str(unavailable.get("message", "no pod is ready"))
-    image = deployment["spec"]["template"]["spec"]["containers"][0]["image"]
+    wanted, ready = spec.get("replicas", 1), (deployment.get("status") or {}).get("readyReplicas", 0)
     state = "ready" if ready >= wanted > 0 else "stopped" if wanted == 0 else "unready"
+    message = "; ".join(sorted({reason for pod in own if (reason := _waiting(pod))}))
+    if state == "unready" and not message:
+        message = str(condition(deployment, "Available").get("message", "no pod is ready"))
     return {
-        "name": labels.get("app.kubernetes.io/component", deployment["metadata"]["name"]),
-        "deployment": deployment["metadata"]["name"],
+        "name": labels.get("app.kubernetes.io/component", name),
+        "deployment": name,
         "state": state,
         "ready": ready,
         "wanted": wanted,
-        "image": image,
-        "restarts": sum(
-            status.get("restartCount", 0) for pod in own for status in pod["status"].get("containerStatuses") or ()
-        ),
+        "image": spec["template"]["spec"]["containers"][0]["image"],
+        "restarts": sum(one.get("restartCount", 0) for pod in own for one in _containers(pod)),
         "message": message if state != "ready" else "",
     }
 
 
+def _containers(pod: dict[str, Any]) -> list[dict[str, Any]]:
+    return pod["status"].get("containerStatuses") or []
+
+
 def _waiting(pod: dict[str, Any]) -> str:
     """Return why a pod does not run, empty if it does."""
-    for status in pod["status"].get("containerStatuses") or ():
+    for status in _containers(pod):
         waiting = (status.get("state") or {}).get("waiting")
         if waiting and waiting.get("reason") != "ContainerCreating":
             return f"{waiting['reason']}: {waiting.get('message', '')}".rstrip(": ")
@@ -113,8 +109,6 @@ def _waiting(pod: dict[str, Any]) -> str:
 
 def _answering(url: str) -> Document:
     """Return an operator that is no Deployment, such as that of ``make up``."""
-    import httpx
-
     try:
         httpx.get(url, timeout=5.0, trust_env=False)
     except httpx.HTTPError as error:
@@ -125,29 +119,20 @@ def _answering(url: str) -> Document:
 def pod_metrics(cluster: ClusterClient, installation: str) -> Iterator[Document]:
     """Yield each pod with ``ready``, a ``message`` if it is not ready, and the lines of its ``metrics``."""
     for pod in cluster.items(core("pods", installation), COMPONENTS):
-        name, ports = pod["metadata"]["name"], _ports(pod)
-        if ports and pod["status"].get("phase") == "Running":
+        name, phase, ports = pod["metadata"]["name"], pod["status"].get("phase"), ports_of(pod, "health")
+        if ports and phase == "Running":
             yield {"id": name, **_metrics_of(cluster, installation, name, ports[0])}
         else:
-            yield {"id": name, "ready": False, "message": f"pod {pod['status'].get('phase')}", "metrics": []}
-
-
-def _ports(pod: dict[str, Any]) -> list[int]:
-    listed = [one for container in pod["spec"]["containers"] for one in container.get("ports") or ()]
-    return [one["containerPort"] for one in listed if one.get("name") == "health"]
+            yield {"id": name, "ready": False, "message": f"pod {phase}", "metrics": []}
 
 
 def _metrics_of(cluster: ClusterClient, namespace: str, pod: str, port: int) -> Document:
-    import httpx
-    from kubernetes.client import CoreV1Api
-
-    from hookwright_cli.ways.port_forward import PodTransport
-
-    transport = PodTransport(CoreV1Api(cluster.api), namespace, pod, port)
     try:
         with (
             DEADLINE.waiting(f"pod {namespace}/{pod}", _METRICS_SECONDS) as seconds,
-            httpx.Client(transport=transport, base_url="http://pod", timeout=seconds) as client,
+            httpx.Client(
+                transport=PodTransport(cluster.api, namespace, pod, port), base_url="http://pod", timeout=seconds
+            ) as client,
         ):
             readiness, metrics = client.get("/readyz"), client.get("/metrics")
     except (httpx.HTTPError, OSError) as error:

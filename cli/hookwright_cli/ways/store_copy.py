@@ -6,6 +6,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, BinaryIO
 
+from kubernetes.client import CoreV1Api
+from kubernetes.client.exceptions import ApiException
+from kubernetes.stream import stream as connect
+
 from hookwright_cli.command_errors import CommandError, ExitCode
 from hookwright_cli.ways.cluster_client import APPS, core
 from hookwright_cli.ways.kubeconfig_way import KubeconfigWay
@@ -32,94 +36,71 @@ print('replaced')"""
 _ADOPT = "import sys; from hookwright_operator.adopt import main; sys.exit(main())"
 _CHUNK = 48 * 1024
 _POD = "hookwright-restore"
+_OF_POD = (
+    *("securityContext", "imagePullSecrets", "nodeSelector", "tolerations", "volumes", "enableServiceLinks"),
+    *("dnsConfig", "hostAliases"),
+)
+_OF_CONTAINER = ("image", "env", "envFrom", "securityContext", "volumeMounts")
 _WAIT_SECONDS = 120.0
 
 
 class StoreCopy:
-    """The store of an installation.
-
-    Args:
-        way: the way into the installation.
-        only_sqlite: refuse PostgreSQL.
-
-    Raises:
-        CommandError: the installation has no operator, or none with a SQLite store.
-    """
+    """The store of the one operator of an installation."""
 
     def __init__(self, way: KubeconfigWay, *, only_sqlite: bool = True) -> None:
-        from kubernetes.client import CoreV1Api
-
         self._cluster, self._namespace = way.cluster, way.installation
-        self._core = CoreV1Api(way.cluster.api)
-        self._deployment = self._operator()
-        if only_sqlite and not self._is_sqlite():
+        deployments = self._cluster.operators(self._namespace)
+        if len(deployments) != 1:
             raise CommandError(
-                "the store is PostgreSQL: use pg_dump and pg_restore, or the tools of its provider",
-                ExitCode.OTHER_WAY,
-            )
-        self._pod = ""
-
-    def _operator(self) -> dict[str, Any]:
-        found = self._cluster.operators(self._namespace)
-        if len(found) != 1:
-            raise CommandError(
-                f"namespace {self._namespace} has {len(found)} Deployments of the operator",
+                f"namespace {self._namespace} has {len(deployments)} Deployments of the operator",
                 ExitCode.NOT_FOUND,
                 hint="--installation names another namespace",
             )
-        return found[0]
+        (self._deployment,) = deployments
+        self._spec = self._deployment["spec"]["template"]["spec"]
+        if only_sqlite and not self._is_sqlite():
+            raise CommandError(
+                "the store is PostgreSQL: use pg_dump and pg_restore, or the tools of its provider", ExitCode.OTHER_WAY
+            )
 
     def _is_sqlite(self) -> bool:
-        containers = self._deployment["spec"]["template"]["spec"]["containers"]
-        variables = [one for container in containers for one in container.get("env") or ()]
+        variables = [variable for container in self._spec["containers"] for variable in container.get("env") or ()]
         urls = [one.get("value", "postgresql") for one in variables if one["name"] == "HOOKWRIGHT_DATABASE_URL"]
         return all(url.startswith("sqlite") for url in urls)
 
-    def prepare(self) -> int:
-        """Make a consistent copy beside the store, and return its size in bytes."""
-        running = [
+    @contextmanager
+    def copied(self) -> Iterator[tuple[int, Callable[[BinaryIO, Callable[[float], None]], None]]]:
+        """Make a consistent copy beside the store for the block; yield its size in bytes, and a function to read it."""
+        pods = [
             pod["metadata"]["name"]
             for pod in self._pods()
             if pod["status"].get("phase") == "Running" and not pod["metadata"].get("deletionTimestamp")
         ]
-        if not running:
+        if not pods:
             raise CommandError(
                 "no pod of the operator runs", ExitCode.UNAVAILABLE, hint="`hookwright status` shows the reason"
             )
-        self._pod = running[0]
-        return int(self._run(self._pod, _PREPARE).decode())
 
-    def read(self, target: BinaryIO, report: Callable[[float], None]) -> None:
-        """Write the copy to a file."""
-        stream = self._exec(self._pod, [_READ], stdin=False)
+        def read(target: BinaryIO, report: Callable[[float], None]) -> None:
+            with self._program(pods[0], _READ) as stream:
+                while stream.is_open():
+                    stream.update(timeout=30)
+                    while stream.peek_stdout():
+                        target.write(stream.read_stdout())
+                        report(target.tell())
+
         try:
-            done = 0
-            while stream.is_open():
-                stream.update(timeout=30)
-                while stream.peek_stdout():
-                    part = stream.read_stdout()
-                    done += target.write(part)
-                    report(done)
-            _check(stream)
+            yield int(self._output_of(pods[0], _PREPARE)), read
         finally:
-            stream.close()
-
-    def clean(self) -> None:
-        """Remove the copy beside the store."""
-        if self._pod:
             # A failure before this one is reported instead.
             with suppress(CommandError):
-                self._run(self._pod, _CLEAN)
+                self._output_of(pods[0], _CLEAN)
 
     def adopt(self, previous: str) -> str:
-        """Transfer the database to this installation, and return the new owner; the operator must be stopped.
-
-        Args:
-            previous: the present owner, as the log of a refused operator names it.
-        """
+        """Transfer the database of an owner to this installation, whose operator is stopped; return the new owner."""
         cluster = self._cluster.request("GET", "/api/v1/namespaces/kube-system")["metadata"]["uid"]
         owner = f"{cluster}/{self._namespace}"
-        self._run(_POD, _ADOPT, "--from", previous, "--to", owner)
+        self._output_of(_POD, _ADOPT, "--from", previous, "--to", owner)
         return owner
 
     @contextmanager
@@ -143,32 +124,23 @@ class StoreCopy:
                 self._cluster.request("DELETE", path, query=[("gracePeriodSeconds", "0")])
         finally:
             self._scale(max(replicas, 1))
-            self._restore_owners()
+            # Otherwise a later `helm upgrade` with other replicas is a conflict with the owner of that field.
+            if owners := self._deployment["metadata"].get("managedFields"):
+                self._cluster.patch(self._path(), {"metadata": {"managedFields": owners}})
 
     def write(self, source: BinaryIO, size: int, report: Callable[[float], None]) -> None:
         """Replace the store by the content of a file."""
-        stream = self._exec(_POD, [_WRITE, str(size)], stdin=True)
-        try:
-            done = 0
-            while part := source.read(_CHUNK):
-                if not stream.is_open():
-                    break
+        with self._program(_POD, _WRITE, str(size), stdin=True) as stream:
+            while stream.is_open() and (part := source.read(_CHUNK)):
                 stream.write_stdin(base64.b64encode(part) + b"\n")
-                done += len(part)
-                report(done)
-            while stream.is_open():
-                stream.update(timeout=30)
-            _check(stream)
-        finally:
-            stream.close()
+                report(source.tell())
 
-    def _exec(self, pod: str, program: list[str], *, stdin: bool) -> Any:
-        from kubernetes.client.exceptions import ApiException
-        from kubernetes.stream import stream
-
+    @contextmanager
+    def _program(self, pod: str, *program: str, stdin: bool = False) -> Iterator[Any]:
+        """Run a Python program in a pod, and yield its streams; at the end, wait until it has succeeded."""
         try:
-            return stream(
-                self._core.connect_get_namespaced_pod_exec,
+            stream = connect(
+                CoreV1Api(self._cluster.api).connect_get_namespaced_pod_exec,
                 pod,
                 self._namespace,
                 command=["python", "-c", *program],
@@ -184,25 +156,20 @@ class StoreCopy:
             raise CommandError(
                 f"exec in pod {self._namespace}/{pod} was refused: {reason}", ExitCode.FORBIDDEN
             ) from None
-
-    def _run(self, pod: str, *program: str) -> bytes:
-        stream = self._exec(pod, [*program], stdin=False)
         try:
-            stream.run_forever(timeout=600)
-            output = stream.read_stdout() if stream.peek_stdout() else b""
+            yield stream
+            stream.run_forever()
             _check(stream)
-            return bytes(output)
         finally:
             stream.close()
 
+    def _output_of(self, pod: str, *program: str) -> bytes:
+        with self._program(pod, *program) as stream:
+            stream.run_forever()
+            return bytes(stream.read_stdout() if stream.peek_stdout() else b"")
+
     def _scale(self, replicas: int) -> None:
         self._cluster.patch(f"{self._path()}/scale", {"spec": {"replicas": replicas}})
-
-    def _restore_owners(self) -> None:
-        """Restore the owners of fields; otherwise a later `helm upgrade` with other replicas is a conflict."""
-        owners = self._deployment["metadata"].get("managedFields")
-        if owners:
-            self._cluster.patch(self._path(), {"metadata": {"managedFields": owners}})
 
     def _path(self) -> str:
         return core("deployments", self._namespace, self._deployment["metadata"]["name"], group=APPS)
@@ -215,27 +182,20 @@ class StoreCopy:
 
     def _pod_with_volume(self) -> dict[str, Any]:
         """Return a pod with the image, user, database and volumes of the operator."""
-        spec = self._deployment["spec"]["template"]["spec"]
-        if self._is_sqlite() and not any("persistentVolumeClaim" in one for one in spec.get("volumes") or ()):
+        if self._is_sqlite() and not any("persistentVolumeClaim" in one for one in self._spec.get("volumes") or ()):
             raise CommandError("the operator has no volume claim for its store", ExitCode.CONFLICT)
-        container = spec["containers"][0]
-        of_pod = (
-            *("securityContext", "imagePullSecrets", "nodeSelector", "tolerations", "volumes", "enableServiceLinks"),
-            *("dnsConfig", "hostAliases"),
-        )
-        kept = {name: spec[name] for name in of_pod if name in spec}
-        of_container = ("env", "envFrom", "securityContext", "volumeMounts")
+        container = self._spec["containers"][0]
         program = {
             "name": "restore",
-            "image": container["image"],
             "command": ["python", "-c", "import time; time.sleep(3600)"],
-            **{name: container[name] for name in of_container if name in container},
+            **{name: container[name] for name in _OF_CONTAINER if name in container},
         }
+        spec = {name: self._spec[name] for name in _OF_POD if name in self._spec}
         return {
             "apiVersion": "v1",
             "kind": "Pod",
             "metadata": {"name": _POD, "labels": {"app.kubernetes.io/part-of": "hookwright"}},
-            "spec": {**kept, "restartPolicy": "Never", "containers": [program]},
+            "spec": {**spec, "restartPolicy": "Never", "containers": [program]},
         }
 
 
@@ -248,16 +208,12 @@ def _wait(has_happened: Callable[[], bool], failure: str, *, hint: str = "") -> 
 
 
 def _check(stream: Any) -> None:
-    """Return if the program of a finished stream succeeded.
-
-    Raises:
-        CommandError: it failed, with the last line of its error output.
-    """
-    said = stream.read_stderr() if stream.peek_stderr() else b""
+    """Return if the program of a finished stream succeeded."""
+    output = stream.read_stderr() if stream.peek_stderr() else b""
     try:
         failed = bool(stream.returncode)
     except (ValueError, KeyError, TypeError) as error:
         raise CommandError(f"exec in the pod failed: {error}", ExitCode.UNAVAILABLE) from None
     if failed:
-        last = said.decode("utf-8", "replace").strip().rsplit("\n", 1)[-1]
+        last = output.decode("utf-8", "replace").strip().rsplit("\n", 1)[-1]
         raise CommandError(f"the program in the pod failed: {last}")

@@ -12,10 +12,10 @@ from hookwright_cli.command_errors import CommandError
 from hookwright_cli.command_line import app
 from hookwright_cli.commands.endpoint_commands import described
 from hookwright_cli.commands.endpoint_options import merge_patch
-from hookwright_cli.contract import endpoint_fields
+from hookwright_cli.contract import ENDPOINT_FIELDS
 from hookwright_cli.terminal.columns import ENDPOINTS
 from hookwright_cli.terminal.screen import Screen
-from hookwright_cli.ways.endpoint_form import endpoint_document, endpoint_patch
+from hookwright_cli.ways.resource_forms import endpoint_document, endpoint_patch
 from hookwright_crds.command_line_data import text
 from hookwright_crds.endpoint_fields import EndpointFields
 from hookwright_crds.reading import read
@@ -71,11 +71,11 @@ def test_a_merge_patch_has_one_meaning_in_both_ways(patch: dict[str, Any]) -> No
 def test_each_field_has_an_option_a_column_and_a_line() -> None:
     """A new field of the contract needs no change of the command line."""
     names = list(EndpointFields.model_fields)
-    assert [field.name for field in endpoint_fields()] == names
+    assert [field.name for field in ENDPOINT_FIELDS] == names
     group: Any = typer.main.get_command(app)
     for verb in ("create", "edit"):
         options = {name for option in group.commands["endpoints"].commands[verb].params for name in option.opts}
-        assert {name for field in endpoint_fields() for name in field.options} | {"--lease"} <= options
+        assert {name for field in ENDPOINT_FIELDS for name in field.options} | {"--lease"} <= options
     spec = {"projectRef": {"name": "billing"}, "events": ["delivered"], **PUSH}
     lines = described(Screen(), endpoint_document({"metadata": META, "spec": spec}))
     titles = {column.title for column in ENDPOINTS}

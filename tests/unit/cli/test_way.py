@@ -11,7 +11,7 @@ from support.api_receiver import receiving
 from support.command_transcripts import Transcript
 from support.kubeconfig import write_kubeconfig
 
-from hookwright_cli import contexts, kept_credentials
+from hookwright_cli import contexts
 from hookwright_cli.contexts import Context, Contexts
 from hookwright_cli.way_choice import WayOptions, chosen
 from hookwright_dev.cluster import stack
@@ -33,7 +33,7 @@ def commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Transcript:
 def save(url: str) -> None:
     """Save a login as the current context."""
     contexts.save(Contexts("globex", {"globex": Context("globex", url=url, email="ada@x", namespace="globex")}))
-    kept_credentials.keep("globex", "token")
+    contexts.keep("globex", "token")
 
 
 def test_a_namespace_is_refused_through_v1(commands: Transcript) -> None:
